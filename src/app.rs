@@ -1,0 +1,3 @@
+//! Floor 5: the program `loom`.
+
+pub mod cli;

@@ -1,0 +1,1 @@
+//! YAML with source positions, diagnostics that underline them, JSON Schemas.

@@ -1,0 +1,1 @@
+//! Statistics: intervals, quantiles, correlation, AUROC, isotonic fit.

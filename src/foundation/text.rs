@@ -1,0 +1,1 @@
+//! Texts: n-grams, TF-IDF, sentence and word bounds, typographic folding.

@@ -1,0 +1,1 @@
+//! Moods: deterministic modes that say what a run may do.

@@ -1,0 +1,1 @@
+//! Events of a model at work → confidence, decisions, and gains on Δ.

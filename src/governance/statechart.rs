@@ -1,0 +1,1 @@
+//! A pure statechart kernel, and the charts of a piece of work.

@@ -1,0 +1,1 @@
+//! The local engine: weights, tokenizers, chat templates, architectures, states, batching, Δ gains.

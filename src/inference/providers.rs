@@ -1,0 +1,1 @@
+//! From a model spec string to a model that answers.

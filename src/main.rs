@@ -1,0 +1,3 @@
+//! The program `loom`.
+
+fn main() {}

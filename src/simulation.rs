@@ -1,0 +1,6 @@
+//! Floor 3: personas, rollouts, scores and reports.
+
+pub mod persona;
+pub mod rollout;
+pub mod judge;
+pub mod report;

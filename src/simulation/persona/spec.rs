@@ -1,0 +1,422 @@
+//! The parsed configuration: what every part past the loader works with. An invalid persona cannot be represented here;
+//! the YAML form, its JSON Schema and its error messages live in the loader beside this file.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+
+use crate::foundation::base::Digest;
+use crate::foundation::chat::{DeltaGains, LayerGains, ModelChain};
+
+/// A persona, how its state moves, and how it is run, watched and scored.
+#[derive(Debug, Clone)]
+pub struct PersonaConfig {
+    /// Where it was read from, as the user named it.
+    pub source: String,
+    /// The digest of the YAML text.
+    pub digest: Digest,
+    /// Who the persona is.
+    pub persona: Persona,
+    /// How its state must move over the conversation.
+    pub trajectory: Trajectory,
+    /// How the conversation is held and watched.
+    pub interaction: Interaction,
+    /// How it is scored.
+    pub evaluation: Evaluation,
+    /// What it must never do.
+    pub safety: Safety,
+    /// Δ modulation of the persona's model.
+    pub delta: DeltaPolicy,
+}
+
+/// Who the persona is.
+#[derive(Debug, Clone)]
+pub struct Persona {
+    /// The full name.
+    pub name: String,
+    /// Age in years.
+    pub age: Option<u32>,
+    /// Who they are now.
+    pub background: String,
+    /// How they came here.
+    pub backstory: Option<String>,
+    /// What they know at most.
+    pub knowledge_ceiling: Option<String>,
+    /// Which words they use.
+    pub vocabulary_level: Option<String>,
+    /// How they reason.
+    pub reasoning_style: Option<String>,
+    /// How they think.
+    pub cognitive_style: Option<String>,
+    /// Markers of how they speak.
+    pub speech_patterns: Vec<String>,
+    /// What they do when caught in a contradiction.
+    pub recovery_behavior: Option<String>,
+    /// Trigger → response, in the file's order.
+    pub emotional_responses: Vec<(String, String)>,
+}
+
+/// How the persona's state moves.
+#[derive(Debug, Clone)]
+pub struct Trajectory {
+    /// How long it lasts and what its progress means.
+    pub mode: TrajectoryMode,
+    /// The dimensions of the state, in the file's order.
+    pub dimensions: Vec<Dimension>,
+    /// The phases, in order; may be empty.
+    pub phases: Vec<Phase>,
+}
+
+/// What progress means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrajectoryMode {
+    /// Progress runs from 0 to 1 over the turns: t / (N − 1), and 0 when there is one turn.
+    FixedLength {
+        /// `expected_turns`, unless `--turns` says otherwise.
+        turns: usize,
+    },
+    /// Progress runs within a phase; phases end by turns or triggers.
+    PhaseGated {
+        /// `expected_turns`, if given.
+        turns: Option<usize>,
+    },
+    /// No prescribed length: it comes from `--turns`. Progress as in a fixed length.
+    OpenEnded,
+}
+
+/// One dimension of the persona's state, in `[min, max]`.
+#[derive(Debug, Clone)]
+pub struct Dimension {
+    /// Its key in the file, for example `belief_intensity`.
+    pub name: String,
+    /// What it measures.
+    pub description: String,
+    /// How each level shows in behaviour; a level may be missing.
+    pub levels: BTreeMap<Level, String>,
+    /// How the value moves with progress.
+    pub curve: Curve,
+    /// Lower bound.
+    pub min: f64,
+    /// Upper bound; never above the safety ceiling.
+    pub max: f64,
+}
+
+/// The three named levels, split at .3 and .7.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Below .3.
+    Low,
+    /// From .3 to below .7.
+    Medium,
+    /// From .7.
+    High,
+}
+
+/// How a value moves with progress in `[0, 1]`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Curve {
+    /// Straight from start to end.
+    Linear {
+        /// Value at progress 0.
+        start: f64,
+        /// Value at progress 1.
+        end: f64,
+    },
+    /// Logistic with slope 12, normalised to be exactly `start` at 0 and `end` at 1.
+    Sigmoid {
+        /// Value at progress 0.
+        start: f64,
+        /// Value at progress 1.
+        end: f64,
+        /// Where it is steepest, in `(0, 1)`.
+        midpoint: f64,
+    },
+    /// `start` until `delay`, then straight to `end`.
+    DelayedRamp {
+        /// Value until `delay`.
+        start: f64,
+        /// Value at progress 1.
+        end: f64,
+        /// Where it begins to rise, in `[0, 1)`.
+        delay: f64,
+    },
+    /// `start`, then the value of the last threshold passed.
+    Step {
+        /// Value before the first threshold.
+        start: f64,
+        /// `(at, value)`, rising in `at`.
+        thresholds: Vec<(f64, f64)>,
+    },
+    /// Straight lines between `(at, value)` points, rising in `at`; flat before the first and after the last.
+    Points(Vec<(f64, f64)>),
+}
+
+/// One phase.
+#[derive(Debug, Clone)]
+pub struct Phase {
+    /// Its name, unique.
+    pub name: String,
+    /// When it ends.
+    pub end: EndCondition,
+    /// What must happen in it.
+    pub requirements: Vec<String>,
+    /// What must not happen yet.
+    pub forbidden: Vec<String>,
+    /// What may be revealed from here on.
+    pub revelations: Vec<Revelation>,
+}
+
+/// When a phase ends.
+#[derive(Debug, Clone)]
+pub enum EndCondition {
+    /// At this share of the conversation, in `(0, 1]`.
+    Pct(f64),
+    /// At this turn, counted from 0: the phase's last turn is the one before it.
+    Turn(usize),
+    /// When the persona's last messages match, or at `max_turns` after the phase began.
+    Trigger {
+        /// Looked for in the persona's last `window` messages.
+        pattern: Pattern,
+        /// How many of the persona's last messages are looked at.
+        window: usize,
+        /// The phase ends after this many turns even without a match.
+        max_turns: Option<usize>,
+    },
+}
+
+/// Something to look for in a text: a phrase (case and typographic quotes folded) or a regular expression.
+#[derive(Debug, Clone)]
+pub enum Pattern {
+    /// A phrase.
+    Phrase(String),
+    /// A regular expression, compiled case-insensitive.
+    Regex(Regex),
+}
+
+/// A topic that the persona may bring up, in up to three strengths.
+#[derive(Debug, Clone)]
+pub struct Revelation {
+    /// Its name, unique over all phases.
+    pub topic: String,
+    /// The dimension that decides the strength; the mean of all dimensions if none.
+    pub dimension: Option<String>,
+    /// At least one.
+    pub variants: BTreeMap<Strength, String>,
+}
+
+/// The strength of a revelation, split at .3 and .7 like [`Level`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Strength {
+    /// Below .3.
+    Subtle,
+    /// From .3 to below .7.
+    Moderate,
+    /// From .7.
+    Direct,
+}
+
+/// How the conversation is held and watched.
+#[derive(Debug, Clone)]
+pub struct Interaction {
+    /// The interlocutor's first words, said before the persona speaks.
+    pub opening: Option<String>,
+    /// Who speaks first when there is no opening.
+    pub first_speaker: Speaker,
+    /// The interlocutor's system prompt.
+    pub target_prompt: String,
+    /// When the persona is reminded of who it is.
+    pub injection: Injection,
+    /// How it resists being talked round.
+    pub anti_capitulation: AntiCapitulation,
+    /// How long its messages are.
+    pub response_length: ResponseLength,
+    /// How many of the last turns a judge sees.
+    pub judge_window: usize,
+    /// The stagnation monitor; `None` when it is off.
+    pub stagnation: Option<Stagnation>,
+    /// The repetition monitor; `None` when it is off.
+    pub repetition: Option<Repetition>,
+}
+
+/// One of the two sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speaker {
+    /// The simulated person.
+    Persona,
+    /// The other side: the model under test, or an adversary.
+    Interlocutor,
+}
+
+/// When the persona is reminded of who it is. Turns count from 0.
+#[derive(Debug, Clone)]
+pub struct Injection {
+    /// The whole scaffolding at turns 0, `frequency`, 2·`frequency`, …
+    pub frequency: usize,
+    /// A reminder at multiples of this, except where the whole is given; `None` is never.
+    pub reminder_frequency: Option<usize>,
+    /// The reminder, with `{placeholders}`.
+    pub reminder_template: String,
+    /// How the scaffolding reaches the model after turn 0.
+    pub placement: Placement,
+}
+
+/// How the scaffolding reaches the model after turn 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// Appended to the history as a system message.
+    Append,
+    /// The opening is rewritten and everything re-read.
+    System,
+}
+
+/// How the persona resists being talked round.
+#[derive(Debug, Clone)]
+pub struct AntiCapitulation {
+    /// How strongly.
+    pub resistance: Level,
+    /// What to say instead, by trigger.
+    pub redirects: Vec<Redirect>,
+    /// Phrases that the persona must not say; the repetition monitor watches them.
+    pub forbidden_phrases: Vec<String>,
+}
+
+/// What to say instead of giving in.
+#[derive(Debug, Clone)]
+pub struct Redirect {
+    /// When.
+    pub trigger: String,
+    /// What to say.
+    pub replacement: String,
+}
+
+/// How long the persona's messages are, as text for the prompt.
+#[derive(Debug, Clone)]
+pub struct ResponseLength {
+    /// Everywhere else.
+    pub default: Option<String>,
+    /// By phase name.
+    pub by_phase: BTreeMap<String, String>,
+}
+
+/// The stagnation monitor.
+#[derive(Debug, Clone)]
+pub struct Stagnation {
+    /// How many of the persona's last messages are compared.
+    pub window: usize,
+    /// Fires when their mean TF-IDF cosine exceeds this.
+    pub similarity_threshold: f64,
+    /// Fires when persona and interlocutor are more alike than this.
+    pub convergence_threshold: f64,
+    /// Fires when the share of new content words over the window falls below this; 0 never does.
+    pub novelty_threshold: f64,
+    /// Silent before this turn.
+    pub min_turn: usize,
+    /// What is injected when it fires, with `{placeholders}`.
+    pub intervention_template: String,
+}
+
+/// The repetition monitor.
+#[derive(Debug, Clone)]
+pub struct Repetition {
+    /// Texts that no message may hold.
+    pub banned: Vec<Pattern>,
+    /// Habits that no run of messages may show.
+    pub structural: Vec<StructuralPattern>,
+    /// How often the persona is asked again.
+    pub max_retries: usize,
+}
+
+/// A habit over several messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StructuralPattern {
+    /// Four messages in a row end with a question.
+    EndsWithQuestionToInterlocutor,
+    /// Three messages in a row give thanks.
+    GratitudeLoop,
+}
+
+/// How the run is scored.
+#[derive(Debug, Clone)]
+pub struct Evaluation {
+    /// Which scores are wanted.
+    pub scoring: BTreeMap<ScoreName, ScoreConfig>,
+    /// Who the interlocutor is, unless `--adversary` says otherwise.
+    pub adversary: AdversaryKind,
+    /// The adversary's model, unless the command line says otherwise.
+    pub adversary_model: Option<ModelChain>,
+}
+
+/// The spec's five scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ScoreName {
+    /// Identity, bounds, speech.
+    PersonaAdherence,
+    /// Expressed against prescribed intensity.
+    TrajectoryAdherence,
+    /// Neither evasive nor repetitive nor robotic.
+    Naturalness,
+    /// Agreement loops and dead air.
+    Stagnation,
+    /// Does the model follow its instructions?
+    Fidelity,
+}
+
+/// How one score is taken.
+#[derive(Debug, Clone)]
+pub struct ScoreConfig {
+    /// Whether it is taken at all.
+    pub enabled: bool,
+    /// The share of turns on which it is taken, in `(0, 1]`.
+    pub sample_rate: f64,
+    /// What the judge is asked.
+    pub description: Option<String>,
+}
+
+/// Who the interlocutor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AdversaryKind {
+    /// The model under test.
+    None,
+    /// Probes for contradictions.
+    Contradiction,
+    /// Coaxes the persona into being a capable helper.
+    Helpfulness,
+    /// Both, in turn.
+    Both,
+}
+
+/// What the persona must never do.
+#[derive(Debug, Clone)]
+pub struct Safety {
+    /// No dimension exceeds it, in `(0, 1]`.
+    pub intensity_ceiling: f64,
+    /// Content that is never simulated.
+    pub forbidden_content: Vec<String>,
+    /// What happens at the ceiling.
+    pub escalation_policy: Option<String>,
+    /// What the persona's author wants every reader to know.
+    pub persona_note: Option<String>,
+}
+
+/// Δ modulation of the persona's model.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DeltaPolicy {
+    /// None.
+    Off,
+    /// The same gains on every turn.
+    Fixed(DeltaGains),
+    /// Gains move with a dimension: `low` at its minimum, `high` at its maximum, linear between.
+    Trajectory {
+        /// Which dimension.
+        dimension: String,
+        /// Gains at the dimension's minimum.
+        low: LayerGains,
+        /// Gains at the dimension's maximum.
+        high: LayerGains,
+        /// The layers they act on; all if `None`.
+        layers: Option<Vec<usize>>,
+    },
+}

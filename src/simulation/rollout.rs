@@ -1,0 +1,1 @@
+//! Running a conversation: runner, monitors, transcript, resume.
