@@ -1,1 +1,3 @@
-//! it
+//! The one integration-test binary: a module per subject.
+
+mod floors;
