@@ -29,7 +29,11 @@ fn imports_run_downward_and_rooms_know_only_the_rooms_before_them() {
 
 type Place<'a> = (&'a String, Option<&'a String>);
 
-fn fault(rooms: &BTreeMap<String, Vec<String>>, (wing, room): Place<'_>, (used_wing, used_room): Place<'_>) -> Option<String> {
+fn fault(
+    rooms: &BTreeMap<String, Vec<String>>,
+    (wing, room): Place<'_>,
+    (used_wing, used_room): Place<'_>,
+) -> Option<String> {
     let (floor, used_floor) = (floor(wing)?, floor(used_wing)?);
     if wing != used_wing {
         return (used_floor >= floor).then(|| format!("floor {used_floor} is not below floor {floor}"));
@@ -58,7 +62,12 @@ fn the_check_itself_finds_an_upward_a_sideways_and_a_forward_import() {
     let used: Vec<_> = paths_in(file, &here).into_iter().map(|path| path.join("::")).collect();
     assert_eq!(
         used,
-        ["foundation::inference::engine", "foundation::base::chat::Role", "foundation::base::chat::token::Flow", "app::X"]
+        [
+            "foundation::inference::engine",
+            "foundation::base::chat::Role",
+            "foundation::base::chat::token::Flow",
+            "app::X"
+        ]
     );
 }
 
