@@ -40,6 +40,12 @@ impl Detokenizer {
     }
 }
 
+/// Each of `ids` with the text that it completes.
+pub(super) fn pieces(tokenizer: &Arc<Tokenizer>, ids: Vec<TokenId>) -> Vec<(TokenId, String)> {
+    let mut detokenizer = Detokenizer::new(Arc::clone(tokenizer));
+    ids.into_iter().map(|id| (id, detokenizer.push(id))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -47,16 +53,16 @@ mod tests {
     use super::super::bundled;
     use super::*;
 
-    fn pieces(ids: &[TokenId]) -> Vec<String> {
-        let mut detokenizer = Detokenizer::new(Arc::new(Tokenizer::parse(bundled::TOKENIZER).unwrap()));
-        ids.iter().map(|&id| detokenizer.push(id)).collect()
+    fn texts(ids: &[TokenId]) -> Vec<String> {
+        let tokenizer = Arc::new(Tokenizer::parse(bundled::TOKENIZER).unwrap());
+        pieces(&tokenizer, ids.to_vec()).into_iter().map(|(_, text)| text).collect()
     }
 
     #[test]
     fn a_character_comes_with_the_token_that_completes_it() {
         let tokenizer = Tokenizer::parse(bundled::TOKENIZER).unwrap();
         let ids = tokenizer.encode("a 🦀!").unwrap();
-        let pieces = pieces(&ids);
+        let pieces = texts(&ids);
         assert_eq!(pieces.concat(), "a 🦀!");
         assert!(pieces.iter().any(String::is_empty), "{pieces:?}");
         assert!(pieces.contains(&"🦀".to_owned()), "{pieces:?}");
@@ -66,7 +72,7 @@ mod tests {
     fn bytes_that_make_no_character_do_not_hold_the_text_up() {
         let tokenizer = Tokenizer::parse(bundled::TOKENIZER).unwrap();
         let first_byte = tokenizer.encode("🦀").unwrap()[0];
-        let pieces = pieces(&[first_byte; 9]);
+        let pieces = texts(&[first_byte; 9]);
         assert!(pieces.iter().filter(|piece| !piece.is_empty()).count() >= 2, "{pieces:?}");
     }
 
@@ -74,7 +80,7 @@ mod tests {
         #[test]
         fn joined_pieces_are_the_text(text in "\\PC{0,40}") {
             let ids = Tokenizer::parse(bundled::TOKENIZER).unwrap().encode(&text).unwrap();
-            prop_assert_eq!(pieces(&ids).concat(), text);
+            prop_assert_eq!(texts(&ids).concat(), text);
         }
     }
 }

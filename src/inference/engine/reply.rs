@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::detokenize::Detokenizer;
+use super::detokenize::{self, Detokenizer};
 use super::sampler::{self, Sampler};
 use super::tokenizer::Tokenizer;
 use crate::foundation::base::Stream;
@@ -109,8 +109,9 @@ impl Reply {
     }
 
     /// The spelling of a text that stands in for the part of a token.
-    pub(super) fn respell(&self, text: &str) -> Result<Vec<TokenId>, String> {
-        if text.is_empty() { Ok(Vec::new()) } else { self.tokenizer.encode(text) }
+    pub(super) fn respell(&self, text: &str) -> Result<Vec<(TokenId, String)>, String> {
+        let ids = if text.is_empty() { Vec::new() } else { self.tokenizer.encode(text)? };
+        Ok(detokenize::pieces(&self.tokenizer, ids))
     }
 
     fn whole(&self) -> Kept {

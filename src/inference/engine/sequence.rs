@@ -5,7 +5,6 @@
 //! the reply, and one at the end, when everything kept has been read.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::reply::{Kept, Reply, Step};
 use super::{Segment, sampler};
@@ -33,7 +32,7 @@ pub(super) struct Prepared {
 pub(super) enum Task {
     Write(Reply),
     /// Read these tokens and tell how likely each was.
-    Score { ids: Vec<TokenId>, top: usize, texts: Vec<String> },
+    Score { tokens: Vec<(TokenId, String)>, top: usize },
 }
 
 /// What became of a request.
@@ -59,13 +58,15 @@ pub(super) struct Sequence<S> {
     fork_at: usize,
     before: Option<Snapshot>,
     work: Work,
+    /// Tokens that the model drew, the one that ended the reply included.
+    drawn: usize,
     /// Which of `ids` the pass in progress reads.
     pass: Range<usize>,
 }
 
 enum Work {
     Write(Reply),
-    /// Reads to the end of `ids`, judging those from `texts`' first on.
+    /// Reads to the end of `ids`, judging as many of the last ones as there are texts for.
     Read(Judged),
 }
 
@@ -77,8 +78,6 @@ struct Judged {
     from: usize,
     texts: std::vec::IntoIter<String>,
     top: usize,
-    /// Tokens that the model drew and that were thrown away or ended the reply.
-    spent: usize,
 }
 
 impl<S: Clone + Send + Sync + 'static> Sequence<S> {
@@ -96,10 +95,11 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         };
         let work = match task {
             Task::Write(reply) => Work::Write(reply),
-            Task::Score { ids: continuation, top, texts } => {
+            Task::Score { tokens, top } => {
+                let (continuation, texts): (Vec<_>, Vec<_>) = tokens.into_iter().unzip();
                 ids.extend(continuation);
                 let (finish, texts) = (Finish::Length, texts.into_iter());
-                Work::Read(Judged { finish, tokens: Vec::new(), from: prompt, texts, top, spent: 0 })
+                Work::Read(Judged { finish, tokens: Vec::new(), from: prompt, texts, top })
             }
         };
         let fork_at = history.max(cached).min(prompt.saturating_sub(1));
@@ -115,6 +115,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
             fork_at,
             before: None,
             work,
+            drawn: 0,
             pass: 0..0,
         };
         sequence.remember();
@@ -141,29 +142,38 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         Segment { ids, state: &mut self.state, gains: self.gains.as_ref(), logits }
     }
 
-    /// Takes the rows of the pass. `Some` when the request is done.
+    /// Whether nothing is left to do.
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self.work, Work::Read(_)) && self.unread() == 0
+    }
+
+    /// Takes the rows of the pass.
     ///
     /// # Errors
     /// In words, when the model's output makes no sense.
-    pub(super) fn advance<'r>(&mut self, rows: impl Iterator<Item = &'r [f32]>) -> Result<bool, String> {
+    pub(super) fn advance<'r>(&mut self, rows: impl Iterator<Item = &'r [f32]>) -> Result<(), String> {
         self.read = self.pass.end;
         self.remember();
         for row in rows {
             match &mut self.work {
-                Work::Write(reply) => match reply.step(row, &self.ids).ok_or_else(|| self.senseless())? {
-                    Step::Token(id) => self.ids.push(id),
-                    Step::End(finish, kept) => self.settle(finish, kept)?,
-                },
+                Work::Write(reply) => {
+                    let step = reply.step(row, &self.ids).ok_or_else(|| senseless(self.read))?;
+                    self.drawn += 1;
+                    match step {
+                        Step::Token(id) => self.ids.push(id),
+                        Step::End(finish, kept) => self.settle(finish, kept)?,
+                    }
+                }
                 Work::Read(judged) => {
                     let id = self.ids.get(judged.from).copied().unwrap_or_default();
                     let text = judged.texts.next().unwrap_or_default();
                     let token = sampler::read(row, id, text, judged.top);
-                    judged.tokens.push(token.ok_or_else(|| self.senseless())?);
+                    judged.tokens.push(token.ok_or_else(|| senseless(judged.from))?);
                     judged.from += 1;
                 }
             }
         }
-        Ok(matches!(self.work, Work::Read(_)) && self.unread() == 0)
+        Ok(())
     }
 
     /// Tokens of the reply that a listener may have, from number `heard` on.
@@ -183,41 +193,36 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         }
     }
 
+    /// What became of it, once it [`is_done`](Self::is_done).
     pub(super) fn finish(self) -> Outcome {
         let snapshot = self.snapshot();
-        let (tokens, finish, spent) = match self.work {
-            Work::Read(judged) => (judged.tokens, judged.finish, judged.spent),
-            Work::Write(reply) => (reply.into_tokens(usize::MAX), Finish::Length, 0),
+        let (tokens, finish) = match self.work {
+            Work::Read(judged) => (judged.tokens, judged.finish),
+            Work::Write(reply) => (reply.into_tokens(usize::MAX), Finish::Length),
         };
-        let tokens_out = (tokens.len() + spent) as u64;
-        let usage = Usage { tokens_in: self.prompt as u64, tokens_out, tokens_cached: self.cached as u64 };
+        let read = if self.drawn == 0 { self.ids.len() } else { self.prompt };
+        let usage =
+            Usage { tokens_in: read as u64, tokens_out: self.drawn as u64, tokens_cached: self.cached as u64 };
         Outcome { tokens, finish, usage, reading: self.reading, snapshot, before: self.before }
     }
 
-    /// From writing to reading what is left: the last token kept, or, where the state has gone too far, everything
-    /// after the fork.
+    /// From writing to reading what is left of what is kept. Where the state has gone further than that, it goes back
+    /// to the fork.
     fn settle(&mut self, finish: Finish, kept: Kept) -> Result<(), String> {
-        let judged = Judged { finish, tokens: Vec::new(), from: 0, texts: Vec::new().into_iter(), top: 0, spent: 0 };
-        let Work::Write(reply) = std::mem::replace(&mut self.work, Work::Read(judged)) else { return Ok(()) };
-        let respelled = reply.respell(&kept.rest)?;
         let from = self.prompt + kept.tokens;
+        let judged = Judged { finish, tokens: Vec::new(), from, texts: Vec::new().into_iter(), top: 0 };
+        let Work::Write(reply) = std::mem::replace(&mut self.work, Work::Read(judged)) else { return Ok(()) };
+        let (respelled, texts): (Vec<_>, Vec<_>) = reply.respell(&kept.rest)?.into_iter().unzip();
         if self.read + usize::from(!respelled.is_empty()) > from {
             let past = self.before.as_ref().and_then(Snapshot::downcast::<Past<S>>);
             let past = past.ok_or("its own snapshot is gone: this is a bug in the engine")?;
             (self.state, self.read) = (past.state.clone(), past.ids.len());
         }
-        let drawn = reply.tokens().len();
         let top = reply.top();
-        let texts = reply.texts(&respelled, &kept.rest);
-        let mut ids: Vec<_> = reply.tokens().iter().take(kept.tokens).filter_map(|token| token.id).collect();
-        ids.extend(&respelled);
-        self.ids.truncate(self.prompt);
-        self.ids.append(&mut ids);
         let tokens = reply.into_tokens(kept.tokens);
-        let ended_by_token = usize::from(finish == Finish::Stop && kept.rest.is_empty() && drawn == kept.tokens);
-        let spent = drawn - kept.tokens + ended_by_token;
-        let spent = spent.saturating_sub(respelled.len());
-        self.work = Work::Read(Judged { finish, tokens, from, texts: texts.into_iter(), top, spent });
+        self.ids.truncate(self.prompt);
+        self.ids.extend(tokens.iter().filter_map(|token| token.id).chain(respelled));
+        self.work = Work::Read(Judged { finish, tokens, from, texts: texts.into_iter(), top });
         Ok(())
     }
 
@@ -233,9 +238,8 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         let (ids, _) = self.ids.split_at(self.read);
         Snapshot::new(Past { model: self.model, ids: ids.into(), state: self.state.clone() }, self.read)
     }
+}
 
-    fn senseless(&self) -> String {
-        let at = self.ids.len();
-        format!("its output after {at} tokens is no distribution; its weights are damaged, or the gains on Δ too large")
-    }
+fn senseless(at: usize) -> String {
+    format!("its output after {at} tokens is no distribution; its weights are damaged, or the gains on Δ too large")
 }

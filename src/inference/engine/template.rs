@@ -2,6 +2,7 @@
 //! that is, from strangers: they get no files, no environment, and a limited number of steps.
 
 use jiff::Timestamp;
+use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Kwargs;
 use minijinja::{Environment, Error, ErrorKind, Value, context};
 use regex::Regex;
@@ -104,7 +105,7 @@ impl ChatTemplate {
             return Err(malformed(format!("it is larger than {TEMPLATE_BYTES_MAX} bytes")));
         }
         let stops = if source.is_none() { PLAIN_STOPS.map(String::from).to_vec() } else { Vec::new() };
-        let mut environment = environment(now);
+        let mut environment = environment(now).map_err(|error| malformed(describe(&error)))?;
         environment
             .add_template_owned("chat", without_generation_marks(source.unwrap_or(PLAIN)))
             .map_err(|error| malformed(describe(&error)))?;
@@ -126,7 +127,7 @@ impl ChatTemplate {
     /// What the template objects to, in words.
     pub(super) fn render(&self, messages: &[Message], generate: bool) -> Result<String, String> {
         let messages: Vec<_> =
-            messages.iter().map(|message| context! { role => message.role.as_str(), content => message.content }).collect();
+            messages.iter().map(|m| context! { role => m.role.as_str(), content => m.content.as_str() }).collect();
         let template = self.environment.get_template("chat").map_err(|error| describe(&error))?;
         let context = context! { messages, add_generation_prompt => generate, ..self.globals.clone() };
         let text = template.render(context).map_err(|error| describe(&error))?;
@@ -138,10 +139,9 @@ impl ChatTemplate {
 }
 
 /// An environment that behaves as the one `transformers` renders in.
-fn environment(now: Timestamp) -> Environment<'static> {
+fn environment(now: Timestamp) -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.set_fuel(Some(TEMPLATE_FUEL_MAX));
@@ -153,7 +153,7 @@ fn environment(now: Timestamp) -> Environment<'static> {
         jiff::fmt::strtime::format(&format, now).map_err(|e| Error::new(ErrorKind::InvalidOperation, e.to_string()))
     });
     environment.add_filter("tojson", to_json);
-    environment
+    Ok(environment)
 }
 
 /// `json.dumps(value, ensure_ascii=False, indent=indent)`: the built-in filter escapes for HTML.
