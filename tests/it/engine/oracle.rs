@@ -27,8 +27,7 @@ impl Oracle {
     /// Log-softmax rows for every token of `ids`.
     fn logprobs(&self, ids: &[u32], gains: &DeltaGains) -> Vec<Vec<f64>> {
         let table = self.weight("backbone.embeddings.weight");
-        let mut x: Vec<Vec<f64>> =
-            ids.iter().map(|&id| table[id as usize * D_MODEL..][..D_MODEL].to_vec()).collect();
+        let mut x: Vec<Vec<f64>> = ids.iter().map(|&id| table[id as usize * D_MODEL..][..D_MODEL].to_vec()).collect();
         for layer in 0..LAYERS {
             let gains = gains.layer(layer).unwrap();
             let decay = f64::from(gains.delta) * f64::from(gains.decay);

@@ -81,9 +81,7 @@ fn a_stop_text_inside_a_token_leaves_ids_that_spell_the_content() {
 #[test]
 fn text_scores_as_its_tokens_do() {
     let model = bundled(1);
-    let score = |continuation| {
-        block_on(model.score(ask("Hi!", Sampling::greedy()), continuation)).unwrap()
-    };
+    let score = |continuation| block_on(model.score(ask("Hi!", Sampling::greedy()), continuation)).unwrap();
     let text = score(Continuation::Text("I have two dogs.".into()));
     let ids = text.tokens.iter().map(|token| token.id.unwrap()).collect();
     assert_eq!(score(Continuation::Ids(ids)).tokens, text.tokens);
@@ -128,7 +126,11 @@ fn what_cannot_be_served_says_why() {
     check(ids(&[]), "the prompt is empty: give it at least one token");
     check(request(Prompt::Text(String::new()), greedy()), "the prompt is empty");
     check(ids(&[1, 4096]), "token 4096 is outside its vocabulary of 4096");
-    let gains = |gains| Request { gains: Some(gains), ..ids(&[1]) };
+    let gains = |gains| {
+        let mut request = ids(&[1]);
+        request.gains = Some(gains);
+        request
+    };
     check(gains(DeltaGains::PerLayer(vec![LayerGains::ONE; 5])), "name 5 layers, it has 6: give one entry per layer");
     check(gains(DeltaGains::Uniform(LayerGains { delta: -1.0, ..LayerGains::ONE })), "a finite number, 0 or more");
     let with = |sampling| request(Prompt::Ids(vec![1]), sampling);

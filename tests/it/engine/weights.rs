@@ -37,7 +37,8 @@ fn check_tensors(change: impl FnOnce(&mut Tensors), why: &str) {
     let mut tensors: Tensors =
         file.tensors().into_iter().map(|(name, view)| (name, (view.shape().to_vec(), view.data().to_vec()))).collect();
     change(&mut tensors);
-    let views = tensors.iter().map(|(name, (shape, data))| (name, TensorView::new(Dtype::F32, shape.clone(), data).unwrap()));
+    let views =
+        tensors.iter().map(|(name, (shape, data))| (name, TensorView::new(Dtype::F32, shape.clone(), data).unwrap()));
     fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
     check(folder.path(), why);
 }
@@ -56,7 +57,8 @@ fn tensors_that_do_not_fit_the_config() {
         },
         "tensor `adapter.weight` and 1 more belong to no layer",
     );
-    let put = |value: f32| move |t: &mut Tensors| t.get_mut(NORM).unwrap().1[8..12].copy_from_slice(&value.to_le_bytes());
+    let put =
+        |value: f32| move |t: &mut Tensors| t.get_mut(NORM).unwrap().1[8..12].copy_from_slice(&value.to_le_bytes());
     check_tensors(put(f32::NAN), "tensor `backbone.norm_f.weight` holds a NaN or an infinity (element 2)");
     check_tensors(put(f32::INFINITY), "holds a NaN or an infinity (element 2)");
     check_tensors(
@@ -105,7 +107,11 @@ fn an_index_that_leads_elsewhere_or_lies() {
         with(last, shard, "is not a plain file name in this folder");
     }
     with(last, "gone.safetensors", "gone.safetensors` cannot be read");
-    with(last, "model-00001-of-00003.safetensors", "is not in `model-00001-of-00003.safetensors`, where the index has it");
+    with(
+        last,
+        "model-00001-of-00003.safetensors",
+        "is not in `model-00001-of-00003.safetensors`, where the index has it",
+    );
     with("{", "[", "`model.safetensors.index.json` is not usable");
 }
 
