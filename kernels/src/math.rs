@@ -1,4 +1,7 @@
 //! exp, ln, softplus and SiLU built from +, −, ·, /, fused multiply-add and bit operations: the same bits everywhere.
+//!
+//! Largest errors over every 499th bit pattern (`tests/values.rs`): exp 0.96 ulp, subnormal results included; softplus
+//! 1.8 ulp; SiLU 1.8e-7 relative from −87 up, 1e-36 absolute below.
 
 use std::f32::consts::{LN_2, LOG2_E};
 
@@ -12,8 +15,15 @@ const ROUND: f32 = 12_582_912.0;
 const EXP: [f32; 6] = [1.989_108e-4, 1.393_373_1e-3, 8.333_311e-3, 0.041_666_464, 0.166_666_67, 0.5];
 /// (ln(1 + f) − f + f²/2)/f³ on |f| ≤ 1/3, highest power first (Chebyshev interpolation).
 const LN: [f32; 9] = [
-    0.113_321_78, -0.124_238_856, 0.109_153_96, -0.122_884_42, 0.142_918_8, -0.166_733_29, 0.199_999_48,
-    -0.249_999_44, 0.333_333_34,
+    0.113_321_78,
+    -0.124_238_856,
+    0.109_153_96,
+    -0.122_884_42,
+    0.142_918_8,
+    -0.166_733_29,
+    0.199_999_48,
+    -0.249_999_44,
+    0.333_333_34,
 ];
 
 #[inline(always)]
