@@ -2,7 +2,7 @@
 //!
 //! Each output is one chain of fused multiply-adds over the inputs in rising order, begun at +0. Vector lanes lie
 //! across sixteen outputs, so neither the tile, the row count nor the thread count touches that order. The inner
-//! tile is the place for other weight types (bf16, q8_0, q4_k): a panel of sixteen outputs that widens as it is read.
+//! tile is the place for other weight types (`bf16`, `q8_0`, `q4_k`): a panel of sixteen outputs that widens as it is read.
 
 use rayon::prelude::*;
 
@@ -122,10 +122,9 @@ impl Kernel for Task<'_> {
                 (true, true) if left >= 8 => self.group::<V, 1, 8>(panel),
                 (true, _) if left >= 4 => self.group::<V, 6, 4>(panel),
                 (true, _) if left >= 2 => self.group::<V, 6, 2>(panel),
-                (true, _) => self.group::<V, 6, 1>(panel),
                 (false, true) if left >= 4 => self.group::<V, 1, 4>(panel),
                 (false, _) if left >= 2 => self.group::<V, 3, 2>(panel),
-                (false, _) => self.group::<V, 6, 1>(panel),
+                _ => self.group::<V, 6, 1>(panel),
             };
         }
     }

@@ -28,11 +28,11 @@ pub struct Scan<'a> {
     pub delta_raw: Rows<'a>,
     /// Bias of `dt_proj`, [channels].
     pub dt_bias: &'a [f32],
-    /// −exp(A_log), [channels, d_state].
+    /// −exp(`A_log`), `[channels, d_state]`.
     pub a: &'a [f32],
-    /// [len, d_state].
+    /// `[len, d_state]`.
     pub b: Rows<'a>,
-    /// [len, d_state].
+    /// `[len, d_state]`.
     pub c: Rows<'a>,
     /// Skip weight, [channels].
     pub d: &'a [f32],
@@ -47,7 +47,7 @@ pub struct Scan<'a> {
 /// Fewer state updates than this run on the calling thread.
 const PARALLEL_MIN: usize = 1 << 16;
 
-/// Runs the segment: `state` [channels, d_state] is advanced, y [len, channels] written. Parallel over channels in
+/// Runs the segment: `state` `[channels, d_state]` is advanced, y `[len, channels]` written. Parallel over channels in
 /// rayon's current pool when that pays.
 ///
 /// # Panics
