@@ -1,7 +1,6 @@
 //! The kernels one by one, at the sizes of the bundled model and of mamba-130m.
 //!
 //! `cargo bench -p loom-kernels`; `RAYON_NUM_THREADS=1` for one thread, `LOOM_KERNELS=avx2` for another path.
-#![expect(missing_docs, reason = "criterion's macros make public functions")]
 
 use std::hint::black_box;
 
