@@ -30,8 +30,7 @@ impl Detokenizer {
         let text = self.tokenizer.decode(&together);
         if !text.ends_with(char::REPLACEMENT_CHARACTER) {
             let pending = std::mem::take(&mut self.pending);
-            let piece =
-                text.strip_prefix(&before).map(str::to_owned).unwrap_or_else(|| self.tokenizer.decode(&pending));
+            let piece = text.strip_prefix(&before).map_or_else(|| self.tokenizer.decode(&pending), str::to_owned);
             self.context = pending;
             return piece;
         }
