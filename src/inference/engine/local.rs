@@ -44,6 +44,7 @@ pub(super) struct Shared {
     pub(super) info: ModelInfo,
     pub(super) tokenizer: Arc<Tokenizer>,
     pub(super) template: ChatTemplate,
+    pub(super) memory: history::Memory,
     /// Tokens that end the model's turn, and texts that end a reply in a conversation.
     pub(super) ends: Arc<[TokenId]>,
     pub(super) stops: Vec<String>,
@@ -110,7 +111,9 @@ impl LanguageModel for LocalModel {
     }
 
     fn count(&self, messages: &[ChatMessage]) -> Option<usize> {
-        history::read(&self.0.template, &self.0.tokenizer, messages).ok().map(|reading| reading.ids.len())
+        history::read(&self.0.template, &self.0.tokenizer, &self.0.memory, messages)
+            .ok()
+            .map(|reading| reading.ids.len())
     }
 
     fn complete<'a>(
@@ -187,7 +190,7 @@ impl Shared {
                 for message in &messages {
                     self.check_ids(message.ids.as_deref().unwrap_or_default())?;
                 }
-                let reading = history::read(&self.template, &self.tokenizer, &messages)?;
+                let reading = history::read(&self.template, &self.tokenizer, &self.memory, &messages)?;
                 (reading.ids, reading.history)
             }
             Prompt::Text(text) => (self.tokenizer.encode(&text)?, usize::MAX),

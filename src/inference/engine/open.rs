@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::bundled::Manifest;
 use super::config::Config;
+use super::history::Memory;
 use super::local::{EngineOptions, Shared};
 use super::mamba::Mamba;
 use super::template::{ChatTemplate, TokenizerConfig};
@@ -97,6 +98,7 @@ impl Files<'_> {
             info,
             tokenizer,
             template,
+            memory: Memory::default(),
             ends: ends.into(),
             stops,
             engine,
