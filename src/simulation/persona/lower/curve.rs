@@ -12,6 +12,8 @@ const MIDPOINT: f64 = 0.5;
 struct Settings<'f> {
     name: CurveName,
     span: &'f Span,
+    /// The mapping beside whose keys the curve stands, to tell a setting that is wrong from one that is missing.
+    record: &'f Span,
     start: &'f Maybe<f64>,
     end: &'f Maybe<f64>,
     midpoint: &'f Maybe<f64>,
@@ -20,7 +22,7 @@ struct Settings<'f> {
 }
 
 /// The curve of `raw`, its values within `bounds` (unchecked where the bounds themselves are wrong).
-pub(super) fn lower(raw: &Dimension, bounds: Option<(f64, f64)>, problems: &mut Problems) -> Option<Curve> {
+pub(super) fn lower(raw: &At<Dimension>, bounds: Option<(f64, f64)>, problems: &mut Problems) -> Option<Curve> {
     let curve = raw.curve.as_ref()?;
     let beside = [
         ("start_value", span(&raw.start_value)),
@@ -38,6 +40,7 @@ pub(super) fn lower(raw: &Dimension, bounds: Option<(f64, f64)>, problems: &mut 
             &Settings {
                 name: *name,
                 span: &curve.span,
+                record: &raw.span,
                 start: &raw.start_value,
                 end: &raw.end_value,
                 midpoint: &raw.midpoint_pct,
@@ -65,6 +68,7 @@ pub(super) fn lower(raw: &Dimension, bounds: Option<(f64, f64)>, problems: &mut 
                 &Settings {
                     name: inner.r#type.as_ref()?.value,
                     span: &curve.span,
+                    record: &raw.span,
                     start: either(&inner.start_value, &raw.start_value),
                     end: either(&inner.end_value, &raw.end_value),
                     midpoint: either(&inner.midpoint_pct, &raw.midpoint_pct),
@@ -171,7 +175,8 @@ fn points(
 }
 
 fn needed<'f, T>(raw: &'f Maybe<T>, key: &str, settings: &Settings<'_>, problems: &mut Problems) -> Option<&'f At<T>> {
-    if raw.is_none() {
+    let failed = [settings.record, settings.span].iter().any(|record| problems.failed(record, key));
+    if raw.is_none() && !failed {
         let message = format!("a {} curve needs `{key}`", name(settings.name));
         let help = format!("add `{key}: …` beside `curve`");
         problems.add(Problem::new(settings.span.clone(), message).label(format!("needs `{key}`")).help(help));

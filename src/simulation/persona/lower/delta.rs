@@ -74,7 +74,7 @@ fn needed<'f, T>(
     delta: &At<Delta>,
     problems: &mut Problems,
 ) -> Option<&'f At<T>> {
-    if raw.is_none() {
+    if raw.is_none() && !problems.failed(&delta.span, key) {
         let problem = Problem::new(delta.span.clone(), format!("`policy: {policy}` needs `{key}`"));
         problems.add(problem.label(format!("needs `{key}`")).help(format!("add `{key}: …` under `delta`")));
     }

@@ -123,7 +123,8 @@ fn line_ends_marks_aliases_and_other_scripts_are_fine() {
 
 #[test]
 fn structure_is_checked() {
-    refused("name: Ada", "nmae: Ada", &["identity: `name` is missing", "nmae: `nmae` is not a known key"]);
+    refused("name: Ada", "nmae: Ada", &["nmae: `nmae` is not a known key"]);
+    refused("    name: Ada\n", "", &["identity: `name` is missing"]);
     refused("name: Ada", "name:", &["name: `name` has no value"]);
     refused("name: Ada", "name: 7", &["7: text is needed here, not a number"]);
     refused("name: Ada", "name: \"\"", &["\"\": the text is empty"]);
@@ -155,7 +156,7 @@ fn values_are_checked() {
         "curve: linear\n      delay_pct: 0.2",
         &["0.2: `delay_pct` has no effect with a linear curve"],
     );
-    refused("      end_value: 0.8\n", "", &["curve: a linear curve needs `end_value`"]);
+    refused("      end_value: 0.8\n", "", &["linear: a linear curve needs `end_value`"]);
     let linear = "curve: linear\n      start_value: 0.1\n      end_value: 0.8\n";
     refused(
         linear,
