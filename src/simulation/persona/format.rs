@@ -236,8 +236,8 @@ config_record! {
         /// A lighter reminder is given every so many turns, except where the whole is. Never, if absent.
         #[schemars(range(min = 1))]
         reminder_frequency: Maybe<usize>,
-        /// The reminder. Knows {name}, {turn}, {current_phase}, {next_unused_revelation} and every dimension, for
-        /// example {belief_intensity:.2f}.
+        /// The reminder. Knows `{name}`, `{turn}`, `{current_phase}`, `{next_unused_revelation}` and every dimension, for
+        /// example `{belief_intensity:.2f}`.
         reminder_template: Maybe<String>,
         /// How the scaffolding reaches the model after the first turn. Default `append`.
         placement: Maybe<Placement>,
