@@ -7,5 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod commands;
+mod configs;
 mod engine;
 mod floors;
