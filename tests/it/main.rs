@@ -9,4 +9,5 @@
 
 mod commands;
 mod configs;
+mod engine;
 mod floors;
