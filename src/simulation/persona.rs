@@ -5,6 +5,15 @@ mod intensity;
 mod pattern;
 mod phases;
 mod injection;
+mod placeholders;
+mod revelations;
+mod first_person;
+mod assembler;
+mod sections;
+mod compact;
 
+pub use assembler::{AssembleError, Assembler, PromptBudget, Sections, Situation, TEMPLATE_VERSION, TurnPlan};
+pub use compact::{Dropped, Part};
 pub use injection::InjectionKind;
+pub use placeholders::{PLACEHOLDERS, PlaceholderError, Template};
 pub use spec::*;

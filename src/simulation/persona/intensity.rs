@@ -26,6 +26,13 @@ impl Dimension {
     pub fn intensity(&self, progress: f64, ceiling: f64) -> f64 {
         self.curve.value(progress).max(self.min).min(self.max).min(ceiling)
     }
+
+    /// How a value shows in behaviour. Where its level is not described: the nearest weaker level's description, and where
+    /// none is weaker the weakest there is.
+    pub fn behaviour(&self, value: f64) -> Option<&str> {
+        let weaker = self.levels.range(..=Level::of(value)).next_back();
+        weaker.or_else(|| self.levels.first_key_value()).map(|(_, behaviour)| behaviour.as_str())
+    }
 }
 
 impl Level {

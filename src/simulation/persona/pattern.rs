@@ -1,35 +1,17 @@
 //! Looking for a phrase or a regular expression in what a model wrote.
 
 use super::Pattern;
+use crate::foundation::text::{contains_phrase, fold, straighten};
 
 impl Pattern {
-    /// Whether `text` holds it. A phrase is compared without regard to case, typographic quotes and the width of spaces;
-    /// a regular expression sees the text with typographic quotes made plain.
+    /// Whether `text` holds it. A phrase is compared folded and keeps to word bounds; a regular expression sees the text
+    /// with typographic quotes made plain.
     pub fn is_match(&self, text: &str) -> bool {
-        let plain = plain_quotes(text);
         match self {
-            Self::Phrase(phrase) => {
-                let phrase = folded(&plain_quotes(phrase));
-                !phrase.is_empty() && folded(&plain).contains(&phrase)
-            }
-            Self::Regex(regex) => regex.is_match(&plain),
+            Self::Phrase(phrase) => contains_phrase(&fold(text), &fold(phrase)),
+            Self::Regex(regex) => regex.is_match(&straighten(text)),
         }
     }
-}
-
-/// Models write ’ and “ where people type ' and ".
-fn plain_quotes(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\u{2018}' | '\u{2019}' | '\u{201B}' | '\u{02BC}' => '\'',
-            '\u{201C}' | '\u{201D}' | '\u{201F}' => '"',
-            other => other,
-        })
-        .collect()
-}
-
-fn folded(text: &str) -> String {
-    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
