@@ -11,9 +11,15 @@ mod first_person;
 mod assembler;
 mod sections;
 mod compact;
+mod format;
+mod lower;
+mod load;
 
 pub use assembler::{AssembleError, Assembler, PromptBudget, Sections, Situation, TEMPLATE_VERSION, TurnPlan};
 pub use compact::{Dropped, Part};
 pub use injection::InjectionKind;
+pub use load::{json_schema, load, parse};
 pub use placeholders::{PLACEHOLDERS, PlaceholderError, Template};
 pub use spec::*;
+
+pub use crate::foundation::config::ConfigErrors;
