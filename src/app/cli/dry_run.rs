@@ -59,7 +59,7 @@ impl Args {
             tokens_max,
             count: Arc::new(|text: &str| text.len().div_ceil(BYTES_PER_TOKEN)),
         });
-        let assembler = Assembler::new(Arc::clone(&config), turns, budget).map_err(failure)?;
+        let assembler = Assembler::new(Arc::clone(&config), turns, budget).map_err(|error| failure(&error))?;
         let shown = match self.turn {
             None => 0..turns,
             Some(turn) if turn < turns => turn..turn + 1,
@@ -101,8 +101,8 @@ impl Args {
     }
 }
 
-fn failure(error: AssembleError) -> Failure {
-    let exit = match &error {
+fn failure(error: &AssembleError) -> Failure {
+    let exit = match error {
         AssembleError::Turns(_) | AssembleError::Budget { .. } => Exit::Usage,
         AssembleError::Placeholder { .. } => Exit::BadConfig,
         AssembleError::Template(_) => Exit::Bug,
@@ -143,7 +143,7 @@ impl Page<'_> {
 
         let mut header = format!("turn{}", phase_column("phase"));
         for (name, _) in &first.intensities {
-            header.push_str(&format!("  {}", fitted(name, column)));
+            header.extend(["  ", &fitted(name, column)]);
         }
         header.push_str("  given");
         let header = self.styled(DIM, &header);

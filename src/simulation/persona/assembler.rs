@@ -129,7 +129,7 @@ struct Inner {
 
 #[derive(Debug)]
 enum Form {
-    Full(FullForm),
+    Full(Box<FullForm>),
     Compact(CompactForm),
 }
 
@@ -166,7 +166,7 @@ impl Assembler {
             })
             .transpose()?;
         let form = match budget {
-            None => Form::Full(FullForm::new(&config)?),
+            None => Form::Full(Box::new(FullForm::new(&config)?)),
             Some(budget) => {
                 let tokens_max = budget.tokens_max;
                 let compact = CompactForm::new(&config, budget);

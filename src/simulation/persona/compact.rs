@@ -44,9 +44,11 @@ enum Rank {
     Identity,
     Occupation,
     Safety,
-    Requirement,
+    /// The phase's first requirement.
+    Goal,
     /// How a dimension's level shows: the first thing said about it, best in the persona's own words.
     Manner,
+    Requirement,
     Forbidden,
     NextRevelation,
     Background,
@@ -102,7 +104,11 @@ impl CompactForm {
                 .iter()
                 .map(|phase| {
                     let item = |rank, text: &String| budget.item(Part::MustDo, rank, text);
-                    let requirements = phase.requirements.iter().map(|text| item(Rank::Requirement, text));
+                    let requirements = phase
+                        .requirements
+                        .iter()
+                        .enumerate()
+                        .map(|(index, text)| item(if index == 0 { Rank::Goal } else { Rank::Requirement }, text));
                     requirements.chain(phase.forbidden.iter().map(|text| item(Rank::Forbidden, text))).collect()
                 })
                 .collect(),
@@ -161,7 +167,9 @@ impl CompactForm {
 
     /// Who, and what is most binding now.
     pub(super) fn reminder(&self, moment: &Moment<'_>) -> String {
-        let mut items: Vec<&Item> = self.context.iter().take(2).collect();
+        // A persona without a trajectory is reminded of what it is.
+        let known = if moment.phase.is_none() && moment.intensities.is_empty() { 2 } else { 1 };
+        let mut items: Vec<&Item> = self.context.iter().take(known).collect();
         items.extend(self.behaviours(moment));
         items.extend(self.phase(moment));
         joined(&self.keep(&items, self.budget.tokens_max / REMINDER_SHARE).0)

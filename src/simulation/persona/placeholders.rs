@@ -122,13 +122,13 @@ fn parse_field(field: &str, dimensions: &[&str]) -> Result<Piece, String> {
     let (name, spec) = field.split_once(':').unwrap_or((field, ""));
     let known = || PLACEHOLDERS.iter().chain(dimensions).copied();
     if !known().any(|candidate| candidate == name) {
-        return Err(match nearest(name, known()) {
-            Some(nearest) => format!("unknown placeholder `{{{name}}}`: did you mean `{{{nearest}}}`?"),
-            None => {
-                let all: Vec<_> = known().map(|name| format!("`{{{name}}}`")).collect();
-                format!("unknown placeholder `{{{name}}}`: known are {}", all.join(", "))
-            }
-        });
+        let advice = if let Some(nearest) = nearest(name, known()) {
+            format!("did you mean `{{{nearest}}}`?")
+        } else {
+            let all: Vec<_> = known().map(|name| format!("`{{{name}}}`")).collect();
+            format!("known are {}", all.join(", "))
+        };
+        return Err(format!("unknown placeholder `{{{name}}}`: {advice}"));
     }
     let format = parse_format(spec)
         .ok_or_else(|| format!("unknown format `{spec}` of `{{{name}}}`: use `.2f`, `.0%` or none"))?;
