@@ -3,6 +3,7 @@
 //! [`Command::run`]. What it prints goes through the [`Terminal`], so that a closed pipe ends it quietly.
 
 mod completions;
+mod dry_run;
 mod examples;
 mod new;
 mod schema;
@@ -27,6 +28,7 @@ Examples:
   loom examples --copy my-configs            copy the configs that come with loom
   loom new anna                              write anna.yaml, a commented config to start from
   loom validate anna.yaml                    check it; every problem is shown with its line
+  loom dry-run anna.yaml                     show the prompts that it makes; no model is opened
 
 Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad config, 4 denied, 5 a model failed, 70 a bug in loom.
 `loom help COMMAND` tells more about a command."
@@ -43,6 +45,7 @@ pub struct Cli {
 enum Command {
     New(new::Args),
     Validate(validate::Args),
+    DryRun(dry_run::Args),
     Examples(examples::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -53,6 +56,7 @@ impl Command {
         match self {
             Self::New(args) => args.run(terminal),
             Self::Validate(args) => args.run(terminal),
+            Self::DryRun(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),

@@ -11,3 +11,4 @@ mod commands;
 mod configs;
 mod engine;
 mod floors;
+mod prompts;
