@@ -1,1 +1,5 @@
-//! Running a conversation: runner, monitors, transcript, resume.
+//! Conversations between a persona and the other side: the runner, its monitors, its files.
+
+mod transcript;
+
+pub use transcript::*;
