@@ -1,1 +1,3 @@
 //! Running a conversation: runner, monitors, transcript, resume.
+
+pub mod monitors;
