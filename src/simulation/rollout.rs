@@ -1,3 +1,6 @@
-//! Running a conversation: runner, monitors, transcript, resume.
+//! Conversations between a persona and the other side: the runner, its monitors, its files.
 
 pub mod monitors;
+mod transcript;
+
+pub use transcript::*;
