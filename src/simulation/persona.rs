@@ -1,6 +1,9 @@
 //! A persona and its trajectory: from YAML to the prompt of every turn.
 
 mod spec;
+mod format;
+mod lower;
+mod load;
 mod intensity;
 mod pattern;
 mod phases;
@@ -16,4 +19,6 @@ pub use assembler::{AssembleError, Assembler, PromptBudget, Sections, Situation,
 pub use compact::{Dropped, Part};
 pub use injection::InjectionKind;
 pub use placeholders::{PLACEHOLDERS, PlaceholderError, Template};
+pub use load::{json_schema, load, parse};
 pub use spec::*;
+pub use crate::foundation::config::ConfigErrors;
