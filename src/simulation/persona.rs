@@ -15,10 +15,10 @@ mod assembler;
 mod sections;
 mod compact;
 
+pub use crate::foundation::config::ConfigErrors;
 pub use assembler::{AssembleError, Assembler, PromptBudget, Sections, Situation, TEMPLATE_VERSION, TurnPlan};
 pub use compact::{Dropped, Part};
 pub use injection::InjectionKind;
-pub use placeholders::{PLACEHOLDERS, PlaceholderError, Template};
 pub use load::{json_schema, load, parse};
+pub use placeholders::{PLACEHOLDERS, PlaceholderError, Template};
 pub use spec::*;
-pub use crate::foundation::config::ConfigErrors;

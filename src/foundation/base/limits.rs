@@ -14,6 +14,10 @@ pub const RETRIES_MAX: usize = 10;
 pub const ROLLOUTS_MAX: usize = 100_000;
 /// Most tokens in one reply, unless the request asks for fewer.
 pub const REPLY_TOKENS_MAX: usize = 4_096;
+/// How often an empty or failed reply is asked for again.
+pub const REPLY_FAILURES_RETRIED_MAX: usize = 1;
+/// A rollout is given up after this many messages in a row without a reply.
+pub const FAILURES_IN_A_ROW_MAX: usize = 4;
 /// Largest script for the `scripted:` model, bytes.
 pub const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// Largest transcript read, bytes.

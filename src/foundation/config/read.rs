@@ -76,7 +76,9 @@ impl Read for String {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
         match &node.value {
             Value::Text(text) if text.trim().is_empty() => {
-                problems.add(Problem::new(node.span.clone(), "the text is empty").help("write the text, or remove the key"));
+                problems.add(
+                    Problem::new(node.span.clone(), "the text is empty").help("write the text, or remove the key"),
+                );
                 None
             }
             // A block text ends with a line break that nobody means.

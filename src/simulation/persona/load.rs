@@ -25,11 +25,16 @@ pub(super) fn read_text(path: &Path) -> Result<String, ConfigErrors> {
         ConfigErrors::new(&path.display().to_string(), "", vec![Problem::new(0..0, message).help(help)])
     };
     let cannot = |error: std::io::Error| {
-        refuse(format!("the file cannot be read: {error}"), "check the path; `loom examples` lists configs to start from")
+        refuse(
+            format!("the file cannot be read: {error}"),
+            "check the path; `loom examples` lists configs to start from",
+        )
     };
     let mut bytes = Vec::new();
     // One byte more than allowed tells a file that is too large from one that just fits.
-    File::open(path).and_then(|file| file.take(limits::CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(cannot)?;
+    File::open(path)
+        .and_then(|file| file.take(limits::CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(cannot)?;
     if bytes.len() as u64 > limits::CONFIG_BYTES_MAX {
         let message = format!("the file is larger than {} bytes (CONFIG_BYTES_MAX)", limits::CONFIG_BYTES_MAX);
         return Err(refuse(message, "is this the right file? A persona config is a few kilobytes of YAML"));

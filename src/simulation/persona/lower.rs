@@ -241,12 +241,16 @@ fn regex(raw: &str, span: &Span, problems: &mut Problems) -> Option<Pattern> {
     let mut add = |message: String, help: &str| problems.add(Problem::new(span.clone(), message).help(help));
     match RegexBuilder::new(raw).case_insensitive(true).size_limit(limits::REGEX_BYTES_MAX).build() {
         Ok(compiled) if compiled.is_match("") => {
-            add("this regular expression matches every text, the empty one too".to_owned(), "demand at least one character");
+            add(
+                "this regular expression matches every text, the empty one too".to_owned(),
+                "demand at least one character",
+            );
             None
         }
         Ok(compiled) => Some(Pattern::Regex(compiled)),
         Err(regex::Error::CompiledTooBig(limit)) => {
-            let message = format!("this regular expression needs more than {limit} bytes when compiled (REGEX_BYTES_MAX)");
+            let message =
+                format!("this regular expression needs more than {limit} bytes when compiled (REGEX_BYTES_MAX)");
             add(message, "use smaller counts in `{n,m}`, or several expressions");
             None
         }

@@ -125,8 +125,7 @@ impl Drafting<'_> {
         let mut attempts = failed;
         let mut accepted = None;
         for draft in drafts {
-            let action =
-                if Some(draft.index) == taken { MonitorAction::Accepted } else { MonitorAction::Redraft };
+            let action = if Some(draft.index) == taken { MonitorAction::Accepted } else { MonitorAction::Redraft };
             let found = draft.findings.iter().cloned();
             events.extend(found.map(|finding| MonitorEvent { attempt: draft.index, action, finding }));
             if Some(draft.index) == taken {

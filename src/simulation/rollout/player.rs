@@ -9,17 +9,14 @@ use std::time::Instant;
 use super::drafting::{Drafted, Drafting};
 use super::files::TurnLine;
 use super::length;
-use super::monitors::{Finding, Monitors};
+use super::monitors::{Finding, MonitorKind, Monitors};
 use super::side::Side;
 use super::stage::Stage;
-use super::transcript::{
-    DroppedRecord, InjectionRecord, Intensity, MonitorEvent, PromptRecord, TokenLine, Turn, TurnTiming, Utterance,
-};
+use super::transcript::{Intensity, MonitorEvent, PromptRecord, TokenLine, Turn, TurnTiming, Utterance};
 use super::watch::Watch;
 use crate::foundation::base::{Digest, Stream};
 use crate::foundation::chat::{DeltaGains, Message, Snapshot};
-use crate::simulation::persona::Speaker;
-use crate::simulation::persona::assembler::{InjectionKind, Situation, TurnPlan};
+use crate::simulation::persona::{InjectionKind, Situation, Speaker, TurnPlan};
 
 /// A rollout under way.
 pub(super) struct Player {
@@ -40,7 +37,9 @@ pub(super) struct Player {
 
 /// A record that this program would not have made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("turn {turn} was recorded with the prompt {recorded}, but this version of loom assembles {assembled}; resume with the version that began the run")]
+#[error(
+    "turn {turn} was recorded with the prompt {recorded}, but this version of loom assembles {assembled}; resume with the version that began the run"
+)]
 pub struct ReplayError {
     turn: usize,
     recorded: String,
@@ -114,7 +113,11 @@ impl Player {
             index,
             progress: plan.progress,
             prompt: prompt_record(&plan),
-            intensities: plan.intensities.into_iter().map(|(dimension, value)| Intensity { dimension, value }).collect(),
+            intensities: plan
+                .intensities
+                .into_iter()
+                .map(|(dimension, value)| Intensity { dimension, value })
+                .collect(),
             phase: plan.phase,
             injected,
             gains,
@@ -198,6 +201,7 @@ impl Player {
             },
         };
         let Drafted { utterance, events, message, snapshot, tokens, watch } = drafting.run().await;
+        self.note_interventions(turn, &utterance, &events);
         going.events.extend(events);
         going.injected.extend(utterance.instruction.clone());
         going.tokens.push(TokenLine::new(turn, Speaker::Persona, &tokens));
@@ -237,6 +241,7 @@ impl Player {
         }
         self.persona_watch.heard(&self.last_words);
         self.persona_watch.replay(&line.turn.persona, line.tokens.iter());
+        self.note_interventions(line.turn.index, &line.turn.persona, &line.turn.monitor_events);
         self.persona_said(&line.turn.persona, remembered(&line.turn.persona), None);
     }
 
@@ -276,6 +281,15 @@ impl Player {
         self.last_words.clone_from(&utterance.content);
     }
 
+    /// Tells the monitors when the stagnation intervention was given: after every finding that led to another attempt.
+    fn note_interventions(&mut self, turn: usize, utterance: &Utterance, events: &[MonitorEvent]) {
+        let last = utterance.attempts.last().map_or(0, |attempt| attempt.index).max(utterance.attempt);
+        let given = |event: &MonitorEvent| event.finding.monitor == MonitorKind::Stagnation && event.attempt < last;
+        if events.iter().any(given) {
+            self.monitors.intervened(turn);
+        }
+    }
+
     fn count_failure(&mut self, utterance: &Utterance) {
         self.failures = if utterance.failure.is_some() { self.failures + 1 } else { 0 };
     }
@@ -307,21 +321,9 @@ fn instruction(findings: &[Finding], intervene: impl Fn() -> String) -> String {
 
 fn prompt_record(plan: &TurnPlan) -> PromptRecord {
     PromptRecord {
-        injection: match plan.injection {
-            InjectionKind::Full => InjectionRecord::Full,
-            InjectionKind::Reminder => InjectionRecord::Reminder,
-            InjectionKind::None => InjectionRecord::None,
-        },
+        injection: plan.injection,
         digest: Digest::of(&plan.prompt),
         template_version: plan.template_version,
-        dropped: plan
-            .dropped
-            .iter()
-            .map(|dropped| DroppedRecord {
-                section: dropped.section.to_string(),
-                item: dropped.item.to_string(),
-                reason: dropped.reason.to_string(),
-            })
-            .collect(),
+        dropped: plan.dropped.clone(),
     }
 }

@@ -17,8 +17,7 @@ use crate::foundation::base::limits::{FAILURES_IN_A_ROW_MAX, ROLLOUTS_MAX, TURNS
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError};
 use crate::inference::providers::{self, OpenOptions};
-use crate::simulation::persona::assembler::AssembleError;
-use crate::simulation::persona::{AdversaryKind, ConfigErrors, PersonaConfig, TrajectoryMode, parse};
+use crate::simulation::persona::{AdversaryKind, AssembleError, ConfigErrors, PersonaConfig, TrajectoryMode, parse};
 
 /// What a run is to be.
 #[derive(Debug, Clone)]
@@ -260,12 +259,13 @@ impl Run {
             config.digest.short(),
             "put the file back as it was, or begin a new run",
         )?;
-        let options = OpenOptions { chat_template: manifest.chat_template.clone(), ..options.clone() };
+        let mut options = options.clone();
+        options.chat_template.clone_from(&manifest.chat_template);
         let open = |role, model: &ModelRef| -> Result<_, RunError> {
-            let chain: ModelChain = model.spec.parse().map_err(|error| ModelError::Unavailable {
-                model: model.spec.clone(),
-                why: format!("{error}"),
-            })?;
+            let chain: ModelChain = model
+                .spec
+                .parse()
+                .map_err(|error| ModelError::Unavailable { model: model.spec.clone(), why: format!("{error}") })?;
             let opened = providers::open(&chain, &options)?;
             let digest = |model: &ModelRef| model.info.digest.map_or("unknown".to_owned(), |digest| digest.short());
             let now = model_ref(&chain, opened.as_ref());
@@ -359,7 +359,8 @@ async fn play(
         Found::Begun { head, turns, torn } => {
             transcript.created_at.clone_from(&head.created_at);
             if *head != transcript {
-                let why = "it was begun with other settings than run.json states; move it away to run this rollout again";
+                let why =
+                    "it was begun with other settings than run.json states; move it away to run this rollout again";
                 return Err(files.corrupt(1, why).into());
             }
             for line in turns {

@@ -100,7 +100,12 @@ impl Side {
     /// Makes room when the next reply would not fit into the model's window: the oldest messages leave until half of
     /// the window is free again, so that this is rare. Since everything is read again anyway, the opening becomes
     /// `opening`, and of the instructions only `note` stays.
-    pub(super) fn slide(&mut self, tokens_max: Option<usize>, opening: Option<&str>, note: Option<&str>) -> Option<Slide> {
+    pub(super) fn slide(
+        &mut self,
+        tokens_max: Option<usize>,
+        opening: Option<&str>,
+        note: Option<&str>,
+    ) -> Option<Slide> {
         let window = self.model.info().window_tokens?;
         let reply = self.reply_tokens(tokens_max);
         let tokens_before = self.model.count(&self.messages(None))?;

@@ -13,8 +13,7 @@ use super::transcript::{
 };
 use crate::foundation::base::Stream;
 use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain};
-use crate::simulation::persona::assembler::{Assembler, PromptBudget, TurnPlan};
-use crate::simulation::persona::{AdversaryKind, PersonaConfig, Placement, Speaker};
+use crate::simulation::persona::{AdversaryKind, Assembler, PersonaConfig, Placement, PromptBudget, Speaker, TurnPlan};
 
 pub(super) struct Stage {
     pub(super) config: Arc<PersonaConfig>,
@@ -46,10 +45,10 @@ impl Stage {
             Placement::Append => PlacementUsed::Append,
         };
         let adversary = Adversary::new(adversary, &config)?;
-        let interlocutor_prompt =
-            adversary.as_ref().map_or_else(|| interaction.target_prompt.clone(), |adversary| adversary.prompt().to_owned());
-        let first_speaker =
-            if interaction.opening.is_some() { Speaker::Persona } else { interaction.first_speaker };
+        let interlocutor_prompt = adversary
+            .as_ref()
+            .map_or_else(|| interaction.target_prompt.clone(), |adversary| adversary.prompt().to_owned());
+        let first_speaker = if interaction.opening.is_some() { Speaker::Persona } else { interaction.first_speaker };
         Ok(Self {
             config,
             seed,
@@ -85,12 +84,7 @@ impl Stage {
             loom: manifest.loom.clone(),
             created_at,
             config: manifest.config.clone(),
-            run: RunRef {
-                seed: manifest.seed,
-                rollout,
-                turns_planned: manifest.turns,
-                adversary: manifest.adversary,
-            },
+            run: RunRef { seed: manifest.seed, rollout, turns_planned: manifest.turns, adversary: manifest.adversary },
             models: Models {
                 persona: manifest.models.persona.clone(),
                 interlocutor: manifest.models.interlocutor.clone(),

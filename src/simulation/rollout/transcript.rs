@@ -7,9 +7,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::monitors::Finding;
 use crate::foundation::base::Digest;
 use crate::foundation::chat::{Basis, DeltaGains, Finish, ModelInfo, Reading, Sampling, TokenId, TokenLogprob, Usage};
-use crate::simulation::persona::{AdversaryKind, Speaker};
+use crate::simulation::persona::{AdversaryKind, Dropped, InjectionKind, Speaker};
 
 /// The value of [`Transcript::format`].
 pub const TRANSCRIPT_FORMAT: &str = "loom-transcript";
@@ -155,36 +156,13 @@ pub struct Intensity {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptRecord {
     /// `full`, `reminder` or `none`.
-    pub injection: InjectionRecord,
+    pub injection: InjectionKind,
     /// The digest of the whole assembled prompt, given or not.
     pub digest: Digest,
     /// The version of the templates.
     pub template_version: u32,
     /// What was left out for lack of room.
-    pub dropped: Vec<DroppedRecord>,
-}
-
-/// How much scaffolding a turn gave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InjectionRecord {
-    /// All of it.
-    Full,
-    /// The reminder.
-    Reminder,
-    /// Nothing.
-    None,
-}
-
-/// An item of the prompt that a budget left out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DroppedRecord {
-    /// The section.
-    pub section: String,
-    /// The item.
-    pub item: String,
-    /// Why.
-    pub reason: String,
+    pub dropped: Vec<Dropped>,
 }
 
 /// The oldest messages left a model's window. The opening stays; everything kept was read again.

@@ -55,7 +55,9 @@ pub(super) fn lower(raw: &Dimension, bounds: Option<(f64, f64)>, problems: &mut 
                 span(&inner.delay_pct),
                 span(&inner.thresholds),
             ];
-            for ((key, outer), _) in beside.iter().zip(inside).filter(|((_, outer), inner)| outer.is_some() && inner.is_some()) {
+            for ((key, outer), _) in
+                beside.iter().zip(inside).filter(|((_, outer), inner)| outer.is_some() && inner.is_some())
+            {
                 let problem = Problem::new((*outer)?.clone(), format!("`{key}` is given beside `curve` and inside it"));
                 problems.add(problem.help("keep one of the two"));
             }
@@ -81,7 +83,8 @@ fn named(settings: &Settings<'_>, bounds: Option<(f64, f64)>, problems: &mut Pro
     let midpoint = ("midpoint_pct", span(settings.midpoint));
     let delay = ("delay_pct", span(settings.delay));
     let thresholds = ("thresholds", span(settings.thresholds));
-    let start = needed(settings.start, "start_value", settings, problems).and_then(|at| value(at, "start_value", bounds, problems));
+    let start = needed(settings.start, "start_value", settings, problems)
+        .and_then(|at| value(at, "start_value", bounds, problems));
     let ends = |problems: &mut Problems| {
         needed(settings.end, "end_value", settings, problems).and_then(|at| value(at, "end_value", bounds, problems))
     };
@@ -153,7 +156,9 @@ fn points(
             && at <= last
         {
             let message = format!("the point at {at} does not come after the one at {last}");
-            problems.add(Problem::new(raw.span.clone(), message).label("not rising").help("put the points in order of `at`"));
+            problems.add(
+                Problem::new(raw.span.clone(), message).label("not rising").help("put the points in order of `at`"),
+            );
             sound = false;
         }
         last = at.or(last);

@@ -36,14 +36,20 @@ fn placeholder(inner: &str, template: &At<String>, dimensions: &[&str], problems
         let known = || PLACEHOLDERS.iter().chain(dimensions).copied();
         let help = match nearest(name, known()) {
             Some(meant) => format!("did you mean `{{{meant}}}`?"),
-            None => format!("known placeholders: {}", known().map(|name| format!("{{{name}}}")).collect::<Vec<_>>().join(", ")),
+            None => format!(
+                "known placeholders: {}",
+                known().map(|name| format!("{{{name}}}")).collect::<Vec<_>>().join(", ")
+            ),
         };
         add(format!("`{{{inner}}}` is not a known placeholder"), help);
     } else if let Some(format) = format {
         if !is_dimension {
             add(format!("`{name}` takes no number format"), format!("write `{{{name}}}`"));
         } else if !is_number_format(format) {
-            add(format!("`:{format}` is not a known number format"), format!("write `{{{name}:.2f}}` or `{{{name}:.0%}}`"));
+            add(
+                format!("`:{format}` is not a known number format"),
+                format!("write `{{{name}:.2f}}` or `{{{name}:.0%}}`"),
+            );
         }
     }
 }

@@ -13,11 +13,7 @@ use crate::simulation::persona::spec::{
 /// The upper bound of a dimension where the file names none; the ceiling where that is lower.
 const MAX_VALUE: f64 = 0.9;
 
-pub(super) fn lower(
-    raw: &At<format::Trajectory>,
-    ceiling: Option<f64>,
-    problems: &mut Problems,
-) -> Option<Trajectory> {
+pub(super) fn lower(raw: &At<format::Trajectory>, ceiling: Option<f64>, problems: &mut Problems) -> Option<Trajectory> {
     let mode = mode(raw, problems);
     let entries = raw.dimensions.as_ref().map_or(&[][..], |entries| &entries.0);
     let names: Vec<_> = entries.iter().map(|(key, _)| key.name.as_str()).collect();
@@ -208,11 +204,7 @@ fn end(raw: &At<format::EndCondition>, problems: &mut Problems) -> Option<EndCon
     }
 }
 
-fn revelation(
-    raw: &At<format::Revelation>,
-    dimensions: &[&str],
-    problems: &mut Problems,
-) -> Option<Revelation> {
+fn revelation(raw: &At<format::Revelation>, dimensions: &[&str], problems: &mut Problems) -> Option<Revelation> {
     if let Some(dimension) = &raw.dimension {
         check_reference("dimension", dimension, &dimension.span, dimensions, problems);
     }
@@ -282,9 +274,11 @@ fn order(trajectory: &format::Trajectory, mode: Mode, list: &[At<format::Phase>]
             }
             (Mode::PhaseGated, EndType::Trigger) if end.max_turns.is_none() => {
                 let problem = Problem::new(end.span.clone(), "in `phase_gated`, a trigger needs `max_turns`");
-                problems.add(problem.label("needs `max_turns`").help(
-                    "add `max_turns: 10`: progress runs within the phase, so the phase needs a longest length",
-                ));
+                problems.add(
+                    problem.label("needs `max_turns`").help(
+                        "add `max_turns: 10`: progress runs within the phase, so the phase needs a longest length",
+                    ),
+                );
             }
             _ => {}
         }
@@ -296,7 +290,8 @@ fn order(trajectory: &format::Trajectory, mode: Mode, list: &[At<format::Phase>]
     let first = |wanted| ends.iter().find(|(kind, _)| *kind == wanted).map(|(_, end)| *end);
     if let (Some(_), Some(turn)) = (first(EndType::Pct), first(EndType::Turn)) {
         let problem = Problem::new(turn.span.clone(), "`type: turn` and `type: pct` cannot be mixed");
-        problems.add(problem.help("which comes first would depend on the length: write all phases with one of the two"));
+        problems
+            .add(problem.help("which comes first would depend on the length: write all phases with one of the two"));
         return;
     }
     rising(&ends, EndType::Pct, problems);
