@@ -28,3 +28,7 @@ pub const REGEX_BYTES_MAX: usize = 1 << 20;
 pub const MODEL_JSON_BYTES_MAX: u64 = 256 << 20;
 /// Largest header of a safetensors file, bytes.
 pub const SAFETENSORS_HEADER_BYTES_MAX: u64 = 100 << 20;
+/// Most tokens of one reply whose places the regulator keeps; later ones count in its statistics alone.
+pub const REGULATOR_TOKENS_MAX: usize = 1 << 18;
+/// Most text of one reply that the regulator keeps, bytes; what follows is counted, not read.
+pub const REGULATOR_TEXT_BYTES_MAX: usize = 1 << 20;
