@@ -141,6 +141,8 @@ impl Drafting<'_> {
             }
         }
         attempts.sort_by_key(|attempt| attempt.index);
+        let mut watch = accepted.as_ref().map_or(self.watch, |draft| &draft.watch).clone();
+        watch.cost(usage);
         let mut utterance = Utterance {
             speaker: self.speaker,
             adversary: None,
@@ -155,12 +157,12 @@ impl Drafting<'_> {
             attempts,
             usage,
             tokens: TokenSummary::default(),
+            regulator: watch.record(),
             timing,
         };
         let Some(draft) = accepted else {
             utterance.failure = Some(Failure { why });
             let message = Message::assistant(MISSING_REPLY);
-            let watch = self.watch.clone();
             return Drafted { utterance, events, message, snapshot: None, tokens: Vec::new(), watch };
         };
         let Completion { mut message, tokens, finish, reading, model, snapshot, fallbacks, .. } = draft.completion;
@@ -176,6 +178,6 @@ impl Drafting<'_> {
         utterance.tokens = TokenSummary::of(&tokens);
         utterance.timing.reading = Some(reading);
         utterance.instruction = draft.instruction;
-        Drafted { utterance, events, message, snapshot, tokens, watch: draft.watch }
+        Drafted { utterance, events, message, snapshot, tokens, watch }
     }
 }

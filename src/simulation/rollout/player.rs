@@ -73,8 +73,8 @@ impl Player {
             stream: Stream::root(stage.seed).child("rollout", rollout as u64),
             persona,
             interlocutor,
-            persona_watch: Watch::new(),
-            interlocutor_watch: Watch::new(),
+            persona_watch: Watch::new(stage.persona.info()),
+            interlocutor_watch: Watch::new(stage.interlocutor.info()),
             monitors,
             said: Vec::new(),
             last_words: opening.unwrap_or_default(),
@@ -240,7 +240,7 @@ impl Player {
             self.persona.leave(slide.messages, Some(&plan.prompt), note(plan));
         }
         self.persona_watch.heard(&self.last_words);
-        self.persona_watch.replay(&line.turn.persona, line.tokens.iter());
+        self.persona_watch.replay(&line.turn.persona, &line.tokens);
         self.note_interventions(line.turn.index, &line.turn.persona, &line.turn.monitor_events);
         self.persona_said(&line.turn.persona, remembered(&line.turn.persona), None);
     }
@@ -253,7 +253,7 @@ impl Player {
             self.interlocutor.leave(slide.messages, None, note);
         }
         self.interlocutor_watch.heard(&self.last_words);
-        self.interlocutor_watch.replay(utterance, line.tokens.iter());
+        self.interlocutor_watch.replay(utterance, &line.tokens);
         self.interlocutor_said(utterance, remembered(utterance), None);
     }
 

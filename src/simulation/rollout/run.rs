@@ -208,13 +208,16 @@ impl Run {
     pub fn create(plan: &RunPlan, output: &Path, options: &OpenOptions) -> Result<Self, RunError> {
         bounded("the number of rollouts", plan.rollouts, ROLLOUTS_MAX, "ROLLOUTS_MAX")?;
         bounded("the number of turns", plan.turns, TURNS_MAX, "TURNS_MAX")?;
-        let persona = providers::open(&plan.persona, options)?;
-        let interlocutor = providers::open(&plan.interlocutor, options)?;
+        let now = SystemClock.now();
+        let mut options = options.clone();
+        options.now = Some(now);
+        let persona = providers::open(&plan.persona, &options)?;
+        let interlocutor = providers::open(&plan.interlocutor, &options)?;
         let manifest = Manifest {
             format: RUN_FORMAT.to_owned(),
             version: RUN_VERSION,
             loom: env!("CARGO_PKG_VERSION").to_owned(),
-            created_at: SystemClock.now().to_string(),
+            created_at: now.to_string(),
             config: ConfigRef {
                 source: plan.config.source.clone(),
                 digest: plan.config.digest,
@@ -229,7 +232,7 @@ impl Run {
                 interlocutor: model_ref(&plan.interlocutor, interlocutor.as_ref()),
                 judge: plan.judge.to_string(),
             },
-            chat_template: options.chat_template.clone(),
+            chat_template: options.chat_template,
         };
         let stage = stage(&plan.config, &manifest, persona, interlocutor)?;
         Ok(Self { folder: RunFolder::create(output, &manifest, &plan.yaml)?, manifest, stage })
@@ -261,6 +264,7 @@ impl Run {
         )?;
         let mut options = options.clone();
         options.chat_template.clone_from(&manifest.chat_template);
+        options.now = manifest.created_at.parse().ok();
         let open = |role, model: &ModelRef| -> Result<_, RunError> {
             let chain: ModelChain = model
                 .spec
