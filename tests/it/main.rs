@@ -7,5 +7,6 @@
     reason = "a test fails by panicking"
 )]
 
+mod engine;
 mod floors;
 mod rollout;
