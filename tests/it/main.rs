@@ -1,1 +1,3 @@
-//! it
+//! The integration tests: one module a subject.
+
+mod prompts;

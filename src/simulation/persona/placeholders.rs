@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use crate::foundation::config::nearest;
+
 /// The names that every template may use, besides the persona's dimensions: the persona's full name, the turn's phase
 /// (`current` where there are no phases), the next revelation's text, and the turn counted from 0.
 pub const PLACEHOLDERS: [&str; 4] = ["name", "current_phase", "next_unused_revelation", "turn"];
@@ -120,12 +122,8 @@ fn parse_field(field: &str, dimensions: &[&str]) -> Result<Piece, String> {
     let (name, spec) = field.split_once(':').unwrap_or((field, ""));
     let known = || PLACEHOLDERS.iter().chain(dimensions).copied();
     if !known().any(|candidate| candidate == name) {
-        let nearest = known()
-            .map(|candidate| (strsim::damerau_levenshtein(candidate, name), candidate))
-            .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
-            .min();
-        return Err(match nearest {
-            Some((_, nearest)) => format!("unknown placeholder `{{{name}}}`: did you mean `{{{nearest}}}`?"),
+        return Err(match nearest(name, known()) {
+            Some(nearest) => format!("unknown placeholder `{{{name}}}`: did you mean `{{{nearest}}}`?"),
             None => {
                 let all: Vec<_> = known().map(|name| format!("`{{{name}}}`")).collect();
                 format!("unknown placeholder `{{{name}}}`: known are {}", all.join(", "))
