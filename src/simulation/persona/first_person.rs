@@ -366,7 +366,7 @@ fn third_person_stem(word: &str) -> Option<String> {
     if let Some(stem) = word.strip_suffix("ies").filter(|stem| stem.len() > 1) {
         return Some(format!("{stem}y"));
     }
-    let sibilant = ["sses", "shes", "ches", "xes", "zzes", "oes"].iter().any(|ending| word.ends_with(ending));
+    let sibilant = ["sses", "cuses", "shes", "ches", "xes", "zzes", "oes"].iter().any(|ending| word.ends_with(ending));
     word.strip_suffix(if sibilant { "es" } else { "s" }).map(str::to_owned)
 }
 
