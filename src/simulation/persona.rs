@@ -14,9 +14,13 @@ mod compact;
 mod format;
 mod lower;
 mod load;
+mod examples;
+mod adversary;
 
+pub use adversary::{AdversaryScript, Strategy};
 pub use assembler::{AssembleError, Assembler, PromptBudget, Sections, Situation, TEMPLATE_VERSION, TurnPlan};
 pub use compact::{Dropped, Part};
+pub use examples::{Example, STARTER, adversaries, examples};
 pub use injection::InjectionKind;
 pub use load::{json_schema, load, parse};
 pub use placeholders::{PLACEHOLDERS, PlaceholderError, Template};

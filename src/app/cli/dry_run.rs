@@ -76,7 +76,8 @@ impl Args {
                 writeln!(terminal.out, "{json}")?;
             }
             Format::Human => {
-                let form = self.budget.map_or_else(String::new, |tokens| format!(", compact form within {tokens} tokens"));
+                let form =
+                    self.budget.map_or_else(String::new, |tokens| format!(", compact form within {tokens} tokens"));
                 let turns = if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") };
                 let mut page = Page { color: terminal.color, width: terminal.width, out: &mut *terminal.out };
                 page.heading(&format!("{}, {turns}{form}", config.persona.name))?;
@@ -133,7 +134,8 @@ impl Page<'_> {
         let Some(first) = plans.first() else { return Ok(()) };
         let phases = plans.iter().filter_map(|plan| plan.phase.as_deref());
         let phase_width = phases.map(width).max().map_or(0, |longest| longest.max("phase".len()).min(20));
-        let phase_column = |text: &str| if phase_width == 0 { String::new() } else { format!("  {}", fitted(text, phase_width)) };
+        let phase_column =
+            |text: &str| if phase_width == 0 { String::new() } else { format!("  {}", fitted(text, phase_width)) };
         // Turn, phase, and what is given take their columns; the dimensions share the rest.
         let taken = 4 + if phase_width == 0 { 0 } else { phase_width + 2 } + 2 + "reminder".len();
         let share = self.width.saturating_sub(taken) / first.intensities.len().max(1);
@@ -197,7 +199,14 @@ impl Page<'_> {
         for plan in plans {
             let is_full = plan.injection == InjectionKind::Full || always;
             if is_full && before.is_none_or(|before| before.prompt != plan.prompt) {
-                self.rule(plan, if plan.injection == InjectionKind::Full { "the whole prompt" } else { "the prompt as it would be" })?;
+                self.rule(
+                    plan,
+                    if plan.injection == InjectionKind::Full {
+                        "the whole prompt"
+                    } else {
+                        "the prompt as it would be"
+                    },
+                )?;
                 self.prompt(plan, before)?;
                 before = Some(plan);
             }
@@ -214,7 +223,11 @@ impl Page<'_> {
     fn prompt(&mut self, plan: &TurnPlan, before: Option<&TurnPlan>) -> Result<(), Failure> {
         let sections = |plan: &'_ TurnPlan| {
             let sections = &plan.sections;
-            [("MUST DO", sections.must_do.clone()), ("HOW", sections.how.clone()), ("CONTEXT", sections.context.clone())]
+            [
+                ("MUST DO", sections.must_do.clone()),
+                ("HOW", sections.how.clone()),
+                ("CONTEXT", sections.context.clone()),
+            ]
         };
         let old = before.map(sections);
         for (index, (title, text)) in sections(plan).into_iter().enumerate() {
@@ -227,7 +240,8 @@ impl Page<'_> {
             }
             writeln!(self.out, "{title}")?;
             // The full form carries its own heading.
-            let body = text.strip_prefix("# ").and_then(|text| text.split_once('\n')).map_or(text.as_str(), |(_, body)| body);
+            let body =
+                text.strip_prefix("# ").and_then(|text| text.split_once('\n')).map_or(text.as_str(), |(_, body)| body);
             self.text(body, old.unwrap_or_default())?;
             writeln!(self.out)?;
         }

@@ -9,7 +9,7 @@ use crate::foundation::config::nearest;
 
 /// The names that every template may use, besides the persona's dimensions: the persona's full name, the turn's phase
 /// (`current` where there are no phases), the next revelation's text, and the turn counted from 0.
-pub const PLACEHOLDERS: [&str; 4] = ["name", "current_phase", "next_unused_revelation", "turn"];
+pub const PLACEHOLDERS: &[&str] = &["name", "current_phase", "next_unused_revelation", "turn"];
 
 /// What stands for `{next_unused_revelation}` when every open topic has been used.
 pub(super) const NOTHING_NEW: &str = "something about you that has not come up yet";
