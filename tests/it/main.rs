@@ -9,4 +9,5 @@
 
 mod engine;
 mod floors;
+mod prompts;
 mod rollout;

@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use regex::RegexBuilder;
 
+pub(super) use self::template::check_template;
 use super::format;
 use super::spec::{AdversaryKind, Evaluation, Pattern, Persona, PersonaConfig, Safety, ScoreConfig, ScoreName};
 use crate::foundation::base::{Digest, limits};
