@@ -1,6 +1,26 @@
-//! Conversations between a persona and the other side: the runner, its monitors, its files.
+//! Conversations between a persona and the other side.
+//!
+//! A [`Run`] is a folder of rollouts (`docs/FORMATS.md`), played side by side and resumable at every turn. What is said
+//! in a rollout follows from the configuration, the models and the seed alone.
 
+mod adversary;
+mod delta;
+mod drafting;
+mod files;
+mod length;
+mod manifest;
 pub mod monitors;
+mod player;
+mod run;
+mod side;
+mod stage;
 mod transcript;
+mod watch;
 
+pub use adversary::AdversaryError;
+pub use delta::DeltaError;
+pub use files::{FileError, RunFolder, read_tokens, read_transcript};
+pub use manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
+pub use player::ReplayError;
+pub use run::{Observer, Progress, RolloutSummary, Run, RunError, RunPlan, StopFlag, turns};
 pub use transcript::*;

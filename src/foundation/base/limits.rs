@@ -4,12 +4,20 @@
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 /// Deepest nesting of a YAML config.
 pub const CONFIG_DEPTH_MAX: usize = 32;
+/// Most values in a YAML config, those that aliases repeat included.
+pub const CONFIG_NODES_MAX: usize = 100_000;
 /// Most turns in a rollout (one turn: the persona's message and its answer).
 pub const TURNS_MAX: usize = 10_000;
+/// Most redrafts of one message after a monitor fired.
+pub const RETRIES_MAX: usize = 10;
 /// Most rollouts in a run.
 pub const ROLLOUTS_MAX: usize = 100_000;
 /// Most tokens in one reply, unless the request asks for fewer.
 pub const REPLY_TOKENS_MAX: usize = 4_096;
+/// How often an empty or failed reply is asked for again.
+pub const REPLY_FAILURES_RETRIED_MAX: usize = 1;
+/// A rollout is given up after this many messages in a row without a reply.
+pub const FAILURES_IN_A_ROW_MAX: usize = 4;
 /// Largest script for the `scripted:` model, bytes.
 pub const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// Largest transcript read, bytes.

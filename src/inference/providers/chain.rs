@@ -109,7 +109,7 @@ impl LanguageModel for Chain {
         })
     }
 
-    fn score<'a>(&'a self, request: Request, continuation: Continuation) -> BoxFuture<'a, Result<Scored, ModelError>> {
+    fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
             let mut errors = Vec::new();
             for (link, (_, model)) in self.links.iter().enumerate() {

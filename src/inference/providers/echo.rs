@@ -37,7 +37,7 @@ impl LanguageModel for Echo {
         })
     }
 
-    fn score<'a>(&'a self, _: Request, continuation: Continuation) -> BoxFuture<'a, Result<Scored, ModelError>> {
+    fn score(&self, _: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move { Err(words::no_score(&self.info.name, &continuation)) })
     }
 }

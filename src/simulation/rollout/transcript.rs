@@ -7,9 +7,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::monitors::Finding;
 use crate::foundation::base::Digest;
 use crate::foundation::chat::{Basis, DeltaGains, Finish, ModelInfo, Reading, Sampling, TokenId, TokenLogprob, Usage};
-use crate::simulation::persona::{AdversaryKind, Speaker};
+use crate::simulation::persona::{AdversaryKind, Dropped, InjectionKind, Speaker};
 
 /// The value of [`Transcript::format`].
 pub const TRANSCRIPT_FORMAT: &str = "loom-transcript";
@@ -155,36 +156,13 @@ pub struct Intensity {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptRecord {
     /// `full`, `reminder` or `none`.
-    pub injection: InjectionRecord,
+    pub injection: InjectionKind,
     /// The digest of the whole assembled prompt, given or not.
     pub digest: Digest,
     /// The version of the templates.
     pub template_version: u32,
     /// What was left out for lack of room.
-    pub dropped: Vec<DroppedRecord>,
-}
-
-/// How much scaffolding a turn gave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InjectionRecord {
-    /// All of it.
-    Full,
-    /// The reminder.
-    Reminder,
-    /// Nothing.
-    None,
-}
-
-/// An item of the prompt that a budget left out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DroppedRecord {
-    /// The section.
-    pub section: String,
-    /// The item.
-    pub item: String,
-    /// Why.
-    pub reason: String,
+    pub dropped: Vec<Dropped>,
 }
 
 /// The oldest messages left a model's window. The opening stays; everything kept was read again.
@@ -221,6 +199,8 @@ pub struct Utterance {
     pub failure: Option<Failure>,
     /// Which attempt this is, from 0.
     pub attempt: usize,
+    /// What the model was told for this attempt, and keeps.
+    pub instruction: Option<String>,
     /// The attempts that were not taken, in order of [`Attempt::index`].
     pub attempts: Vec<Attempt>,
     /// Tokens read and written, over all attempts.
@@ -380,6 +360,8 @@ pub struct TurnTiming {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
+    /// It is under way.
+    Unfinished,
     /// Every planned turn was held.
     Complete,
     /// It was given up.
@@ -410,6 +392,28 @@ pub struct Totals {
     pub fallbacks: usize,
     /// Wall clock.
     pub timing: TotalsTiming,
+}
+
+impl Totals {
+    /// The sums over `turns`.
+    pub fn of(turns: &[Turn]) -> Self {
+        let mut totals = Self { turns: turns.len(), ..Self::default() };
+        for turn in turns {
+            totals.persona += turn.persona.usage;
+            totals.interlocutor += turn.interlocutor.usage;
+            totals.monitor_events += turn.monitor_events.len();
+            totals.timing.seconds += turn.timing.seconds;
+            for utterance in [&turn.persona, &turn.interlocutor] {
+                totals.retries += utterance.attempts.len() - usize::from(utterance.failure.is_some());
+                totals.failures += usize::from(utterance.failure.is_some());
+                totals.refusals += usize::from(utterance.finish == Some(Finish::Refusal));
+                totals.fallbacks += usize::from(!utterance.fallbacks.is_empty());
+            }
+        }
+        let written = (totals.persona.tokens_out + totals.interlocutor.tokens_out) as f64;
+        totals.timing.tokens_per_second = (totals.timing.seconds > 0.0).then(|| written / totals.timing.seconds);
+        totals
+    }
 }
 
 /// A rollout's wall clock.
@@ -482,31 +486,4 @@ impl TokenLine {
             })
             .collect()
     }
-}
-
-/// Which monitor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MonitorKind {
-    /// Stagnation.
-    Stagnation,
-    /// Repetition.
-    Repetition,
-}
-
-/// A finding.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
-    /// Which monitor.
-    pub monitor: MonitorKind,
-    /// Which rule.
-    pub rule: String,
-    /// What it saw.
-    pub detail: String,
-    /// Measured.
-    pub value: Option<f64>,
-    /// Threshold.
-    pub threshold: Option<f64>,
-    /// What to tell the persona.
-    pub instruction: String,
 }
