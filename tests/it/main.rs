@@ -8,3 +8,4 @@
 )]
 
 mod floors;
+mod rollout;

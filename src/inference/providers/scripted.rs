@@ -30,8 +30,9 @@ pub(super) struct Scripted {
 #[serde(untagged)]
 enum Item {
     Text(String),
-    Reply(Reply),
+    // Before `Reply`, because serde reads a struct from an array as well.
     Choice(Vec<Item>),
+    Reply(Reply),
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -159,6 +160,7 @@ mod tests {
         let model = scripted(r#"[["a", {"error": "overloaded"}, {"content": "c", "finish": "refusal"}]]"#);
         let draw = |seed| model.reply(&[], Stream::root(seed));
         assert!((0..20).all(|seed| draw(seed) == draw(seed)));
+        assert!((0..20).any(|seed| draw(seed).content == "a"));
         assert!((0..20).any(|seed| draw(seed).error.is_some()));
         assert!((0..20).any(|seed| draw(seed).finish == Some(Finish::Refusal)));
     }

@@ -1,0 +1,1 @@
+//! The reference against double precision.
