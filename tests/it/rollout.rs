@@ -8,8 +8,8 @@ use loom_agent::foundation::chat::Finish;
 use loom_agent::inference::providers::OpenOptions;
 use loom_agent::simulation::persona::{AdversaryKind, parse};
 use loom_agent::simulation::rollout::{
-    FileError, MonitorAction, Observer, Outcome, RolloutSummary, Run, RunError, RunPlan, StopFlag, Transcript, read_tokens,
-    read_transcript, turns,
+    FileError, MonitorAction, Observer, Outcome, RolloutSummary, Run, RunError, RunPlan, StopFlag, Transcript,
+    read_tokens, read_transcript, turns,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -144,10 +144,7 @@ fn after_the_last_retry_the_first_draft_stands_and_the_event_says_so() {
     assert_eq!(turn.persona.attempt, 0);
     assert_eq!(turn.persona.attempts.iter().map(|attempt| attempt.index).collect::<Vec<_>>(), [1, 2]);
     let actions: Vec<_> = turn.monitor_events.iter().map(|event| (event.attempt, event.action)).collect();
-    assert_eq!(
-        actions,
-        [(0, MonitorAction::Accepted), (1, MonitorAction::Redraft), (2, MonitorAction::Redraft)]
-    );
+    assert_eq!(actions, [(0, MonitorAction::Accepted), (1, MonitorAction::Redraft), (2, MonitorAction::Redraft)]);
     assert_eq!(turn.injected.len(), 1, "no instruction stays of drafts that were not taken");
 }
 
@@ -176,9 +173,11 @@ fn a_rollout_without_any_reply_is_stopped_and_kept() {
 
 #[test]
 fn a_refusal_is_an_outcome_and_not_a_failure() {
-    let transcript =
-        Table::new("Hello.", r#"[{"content": "I can't talk about that.", "finish": "refusal"}, {"finish": "refusal"}]"#)
-            .play("run");
+    let transcript = Table::new(
+        "Hello.",
+        r#"[{"content": "I can't talk about that.", "finish": "refusal"}, {"finish": "refusal"}]"#,
+    )
+    .play("run");
     assert_eq!(transcript.outcome, Outcome::Complete);
     assert_eq!(transcript.totals.refusals, 6);
     assert_eq!(transcript.totals.failures, 0);
@@ -191,7 +190,8 @@ fn the_interlocutors_opening_comes_before_the_personas_first_word() {
     let opened = Table::new("Hello.", "Go on.").yaml("interaction:", "interaction:\n  opening: \"How are you, Anna?\"");
     let transcript = opened.play("run");
     assert_eq!(transcript.opening.words.as_deref(), Some("How are you, Anna?"));
-    let table = Table::new("[\"Hello.\"]", "Go on.").yaml("interaction:", "interaction:\n  first_speaker: interlocutor");
+    let table =
+        Table::new("[\"Hello.\"]", "Go on.").yaml("interaction:", "interaction:\n  first_speaker: interlocutor");
     let mut plan = table.plan();
     plan.persona = "echo".parse().unwrap();
     play(&Run::create(&plan, &table.path("run"), &OpenOptions::default()).unwrap(), 1);

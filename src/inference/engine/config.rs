@@ -109,7 +109,9 @@ impl Config {
         match kind.model_type.as_deref() {
             Some("mamba") => MambaConfig::parse(json).map(Self::Mamba),
             Some(other) => Err(unsupported(format!("the architecture `{other}`"), "`mamba`")),
-            None => Err(LoadError::malformed(FILE, "`model_type` is missing; it names the architecture, such as `mamba`")),
+            None => {
+                Err(LoadError::malformed(FILE, "`model_type` is missing; it names the architecture, such as `mamba`"))
+            }
         }
     }
 }
@@ -129,7 +131,9 @@ impl MambaConfig {
         let dt_rank = match raw.time_step_rank {
             Rank::Number(rank) => rank,
             Rank::Named(name) if name == "auto" => raw.hidden_size.div_ceil(16),
-            Rank::Named(name) => return Err(unsupported(format!("`time_step_rank` \"{name}\""), "a number or \"auto\"")),
+            Rank::Named(name) => {
+                return Err(unsupported(format!("`time_step_rank` \"{name}\""), "a number or \"auto\""));
+            }
         };
         for (name, dim) in [
             ("vocab_size", raw.vocab_size),
@@ -141,7 +145,10 @@ impl MambaConfig {
             ("num_hidden_layers", raw.num_hidden_layers),
         ] {
             if !(1..=MODEL_DIM_MAX).contains(&dim) {
-                return Err(LoadError::malformed(FILE, format!("`{name}` is {dim}; it must be in 1..={MODEL_DIM_MAX}")));
+                return Err(LoadError::malformed(
+                    FILE,
+                    format!("`{name}` is {dim}; it must be in 1..={MODEL_DIM_MAX}"),
+                ));
             }
         }
         if !(raw.layer_norm_epsilon > 0.0 && raw.layer_norm_epsilon < 1.0) {

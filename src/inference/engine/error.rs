@@ -31,7 +31,9 @@ pub enum LoadError {
         supported: &'static str,
     },
     /// A tensor is missing, surplus, of the wrong dims or not finite.
-    #[error("tensor `{name}` {why}; the weights do not fit `config.json`, or the download is damaged: fetch them again")]
+    #[error(
+        "tensor `{name}` {why}; the weights do not fit `config.json`, or the download is damaged: fetch them again"
+    )]
     Tensor {
         /// The tensor's name in the file.
         name: String,

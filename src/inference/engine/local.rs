@@ -23,8 +23,8 @@ use super::{Architecture, LoadError, detokenize, history};
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{ACTIVE_SEQUENCES_MAX, PROMPT_TOKENS_MAX};
 use crate::foundation::chat::{
-    BoxFuture, Completion, Continuation, DeltaGains, Flow, LanguageModel, LayerGains, Message as ChatMessage, ModelError,
-    ModelInfo, Prompt, Request, Role, Sampling, Scored, TokenId, TokenSink,
+    BoxFuture, Completion, Continuation, DeltaGains, Flow, LanguageModel, LayerGains, Message as ChatMessage,
+    ModelError, ModelInfo, Prompt, Request, Role, Sampling, Scored, TokenId, TokenSink,
 };
 
 /// How to run a model.
@@ -147,7 +147,8 @@ impl Files<'_> {
 
         let writing = Writing::parse("generation_config.json", self.generation_config.as_deref())?;
         let eos = Writing::parse("config.json", Some(&self.config))?.eos_token_id;
-        let mut ends: Vec<_> = [&writing.eos_token_id, &eos].into_iter().flatten().flat_map(Ids::as_slice).copied().collect();
+        let mut ends: Vec<_> =
+            [&writing.eos_token_id, &eos].into_iter().flatten().flat_map(Ids::as_slice).copied().collect();
         ends.extend(tokenizer_config.eos().and_then(|token| tokenizer.id_of(token)));
         ends.sort_unstable();
         ends.dedup();
@@ -189,9 +190,10 @@ impl Files<'_> {
 
 impl Writing {
     fn parse(file: &str, json: Option<&str>) -> Result<Self, LoadError> {
-        json.map_or_else(|| Ok(Self::default()), |json| {
-            serde_json::from_str(json).map_err(|error| LoadError::malformed(file, error))
-        })
+        json.map_or_else(
+            || Ok(Self::default()),
+            |json| serde_json::from_str(json).map_err(|error| LoadError::malformed(file, error)),
+        )
     }
 
     /// The model's own way to sample; where it says nothing, ours.
@@ -255,7 +257,8 @@ impl LanguageModel for LocalModel {
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
             let shared = &*self.0;
-            let task = shared.to_score(continuation, request.sampling.top_logprobs).map_err(|why| shared.unsupported(why))?;
+            let task =
+                shared.to_score(continuation, request.sampling.top_logprobs).map_err(|why| shared.unsupported(why))?;
             let prepared = shared.prepare(request, task).map_err(|why| shared.unsupported(why))?;
             let Outcome { tokens, usage, reading, snapshot, .. } = shared.ask(prepared, None).await?;
             Ok(Scored::new(tokens, usage, reading, Some(snapshot)))
@@ -319,7 +322,9 @@ impl Shared {
     fn check_ids(&self, ids: &[TokenId]) -> Result<(), String> {
         let vocabulary = self.info.vocabulary.unwrap_or_default();
         if let Some(id) = ids.iter().find(|&&id| id as usize >= vocabulary) {
-            return Err(format!("token {id} is outside its vocabulary of {vocabulary}; were the ids made by another model?"));
+            return Err(format!(
+                "token {id} is outside its vocabulary of {vocabulary}; were the ids made by another model?"
+            ));
         }
         if ids.len() > PROMPT_TOKENS_MAX {
             return Err(format!("{} tokens are more than the {PROMPT_TOKENS_MAX} it takes in one request", ids.len()));
@@ -333,10 +338,14 @@ impl Shared {
             DeltaGains::Uniform(gains) => std::slice::from_ref(gains),
             DeltaGains::PerLayer(each) if each.len() == layers => each,
             DeltaGains::PerLayer(each) => {
-                return Err(format!("the gains on Δ name {} layers, it has {layers}: give one entry per layer", each.len()));
+                return Err(format!(
+                    "the gains on Δ name {} layers, it has {layers}: give one entry per layer",
+                    each.len()
+                ));
             }
         };
-        let sane = |gains: &LayerGains| [gains.delta, gains.decay, gains.write].iter().all(|g| g.is_finite() && *g >= 0.0);
+        let sane =
+            |gains: &LayerGains| [gains.delta, gains.decay, gains.write].iter().all(|g| g.is_finite() && *g >= 0.0);
         if all.iter().all(sane) { Ok(()) } else { Err("a gain on Δ must be a finite number, 0 or more".to_owned()) }
     }
 

@@ -2,7 +2,9 @@
 //! forward pass that serves prefill, decode, scoring and batches. Linear layers take the rows of all sequences at
 //! once; the convolution and the scan go through each sequence on its own.
 
-use loom_kernels::{CONV_TAPS_MAX, Panels, Rows, Scan, causal_conv_silu, matmul, matmul_rows, rms_norm, selective_scan};
+use loom_kernels::{
+    CONV_TAPS_MAX, Panels, Rows, Scan, causal_conv_silu, matmul, matmul_rows, rms_norm, selective_scan,
+};
 use rayon::prelude::*;
 
 use super::config::MambaConfig;
@@ -65,10 +67,14 @@ impl Mamba {
         let layers = (0..config.layers).map(|index| Layer::load(&config, index, weights)).collect::<Result<_, _>>()?;
         let norm = weights.take("backbone.norm_f.weight", &[d_model])?;
         let head = "lm_head.weight";
-        let stored = if !config.tied || weights.has(head) { Some(weights.take(head, &[vocabulary, d_model])?) } else { None };
+        let stored =
+            if !config.tied || weights.has(head) { Some(weights.take(head, &[vocabulary, d_model])?) } else { None };
         let (head, embedding) = match stored {
             Some(stored) if config.tied && stored != embedding => {
-                return Err(LoadError::tensor(head, "differs from the embedding although `tie_word_embeddings` is set"));
+                return Err(LoadError::tensor(
+                    head,
+                    "differs from the embedding although `tie_word_embeddings` is set",
+                ));
             }
             Some(stored) if !config.tied => (stored, Some(embedding)),
             _ => (embedding, None),
@@ -82,7 +88,9 @@ impl Mamba {
         let ids = batch.iter().flat_map(|segment| segment.ids);
         for (&id, row) in ids.zip(x.chunks_exact_mut(width)) {
             match &self.embedding {
-                Some(table) => table.chunks_exact(width).nth(id as usize).into_iter().for_each(|e| row.copy_from_slice(e)),
+                Some(table) => {
+                    table.chunks_exact(width).nth(id as usize).into_iter().for_each(|e| row.copy_from_slice(e))
+                }
                 None => self.head.unpack_row(id as usize, row),
             }
         }
@@ -93,7 +101,8 @@ impl Layer {
     fn load(config: &MambaConfig, index: usize, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
         let &MambaConfig { d_model, d_inner, d_state, d_conv, dt_rank, .. } = config;
         let mut take = |name: &str, dims: &[usize]| weights.take(&format!("backbone.layers.{index}.{name}"), dims);
-        let mut bias = |wanted: bool, name: &str, dim: usize| if wanted { take(name, &[dim]).map(Some) } else { Ok(None) };
+        let mut bias =
+            |wanted: bool, name: &str, dim: usize| if wanted { take(name, &[dim]).map(Some) } else { Ok(None) };
         let in_bias = bias(config.use_bias, "mixer.in_proj.bias", 2 * d_inner)?;
         let out_bias = bias(config.use_bias, "mixer.out_proj.bias", d_model)?;
         let conv_bias = bias(config.use_conv_bias, "mixer.conv1d.bias", d_inner)?;
@@ -108,7 +117,10 @@ impl Layer {
         // `libm`: the same bits on every platform.
         a.iter_mut().for_each(|a| *a = -libm::expf(*a));
         if !a.iter().all(|a| a.is_finite()) {
-            return Err(LoadError::tensor(format!("backbone.layers.{index}.mixer.A_log"), "is too large for an exponent"));
+            return Err(LoadError::tensor(
+                format!("backbone.layers.{index}.mixer.A_log"),
+                "is too large for an exponent",
+            ));
         }
         Ok(Self {
             norm: take("norm.weight", &[d_model])?,

@@ -98,7 +98,11 @@ impl Reply {
         if let Some(at) = self.stop_in_the_last(new) {
             return Some(Step::End(Finish::Stop, self.cut_at(at)));
         }
-        Some(if self.tokens.len() >= self.tokens_max { Step::End(Finish::Length, self.whole()) } else { Step::Token(id) })
+        Some(if self.tokens.len() >= self.tokens_max {
+            Step::End(Finish::Length, self.whole())
+        } else {
+            Step::Token(id)
+        })
     }
 
     /// How many tokens can no longer become part of a stop text: those a listener may have.

@@ -26,7 +26,10 @@ impl Sampler {
         must(top_p > 0.0 && top_p <= 1.0, "`top_p` must lie above 0 and at most at 1")?;
         must(top_k != Some(0), "`top_k` must be at least 1; leave it out to keep all tokens")?;
         must((0.0..=1.0).contains(&min_p), "`min_p` must lie in 0..=1")?;
-        must(repetition_penalty.is_finite() && repetition_penalty > 0.0, "`repetition_penalty` must be positive; 1 is off")?;
+        must(
+            repetition_penalty.is_finite() && repetition_penalty > 0.0,
+            "`repetition_penalty` must be positive; 1 is off",
+        )?;
         must(sampling.max_tokens > 0, "`max_tokens` must be at least 1")?;
         must(sampling.stop.iter().all(|stop| !stop.is_empty()), "an empty stop text would end every reply at once")?;
         Ok(Self {

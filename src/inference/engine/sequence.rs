@@ -32,7 +32,10 @@ pub(super) struct Prepared {
 pub(super) enum Task {
     Write(Reply),
     /// Read these tokens and tell how likely each was.
-    Score { tokens: Vec<(TokenId, String)>, top: usize },
+    Score {
+        tokens: Vec<(TokenId, String)>,
+        top: usize,
+    },
 }
 
 /// What became of a request.
@@ -201,8 +204,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
             Work::Write(reply) => (reply.into_tokens(usize::MAX), Finish::Length),
         };
         let read = if self.drawn == 0 { self.ids.len() } else { self.prompt };
-        let usage =
-            Usage { tokens_in: read as u64, tokens_out: self.drawn as u64, tokens_cached: self.cached as u64 };
+        let usage = Usage { tokens_in: read as u64, tokens_out: self.drawn as u64, tokens_cached: self.cached as u64 };
         Outcome { tokens, finish, usage, reading: self.reading, snapshot, before: self.before }
     }
 

@@ -193,10 +193,11 @@ impl serde_json::ser::Formatter for Spaced {
 
 /// `{% generation %}` marks the model's own turns for training; for rendering it means nothing.
 fn without_generation_marks(source: &str) -> String {
-    let mark = |name: &str, with: &str, source: String| match Regex::new(&format!(r"\{{%([-+]?)\s*{name}\s*([-+]?)%\}}")) {
-        Ok(mark) => mark.replace_all(&source, format!("{{%$1 {with} $2%}}")).into_owned(),
-        Err(_) => source,
-    };
+    let mark =
+        |name: &str, with: &str, source: String| match Regex::new(&format!(r"\{{%([-+]?)\s*{name}\s*([-+]?)%\}}")) {
+            Ok(mark) => mark.replace_all(&source, format!("{{%$1 {with} $2%}}")).into_owned(),
+            Err(_) => source,
+        };
     mark("endgeneration", "endif", mark("generation", "if true", source.to_owned()))
 }
 
@@ -208,4 +209,3 @@ fn describe(error: &Error) -> String {
         None => format!("the chat template stops: {what}"),
     }
 }
-

@@ -22,9 +22,14 @@ use crate::foundation::chat::TokenLogprob;
 pub(super) enum Message {
     Start(Job),
     /// The listener of job `key` has heard what it was sent.
-    Heard { key: u64, answer: Answer },
+    Heard {
+        key: u64,
+        answer: Answer,
+    },
     /// The caller of job `key` no longer waits.
-    Left { key: u64 },
+    Left {
+        key: u64,
+    },
 }
 
 /// A request and where its answers go.
@@ -62,7 +67,9 @@ pub(super) fn start<A: Architecture>(
     let (sender, inbox) = unbounded_channel();
     let owner = thread::Builder::new().name("loom-engine".to_owned());
     owner
-        .spawn(move || pool.install(|| Owner { model: &*model, digest, active: Vec::new(), logits: Vec::new() }.run(inbox)))
+        .spawn(move || {
+            pool.install(|| Owner { model: &*model, digest, active: Vec::new(), logits: Vec::new() }.run(inbox))
+        })
         .map_err(|error| start(&error))?;
     Ok(sender)
 }
@@ -108,7 +115,16 @@ impl<A: Architecture> Owner<'_, A> {
         match message {
             Message::Start(Job { key, request, listens, events, place }) => {
                 let sequence = Sequence::new(self.digest, request, || self.model.start());
-                self.active.push(Active { key, sequence, events, listens, sent: 0, waits: false, failed: None, _place: place });
+                self.active.push(Active {
+                    key,
+                    sequence,
+                    events,
+                    listens,
+                    sent: 0,
+                    waits: false,
+                    failed: None,
+                    _place: place,
+                });
             }
             Message::Heard { key, answer } => {
                 if let Some(active) = self.active.iter_mut().find(|active| active.key == key) {
@@ -124,9 +140,8 @@ impl<A: Architecture> Owner<'_, A> {
 
     /// One pass over everything that can go on.
     fn step(&mut self) {
-        let able = |active: &&mut Active<A::State>| {
-            !active.waits && active.failed.is_none() && active.sequence.unread() > 0
-        };
+        let able =
+            |active: &&mut Active<A::State>| !active.waits && active.failed.is_none() && active.sequence.unread() > 0;
         let mut able: Vec<_> = self.active.iter_mut().filter(able).collect();
         let reading = able.iter().filter(|active| active.sequence.unread() > 1).count();
         let share = (PASS_TOKENS_MAX.saturating_sub(able.len()) / reading.max(1)).max(1);

@@ -19,7 +19,8 @@ impl Tokenizer {
 
     /// The ids of `text`; nothing is put before or after it.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<TokenId>, String> {
-        let encoding = self.0.encode_fast(text, false).map_err(|error| format!("the tokenizer refuses the text: {error}"))?;
+        let encoding =
+            self.0.encode_fast(text, false).map_err(|error| format!("the tokenizer refuses the text: {error}"))?;
         Ok(encoding.get_ids().to_vec())
     }
 

@@ -80,7 +80,8 @@ impl<'a> Weights<'a> {
     /// Reads a file's header and checks it against the file's length.
     fn add(&mut self, name: &str, mut source: Box<dyn Source + 'a>) -> Result<(), LoadError> {
         let malformed = |why: String| LoadError::malformed(name, why);
-        let broken = |error: std::io::Error| LoadError::malformed(name, format!("it ends too early ({error}): fetch it again"));
+        let broken =
+            |error: std::io::Error| LoadError::malformed(name, format!("it ends too early ({error}): fetch it again"));
         let length = source.seek(SeekFrom::End(0)).map_err(broken)?;
         source.rewind().map_err(broken)?;
         let mut size = [0; 8];
@@ -92,11 +93,14 @@ impl<'a> Weights<'a> {
             )));
         }
         if size > length {
-            return Err(malformed(format!("its header claims {size} bytes, but the file has {length}: fetch it again")));
+            return Err(malformed(format!(
+                "its header claims {size} bytes, but the file has {length}: fetch it again"
+            )));
         }
         let mut header = vec![0; size as usize];
         source.read_exact(&mut header).map_err(broken)?;
-        let header: Metadata = serde_json::from_slice(&header).map_err(|error| malformed(format!("header: {error}")))?;
+        let header: Metadata =
+            serde_json::from_slice(&header).map_err(|error| malformed(format!("header: {error}")))?;
         let data = 8 + size;
         let expected = data.saturating_add(header.data_len() as u64);
         if length != expected {
@@ -124,7 +128,8 @@ impl<'a> Weights<'a> {
             return Err(LoadError::tensor(name, format!("has dims {:?} where {dims:?} are needed", info.shape)));
         }
         let dtype = DType::try_from(info.dtype).ok().filter(|d| matches!(d, DType::F32 | DType::BF16 | DType::F16));
-        let dtype = dtype.ok_or_else(|| LoadError::tensor(name, format!("is {:?}; f32, bf16 and f16 are read", info.dtype)))?;
+        let dtype =
+            dtype.ok_or_else(|| LoadError::tensor(name, format!("is {:?}; f32, bf16 and f16 are read", info.dtype)))?;
         let shard = self.shards.get_mut(shard).ok_or_else(|| LoadError::tensor(name, "is in no shard"))?;
         let (begin, end) = info.data_offsets;
         let mut bytes = vec![0; end - begin];
@@ -164,7 +169,10 @@ impl Index {
             let mut parts = Path::new(name).components();
             let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
             if !plain || name.contains(['/', '\\', ':']) {
-                return Err(LoadError::malformed(INDEX, format!("the shard `{name}` is not a plain file name in this folder")));
+                return Err(LoadError::malformed(
+                    INDEX,
+                    format!("the shard `{name}` is not a plain file name in this folder"),
+                ));
             }
         }
         Ok(names)

@@ -94,7 +94,8 @@ fn variety<T: Ord>(edges: impl Iterator<Item = T>) -> Option<f64> {
     (count > 1).then(|| distinct as f64 / count as f64)
 }
 
-fn agrees(text: &str) -> bool {
+/// Whether `text` holds a phrase of agreement.
+pub fn agrees(text: &str) -> bool {
     let folded = fold(text);
     AGREEMENT.iter().any(|phrase| contains_phrase(&folded, phrase))
 }
