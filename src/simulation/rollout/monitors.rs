@@ -110,3 +110,6 @@ impl Monitors {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

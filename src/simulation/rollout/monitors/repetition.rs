@@ -4,7 +4,7 @@
 //! its typography made plain.
 
 use super::{Finding, MonitorKind};
-use crate::foundation::text::{contains_phrase, fold, straighten};
+use crate::foundation::text::{contains_phrase, ends_with_question, fold, straighten};
 use crate::simulation::persona::{Pattern, Repetition, StructuralPattern};
 
 /// So many messages in a row that end with a question are a habit.
@@ -50,7 +50,7 @@ impl RepetitionMonitor {
     pub(super) fn check(&self, draft: &str) -> Vec<Finding> {
         let folded = fold(draft);
         let banned = self.settings.banned.iter().filter_map(|pattern| {
-            let found = find(pattern, draft, &folded)?;
+            let found = find(pattern, draft)?;
             let detail = match pattern {
                 Pattern::Phrase(_) => format!("says “{found}”, which is banned"),
                 Pattern::Regex(regex) => format!("says “{found}”, which the banned pattern `{regex}` matches"),
@@ -107,23 +107,14 @@ impl RepetitionMonitor {
 }
 
 /// What of the draft the pattern matches.
-fn find<'a>(pattern: &'a Pattern, draft: &'a str, folded: &str) -> Option<String> {
+fn find(pattern: &Pattern, draft: &str) -> Option<String> {
     match pattern {
-        Pattern::Phrase(phrase) => contains_phrase(folded, &fold(phrase)).then(|| phrase.clone()),
-        Pattern::Regex(regex) => regex
-            .find(draft)
-            .map(|found| found.as_str().to_owned())
-            .or_else(|| regex.find(&straighten(draft)).map(|found| found.as_str().to_owned())),
+        Pattern::Phrase(phrase) => pattern.is_match(draft).then(|| phrase.clone()),
+        Pattern::Regex(regex) => [draft, &*straighten(draft)]
+            .into_iter()
+            .find_map(|text| regex.find(text))
+            .map(|found| found.as_str().to_owned()),
     }
-}
-
-/// Whether the last thing said is a question, whatever closes after it.
-fn ends_with_question(text: &str) -> bool {
-    let closes = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '”' | '’' | '»' | ')' | ']' | '*' | '_');
-    let end = text.trim_end_matches(closes);
-    // "?!" and "?..." still ask.
-    let marks = |c: char| matches!(c, '!' | '.' | '…' | '?' | '？' | '؟');
-    end.chars().rev().take_while(|&c| marks(c)).any(|c| matches!(c, '?' | '？' | '؟'))
 }
 
 fn gives_thanks(folded: &str) -> bool {
@@ -138,19 +129,6 @@ fn finding(rule: &str, detail: String, measured: Option<(f64, f64)>, instruction
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_question_is_one_whatever_closes_after_it() {
-        let check = |text: &str, asks: bool| assert_eq!(ends_with_question(text), asks, "{text:?}");
-        check("Do you see?", true);
-        check("*He leans in.* “Do you see?” ", true);
-        check("You did what?!", true);
-        check("Really?? ...", false);
-        check("Why? Because I know.", false);
-        check("And so on...", false);
-        check("見えますか？", true);
-        check("", false);
-    }
 
     #[test]
     fn thanks_come_in_several_words() {
