@@ -7,6 +7,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod commands;
+mod configs;
 mod engine;
 mod floors;
 mod prompts;

@@ -6,6 +6,8 @@ mod delta;
 mod interaction;
 mod template;
 mod trajectory;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
