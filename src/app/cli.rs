@@ -6,6 +6,7 @@ mod completions;
 mod dry_run;
 mod examples;
 mod new;
+mod run;
 mod schema;
 mod terminal;
 mod validate;
@@ -29,8 +30,9 @@ Examples:
   loom new anna                              write anna.yaml, a commented config to start from
   loom validate anna.yaml                    check it; every problem is shown with its line
   loom dry-run anna.yaml                     show the prompts that it makes; no model is opened
+  loom run anna.yaml                         let it talk
 
-Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad config, 4 denied, 5 a model failed, 70 a bug in loom.
+Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad config, 4 denied, 5 a model failed, 70 a bug in loom, 130 interrupted.
 `loom help COMMAND` tells more about a command."
 )]
 pub struct Cli {
@@ -46,6 +48,7 @@ enum Command {
     New(new::Args),
     Validate(validate::Args),
     DryRun(dry_run::Args),
+    Run(run::Args),
     Examples(examples::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -57,6 +60,7 @@ impl Command {
             Self::New(args) => args.run(terminal),
             Self::Validate(args) => args.run(terminal),
             Self::DryRun(args) => args.run(terminal),
+            Self::Run(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),

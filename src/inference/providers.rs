@@ -45,6 +45,11 @@ pub fn open(chain: &ModelChain, options: &OpenOptions) -> Result<Arc<dyn Languag
 }
 
 impl OpenOptions {
+    /// Options of which only `threads` and `chat_template` are set.
+    pub fn new(threads: Option<usize>, chat_template: Option<String>) -> Self {
+        Self { threads, chat_template, ..Self::default() }
+    }
+
     fn one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);

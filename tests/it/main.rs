@@ -13,3 +13,4 @@ mod engine;
 mod floors;
 mod prompts;
 mod rollout;
+mod run;

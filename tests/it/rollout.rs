@@ -15,7 +15,7 @@ use loom_agent::simulation::rollout::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ANNA: &str = include_str!("../data/rollout/anna.yaml");
+pub(crate) const ANNA: &str = include_str!("../data/rollout/anna.yaml");
 
 /// A folder with two scripts in it.
 struct Table {
@@ -264,8 +264,8 @@ fn resume(table: &Table, output: &str) -> Result<Run, RunError> {
 }
 
 /// Everything that two runs of one seed have in common.
-fn files(table: &Table, output: &str) -> Vec<(String, Value)> {
-    let mut files: Vec<_> = fs::read_dir(table.path(output))
+pub(crate) fn files(run: &Path) -> Vec<(String, Value)> {
+    let mut files: Vec<_> = fs::read_dir(run)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.file_name().unwrap() != "run.json")
@@ -279,7 +279,7 @@ fn files(table: &Table, output: &str) -> Vec<(String, Value)> {
     files
 }
 
-const FLAKY: &str = r#"[["Have you ever felt that?", "One.", "Two.", {"error": "overloaded"}], ["Three.", "Four."]]"#;
+pub(crate) const FLAKY: &str = r#"[["Have you ever felt that?", "One.", "Two.", {"error": "overloaded"}], ["Three.", "Four."]]"#;
 
 #[test]
 fn a_run_that_was_interrupted_again_and_again_equals_the_unbroken_one() {
@@ -291,7 +291,7 @@ fn a_run_that_was_interrupted_again_and_again_equals_the_unbroken_one() {
         play_some(&resume(&table, "broken").unwrap(), turns);
     }
     play(&resume(&table, "broken").unwrap(), 2);
-    assert_eq!(files(&table, "broken"), files(&table, "unbroken"));
+    assert_eq!(files(&table.path("broken")), files(&table.path("unbroken")));
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn a_line_torn_at_any_byte_costs_its_turn_and_nothing_else() {
         }
         fs::write(table.path(&output).join("rollout_000.partial.jsonl"), &whole[..cut]).unwrap();
         play(&resume(&table, &output).unwrap(), 1);
-        assert_eq!(files(&table, &output), files(&table, "unbroken"), "cut at byte {cut}");
+        assert_eq!(files(&table.path(&output)), files(&table.path("unbroken")), "cut at byte {cut}");
     }
 }
 

@@ -15,11 +15,13 @@ use crate::simulation::persona::Speaker;
 
 /// What stands for a reply that is not there.
 pub(super) const MISSING_REPLY: &str = "…";
+/// The name of who answered where no model did: an adversary's script.
+pub(super) const WRITTEN: &str = "adversary-script";
 
 /// What is wanted.
 pub(super) struct Drafting<'a> {
     pub(super) speaker: Speaker,
-    pub(super) side: &'a Side,
+    pub(super) side: &'a mut Side,
     pub(super) watch: &'a Watch,
     /// Names the draws; attempt `k` draws from its child `("attempt", k)`.
     pub(super) stream: Stream,
@@ -109,6 +111,16 @@ impl Drafting<'_> {
         }
         let timing = UtteranceTiming { seconds: begun.elapsed().as_secs_f64(), reading: None, tokens_cached: cached };
         self.choose(drafts, failed, why, usage, timing)
+    }
+
+    /// Says what was written beforehand.
+    pub(super) fn written(self, words: String) -> Drafted {
+        let mut watch = self.watch.clone();
+        let completion = Completion::text(WRITTEN, words);
+        watch.complete(self.watch, &completion);
+        let draft = Draft { index: 0, completion, instruction: None, findings: Vec::new(), watch };
+        let (usage, timing) = (TokenCount::default(), UtteranceTiming::default());
+        self.choose(vec![draft], Vec::new(), String::new(), usage, timing)
     }
 
     /// Takes the draft with the fewest findings, the first among equals.

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::JoinSet;
 
-use super::adversary::AdversaryError;
 use super::delta::DeltaError;
 use super::files::{FileError, Found, RolloutFiles, RunFolder, TurnLine, read_transcript};
 use super::manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
@@ -43,12 +42,11 @@ pub struct RunPlan {
 }
 
 /// Why a run cannot begin, go on, or end. Every message says what to do next.
-#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The configuration is wrong.
     #[error(transparent)]
-    #[diagnostic(transparent)]
     Config(#[from] ConfigErrors),
     /// The configuration does not say how long the conversation is.
     #[error("the configuration's trajectory has no length of its own (`mode: {mode}`); say how long with --turns N")]
@@ -71,9 +69,6 @@ pub enum RunError {
     /// No prompt can be assembled.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
-    /// There is no such adversary.
-    #[error(transparent)]
-    Adversary(#[from] AdversaryError),
     /// The Δ policy cannot be carried out.
     #[error(transparent)]
     Delta(#[from] DeltaError),
