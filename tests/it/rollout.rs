@@ -279,7 +279,8 @@ pub(crate) fn files(run: &Path) -> Vec<(String, Value)> {
     files
 }
 
-pub(crate) const FLAKY: &str = r#"[["Have you ever felt that?", "One.", "Two.", {"error": "overloaded"}], ["Three.", "Four."]]"#;
+pub(crate) const FLAKY: &str =
+    r#"[["Have you ever felt that?", "One.", "Two.", {"error": "overloaded"}], ["Three.", "Four."]]"#;
 
 #[test]
 fn a_run_that_was_interrupted_again_and_again_equals_the_unbroken_one() {

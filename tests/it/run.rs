@@ -41,7 +41,10 @@ const SCRIPTED: [&str; 6] =
 fn turns_on_disk(run: &Path) -> usize {
     let files = fs::read_dir(run).into_iter().flatten().map(|entry| entry.unwrap().path());
     let partial = files.filter(|path| path.to_string_lossy().ends_with("partial.jsonl"));
-    partial.filter_map(|path| fs::read(path).ok()).map(|bytes| bytes.iter().filter(|byte| **byte == b'\n').count()).sum()
+    partial
+        .filter_map(|path| fs::read(path).ok())
+        .map(|bytes| bytes.iter().filter(|byte| **byte == b'\n').count())
+        .sum()
 }
 
 #[test]
@@ -76,7 +79,8 @@ fn a_killed_run_goes_on_at_the_next_turn_and_equals_the_unbroken_one() {
 fn an_interrupt_finishes_the_turn_and_says_how_to_go_on() {
     let slow = r#"[{"content": "Hello.", "delay_ms": 30}]"#;
     let dir = folder(slow, slow);
-    let child = command(dir.path(), &[&SCRIPTED[..], &["--turns", "500", "--output", "my run"]].concat()).spawn().unwrap();
+    let child =
+        command(dir.path(), &[&SCRIPTED[..], &["--turns", "500", "--output", "my run"]].concat()).spawn().unwrap();
     while turns_on_disk(&dir.path().join("my run")) < 2 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -105,7 +109,8 @@ fn what_cannot_be_run_says_what_to_do() {
     let open = ANNA.replace("mode: fixed_length\n  expected_turns: 6", "mode: open_ended");
     fs::write(dir.path().join("open.yaml"), &open).unwrap();
     check(&[&["open.yaml"], &SCRIPTED[1..]].concat(), 2, "--turns N");
-    fs::write(dir.path().join("delta.yaml"), format!("{ANNA}\ndelta:\n  policy: fixed\n  gains: {{delta: 1.2}}\n")).unwrap();
+    fs::write(dir.path().join("delta.yaml"), format!("{ANNA}\ndelta:\n  policy: fixed\n  gains: {{delta: 1.2}}\n"))
+        .unwrap();
     check(&[&["delta.yaml"], &SCRIPTED[1..]].concat(), 3, "does not support");
     check(&SCRIPTED, 0, "Transcripts: results/");
     let dated: Vec<_> = fs::read_dir(dir.path().join("results")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -182,7 +187,10 @@ fn the_manifest_names_what_fixes_the_run() {
     let output = loom(dir.path(), &[&SCRIPTED[..], &["--seed", "9", "--output", "run"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     let manifest: Value = serde_json::from_slice(&fs::read(dir.path().join("run/run.json")).unwrap()).unwrap();
-    assert_eq!((&manifest["format"], &manifest["version"], &manifest["seed"]), (&"loom-run".into(), &1.into(), &9.into()));
+    assert_eq!(
+        (&manifest["format"], &manifest["version"], &manifest["seed"]),
+        (&"loom-run".into(), &1.into(), &9.into())
+    );
     assert_eq!(manifest["models"]["persona"]["spec"], "scripted:persona.json");
     assert_eq!(fs::read_to_string(dir.path().join("run/config.yaml")).unwrap(), ANNA);
 }

@@ -122,7 +122,9 @@ impl Args {
             }
         };
         summary(terminal, &folder, &summaries)?;
-        if interrupted && summaries.iter().filter(|one| one.outcome != Outcome::Unfinished).count() < run.manifest().rollouts {
+        if interrupted
+            && summaries.iter().filter(|one| one.outcome != Outcome::Unfinished).count() < run.manifest().rollouts
+        {
             writeln!(terminal.out, "Interrupted. Go on with: loom run --resume {}", quoted(&folder))?;
             return Ok(Exit::Interrupted);
         }
@@ -220,7 +222,8 @@ impl Args {
 
 /// Where reports on a run are made: `loom report` makes the same.
 fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
-    let told = |error: &dyn std::fmt::Display| Failure::usage(format!("the run is complete, but not its report: {error}"));
+    let told =
+        |error: &dyn std::fmt::Display| Failure::usage(format!("the run is complete, but not its report: {error}"));
     let report = Report::on(folder).map_err(|error| told(&error))?;
     let path = report.write_to(folder).map_err(|error| told(&error))?;
     writeln!(terminal.out, "Report: {}", path.display())?;

@@ -8,8 +8,8 @@ use super::manifest::Manifest;
 use super::run::RunError;
 use super::side;
 use super::transcript::{
-    ModelRef, Models, Opening, Outcome, PlacementUsed, RunRef, TRANSCRIPT_FORMAT, TRANSCRIPT_VERSION,
-    Totals, Transcript,
+    ModelRef, Models, Opening, Outcome, PlacementUsed, RunRef, TRANSCRIPT_FORMAT, TRANSCRIPT_VERSION, Totals,
+    Transcript,
 };
 use crate::foundation::base::Stream;
 use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain};
