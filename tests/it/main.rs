@@ -8,4 +8,5 @@
 )]
 
 mod floors;
+mod report;
 mod rollout;
