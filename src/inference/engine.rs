@@ -55,6 +55,9 @@ pub(crate) trait Architecture: Send + Sync + 'static {
     /// Reads every segment, advancing its state, and replaces `logits` by the rows asked for: `[rows, vocabulary]` in
     /// the order of the segments. Ids are inside the vocabulary.
     fn forward(&self, batch: &mut [Segment<'_, Self::State>], logits: &mut Vec<f32>);
+
+    /// Replaces `logits` by the row after the last token that `state` has read: the same bits that reading it gave.
+    fn next(&self, state: &Self::State, logits: &mut Vec<f32>);
 }
 
 /// What one sequence reads in one pass.

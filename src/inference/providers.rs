@@ -9,10 +9,13 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::Timestamp;
+
 use self::chain::Chain;
 use self::echo::Echo;
 use self::scripted::Scripted;
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError, ModelSpec};
+use crate::inference::engine::{EngineOptions, LocalModel};
 
 /// How models are opened. Models that are opened with clones of one value share their engines: a model is loaded once,
 /// however many roles and rollouts use it.
@@ -22,6 +25,8 @@ pub struct OpenOptions {
     pub threads: Option<usize>,
     /// The text of a chat template that replaces the model's own.
     pub chat_template: Option<String>,
+    /// What a chat template that asks for the date is told; the time of opening if `None`.
+    pub now: Option<Timestamp>,
     opened: Arc<Mutex<HashMap<ModelSpec, Arc<dyn LanguageModel>>>>,
 }
 
@@ -40,6 +45,11 @@ pub fn open(chain: &ModelChain, options: &OpenOptions) -> Result<Arc<dyn Languag
 }
 
 impl OpenOptions {
+    /// Options of which only `threads` and `chat_template` are set.
+    pub fn new(threads: Option<usize>, chat_template: Option<String>) -> Self {
+        Self { threads, chat_template, ..Self::default() }
+    }
+
     fn one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,13 +62,17 @@ impl OpenOptions {
         Ok(model)
     }
 
+    fn engine(&self) -> EngineOptions {
+        EngineOptions { threads: self.threads, chat_template: self.chat_template.clone(), now: self.now }
+    }
+
     fn load(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         Ok(match spec {
             ModelSpec::Echo => Arc::new(Echo::new()),
             ModelSpec::Scripted(path) => Arc::new(Scripted::open(path)?),
-            ModelSpec::Bundled
-            | ModelSpec::Local(_)
-            | ModelSpec::Hub { .. }
+            ModelSpec::Bundled => Arc::new(LocalModel::bundled(&self.engine())?),
+            ModelSpec::Local(path) => Arc::new(LocalModel::from_dir(path, &self.engine())?),
+            ModelSpec::Hub { .. }
             | ModelSpec::OpenAi(_)
             | ModelSpec::Anthropic(_)
             | ModelSpec::OpenAiCompatible { .. } => return Err(not_built(spec)),

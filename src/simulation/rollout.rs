@@ -17,7 +17,6 @@ mod stage;
 mod transcript;
 mod watch;
 
-pub use adversary::AdversaryError;
 pub use delta::DeltaError;
 pub use files::{FileError, RunFolder, read_tokens, read_transcript};
 pub use manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};

@@ -7,6 +7,11 @@
     reason = "a test fails by panicking"
 )]
 
+mod commands;
+mod configs;
+mod engine;
 mod floors;
+mod prompts;
 mod report;
 mod rollout;
+mod run;

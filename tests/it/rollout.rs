@@ -3,18 +3,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom_agent::foundation::chat::Finish;
 use loom_agent::inference::providers::OpenOptions;
 use loom_agent::simulation::persona::{AdversaryKind, parse};
 use loom_agent::simulation::rollout::{
-    FileError, MonitorAction, Observer, Outcome, RolloutSummary, Run, RunError, RunPlan, StopFlag, Transcript,
-    read_tokens, read_transcript, turns,
+    FileError, MonitorAction, Observer, Outcome, Progress, RolloutSummary, Run, RunError, RunPlan, StopFlag,
+    Transcript, read_tokens, read_transcript, turns,
 };
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ANNA: &str = include_str!("../data/rollout/anna.yaml");
+pub(crate) const ANNA: &str = include_str!("../data/rollout/anna.yaml");
 
 /// A folder with two scripts in it.
 struct Table {
@@ -111,6 +112,11 @@ fn a_small_rollout_reads_as_the_formats_page_says() {
         turn["interlocutor"]["model"] = "scripted:interlocutor".into();
     }
     value["turns"].as_array_mut().unwrap().truncate(3);
+    // The prompts' wording has golden files of its own.
+    value["turns"][0]["injected"][0] = "the whole prompt".into();
+    for turn in value["turns"].as_array_mut().unwrap() {
+        turn["prompt"]["digest"] = "the prompt's digest".into();
+    }
     insta::assert_json_snapshot!("small_rollout", value);
     let spoken: Vec<_> = read_tokens(&table.path("run/rollout_000.json")).unwrap();
     assert_eq!(spoken.len(), 12);
@@ -121,13 +127,13 @@ fn a_small_rollout_reads_as_the_formats_page_says() {
 #[test]
 fn a_formula_is_drafted_again_and_leaves_no_trace_in_the_history() {
     let bad = r#"[["Have you ever felt that?", "The alarms again."]]"#;
-    let mut table = Table::new(bad, "Go on.").yaml("max_retries: 2", "max_retries: 5");
+    let mut table = Table::new(bad, "Go on.").yaml("max_retries: 2", "max_retries: 9");
     let mut redrafts = 0;
     for seed in 0..4 {
         table.seed = seed;
         let transcript = table.play(&format!("run{seed}"));
         for turn in &transcript.turns {
-            assert_eq!(turn.persona.content, "The alarms again.", "five retries are enough here");
+            assert_eq!(turn.persona.content, "The alarms again.", "nine retries are enough here");
             assert_eq!(turn.persona.attempts.len(), turn.monitor_events.len());
             assert!(turn.monitor_events.iter().all(|event| event.action == MonitorAction::Redraft));
             assert_eq!(turn.persona.instruction.is_some(), !turn.monitor_events.is_empty());
@@ -202,8 +208,7 @@ fn the_interlocutors_opening_comes_before_the_personas_first_word() {
 
 #[test]
 fn the_same_seed_says_the_same_at_any_parallelism() {
-    let flaky = r#"[["Have you ever felt that?", "One.", "Two.", {"error": "overloaded"}], ["Three.", "Four."]]"#;
-    let mut table = Table::new(flaky, flaky);
+    let mut table = Table::new(FLAKY, FLAKY);
     table.rollouts = 6;
     play(&table.create("one").unwrap(), 1);
     play(&table.create("four").unwrap(), 4);
@@ -239,4 +244,111 @@ fn two_processes_cannot_play_one_run() {
     assert!(matches!(resumed, Err(RunError::File(FileError::Busy { .. }))));
     drop(first);
     assert!(Run::resume(&table.path("run"), &OpenOptions::default()).is_ok());
+}
+
+/// Plays the run in `output` until `turns` turns are on the disk, in all rollouts together.
+fn play_some(run: &Run, turns: usize) {
+    let stop = StopFlag::default();
+    let (flag, left) = (stop.clone(), AtomicUsize::new(turns));
+    let observer: Observer = Arc::new(move |progress| {
+        if matches!(progress, Progress::Turn { .. }) && left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            flag.ask();
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(run.play(2, &observer, &stop)).unwrap();
+}
+
+fn resume(table: &Table, output: &str) -> Result<Run, RunError> {
+    Run::resume(&table.path(output), &OpenOptions::default())
+}
+
+/// Everything that two runs of one seed have in common.
+pub(crate) fn files(run: &Path) -> Vec<(String, Value)> {
+    let mut files: Vec<_> = fs::read_dir(run)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap() != "run.json")
+        .map(|path| {
+            let json = path.extension().is_some_and(|extension| extension == "json");
+            let content = if json { stripped(&path) } else { fs::read_to_string(&path).unwrap().into() };
+            (path.file_name().unwrap().to_string_lossy().into_owned(), content)
+        })
+        .collect();
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    files
+}
+
+pub(crate) const FLAKY: &str =
+    r#"[["Have you ever felt that?", "One.", "Two.", {"error": "overloaded"}], ["Three.", "Four."]]"#;
+
+#[test]
+fn a_run_that_was_interrupted_again_and_again_equals_the_unbroken_one() {
+    let mut table = Table::new(FLAKY, FLAKY);
+    table.rollouts = 3;
+    play(&table.create("unbroken").unwrap(), 3);
+    play_some(&table.create("broken").unwrap(), 1);
+    for turns in [1, 2, 3, 4] {
+        play_some(&resume(&table, "broken").unwrap(), turns);
+    }
+    play(&resume(&table, "broken").unwrap(), 2);
+    assert_eq!(files(&table.path("broken")), files(&table.path("unbroken")));
+}
+
+#[test]
+fn a_line_torn_at_any_byte_costs_its_turn_and_nothing_else() {
+    let table = Table::new(FLAKY, FLAKY);
+    play(&table.create("unbroken").unwrap(), 1);
+    play_some(&table.create("broken").unwrap(), 2);
+    let partial = table.path("broken/rollout_000.partial.jsonl");
+    let whole = fs::read(&partial).unwrap();
+    let ends: Vec<_> = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
+    assert_eq!(ends.len(), 3, "the head and two turns");
+    let cuts = [0, 1, ends[0] - 1, ends[0], ends[0] + 1, ends[1] - 1, ends[1], ends[2] - 1, ends[2]];
+    for cut in cuts {
+        let output = format!("cut{cut}");
+        fs::create_dir(table.path(&output)).unwrap();
+        for file in ["run.json", "config.yaml"] {
+            fs::copy(table.path("broken").join(file), table.path(&output).join(file)).unwrap();
+        }
+        fs::write(table.path(&output).join("rollout_000.partial.jsonl"), &whole[..cut]).unwrap();
+        play(&resume(&table, &output).unwrap(), 1);
+        assert_eq!(files(&table.path(&output)), files(&table.path("unbroken")), "cut at byte {cut}");
+    }
+}
+
+#[test]
+fn a_damaged_record_is_refused_and_not_repaired() {
+    let table = Table::new("Hello.", "Go on.");
+    play_some(&table.create("run").unwrap(), 2);
+    let partial = table.path("run/rollout_000.partial.jsonl");
+    let damaged = fs::read_to_string(&partial).unwrap().replacen("\"turn\":{", "\"turn\":[", 1);
+    fs::write(&partial, &damaged).unwrap();
+    let error = refused(resume(&table, "run").unwrap());
+    assert!(error.contains("line 2"), "{error}");
+    assert_eq!(fs::read_to_string(&partial).unwrap(), damaged);
+}
+
+fn refused(run: Run) -> String {
+    let observer: Observer = Arc::new(|_| {});
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(run.play(1, &observer, &StopFlag::default())).unwrap_err().to_string()
+}
+
+#[test]
+fn what_has_changed_since_a_run_began_is_named() {
+    let table = Table::new("Hello.", "Go on.");
+    play_some(&table.create("run").unwrap(), 2);
+    let check = |file: &str, what: &str| {
+        let path = table.path(file);
+        let before = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{before}# more")).unwrap();
+        let Err(error) = resume(&table, "run") else { panic!("{file} was not noticed") };
+        assert!(error.to_string().contains(what), "{file}: {error}");
+        fs::write(&path, before).unwrap();
+    };
+    check("run/config.yaml", "config.yaml has changed");
+    check("persona", "the persona's model has changed");
+    check("interlocutor", "the interlocutor's model has changed");
+    play(&resume(&table, "run").unwrap(), 1);
 }

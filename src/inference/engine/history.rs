@@ -65,3 +65,93 @@ fn prefix_of(whole: &str, template: &ChatTemplate, messages: &[Message], generat
     let text = template.render(messages, generate).ok()?;
     whole.starts_with(&text).then_some(text.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+
+    use super::super::bundled;
+    use super::super::template::TokenizerConfig;
+    use super::*;
+
+    fn template(source: &str) -> ChatTemplate {
+        ChatTemplate::new(Some(source), &TokenizerConfig::default(), Timestamp::UNIX_EPOCH).unwrap()
+    }
+
+    fn bundled_template() -> ChatTemplate {
+        let config = TokenizerConfig::parse(bundled::TOKENIZER_CONFIG).unwrap();
+        ChatTemplate::new(config.template(), &config, Timestamp::UNIX_EPOCH).unwrap()
+    }
+
+    fn tokenizer() -> Tokenizer {
+        Tokenizer::parse(bundled::TOKENIZER).unwrap()
+    }
+
+    fn written(content: &str, ids: &[TokenId]) -> Message {
+        Message { ids: Some(Arc::from(ids)), ..Message::assistant(content) }
+    }
+
+    /// One token a letter: a spelling that the tokenizer would not choose.
+    fn spelled(text: &str) -> Vec<TokenId> {
+        text.chars().flat_map(|c| tokenizer().encode(&c.to_string()).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_conversation_grows_at_its_end_only() {
+        let (template, tokenizer) = (bundled_template(), tokenizer());
+        let own = spelled("hello there");
+        let talk =
+            [Message::system("Be kind."), Message::user("Hi"), written("hello there", &own), Message::user("And?")];
+        let mut before = Vec::new();
+        for len in 0..=talk.len() {
+            let Reading { ids, history } = read(&template, &tokenizer, &talk[..len]).unwrap();
+            assert!(ids.starts_with(&before), "{len} messages");
+            assert_eq!(ids[history..], [3], "the model's own turn begins");
+            before = ids[..history].to_vec();
+        }
+        assert!(before.windows(own.len()).any(|window| window == own), "the model's own spelling stands");
+        // And right after the generation prompt that it was written for.
+        let prompt = read(&template, &tokenizer, &talk[..2]).unwrap().ids;
+        assert!(before.starts_with(&[prompt, own].concat()));
+    }
+
+    #[test]
+    fn a_template_that_trims_keeps_what_was_written() {
+        let template = template(
+            "{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}<|end|>{% endfor %}\
+             {% if add_generation_prompt %}<|assistant|>{% endif %}",
+        );
+        let own = spelled(" yes ");
+        let ids = read(&template, &tokenizer(), &[Message::user("Hi"), written(" yes ", &own)]).unwrap().ids;
+        assert!(ids.windows(own.len()).any(|window| window == own));
+    }
+
+    #[test]
+    fn pieces_that_do_not_concatenate_are_read_as_a_whole() {
+        // The system message goes into the first user turn, and there must be one.
+        let template = template(
+            "{% if messages[0].role == 'system' %}{% set head = messages[0].content %}{% set rest = messages[1:] %}\
+             {% else %}{% set head = '' %}{% set rest = messages %}{% endif %}\
+             {% if not rest %}{{ raise_exception('no user') }}{% endif %}\
+             {% for m in rest %}<|{{ m.role }}|>{% if loop.first %}{{ head }}{% endif %}{{ m.content }}<|end|>{% endfor %}\
+             {% if add_generation_prompt %}<|assistant|>{% endif %}",
+        );
+        let talk = [Message::system("Be kind. "), Message::user("Hi"), written("no", &spelled("no"))];
+        let Reading { ids, .. } = read(&template, &tokenizer(), &talk).unwrap();
+        assert_eq!(tokenizer().decode(&ids), "<|user|>Be kind. Hi<|end|><|assistant|>no<|end|><|assistant|>");
+        assert!(ids.windows(2).any(|window| window == spelled("no")));
+        let alone = read(&template, &tokenizer(), &talk[..1]).unwrap_err();
+        assert!(alone.contains("no user"), "{alone}");
+    }
+
+    #[test]
+    fn without_ids_the_text_decides() {
+        let (template, tokenizer) = (bundled_template(), tokenizer());
+        let text = read(&template, &tokenizer, &[Message::assistant("hello")]).unwrap().ids;
+        let own = read(&template, &tokenizer, &[written("hello", &spelled("hello"))]).unwrap().ids;
+        assert_ne!(text, own);
+        assert_eq!(tokenizer.decode(&text), tokenizer.decode(&own));
+    }
+}

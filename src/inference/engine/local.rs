@@ -304,15 +304,13 @@ impl Shared {
                 let reading = history::read(&self.template, &self.tokenizer, &messages)?;
                 (reading.ids, reading.history)
             }
-            Prompt::Text(text) => (self.tokenizer.encode(&text)?, 0),
-            Prompt::Ids(ids) => (ids, 0),
+            Prompt::Text(text) => (self.tokenizer.encode(&text)?, usize::MAX),
+            Prompt::Ids(ids) => (ids, usize::MAX),
         };
         if ids.is_empty() {
             return Err("the prompt is empty: give it at least one token to continue from".to_owned());
         }
         self.check_ids(&ids)?;
-        // Of a bare prompt, all but the last token may be shared.
-        let history = if history == 0 { ids.len() - 1 } else { history };
         if let Some(gains) = &request.gains {
             self.check_gains(gains)?;
         }

@@ -50,6 +50,8 @@ pub(super) struct MambaState {
     conv: Vec<f32>,
     /// The recurrent states, `[layers, d_inner, d_state]`.
     ssm: Vec<f32>,
+    /// The residual stream after the last layer at the last token, `[d_model]`: what the head makes logits of.
+    last: Vec<f32>,
 }
 
 impl Mamba {
@@ -177,8 +179,12 @@ impl Architecture for Mamba {
     }
 
     fn start(&self) -> MambaState {
-        let MambaConfig { layers, d_inner, d_conv, d_state, .. } = self.config;
-        MambaState { conv: vec![0.0; layers * d_inner * (d_conv - 1)], ssm: vec![0.0; layers * d_inner * d_state] }
+        let MambaConfig { layers, d_model, d_inner, d_conv, d_state, .. } = self.config;
+        MambaState {
+            conv: vec![0.0; layers * d_inner * (d_conv - 1)],
+            ssm: vec![0.0; layers * d_inner * d_state],
+            last: vec![0.0; d_model],
+        }
     }
 
     fn forward(&self, batch: &mut [Segment<'_, MambaState>], logits: &mut Vec<f32>) {
@@ -205,7 +211,12 @@ impl Architecture for Mamba {
             layer.out_proj.apply(&pass.y, rows, &mut pass.h);
             add(&mut pass.x, &pass.h);
         }
-        self.logits(batch, &pass, logits);
+        let wanted = last_rows(batch, &pass.x, d_model);
+        self.logits(&wanted, logits);
+    }
+
+    fn next(&self, state: &MambaState, logits: &mut Vec<f32>) {
+        self.logits(&state.last, logits);
     }
 }
 
@@ -253,21 +264,27 @@ impl Mamba {
         tasks.into_par_iter().for_each(|(scan, state, y)| selective_scan(&scan, state, y));
     }
 
-    /// The head, over the rows that ask for it.
-    fn logits(&self, batch: &[Segment<'_, MambaState>], pass: &Pass, logits: &mut Vec<f32>) {
-        let width = self.config.d_model;
-        let mut wanted = Vec::new();
-        let mut rest = pass.x.as_slice();
-        for segment in batch {
-            let read = next(&mut rest, segment.ids.len() * width).chunks_exact(width);
-            wanted.extend(read.skip(segment.logits.start).take(segment.logits.len()).flatten());
-        }
-        let mut normed = vec![0.0; wanted.len()];
-        rms_norm(&wanted, &self.norm, self.config.norm_epsilon, &mut normed);
-        let rows = wanted.len() / width;
+    /// The head, over rows of the residual stream.
+    fn logits(&self, rows: &[f32], logits: &mut Vec<f32>) {
+        let mut normed = vec![0.0; rows.len()];
+        rms_norm(rows, &self.norm, self.config.norm_epsilon, &mut normed);
+        let rows = rows.len() / self.config.d_model;
         logits.resize(rows * self.config.vocabulary, 0.0);
         matmul(&normed, rows, &self.head, logits);
     }
+}
+
+/// Leaves each segment's last row of `x` in its state, and is the rows whose logits are wanted.
+fn last_rows(batch: &mut [Segment<'_, MambaState>], mut x: &[f32], width: usize) -> Vec<f32> {
+    let mut wanted = Vec::new();
+    for segment in batch {
+        let rows = next(&mut x, segment.ids.len() * width).chunks_exact(width);
+        if let Some(last) = rows.clone().next_back() {
+            segment.state.last.copy_from_slice(last);
+        }
+        wanted.extend(rows.skip(segment.logits.start).take(segment.logits.len()).flatten());
+    }
+    wanted
 }
 
 /// Splits the next `len` elements off.

@@ -90,8 +90,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         let prompt = ids.len();
         let given = after.is_some();
         let past = after.and_then(|snapshot| snapshot.downcast::<Past<S>>());
-        // One token at least must be left to read: its logits are where the reply begins.
-        let past = past.filter(|past| past.model == model && past.ids.len() < prompt && ids.starts_with(&past.ids));
+        let past = past.filter(|past| past.model == model && ids.starts_with(&past.ids));
         let (cached, state, reading) = match &past {
             Some(past) => (past.ids.len(), past.state.clone(), Reading::Continued),
             None => (0, start(), if given { Reading::Reread } else { Reading::Fresh }),
@@ -105,7 +104,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
                 Work::Read(Judged { finish, tokens: Vec::new(), from: prompt, texts, top })
             }
         };
-        let fork_at = history.max(cached).min(prompt.saturating_sub(1));
+        let fork_at = history.max(cached).min(prompt);
         let mut sequence = Self {
             model,
             ids,
@@ -137,10 +136,10 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         // The row of a token tells of the one after it.
         let wanted = match &self.work {
             Work::Write(_) => self.ids.len() - 1..self.ids.len(),
-            Work::Read(judged) => judged.from.saturating_sub(1)..self.ids.len() - 1,
+            Work::Read(judged) => judged.from.saturating_sub(1)..judged.from.saturating_sub(1) + judged.texts.len(),
         };
         let inside = |at: usize| at.clamp(self.pass.start, self.pass.end) - self.pass.start;
-        let logits = inside(wanted.start)..inside(wanted.end.max(wanted.start));
+        let logits = inside(wanted.start)..inside(wanted.end);
         let ids = self.ids.get(self.pass.clone()).unwrap_or_default();
         Segment { ids, state: &mut self.state, gains: self.gains.as_ref(), logits }
     }
@@ -158,22 +157,40 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         self.read = self.pass.end;
         self.remember();
         for row in rows {
-            match &mut self.work {
-                Work::Write(reply) => {
-                    let step = reply.step(row, &self.ids).ok_or_else(|| senseless(self.read))?;
-                    self.drawn += 1;
-                    match step {
-                        Step::Token(id) => self.ids.push(id),
-                        Step::End(finish, kept) => self.settle(finish, kept)?,
-                    }
+            self.judge(row)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the row after the last token read is due without reading anything: a snapshot stands just there.
+    pub(super) fn stands_at_row(&self) -> Option<&S> {
+        let due = match &self.work {
+            Work::Write(_) => self.unread() == 0,
+            Work::Read(judged) => judged.from == self.read && judged.texts.len() > 0,
+        };
+        due.then_some(&self.state)
+    }
+
+    /// Goes on with one row of logits.
+    ///
+    /// # Errors
+    /// In words, when it makes no sense.
+    pub(super) fn judge(&mut self, row: &[f32]) -> Result<(), String> {
+        match &mut self.work {
+            Work::Write(reply) => {
+                let step = reply.step(row, &self.ids).ok_or_else(|| senseless(self.read))?;
+                self.drawn += 1;
+                match step {
+                    Step::Token(id) => self.ids.push(id),
+                    Step::End(finish, kept) => self.settle(finish, kept)?,
                 }
-                Work::Read(judged) => {
-                    let id = self.ids.get(judged.from).copied().unwrap_or_default();
-                    let text = judged.texts.next().unwrap_or_default();
-                    let token = sampler::read(row, id, text, judged.top);
-                    judged.tokens.push(token.ok_or_else(|| senseless(judged.from))?);
-                    judged.from += 1;
-                }
+            }
+            Work::Read(judged) => {
+                let id = self.ids.get(judged.from).copied().unwrap_or_default();
+                let text = judged.texts.next().unwrap_or_default();
+                let token = sampler::read(row, id, text, judged.top);
+                judged.tokens.push(token.ok_or_else(|| senseless(judged.from))?);
+                judged.from += 1;
             }
         }
         Ok(())
@@ -215,7 +232,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         let judged = Judged { finish, tokens: Vec::new(), from, texts: Vec::new().into_iter(), top: 0 };
         let Work::Write(reply) = std::mem::replace(&mut self.work, Work::Read(judged)) else { return Ok(()) };
         let (respelled, texts): (Vec<_>, Vec<_>) = reply.respell(&kept.rest)?.into_iter().unzip();
-        if self.read + usize::from(!respelled.is_empty()) > from {
+        if self.read > from {
             let past = self.before.as_ref().and_then(Snapshot::downcast::<Past<S>>);
             let past = past.ok_or("its own snapshot is gone: this is a bug in the engine")?;
             (self.state, self.read) = (past.state.clone(), past.ids.len());

@@ -209,3 +209,94 @@ fn describe(error: &Error) -> String {
         None => format!("the chat template stops: {what}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::Value as Json;
+
+    use super::*;
+    use crate::foundation::chat::Role;
+
+    fn compile(source: &str) -> ChatTemplate {
+        let json = r#"{"bos_token": "<s>", "eos_token": {"content": "</s>", "lstrip": false}, "pad_token": "</s>"}"#;
+        let now = "2026-03-04T05:06:07Z".parse().unwrap();
+        ChatTemplate::new(Some(source), &TokenizerConfig::parse(json).unwrap(), now).unwrap()
+    }
+
+    fn check(source: &str, expected: &str) {
+        assert_eq!(compile(source).render(&[Message::user("Hi")], true).unwrap(), expected, "{source}");
+    }
+
+    fn refuses(source: &str, why: &str) {
+        let error = compile(source).render(&[Message::user("Hi")], true).unwrap_err();
+        assert!(error.contains(why), "{source}: {error}");
+    }
+
+    #[test]
+    fn published_templates_render_as_in_transformers() {
+        // `scripts/make-template-fixtures.py` made the texts.
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/chat_templates");
+        let data: Json = serde_json::from_str(&std::fs::read_to_string(folder.join("expected.json")).unwrap()).unwrap();
+        let mut seen = 0;
+        for case in data["cases"].as_array().unwrap() {
+            let source = std::fs::read_to_string(folder.join(case["template"].as_str().unwrap())).unwrap();
+            let conversation = &data["conversations"][case["conversation"].as_str().unwrap()];
+            let messages: Vec<Message> = serde_json::from_value(conversation.clone()).unwrap();
+            let text = compile(&source).render(&messages, case["generate"].as_bool().unwrap());
+            assert_eq!(text.as_ref().ok().map(String::as_str), case["text"].as_str(), "{case}: {text:?}");
+            seen += 1;
+        }
+        assert_eq!(seen, 64);
+    }
+
+    #[test]
+    fn what_templates_of_the_field_lean_on() {
+        check("{{ bos_token }}{{ messages[0]['content'].strip() }}{{ eos_token }}", "<s>Hi</s>");
+        check("{{ messages[0].role.upper() }} {{ messages[-1]['content'] | trim | length }}", "USER 2");
+        check("{{ strftime_now('%d %b %Y') }}", "04 Mar 2026");
+        check(
+            "{% if tools %}t{% endif %}{% if not pad_token is none %}p{% endif %}{% if x is defined %}x{% endif %}",
+            "p",
+        );
+        check("{{ {'a': [1, 'é<'], 'b': none} | tojson }}", r#"{"a": [1, "é<"], "b": null}"#);
+        check("{{ {'a': 1} | tojson(indent=2) }}", "{\n  \"a\": 1\n}");
+        check("{% for m in messages %}{% generation %}{{ m.content }}{%- endgeneration -%}  {% endfor %}", "Hi");
+        check(
+            "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}",
+            "1",
+        );
+        check(
+            "{% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+            "02",
+        );
+        check("{% macro say(x) %}<{{ x }}>{% endmacro %}{{ say(messages[0].content) }}", "<Hi>");
+    }
+
+    #[test]
+    fn a_template_may_refuse_and_may_not_run_away() {
+        refuses("a\n{{ raise_exception('Roles must alternate') }}", "stops in line 2: Roles must alternate");
+        refuses("{% for a in range(99999) %}{% for b in range(99999) %}{{ b }}{% endfor %}{% endfor %}", "fuel");
+        refuses("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion");
+        refuses("{% include '/etc/passwd' %}", "");
+    }
+
+    #[test]
+    fn the_list_form_has_its_default_and_the_plain_template_its_stops() {
+        let json =
+            r#"{"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]}"#;
+        assert_eq!(TokenizerConfig::parse(json).unwrap().template(), Some("D"));
+        let plain = ChatTemplate::new(None, &TokenizerConfig::default(), Timestamp::UNIX_EPOCH).unwrap();
+        let talk = [
+            Message::system("Be kind."),
+            Message::user("Hi"),
+            Message::new(Role::Assistant, " Hello"),
+            Message::user("Bye"),
+        ];
+        let text = plain.render(&talk, true).unwrap();
+        assert_eq!(text, "Be kind.\n\nUser: Hi\nAssistant: Hello\nUser: Bye\nAssistant:");
+        assert_eq!(plain.stops, ["\nUser:", "\nAssistant:"]);
+        assert!(compile("x").stops.is_empty());
+    }
+}

@@ -140,6 +140,13 @@ impl<A: Architecture> Owner<'_, A> {
 
     /// One pass over everything that can go on.
     fn step(&mut self) {
+        for active in self.active.iter_mut().filter(|active| !active.waits) {
+            if let Some(state) = active.sequence.stands_at_row() {
+                self.model.next(state, &mut self.logits);
+                active.failed = active.sequence.judge(&self.logits).err();
+                active.tell();
+            }
+        }
         let able =
             |active: &&mut Active<A::State>| !active.waits && active.failed.is_none() && active.sequence.unread() > 0;
         let mut able: Vec<_> = self.active.iter_mut().filter(able).collect();

@@ -295,3 +295,6 @@ impl Form {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

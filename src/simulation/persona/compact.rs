@@ -10,7 +10,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::assembler::{Moment, PromptBudget, Sections};
 use super::first_person::{Voice, uncapitalised};
-use super::sections::{one_line, spelled};
+use super::sections::{one_line, sentence, spelled};
 use super::{Level, PersonaConfig};
 
 /// A part of the scaffolding.
@@ -44,13 +44,14 @@ enum Rank {
     Identity,
     Occupation,
     Requirement,
-    Example,
+    /// How a dimension's level shows: the first thing said about it, best in the persona's own words.
+    Manner,
     Safety,
     Forbidden,
     NextRevelation,
-    Level,
-    Resistance,
     Background,
+    Resistance,
+    Level,
     Speech,
     Redirect,
     ForbiddenPhrase,
@@ -64,6 +65,8 @@ struct Item {
     part: Part,
     rank: Rank,
     text: String,
+    /// With a blank before it. Items are counted one by one, and the whole once more at the end.
+    tokens: usize,
 }
 
 /// The share of the budget that a reminder may take.
@@ -90,18 +93,17 @@ impl CompactForm {
         let voice = Voice::new(&config.persona);
         let anti = &config.interaction.anti_capitulation;
         Self {
-            budget,
-            context: context(config, &voice),
-            how: how(config, &voice),
-            must_do: must_do(config),
+            context: context(config, &voice, &budget),
+            how: how(config, &voice, &budget),
+            must_do: must_do(config, &budget),
             phases: config
                 .trajectory
                 .phases
                 .iter()
                 .map(|phase| {
-                    let item = |rank| move |text: &String| Item::new(Part::MustDo, rank, text);
-                    let requirements = phase.requirements.iter().map(item(Rank::Requirement));
-                    requirements.chain(phase.forbidden.iter().map(item(Rank::Forbidden))).collect()
+                    let item = |rank, text: &String| budget.item(Part::MustDo, rank, text);
+                    let requirements = phase.requirements.iter().map(|text| item(Rank::Requirement, text));
+                    requirements.chain(phase.forbidden.iter().map(|text| item(Rank::Forbidden, text))).collect()
                 })
                 .collect(),
             behaviours: config
@@ -110,8 +112,9 @@ impl CompactForm {
                 .iter()
                 .map(|dimension| {
                     // The values are one inside each level.
-                    [0.0, 0.5, 1.0]
-                        .map(|value| dimension.behaviour(value).map(|text| behaviour(text, &voice)).unwrap_or_default())
+                    [0.0, 0.5, 1.0].map(|value| {
+                        dimension.behaviour(value).map(|text| behaviour(text, &voice, &budget)).unwrap_or_default()
+                    })
                 })
                 .collect(),
             redirects: match anti.resistance {
@@ -120,12 +123,13 @@ impl CompactForm {
                     anti.redirects.iter().map(|redirect| sentence(&redirect.replacement)).collect()
                 }
             },
+            budget,
         }
     }
 
     /// How many tokens the shortest prompt takes.
     pub(super) fn tokens_min(&self) -> usize {
-        self.context.first().map_or(0, |identity| self.tokens(&identity.text))
+        self.context.first().map_or(0, |identity| self.budget.count(&identity.text))
     }
 
     /// The three sections of a turn, and what the budget left out of them.
@@ -137,14 +141,14 @@ impl CompactForm {
             .enumerate()
             .map(|(index, open)| {
                 let rank = if index == 0 { Rank::NextRevelation } else { Rank::Rest };
-                Item::new(Part::Context, rank, open.text)
+                self.budget.item(Part::Context, rank, open.text)
             })
             .collect();
         items.extend(&revelations);
         items.extend(&self.how);
         let length = moment
             .response_length
-            .map(|length| Item::new(Part::How, Rank::Length, &format!("My messages have {length}")));
+            .map(|length| self.budget.item(Part::How, Rank::Length, &format!("My messages have {length}")));
         items.extend(&length);
         items.extend(&self.must_do);
         items.extend(self.behaviours(moment));
@@ -165,10 +169,11 @@ impl CompactForm {
 
     /// Who, what not to do, and what to say instead; the redirects take turns.
     pub(super) fn intervention(&self, turn: usize, next_revelation: Option<&str>) -> String {
-        let mut own = vec![Item::new(Part::MustDo, Rank::Requirement, "Do not repeat yourself. Say something new")];
-        own.extend(next_revelation.map(|text| Item::new(Part::Context, Rank::NextRevelation, text)));
+        let mut own =
+            vec![self.budget.item(Part::MustDo, Rank::Requirement, "Do not repeat yourself. Say something new")];
+        own.extend(next_revelation.map(|text| self.budget.item(Part::Context, Rank::NextRevelation, text)));
         if let Some(redirect) = turn.checked_rem(self.redirects.len()).and_then(|index| self.redirects.get(index)) {
-            own.push(Item::new(Part::MustDo, Rank::Redirect, redirect));
+            own.push(self.budget.item(Part::MustDo, Rank::Redirect, redirect));
         }
         let items: Vec<&Item> = self.context.iter().take(1).chain(&own).collect();
         joined(&self.keep(&items, self.budget.tokens_max / INTERVENTION_SHARE).0)
@@ -188,54 +193,71 @@ impl CompactForm {
         moment.phase.and_then(|phase| self.phases.get(phase)).into_iter().flatten()
     }
 
-    /// Keeps items by rank while the whole stays within `tokens_max`, and gives them back in reading order. The first item
-    /// says who the persona is and always stays.
+    /// Keeps items by rank while they fit into `tokens_max`, and gives them back in reading order. The first item says who
+    /// the persona is and always stays.
     fn keep<'a>(&self, items: &[&'a Item], tokens_max: usize) -> (Vec<&'a Item>, Vec<Dropped>) {
         let mut by_rank: Vec<(usize, &'a Item)> = items.iter().copied().enumerate().collect();
         by_rank.sort_by_key(|(_, item)| item.rank);
         let (mut kept, mut dropped): (Vec<(usize, &'a Item)>, Vec<Dropped>) = (Vec::new(), Vec::new());
+        let mut left = tokens_max;
         for (index, item) in by_rank {
             if kept.iter().any(|(_, other)| other.text == item.text) {
                 continue;
             }
-            let place = kept.partition_point(|(other, _)| *other < index);
-            kept.insert(place, (index, item));
-            let tokens = self.tokens(&joined(kept.iter().map(|(_, item)| item)));
-            if tokens > tokens_max && kept.len() > 1 {
-                kept.remove(place);
-                dropped.push(Dropped {
-                    section: item.part,
-                    item: item.text.clone(),
-                    reason: format!("with it the prompt would take {tokens} of at most {tokens_max} tokens"),
-                });
+            if item.tokens <= left || kept.is_empty() {
+                left = left.saturating_sub(item.tokens);
+                kept.push((index, item));
+            } else {
+                dropped.push(item.dropped(left, tokens_max));
             }
         }
-        (kept.into_iter().map(|(_, item)| item).collect(), dropped)
-    }
-
-    fn tokens(&self, text: &str) -> usize {
-        (self.budget.count)(text)
+        // A tokenizer may take more for the whole than for its parts: then the least binding go.
+        let in_order = |kept: &[(usize, &'a Item)]| {
+            let mut kept = kept.to_vec();
+            kept.sort_by_key(|(index, _)| *index);
+            kept.into_iter().map(|(_, item)| item).collect::<Vec<_>>()
+        };
+        while kept.len() > 1 && self.budget.count(&joined(&in_order(&kept))) > tokens_max {
+            dropped.extend(kept.pop().map(|(_, item)| item.dropped(0, tokens_max)));
+        }
+        (in_order(&kept), dropped)
     }
 }
 
 impl Item {
-    fn new(part: Part, rank: Rank, text: &str) -> Self {
-        Self { part, rank, text: sentence(text) }
+    fn dropped(&self, left: usize, tokens_max: usize) -> Dropped {
+        Dropped {
+            section: self.part,
+            item: self.text.clone(),
+            reason: format!("takes {} tokens, {left} of {tokens_max} are left", self.tokens),
+        }
     }
 }
 
-fn context(config: &PersonaConfig, voice: &Voice) -> Vec<Item> {
+impl PromptBudget {
+    fn count(&self, text: &str) -> usize {
+        (self.count)(text)
+    }
+
+    fn item(&self, part: Part, rank: Rank, text: &str) -> Item {
+        let text = sentence(text);
+        let tokens = self.count(&format!(" {text}"));
+        Item { part, rank, text, tokens }
+    }
+}
+
+fn context(config: &PersonaConfig, voice: &Voice, budget: &PromptBudget) -> Vec<Item> {
     let persona = &config.persona;
-    let mut items = vec![Item::new(Part::Context, Rank::Identity, &format!("You are {}", voice.name()))];
+    let mut items = vec![budget.item(Part::Context, Rank::Identity, &format!("You are {}", voice.name()))];
     for (index, text) in sentences(&persona.background).enumerate() {
         let (rank, told) = match index {
             0 => (Rank::Occupation, voice.introduce(&text)),
             _ => (Rank::Background, voice.tell(&text)),
         };
-        items.push(Item::new(Part::Context, rank, &told));
+        items.push(budget.item(Part::Context, rank, &told));
     }
-    items.extend(persona.age.map(|age| Item::new(Part::Context, Rank::Background, &format!("I am {age} years old"))));
-    let rest = |text: &str| Item::new(Part::Context, Rank::Rest, &voice.tell(text));
+    items.extend(persona.age.map(|age| budget.item(Part::Context, Rank::Background, &format!("I am {age} years old"))));
+    let rest = |text: &str| budget.item(Part::Context, Rank::Rest, &voice.tell(text));
     items.extend(persona.backstory.iter().flat_map(|text| sentences(text)).map(|text| rest(&text)));
     items.extend(
         persona.knowledge_ceiling.iter().map(|text| rest(&format!("I know no more than this: {}", one_line(text)))),
@@ -244,9 +266,9 @@ fn context(config: &PersonaConfig, voice: &Voice) -> Vec<Item> {
     items
 }
 
-fn how(config: &PersonaConfig, voice: &Voice) -> Vec<Item> {
+fn how(config: &PersonaConfig, voice: &Voice, budget: &PromptBudget) -> Vec<Item> {
     let persona = &config.persona;
-    let told = |rank, text: &str| Item::new(Part::How, rank, &voice.tell(text));
+    let told = |rank, text: &str| budget.item(Part::How, rank, &voice.tell(text));
     let mut items: Vec<Item> =
         persona.speech_patterns.iter().map(|text| told(Rank::Speech, &without_asides(text))).collect();
     items.extend(persona.cognitive_style.iter().flat_map(|text| sentences(text)).map(|text| told(Rank::Style, &text)));
@@ -266,9 +288,9 @@ fn how(config: &PersonaConfig, voice: &Voice) -> Vec<Item> {
     items
 }
 
-fn must_do(config: &PersonaConfig) -> Vec<Item> {
+fn must_do(config: &PersonaConfig, budget: &PromptBudget) -> Vec<Item> {
     let anti = &config.interaction.anti_capitulation;
-    let item = |rank, text: &str| Item::new(Part::MustDo, rank, text);
+    let item = |rank, text: &str| budget.item(Part::MustDo, rank, text);
     let mut items = Vec::new();
     let forbidden: Vec<_> = config
         .safety
@@ -281,11 +303,14 @@ fn must_do(config: &PersonaConfig) -> Vec<Item> {
     }
     items.extend(config.safety.escalation_policy.iter().map(|text| item(Rank::Rest, text)));
     match anti.resistance {
-        Level::Low => return items,
+        Level::Low => {}
         Level::Medium => items.push(item(Rank::Resistance, "I come back to what I think")),
         Level::High => items.push(item(Rank::Resistance, "I do not give in")),
     }
-    items.extend(anti.redirects.iter().map(|redirect| item(Rank::Redirect, &redirect.replacement)));
+    if anti.resistance > Level::Low {
+        items.extend(anti.redirects.iter().map(|redirect| item(Rank::Redirect, &redirect.replacement)));
+    }
+    // At any resistance: the repetition monitor watches them.
     items.extend(
         anti.forbidden_phrases
             .iter()
@@ -295,11 +320,12 @@ fn must_do(config: &PersonaConfig) -> Vec<Item> {
 }
 
 /// A level's description: what it quotes as the persona's own words, and its sentences told in the first person.
-fn behaviour(text: &str, voice: &Voice) -> Vec<Item> {
+fn behaviour(text: &str, voice: &Voice, budget: &PromptBudget) -> Vec<Item> {
     let (quoted, plain) = apart(&one_line(text));
-    let examples = quoted.iter().map(|text| Item::new(Part::MustDo, Rank::Example, text));
-    let levels = sentences(&plain).map(|text| Item::new(Part::MustDo, Rank::Level, &voice.tell(&text)));
-    examples.chain(levels).collect()
+    let told = quoted.into_iter().chain(sentences(&plain).map(|text| voice.tell(&text)));
+    told.enumerate()
+        .map(|(index, text)| budget.item(Part::MustDo, if index == 0 { Rank::Manner } else { Rank::Level }, &text))
+        .collect()
 }
 
 /// Quotations that stand alone, and the rest: `Speaks hypothetically. "Odd stuff."` has one, `appeals to "I see it"` none.
@@ -332,15 +358,6 @@ fn sentences(text: &str) -> impl Iterator<Item = String> {
         .map(str::to_owned)
         .collect::<Vec<_>>()
         .into_iter()
-}
-
-/// One line that ends like a sentence.
-fn sentence(text: &str) -> String {
-    let mut text = one_line(text);
-    if !text.is_empty() && !text.ends_with(['.', '!', '?', '…', ':']) {
-        text.push('.');
-    }
-    text
 }
 
 /// Without what stands in parentheses.

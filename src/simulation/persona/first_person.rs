@@ -83,6 +83,7 @@ impl Voice {
                 put(place, first_person_verb(&lower, word));
             }
             joined = matches!(lower.as_str(), "and" | "but" | "or" | "then") || (joined && is_adverb(&lower));
+            joined |= tokens.get(place + 1).is_some_and(|gap| gap.text.starts_with([',', ';']));
             before = word;
         }
         let told = out.concat();
@@ -270,7 +271,18 @@ fn is_adverb(word: &str) -> bool {
         && !matches!(word, "family" | "reply" | "apply" | "comply" | "imply" | "supply"))
         || matches!(
             word,
-            "also" | "never" | "always" | "often" | "still" | "just" | "now" | "sometimes" | "not" | "then" | "soon"
+            "also"
+                | "never"
+                | "always"
+                | "often"
+                | "still"
+                | "just"
+                | "now"
+                | "sometimes"
+                | "not"
+                | "then"
+                | "soon"
+                | "instead"
         )
 }
 
@@ -325,6 +337,9 @@ fn is_joined_verb(word: &str) -> bool {
                 | "corrects"
                 | "laughs"
                 | "cries"
+                | "appeals"
+                | "snaps"
+                | "deflects"
                 | "worries"
                 | "struggles"
         )
@@ -351,7 +366,7 @@ fn third_person_stem(word: &str) -> Option<String> {
     if let Some(stem) = word.strip_suffix("ies").filter(|stem| stem.len() > 1) {
         return Some(format!("{stem}y"));
     }
-    let sibilant = ["sses", "shes", "ches", "xes", "zzes", "oes"].iter().any(|ending| word.ends_with(ending));
+    let sibilant = ["sses", "cuses", "shes", "ches", "xes", "zzes", "oes"].iter().any(|ending| word.ends_with(ending));
     word.strip_suffix(if sibilant { "es" } else { "s" }).map(str::to_owned)
 }
 
@@ -392,6 +407,8 @@ mod tests {
             "Recently became convinced that he has discovered hidden patterns in his company's codebase.",
             "I recently became convinced that I have discovered hidden patterns in my company's codebase.",
         );
+        check("He did well, has no history and has a job.", "I did well, have no history and have a job.");
+        check("He avoids logic; instead appeals to instinct.", "I avoid logic; instead appeal to instinct.");
         check(
             "His mother had a brief episode in her 30s but recovered.",
             "My mother had a brief episode in her 30s but recovered.",

@@ -6,6 +6,8 @@ mod delta;
 mod interaction;
 mod template;
 mod trajectory;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -13,6 +15,7 @@ use std::str::FromStr;
 
 use regex::RegexBuilder;
 
+pub(super) use self::template::check_template;
 use super::format;
 use super::spec::{AdversaryKind, Evaluation, Pattern, Persona, PersonaConfig, Safety, ScoreConfig, ScoreName};
 use crate::foundation::base::{Digest, limits};

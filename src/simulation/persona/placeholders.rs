@@ -5,15 +5,17 @@
 
 use std::fmt::Write as _;
 
+use crate::foundation::config::nearest;
+
 /// The names that every template may use, besides the persona's dimensions: the persona's full name, the turn's phase
 /// (`current` where there are no phases), the next revelation's text, and the turn counted from 0.
-pub const PLACEHOLDERS: [&str; 4] = ["name", "current_phase", "next_unused_revelation", "turn"];
+pub const PLACEHOLDERS: &[&str] = &["name", "current_phase", "next_unused_revelation", "turn"];
 
 /// What stands for `{next_unused_revelation}` when every open topic has been used.
 pub(super) const NOTHING_NEW: &str = "something about you that has not come up yet";
 
-/// Digits after the point at most: more than an `f64` holds say nothing.
-const DECIMALS_MAX: usize = 17;
+/// Digits after the point at most: one digit says how many.
+const DECIMALS_MAX: usize = 9;
 
 /// A parsed template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,8 +104,7 @@ impl Template {
                     "name" => out.push_str(values.name),
                     "current_phase" => out.push_str(values.phase.unwrap_or("current")),
                     "next_unused_revelation" => out.push_str(values.next_revelation.unwrap_or(NOTHING_NEW)),
-                    "turn" if *format == Format::Plain => push(&mut out, format_args!("{}", values.turn)),
-                    "turn" => push_number(&mut out, values.turn as f64, *format),
+                    "turn" => push(&mut out, format_args!("{}", values.turn)),
                     dimension => {
                         if let Some((_, value)) = values.intensities.iter().find(|(name, _)| name == dimension) {
                             push_number(&mut out, *value, *format);
@@ -121,12 +122,8 @@ fn parse_field(field: &str, dimensions: &[&str]) -> Result<Piece, String> {
     let (name, spec) = field.split_once(':').unwrap_or((field, ""));
     let known = || PLACEHOLDERS.iter().chain(dimensions).copied();
     if !known().any(|candidate| candidate == name) {
-        let nearest = known()
-            .map(|candidate| (strsim::damerau_levenshtein(candidate, name), candidate))
-            .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
-            .min();
-        return Err(match nearest {
-            Some((_, nearest)) => format!("unknown placeholder `{{{name}}}`: did you mean `{{{nearest}}}`?"),
+        return Err(match nearest(name, known()) {
+            Some(nearest) => format!("unknown placeholder `{{{name}}}`: did you mean `{{{nearest}}}`?"),
             None => {
                 let all: Vec<_> = known().map(|name| format!("`{{{name}}}`")).collect();
                 format!("unknown placeholder `{{{name}}}`: known are {}", all.join(", "))
@@ -135,9 +132,8 @@ fn parse_field(field: &str, dimensions: &[&str]) -> Result<Piece, String> {
     }
     let format = parse_format(spec)
         .ok_or_else(|| format!("unknown format `{spec}` of `{{{name}}}`: use `.2f`, `.0%` or none"))?;
-    let is_text = name != "turn" && PLACEHOLDERS.contains(&name);
-    if is_text && format != Format::Plain {
-        return Err(format!("`{{{name}}}` is a text: write it without the format `{spec}`"));
+    if format != Format::Plain && PLACEHOLDERS.contains(&name) {
+        return Err(format!("`{{{name}}}` takes no format: only dimensions do"));
     }
     Ok(Piece::Value { name: name.to_owned(), format })
 }
@@ -195,7 +191,6 @@ mod tests {
         check("[You are {name}.]", "[You are Marcus Chen.]");
         check("{belief_intensity:.2f}/{distress}", "0.25/0.5");
         check("turn {turn} of {current_phase}", "turn 7 of rapport");
-        check("{turn:.1f}", "7.0");
         check("{next_unused_revelation}", NOTHING_NEW);
         check("{{{name}}} {{}}", "{Marcus Chen} {}");
         check("“{name}” — ü", "“Marcus Chen” — ü");
@@ -235,7 +230,7 @@ mod tests {
         );
         check("{distress:>8}", 0, "unknown format `>8` of `{distress}`: use `.2f`, `.0%` or none");
         check("{distress:.99f}", 0, "unknown format `.99f` of `{distress}`: use `.2f`, `.0%` or none");
-        check("{name:.2f}", 0, "`{name}` is a text: write it without the format `.2f`");
+        check("{name:.2f}", 0, "`{name}` takes no format: only dimensions do");
         check("ü {name", 3, "a lone brace: close the placeholder, or write `{{` or `}}` for a brace itself");
         check("}", 0, "a lone brace: close the placeholder, or write `{{` or `}}` for a brace itself");
     }

@@ -48,13 +48,13 @@ impl FullForm {
                 backstory => persona.backstory.as_deref().map(paragraphs),
                 // The template ends the sentence.
                 knowledge_ceiling => line(&persona.knowledge_ceiling).map(|text| text.trim_end_matches('.').to_owned()),
-                vocabulary_level => line(&persona.vocabulary_level),
-                reasoning_style => line(&persona.reasoning_style),
-                cognitive_style => line(&persona.cognitive_style),
+                vocabulary_level => persona.vocabulary_level.as_deref().map(sentence),
+                reasoning_style => persona.reasoning_style.as_deref().map(sentence),
+                cognitive_style => persona.cognitive_style.as_deref().map(sentence),
                 speech_patterns => lines(&persona.speech_patterns),
-                recovery_behavior => line(&persona.recovery_behavior),
+                recovery_behavior => persona.recovery_behavior.as_deref().map(sentence),
                 emotional_responses => persona.emotional_responses.iter()
-                    .map(|(trigger, response)| (spelled(trigger), one_line(response))).collect::<Vec<_>>(),
+                    .map(|(trigger, response)| (spelled(trigger), sentence(response))).collect::<Vec<_>>(),
             },
             phases: config
                 .trajectory
@@ -71,7 +71,7 @@ impl FullForm {
             safety: context! {
                 forbidden_content => lines(&safety.forbidden_content),
                 ceiling => format!("{:.2}", safety.intensity_ceiling),
-                escalation_policy => line(&safety.escalation_policy),
+                escalation_policy => safety.escalation_policy.as_deref().map(sentence),
                 note => line(&safety.persona_note),
             },
             resistance: anti.resistance.name(),
@@ -105,7 +105,7 @@ impl FullForm {
                     level => Level::of(*value).name(),
                     value => format!("{value:.2}"),
                     description => description.trim_end_matches('.'),
-                    behaviour => dimension.behaviour(*value).map(one_line),
+                    behaviour => dimension.behaviour(*value).map(sentence),
                 }
             })
             .collect();
@@ -142,6 +142,15 @@ pub(super) fn spelled(key: &str) -> String {
 /// A text wrapped in the file as one line.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// One line that ends like a sentence.
+pub(super) fn sentence(text: &str) -> String {
+    let mut text = one_line(text);
+    if !text.is_empty() && !text.trim_end_matches(['"', '\u{201D}', '\'', ')']).ends_with(['.', '!', '?', '…', ':']) {
+        text.push('.');
+    }
+    text
 }
 
 /// A text wrapped in the file with its line breaks taken out, save between paragraphs.

@@ -15,11 +15,13 @@ use crate::simulation::persona::Speaker;
 
 /// What stands for a reply that is not there.
 pub(super) const MISSING_REPLY: &str = "…";
+/// The name of who answered where no model did: an adversary's script.
+pub(super) const WRITTEN: &str = "adversary-script";
 
 /// What is wanted.
 pub(super) struct Drafting<'a> {
     pub(super) speaker: Speaker,
-    pub(super) side: &'a Side,
+    pub(super) side: &'a mut Side,
     pub(super) watch: &'a Watch,
     /// Names the draws; attempt `k` draws from its child `("attempt", k)`.
     pub(super) stream: Stream,
@@ -111,6 +113,16 @@ impl Drafting<'_> {
         self.choose(drafts, failed, why, usage, timing)
     }
 
+    /// Says what was written beforehand.
+    pub(super) fn written(self, words: String) -> Drafted {
+        let mut watch = self.watch.clone();
+        let completion = Completion::text(WRITTEN, words);
+        watch.complete(self.watch, &completion);
+        let draft = Draft { index: 0, completion, instruction: None, findings: Vec::new(), watch };
+        let (usage, timing) = (TokenCount::default(), UtteranceTiming::default());
+        self.choose(vec![draft], Vec::new(), String::new(), usage, timing)
+    }
+
     /// Takes the draft with the fewest findings, the first among equals.
     fn choose(
         self,
@@ -141,6 +153,8 @@ impl Drafting<'_> {
             }
         }
         attempts.sort_by_key(|attempt| attempt.index);
+        let mut watch = accepted.as_ref().map_or(self.watch, |draft| &draft.watch).clone();
+        watch.cost(usage);
         let mut utterance = Utterance {
             speaker: self.speaker,
             adversary: None,
@@ -155,12 +169,12 @@ impl Drafting<'_> {
             attempts,
             usage,
             tokens: TokenSummary::default(),
+            regulator: watch.record(),
             timing,
         };
         let Some(draft) = accepted else {
             utterance.failure = Some(Failure { why });
             let message = Message::assistant(MISSING_REPLY);
-            let watch = self.watch.clone();
             return Drafted { utterance, events, message, snapshot: None, tokens: Vec::new(), watch };
         };
         let Completion { mut message, tokens, finish, reading, model, snapshot, fallbacks, .. } = draft.completion;
@@ -176,6 +190,6 @@ impl Drafting<'_> {
         utterance.tokens = TokenSummary::of(&tokens);
         utterance.timing.reading = Some(reading);
         utterance.instruction = draft.instruction;
-        Drafted { utterance, events, message, snapshot, tokens, watch: draft.watch }
+        Drafted { utterance, events, message, snapshot, tokens, watch }
     }
 }

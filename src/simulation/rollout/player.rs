@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::drafting::{Drafted, Drafting};
+use super::drafting::{Drafted, Drafting, WRITTEN};
 use super::files::TurnLine;
 use super::length;
 use super::monitors::{Finding, MonitorKind, Monitors};
@@ -73,8 +73,8 @@ impl Player {
             stream: Stream::root(stage.seed).child("rollout", rollout as u64),
             persona,
             interlocutor,
-            persona_watch: Watch::new(),
-            interlocutor_watch: Watch::new(),
+            persona_watch: Watch::new(stage.persona.info()),
+            interlocutor_watch: Watch::new(stage.interlocutor.info()),
             monitors,
             said: Vec::new(),
             last_words: opening.unwrap_or_default(),
@@ -188,7 +188,7 @@ impl Player {
         let plan = &going.plan;
         let drafting = Drafting {
             speaker: Speaker::Persona,
-            side: &self.persona,
+            side: &mut self.persona,
             watch: &self.persona_watch,
             stream: going.stream.child("persona", 0),
             gains: going.gains.clone(),
@@ -211,14 +211,15 @@ impl Player {
     }
 
     async fn interlocutor_speaks(&mut self, going: &mut Going) -> Utterance {
-        let adversary = self.stage.adversary_move(going.plan.turn, going.stream);
-        let note = adversary.as_ref().map(|adversary| adversary.instruction.as_str());
-        note.into_iter().for_each(|note| self.interlocutor.instruct(note));
-        going.slides.extend(self.interlocutor.slide(None, None, note));
+        let turn = going.plan.turn;
+        let planned = self.stage.adversary(turn, &self.said, going.stream);
         self.interlocutor_watch.heard(&self.last_words);
+        let (adversary, words) = planned.map_or((None, None), |planned| (Some(planned.step), planned.words));
+        let note = adversary.as_ref().filter(|_| words.is_none()).map(|step| step.instruction.as_str());
+        note.into_iter().for_each(|note| self.interlocutor.instruct(note));
         let drafting = Drafting {
             speaker: Speaker::Interlocutor,
-            side: &self.interlocutor,
+            side: &mut self.interlocutor,
             watch: &self.interlocutor_watch,
             stream: going.stream.child("interlocutor", 0),
             gains: None,
@@ -227,9 +228,15 @@ impl Player {
             check: &|_| Vec::new(),
             instruct: &|_| String::new(),
         };
-        let Drafted { mut utterance, message, snapshot, tokens, watch, .. } = drafting.run().await;
+        let Drafted { mut utterance, message, snapshot, tokens, watch, .. } = match words {
+            Some(words) => drafting.written(words),
+            None => {
+                going.slides.extend(drafting.side.slide(None, None, note));
+                drafting.run().await
+            }
+        };
         utterance.adversary = adversary;
-        going.tokens.push(TokenLine::new(going.plan.turn, Speaker::Interlocutor, &tokens));
+        going.tokens.push(TokenLine::new(turn, Speaker::Interlocutor, &tokens));
         self.interlocutor_watch = watch;
         self.interlocutor_said(&utterance, message, snapshot);
         utterance
@@ -240,20 +247,21 @@ impl Player {
             self.persona.leave(slide.messages, Some(&plan.prompt), note(plan));
         }
         self.persona_watch.heard(&self.last_words);
-        self.persona_watch.replay(&line.turn.persona, line.tokens.iter());
+        self.persona_watch.replay(&line.turn.persona, &line.tokens);
         self.note_interventions(line.turn.index, &line.turn.persona, &line.turn.monitor_events);
         self.persona_said(&line.turn.persona, remembered(&line.turn.persona), None);
     }
 
     fn replay_interlocutor(&mut self, line: &TurnLine) {
         let utterance = &line.turn.interlocutor;
-        let note = utterance.adversary.as_ref().map(|adversary| adversary.instruction.as_str());
+        let told = utterance.adversary.as_ref().filter(|_| utterance.model.as_deref() != Some(WRITTEN));
+        let note = told.map(|adversary| adversary.instruction.as_str());
         note.into_iter().for_each(|note| self.interlocutor.instruct(note));
         for slide in line.turn.slides.iter().filter(|slide| slide.speaker == Speaker::Interlocutor) {
             self.interlocutor.leave(slide.messages, None, note);
         }
         self.interlocutor_watch.heard(&self.last_words);
-        self.interlocutor_watch.replay(utterance, line.tokens.iter());
+        self.interlocutor_watch.replay(utterance, &line.tokens);
         self.interlocutor_said(utterance, remembered(utterance), None);
     }
 

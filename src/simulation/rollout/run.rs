@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::JoinSet;
 
-use super::adversary::AdversaryError;
 use super::delta::DeltaError;
 use super::files::{FileError, Found, RolloutFiles, RunFolder, TurnLine, read_transcript};
 use super::manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
@@ -43,12 +42,11 @@ pub struct RunPlan {
 }
 
 /// Why a run cannot begin, go on, or end. Every message says what to do next.
-#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The configuration is wrong.
     #[error(transparent)]
-    #[diagnostic(transparent)]
     Config(#[from] ConfigErrors),
     /// The configuration does not say how long the conversation is.
     #[error("the configuration's trajectory has no length of its own (`mode: {mode}`); say how long with --turns N")]
@@ -71,9 +69,6 @@ pub enum RunError {
     /// No prompt can be assembled.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
-    /// There is no such adversary.
-    #[error(transparent)]
-    Adversary(#[from] AdversaryError),
     /// The Δ policy cannot be carried out.
     #[error(transparent)]
     Delta(#[from] DeltaError),
@@ -208,13 +203,16 @@ impl Run {
     pub fn create(plan: &RunPlan, output: &Path, options: &OpenOptions) -> Result<Self, RunError> {
         bounded("the number of rollouts", plan.rollouts, ROLLOUTS_MAX, "ROLLOUTS_MAX")?;
         bounded("the number of turns", plan.turns, TURNS_MAX, "TURNS_MAX")?;
-        let persona = providers::open(&plan.persona, options)?;
-        let interlocutor = providers::open(&plan.interlocutor, options)?;
+        let now = SystemClock.now();
+        let mut options = options.clone();
+        options.now = Some(now);
+        let persona = providers::open(&plan.persona, &options)?;
+        let interlocutor = providers::open(&plan.interlocutor, &options)?;
         let manifest = Manifest {
             format: RUN_FORMAT.to_owned(),
             version: RUN_VERSION,
             loom: env!("CARGO_PKG_VERSION").to_owned(),
-            created_at: SystemClock.now().to_string(),
+            created_at: now.to_string(),
             config: ConfigRef {
                 source: plan.config.source.clone(),
                 digest: plan.config.digest,
@@ -229,7 +227,7 @@ impl Run {
                 interlocutor: model_ref(&plan.interlocutor, interlocutor.as_ref()),
                 judge: plan.judge.to_string(),
             },
-            chat_template: options.chat_template.clone(),
+            chat_template: options.chat_template,
         };
         let stage = stage(&plan.config, &manifest, persona, interlocutor)?;
         Ok(Self { folder: RunFolder::create(output, &manifest, &plan.yaml)?, manifest, stage })
@@ -261,6 +259,7 @@ impl Run {
         )?;
         let mut options = options.clone();
         options.chat_template.clone_from(&manifest.chat_template);
+        options.now = manifest.created_at.parse().ok();
         let open = |role, model: &ModelRef| -> Result<_, RunError> {
             let chain: ModelChain = model
                 .spec

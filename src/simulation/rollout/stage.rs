@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::adversary::Adversary;
+use super::adversary::{Adversary, Planned};
 use super::delta;
 use super::manifest::Manifest;
 use super::run::RunError;
 use super::side;
 use super::transcript::{
-    AdversaryMove, ModelRef, Models, Opening, Outcome, PlacementUsed, RunRef, TRANSCRIPT_FORMAT, TRANSCRIPT_VERSION,
-    Totals, Transcript,
+    ModelRef, Models, Opening, Outcome, PlacementUsed, RunRef, TRANSCRIPT_FORMAT, TRANSCRIPT_VERSION, Totals,
+    Transcript,
 };
 use crate::foundation::base::Stream;
 use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain};
@@ -44,7 +44,7 @@ impl Stage {
             Placement::Append if persona.info().prompt_tokens_max.is_some() => PlacementUsed::SystemForBudget,
             Placement::Append => PlacementUsed::Append,
         };
-        let adversary = Adversary::new(adversary, &config)?;
+        let adversary = Adversary::new(adversary, &config, &interlocutor)?;
         let interlocutor_prompt = adversary
             .as_ref()
             .map_or_else(|| interaction.target_prompt.clone(), |adversary| adversary.prompt().to_owned());
@@ -71,9 +71,9 @@ impl Stage {
         delta::gains(&self.config, &plan.intensities, self.persona.info())
     }
 
-    /// What the adversary is up to in turn `turn`, if there is one.
-    pub(super) fn adversary_move(&self, turn: usize, stream: Stream) -> Option<AdversaryMove> {
-        self.adversary.as_ref().map(|adversary| adversary.choose(turn, stream.child("strategy", 0)))
+    /// What the adversary tries in turn `turn`, if there is one.
+    pub(super) fn adversary(&self, turn: usize, said: &[String], stream: Stream) -> Option<Planned> {
+        self.adversary.as_ref()?.plan(turn, said, stream.child("strategy", 0))
     }
 
     /// A transcript of rollout number `rollout` before its first turn.

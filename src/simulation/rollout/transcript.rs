@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::monitors::Finding;
 use crate::foundation::base::Digest;
 use crate::foundation::chat::{Basis, DeltaGains, Finish, ModelInfo, Reading, Sampling, TokenId, TokenLogprob, Usage};
+use crate::governance::regulator::{Ruling, TurnReading};
 use crate::simulation::persona::{AdversaryKind, Dropped, InjectionKind, Speaker};
 
 /// The value of [`Transcript::format`].
@@ -207,8 +208,19 @@ pub struct Utterance {
     pub usage: TokenCount,
     /// The reply's tokens in figures; the tokens themselves are in the side file.
     pub tokens: TokenSummary,
+    /// What the regulator made of it. It is told neither wall-clock time nor cached tokens, so both are 0 here.
+    pub regulator: Regulated,
     /// Wall clock.
     pub timing: UtteranceTiming,
+}
+
+/// A regulator after a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Regulated {
+    /// What it read.
+    pub reading: TurnReading,
+    /// What it would do, the most urgent first; `continue` alone when nothing stands against going on.
+    pub decisions: Vec<Ruling>,
 }
 
 /// What an adversary was up to in one message.

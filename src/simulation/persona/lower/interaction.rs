@@ -1,6 +1,7 @@
 //! How the conversation is held and watched, with the defaults for all that the file leaves out.
 
-use super::{Names, at_least, check_reference, or, pairs, regex, template, text, texts, within};
+use super::template::{PLACEHOLDERS, check_template};
+use super::{Names, at_least, check_reference, or, pairs, regex, text, texts, within};
 use crate::foundation::base::limits;
 use crate::foundation::config::{At, Maybe, Problem, Problems};
 use crate::simulation::persona::format;
@@ -80,7 +81,7 @@ fn injection(raw: Option<&At<format::Injection>>, names: &Names<'_>, problems: &
 
 fn templated(raw: Option<&At<String>>, default: &str, names: &Names<'_>, problems: &mut Problems) -> String {
     let Some(raw) = raw else { return default.to_owned() };
-    template::check(raw, &names.dimensions, problems);
+    check_template(raw, PLACEHOLDERS, &names.dimensions, problems);
     raw.value.clone()
 }
 

@@ -1,12 +1,16 @@
 //! The user's templates: which placeholders they may hold. Rendering is the assembler's.
 
 use crate::foundation::config::{At, Problem, Problems, nearest};
+pub(super) use crate::simulation::persona::PLACEHOLDERS;
 
-/// What every template knows besides the dimensions.
-pub(super) const PLACEHOLDERS: &[&str] = &["name", "current_phase", "next_unused_revelation", "turn"];
-
-/// Adds a problem for each placeholder that cannot be filled. `{{` and `}}` are literal braces.
-pub(super) fn check(template: &At<String>, dimensions: &[&str], problems: &mut Problems) {
+/// Adds a problem for each placeholder of `template` that is neither in `known` nor one of the dimensions; these alone
+/// take a number format. `{{` and `}}` are literal braces.
+pub(in crate::simulation::persona) fn check_template(
+    template: &At<String>,
+    known: &[&str],
+    dimensions: &[&str],
+    problems: &mut Problems,
+) {
     let mut rest = template.value.as_str();
     while let Some(start) = rest.find(['{', '}']) {
         let (_, from) = rest.split_at(start);
@@ -20,25 +24,25 @@ pub(super) fn check(template: &At<String>, dimensions: &[&str], problems: &mut P
             problems.add(problem.help(format!("close the placeholder, or write `{brace}{brace}` for a literal brace")));
             return;
         };
-        placeholder(inner, template, dimensions, problems);
+        placeholder(inner, template, known, dimensions, problems);
         rest = after;
     }
 }
 
-fn placeholder(inner: &str, template: &At<String>, dimensions: &[&str], problems: &mut Problems) {
+fn placeholder(inner: &str, template: &At<String>, known: &[&str], dimensions: &[&str], problems: &mut Problems) {
     let (name, format) = inner.split_once(':').map_or((inner, None), |(name, format)| (name, Some(format)));
     let is_dimension = dimensions.contains(&name);
     let mut add = |message: String, help: String| {
         let span = problems.find(&template.span, &format!("{{{inner}}}"));
         problems.add(Problem::new(span, message).help(help));
     };
-    if !is_dimension && !PLACEHOLDERS.contains(&name) {
-        let known = || PLACEHOLDERS.iter().chain(dimensions).copied();
-        let help = match nearest(name, known()) {
+    if !is_dimension && !known.contains(&name) {
+        let all = || known.iter().chain(dimensions).copied();
+        let help = match nearest(name, all()) {
             Some(meant) => format!("did you mean `{{{meant}}}`?"),
             None => format!(
                 "known placeholders: {}",
-                known().map(|name| format!("{{{name}}}")).collect::<Vec<_>>().join(", ")
+                all().map(|name| format!("{{{name}}}")).collect::<Vec<_>>().join(", ")
             ),
         };
         add(format!("`{{{inner}}}` is not a known placeholder"), help);
