@@ -11,9 +11,10 @@ use super::load::{Loaded, ReportError};
 use crate::foundation::base::Stream;
 use crate::foundation::chat::Finish;
 use crate::foundation::stats::{bootstrap_mean, mean};
+use crate::governance::regulator::ConfidenceBasis;
 use crate::simulation::judge::measured::{Measured, Score, measure};
 use crate::simulation::persona::Speaker;
-use crate::simulation::rollout::{Intensity, Transcript, Turn, Utterance};
+use crate::simulation::rollout::{Intensity, TokenCount, Transcript, Turn, Utterance};
 
 /// Fewer rollouts than this give no interval.
 const INTERVAL_ROLLOUTS_MIN: usize = 3;
@@ -84,10 +85,11 @@ impl Report {
     }
 }
 
-/// The persona's confidence in a message: what the model's own tokens say, so nothing for a model that gives no
-/// log-probabilities. The geometric mean of their probabilities: it orders replies and is no probability of being right.
+/// The regulator's confidence in a message, where it rests on the model's own log-probabilities. Its guess from the
+/// text's structure alone is not compared with that.
 pub(super) fn confidence(utterance: &Utterance) -> Option<f64> {
-    utterance.tokens.logprob_mean.map(f64::exp)
+    let reading = &utterance.regulator.reading;
+    reading.confidence.filter(|_| reading.confidence_basis != Some(ConfidenceBasis::Structural))
 }
 
 fn each_turn(loaded: &[Loaded]) -> impl Iterator<Item = (usize, &Turn)> {
@@ -119,11 +121,14 @@ fn row(loaded: &Loaded, measured: &Measured) -> RolloutRow {
     }
 }
 
+const fn said(turn: &Turn, speaker: Speaker) -> &Utterance {
+    match speaker {
+        Speaker::Persona => &turn.persona,
+        Speaker::Interlocutor => &turn.interlocutor,
+    }
+}
+
 fn side(loaded: &[Loaded], speaker: Speaker) -> SideRow {
-    let of = |turn: &'_ Turn| match speaker {
-        Speaker::Persona => turn.persona.clone(),
-        Speaker::Interlocutor => turn.interlocutor.clone(),
-    };
     let specs = loaded.iter().map(|loaded| match speaker {
         Speaker::Persona => loaded.transcript.models.persona.spec.clone(),
         Speaker::Interlocutor => loaded.transcript.models.interlocutor.spec.clone(),
@@ -135,18 +140,18 @@ fn side(loaded: &[Loaded], speaker: Speaker) -> SideRow {
         fallbacks: 0,
         refusals: 0,
         cut_off: 0,
-        tokens: crate::simulation::rollout::TokenCount::default(),
+        tokens: TokenCount::default(),
     };
     let mut answered: BTreeMap<String, usize> = BTreeMap::new();
     for (_, turn) in each_turn(loaded) {
-        let utterance = of(turn);
+        let utterance = said(turn, speaker);
         side.messages += 1;
         side.fallbacks += usize::from(!utterance.fallbacks.is_empty());
         side.refusals += usize::from(utterance.finish == Some(Finish::Refusal));
         side.cut_off += usize::from(utterance.finish == Some(Finish::Length));
         side.tokens += utterance.usage;
-        if let Some(model) = utterance.model {
-            *answered.entry(model).or_default() += 1;
+        if let Some(model) = &utterance.model {
+            *answered.entry(model.clone()).or_default() += 1;
         }
     }
     side.answered = answered.into_iter().map(|(model, messages)| Answered { model, messages }).collect();

@@ -3,8 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::aggregate::counted;
-use super::data::{Flag, Mean, Report, SideRow};
-use crate::foundation::text::straighten;
+use super::data::{EventRow, Flag, Mean, Report, SideRow, TurnRow};
 use crate::simulation::persona::{AdversaryKind, Speaker};
 use crate::simulation::rollout::{MonitorAction, Outcome};
 
@@ -187,7 +186,7 @@ impl Report {
                 (name.clone(), values.collect())
             })
             .collect();
-        let of = |value: fn(&super::data::TurnRow) -> Option<f64>| self.turns.iter().map(value).collect::<Vec<_>>();
+        let of = |value: fn(&TurnRow) -> Option<f64>| self.turns.iter().map(value).collect::<Vec<_>>();
         lines.push(("confidence".into(), of(|row| row.confidence.map(|mean| mean.mean))));
         lines.push(("entropy, nats".into(), of(|row| row.entropy.map(|mean| mean.mean))));
         lines.push(("novelty".into(), of(|row| row.novelty.map(|mean| mean.mean))));
@@ -201,15 +200,16 @@ impl Report {
             let columns: Vec<Option<f64>> = values.chunks(shared).map(mean_known).collect();
             let known = || values.iter().flatten().copied();
             let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max));
-            writeln!(out, "{name:width$}  {}  {} to {}", spark(&columns, low, high), number(low), number(high))?;
+            let [from, to] = if high >= 5.0 { [low, high].map(|x| format!("{x:.0}")) } else { [low, high].map(number) };
+            writeln!(out, "{name:width$}  {}  {from} to {to}", spark(&columns, low, high))?;
         }
         writeln!(out, "```\n")?;
         let column = if shared == 1 { "turn".to_owned() } else { format!("{shared} turns") };
         writeln!(
             out,
             "One column is one {column}, from turn 0; each line runs from its own lowest to its highest value, means over \
-             rollouts. Confidence is the geometric mean of the probabilities of a message's tokens: it orders messages \
-             and is no probability of being right.\n"
+             rollouts. Confidence is the regulator's: unless it was calibrated, the geometric mean of the probabilities \
+             of a message's tokens, which orders messages and is no probability of being right.\n"
         )
     }
 
@@ -239,23 +239,30 @@ impl Report {
         if self.events.is_empty() {
             return writeln!(out, "None.\n");
         }
-        let row = |row: &super::data::EventRow| {
-            let action = match row.event.action {
-                MonitorAction::Redraft => "drafted again",
-                MonitorAction::Accepted => "**stands**",
-            };
-            vec![
-                row.rollout.to_string(),
-                row.turn.to_string(),
-                row.event.attempt.to_string(),
-                code(&row.event.finding.rule),
-                plain(&row.event.finding.detail),
-                action.to_owned(),
-            ]
+        // Findings of one rule in one turn's drafts belong together.
+        let alike = |a: &EventRow, b: &EventRow| {
+            (a.rollout, a.turn, &a.event.finding.rule) == (b.rollout, b.turn, &b.event.finding.rule)
         };
-        let rows: Vec<Vec<String>> = self.events.iter().take(ROWS_MAX).map(row).collect();
-        table(out, &["Rollout", "Turn", "Draft", "Rule", "What was found", "What came of it"], &rows)?;
-        rest(out, self.events.len())
+        let mut sorted: Vec<&EventRow> = self.events.iter().collect();
+        sorted.sort_by_key(|row| (row.rollout, row.turn, &row.event.finding.rule, row.event.attempt));
+        let rows: Vec<Vec<String>> = sorted
+            .chunk_by(|a, b| alike(a, b))
+            .filter_map(|drafts| {
+                let stands = drafts.iter().find(|row| row.event.action == MonitorAction::Accepted);
+                let told = stands.or_else(|| drafts.first())?;
+                Some(vec![
+                    told.rollout.to_string(),
+                    told.turn.to_string(),
+                    code(&told.event.finding.rule),
+                    plain(&told.event.finding.detail),
+                    drafts.len().to_string(),
+                    if stands.is_some() { "**stands**" } else { "another draft was taken" }.to_owned(),
+                ])
+            })
+            .collect();
+        let shown = rows.get(..rows.len().min(ROWS_MAX)).unwrap_or_default();
+        table(out, &["Rollout", "Turn", "Rule", "What was found", "Drafts", "What came of it"], shown)?;
+        rest(out, rows.len())
     }
 
     fn flagged(&self, out: &mut String) -> fmt::Result {
@@ -407,7 +414,7 @@ fn code(text: &str) -> String {
 fn quote(text: &str) -> String {
     let short: String = text.chars().take(QUOTE_CHARS).collect();
     let ends = if short.len() < text.len() { "…" } else { "" };
-    format!("{}{ends}", plain(&straighten(&short)))
+    format!("{}{ends}", plain(&short))
 }
 
 /// With a capital at its beginning.

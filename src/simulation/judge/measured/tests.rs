@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::governance::regulator::TurnReading;
 
 /// A finished rollout in which the persona and the other side said `pairs`; an empty text is a failed reply.
 pub(crate) fn transcript(pairs: &[(&str, &str)]) -> Transcript {
@@ -12,6 +13,7 @@ pub(crate) fn transcript(pairs: &[(&str, &str)]) -> Transcript {
             "speaker": speaker, "content": if text.is_empty() { "…" } else { text }, "fallbacks": [],
             "model": failure.is_none().then_some("scripted:talk.txt"), "failure": failure, "attempt": 0, "attempts": [],
             "usage": {"tokens_in": 9, "tokens_out": 3}, "tokens": {"count": 0},
+            "regulator": {"reading": TurnReading::default(), "decisions": [{"decision": "continue"}]},
             "timing": {"seconds": 0.5, "tokens_cached": 0},
         })
     };
