@@ -35,6 +35,7 @@
 //!
 //! What it does not do: call a model, read a clock, draw a random number, or touch a file. Time comes in as events.
 
+mod calibration;
 mod core;
 mod cost;
 mod decision;
@@ -43,9 +44,12 @@ mod quality;
 mod reply;
 mod settings;
 mod signals;
+mod spans;
 mod tokens;
+mod tools;
 
 pub use self::core::Regulator;
+pub use calibration::{Calibration, CalibrationScope, Estimator};
 pub use cost::Spent;
 pub use decision::{
     BreakAction, CircuitBreakReason, ConfidenceSpan, CorrectionPattern, Decision, DriftSpan, Evidence, Resource,
