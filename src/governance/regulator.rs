@@ -40,11 +40,16 @@ mod core;
 mod cost;
 mod decision;
 mod event;
+mod features;
+mod negation;
 mod quality;
 mod reply;
+mod scanner;
+mod scope;
 mod settings;
 mod signals;
 mod spans;
+mod stretches;
 mod tokens;
 mod tools;
 
@@ -56,6 +61,7 @@ pub use decision::{
     Ruling, TextSpan, ToolLoopPattern,
 };
 pub use event::LlmEvent;
+pub use scope::SentenceEmbedder;
 pub use settings::{
     ConfidenceSettings, CorrectionSettings, CostSettings, Limits, QualitySettings, ScopeSettings, Settings,
     ToolSettings,

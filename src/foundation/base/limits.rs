@@ -24,3 +24,7 @@ pub const SAFETENSORS_HEADER_BYTES_MAX: u64 = 100 << 20;
 pub const REGULATOR_TOKENS_MAX: usize = 1 << 18;
 /// Most text of one reply that the regulator keeps, bytes; what follows is counted, not read.
 pub const REGULATOR_TEXT_BYTES_MAX: usize = 1 << 20;
+/// Most words of one text that the regulator compares.
+pub const REGULATOR_WORDS_MAX: usize = 1 << 16;
+/// Longest task or message that the regulator reads, bytes; what follows is left out.
+pub const REGULATOR_TASK_BYTES_MAX: usize = 1 << 16;

@@ -6,6 +6,7 @@ use super::decision::{Decision, Evidence, Ruling};
 use super::event::LlmEvent;
 use super::quality::{CORRECTED, QualityTrack};
 use super::reply::Reply;
+use super::scope::{Drift, ScopeTracker, SentenceEmbedder};
 use super::settings::Settings;
 use super::signals::{ConfidenceBasis, ResponseType, Signals, Structure, TurnReading, either};
 use super::spans::{Level, low_confidence};
@@ -27,6 +28,7 @@ pub struct Regulator {
     cost: CostTracker,
     quality: QualityTrack,
     tools: ToolCalls,
+    scope: ScopeTracker,
     level: Level,
     calibrations: Vec<Calibration>,
     calling: Option<CalibrationScope>,
@@ -47,6 +49,7 @@ struct Turn {
     response_type: Option<ResponseType>,
     stopped: Option<Ruling>,
     low_confidence: Option<Ruling>,
+    drift: Option<Drift>,
     unusable: u64,
 }
 
@@ -77,6 +80,7 @@ impl Regulator {
             cost: CostTracker::new(settings.cost.clone(), Spent::default()),
             quality: QualityTrack::new(settings.quality.clone(), None),
             tools: ToolCalls::new(settings.tools.clone()),
+            scope: ScopeTracker::new(settings.scope.clone()),
             level: Level::default(),
             calibrations: Vec::new(),
             calling: None,
@@ -109,6 +113,11 @@ impl Regulator {
         self.calibrations.push(calibration);
     }
 
+    /// Hears a sentence embedder beside the words when replies are held against their tasks; `None` hears the words alone.
+    pub fn set_embedder(&mut self, embedder: Option<std::sync::Arc<dyn SentenceEmbedder>>) {
+        self.scope.set_embedder(embedder);
+    }
+
     /// Takes one event in. All the work is done here; asking costs nothing.
     pub fn on_event(&mut self, event: LlmEvent<'_>) {
         match event {
@@ -120,7 +129,7 @@ impl Regulator {
                 self.reply.push_text(text);
                 self.cost.text(text.len());
             }
-            LlmEvent::Task { .. } => {}
+            LlmEvent::Task { text } => self.scope.set_standing(text),
             LlmEvent::ToolCall { tool_name, args_json } => self.tools.call(tool_name, args_json),
             LlmEvent::ToolResult { tool_name, success, duration_ms: _, result } => {
                 self.tools.result(tool_name, success, result);
@@ -188,7 +197,7 @@ impl Regulator {
             estimates,
             cost: self.cost.this_turn(),
             cost_session: self.cost.spent(),
-            drift_score: None,
+            drift_score: self.turn.drift.as_ref().map(|drift| drift.score),
             signals,
             unusable: self.turn.unusable + self.tokens.unusable(),
             truncated: self.reply.truncated(),
@@ -232,7 +241,8 @@ impl Regulator {
         Some((structural, ConfidenceBasis::Structural))
     }
 
-    fn turn_start(&mut self, _user_message: &str) {
+    fn turn_start(&mut self, user_message: &str) {
+        self.scope.set_of_turn(user_message);
         let corrected = if self.turn.corrected { 1.0 } else { 0.0 };
         if self.turn.number > 0 {
             self.correction_rate += CORRECTION_RECENCY * (corrected - self.correction_rate);
@@ -286,6 +296,7 @@ impl Regulator {
         self.turn.response_type = Some(structure.response_type(text, finish));
         self.turn.structure = Some(structure);
         self.turn.low_confidence = self.low_confidence();
+        self.turn.drift = self.scope.judge(self.reply.text());
         self.turn.complete = true;
     }
 
@@ -305,6 +316,7 @@ impl Regulator {
         self.forbidden = self.cost.rulings(mean, judged, rulings);
         self.quality.rulings(rulings);
         rulings.extend(self.tools.ruling().cloned());
+        rulings.extend(self.turn.drift.iter().filter_map(|drift| drift.ruling.clone()));
         rulings.extend([&self.turn.stopped, &self.turn.low_confidence].into_iter().flatten().cloned());
         if rulings.is_empty() {
             rulings.push(Ruling { decision: Decision::Continue, evidence: Vec::new() });
