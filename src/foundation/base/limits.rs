@@ -52,3 +52,7 @@ pub const TEMPLATE_BYTES_MAX: usize = 1 << 20;
 pub const TEMPLATE_RENDERED_BYTES_MAX: usize = 64 << 20;
 /// Most conversations whose token ids an engine remembers.
 pub const KNOWN_HISTORIES_MAX: usize = 1_024;
+/// Most words of one text that the regulator compares.
+pub const REGULATOR_WORDS_MAX: usize = 1 << 16;
+/// Longest task or message that the regulator reads, bytes; what follows is left out.
+pub const REGULATOR_TASK_BYTES_MAX: usize = 1 << 16;
