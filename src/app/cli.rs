@@ -52,7 +52,7 @@ enum Command {
     New(new::Args),
     Validate(validate::Args),
     DryRun(dry_run::Args),
-    Run(run::Args),
+    Run(Box<run::Args>),
     Report(report::Args),
     View(view::Args),
     Examples(examples::Args),

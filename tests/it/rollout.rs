@@ -324,12 +324,12 @@ fn a_damaged_record_is_refused_and_not_repaired() {
     let partial = table.path("run/rollout_000.partial.jsonl");
     let damaged = fs::read_to_string(&partial).unwrap().replacen("\"turn\":{", "\"turn\":[", 1);
     fs::write(&partial, &damaged).unwrap();
-    let error = refused(resume(&table, "run").unwrap());
+    let error = refused(&resume(&table, "run").unwrap());
     assert!(error.contains("line 2"), "{error}");
     assert_eq!(fs::read_to_string(&partial).unwrap(), damaged);
 }
 
-fn refused(run: Run) -> String {
+fn refused(run: &Run) -> String {
     let observer: Observer = Arc::new(|_| {});
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(run.play(1, &observer, &StopFlag::default())).unwrap_err().to_string()

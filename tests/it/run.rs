@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use loom_agent::simulation::rollout::{Outcome, read_tokens, read_transcript};
+use loom_agent::simulation::rollout::{Outcome, Totals, read_tokens, read_transcript};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -41,10 +41,7 @@ const SCRIPTED: [&str; 6] =
 fn turns_on_disk(run: &Path) -> usize {
     let files = fs::read_dir(run).into_iter().flatten().map(|entry| entry.unwrap().path());
     let partial = files.filter(|path| path.to_string_lossy().ends_with("partial.jsonl"));
-    partial
-        .filter_map(|path| fs::read(path).ok())
-        .map(|bytes| bytes.iter().filter(|byte| **byte == b'\n').count())
-        .sum()
+    partial.filter_map(|path| fs::read_to_string(path).ok()).map(|text| text.matches('\n').count()).sum()
 }
 
 #[test]
@@ -140,7 +137,7 @@ fn the_bundled_model_talks_the_same_at_any_parallelism_and_after_a_resume() {
     let transcript = read_transcript(&path).unwrap();
     let tokens = read_tokens(&path).unwrap();
     let mut head = transcript.clone();
-    (head.turns, head.outcome, head.totals) = (Vec::new(), Outcome::Unfinished, Default::default());
+    (head.turns, head.outcome, head.totals) = (Vec::new(), Outcome::Unfinished, Totals::default());
     let mut partial = serde_json::to_string(&head).unwrap() + "\n";
     for turn in &transcript.turns[..3] {
         let tokens: Vec<_> = tokens.iter().filter(|line| line.turn == turn.index).collect();

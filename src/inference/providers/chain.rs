@@ -38,7 +38,7 @@ impl Chain {
         if links.is_empty() {
             return Err(none_answered(name, unopened.into_iter().map(|(_, _, why)| why)));
         }
-        Ok(Self { info: common(name.to_owned(), links.iter().map(|(_, model)| model.info())), links, unopened })
+        Ok(Self { info: common(name.to_owned(), &links.iter().map(|(_, model)| model.info())), links, unopened })
     }
 
     /// Those that were passed over before link number `link` was asked.
@@ -49,7 +49,7 @@ impl Chain {
 }
 
 /// What holds whichever link answers.
-fn common<'a>(name: String, links: impl Iterator<Item = &'a ModelInfo> + Clone) -> ModelInfo {
+fn common<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + Clone)) -> ModelInfo {
     let least = |value: fn(&ModelInfo) -> Option<usize>| links.clone().filter_map(value).min();
     let digests: Option<Vec<_>> = links.clone().map(|info| info.digest.map(|digest| *digest.as_bytes())).collect();
     ModelInfo {

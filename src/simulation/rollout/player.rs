@@ -112,7 +112,7 @@ impl Player {
         let turn = Turn {
             index,
             progress: plan.progress,
-            prompt: prompt_record(&plan),
+            prompt: prompt_record(&plan, slides.iter().any(|slide| slide.speaker == Speaker::Persona)),
             intensities: plan
                 .intensities
                 .into_iter()
@@ -331,11 +331,13 @@ fn instruction(findings: &[Finding], intervene: impl Fn() -> String) -> String {
     told.join("\n")
 }
 
-fn prompt_record(plan: &TurnPlan) -> PromptRecord {
+/// What is told of a turn's prompt. What was left out of it matters where the model is given it.
+fn prompt_record(plan: &TurnPlan, slid: bool) -> PromptRecord {
+    let given = slid || plan.injection == InjectionKind::Full;
     PromptRecord {
         injection: plan.injection,
         digest: Digest::of(&plan.prompt),
         template_version: plan.template_version,
-        dropped: plan.dropped.clone(),
+        dropped: if given { plan.dropped.clone() } else { Vec::new() },
     }
 }

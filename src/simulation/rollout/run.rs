@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::JoinSet;
 
@@ -10,6 +9,7 @@ use super::delta::DeltaError;
 use super::files::{FileError, Found, RolloutFiles, RunFolder, TurnLine, read_transcript};
 use super::manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
 use super::player::{Player, ReplayError};
+use super::progress::{Observer, Progress, StopFlag};
 use super::stage::{Stage, model_ref};
 use super::transcript::{ConfigRef, ModelRef, Outcome, Totals, Transcript};
 use crate::foundation::base::limits::{FAILURES_IN_A_ROW_MAX, ROLLOUTS_MAX, TURNS_MAX};
@@ -118,63 +118,6 @@ pub fn turns(config: &PersonaConfig, asked: Option<usize>) -> Result<usize, RunE
 
 fn bounded(what: &'static str, value: usize, max: usize, limit: &'static str) -> Result<usize, RunError> {
     if (1..=max).contains(&value) { Ok(value) } else { Err(RunError::Bounds { what, max, limit, value }) }
-}
-
-/// What happens in a run, as it happens.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Progress {
-    /// A rollout begins, or goes on after `turns` turns of an earlier process.
-    Begun {
-        /// Which.
-        rollout: usize,
-        /// How many of its turns are finished.
-        turns: usize,
-    },
-    /// A turn is finished and on the disk.
-    Turn {
-        /// Of which rollout.
-        rollout: usize,
-        /// How many of its turns are finished.
-        turns: usize,
-        /// Tokens written in it.
-        tokens: u64,
-        /// Findings of the monitors in it.
-        events: usize,
-    },
-    /// Something that the user should know.
-    Notice {
-        /// About which rollout.
-        rollout: usize,
-        /// What.
-        text: String,
-    },
-    /// A rollout is finished.
-    Ended {
-        /// Which.
-        rollout: usize,
-        /// How.
-        outcome: Outcome,
-    },
-}
-
-/// Hears what happens in a run; called from the rollouts' tasks, so be brief.
-pub type Observer = Arc<dyn Fn(Progress) + Send + Sync>;
-
-/// Asks a run to end after the turns under way.
-#[derive(Debug, Clone, Default)]
-pub struct StopFlag(Arc<AtomicBool>);
-
-impl StopFlag {
-    /// Asks.
-    pub fn ask(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether it was asked.
-    pub fn asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 /// How far a rollout came.

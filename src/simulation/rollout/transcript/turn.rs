@@ -57,7 +57,7 @@ pub struct PromptRecord {
     pub digest: Digest,
     /// The version of the templates.
     pub template_version: u32,
-    /// What was left out for lack of room.
+    /// What was left out for lack of room; empty where the whole prompt is not given to the model in this turn.
     pub dropped: Vec<Dropped>,
 }
 
