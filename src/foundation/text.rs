@@ -5,10 +5,12 @@
 
 mod content;
 mod diversity;
+mod ending;
 mod fold;
 mod tfidf;
 
 pub use content::{content_words, is_stop_word};
 pub use diversity::{distinct_n, moving_type_token_ratio, self_repetition};
+pub use ending::ends_with_question;
 pub use fold::{contains_phrase, fold, straighten, words};
 pub use tfidf::{SparseVector, mean_pairwise_cosine, tfidf};

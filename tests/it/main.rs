@@ -12,3 +12,6 @@ mod configs;
 mod engine;
 mod floors;
 mod prompts;
+mod report;
+mod rollout;
+mod run;

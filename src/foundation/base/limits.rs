@@ -14,6 +14,10 @@ pub const RETRIES_MAX: usize = 10;
 pub const ROLLOUTS_MAX: usize = 100_000;
 /// Most tokens in one reply, unless the request asks for fewer.
 pub const REPLY_TOKENS_MAX: usize = 4_096;
+/// How often an empty or failed reply is asked for again.
+pub const REPLY_FAILURES_RETRIED_MAX: usize = 1;
+/// A rollout is given up after this many messages in a row without a reply.
+pub const FAILURES_IN_A_ROW_MAX: usize = 4;
 /// Largest script for the `scripted:` model, bytes.
 pub const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// Largest transcript read, bytes.
@@ -24,6 +28,10 @@ pub const REGEX_BYTES_MAX: usize = 1 << 20;
 pub const MODEL_JSON_BYTES_MAX: u64 = 256 << 20;
 /// Largest header of a safetensors file, bytes.
 pub const SAFETENSORS_HEADER_BYTES_MAX: u64 = 100 << 20;
+/// Most tokens of one reply whose places the regulator keeps; later ones count in its statistics alone.
+pub const REGULATOR_TOKENS_MAX: usize = 1 << 18;
+/// Most text of one reply that the regulator keeps, bytes; what follows is counted, not read.
+pub const REGULATOR_TEXT_BYTES_MAX: usize = 1 << 20;
 /// Largest single dim of a model (vocabulary, width, layers).
 pub const MODEL_DIM_MAX: usize = 1 << 24;
 /// Most shards in one safetensors index.
@@ -44,3 +52,7 @@ pub const TEMPLATE_BYTES_MAX: usize = 1 << 20;
 pub const TEMPLATE_RENDERED_BYTES_MAX: usize = 64 << 20;
 /// Most conversations whose token ids an engine remembers.
 pub const KNOWN_HISTORIES_MAX: usize = 1_024;
+/// Most words of one text that the regulator compares.
+pub const REGULATOR_WORDS_MAX: usize = 1 << 16;
+/// Longest task or message that the regulator reads, bytes; what follows is left out.
+pub const REGULATOR_TASK_BYTES_MAX: usize = 1 << 16;
