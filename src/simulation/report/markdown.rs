@@ -315,7 +315,9 @@ impl Report {
             ],
         )?;
         let timing = &self.timing;
-        write!(out, "Began {}. {:.1} s over all turns", timing.began, timing.seconds)?;
+        // Fractions of a second help nobody here.
+        let began = timing.began.split_once('.').map_or(timing.began.clone(), |(whole, _)| format!("{whole}Z"));
+        write!(out, "Began {began}. {:.1} s over all turns", timing.seconds)?;
         if let Some(rate) = timing.tokens_per_second {
             write!(out, ", {rate:.0} tokens a second written per rollout")?;
         }
