@@ -2,6 +2,7 @@
 //!
 //! `cargo bench --bench decode`. The parts are the kernels at the model's own dims, each on weights of its own for every
 //! layer, so that no part finds its weights warmer in the cache than decoding does.
+#![expect(clippy::expect_used, reason = "a bench fails by panicking")]
 
 use std::hint::black_box;
 
@@ -50,8 +51,8 @@ fn whole(c: &mut Criterion) {
     group.finish();
 }
 
-fn parts(c: &mut Criterion) {
-    let mut group = c.benchmark_group("part of a token");
+fn parts(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("part of a token");
     let x = numbers(D_MODEL);
     let head = panels(1, VOCABULARY, D_MODEL).remove(0);
     group.bench_function("embedding", |b| {

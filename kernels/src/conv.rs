@@ -1,4 +1,4 @@
-//! The short causal depthwise convolution in front of a Mamba scan, with its SiLU.
+//! The short causal depthwise convolution in front of a Mamba scan, with its `SiLU`.
 
 use crate::dispatch::{Kernel, Path, active_path, dispatch};
 use crate::lanes::{LANES, Lanes};

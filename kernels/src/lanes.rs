@@ -15,6 +15,9 @@ pub(crate) mod portable;
 /// Number of lanes, and outputs of a packed panel.
 pub(crate) const LANES: usize = 16;
 
+/// 1.5·2²³: adding it to a small number leaves the nearest integer in the low bits.
+pub(crate) const ROUND: f32 = 12_582_912.0;
+
 /// Sixteen single-precision numbers, or the same bits as `i32`.
 pub(crate) trait Lanes: Copy {
     /// Whether 32 registers hold sixteen lanes each (else 16 hold eight): decides tile sizes, never results.
@@ -49,6 +52,16 @@ pub(crate) trait Lanes: Copy {
     fn int_shl<const N: u32>(self) -> Self;
     /// Lanes as integers, to the floats of those values (exact below 2²⁴).
     fn int_to_float(self) -> Self;
+
+    /// `self · 2ⁿ` for n integral within ±150 and `self` within a factor of two of 1, rounded once. `self` NaN gives NaN.
+    #[inline(always)]
+    fn scale(self, n: Self) -> Self {
+        // Two factors: the first product is exact, the second rounds, so subnormal results round once.
+        let n = n.add(Self::splat(ROUND)).int_add(-ROUND.to_bits().cast_signed());
+        let half = n.int_sar::<1>();
+        let rest = n.int_sub(half);
+        self.mul(half.int_add(127).int_shl::<23>()).mul(rest.int_add(127).int_shl::<23>())
+    }
 
     /// Sum of the lanes in the fixed tree: i + (i+8), then i + (i+4), i + (i+2), 0 + 1.
     fn sum(self) -> f32;

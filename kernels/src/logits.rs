@@ -112,7 +112,7 @@ impl Kernel for Read<'_> {
             take_best::<V>(chunk, index * CHUNK, self.top, self.best);
         }
         // No entries: s is 0. NaN or +∞ among them, or −∞ throughout: s is NaN.
-        if !(s >= 1.0) {
+        if s.is_nan() || s < 1.0 {
             return LogitSummary { max: m, log_z: f32::NAN, entropy: f32::NAN };
         }
         let ln_s = ln_f64(s);
@@ -173,7 +173,7 @@ fn take_best<V: Lanes>(chunk: &[f32], first_id: usize, top: usize, best: &mut Ve
             continue;
         }
         for (lane, &x) in part.iter().enumerate() {
-            if x.is_nan() || (best.len() == top && !(x > best[top - 1].1)) {
+            if x.is_nan() || (best.len() == top && x <= best[top - 1].1) {
                 continue;
             }
             best.truncate(top - 1);

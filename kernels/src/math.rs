@@ -1,13 +1,14 @@
-//! exp, ln, softplus and SiLU built from +, −, ·, /, fused multiply-add and bit operations: the same bits everywhere.
+//! exp, ln, softplus and `SiLU` built from +, −, ·, /, fused multiply-add and bit operations: the same bits everywhere.
+//!
+//! Largest errors over every 499th bit pattern (`tests/values.rs`): exp 0.96 ulp, subnormal results included; softplus
+//! 1.8 ulp; `SiLU` 1.8e-7 relative from −87 up, 1e-36 absolute below.
 
 use std::f32::consts::{LN_2, LOG2_E};
 
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, ROUND};
 
 /// ln 2 − `LN_2`.
 const LN_2_TAIL: f32 = -1.904_654_3e-9;
-/// 1.5·2²³: adding it leaves the nearest integer in the low bits.
-const ROUND: f32 = 12_582_912.0;
 /// (eʳ − 1 − r)/r² on |r| ≤ ln 2 / 2, highest power first (Chebyshev interpolation).
 const EXP: [f32; 6] = [1.989_108e-4, 1.393_373_1e-3, 8.333_311e-3, 0.041_666_464, 0.166_666_67, 0.5];
 /// (ln(1 + f) − f + f²/2)/f³ on |f| ≤ 1/3, highest power first (Chebyshev interpolation).
@@ -17,7 +18,7 @@ const LN: [f32; 9] = [
     0.109_153_96,
     -0.122_884_42,
     0.142_918_8,
-    -0.166_733_29,
+    -0.166_733_3,
     0.199_999_48,
     -0.249_999_44,
     0.333_333_34,
@@ -36,15 +37,9 @@ fn polynomial<V: Lanes>(coefficients: &[f32], x: V) -> V {
 #[inline(always)]
 pub(crate) fn exp<V: Lanes>(x: V) -> V {
     let x = V::splat(89.0).min(V::splat(-104.0).max(x));
-    let shifted = x.mul_add(V::splat(LOG2_E), V::splat(ROUND));
-    let n = shifted.sub(V::splat(ROUND));
+    let n = x.mul_add(V::splat(LOG2_E), V::splat(ROUND)).sub(V::splat(ROUND));
     let r = n.mul_add(V::splat(-LN_2_TAIL), n.mul_add(V::splat(-LN_2), x));
-    let p = polynomial(&EXP, r).mul_add(r.mul(r), r).add(V::splat(1.0));
-    // 2ⁿ in two factors, so that subnormal results round once, at the end.
-    let n = shifted.int_add(-ROUND.to_bits().cast_signed());
-    let half = n.int_sar::<1>();
-    let rest = n.int_sub(half);
-    p.mul(half.int_add(127).int_shl::<23>()).mul(rest.int_add(127).int_shl::<23>())
+    polynomial(&EXP, r).mul_add(r.mul(r), r).add(V::splat(1.0)).scale(n)
 }
 
 /// ln x for finite x ≥ the smallest normal number; anything else is the caller's to exclude.

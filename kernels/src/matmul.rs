@@ -2,7 +2,7 @@
 //!
 //! Each output is one chain of fused multiply-adds over the inputs in rising order, begun at +0. Vector lanes lie
 //! across sixteen outputs, so neither the tile, the row count nor the thread count touches that order. The inner
-//! tile is the place for other weight types (bf16, q8_0, q4_k): a panel of sixteen outputs that widens as it is read.
+//! tile is the place for other weight types (`bf16`, `q8_0`, `q4_k`): a panel of sixteen outputs that widens as it is read.
 
 use rayon::prelude::*;
 
@@ -117,28 +117,35 @@ impl Kernel for Task<'_> {
         let mut panel = self.panels.start;
         while panel < self.panels.end {
             let left = self.panels.end - panel;
-            let many = self.rows >= 6;
-            panel += match (V::WIDE, many) {
-                (true, false) if left >= 8 => self.group::<V, 1, 8>(panel),
+            let one = self.rows == 1;
+            panel += match (V::WIDE, one) {
+                (true, true) if left >= 8 => self.group::<V, 1, 8>(panel),
                 (true, _) if left >= 4 => self.group::<V, 6, 4>(panel),
                 (true, _) if left >= 2 => self.group::<V, 6, 2>(panel),
-                (true, _) => self.group::<V, 6, 1>(panel),
-                (false, false) if left >= 4 => self.group::<V, 1, 4>(panel),
+                (false, true) if left >= 4 => self.group::<V, 1, 4>(panel),
                 (false, _) if left >= 2 => self.group::<V, 3, 2>(panel),
-                (false, _) => self.group::<V, 6, 1>(panel),
+                _ => self.group::<V, 6, 1>(panel),
             };
         }
     }
 }
 
 impl Task<'_> {
-    /// All rows through `P` panels, `R` rows at a time, the rest one by one.
+    /// All rows through `P` panels, `R` rows at a time, the rest in tiles of four, two and one.
     #[inline(always)]
     fn group<V: Lanes, const R: usize, const P: usize>(&self, panel: usize) -> usize {
         let mut row = 0;
         while row + R <= self.rows {
             self.tile::<V, R, P>(row, panel);
             row += R;
+        }
+        if R > 4 && row + 4 <= self.rows {
+            self.tile::<V, 4, P>(row, panel);
+            row += 4;
+        }
+        if R > 2 && row + 2 <= self.rows {
+            self.tile::<V, 2, P>(row, panel);
+            row += 2;
         }
         while row < self.rows {
             self.tile::<V, 1, P>(row, panel);

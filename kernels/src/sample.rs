@@ -49,7 +49,7 @@ pub(crate) fn sample_on(
 ) -> Option<u32> {
     let max = dispatch(path, Weigh { logits, temperature: params.temperature, kept })?;
     if params.temperature == 0.0 {
-        return logits.iter().position(|&x| x == max).map(|id| id as u32);
+        return logits.iter().position(|&x| x >= max).map(|id| id as u32);
     }
     if let Some(k) = params.top_k.map(|k| k.max(1)).filter(|&k| k < kept.len()) {
         kept.select_nth_unstable_by(k - 1, likeliest_first);
@@ -76,6 +76,7 @@ pub(crate) fn sample_on(
     kept.last().map(|&(id, _)| id)
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that sorting takes")]
 fn likeliest_first(a: &(u32, f32), b: &(u32, f32)) -> std::cmp::Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }

@@ -28,11 +28,11 @@ pub struct Scan<'a> {
     pub delta_raw: Rows<'a>,
     /// Bias of `dt_proj`, [channels].
     pub dt_bias: &'a [f32],
-    /// −exp(A_log), [channels, d_state].
+    /// −exp(`A_log`), `[channels, d_state]`.
     pub a: &'a [f32],
-    /// [len, d_state].
+    /// `[len, d_state]`.
     pub b: Rows<'a>,
-    /// [len, d_state].
+    /// `[len, d_state]`.
     pub c: Rows<'a>,
     /// Skip weight, [channels].
     pub d: &'a [f32],
@@ -47,7 +47,7 @@ pub struct Scan<'a> {
 /// Fewer state updates than this run on the calling thread.
 const PARALLEL_MIN: usize = 1 << 16;
 
-/// Runs the segment: `state` [channels, d_state] is advanced, y [len, channels] written. Parallel over channels in
+/// Runs the segment: `state` `[channels, d_state]` is advanced, y `[len, channels]` written. Parallel over channels in
 /// rayon's current pool when that pays.
 ///
 /// # Panics
@@ -126,23 +126,22 @@ impl Kernel for Block<'_> {
                 V::splat(scan.gain_decay).mul(delta).store(&mut decay);
                 V::splat(scan.gain_write).mul(delta).mul(u).store(&mut write);
                 let (b, c) = (scan.b.get(t, d_state), scan.c.get(t, d_state));
-                for channel in 0..some {
-                    let at = channel * d_state;
-                    let (decay, write) = (V::splat(decay[channel]), V::splat(write[channel]));
-                    let mut sum = V::splat(0.0);
-                    let mut n = 0;
-                    while n < d_state {
-                        let lanes = LANES.min(d_state - n);
-                        let h = &mut state[at + n..][..lanes];
-                        let a = V::load_part(&a[at + n..][..lanes], 0.0);
-                        let b = V::load_part(&b[n..][..lanes], 0.0);
-                        let c = V::load_part(&c[n..][..lanes], 0.0);
-                        let new = exp(decay.mul(a)).mul_add(V::load_part(h, 0.0), write.mul(b));
-                        new.store_part(h);
-                        sum = new.mul_add(c, sum);
-                        n += LANES;
+                if d_state == LANES {
+                    // The usual size: b and c stay in registers, no lane is padded.
+                    let (b, c) = (V::load_part(b, 0.0), V::load_part(c, 0.0));
+                    let (states, _) = state.as_chunks_mut::<LANES>();
+                    let (rates, _) = a.as_chunks::<LANES>();
+                    for (channel, (h, a)) in states.iter_mut().zip(rates).enumerate() {
+                        let (decay, write) = (V::splat(decay[channel]), V::splat(write[channel]));
+                        let new = exp(decay.mul(V::load(a))).mul_add(V::load(h), write.mul(b));
+                        new.store(h);
+                        read[channel] = new.mul_add(c, V::splat(0.0)).sum();
                     }
-                    read[channel] = sum.sum();
+                } else {
+                    for channel in 0..some {
+                        let (h, a) = (&mut state[channel * d_state..][..d_state], &a[channel * d_state..][..d_state]);
+                        read[channel] = advance(h, a, b, c, V::splat(decay[channel]), V::splat(write[channel]));
+                    }
                 }
                 let mut out = skip.mul_add(u, V::load(&read));
                 if let Some(z) = scan.z {
@@ -154,4 +153,17 @@ impl Kernel for Block<'_> {
             done += LANES;
         }
     }
+}
+
+/// One step of one channel, sixteen states at a time; gives Σₙ hₙ·cₙ.
+#[inline(always)]
+fn advance<V: Lanes>(h: &mut [f32], a: &[f32], b: &[f32], c: &[f32], decay: V, write: V) -> f32 {
+    let mut sum = V::splat(0.0);
+    for (((h, a), b), c) in h.chunks_mut(LANES).zip(a.chunks(LANES)).zip(b.chunks(LANES)).zip(c.chunks(LANES)) {
+        let decay = exp(decay.mul(V::load_part(a, 0.0)));
+        let new = decay.mul_add(V::load_part(h, 0.0), write.mul(V::load_part(b, 0.0)));
+        new.store_part(h);
+        sum = new.mul_add(V::load_part(c, 0.0), sum);
+    }
+    sum.sum()
 }

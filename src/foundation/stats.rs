@@ -1,12 +1,16 @@
-//! Statistics: location and spread, agreement of two series, bootstrap intervals. Sums run in the order given; what
+//! Statistics: location and spread, agreement of two series, ranking, calibration, bootstrap intervals. Sums run in the order given; what
 //! cannot be computed (too few values, no spread) is `None`.
 
 mod agreement;
 mod interval;
+mod isotonic;
+mod ranking;
 mod summary;
 
 pub use agreement::{pearson, rmse, spearman};
 pub use interval::{Interval, bootstrap_mean};
+pub use isotonic::{Isotonic, IsotonicError};
+pub use ranking::auroc;
 pub use summary::{mean, quantile, sd};
 
 #[cfg(test)]

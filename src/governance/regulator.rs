@@ -35,23 +35,33 @@
 //!
 //! What it does not do: call a model, read a clock, draw a random number, or touch a file. Time comes in as events.
 
+mod calibration;
 mod core;
 mod cost;
 mod decision;
 mod event;
+mod features;
+mod negation;
 mod quality;
 mod reply;
+mod scanner;
+mod scope;
 mod settings;
 mod signals;
+mod spans;
+mod stretches;
 mod tokens;
+mod tools;
 
 pub use self::core::Regulator;
+pub use calibration::{Calibration, CalibrationScope, Estimator};
 pub use cost::Spent;
 pub use decision::{
     BreakAction, CircuitBreakReason, ConfidenceSpan, CorrectionPattern, Decision, DriftSpan, Evidence, Resource,
     Ruling, TextSpan, ToolLoopPattern,
 };
 pub use event::LlmEvent;
+pub use scope::SentenceEmbedder;
 pub use settings::{
     ConfidenceSettings, CorrectionSettings, CostSettings, Limits, QualitySettings, ScopeSettings, Settings,
     ToolSettings,

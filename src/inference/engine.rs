@@ -23,6 +23,7 @@ mod error;
 mod history;
 mod local;
 mod mamba;
+mod open;
 mod reply;
 mod sampler;
 mod sequence;

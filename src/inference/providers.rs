@@ -41,7 +41,7 @@ pub fn open(chain: &ModelChain, options: &OpenOptions) -> Result<Arc<dyn Languag
         return options.one(only);
     }
     let tried = chain.specs().map(|spec| (spec.to_string(), options.one(spec)));
-    Ok(Arc::new(Chain::new(chain.to_string(), tried)?))
+    Ok(Arc::new(Chain::new(&chain.to_string(), tried)?))
 }
 
 impl OpenOptions {

@@ -1,5 +1,6 @@
 //! Sixteen lanes in two AVX registers (AVX2 and FMA).
 
+#[cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "intrinsics carry their own prefix"))]
 use std::arch::x86_64::*;
 
 use super::{LANES, Lanes};

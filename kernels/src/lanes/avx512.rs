@@ -1,5 +1,6 @@
 //! Sixteen lanes in one AVX-512 register.
 
+#[cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "intrinsics carry their own prefix"))]
 use std::arch::x86_64::*;
 
 use super::{LANES, Lanes};
@@ -96,6 +97,10 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn int_to_float(self) -> Self {
         Self(avx!(_mm512_cvtepi32_ps(self.int())))
+    }
+    #[inline(always)]
+    fn scale(self, n: Self) -> Self {
+        Self(avx!(_mm512_scalef_ps(self.0, n.0)))
     }
     #[inline(always)]
     fn sum(self) -> f32 {

@@ -9,12 +9,11 @@ use super::{LANES, Lanes};
 pub(crate) struct Portable([f32; LANES]);
 
 macro_rules! lanewise {
-    ($a:expr, $f:expr) => {{
+    ($f:expr) => {{
         let mut out = [0.0; LANES];
         for i in 0..LANES {
             out[i] = $f(i);
         }
-        let _ = $a;
         Self(out)
     }};
 }
@@ -48,35 +47,35 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     fn add(self, b: Self) -> Self {
-        lanewise!(self, |i: usize| self.0[i] + b.0[i])
+        lanewise!(|i: usize| self.0[i] + b.0[i])
     }
     #[inline(always)]
     fn sub(self, b: Self) -> Self {
-        lanewise!(self, |i: usize| self.0[i] - b.0[i])
+        lanewise!(|i: usize| self.0[i] - b.0[i])
     }
     #[inline(always)]
     fn mul(self, b: Self) -> Self {
-        lanewise!(self, |i: usize| self.0[i] * b.0[i])
+        lanewise!(|i: usize| self.0[i] * b.0[i])
     }
     #[inline(always)]
     fn div(self, b: Self) -> Self {
-        lanewise!(self, |i: usize| self.0[i] / b.0[i])
+        lanewise!(|i: usize| self.0[i] / b.0[i])
     }
     #[inline(always)]
     fn mul_add(self, b: Self, c: Self) -> Self {
-        lanewise!(self, |i: usize| self.0[i].mul_add(b.0[i], c.0[i]))
+        lanewise!(|i: usize| self.0[i].mul_add(b.0[i], c.0[i]))
     }
     #[inline(always)]
     fn max(self, b: Self) -> Self {
-        lanewise!(self, |i: usize| if self.0[i] > b.0[i] { self.0[i] } else { b.0[i] })
+        lanewise!(|i: usize| if self.0[i] > b.0[i] { self.0[i] } else { b.0[i] })
     }
     #[inline(always)]
     fn min(self, b: Self) -> Self {
-        lanewise!(self, |i: usize| if self.0[i] < b.0[i] { self.0[i] } else { b.0[i] })
+        lanewise!(|i: usize| if self.0[i] < b.0[i] { self.0[i] } else { b.0[i] })
     }
     #[inline(always)]
     fn select_gt(self, b: Self, yes: Self, no: Self) -> Self {
-        lanewise!(self, |i: usize| if self.0[i] > b.0[i] { yes.0[i] } else { no.0[i] })
+        lanewise!(|i: usize| if self.0[i] > b.0[i] { yes.0[i] } else { no.0[i] })
     }
     #[inline(always)]
     fn mask_gt(self, b: Self) -> u32 {
@@ -88,23 +87,23 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     fn int_add(self, k: i32) -> Self {
-        lanewise!(self, |i: usize| bits(self.int(i).wrapping_add(k)))
+        lanewise!(|i: usize| bits(self.int(i).wrapping_add(k)))
     }
     #[inline(always)]
     fn int_sub(self, b: Self) -> Self {
-        lanewise!(self, |i: usize| bits(self.int(i).wrapping_sub(b.int(i))))
+        lanewise!(|i: usize| bits(self.int(i).wrapping_sub(b.int(i))))
     }
     #[inline(always)]
     fn int_sar<const N: u32>(self) -> Self {
-        lanewise!(self, |i: usize| bits(self.int(i) >> N))
+        lanewise!(|i: usize| bits(self.int(i) >> N))
     }
     #[inline(always)]
     fn int_shl<const N: u32>(self) -> Self {
-        lanewise!(self, |i: usize| bits(self.int(i) << N))
+        lanewise!(|i: usize| bits(self.int(i) << N))
     }
     #[inline(always)]
     fn int_to_float(self) -> Self {
-        lanewise!(self, |i: usize| self.int(i) as f32)
+        lanewise!(|i: usize| self.int(i) as f32)
     }
     #[inline(always)]
     fn sum(self) -> f32 {

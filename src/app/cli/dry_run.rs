@@ -180,10 +180,10 @@ impl Page<'_> {
                 continue;
             }
             if !any {
-                self.heading("Revelations")?;
+                self.heading("Revelations, by the turn that opens them")?;
                 any = true;
             }
-            writeln!(self.out, "  from turn {:>3}  {}", plan.turn, fresh.join(", "))?;
+            writeln!(self.out, "{:>4}  {}", plan.turn, fresh.join(", "))?;
             seen.extend(fresh);
         }
         if any {
@@ -236,6 +236,11 @@ impl Page<'_> {
             if old == Some(text.as_str()) {
                 let same = self.styled(DIM, "as before");
                 writeln!(self.out, "{title}  {same}\n")?;
+                continue;
+            }
+            if text.is_empty() {
+                let nothing = self.styled(DIM, "nothing");
+                writeln!(self.out, "{title}  {nothing}\n")?;
                 continue;
             }
             writeln!(self.out, "{title}")?;

@@ -42,7 +42,7 @@ pub const ACTIVE_SEQUENCES_MAX: usize = 64;
 pub const PASS_TOKENS_MAX: usize = 256;
 /// Most tokens in one prompt, the continuation to be scored included.
 pub const PROMPT_TOKENS_MAX: usize = 1 << 20;
-/// Instructions that one rendering of a chat template may take, per byte of the conversation and once more for the rest.
+/// Instructions that one rendering of a chat template may take.
 pub const TEMPLATE_FUEL_MAX: u64 = 10_000_000;
 /// Deepest recursion inside a chat template.
 pub const TEMPLATE_DEPTH_MAX: usize = 64;
@@ -50,3 +50,9 @@ pub const TEMPLATE_DEPTH_MAX: usize = 64;
 pub const TEMPLATE_BYTES_MAX: usize = 1 << 20;
 /// Longest text that a chat template may render, bytes.
 pub const TEMPLATE_RENDERED_BYTES_MAX: usize = 64 << 20;
+/// Most conversations whose token ids an engine remembers.
+pub const KNOWN_HISTORIES_MAX: usize = 1_024;
+/// Most words of one text that the regulator compares.
+pub const REGULATOR_WORDS_MAX: usize = 1 << 16;
+/// Longest task or message that the regulator reads, bytes; what follows is left out.
+pub const REGULATOR_TASK_BYTES_MAX: usize = 1 << 16;

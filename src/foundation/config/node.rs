@@ -68,11 +68,11 @@ impl Node {
     /// One problem, where the text stops being YAML or passes a limit.
     pub fn parse(source_name: &str, text: &str) -> Result<Self, ConfigErrors> {
         serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
-            let at = error.location().map_or(0..0, |location| span_of(&location));
+            let at = error.location().map_or(0..0, |location| place(text, &location));
             let message = error.without_snippet().to_string();
             // The location is underlined; the parser's own "at line 3, column 5" would only repeat it.
             let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-            let problem = Problem::new(at, format!("this is not a YAML document: {message}"))
+            let problem = Problem::new(at, format!("the YAML cannot be read: {message}"))
                 .help("check the indentation (blanks, never tabs), closing quotes and brackets, and `: ` after keys");
             ConfigErrors::new(source_name, text, vec![problem])
         })
@@ -106,6 +106,19 @@ fn options() -> serde_saphyr::Options {
         strict_booleans: true,
         with_snippet: false,
     }
+}
+
+/// Where an error is; some carry a line and a column only, both from 1.
+fn place(text: &str, location: &Location) -> Span {
+    if location.span().byte_offset().is_some() {
+        return span_of(location);
+    }
+    let line = (location.line() as usize).saturating_sub(1);
+    let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
+    let rest = text.get(start..).unwrap_or_default();
+    let column = (location.column() as usize).saturating_sub(1);
+    let offset: usize = rest.chars().take(column).map(char::len_utf8).sum();
+    start + offset..start + offset
 }
 
 fn span_of(location: &Location) -> Span {

@@ -46,17 +46,28 @@ impl Problem {
 pub struct Problems<'a> {
     text: &'a str,
     found: Vec<Problem>,
+    failed: Vec<(Span, String)>,
 }
 
 impl<'a> Problems<'a> {
     /// None yet, for a config with this source text.
     pub const fn new(text: &'a str) -> Self {
-        Self { text, found: Vec::new() }
+        Self { text, found: Vec::new(), failed: Vec::new() }
     }
 
     /// Remembers one.
     pub fn add(&mut self, problem: Problem) {
         self.found.push(problem);
+    }
+
+    /// Remembers that the value of `key`, in the mapping at `record`, could not be read.
+    pub(super) fn fail(&mut self, record: &Span, key: &str) {
+        self.failed.push((record.clone(), key.to_owned()));
+    }
+
+    /// Whether `key` is there, in the mapping at `record`, but could not be read: it should not be called missing.
+    pub fn failed(&self, record: &Span, key: &str) -> bool {
+        self.failed.iter().any(|(span, failed)| span == record && failed == key)
     }
 
     /// The source text at `span`.

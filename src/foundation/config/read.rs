@@ -160,7 +160,14 @@ pub trait Field: Sized {
 impl<T: Read> Field for Maybe<T> {
     fn take(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> Self {
         let node = &fields.entry(key)?.value;
-        if node.value == Value::Null { None } else { At::read(node, problems) }
+        if node.value == Value::Null {
+            return None;
+        }
+        let read = At::read(node, problems);
+        if read.is_none() {
+            problems.fail(fields.span, key);
+        }
+        read
     }
 }
 
@@ -168,6 +175,8 @@ impl<T: Read> Field for Required<T> {
     fn take(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> Self {
         match fields.entry(key) {
             Some(Entry { value, .. }) if value.value != Value::Null => Self(At::read(value, problems)),
+            // The unknown key has been told, with this one as what was meant.
+            None if fields.is_misspelt(key) => Self(None),
             found => {
                 let (message, span) = match found {
                     Some(entry) => (format!("`{key}` has no value"), &entry.key.span),
@@ -206,6 +215,11 @@ impl<'n> Fields<'n> {
 
     fn entry(&self, key: &str) -> Option<&'n Entry> {
         self.entries.iter().find(|entry| entry.key.name == key)
+    }
+
+    fn is_misspelt(&self, key: &str) -> bool {
+        let unknown = self.entries.iter().map(|entry| entry.key.name.as_str()).filter(|name| !self.keys.contains(name));
+        unknown.into_iter().any(|name| nearest(name, self.keys.iter().copied()) == Some(key))
     }
 
     fn known(&self) -> String {

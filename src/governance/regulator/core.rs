@@ -1,13 +1,17 @@
 //! The regulator itself: events go to the parts that need them, and what the parts find is kept ready, ranked.
 
+use super::calibration::{Calibration, CalibrationScope};
 use super::cost::{CostTracker, Spent};
 use super::decision::{Decision, Evidence, Ruling};
 use super::event::LlmEvent;
 use super::quality::{CORRECTED, QualityTrack};
 use super::reply::Reply;
+use super::scope::{Drift, ScopeTracker, SentenceEmbedder};
 use super::settings::Settings;
 use super::signals::{ConfidenceBasis, ResponseType, Signals, Structure, TurnReading, either};
-use super::tokens::TokenStats;
+use super::spans::{Level, low_confidence};
+use super::tokens::{Estimates, TokenStats};
+use super::tools::ToolCalls;
 use crate::foundation::chat::{Finish, Flow, TokenLogprob};
 
 /// Weight of the latest turn in the rate of corrections.
@@ -23,6 +27,11 @@ pub struct Regulator {
     tokens: TokenStats,
     cost: CostTracker,
     quality: QualityTrack,
+    tools: ToolCalls,
+    scope: ScopeTracker,
+    level: Level,
+    calibrations: Vec<Calibration>,
+    calling: Option<CalibrationScope>,
     /// Exponential mean of "this turn was corrected".
     correction_rate: f64,
     rulings: Vec<Ruling>,
@@ -39,6 +48,8 @@ struct Turn {
     structure: Option<Structure>,
     response_type: Option<ResponseType>,
     stopped: Option<Ruling>,
+    low_confidence: Option<Ruling>,
+    drift: Option<Drift>,
     unusable: u64,
 }
 
@@ -68,6 +79,11 @@ impl Regulator {
             tokens: TokenStats::new(&settings.confidence),
             cost: CostTracker::new(settings.cost.clone(), Spent::default()),
             quality: QualityTrack::new(settings.quality.clone(), None),
+            tools: ToolCalls::new(settings.tools.clone()),
+            scope: ScopeTracker::new(settings.scope.clone()),
+            level: Level::default(),
+            calibrations: Vec::new(),
+            calling: None,
             correction_rate: 0.0,
             rulings: vec![Ruling { decision: Decision::Continue, evidence: Vec::new() }],
             forbidden: false,
@@ -85,6 +101,23 @@ impl Regulator {
         &self.settings
     }
 
+    /// Which model is called, with which template, for which kind of task: a calibration holds for exactly that. `None`
+    /// is "unknown", for which none holds.
+    pub fn calling(&mut self, scope: Option<CalibrationScope>) {
+        self.calling = scope;
+    }
+
+    /// Keeps a calibration, in place of an older one for the same use.
+    pub fn calibrate(&mut self, calibration: Calibration) {
+        self.calibrations.retain(|older| older.scope != calibration.scope);
+        self.calibrations.push(calibration);
+    }
+
+    /// Hears a sentence embedder beside the words when replies are held against their tasks; `None` hears the words alone.
+    pub fn set_embedder(&mut self, embedder: Option<std::sync::Arc<dyn SentenceEmbedder>>) {
+        self.scope.set_embedder(embedder);
+    }
+
     /// Takes one event in. All the work is done here; asking costs nothing.
     pub fn on_event(&mut self, event: LlmEvent<'_>) {
         match event {
@@ -96,7 +129,11 @@ impl Regulator {
                 self.reply.push_text(text);
                 self.cost.text(text.len());
             }
-            LlmEvent::Task { .. } | LlmEvent::ToolCall { .. } | LlmEvent::ToolResult { .. } => {}
+            LlmEvent::Task { text } => self.scope.set_standing(text),
+            LlmEvent::ToolCall { tool_name, args_json } => self.tools.call(tool_name, args_json),
+            LlmEvent::ToolResult { tool_name, success, duration_ms: _, result } => {
+                self.tools.result(tool_name, success, result);
+            }
             LlmEvent::TurnStart { user_message } => self.turn_start(user_message),
             LlmEvent::TurnComplete { full_response, finish } => self.turn_complete(full_response, finish),
             LlmEvent::Cost { tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms, provider: _ } => {
@@ -145,12 +182,12 @@ impl Regulator {
     /// What is known of the current turn.
     pub fn turn_reading(&self) -> TurnReading {
         let estimates = self.tokens.estimates();
-        let signals = self.signals();
+        let signals = self.signals_with(&estimates);
         TurnReading {
             turn: self.turn.number,
             complete: self.turn.complete,
             confidence: signals.confidence,
-            confidence_basis: self.confidence().map(|(_, basis)| basis),
+            confidence_basis: self.confidence(&estimates).map(|(_, basis)| basis),
             tokens: self.tokens.tokens(),
             tokens_with_logprob: self.tokens.known(),
             mean_logprob: self.tokens.mean_logprob(),
@@ -160,7 +197,7 @@ impl Regulator {
             estimates,
             cost: self.cost.this_turn(),
             cost_session: self.cost.spent(),
-            drift_score: None,
+            drift_score: self.turn.drift.as_ref().map(|drift| drift.score),
             signals,
             unusable: self.turn.unusable + self.tokens.unusable(),
             truncated: self.reply.truncated(),
@@ -169,6 +206,10 @@ impl Regulator {
 
     /// The regulatory signals now (spec §5).
     pub fn signals(&self) -> Signals {
+        self.signals_with(&self.tokens.estimates())
+    }
+
+    fn signals_with(&self, estimates: &Estimates) -> Signals {
         let corrections = if self.turn.corrected { 1.0 } else { self.correction_rate };
         let (rise, spike) = self.tokens.rise_and_spike().unwrap_or_default();
         let entropy_trajectory = either(rise, corrections);
@@ -179,7 +220,7 @@ impl Regulator {
             entropy_trajectory,
             response_type: self.turn.response_type,
             budget_depletion,
-            confidence: self.confidence().map(|(confidence, _)| confidence),
+            confidence: self.confidence(estimates).map(|(confidence, _)| confidence),
             strategy: None,
             overrun_prevention: budget_depletion.unwrap_or(0.0) * (1.0 + either(poor, entropy_trajectory)) / 2.0,
             recent_quality,
@@ -187,7 +228,12 @@ impl Regulator {
         }
     }
 
-    fn confidence(&self) -> Option<(f64, ConfidenceBasis)> {
+    fn confidence(&self, estimates: &Estimates) -> Option<(f64, ConfidenceBasis)> {
+        let calibration =
+            self.calling.as_ref().and_then(|now| self.calibrations.iter().find(|known| known.scope == *now));
+        if let Some(probability) = calibration.and_then(|calibration| calibration.probability(estimates)) {
+            return Some((probability, ConfidenceBasis::Calibrated));
+        }
         if let Some(mean) = self.tokens.mean_logprob() {
             return Some((libm::exp(mean), ConfidenceBasis::Uncalibrated));
         }
@@ -195,11 +241,13 @@ impl Regulator {
         Some((structural, ConfidenceBasis::Structural))
     }
 
-    fn turn_start(&mut self, _user_message: &str) {
+    fn turn_start(&mut self, user_message: &str) {
+        self.scope.set_of_turn(user_message);
         let corrected = if self.turn.corrected { 1.0 } else { 0.0 };
         if self.turn.number > 0 {
             self.correction_rate += CORRECTION_RECENCY * (corrected - self.correction_rate);
         }
+        self.level.learn(self.tokens.known(), self.tokens.mean_logprob());
         self.turn = Turn { number: self.turn.number + 1, ..Turn::default() };
         self.reply.clear();
         self.tokens.clear();
@@ -247,7 +295,17 @@ impl Regulator {
         let structure = Structure::of(text);
         self.turn.response_type = Some(structure.response_type(text, finish));
         self.turn.structure = Some(structure);
+        self.turn.low_confidence = self.low_confidence();
+        self.turn.drift = self.scope.judge(self.reply.text());
         self.turn.complete = true;
+    }
+
+    fn low_confidence(&self) -> Option<Ruling> {
+        let settings = &self.settings.confidence;
+        let spans = low_confidence(self.reply.text(), self.reply.places(), self.level, settings);
+        let lowest = spans.iter().map(|span| span.mean_token_logprob).reduce(f64::min)?;
+        let evidence = vec![Evidence::new("lowest_span_mean_logprob_nats", lowest, -settings.span_nll)];
+        Some(Ruling { decision: Decision::LowConfidenceSpans { spans }, evidence })
     }
 
     /// Asks every part anew and ranks what they say.
@@ -257,7 +315,9 @@ impl Regulator {
         let (judged, mean) = self.quality.last(self.settings.cost.compound_turns);
         self.forbidden = self.cost.rulings(mean, judged, rulings);
         self.quality.rulings(rulings);
-        rulings.extend(self.turn.stopped.clone());
+        rulings.extend(self.tools.ruling().cloned());
+        rulings.extend(self.turn.drift.iter().filter_map(|drift| drift.ruling.clone()));
+        rulings.extend([&self.turn.stopped, &self.turn.low_confidence].into_iter().flatten().cloned());
         if rulings.is_empty() {
             rulings.push(Ruling { decision: Decision::Continue, evidence: Vec::new() });
         }
@@ -415,6 +475,35 @@ mod tests {
         assert!(regulator.decide().iter().all(|ruling| !ruling.evidence.is_empty()));
         let json = serde_json::to_string(regulator.decide()).unwrap();
         assert_eq!(serde_json::from_str::<Vec<Ruling>>(&json).unwrap(), regulator.decide());
+    }
+
+    #[test]
+    fn a_calibration_holds_for_its_model_and_template_alone() {
+        use crate::governance::regulator::calibration::tests::{fitted, scope};
+        let mut regulator = Regulator::default();
+        regulator.calibrate(fitted("m"));
+        regulator.on_event(LlmEvent::TurnStart { user_message: "?" });
+        regulator.on_event(token("x", -0.1));
+        let basis = |regulator: &Regulator| regulator.turn_reading().confidence_basis;
+        assert_eq!(basis(&regulator), Some(ConfidenceBasis::Uncalibrated), "unknown model");
+        regulator.calling(Some(scope("another")));
+        assert_eq!(basis(&regulator), Some(ConfidenceBasis::Uncalibrated), "another model");
+        regulator.calling(Some(scope("m")));
+        let reading = regulator.turn_reading();
+        assert!(reading.calibrated() && (reading.confidence.unwrap() - 0.9).abs() < 1e-9);
+    }
+
+    #[test]
+    fn unlikely_words_are_pointed_out_when_the_reply_is_complete() {
+        let mut regulator = Regulator::default();
+        regulator.on_event(LlmEvent::TurnStart { user_message: "Capital of Tanzania?" });
+        for (text, logprob) in [("It", -0.1), (" is", -0.1), (" Zan", -6.0), ("zibar", -5.0), (".", -0.1)] {
+            regulator.on_event(token(text, logprob));
+        }
+        assert_eq!(kinds(&regulator), ["continue"]);
+        regulator.on_event(LlmEvent::TurnComplete { full_response: "It is Zanzibar.", finish: None });
+        let [Ruling { decision: Decision::LowConfidenceSpans { spans }, .. }] = regulator.decide() else { panic!() };
+        assert_eq!((spans[0].text.as_str(), spans[0].span.start_char, spans.len()), ("Zanzibar", 6, 1));
     }
 
     #[test]

@@ -121,7 +121,7 @@ pub struct ConfidenceSettings {
     pub span_nll: f64,
     /// Once tokens are on average at this level, `span_nll` rises to stay this far above the session's own level.
     pub span_margin: f64,
-    /// The excess that a span must gather (CUSUM's decision interval). ln 1000: a thousand times less likely than at
+    /// The excess that a span must gather (CUSUM's decision interval). ln 200: two hundred times less likely than at
     /// `span_nll`.
     pub span_excess: f64,
     /// The model's vocabulary: with alternatives for all of it, self-certainty can be computed.
@@ -135,7 +135,7 @@ impl Default for ConfidenceSettings {
             stop_nll: Some(8.0),
             span_nll: 2.3,
             span_margin: 1.0,
-            span_excess: 6.9,
+            span_excess: 5.3,
             vocabulary: None,
         }
     }

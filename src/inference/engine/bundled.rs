@@ -54,3 +54,20 @@ pub(super) struct HeldOut {
 pub(super) fn manifest() -> Result<Manifest, LoadError> {
     serde_saphyr::from_str(MANIFEST).map_err(|error| LoadError::malformed("models/bundled/manifest.yaml", error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifest_is_read_and_agrees_with_itself() {
+        let manifest = manifest().unwrap();
+        let held_out = manifest.held_out.unwrap();
+        assert!((held_out.nll_nats.exp() - held_out.perplexity).abs() < 0.01);
+        assert!(manifest.prompt_tokens_max < manifest.window_tokens);
+        let licence = manifest.licence.unwrap();
+        assert_eq!(manifest.data.len(), 4);
+        assert!(manifest.data.iter().all(|data| licence.contains(&data.licence)), "{licence}");
+        assert!(manifest.sampling.is_some() && !manifest.stop.is_empty());
+    }
+}

@@ -45,6 +45,7 @@ pub enum LoadError {
     Start(String),
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers hand over paths, names and other errors alike")]
 impl LoadError {
     pub(super) fn read(file: impl ToString, why: impl ToString) -> Self {
         Self::Read { file: file.to_string(), why: why.to_string() }

@@ -8,8 +8,13 @@
 //! thinking). There the pieces join, or the ids differ from those read before; the engine sees that, because it
 //! compares ids, and reads again.
 
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
 use super::template::ChatTemplate;
 use super::tokenizer::Tokenizer;
+use crate::foundation::base::Digest;
+use crate::foundation::base::limits::KNOWN_HISTORIES_MAX;
 use crate::foundation::chat::{Message, Role, TokenId};
 
 /// A prompt ready to be read.
@@ -21,16 +26,88 @@ pub(super) struct Reading {
     pub(super) history: usize,
 }
 
+/// Conversations met before, so that one more message costs one more piece and not all pieces again. It changes no
+/// result: a text that begins with a known one has the known one's pieces.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    histories: HashMap<Digest, History>,
+    /// Oldest first.
+    order: VecDeque<Digest>,
+}
+
+/// A conversation's rendered text, by length and digest, and its ids.
+#[derive(Clone)]
+struct History {
+    length: usize,
+    text: Digest,
+    ids: Arc<[TokenId]>,
+}
+
+impl Memory {
+    /// The longest known beginning of `conversation` that `whole` begins with: how many messages, and their history.
+    fn longest(&self, conversation: &[Digest], whole: &str) -> Option<(usize, History)> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = conversation
+            .iter()
+            .enumerate()
+            .rev()
+            .filter_map(|(index, digest)| known.histories.get(digest).map(|history| (index + 1, history)));
+        let (count, history) =
+            found.find(|(_, h)| whole.get(..h.length).is_some_and(|text| Digest::of(text) == h.text))?;
+        Some((count, history.clone()))
+    }
+
+    fn keep(&self, conversation: Digest, history: History) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.histories.insert(conversation, history).is_none() {
+            known.order.push_back(conversation);
+        }
+        if known.order.len() > KNOWN_HISTORIES_MAX
+            && let Some(oldest) = known.order.pop_front()
+        {
+            known.histories.remove(&oldest);
+        }
+    }
+}
+
+/// One digest for each beginning of `messages`: of the first, of the first two, and so on.
+fn digests(messages: &[Message]) -> Vec<Digest> {
+    let mut chain = Digest::of("");
+    let next = |message: &Message| {
+        let ids = message.ids.iter().flat_map(|ids| ids.iter()).flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>();
+        let mut bytes = chain.as_bytes().to_vec();
+        bytes.extend(format!("{} {} {}\n", message.role.as_str(), message.ids.is_some(), ids.len()).bytes());
+        bytes.extend(ids);
+        bytes.extend(message.content.bytes());
+        chain = Digest::of(bytes);
+        chain
+    };
+    messages.iter().map(next).collect()
+}
+
 /// The ids of `messages` and of the beginning of the model's next turn.
 ///
 /// # Errors
 /// What the template or the tokenizer objects to, in words.
-pub(super) fn read(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &[Message]) -> Result<Reading, String> {
+pub(super) fn read(
+    template: &ChatTemplate,
+    tokenizer: &Tokenizer,
+    memory: &Memory,
+    messages: &[Message],
+) -> Result<Reading, String> {
     let whole = template.render(messages, true)?;
+    let conversation = digests(messages);
     let mut ids = Vec::new();
     // How much of `whole` is in `ids`, and whether that is exactly the messages so far.
-    let (mut done, mut exact) = (0, true);
-    for (index, message) in messages.iter().enumerate() {
+    let (mut done, mut exact, mut known) = (0, true, 0);
+    if let Some((count, history)) = memory.longest(&conversation, &whole) {
+        ids.extend(history.ids.iter());
+        (done, known) = (history.length, count);
+    }
+    for (index, message) in messages.iter().enumerate().skip(known) {
         let (before, with) = (messages.split_at(index).0, messages.split_at(index + 1).0);
         let end = prefix_of(&whole, template, with, false).filter(|&end| end >= done);
         let Some(end) = end else {
@@ -56,6 +133,10 @@ pub(super) fn read(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &[M
         (done, exact) = (end, true);
     }
     let history = ids.len();
+    if let (Some(&conversation), true) = (conversation.last(), exact) {
+        let text = Digest::of(whole.get(..done).unwrap_or_default());
+        memory.keep(conversation, History { length: done, text, ids: ids.as_slice().into() });
+    }
     ids.extend(tokenizer.encode(whole.get(done..).unwrap_or_default())?);
     Ok(Reading { ids, history })
 }
@@ -68,8 +149,6 @@ fn prefix_of(whole: &str, template: &ChatTemplate, messages: &[Message], generat
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use jiff::Timestamp;
 
     use super::super::bundled;
@@ -87,6 +166,10 @@ mod tests {
 
     fn tokenizer() -> Tokenizer {
         Tokenizer::parse(bundled::TOKENIZER).unwrap()
+    }
+
+    fn read(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &[Message]) -> Result<Reading, String> {
+        super::read(template, tokenizer, &Memory::default(), messages)
     }
 
     fn written(content: &str, ids: &[TokenId]) -> Message {
@@ -153,5 +236,29 @@ mod tests {
         let own = read(&template, &tokenizer, &[written("hello", &spelled("hello"))]).unwrap().ids;
         assert_ne!(text, own);
         assert_eq!(tokenizer.decode(&text), tokenizer.decode(&own));
+    }
+
+    #[test]
+    fn what_is_remembered_changes_nothing() {
+        let (template, tokenizer, memory) = (bundled_template(), tokenizer(), Memory::default());
+        let mut talk = vec![Message::system("Be kind.")];
+        for turn in 0..6 {
+            talk.push(Message::user(format!("Number {turn}?")));
+            talk.push(written("yes", &spelled("yes")));
+            let fresh = read(&template, &tokenizer, &talk).unwrap();
+            assert_eq!(super::read(&template, &tokenizer, &memory, &talk).unwrap(), fresh);
+            // A branch with the same text and another spelling is another conversation.
+            let last = talk.len() - 1;
+            let mut branch = talk.clone();
+            branch[last].ids = None;
+            let branched = super::read(&template, &tokenizer, &memory, &branch).unwrap();
+            assert_eq!(branched, read(&template, &tokenizer, &branch).unwrap());
+            assert_ne!(branched, fresh);
+        }
+        assert_eq!(memory.longest(&digests(&talk), &template.render(&talk, false).unwrap()).unwrap().0, talk.len());
+        for turn in 0..2 * KNOWN_HISTORIES_MAX {
+            super::read(&template, &tokenizer, &memory, &[Message::user(turn.to_string())]).unwrap();
+        }
+        assert_eq!(memory.0.lock().unwrap().histories.len(), KNOWN_HISTORIES_MAX);
     }
 }

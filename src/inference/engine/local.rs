@@ -1,30 +1,27 @@
-//! A handle to a model that runs in this process: opens it, turns requests into token ids on the caller's task, and
-//! hands them to the engine thread.
+//! A handle to a model that runs in this process: turns requests into token ids on the caller's task and hands them to
+//! the engine thread. `open.rs` makes one from a model's files.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
-use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::bundled::{self, Manifest};
-use super::config::Config;
-use super::mamba::Mamba;
+use super::open::Files;
 use super::reply::Reply;
 use super::sequence::{Outcome, Prepared, Task};
-use super::template::{ChatTemplate, TokenizerConfig};
-use super::thread::{self, Answer, Event, Job, Message};
+use super::template::ChatTemplate;
+use super::thread::{Answer, Event, Job, Message};
 use super::tokenizer::Tokenizer;
 use super::weights::{Weights, read_text};
-use super::{Architecture, LoadError, detokenize, history};
-use crate::foundation::base::Digest;
-use crate::foundation::base::limits::{ACTIVE_SEQUENCES_MAX, PROMPT_TOKENS_MAX};
+use super::{LoadError, detokenize, history};
+use crate::foundation::base::limits::PROMPT_TOKENS_MAX;
 use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, DeltaGains, Flow, LanguageModel, LayerGains, Message as ChatMessage,
-    ModelError, ModelInfo, Prompt, Request, Role, Sampling, Scored, TokenId, TokenSink,
+    ModelError, ModelInfo, Prompt, Request, Role, Scored, TokenId, TokenSink,
 };
 
 /// How to run a model.
@@ -42,48 +39,19 @@ pub struct EngineOptions {
 #[derive(Clone)]
 pub struct LocalModel(Arc<Shared>);
 
-struct Shared {
-    info: ModelInfo,
-    tokenizer: Arc<Tokenizer>,
-    template: ChatTemplate,
+/// What the clones of a handle share.
+pub(super) struct Shared {
+    pub(super) info: ModelInfo,
+    pub(super) tokenizer: Arc<Tokenizer>,
+    pub(super) template: ChatTemplate,
+    pub(super) memory: history::Memory,
     /// Tokens that end the model's turn, and texts that end a reply in a conversation.
-    ends: Arc<[TokenId]>,
-    stops: Vec<String>,
-    engine: UnboundedSender<Message>,
+    pub(super) ends: Arc<[TokenId]>,
+    pub(super) stops: Vec<String>,
+    pub(super) engine: UnboundedSender<Message>,
     /// Requests at work; the rest wait in order.
-    places: Arc<Semaphore>,
-    keys: AtomicU64,
-}
-
-/// A model's files, by what they say.
-struct Files<'a> {
-    name: String,
-    config: String,
-    generation_config: Option<String>,
-    tokenizer: String,
-    tokenizer_config: Option<String>,
-    template: Option<String>,
-    weights: Weights<'a>,
-    manifest: Manifest,
-}
-
-/// The parts of `config.json` and `generation_config.json` that are about writing.
-#[derive(Default, Deserialize)]
-struct Writing {
-    eos_token_id: Option<Ids>,
-    do_sample: Option<bool>,
-    temperature: Option<f32>,
-    top_p: Option<f32>,
-    top_k: Option<usize>,
-    min_p: Option<f32>,
-    repetition_penalty: Option<f32>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Ids {
-    One(TokenId),
-    Many(Vec<TokenId>),
+    pub(super) places: Arc<Semaphore>,
+    pub(super) keys: AtomicU64,
 }
 
 impl LocalModel {
@@ -105,7 +73,11 @@ impl LocalModel {
                 manifest: bundled::manifest()?,
             })
         };
-        files().and_then(|files| files.open(options)).map_err(|error| error.of(name))
+        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(name))
+    }
+
+    fn of(shared: Shared) -> Self {
+        Self(Arc::new(shared))
     }
 
     /// A model in a folder with Hugging Face's files: `config.json`, `tokenizer.json`, `model.safetensors` or its
@@ -129,93 +101,7 @@ impl LocalModel {
                 manifest: Manifest::default(),
             })
         };
-        files().and_then(|files| files.open(options)).map_err(|error: LoadError| error.of(&name))
-    }
-}
-
-impl Files<'_> {
-    fn open(mut self, options: &EngineOptions) -> Result<LocalModel, LoadError> {
-        let Config::Mamba(config) = Config::parse(&self.config)?;
-        let tokenizer = Arc::new(Tokenizer::parse(&self.tokenizer)?);
-        let tokenizer_config = match &self.tokenizer_config {
-            Some(json) => TokenizerConfig::parse(json)?,
-            None => TokenizerConfig::default(),
-        };
-        let now = options.now.unwrap_or_else(Timestamp::now);
-        let own = self.template.as_deref().or_else(|| tokenizer_config.template());
-        let template = ChatTemplate::new(options.chat_template.as_deref().or(own), &tokenizer_config, now)?;
-
-        let writing = Writing::parse("generation_config.json", self.generation_config.as_deref())?;
-        let eos = Writing::parse("config.json", Some(&self.config))?.eos_token_id;
-        let mut ends: Vec<_> =
-            [&writing.eos_token_id, &eos].into_iter().flatten().flat_map(Ids::as_slice).copied().collect();
-        ends.extend(tokenizer_config.eos().and_then(|token| tokenizer.id_of(token)));
-        ends.sort_unstable();
-        ends.dedup();
-        let mut stops = template.stops.clone();
-        stops.append(&mut self.manifest.stop);
-
-        let model = Mamba::load(config, &mut self.weights)?;
-        let (layers, vocabulary) = (model.layers(), model.vocabulary());
-        let digest = {
-            let (config, tokenizer) = (Digest::of(&self.config), Digest::of(&self.tokenizer));
-            Digest::of(format!("config {config}\ntokenizer {tokenizer}\nweights {}\n", self.weights.finish()?))
-        };
-        let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let engine = thread::start(Arc::new(model), digest, threads.max(1))?;
-        let sampling = self.manifest.sampling.take().unwrap_or_else(|| writing.sampling());
-        let info = ModelInfo {
-            name: self.name,
-            digest: Some(digest),
-            layers: Some(layers),
-            vocabulary: Some(vocabulary),
-            window_tokens: self.manifest.window_tokens,
-            prompt_tokens_max: self.manifest.prompt_tokens_max,
-            logprobs: true,
-            delta: true,
-            sampling: Some(Sampling { stop: stops.clone(), ..sampling }),
-        };
-        Ok(LocalModel(Arc::new(Shared {
-            info,
-            tokenizer,
-            template,
-            ends: ends.into(),
-            stops,
-            engine,
-            places: Arc::new(Semaphore::new(ACTIVE_SEQUENCES_MAX)),
-            keys: AtomicU64::new(0),
-        })))
-    }
-}
-
-impl Writing {
-    fn parse(file: &str, json: Option<&str>) -> Result<Self, LoadError> {
-        json.map_or_else(
-            || Ok(Self::default()),
-            |json| serde_json::from_str(json).map_err(|error| LoadError::malformed(file, error)),
-        )
-    }
-
-    /// The model's own way to sample; where it says nothing, ours.
-    fn sampling(&self) -> Sampling {
-        let ours = Sampling::default();
-        Sampling {
-            temperature: if self.do_sample == Some(false) { 0.0 } else { self.temperature.unwrap_or(ours.temperature) },
-            top_p: self.top_p.unwrap_or(ours.top_p),
-            top_k: self.top_k.filter(|&k| k > 0).or(ours.top_k),
-            min_p: self.min_p.unwrap_or(ours.min_p),
-            repetition_penalty: self.repetition_penalty.unwrap_or(ours.repetition_penalty),
-            ..ours
-        }
-    }
-}
-
-impl Ids {
-    fn as_slice(&self) -> &[TokenId] {
-        match self {
-            Self::One(id) => std::slice::from_ref(id),
-            Self::Many(ids) => ids,
-        }
+        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(&name))
     }
 }
 
@@ -225,7 +111,9 @@ impl LanguageModel for LocalModel {
     }
 
     fn count(&self, messages: &[ChatMessage]) -> Option<usize> {
-        history::read(&self.0.template, &self.0.tokenizer, messages).ok().map(|reading| reading.ids.len())
+        history::read(&self.0.template, &self.0.tokenizer, &self.0.memory, messages)
+            .ok()
+            .map(|reading| reading.ids.len())
     }
 
     fn complete<'a>(
@@ -236,7 +124,8 @@ impl LanguageModel for LocalModel {
         Box::pin(async move {
             let shared = &*self.0;
             let reply = shared.reply(&request).map_err(|why| shared.unsupported(why))?;
-            let prepared = shared.prepare(request, Task::Write(reply)).map_err(|why| shared.unsupported(why))?;
+            let prepared =
+                shared.prepare(request, Task::Write(Box::new(reply))).map_err(|why| shared.unsupported(why))?;
             let outcome = shared.ask(prepared, sink).await?;
             let content: String = outcome.tokens.iter().map(|token| token.text.as_str()).collect();
             let ids = outcome.tokens.iter().filter_map(|token| token.id).collect();
@@ -301,7 +190,7 @@ impl Shared {
                 for message in &messages {
                     self.check_ids(message.ids.as_deref().unwrap_or_default())?;
                 }
-                let reading = history::read(&self.template, &self.tokenizer, &messages)?;
+                let reading = history::read(&self.template, &self.tokenizer, &self.memory, &messages)?;
                 (reading.ids, reading.history)
             }
             Prompt::Text(text) => (self.tokenizer.encode(&text)?, usize::MAX),

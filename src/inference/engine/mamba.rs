@@ -91,7 +91,9 @@ impl Mamba {
         for (&id, row) in ids.zip(x.chunks_exact_mut(width)) {
             match &self.embedding {
                 Some(table) => {
-                    table.chunks_exact(width).nth(id as usize).into_iter().for_each(|e| row.copy_from_slice(e))
+                    if let Some(embedding) = table.chunks_exact(width).nth(id as usize) {
+                        row.copy_from_slice(embedding);
+                    }
                 }
                 None => self.head.unpack_row(id as usize, row),
             }
@@ -117,7 +119,9 @@ impl Layer {
         let dt_proj = linear("mixer.dt_proj.weight", d_inner, dt_rank)?;
         let mut a = take("mixer.A_log", &[d_inner, d_state])?;
         // `libm`: the same bits on every platform.
-        a.iter_mut().for_each(|a| *a = -libm::expf(*a));
+        for a in &mut a {
+            *a = -libm::expf(*a);
+        }
         if !a.iter().all(|a| a.is_finite()) {
             return Err(LoadError::tensor(
                 format!("backbone.layers.{index}.mixer.A_log"),
@@ -227,8 +231,8 @@ impl Mamba {
         let mut outputs = pass.u.as_mut_slice();
         let mut tasks = Vec::with_capacity(batch.len());
         for segment in batch {
-            let u = next(&mut inputs, segment.ids.len() * 2 * d_inner);
-            let y = next_mut(&mut outputs, segment.ids.len() * d_inner);
+            let u = inputs.split_off(..segment.ids.len() * 2 * d_inner).unwrap_or_default();
+            let y = outputs.split_off_mut(..segment.ids.len() * d_inner).unwrap_or_default();
             tasks.push((u, layer_of(&mut segment.state.conv, index, d_inner * (d_conv - 1)), y));
         }
         tasks.into_par_iter().for_each(|(u, tail, y)| {
@@ -245,20 +249,23 @@ impl Mamba {
         for segment in batch {
             let len = segment.ids.len();
             let gains = segment.gains.and_then(|gains| gains.layer(index)).unwrap_or(LayerGains::ONE);
-            let (_, bc) = next(&mut dbc, len * width).split_at(dt_rank);
+            let (_, bc) = dbc.split_off(..len * width).unwrap_or_default().split_at(dt_rank);
             let scan = Scan {
-                u: Rows::new(next(&mut u, len * d_inner), d_inner),
-                delta_raw: Rows::new(next(&mut delta, len * d_inner), d_inner),
+                u: Rows::new(u.split_off(..len * d_inner).unwrap_or_default(), d_inner),
+                delta_raw: Rows::new(delta.split_off(..len * d_inner).unwrap_or_default(), d_inner),
                 dt_bias: &layer.dt_bias,
                 a: &layer.a,
                 b: Rows::new(bc, width),
                 c: Rows::new(bc.split_at(d_state).1, width),
                 d: &layer.d,
-                z: Some(Rows::new(next(&mut uz, len * 2 * d_inner).split_at(d_inner).1, 2 * d_inner)),
+                z: Some(Rows::new(
+                    uz.split_off(..len * 2 * d_inner).unwrap_or_default().split_at(d_inner).1,
+                    2 * d_inner,
+                )),
                 gain_decay: gains.on_decay(),
                 gain_write: gains.on_write(),
             };
-            let y = next_mut(&mut outputs, len * d_inner);
+            let y = outputs.split_off_mut(..len * d_inner).unwrap_or_default();
             tasks.push((scan, layer_of(&mut segment.state.ssm, index, d_inner * d_state), y));
         }
         tasks.into_par_iter().for_each(|(scan, state, y)| selective_scan(&scan, state, y));
@@ -278,26 +285,13 @@ impl Mamba {
 fn last_rows(batch: &mut [Segment<'_, MambaState>], mut x: &[f32], width: usize) -> Vec<f32> {
     let mut wanted = Vec::new();
     for segment in batch {
-        let rows = next(&mut x, segment.ids.len() * width).chunks_exact(width);
+        let rows = x.split_off(..segment.ids.len() * width).unwrap_or_default().chunks_exact(width);
         if let Some(last) = rows.clone().next_back() {
             segment.state.last.copy_from_slice(last);
         }
         wanted.extend(rows.skip(segment.logits.start).take(segment.logits.len()).flatten());
     }
     wanted
-}
-
-/// Splits the next `len` elements off.
-fn next<'a>(rest: &mut &'a [f32], len: usize) -> &'a [f32] {
-    let (head, tail) = rest.split_at(len);
-    *rest = tail;
-    head
-}
-
-fn next_mut<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
-    let (head, tail) = std::mem::take(rest).split_at_mut(len);
-    *rest = tail;
-    head
 }
 
 /// The part of a state that belongs to layer `index`.

@@ -30,7 +30,7 @@ pub(super) struct Prepared {
 
 /// What to do after the prompt.
 pub(super) enum Task {
-    Write(Reply),
+    Write(Box<Reply>),
     /// Read these tokens and tell how likely each was.
     Score {
         tokens: Vec<(TokenId, String)>,
@@ -68,7 +68,7 @@ pub(super) struct Sequence<S> {
 }
 
 enum Work {
-    Write(Reply),
+    Write(Box<Reply>),
     /// Reads to the end of `ids`, judging as many of the last ones as there are texts for.
     Read(Judged),
 }
@@ -228,17 +228,18 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
     /// From writing to reading what is left of what is kept. Where the state has gone further than that, it goes back
     /// to the fork.
     fn settle(&mut self, finish: Finish, kept: Kept) -> Result<(), String> {
-        let from = self.prompt + kept.tokens;
+        let Kept { tokens: kept, rest } = kept;
+        let from = self.prompt + kept;
         let judged = Judged { finish, tokens: Vec::new(), from, texts: Vec::new().into_iter(), top: 0 };
         let Work::Write(reply) = std::mem::replace(&mut self.work, Work::Read(judged)) else { return Ok(()) };
-        let (respelled, texts): (Vec<_>, Vec<_>) = reply.respell(&kept.rest)?.into_iter().unzip();
+        let (respelled, texts): (Vec<_>, Vec<_>) = reply.respell(&rest)?.into_iter().unzip();
         if self.read > from {
             let past = self.before.as_ref().and_then(Snapshot::downcast::<Past<S>>);
             let past = past.ok_or("its own snapshot is gone: this is a bug in the engine")?;
             (self.state, self.read) = (past.state.clone(), past.ids.len());
         }
         let top = reply.top();
-        let tokens = reply.into_tokens(kept.tokens);
+        let tokens = reply.into_tokens(kept);
         self.ids.truncate(self.prompt);
         self.ids.extend(tokens.iter().filter_map(|token| token.id).chain(respelled));
         self.work = Work::Read(Judged { finish, tokens, from, texts: texts.into_iter(), top });

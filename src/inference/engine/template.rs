@@ -157,6 +157,7 @@ fn environment(now: Timestamp) -> Result<Environment<'static>, Error> {
 }
 
 /// `json.dumps(value, ensure_ascii=False, indent=indent)`: the built-in filter escapes for HTML.
+#[expect(clippy::needless_pass_by_value, reason = "the form that filters have")]
 fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;
     options.assert_all_used()?;

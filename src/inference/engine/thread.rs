@@ -5,7 +5,6 @@
 //! A listener lives on its caller's task: its tokens go there and the sequence waits for the answer, while the others
 //! go on. A caller that leaves takes its sequence along.
 
-use std::sync::Arc;
 use std::thread;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -57,7 +56,7 @@ pub(super) enum Event {
 
 /// Starts the thread of `model`. It ends when the last sender is gone.
 pub(super) fn start<A: Architecture>(
-    model: Arc<A>,
+    model: A,
     digest: Digest,
     threads: usize,
 ) -> Result<UnboundedSender<Message>, LoadError> {
@@ -68,14 +67,15 @@ pub(super) fn start<A: Architecture>(
     let owner = thread::Builder::new().name("loom-engine".to_owned());
     owner
         .spawn(move || {
-            pool.install(|| Owner { model: &*model, digest, active: Vec::new(), logits: Vec::new() }.run(inbox))
+            let owner = Owner { model, digest, active: Vec::new(), logits: Vec::new() };
+            pool.install(|| owner.run(inbox));
         })
         .map_err(|error| start(&error))?;
     Ok(sender)
 }
 
-struct Owner<'a, A: Architecture> {
-    model: &'a A,
+struct Owner<A: Architecture> {
+    model: A,
     digest: Digest,
     active: Vec<Active<A::State>>,
     logits: Vec<f32>,
@@ -95,7 +95,7 @@ struct Active<S> {
     _place: OwnedSemaphorePermit,
 }
 
-impl<A: Architecture> Owner<'_, A> {
+impl<A: Architecture> Owner<A> {
     fn run(mut self, mut inbox: UnboundedReceiver<Message>) {
         loop {
             if self.active.iter().all(|active| active.waits) {

@@ -24,7 +24,7 @@ struct Linked {
 impl Chain {
     /// The chain called `name` of the models that could be opened.
     pub(super) fn new(
-        name: String,
+        name: &str,
         tried: impl Iterator<Item = (String, Result<Arc<dyn LanguageModel>, ModelError>)>,
     ) -> Result<Self, ModelError> {
         let mut links = Vec::new();
@@ -38,7 +38,7 @@ impl Chain {
         if links.is_empty() {
             return Err(none_answered(name, unopened.into_iter().map(|(_, _, why)| why)));
         }
-        Ok(Self { info: common(name, links.iter().map(|(_, model)| model.info())), links, unopened })
+        Ok(Self { info: common(name.to_owned(), links.iter().map(|(_, model)| model.info())), links, unopened })
     }
 
     /// Those that were passed over before link number `link` was asked.
@@ -65,9 +65,9 @@ fn common<'a>(name: String, links: impl Iterator<Item = &'a ModelInfo> + Clone) 
     }
 }
 
-fn none_answered(model: String, why: impl Iterator<Item = String>) -> ModelError {
+fn none_answered(model: &str, why: impl Iterator<Item = String>) -> ModelError {
     let why = why.collect::<Vec<_>>().join("; ");
-    ModelError::Unavailable { model, why: format!("no model of the chain answered: {why}") }
+    ModelError::Unavailable { model: model.to_owned(), why: format!("no model of the chain answered: {why}") }
 }
 
 impl LanguageModel for Chain {
@@ -105,7 +105,7 @@ impl LanguageModel for Chain {
                     Err(error) => fallbacks.push((spec.clone(), error.to_string())),
                 }
             }
-            Err(none_answered(self.info.name.clone(), fallbacks.into_iter().map(|(_, why)| why)))
+            Err(none_answered(&self.info.name, fallbacks.into_iter().map(|(_, why)| why)))
         })
     }
 
@@ -121,7 +121,7 @@ impl LanguageModel for Chain {
                     Err(error) => errors.push(error.to_string()),
                 }
             }
-            Err(none_answered(self.info.name.clone(), errors.into_iter()))
+            Err(none_answered(&self.info.name, errors.into_iter()))
         })
     }
 }
@@ -131,13 +131,13 @@ fn wrap(link: usize, snapshot: Snapshot) -> Snapshot {
     Snapshot::new(Linked { link, snapshot }, tokens)
 }
 
-/// The request as link number `link` gets it: with its own snapshot, or with none of another's.
+/// The request as link number `link` gets it: with its own snapshot, or with one that it cannot read, so that it says by
+/// itself that it read everything again.
 fn unwrap(request: &Request, link: usize) -> Request {
     let mut request = request.clone();
-    request.after = request.after.and_then(|snapshot| match snapshot.downcast::<Linked>() {
-        Some(linked) if linked.link == link => Some(linked.snapshot.clone()),
-        // A snapshot of someone else's: the link says by itself that it read again.
-        _ => Some(snapshot),
+    request.after = request.after.map(|snapshot| match snapshot.downcast::<Linked>() {
+        Some(linked) if linked.link == link => linked.snapshot.clone(),
+        _ => snapshot,
     });
     request
 }

@@ -119,13 +119,11 @@ impl LanguageModel for Scripted {
             if reply.delay_ms > 0 {
                 tokio::time::sleep(Duration::from_millis(reply.delay_ms)).await;
             }
-            match reply.error {
-                Some(why) => Err(ModelError::Failed { model: self.info.name.clone(), why }),
-                None => {
-                    let finish = reply.finish.unwrap_or(Finish::Stop);
-                    Ok(words::say(&self.info.name, &request, &reply.content, finish, sink))
-                }
+            if let Some(why) = reply.error {
+                return Err(ModelError::Failed { model: self.info.name.clone(), why });
             }
+            let finish = reply.finish.unwrap_or(Finish::Stop);
+            Ok(words::say(&self.info.name, &request, &reply.content, finish, sink))
         })
     }
 

@@ -244,17 +244,18 @@ impl Assembler {
         }
     }
 
-    /// What is injected when the stagnation monitor fires on a draft of the planned turn: the config's template, or the
-    /// short form with a prompt budget or without a template.
+    /// What is injected when the stagnation monitor fires on a draft of the planned turn: the config's template, or a short
+    /// form of its own with a prompt budget. Empty where the monitor is off and nothing can fire.
     pub fn intervention(&self, situation: &Situation<'_>, plan: &TurnPlan) -> String {
         let Inner { config, revelations, intervention, form, .. } = &*self.0;
         let said = situation.persona_messages.get(..situation.turn).unwrap_or(situation.persona_messages);
         let reached =
             plan.phase.as_ref().and_then(|name| config.trajectory.phases.iter().position(|phase| phase.name == *name));
         let next_revelation = revelations.open(reached, &plan.intensities, said).first().map(|open| open.text);
-        match (form, intervention) {
-            (Form::Compact(compact), _) => compact.intervention(situation.turn, next_revelation),
-            (Form::Full(_), template) => template.as_ref().map_or_else(String::new, |template| {
+        match (intervention, form) {
+            (None, _) => String::new(),
+            (Some(_), Form::Compact(compact)) => compact.intervention(situation.turn, next_revelation),
+            (Some(template), Form::Full(_)) => {
                 let text = template.render(&Values {
                     name: &config.persona.name,
                     phase: plan.phase.as_deref(),
@@ -263,7 +264,7 @@ impl Assembler {
                     intensities: &plan.intensities,
                 });
                 text.trim_end().to_owned()
-            }),
+            }
         }
     }
 

@@ -43,10 +43,10 @@ pub struct Dropped {
 enum Rank {
     Identity,
     Occupation,
+    Safety,
     Requirement,
     /// How a dimension's level shows: the first thing said about it, best in the persona's own words.
     Manner,
-    Safety,
     Forbidden,
     NextRevelation,
     Background,
@@ -161,7 +161,7 @@ impl CompactForm {
 
     /// Who, and what is most binding now.
     pub(super) fn reminder(&self, moment: &Moment<'_>) -> String {
-        let mut items: Vec<&Item> = self.context.iter().take(1).collect();
+        let mut items: Vec<&Item> = self.context.iter().take(2).collect();
         items.extend(self.behaviours(moment));
         items.extend(self.phase(moment));
         joined(&self.keep(&items, self.budget.tokens_max / REMINDER_SHARE).0)

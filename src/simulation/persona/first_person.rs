@@ -61,7 +61,8 @@ impl Voice {
 
         // After the subject `I`: the verb to come, and verbs joined to it.
         let (mut awaits_verb, mut is_subject) = (false, false);
-        let headless = opens_without_subject(&words);
+        let is_named = words.first().is_some_and(|(_, word)| *word == self.first_name);
+        let headless = !is_named && opens_without_subject(&words);
         if headless {
             (awaits_verb, is_subject) = (true, true);
         }
@@ -79,6 +80,9 @@ impl Voice {
                 } else if headless && index == 0 {
                     put(place, lower.clone());
                 }
+            } else if matches!(lower.as_str(), "who" | "which" | "whose") {
+                // From here on the verbs belong to the relative clause.
+                is_subject = false;
             } else if is_subject && joined && !is_adverb(&lower) && is_joined_verb(&lower) {
                 put(place, first_person_verb(&lower, word));
             }
@@ -425,6 +429,16 @@ mod tests {
         check("He likes cats and dogs.", "I like cats and dogs.");
         check("People talk about Marcus behind his back.", "People talk about me behind my back.");
         check("Marcus's boss tries hard.", "My boss tries hard.");
+        check(
+            "Marcus is a man who has doubts and sees little point.",
+            "I am a man who has doubts and sees little point.",
+        );
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_verb_is_a_name() {
+        let voice = voice("Jonas Weber", Some(Pronouns::He));
+        assert_eq!(voice.tell("Jonas is fifteen and hates algebra."), "I am fifteen and hate algebra.");
     }
 
     #[test]

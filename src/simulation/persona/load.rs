@@ -8,7 +8,7 @@ use super::format;
 use super::lower;
 use super::spec::PersonaConfig;
 use crate::foundation::base::{Digest, limits};
-use crate::foundation::config::{ConfigErrors, Node, Problem, Problems, Read as _};
+use crate::foundation::config::{ConfigErrors, Node, Problem, Problems, Read as _, Value};
 
 /// Reads the persona config at `path`.
 ///
@@ -56,6 +56,10 @@ pub fn parse(source_name: &str, yaml: &str) -> Result<PersonaConfig, ConfigError
         return Err(ConfigErrors::new(source_name, "", vec![Problem::new(0..0, message).help("shorten it")]));
     }
     let root = Node::parse(source_name, text)?;
+    if root.value == Value::Null {
+        let problem = Problem::new(0..0, "the config is empty").help("`loom new NAME` writes one to start from");
+        return Err(ConfigErrors::new(source_name, text, vec![problem]));
+    }
     let mut problems = Problems::new(text);
     let file = format::File::read(&root, &mut problems);
     let config = file.and_then(|file| lower::config(&file, source_name, Digest::of(yaml), &mut problems));

@@ -216,7 +216,9 @@ impl Player {
         self.interlocutor_watch.heard(&self.last_words);
         let (adversary, words) = planned.map_or((None, None), |planned| (Some(planned.step), planned.words));
         let note = adversary.as_ref().filter(|_| words.is_none()).map(|step| step.instruction.as_str());
-        note.into_iter().for_each(|note| self.interlocutor.instruct(note));
+        if let Some(note) = note {
+            self.interlocutor.instruct(note);
+        }
         let drafting = Drafting {
             speaker: Speaker::Interlocutor,
             side: &mut self.interlocutor,
@@ -228,13 +230,13 @@ impl Player {
             check: &|_| Vec::new(),
             instruct: &|_| String::new(),
         };
-        let Drafted { mut utterance, message, snapshot, tokens, watch, .. } = match words {
-            Some(words) => drafting.written(words),
-            None => {
-                going.slides.extend(drafting.side.slide(None, None, note));
-                drafting.run().await
-            }
+        let drafted = if let Some(words) = words {
+            drafting.written(words)
+        } else {
+            going.slides.extend(drafting.side.slide(None, None, note));
+            drafting.run().await
         };
+        let Drafted { mut utterance, message, snapshot, tokens, watch, .. } = drafted;
         utterance.adversary = adversary;
         going.tokens.push(TokenLine::new(turn, Speaker::Interlocutor, &tokens));
         self.interlocutor_watch = watch;
@@ -256,7 +258,9 @@ impl Player {
         let utterance = &line.turn.interlocutor;
         let told = utterance.adversary.as_ref().filter(|_| utterance.model.as_deref() != Some(WRITTEN));
         let note = told.map(|adversary| adversary.instruction.as_str());
-        note.into_iter().for_each(|note| self.interlocutor.instruct(note));
+        if let Some(note) = note {
+            self.interlocutor.instruct(note);
+        }
         for slide in line.turn.slides.iter().filter(|slide| slide.speaker == Speaker::Interlocutor) {
             self.interlocutor.leave(slide.messages, None, note);
         }

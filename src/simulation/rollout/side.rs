@@ -13,6 +13,8 @@ use crate::simulation::persona::Speaker;
 
 /// A reply takes at most this share of a model's window, so that several turns fit into it.
 const WINDOW_PER_REPLY: usize = 6;
+/// How many alternatives per token are recorded where the model gives them: the regulator reads margins from them.
+const ALTERNATIVES: usize = 3;
 
 /// One side of a conversation. A value: forks are clones.
 #[derive(Clone)]
@@ -134,7 +136,9 @@ impl Side {
         self.history.retain(|message| message.role != Role::System);
         self.history.drain(..messages.min(self.history.len()));
         self.open(&opening.map_or_else(|| self.opening.clone(), str::to_owned));
-        note.into_iter().for_each(|note| self.instruct(note));
+        if let Some(note) = note {
+            self.instruct(note);
+        }
         self.snapshot = None;
     }
 
@@ -169,6 +173,9 @@ impl Side {
 /// How a model's replies are sampled: by its own defaults, and short enough that several fit into its window.
 pub(super) fn sampling(model: &dyn LanguageModel) -> Sampling {
     let mut sampling = model.info().sampling.clone().unwrap_or_default();
+    if model.info().logprobs {
+        sampling.top_logprobs = sampling.top_logprobs.max(ALTERNATIVES);
+    }
     if let Some(window) = model.info().window_tokens {
         sampling.max_tokens = sampling.max_tokens.min((window / WINDOW_PER_REPLY).max(1));
     }

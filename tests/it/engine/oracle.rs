@@ -46,6 +46,7 @@ impl Oracle {
             .collect()
     }
 
+    #[expect(clippy::many_single_char_names, reason = "the paper's names")]
     fn mixer(&self, layer: usize, x: &[Vec<f64>], decay: f64, write: f64) -> Vec<Vec<f64>> {
         let w = |name: &str| self.weight(&format!("backbone.layers.{layer}.{name}"));
         let (norm, in_proj, in_bias) = (w("norm.weight"), w("mixer.in_proj.weight"), w("mixer.in_proj.bias"));
@@ -97,10 +98,10 @@ fn silu(x: f64) -> f64 {
     x / (1.0 + (-x).exp())
 }
 
-fn check(gains: DeltaGains) {
+fn check(gains: &DeltaGains) {
     let ids: Vec<u32> = (0..40).map(|i| i * 17 % 40).collect();
     let oracle = Oracle(std::fs::read(fixture("odd").join("model.safetensors")).unwrap());
-    let expected = oracle.logprobs(&ids, &gains);
+    let expected = oracle.logprobs(&ids, gains);
     let mut request = request(Prompt::Ids(ids[..1].to_vec()), Sampling::greedy());
     request.gains = Some(gains.clone());
     let scored = score(&tiny("odd"), request, &ids[1..], VOCABULARY);
@@ -116,10 +117,10 @@ fn check(gains: DeltaGains) {
 
 #[test]
 fn the_engine_agrees_with_plain_loops_in_f64_under_any_gains() {
-    check(DeltaGains::Uniform(LayerGains::ONE));
-    check(DeltaGains::Uniform(LayerGains { delta: 0.5, ..LayerGains::ONE }));
-    check(DeltaGains::Uniform(LayerGains { decay: 2.0, write: 0.25, ..LayerGains::ONE }));
-    check(DeltaGains::PerLayer(vec![
+    check(&DeltaGains::Uniform(LayerGains::ONE));
+    check(&DeltaGains::Uniform(LayerGains { delta: 0.5, ..LayerGains::ONE }));
+    check(&DeltaGains::Uniform(LayerGains { decay: 2.0, write: 0.25, ..LayerGains::ONE }));
+    check(&DeltaGains::PerLayer(vec![
         LayerGains { delta: 1.5, decay: 0.5, write: 1.0 },
         LayerGains { delta: 0.0, decay: 1.0, write: 1.0 },
     ]));

@@ -172,9 +172,10 @@ fn what_cannot_be_assembled_says_why() {
 
 #[test]
 fn a_budget_says_what_it_left_out_and_keeps_the_most_binding() {
-    let assembler = assembler(marcus(), Some(words(40)));
+    let assembler = assembler(marcus(), Some(words(60)));
     let plan = assembler.plan(&Situation { turn: 0, persona_messages: &[] });
-    assert!(plan.prompt.starts_with("You are Marcus. I am a software developer at a mid-size tech company."));
+    assert!(plan.prompt.starts_with("You are Marcus. I am a software developer"), "{}", plan.prompt);
+    assert!(plan.prompt.contains("I never talk about specific self-harm methods"), "{}", plan.prompt);
     assert!(plan.prompt.contains("Mention sleep difficulties if asked."));
     assert!(
         plan.dropped.iter().any(|dropped| dropped.section == Part::How && dropped.item == "I use technical metaphors.")

@@ -41,6 +41,7 @@ fn mode(raw: &At<format::Trajectory>, problems: &mut Problems) -> Option<Traject
     let mode = raw.mode.as_ref()?;
     match (mode.value, turns) {
         (Mode::FixedLength, Some(turns)) => Some(TrajectoryMode::FixedLength { turns: turns.value }),
+        (Mode::FixedLength, None) if problems.failed(&raw.span, "expected_turns") => None,
         (Mode::FixedLength, None) => {
             let problem = Problem::new(mode.span.clone(), "`fixed_length` needs `expected_turns`");
             problems.add(problem.label("needs `expected_turns`").help(
@@ -148,6 +149,9 @@ fn end(raw: &At<format::EndCondition>, problems: &mut Problems) -> Option<EndCon
         ("max_turns", raw.max_turns.as_ref().map(|at| &at.span)),
     ];
     let missing = |what: &str, example: &str, problems: &mut Problems| {
+        if ["value", "phrase", "regex"].iter().any(|key| problems.failed(&raw.span, key)) {
+            return;
+        }
         let problem = Problem::new(raw.span.clone(), format!("this end condition needs {what}"));
         problems.add(problem.label(format!("needs {what}")).help(format!("write `end_condition: {example}`")));
     };
@@ -251,9 +255,9 @@ fn repeated<'f>(what: &str, names: impl Iterator<Item = &'f At<String>>, problem
 }
 
 /// What the end conditions must be together: they rise, reach the end, and fit the mode.
-fn order(trajectory: &format::Trajectory, mode: Mode, list: &[At<format::Phase>], problems: &mut Problems) {
+fn order(trajectory: &At<format::Trajectory>, mode: Mode, list: &[At<format::Phase>], problems: &mut Problems) {
     if mode == Mode::PhaseGated && list.is_empty() {
-        if let Some(at) = trajectory.mode.as_ref() {
+        if let Some(at) = trajectory.mode.as_ref().filter(|_| !problems.failed(&trajectory.span, "phases")) {
             let problem = Problem::new(at.span.clone(), "`phase_gated` needs `phases`").label("needs `phases`");
             problems.add(problem.help("add `phases:`, or write `mode: fixed_length` or `mode: open_ended`"));
         }
@@ -321,6 +325,9 @@ fn rising(ends: &[(EndType, &At<format::EndCondition>)], wanted: EndType, proble
             let problem = Problem::new(at.span.clone(), message).label("not rising");
             problems.add(problem.help("put the phases in order, each ending after the one before"));
         }
-        last = Some(at.value);
+        // What is out of range has been told already.
+        if wanted == EndType::Turn || at.value <= 1.0 {
+            last = Some(at.value);
+        }
     }
 }
