@@ -102,8 +102,8 @@ impl Findings {
         let gib = |bytes: Option<u64>| bytes.map_or_else(unknown, |bytes| format!("{:.1} GiB", bytes as f64 / GIB));
         let number = |value: Option<usize>| value.map_or_else(unknown, |value| value.to_string());
         let features = |present| -> String {
-            let named = self.cpu_features.iter().filter(|feature| feature.present == present);
-            let names: Vec<_> = named.map(|feature| feature.name).collect();
+            let listed = self.cpu_features.iter().filter(|feature| feature.present == present);
+            let names: Vec<_> = listed.map(|feature| feature.name).collect();
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
         };
         let model = &self.bundled_model;

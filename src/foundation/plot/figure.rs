@@ -107,7 +107,7 @@ impl Figure {
                 self.panel(area, panel)?;
             }
             let style = ("sans-serif", 14).into_font().color(&INK);
-            let middle = (AXIS_WIDTH + (WIDTH - LEGEND_WIDTH)) / 2;
+            let middle = f64::midpoint(self.pixel(self.axis().0), self.pixel(self.axis().1));
             axis.draw_text(&self.x_name, &centred(&style), (middle as i32, 4)).map_err(PlotError::new)?;
             root.present().map_err(PlotError::new)?;
         }
@@ -190,7 +190,7 @@ impl Figure {
         }
         let style = ("sans-serif", 13).into_font().color(&INK);
         for ((index, series), colour) in (0i32..).zip(&panel.series).zip(COLOURS.iter().cycle()) {
-            let at = MARGIN as i32 + 10 + index * 20;
+            let at = MARGIN.cast_signed() + 10 + index * 20;
             let dash = PathElement::new(vec![(0, at), (18, at)], colour.stroke_width(3));
             legend.draw(&dash).map_err(PlotError::new)?;
             legend.draw_text(&shortened(&series.name, 24), &style, (24, at - 6)).map_err(PlotError::new)?;

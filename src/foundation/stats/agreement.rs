@@ -1,5 +1,7 @@
 //! Two series, value by value: correlation and error. All are `None` for series of different or zero length.
 
+use std::cmp::Ordering;
+
 use super::mean;
 
 /// Pearson's correlation, in `[-1, 1]`; `None` if either series has no spread.
@@ -36,7 +38,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<(usize, f64)> = values.iter().copied().enumerate().collect();
     order.sort_by(|a, b| a.1.total_cmp(&b.1));
     let mut ranked: Vec<(usize, f64)> = Vec::with_capacity(values.len());
-    for equal in order.chunk_by(|a, b| a.1 == b.1) {
+    for equal in order.chunk_by(|a, b| a.1.partial_cmp(&b.1).is_some_and(Ordering::is_eq)) {
         // Ranks run from 1; those of a tie are one after another, so their mean is the middle.
         let rank = ranked.len() as f64 + (equal.len() + 1) as f64 / 2.0;
         ranked.extend(equal.iter().map(|&(index, _)| (index, rank)));

@@ -54,7 +54,7 @@ impl Report {
             let rollout = transcript.run.rollout;
             measured.stretches.iter().map(move |stretch| StretchRow { rollout, stretch: stretch.clone() })
         });
-        let dimensions = transcripts().flat_map(|transcript| transcript.turns.first()).next();
+        let dimensions = transcripts().find_map(|transcript| transcript.turns.first());
         Ok(Self {
             format: FORMAT.to_owned(),
             version: VERSION,

@@ -97,11 +97,8 @@ impl Reader {
                     self.search(true);
                 }
                 KeyCode::Esc => self.mode = Mode::Reading,
-                KeyCode::Backspace => {
-                    if text.pop().is_none() {
-                        self.mode = Mode::Reading;
-                    }
-                }
+                KeyCode::Backspace if text.is_empty() => self.mode = Mode::Reading,
+                KeyCode::Backspace => drop(text.pop()),
                 KeyCode::Char(c) => text.push(c),
                 _ => {}
             },

@@ -194,7 +194,9 @@ fn an_instruction_names_what_to_avoid() {
 fn the_fourth_question_and_the_third_thanks_are_a_habit() {
     let check = |accepted: &[&str], draft: &str, expected: &[&str]| {
         let mut monitors = Monitors::new(&interaction());
-        accepted.iter().for_each(|text| monitors.accept_persona(text));
+        for text in accepted {
+            monitors.accept_persona(text);
+        }
         assert_eq!(rules(&monitors, 5, draft), expected, "{accepted:?} then {draft:?}");
     };
     let question = "ends_with_question_to_interlocutor";
@@ -211,7 +213,9 @@ fn the_fourth_question_and_the_third_thanks_are_a_habit() {
 #[test]
 fn a_rejected_draft_never_enters_a_streak() {
     let mut monitors = Monitors::new(&interaction());
-    ["Why?", "Who?", "When?"].iter().for_each(|text| monitors.accept_persona(text));
+    for text in ["Why?", "Who?", "When?"] {
+        monitors.accept_persona(text);
+    }
     let before = rules(&monitors, 3, "There.");
     for _ in 0..5 {
         assert_eq!(rules(&monitors, 3, "Where?").len(), 1);
