@@ -24,3 +24,9 @@ pub const REGEX_BYTES_MAX: usize = 1 << 20;
 pub const MODEL_JSON_BYTES_MAX: u64 = 256 << 20;
 /// Largest header of a safetensors file, bytes.
 pub const SAFETENSORS_HEADER_BYTES_MAX: u64 = 100 << 20;
+/// Most states in a statechart: a set of states is one machine word of 128 bits.
+pub const CHART_STATES_MAX: usize = 128;
+/// Most transitions in a statechart.
+pub const CHART_TRANSITIONS_MAX: usize = 1_000;
+/// Most microsteps in answer to one event; a chart that needs more goes round without end.
+pub const MICROSTEPS_MAX: usize = 1_000;
