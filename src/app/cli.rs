@@ -2,6 +2,7 @@
 //! `run(&self, &mut Terminal) -> Result<Exit, Failure>`: write it beside these, then name it in [`Command`] and in
 //! [`Command::run`]. What it prints goes through the [`Terminal`], so that a closed pipe ends it quietly.
 
+mod chart;
 mod completions;
 mod examples;
 mod new;
@@ -44,6 +45,7 @@ enum Command {
     New(new::Args),
     Validate(validate::Args),
     Examples(examples::Args),
+    Chart(chart::Args),
     Schema(schema::Args),
     Completions(completions::Args),
 }
@@ -54,6 +56,7 @@ impl Command {
             Self::New(args) => args.run(terminal),
             Self::Validate(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
+            Self::Chart(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
         }

@@ -21,8 +21,8 @@ mod conformance;
 mod semantics;
 
 pub use chart::{
-    Act, Amendment, Chart, Condition, Counter, CounterId, Initial, Kind, State, StateId, Test, Transition, TransitionId,
-    Trigger, Vocabulary, word,
+    Act, Amendment, Chart, Condition, Counter, CounterId, Initial, Kind, State, StateId, Test, Transition,
+    TransitionId, Trigger, Vocabulary, word,
 };
 pub use configuration::Configuration;
 pub use set::{Iter, StateSet};

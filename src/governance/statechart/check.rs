@@ -43,10 +43,9 @@ fn answered<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
     for (id, state) in chart.states() {
         let own: Vec<_> = state.transitions.iter().map(|id| chart.transition(*id)).collect();
         for (index, transition) in own.iter().enumerate() {
-            let earlier = own.iter().take(index);
-            let mut certain = earlier.filter(|earlier| !earlier.is_conditional());
+            let mut certain = own.iter().take(index).filter(|earlier| !earlier.is_conditional());
             let covers = |earlier: &&Transition<V>| transition.triggers.iter().all(|t| earlier.triggers.contains(t));
-            if !transition.triggers.is_empty() && certain.any(|earlier| covers(&earlier)) {
+            if !transition.triggers.is_empty() && certain.any(covers) {
                 let problem = Problem::new(transition.span.clone(), "this transition is never taken");
                 problems.add(problem.help("one above it takes the same event without a condition; put this one first"));
             }
@@ -55,7 +54,8 @@ fn answered<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
                 if is_last && !has_answer(chart, id, *trigger) {
                     let name = trigger_name(chart, *trigger);
                     let message = format!("what happens on `{name}` when this is not taken?");
-                    let help = format!("add `on {name} …` without condition or counter after it, or in a state around it");
+                    let help =
+                        format!("add `on {name} …` without condition or counter after it, or in a state around it");
                     problems.add(Problem::new(transition.span.clone(), message).help(help));
                 }
             }
@@ -84,7 +84,10 @@ pub(super) fn trigger_name<V: Vocabulary>(chart: &Chart<V>, trigger: Trigger<V>)
 fn ending<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
     let free = || chart.transitions().map(|(_, transition)| transition).filter(|transition| transition.spend.is_none());
     for transition in free().filter(|transition| transition.triggers.is_empty() && transition.targets.is_empty()) {
-        let problem = Problem::new(transition.span.clone(), "this is taken again and again: it needs no event and changes no state");
+        let problem = Problem::new(
+            transition.span.clone(),
+            "this is taken again and again: it needs no event and changes no state",
+        );
         problems.add(problem.help("give it an event, a target, or `spend COUNTER`"));
     }
     let edges = |transition: &Transition<V>| {
@@ -101,7 +104,8 @@ fn ending<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
         let Some((_, beyond)) = after.iter().find(|(leaf, _)| *leaf == middle).copied() else { continue };
         after.iter_mut().filter(|(_, after)| after.contains(middle)).for_each(|(_, after)| *after = after.or(beyond));
     }
-    let on_a_cycle: StateSet = after.iter().filter(|(leaf, after)| after.contains(*leaf)).map(|(leaf, _)| *leaf).collect();
+    let on_a_cycle: StateSet =
+        after.iter().filter(|(leaf, after)| after.contains(*leaf)).map(|(leaf, _)| *leaf).collect();
     let closing = free().find(|transition| {
         let (from, to) = edges(transition);
         let back = after.iter().filter(|(leaf, _)| to.contains(*leaf)).fold(to, |back, (_, after)| back.or(*after));
@@ -140,7 +144,8 @@ fn used<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
         let in_states = chart.states().any(|(_, state)| state.amendment == marked);
         if !in_states && !chart.transitions().any(|(_, transition)| transition.amendment == marked) {
             let message = format!("nothing is marked with the amendment {}", amendment.number);
-            problems.add(Problem::new(amendment.span.clone(), message).help("mark what it adds with `@…`, or remove it"));
+            problems
+                .add(Problem::new(amendment.span.clone(), message).help("mark what it adds with `@…`, or remove it"));
         }
     }
 }

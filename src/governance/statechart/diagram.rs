@@ -169,7 +169,7 @@ impl<V: Vocabulary> Drawing<'_, V> {
         if !acts.is_empty() {
             let _infallible = write!(text, " / {}", acts.join(", "));
         }
-        if let Some(label) = &transition.label {
+        if let Some(label) = transition.label.as_ref().filter(|label| **label != text) {
             let _infallible = write!(text, "\n{label}");
         }
         if let Some(amendment) = transition.amendment {

@@ -5,10 +5,9 @@ use super::chart::{Chart, Kind, StateId, Vocabulary};
 use super::configuration::Configuration;
 use super::set::StateSet;
 
-pub(super) struct Entry<'a, V: Vocabulary> {
-    chart: &'a Chart<V>,
-    /// What every history remembers at this moment.
-    memory: Vec<(StateId, StateSet)>,
+/// What is entered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct EntrySet {
     /// The states to enter.
     pub(super) states: StateSet,
     /// Those of them that are entered by their initial transition.
@@ -17,10 +16,28 @@ pub(super) struct Entry<'a, V: Vocabulary> {
     pub(super) histories: StateSet,
 }
 
+/// Works out what is entered.
+pub(super) struct Entry<'a, V: Vocabulary> {
+    chart: &'a Chart<V>,
+    now: &'a Configuration,
+    pub(super) set: EntrySet,
+}
+
+/// The targets, histories replaced by where they lead.
+pub(super) fn effective<V: Vocabulary>(chart: &Chart<V>, now: &Configuration, targets: &[StateId]) -> StateSet {
+    targets.iter().fold(StateSet::EMPTY, |all, target| {
+        let state = chart.state(*target);
+        match (state.kind, &state.initial, now.remembered(*target)) {
+            (Kind::History { .. }, Some(default), StateSet::EMPTY) => all.or(effective(chart, now, &default.targets)),
+            (Kind::History { .. }, _, remembered) => all.or(remembered),
+            _ => all.with(*target),
+        }
+    })
+}
+
 impl<'a, V: Vocabulary> Entry<'a, V> {
-    pub(super) fn new(chart: &'a Chart<V>, now: &Configuration) -> Self {
-        let (states, by_default, histories) = (StateSet::EMPTY, StateSet::EMPTY, StateSet::EMPTY);
-        Self { chart, memory: now.history.clone(), states, by_default, histories }
+    pub(super) fn new(chart: &'a Chart<V>, now: &'a Configuration) -> Self {
+        Self { chart, now, set: EntrySet::default() }
     }
 
     /// Adds what entering `targets` inside `domain` enters.
@@ -28,27 +45,9 @@ impl<'a, V: Vocabulary> Entry<'a, V> {
         for target in targets {
             self.down(*target);
         }
-        for target in self.effective(targets) {
+        for target in effective(self.chart, self.now, targets) {
             self.up(target, domain);
         }
-    }
-
-    /// The targets, histories replaced by where they lead.
-    pub(super) fn effective(&self, targets: &[StateId]) -> StateSet {
-        targets.iter().fold(StateSet::EMPTY, |all, target| {
-            let state = self.chart.state(*target);
-            match (state.kind, &state.initial) {
-                (Kind::History { .. }, Some(default)) => match self.remembered(*target) {
-                    StateSet::EMPTY => all.or(self.effective(&default.targets)),
-                    remembered => all.or(remembered),
-                },
-                _ => all.with(*target),
-            }
-        })
-    }
-
-    fn remembered(&self, history: StateId) -> StateSet {
-        self.memory.iter().find(|(id, _)| *id == history).map_or(StateSet::EMPTY, |(_, states)| *states)
     }
 
     fn down(&mut self, id: StateId) {
@@ -56,20 +55,21 @@ impl<'a, V: Vocabulary> Entry<'a, V> {
         match (state.kind, &state.initial) {
             (Kind::History { .. }, Some(default)) => {
                 let home = state.parent.unwrap_or(StateId::ROOT);
-                let mut ways: Vec<StateId> = self.remembered(id).into_iter().collect();
-                if ways.is_empty() {
-                    self.histories.insert(id);
-                    ways.clone_from(&default.targets);
+                let remembered = self.now.remembered(id);
+                if remembered.is_empty() {
+                    self.set.histories.insert(id);
+                    self.all(default.targets.iter().copied(), home);
+                } else {
+                    self.all(remembered.iter(), home);
                 }
-                self.all(&ways, home);
             }
             (Kind::Compound, Some(initial)) => {
-                self.states.insert(id);
-                self.by_default.insert(id);
-                self.all(&initial.targets, id);
+                self.set.states.insert(id);
+                self.set.by_default.insert(id);
+                self.all(initial.targets.iter().copied(), id);
             }
             _ => {
-                self.states.insert(id);
+                self.set.states.insert(id);
                 if state.kind == Kind::Parallel {
                     self.regions(id);
                 }
@@ -77,19 +77,19 @@ impl<'a, V: Vocabulary> Entry<'a, V> {
         }
     }
 
-    fn all(&mut self, targets: &[StateId], home: StateId) {
-        for target in targets {
-            self.down(*target);
+    fn all(&mut self, targets: impl Iterator<Item = StateId> + Clone, home: StateId) {
+        for target in targets.clone() {
+            self.down(target);
         }
         for target in targets {
-            self.up(*target, home);
+            self.up(target, home);
         }
     }
 
     /// The regions of a parallel state into which nothing leads yet.
     fn regions(&mut self, parallel: StateId) {
         for region in self.chart.state(parallel).children {
-            if !self.states.meets(self.chart.state(region).inside) {
+            if !self.set.states.meets(self.chart.state(region).inside) {
                 self.down(region);
             }
         }
@@ -98,7 +98,7 @@ impl<'a, V: Vocabulary> Entry<'a, V> {
     fn up(&mut self, id: StateId, domain: StateId) {
         let chart = self.chart;
         for ancestor in chart.ancestors(id).take_while(|ancestor| *ancestor != domain) {
-            self.states.insert(ancestor);
+            self.set.states.insert(ancestor);
             if chart.state(ancestor).kind == Kind::Parallel {
                 self.regions(ancestor);
             }

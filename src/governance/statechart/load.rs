@@ -1,8 +1,8 @@
 //! From a draft to a chart: every word gets its meaning, every name its id. What is wrong is told with its line.
 
 use super::chart::{
-    Act, Amendment, Chart, Condition, Counter, CounterId, Initial, Kind, State, StateId, Test, Transition, TransitionId,
-    Trigger, Vocabulary,
+    Act, Amendment, Chart, Condition, Counter, CounterId, Initial, Kind, State, StateId, Test, Transition,
+    TransitionId, Trigger, Vocabulary,
 };
 use super::check;
 use super::set::StateSet;
@@ -126,7 +126,8 @@ impl Loader<'_, '_, '_, '_> {
 
     fn twice(&mut self, word: &Word<'_>, what: &str) {
         let message = format!("there are two of the {what} `{}`", word.text);
-        self.problems.add(Problem::new(word.span.clone(), message).label("again here").help("give each a name of its own"));
+        self.problems
+            .add(Problem::new(word.span.clone(), message).label("again here").help("give each a name of its own"));
     }
 
     fn state<V: Vocabulary>(&mut self, index: usize, draft: &StateDraft<'_>, own: Vec<TransitionId>) -> State<V> {
@@ -146,7 +147,9 @@ impl Loader<'_, '_, '_, '_> {
         self.form(index, draft, kind, children);
         let initial = match (&draft.initial, kind) {
             (Some(initial), Kind::Compound | Kind::History { .. }) => Some(self.initial(id, draft, initial)),
-            (None, Kind::Compound) => children.iter().next().map(|first| Initial { targets: vec![first], acts: vec![] }),
+            (None, Kind::Compound) => {
+                children.iter().next().map(|first| Initial { targets: vec![first], acts: vec![] })
+            }
             _ => None,
         };
         let path = self.path(index);
@@ -184,7 +187,10 @@ impl Loader<'_, '_, '_, '_> {
                 fault(format!("`{}` is final: nothing comes after it", name.text), "make it a `state`");
             }
             Kind::History { .. } if !children.is_empty() || !plain => {
-                fault(format!("`{}` is a history: nothing stands inside it", name.text), "put it into the state around it");
+                fault(
+                    format!("`{}` is a history: nothing stands inside it", name.text),
+                    "put it into the state around it",
+                );
             }
             Kind::Atomic | Kind::Parallel | Kind::Final if draft.initial.is_some() => {
                 fault(format!("`{}` has no states to choose from", name.text), "leave `initial` out");
@@ -206,7 +212,8 @@ impl Loader<'_, '_, '_, '_> {
         draft: &StateDraft<'_>,
         initial: &text::InitialDraft<'_>,
     ) -> Initial<V> {
-        let home = if matches!(draft.kind, Kind::History { .. }) { draft.parent.unwrap_or(0) } else { usize::from(id.0) };
+        let home =
+            if matches!(draft.kind, Kind::History { .. }) { draft.parent.unwrap_or(0) } else { usize::from(id.0) };
         let targets = self.targets(usize::from(id.0), &initial.targets);
         for (target, word) in targets.iter().zip(&initial.targets) {
             if !self.is_inside(usize::from(target.0), home) {
@@ -321,7 +328,9 @@ impl Loader<'_, '_, '_, '_> {
     fn resolve(&mut self, at: usize, word: &Word<'_>) -> Option<StateId> {
         let scopes = std::iter::successors(Some(at), |scope| self.parent(*scope));
         let inside = |scope: usize| {
-            word.text.split('.').try_fold(scope, |scope, name| self.children(scope).find(|child| self.name(*child) == name))
+            word.text
+                .split('.')
+                .try_fold(scope, |scope, name| self.children(scope).find(|child| self.name(*child) == name))
         };
         let found = scopes.filter_map(inside).next();
         if found.is_none() {
@@ -348,7 +357,8 @@ impl Loader<'_, '_, '_, '_> {
         let of_states = chart.states.iter().filter_map(|state| Some((&state.initial.as_ref()?.targets, &state.span)));
         let of_transitions = chart.transitions.iter().map(|transition| (&transition.targets, &transition.span));
         for (targets, span) in of_states.chain(of_transitions) {
-            let mut pairs = targets.iter().enumerate().flat_map(|(n, a)| targets.iter().skip(n + 1).map(move |b| (*a, *b)));
+            let mut pairs =
+                targets.iter().enumerate().flat_map(|(n, a)| targets.iter().skip(n + 1).map(move |b| (*a, *b)));
             if let Some((a, b)) = pairs.find(|(a, b)| !together(*a, *b)) {
                 let (a, b) = (&chart.state(a).path, &chart.state(b).path);
                 let message = format!("`{a}` and `{b}` cannot be active at the same time");

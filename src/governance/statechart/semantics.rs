@@ -47,7 +47,8 @@ fn holds(guard: Guard) -> bool {
 }
 
 fn chart(body: &str) -> Chart<Small> {
-    Chart::read("test", &format!("chart test\n{body}")).unwrap_or_else(|errors| panic!("{errors}: {:?}", errors.problems().next()))
+    Chart::read("test", &format!("chart test\n{body}"))
+        .unwrap_or_else(|errors| panic!("{errors}: {:?}", errors.problems().next()))
 }
 
 /// Plays events, written as letters, and tells the leaves after the start and each of them, with what was done.
@@ -333,7 +334,11 @@ state s
 
 #[test]
 fn a_chart_that_goes_round_without_end_is_stopped_and_nothing_has_happened() {
-    check("state s\n  on a -> t\nstate t\n  always / x -> u\nstate u\n  always -> t\n", "ab", "s the chart goes round without end -");
+    check(
+        "state s\n  on a -> t\nstate t\n  always / x -> u\nstate u\n  always -> t\n",
+        "ab",
+        "s the chart goes round without end -",
+    );
 }
 
 #[test]
@@ -357,7 +362,9 @@ fn a_configuration_of_another_chart_is_not_taken() {
 #[test]
 fn what_is_wrong_with_a_chart_is_told_with_its_line() {
     let mut told = String::new();
-    for (name, text) in include_str!("../../../tests/data/bad_charts.txt").split("=== ").filter_map(|part| part.split_once('\n')) {
+    for (name, text) in
+        include_str!("../../../tests/data/bad_charts.txt").split("=== ").filter_map(|part| part.split_once('\n'))
+    {
         let errors: ConfigErrors = Chart::<Small>::load(name, text).expect_err(name);
         told.push_str(&format!("=== {name}\n"));
         for problem in errors.problems() {

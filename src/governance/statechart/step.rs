@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::chart::{Act, Chart, CounterId, Kind, StateId, Test, TransitionId, Trigger, Vocabulary, word};
 use super::configuration::Configuration;
-use super::entry::Entry;
+use super::entry::{Entry, EntrySet, effective};
 use super::set::StateSet;
 use crate::foundation::base::limits;
 
@@ -82,12 +82,14 @@ pub enum Refusal {
 pub fn start<V: Vocabulary>(chart: &Chart<V>, holds: impl Fn(V::Guard) -> bool) -> Step<V> {
     let empty = Configuration::new(chart);
     let mut machine = Machine::new(chart, &empty, &holds);
+    let mut entered = Vec::new();
     let mut entry = Entry::new(chart, &machine.now);
     if let Some(initial) = &chart.state(StateId::ROOT).initial {
-        machine.act(&initial.acts);
         entry.targets(&initial.targets, StateId::ROOT);
+        let set = entry.set;
+        machine.act(&initial.acts);
+        entered = machine.enter(set);
     }
-    let entered = machine.enter(entry);
     machine.trace.push(Microstep { cause: None, transitions: Vec::new(), exited: Vec::new(), entered });
     machine.finish(&empty)
 }
@@ -198,9 +200,8 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
         for id in enabled {
             let exits = self.exits(id);
             let source = self.chart.transition(id).source;
-            let is_deeper = |other: TransitionId| {
-                self.chart.state(self.chart.transition(other).source).inside.contains(source)
-            };
+            let is_deeper =
+                |other: TransitionId| self.chart.state(self.chart.transition(other).source).inside.contains(source);
             if kept.iter().all(|(other, others)| !others.meets(exits) || is_deeper(*other)) {
                 kept.retain(|(_, others)| !others.meets(exits));
                 kept.push((id, exits));
@@ -229,7 +230,7 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
     /// The state inside which a transition takes place; none if it leaves no state.
     fn domain(&self, id: TransitionId) -> Option<StateId> {
         let transition = self.chart.transition(id);
-        let targets = Entry::new(self.chart, &self.now).effective(&transition.targets);
+        let targets = effective(self.chart, &self.now, &transition.targets);
         if targets.is_empty() {
             return None;
         }
@@ -265,7 +266,8 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
                 entry.targets(&chart.transition(*id).targets, domain);
             }
         }
-        let entered = self.enter(entry);
+        let set = entry.set;
+        let entered = self.enter(set);
         self.trace.push(Microstep { cause, transitions, exited, entered });
     }
 
@@ -287,9 +289,9 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
         exited
     }
 
-    fn enter(&mut self, entry: Entry<'_, V>) -> Vec<StateId> {
+    fn enter(&mut self, set: EntrySet) -> Vec<StateId> {
         let chart = self.chart;
-        let Entry { states, by_default, histories, .. } = entry;
+        let EntrySet { states, by_default, histories } = set;
         for id in states {
             let state = chart.state(id);
             self.now.active.insert(id);
@@ -331,9 +333,10 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
         let state = self.chart.state(id);
         match state.kind {
             Kind::Parallel => state.children.iter().all(|child| self.has_ended(child)),
-            _ => state.children.iter().any(|child| {
-                self.chart.state(child).kind == Kind::Final && self.now.active.contains(child)
-            }),
+            _ => state
+                .children
+                .iter()
+                .any(|child| self.chart.state(child).kind == Kind::Final && self.now.active.contains(child)),
         }
     }
 

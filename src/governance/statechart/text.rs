@@ -159,7 +159,9 @@ impl<'t> Draft<'t> {
         let top = parent == 0;
         match keyword.text {
             "chart" if top && self.name.is_none() => self.name = Some(line.word("the chart's name")?),
-            "amendment" if top => self.amendments.push((line.word("its number")?, line.text("what it says, in quotes")?)),
+            "amendment" if top => {
+                self.amendments.push((line.word("its number")?, line.text("what it says, in quotes")?))
+            }
             "counter" if top => self.counters.push((line.word("its name")?, line.word("its limit")?)),
             "state" | "parallel" | "final" | "history" => {
                 let kind = match keyword.text {
@@ -191,7 +193,9 @@ impl<'t> Draft<'t> {
                     "initial" => {
                         let initial = InitialDraft { targets: line.words("a state")?, acts: line.acts()? };
                         if state.initial.replace(initial).is_some() {
-                            return Err(Problem::new(keyword.span, "`initial` is given twice").help("keep one of the two"));
+                            return Err(
+                                Problem::new(keyword.span, "`initial` is given twice").help("keep one of the two")
+                            );
                         }
                     }
                     "entry" => state.entry.extend(line.act_list()?),
@@ -252,14 +256,18 @@ impl<'t> Line<'t> {
             } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
                 (Token::Sign(sign), sign.len())
             } else {
-                let word = rest.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).next().unwrap_or_default();
+                let word =
+                    rest.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).next().unwrap_or_default();
                 let Some(strange) = rest.chars().next().filter(|_| word.is_empty()) else {
                     tokens.push((Token::Word(word), at..at + word.len()));
                     rest = rest.get(word.len()..).unwrap_or_default();
                     continue;
                 };
-                let problem = Problem::new(at..at + strange.len_utf8(), format!("{strange:?} has no meaning in a chart"));
-                return Err(problem.help("names are letters, digits and `_`; indent with blanks; texts stand in quotes"));
+                let problem =
+                    Problem::new(at..at + strange.len_utf8(), format!("{strange:?} has no meaning in a chart"));
+                return Err(
+                    problem.help("names are letters, digits and `_`; indent with blanks; texts stand in quotes")
+                );
             };
             tokens.push((token, at..at + length));
             rest = rest.get(length..).unwrap_or_default();
@@ -267,7 +275,8 @@ impl<'t> Line<'t> {
     }
 
     fn all(&self) -> Span {
-        self.tokens.first().map_or(self.end, |(_, span)| span.start)..self.tokens.last().map_or(self.end, |(_, span)| span.end)
+        self.tokens.first().map_or(self.end, |(_, span)| span.start)
+            ..self.tokens.last().map_or(self.end, |(_, span)| span.end)
     }
 
     fn peek(&self) -> Option<Token<'t>> {
@@ -351,7 +360,9 @@ impl<'t> Line<'t> {
             None => Ok(()),
             Some((_, span)) => {
                 let problem = Problem::new(span.clone(), "this line should have ended before this");
-                Err(problem.help("the order is: on EVENTS [CONDITIONS] spend … refill … / ACTS -> TARGETS \"LABEL\" @AMENDMENT"))
+                Err(problem.help(
+                    "the order is: on EVENTS [CONDITIONS] spend … refill … / ACTS -> TARGETS \"LABEL\" @AMENDMENT",
+                ))
             }
         }
     }
