@@ -12,7 +12,7 @@ use crate::foundation::base::Digest;
 pub struct Configuration {
     pub(super) chart: Digest,
     pub(super) active: StateSet,
-    /// What each history of the chart remembers, by the history's place in the chart; empty before there was anything.
+    /// What histories remember, in document order; one that remembers nothing yet is not among them.
     pub(super) history: Vec<(StateId, StateSet)>,
     pub(super) left: Vec<u16>,
     pub(super) finished: bool,
@@ -61,13 +61,12 @@ impl Configuration {
     }
 
     pub(super) fn remember(&mut self, history: StateId, states: StateSet) {
-        match self.history.iter_mut().find(|(id, _)| *id == history) {
-            Some((_, remembered)) => *remembered = states,
-            None => {
-                // In order, so that equal memories are equal configurations.
-                let place = self.history.partition_point(|(id, _)| *id < history);
-                self.history.insert(place, (history, states));
-            }
+        if let Some((_, remembered)) = self.history.iter_mut().find(|(id, _)| *id == history) {
+            *remembered = states;
+        } else {
+            // In order, so that equal memories are equal configurations.
+            let place = self.history.partition_point(|(id, _)| *id < history);
+            self.history.insert(place, (history, states));
         }
     }
 

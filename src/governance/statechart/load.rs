@@ -5,8 +5,9 @@ use super::chart::{
     TransitionId, Trigger, Vocabulary,
 };
 use super::check;
+use super::line::Word;
 use super::set::StateSet;
-use super::text::{self, ActDraft, ConditionDraft, Draft, StateDraft, TransitionDraft, TriggerDraft, Word};
+use super::text::{self, ActDraft, ConditionDraft, Draft, StateDraft, TransitionDraft, TriggerDraft};
 use crate::foundation::base::{Digest, limits};
 use crate::foundation::config::{Choice, ConfigErrors, Problem, Problems, nearest};
 
@@ -132,13 +133,12 @@ impl Loader<'_, '_, '_, '_> {
 
     fn state<V: Vocabulary>(&mut self, index: usize, draft: &StateDraft<'_>, own: Vec<TransitionId>) -> State<V> {
         let id = StateId(index as u8);
-        let is_history = |index: usize| self.kind(index).is_some_and(|kind| matches!(kind, Kind::History { .. }));
         let inner = |history: bool| {
-            let all = self.children(index).filter(|child| is_history(*child) == history);
+            let all = self.draft.children(index).filter(|child| self.draft.is_history(*child) == history);
             all.map(|child| StateId(child as u8)).collect::<StateSet>()
         };
         let (children, histories) = (inner(false), inner(true));
-        let inside = (index + 1..self.draft.states.len()).filter(|other| self.is_inside(*other, index));
+        let inside = (index + 1..self.draft.states.len()).filter(|other| self.draft.is_inside(*other, index));
         let inside = inside.map(|other| StateId(other as u8)).collect();
         let kind = match draft.kind {
             Kind::Atomic if !children.is_empty() || index == 0 => Kind::Compound,
@@ -152,7 +152,7 @@ impl Loader<'_, '_, '_, '_> {
             }
             _ => None,
         };
-        let path = self.path(index);
+        let path = self.draft.path(index);
         State {
             name: draft.name.text.to_owned(),
             path,
@@ -200,8 +200,8 @@ impl Loader<'_, '_, '_, '_> {
         if name.text.contains('.') {
             fault("a state's name has no dots".into(), "nest the states in place of dots");
         }
-        let siblings = draft.parent.map(|parent| self.children(parent).take_while(move |other| *other < index));
-        if siblings.is_some_and(|mut siblings| siblings.any(|other| self.name(other) == name.text)) {
+        let siblings = draft.parent.map(|parent| self.draft.children(parent).take_while(move |other| *other < index));
+        if siblings.is_some_and(|mut siblings| siblings.any(|other| self.draft.name(other) == name.text)) {
             self.twice(name, "state");
         }
     }
@@ -216,12 +216,11 @@ impl Loader<'_, '_, '_, '_> {
             if matches!(draft.kind, Kind::History { .. }) { draft.parent.unwrap_or(0) } else { usize::from(id.0) };
         let targets = self.targets(usize::from(id.0), &initial.targets);
         for (target, word) in targets.iter().zip(&initial.targets) {
-            if !self.is_inside(usize::from(target.0), home) {
-                let message = format!("`{}` does not stand inside `{}`", word.text, self.name(home));
+            if !self.draft.is_inside(usize::from(target.0), home) {
+                let message = format!("`{}` does not stand inside `{}`", word.text, self.draft.name(home));
                 self.problems.add(Problem::new(word.span.clone(), message).help("name a state inside it"));
             }
-            let is_history = |index: u8| matches!(self.kind(usize::from(index)), Some(Kind::History { .. }));
-            if is_history(id.0) && is_history(target.0) {
+            if [id, *target].iter().all(|id| self.draft.is_history(usize::from(id.0))) {
                 let problem = Problem::new(word.span.clone(), "a history leads to a state, not to another history");
                 self.problems.add(problem.help("name the state that is entered when nothing is remembered"));
             }
@@ -287,7 +286,7 @@ impl Loader<'_, '_, '_, '_> {
     fn choose<T: Choice>(&mut self, word: &Word<'_>, what: &str) -> Option<T> {
         let found = T::NAMES.iter().find(|(name, _)| *name == word.text).map(|(_, value)| *value);
         if found.is_none() {
-            self.unknown(word, what, T::NAMES.iter().map(|(name, _)| *name).collect());
+            self.unknown(word, what, &T::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
         }
         found
     }
@@ -295,7 +294,7 @@ impl Loader<'_, '_, '_, '_> {
     fn counter(&mut self, word: &Word<'_>) -> Option<CounterId> {
         let found = self.draft.counters.iter().position(|(name, _)| name.text == word.text);
         if found.is_none() {
-            self.unknown(word, "counter", self.draft.counters.iter().map(|(name, _)| name.text).collect());
+            self.unknown(word, "counter", &self.draft.counters.iter().map(|(name, _)| name.text).collect::<Vec<_>>());
         }
         found.map(|index| CounterId(index as u8))
     }
@@ -304,13 +303,13 @@ impl Loader<'_, '_, '_, '_> {
         let word = word?;
         let known = self.draft.amendments.iter().map(|(number, _)| number.text);
         if !known.clone().any(|number| number == word.text) {
-            self.unknown(word, "amendment", known.collect());
+            self.unknown(word, "amendment", &known.collect::<Vec<_>>());
             return None;
         }
         word.text.parse().ok()
     }
 
-    fn unknown(&mut self, word: &Word<'_>, what: &str, known: Vec<&str>) {
+    fn unknown(&mut self, word: &Word<'_>, what: &str, known: &[&str]) {
         let problem = Problem::new(word.span.clone(), format!("`{}` is not a known {what}", word.text));
         let help = match nearest(word.text, known.iter().copied()) {
             Some(meant) => format!("did you mean `{meant}`?"),
@@ -326,15 +325,9 @@ impl Loader<'_, '_, '_, '_> {
 
     /// The state that `word` names where it is said at `at`: looked for inside that state, then beside it, and so on outward.
     fn resolve(&mut self, at: usize, word: &Word<'_>) -> Option<StateId> {
-        let scopes = std::iter::successors(Some(at), |scope| self.parent(*scope));
-        let inside = |scope: usize| {
-            word.text
-                .split('.')
-                .try_fold(scope, |scope, name| self.children(scope).find(|child| self.name(*child) == name))
-        };
-        let found = scopes.filter_map(inside).next();
+        let found = self.draft.find(at, word.text);
         if found.is_none() {
-            let paths: Vec<String> = (1..self.draft.states.len()).map(|index| self.path(index)).collect();
+            let paths: Vec<String> = (1..self.draft.states.len()).map(|index| self.draft.path(index)).collect();
             let names = paths.iter().map(String::as_str);
             let last = |path: &'_ &str| path.rsplit('.').next() == word.text.rsplit('.').next();
             match names.clone().find(last) {
@@ -342,7 +335,7 @@ impl Loader<'_, '_, '_, '_> {
                     let problem = Problem::new(word.span.clone(), format!("`{}` cannot be seen from here", word.text));
                     self.problems.add(problem.label("unknown state").help(format!("write `{path}`")));
                 }
-                None => self.unknown(word, "state", names.collect()),
+                None => self.unknown(word, "state", &names.collect::<Vec<_>>()),
             }
         }
         found.map(|index| StateId(index as u8))
@@ -366,34 +359,5 @@ impl Loader<'_, '_, '_, '_> {
                 self.problems.add(Problem::new(span.clone(), message).help(help));
             }
         }
-    }
-
-    fn parent(&self, index: usize) -> Option<usize> {
-        self.draft.states.get(index)?.parent
-    }
-
-    fn kind(&self, index: usize) -> Option<Kind> {
-        Some(self.draft.states.get(index)?.kind)
-    }
-
-    fn name(&self, index: usize) -> &str {
-        self.draft.states.get(index).map_or("", |state| state.name.text)
-    }
-
-    fn path(&self, index: usize) -> String {
-        match self.parent(index) {
-            None => String::new(),
-            Some(0) => self.name(index).to_owned(),
-            Some(parent) => format!("{}.{}", self.path(parent), self.name(index)),
-        }
-    }
-
-    fn children(&self, of: usize) -> impl Iterator<Item = usize> {
-        let states = self.draft.states.iter().enumerate();
-        states.filter(move |(_, state)| state.parent == Some(of)).map(|(index, _)| index)
-    }
-
-    fn is_inside(&self, index: usize, outer: usize) -> bool {
-        std::iter::successors(self.parent(index), |up| self.parent(*up)).any(|up| up == outer)
     }
 }

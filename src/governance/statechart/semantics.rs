@@ -1,5 +1,7 @@
 //! SCXML's rules told as small charts: what is active after each event, and what was done.
 
+use std::fmt::Write as _;
+
 use super::chart::{Chart, Vocabulary};
 use super::step::{Denial, Step, start, step};
 use crate::foundation::config::ConfigErrors;
@@ -366,12 +368,12 @@ fn what_is_wrong_with_a_chart_is_told_with_its_line() {
         include_str!("../../../tests/data/bad_charts.txt").split("=== ").filter_map(|part| part.split_once('\n'))
     {
         let errors: ConfigErrors = Chart::<Small>::load(name, text).expect_err(name);
-        told.push_str(&format!("=== {name}\n"));
+        writeln!(told, "=== {name}").unwrap();
         for problem in errors.problems() {
             let (line, column) = errors.line_column(problem.span.start);
             let under = text.get(problem.span.clone()).unwrap_or_default();
             let help = problem.help.as_deref().unwrap_or("-");
-            told.push_str(&format!("{line}:{column} `{under}`: {}\n    help: {help}\n", problem.message));
+            writeln!(told, "{line}:{column} `{under}`: {}\n    help: {help}", problem.message).unwrap();
         }
     }
     insta::assert_snapshot!(told);

@@ -18,14 +18,8 @@
 //! inside the source. `#` begins a comment. Lists are separated by commas.
 
 use super::chart::Kind;
+use super::line::{Line, Token, Word};
 use crate::foundation::config::{Problem, Problems, Span};
-
-/// A word and where it stands.
-#[derive(Debug, Clone)]
-pub(super) struct Word<'t> {
-    pub(super) text: &'t str,
-    pub(super) span: Span,
-}
 
 /// A chart as written.
 #[derive(Debug, Default)]
@@ -160,7 +154,7 @@ impl<'t> Draft<'t> {
         match keyword.text {
             "chart" if top && self.name.is_none() => self.name = Some(line.word("the chart's name")?),
             "amendment" if top => {
-                self.amendments.push((line.word("its number")?, line.text("what it says, in quotes")?))
+                self.amendments.push((line.word("its number")?, line.text("what it says, in quotes")?));
             }
             "counter" if top => self.counters.push((line.word("its name")?, line.word("its limit")?)),
             "state" | "parallel" | "final" | "history" => {
@@ -222,123 +216,7 @@ impl<'t> Draft<'t> {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token<'t> {
-    Word(&'t str),
-    Text(&'t str),
-    Sign(&'static str),
-}
-
-struct Line<'t> {
-    tokens: Vec<(Token<'t>, Span)>,
-    next: usize,
-    end: usize,
-}
-
-const SIGNS: [&str; 9] = ["->", "~>", "[", "]", "(", ")", ",", "/", "@"];
-
 impl<'t> Line<'t> {
-    fn lex(line: &'t str, start: usize) -> Result<Self, Problem> {
-        let mut tokens = Vec::new();
-        let mut rest = line;
-        loop {
-            rest = rest.trim_start_matches([' ', '\n', '\r']);
-            let at = start + line.len() - rest.len();
-            if rest.is_empty() || rest.starts_with('#') {
-                return Ok(Self { tokens, next: 0, end: at });
-            }
-            let (token, length) = if let Some(quoted) = rest.strip_prefix('"') {
-                let Some((text, _)) = quoted.split_once('"') else {
-                    let problem = Problem::new(at..at + 1, "this text has no closing quote");
-                    return Err(problem.help("end it on the same line with `\"`"));
-                };
-                (Token::Text(text), text.len() + 2)
-            } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
-                (Token::Sign(sign), sign.len())
-            } else {
-                let word =
-                    rest.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).next().unwrap_or_default();
-                let Some(strange) = rest.chars().next().filter(|_| word.is_empty()) else {
-                    tokens.push((Token::Word(word), at..at + word.len()));
-                    rest = rest.get(word.len()..).unwrap_or_default();
-                    continue;
-                };
-                let problem =
-                    Problem::new(at..at + strange.len_utf8(), format!("{strange:?} has no meaning in a chart"));
-                return Err(
-                    problem.help("names are letters, digits and `_`; indent with blanks; texts stand in quotes")
-                );
-            };
-            tokens.push((token, at..at + length));
-            rest = rest.get(length..).unwrap_or_default();
-        }
-    }
-
-    fn all(&self) -> Span {
-        self.tokens.first().map_or(self.end, |(_, span)| span.start)
-            ..self.tokens.last().map_or(self.end, |(_, span)| span.end)
-    }
-
-    fn peek(&self) -> Option<Token<'t>> {
-        self.tokens.get(self.next).map(|(token, _)| *token)
-    }
-
-    /// The next token, if `read` takes it.
-    fn take<T>(&mut self, read: impl FnOnce(Token<'t>) -> Option<T>) -> Option<(T, Span)> {
-        let (token, span) = self.tokens.get(self.next)?;
-        let taken = read(*token)?;
-        self.next += 1;
-        Some((taken, span.clone()))
-    }
-
-    fn sign(&mut self, wanted: &str) -> bool {
-        self.take(|token| (token == Token::Sign(SIGNS.iter().find(|sign| **sign == wanted)?)).then_some(())).is_some()
-    }
-
-    fn keyword(&mut self, wanted: &str) -> bool {
-        self.take(|token| (token == Token::Word(wanted)).then_some(())).is_some()
-    }
-
-    fn missing(&self, wanted: &str) -> Problem {
-        match self.tokens.get(self.next) {
-            Some((_, span)) => Problem::new(span.clone(), format!("{wanted} is needed here")),
-            None => Problem::new(self.all(), format!("{wanted} is missing at the end of this line")),
-        }
-    }
-
-    fn need(&mut self, wanted: &str) -> Result<(), Problem> {
-        if self.sign(wanted) { Ok(()) } else { Err(self.missing(&format!("`{wanted}`"))) }
-    }
-
-    fn maybe_word(&mut self) -> Option<Word<'t>> {
-        let (text, span) = self.take(|token| if let Token::Word(word) = token { Some(word) } else { None })?;
-        Some(Word { text, span })
-    }
-
-    fn word(&mut self, what: &str) -> Result<Word<'t>, Problem> {
-        self.maybe_word().ok_or_else(|| self.missing(what))
-    }
-
-    fn maybe_text(&mut self) -> Option<&'t str> {
-        self.take(|token| if let Token::Text(text) = token { Some(text) } else { None }).map(|(text, _)| text)
-    }
-
-    fn text(&mut self, what: &str) -> Result<&'t str, Problem> {
-        self.maybe_text().ok_or_else(|| self.missing(what))
-    }
-
-    fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T, Problem>) -> Result<Vec<T>, Problem> {
-        let mut items = vec![one(self)?];
-        while self.sign(",") {
-            items.push(one(self)?);
-        }
-        Ok(items)
-    }
-
-    fn words(&mut self, what: &str) -> Result<Vec<Word<'t>>, Problem> {
-        self.list(|line| line.word(what))
-    }
-
     fn act_list(&mut self) -> Result<Vec<ActDraft<'t>>, Problem> {
         self.list(|line| {
             let raise = line.keyword("raise");
@@ -353,18 +231,6 @@ impl<'t> Line<'t> {
 
     fn amendment(&mut self) -> Result<Option<Word<'t>>, Problem> {
         if self.sign("@") { self.word("an amendment's number").map(Some) } else { Ok(None) }
-    }
-
-    fn end(&self) -> Result<(), Problem> {
-        match self.tokens.get(self.next) {
-            None => Ok(()),
-            Some((_, span)) => {
-                let problem = Problem::new(span.clone(), "this line should have ended before this");
-                Err(problem.help(
-                    "the order is: on EVENTS [CONDITIONS] spend … refill … / ACTS -> TARGETS \"LABEL\" @AMENDMENT",
-                ))
-            }
-        }
     }
 
     fn trigger(&mut self) -> Result<TriggerDraft<'t>, Problem> {

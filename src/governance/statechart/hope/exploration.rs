@@ -85,17 +85,18 @@ impl Exploration {
             is_meant && configuration.active().contains(transition.source)
         });
         let spent: BTreeSet<_> = listening.filter_map(|(_, transition)| transition.spend).collect();
-        let subsets = spent.iter().fold(vec![Vec::new()], |subsets, counter| {
+        spent.iter().fold(vec![Vec::new()], |subsets, counter| {
             let with = subsets.iter().map(|subset| [subset.as_slice(), &[*counter]].concat());
             subsets.iter().cloned().chain(with).collect()
-        });
-        subsets
+        })
     }
 
     /// Takes the event under every answer to the guards that it asks.
     fn every_answer(&mut self, from: usize, node: &Node, event: Event, run_out: &[CounterId]) {
         let (mut configuration, held) = node.clone();
-        run_out.iter().for_each(|counter| configuration.set_left(*counter, 0));
+        for counter in run_out {
+            configuration.set_left(*counter, 0);
+        }
         let mut script: Vec<bool> = Vec::new();
         loop {
             let asked: RefCell<Vec<(Guard, bool)>> = RefCell::default();
@@ -104,13 +105,14 @@ impl Exploration {
                 match guard {
                     Guard::IntentHeld => held >= Held::Intent,
                     Guard::ShapeHeld => held >= Held::Shape,
-                    _ => asked.iter().find(|(known, _)| *known == guard).map(|(_, answer)| *answer).unwrap_or_else(
-                        || {
-                            let answer = script.get(asked.len()).copied().unwrap_or(false);
-                            asked.push((guard, answer));
-                            answer
-                        },
-                    ),
+                    _ => {
+                        let known = asked.iter().find(|(known, _)| *known == guard).map(|(_, answer)| *answer);
+                        let next = script.get(asked.len()).copied().unwrap_or(false);
+                        known.unwrap_or_else(|| {
+                            asked.push((guard, next));
+                            next
+                        })
+                    }
                 }
             });
             self.take(from, node, event, run_out, &taken);

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -250,7 +251,7 @@ fn the_plain_way_from_a_need_to_a_result() {
         taken.effects.iter().for_each(|action| facts.note(*action));
         now = taken.configuration;
         let leaves: Vec<_> = now.leaves(&chart).iter().map(|path| path.trim_start_matches("session.")).collect();
-        told.push_str(&format!("{event:?}: {:?} -> {}\n", taken.effects, leaves.join(", ")));
+        writeln!(told, "{event:?}: {:?} -> {}", taken.effects, leaves.join(", ")).unwrap();
     }
     assert_eq!(facts.held, Held::Shape);
     insta::assert_snapshot!(told);
