@@ -27,5 +27,5 @@ pub use chart::{
     TransitionId, Trigger, Vocabulary, word,
 };
 pub use configuration::Configuration;
-pub use set::{Iter, StateSet};
+pub use set::{StateSet, States};
 pub use step::{Denial, Microstep, Refusal, Step, start, step};

@@ -39,3 +39,9 @@ fn a_bad_chart_is_shown_line_by_line() {
     let told = told.join("\n").replace(path.to_str().unwrap(), "bad.chart");
     insta::assert_snapshot!(told);
 }
+
+#[test]
+fn help_teaches_the_two_commands() {
+    let told = [["chart", "show", "--help"], ["chart", "check", "--help"]].map(|arguments| loom(&arguments).stdout);
+    insta::assert_snapshot!(told.map(|bytes| String::from_utf8(bytes).unwrap()).join("\n"));
+}

@@ -61,8 +61,8 @@ impl StateSet {
     }
 
     /// The states in document order; from the end, in reverse.
-    pub const fn iter(self) -> Iter {
-        Iter(self.0)
+    pub const fn iter(self) -> States {
+        States(self.0)
     }
 }
 
@@ -78,9 +78,9 @@ impl FromIterator<StateId> for StateSet {
 
 impl IntoIterator for StateSet {
     type Item = StateId;
-    type IntoIter = Iter;
+    type IntoIter = States;
 
-    fn into_iter(self) -> Iter {
+    fn into_iter(self) -> States {
         self.iter()
     }
 }
@@ -93,9 +93,9 @@ impl Serialize for StateSet {
 
 /// The states of a [`StateSet`].
 #[derive(Debug, Clone)]
-pub struct Iter(u128);
+pub struct States(u128);
 
-impl Iterator for Iter {
+impl Iterator for States {
     type Item = StateId;
 
     fn next(&mut self) -> Option<StateId> {
@@ -105,7 +105,7 @@ impl Iterator for Iter {
     }
 }
 
-impl DoubleEndedIterator for Iter {
+impl DoubleEndedIterator for States {
     fn next_back(&mut self) -> Option<StateId> {
         let last = StateId(u8::try_from(self.0.checked_ilog2()?).ok()?);
         self.0 &= !bit(last);

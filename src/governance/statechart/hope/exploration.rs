@@ -39,6 +39,7 @@ struct Places {
     paused: StateId,
     completed: StateId,
     output: StateId,
+    acknowledge: StateId,
 }
 
 impl Exploration {
@@ -55,6 +56,7 @@ impl Exploration {
             paused: find("paused"),
             completed: find("completed"),
             output: find("doing.stage.shape.output"),
+            acknowledge: find("doing.stage.intent.acknowledge"),
         };
         let (numbers, nodes, edges) = (HashMap::new(), Vec::new(), Vec::new());
         Self { chart, places, numbers, nodes, edges, steps: 0, taken: BTreeSet::new(), entered: BTreeSet::new() }
@@ -141,7 +143,7 @@ impl Exploration {
 
     /// What holds for every single step.
     fn promises(&self, (before, held): &Node, event: Event, run_out: &[CounterId], taken: &Step<Hope>, after: Held) {
-        let Places { doing, paused, completed, output, .. } = self.places;
+        let Places { doing, paused, completed, output, acknowledge, .. } = self.places;
         let at = || format!("{event:?} in {:?}, {held:?}", before.leaves(&self.chart));
         let was = |state| before.active().contains(state);
         let is = |state| taken.configuration.active().contains(state);
@@ -171,6 +173,10 @@ impl Exploration {
             }
             Event::Cancel if was(doing) || was(paused) => {
                 assert!(is(completed) && does(Action::ConcludeCancelled), "{}", at());
+            }
+            // The user's word about the intent counts wherever the work is.
+            Event::IntentWithdrawn if was(doing) && run_out.is_empty() => {
+                assert!(is(acknowledge), "{}", at());
             }
             // Every stage has an answer of its own, and an end where that was tried too often.
             Event::Stalled if was(doing) => {
