@@ -2,6 +2,7 @@
 //! `run(&self, &mut Terminal) -> Result<Exit, Failure>`: write it beside these, then name it in [`Command`] and in
 //! [`Command::run`]. What it prints goes through the [`Terminal`], so that a closed pipe ends it quietly.
 
+mod chart;
 mod completions;
 mod doctor;
 mod dry_run;
@@ -56,6 +57,7 @@ enum Command {
     Report(report::Args),
     View(view::Args),
     Examples(examples::Args),
+    Chart(chart::Args),
     Schema(schema::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
@@ -71,6 +73,7 @@ impl Command {
             Self::Report(args) => args.run(terminal),
             Self::View(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
+            Self::Chart(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Doctor(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod charts;
 mod commands;
 mod configs;
 mod engine;

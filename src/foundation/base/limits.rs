@@ -56,3 +56,9 @@ pub const KNOWN_HISTORIES_MAX: usize = 1_024;
 pub const REGULATOR_WORDS_MAX: usize = 1 << 16;
 /// Longest task or message that the regulator reads, bytes; what follows is left out.
 pub const REGULATOR_TASK_BYTES_MAX: usize = 1 << 16;
+/// Most states in a statechart: a set of states is one machine word of 128 bits.
+pub const CHART_STATES_MAX: usize = 128;
+/// Most transitions in a statechart.
+pub const CHART_TRANSITIONS_MAX: usize = 1_000;
+/// Most microsteps in answer to one event; a chart that needs more goes round without end.
+pub const MICROSTEPS_MAX: usize = 1_000;
