@@ -1,8 +1,9 @@
 //! The regulator itself: events go to the parts that need them, and what the parts find is kept ready, ranked.
 
 use super::calibration::{Calibration, CalibrationScope};
+use super::corrections::Corrections;
 use super::cost::{CostTracker, Spent};
-use super::decision::{Decision, Evidence, Ruling};
+use super::decision::{CorrectionPattern, Decision, Evidence, Ruling};
 use super::event::LlmEvent;
 use super::quality::{CORRECTED, QualityTrack};
 use super::reply::Reply;
@@ -10,8 +11,10 @@ use super::scope::{Drift, ScopeTracker, SentenceEmbedder};
 use super::settings::Settings;
 use super::signals::{ConfidenceBasis, ResponseType, Signals, Structure, TurnReading, either};
 use super::spans::{Level, low_confidence};
+use super::state::RegulatorState;
 use super::tokens::{Estimates, TokenStats};
 use super::tools::ToolCalls;
+use super::topics::Topics;
 use crate::foundation::chat::{Finish, Flow, TokenLogprob};
 
 /// Weight of the latest turn in the rate of corrections.
@@ -29,6 +32,9 @@ pub struct Regulator {
     quality: QualityTrack,
     tools: ToolCalls,
     scope: ScopeTracker,
+    corrections: Corrections,
+    topics: Topics,
+    earlier_turns: u64,
     level: Level,
     calibrations: Vec<Calibration>,
     calling: Option<CalibrationScope>,
@@ -45,6 +51,9 @@ struct Turn {
     number: u64,
     complete: bool,
     corrected: bool,
+    failed: bool,
+    succeeded: bool,
+    warning: Option<Ruling>,
     structure: Option<Structure>,
     response_type: Option<ResponseType>,
     stopped: Option<Ruling>,
@@ -72,23 +81,51 @@ impl Regulator {
 
     /// A regulator for one user.
     pub fn with_user(settings: Settings, user_id: impl Into<String>) -> Self {
+        Self::import(settings, RegulatorState::new(user_id.into()))
+    }
+
+    /// A regulator that knows what an earlier session learned. Caps begin anew: they are a session's.
+    pub fn import(settings: Settings, state: RegulatorState) -> Self {
         Self {
-            user: user_id.into(),
+            user: state.user,
             turn: Turn::default(),
             reply: Reply::default(),
             tokens: TokenStats::new(&settings.confidence),
-            cost: CostTracker::new(settings.cost.clone(), Spent::default()),
-            quality: QualityTrack::new(settings.quality.clone(), None),
+            cost: CostTracker::new(settings.cost.clone(), state.spent),
+            quality: QualityTrack::new(settings.quality.clone(), state.recent_quality),
             tools: ToolCalls::new(settings.tools.clone()),
             scope: ScopeTracker::new(settings.scope.clone()),
-            level: Level::default(),
-            calibrations: Vec::new(),
+            corrections: state.corrections,
+            topics: Topics::default(),
+            earlier_turns: state.turns,
+            level: state.level,
+            calibrations: state.calibrations,
             calling: None,
-            correction_rate: 0.0,
+            correction_rate: state.correction_rate,
             rulings: vec![Ruling { decision: Decision::Continue, evidence: Vec::new() }],
             forbidden: false,
             settings,
         }
+    }
+
+    /// All that outlives the session.
+    pub fn export(&self) -> RegulatorState {
+        let mut level = self.level;
+        level.learn(self.tokens.known(), self.tokens.mean_logprob());
+        let mut state = RegulatorState::new(self.user.clone());
+        state.turns = self.earlier_turns.saturating_add(self.turn.number);
+        state.spent = self.cost.lifetime();
+        state.recent_quality = self.quality.recent();
+        state.correction_rate = self.rate_with_this_turn();
+        state.level = level;
+        state.corrections.clone_from(&self.corrections);
+        state.calibrations.clone_from(&self.calibrations);
+        state
+    }
+
+    /// What the user taught so far, the best established first.
+    pub fn patterns(&self) -> Vec<CorrectionPattern> {
+        self.corrections.patterns(&self.settings.corrections, &self.user)
     }
 
     /// Whose regulator it is.
@@ -143,19 +180,10 @@ impl Regulator {
             LlmEvent::Reserve { tokens_in, tokens_out, money_micros, wallclock_ms } => {
                 self.cost.reserve(Spent { tokens_in, tokens_out, tokens_cached: 0, money_micros, wallclock_ms });
             }
-            LlmEvent::UserCorrection { correction_message: _, corrects_last } => {
-                self.turn.corrected = true;
-                if corrects_last {
-                    self.quality.judge(self.turn.number, CORRECTED, true);
-                }
+            LlmEvent::UserCorrection { correction_message, corrects_last } => {
+                self.correction(correction_message, corrects_last);
             }
-            LlmEvent::QualityFeedback { quality } => {
-                if (0.0..=1.0).contains(&quality) {
-                    self.quality.judge(self.turn.number, quality, false);
-                } else {
-                    self.turn.unusable += 1;
-                }
-            }
+            LlmEvent::QualityFeedback { quality } => self.feedback(quality),
         }
         self.refresh();
     }
@@ -177,6 +205,12 @@ impl Regulator {
     /// decisions concern the next call, not this one.
     pub fn stops(&self) -> bool {
         self.forbidden || self.turn.stopped.is_some()
+    }
+
+    /// How much the buffers of the reply hold.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.reply.kept_bytes() + self.tokens.kept_bytes()
     }
 
     /// What is known of the current turn.
@@ -221,10 +255,18 @@ impl Regulator {
             response_type: self.turn.response_type,
             budget_depletion,
             confidence: self.confidence(estimates).map(|(confidence, _)| confidence),
-            strategy: None,
+            strategy: self.strategy(),
             overrun_prevention: budget_depletion.unwrap_or(0.0) * (1.0 + either(poor, entropy_trajectory)) / 2.0,
             recent_quality,
             salience: either(spike, corrections),
+        }
+    }
+
+    /// The best established pattern that holds for this task, by name.
+    fn strategy(&self) -> Option<String> {
+        match &self.turn.warning.as_ref()?.decision {
+            Decision::ProceduralWarning { patterns } => patterns.first().map(|pattern| pattern.pattern_name.clone()),
+            _ => None,
         }
     }
 
@@ -242,16 +284,68 @@ impl Regulator {
     }
 
     fn turn_start(&mut self, user_message: &str) {
-        self.scope.set_of_turn(user_message);
-        let corrected = if self.turn.corrected { 1.0 } else { 0.0 };
-        if self.turn.number > 0 {
-            self.correction_rate += CORRECTION_RECENCY * (corrected - self.correction_rate);
-        }
         self.level.learn(self.tokens.known(), self.tokens.mean_logprob());
-        self.turn = Turn { number: self.turn.number + 1, ..Turn::default() };
+        self.correction_rate = self.rate_with_this_turn();
+        let last = std::mem::take(&mut self.turn);
+        self.turn.number = last.number + 1;
         self.reply.clear();
         self.tokens.clear();
         self.cost.turn_start();
+        let alike = self.scope.set_of_turn(user_message).map_or(0.0, f64::from);
+        if last.complete && !last.succeeded && alike >= self.settings.corrections.asked_again {
+            // Asked again: the reply in between did not help.
+            self.quality.judge(last.number, CORRECTED, true);
+            if !last.failed {
+                self.topic_failed();
+            }
+        }
+        if let Some((_, task)) = self.scope.current() {
+            self.turn.warning = self.corrections.warning(&self.settings.corrections, &self.user, task);
+        }
+    }
+
+    fn correction(&mut self, message: &str, corrects_last: bool) {
+        self.turn.corrected = true;
+        if corrects_last {
+            self.quality.judge(self.turn.number, CORRECTED, true);
+            self.turn_failed();
+        }
+        self.corrections.learn(&self.settings.corrections, message, self.scope.corrected_by(message));
+    }
+
+    fn feedback(&mut self, quality: f64) {
+        if !(0.0..=1.0).contains(&quality) {
+            self.turn.unusable += 1;
+            return;
+        }
+        self.quality.judge(self.turn.number, quality, false);
+        if quality < self.settings.quality.failure {
+            self.turn_failed();
+        } else if quality >= self.settings.quality.success {
+            self.turn.succeeded = true;
+            if let Some((_, task)) = self.scope.current() {
+                self.topics.succeeded(task);
+            }
+        }
+    }
+
+    fn turn_failed(&mut self) {
+        if !std::mem::replace(&mut self.turn.failed, true) {
+            self.topic_failed();
+        }
+    }
+
+    fn topic_failed(&mut self) {
+        if let Some((_, task)) = self.scope.current() {
+            self.topics.failed(task, || self.scope.topic_name());
+        }
+    }
+
+    /// The rate of corrected turns with the current one counted in.
+    fn rate_with_this_turn(&self) -> f64 {
+        let corrected = if self.turn.corrected { 1.0 } else { 0.0 };
+        let weight = if self.turn.number > 0 { CORRECTION_RECENCY } else { 0.0 };
+        self.correction_rate + weight * (corrected - self.correction_rate)
     }
 
     fn token<T>(
@@ -317,7 +411,9 @@ impl Regulator {
         self.quality.rulings(rulings);
         rulings.extend(self.tools.ruling().cloned());
         rulings.extend(self.turn.drift.iter().filter_map(|drift| drift.ruling.clone()));
-        rulings.extend([&self.turn.stopped, &self.turn.low_confidence].into_iter().flatten().cloned());
+        self.topics.rulings(&self.settings.quality, rulings);
+        rulings
+            .extend([&self.turn.stopped, &self.turn.warning, &self.turn.low_confidence].into_iter().flatten().cloned());
         if rulings.is_empty() {
             rulings.push(Ruling { decision: Decision::Continue, evidence: Vec::new() });
         }
@@ -491,6 +587,81 @@ mod tests {
         regulator.calling(Some(scope("m")));
         let reading = regulator.turn_reading();
         assert!(reading.calibrated() && (reading.confidence.unwrap() - 0.9).abs() < 1e-9);
+    }
+
+    /// One turn of a user who corrects the reply.
+    fn corrected(regulator: &mut Regulator, task: &str, correction: &str) {
+        regulator.on_event(LlmEvent::TurnStart { user_message: task });
+        regulator.on_event(LlmEvent::TurnComplete { full_response: "Here it is.", finish: None });
+        regulator.on_event(LlmEvent::UserCorrection { correction_message: correction, corrects_last: true });
+    }
+
+    #[test]
+    fn what_a_user_taught_three_times_is_said_before_the_next_reply_in_the_next_session() {
+        let mut regulator = Regulator::for_user("ann");
+        corrected(&mut regulator, "Refactor the loader function.", "Don't add docstrings to refactored output.");
+        corrected(&mut regulator, "Please refactor this class.", "Stop adding docstrings when you refactor!");
+        corrected(&mut regulator, "Refactor the retry helper.", "I told you before: no docstrings.");
+        let json = regulator.export().to_json().unwrap();
+        let state = RegulatorState::from_json(&json).unwrap();
+        assert_eq!(state, regulator.export(), "JSON loses nothing");
+
+        let mut next = Regulator::import(Settings::default(), state.clone());
+        assert_eq!(next.export(), state, "and neither does a session in which nothing happens");
+        next.on_event(LlmEvent::TurnStart { user_message: "Refactor the parser module." });
+        assert_eq!(kinds(&next), ["procedural_warning"]);
+        assert!(next.signals().strategy.unwrap().contains("docstrings"));
+        // Counts go on where they were.
+        next.on_event(LlmEvent::UserCorrection { correction_message: "Docstrings, again!", corrects_last: true });
+        assert_eq!(next.patterns()[0].learned_from_turns, 4);
+        // Another user is told nothing.
+        let mut other = Regulator::for_user("bob");
+        other.on_event(LlmEvent::TurnStart { user_message: "Refactor the parser module." });
+        assert_eq!(kinds(&other), ["continue"]);
+    }
+
+    #[test]
+    fn asking_the_same_again_is_a_correction_and_a_follow_up_question_is_none() {
+        let ask = |questions: &[&str]| {
+            let mut regulator = Regulator::default();
+            for question in questions {
+                regulator.on_event(LlmEvent::TurnStart { user_message: question });
+                regulator.on_event(LlmEvent::TurnComplete { full_response: "Here it is.", finish: None });
+            }
+            regulator.signals().recent_quality
+        };
+        assert_eq!(ask(&["Refactor the invoice parser.", "What does the invoice parser do about errors?"]), None);
+        assert_eq!(ask(&["Refactor the invoice parser.", "Please refactor the invoice parser."]), Some(CORRECTED));
+        assert_eq!(ask(&["Go on.", "Go on."]), None, "says too little");
+    }
+
+    #[test]
+    fn a_topic_that_fails_again_and_again_breaks_the_circuit() {
+        let mut regulator = Regulator::default();
+        for _ in 0..4 {
+            regulator.on_event(LlmEvent::TurnStart { user_message: "Parse the scanned invoice." });
+            regulator.on_event(LlmEvent::QualityFeedback { quality: 0.2 });
+        }
+        assert!(regulator.decide().iter().any(|ruling| matches!(
+            &ruling.decision,
+            Decision::CircuitBreak { reason: CircuitBreakReason::RepeatedFailurePattern { failure_count: 4, cluster }, .. }
+                if cluster.contains("invoice")
+        )));
+        assert!(!regulator.stops(), "the next reply may still be tried");
+    }
+
+    #[test]
+    fn drift_is_read_when_the_reply_is_complete_and_a_standing_task_outranks_the_message() {
+        let bread = "Mix the flour with two eggs and sugar. Knead the dough until it is smooth and bake it.";
+        let mut regulator = Regulator::default();
+        regulator.on_event(LlmEvent::TurnStart { user_message: "Refactor the parser module to be async." });
+        regulator.on_event(LlmEvent::TurnComplete { full_response: bread, finish: None });
+        assert_eq!(kinds(&regulator), ["scope_drift_warn"]);
+        assert!(regulator.turn_reading().drift_score.unwrap() > 0.9);
+        regulator.on_event(LlmEvent::Task { text: "Explain how to bake bread from flour, eggs and sugar." });
+        regulator.on_event(LlmEvent::TurnStart { user_message: "Refactor the parser module to be async." });
+        regulator.on_event(LlmEvent::TurnComplete { full_response: bread, finish: None });
+        assert_eq!(kinds(&regulator), ["continue"]);
     }
 
     #[test]

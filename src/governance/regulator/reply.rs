@@ -79,6 +79,11 @@ impl Reply {
         &self.places
     }
 
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.text.capacity() + self.places.capacity() * size_of::<Place>()
+    }
+
     pub(super) fn truncated(&self) -> bool {
         self.truncated
     }

@@ -29,6 +29,8 @@ const FORBIDDEN: f64 = 0.95;
 const ADDITION: f64 = 0.75;
 /// How similar a sentence may be to the task and still be an addition nobody asked for.
 const ADDITION_COSINE: f32 = 0.12;
+/// Longest text that is read.
+pub(super) const TEXT_BYTES_MAX: usize = REGULATOR_TASK_BYTES_MAX;
 /// A task with fewer content words says too little to drift from.
 const TASK_CONTENT_MIN: usize = 2;
 /// A reply with fewer words says too little to drift.
@@ -62,6 +64,7 @@ pub(super) struct ScopeTracker {
     settings: ScopeSettings,
     standing: Option<Task>,
     of_turn: Option<Task>,
+    before: Option<Task>,
     scan: Scan,
     stretches: Stretches,
     embedder: Option<Arc<dyn SentenceEmbedder>>,
@@ -96,6 +99,7 @@ impl ScopeTracker {
             settings,
             standing: None,
             of_turn: None,
+            before: None,
             scan: Scan::default(),
             stretches: Stretches::default(),
             embedder: None,
@@ -111,19 +115,31 @@ impl ScopeTracker {
         self.standing = (!text.trim().is_empty()).then(|| self.read(text));
     }
 
-    /// A turn's own task: what the user says.
-    pub(super) fn set_of_turn(&mut self, text: &str) {
-        self.of_turn = Some(self.read(text));
+    /// A turn's own task: what the user says. Gives how alike it is to the message before, if both say enough.
+    pub(super) fn set_of_turn(&mut self, text: &str) -> Option<f32> {
+        let task = self.read(text);
+        self.before = self.of_turn.replace(task);
+        let (before, now) = (self.before.as_ref()?, self.of_turn.as_ref()?);
+        let enough = before.content_words >= TASK_CONTENT_MIN && now.content_words >= TASK_CONTENT_MIN;
+        enough.then(|| before.features.cosine(&now.features))
     }
 
-    /// The features of the turn's message, for whoever compares it with something else.
-    pub(super) fn message(&self) -> Option<(&str, &Features)> {
-        self.of_turn.as_ref().map(|task| (task.text.as_str(), &task.features))
+    /// The task that holds, as text and features.
+    pub(super) fn current(&self) -> Option<(&str, &Features)> {
+        self.task().map(|task| (task.text.as_str(), &task.features))
     }
 
-    /// The features of the task that holds.
-    pub(super) fn task_features(&self) -> Option<&Features> {
-        self.task().map(|task| &task.features)
+    /// The task that `correction` was made on: when it is the turn's own message, the one before.
+    pub(super) fn corrected_by(&self, correction: &str) -> Option<(&str, &Features)> {
+        let own = self.of_turn.as_ref().filter(|task| task.text != correction).or(self.before.as_ref());
+        self.standing.as_ref().or(own).map(|task| (task.text.as_str(), &task.features))
+    }
+
+    /// The task that holds, named by its keywords.
+    pub(super) fn topic_name(&self) -> String {
+        let mut words = self.task().map(Task::keywords).unwrap_or_default();
+        words.truncate(3);
+        words.join("+")
     }
 
     fn task(&self) -> Option<&Task> {

@@ -256,6 +256,12 @@ impl TokenStats {
         self.recent.mean().filter(|&mean| mean > limit).map(|mean| -mean)
     }
 
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        (self.group_readings.capacity() + self.recent.values.capacity() + self.groups.values.capacity())
+            * size_of::<f32>()
+    }
+
     pub(super) fn tokens(&self) -> u64 {
         self.tokens
     }
