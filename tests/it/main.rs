@@ -1,1 +1,14 @@
-//! it
+//! The one integration-test binary: a module per subject.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod commands;
+mod configs;
+mod engine;
+mod floors;
+mod prompts;

@@ -4,8 +4,12 @@
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 /// Deepest nesting of a YAML config.
 pub const CONFIG_DEPTH_MAX: usize = 32;
+/// Most values in a YAML config, those that aliases repeat included.
+pub const CONFIG_NODES_MAX: usize = 100_000;
 /// Most turns in a rollout (one turn: the persona's message and its answer).
 pub const TURNS_MAX: usize = 10_000;
+/// Most redrafts of one message after a monitor fired.
+pub const RETRIES_MAX: usize = 10;
 /// Most rollouts in a run.
 pub const ROLLOUTS_MAX: usize = 100_000;
 /// Most tokens in one reply, unless the request asks for fewer.
@@ -20,6 +24,26 @@ pub const REGEX_BYTES_MAX: usize = 1 << 20;
 pub const MODEL_JSON_BYTES_MAX: u64 = 256 << 20;
 /// Largest header of a safetensors file, bytes.
 pub const SAFETENSORS_HEADER_BYTES_MAX: u64 = 100 << 20;
+/// Largest single dim of a model (vocabulary, width, layers).
+pub const MODEL_DIM_MAX: usize = 1 << 24;
+/// Most shards in one safetensors index.
+pub const SAFETENSORS_SHARDS_MAX: usize = 4_096;
+/// Most requests that one engine works on at the same time; further callers wait in order.
+pub const ACTIVE_SEQUENCES_MAX: usize = 64;
+/// Most tokens read in one forward pass.
+pub const PASS_TOKENS_MAX: usize = 256;
+/// Most tokens in one prompt, the continuation to be scored included.
+pub const PROMPT_TOKENS_MAX: usize = 1 << 20;
+/// Instructions that one rendering of a chat template may take.
+pub const TEMPLATE_FUEL_MAX: u64 = 10_000_000;
+/// Deepest recursion inside a chat template.
+pub const TEMPLATE_DEPTH_MAX: usize = 64;
+/// Largest chat template, bytes.
+pub const TEMPLATE_BYTES_MAX: usize = 1 << 20;
+/// Longest text that a chat template may render, bytes.
+pub const TEMPLATE_RENDERED_BYTES_MAX: usize = 64 << 20;
+/// Most conversations whose token ids an engine remembers.
+pub const KNOWN_HISTORIES_MAX: usize = 1_024;
 /// Most tokens of one reply whose places the regulator keeps; later ones count in its statistics alone.
 pub const REGULATOR_TOKENS_MAX: usize = 1 << 18;
 /// Most text of one reply that the regulator keeps, bytes; what follows is counted, not read.
