@@ -6,6 +6,7 @@ mod completions;
 mod dry_run;
 mod examples;
 mod new;
+mod regulate;
 mod schema;
 mod terminal;
 mod validate;
@@ -47,6 +48,7 @@ enum Command {
     Validate(validate::Args),
     DryRun(dry_run::Args),
     Examples(examples::Args),
+    Regulate(regulate::Args),
     Schema(schema::Args),
     Completions(completions::Args),
 }
@@ -58,6 +60,7 @@ impl Command {
             Self::Validate(args) => args.run(terminal),
             Self::DryRun(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
+            Self::Regulate(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
         }

@@ -12,3 +12,4 @@ mod configs;
 mod engine;
 mod floors;
 mod prompts;
+mod regulate;

@@ -52,3 +52,7 @@ pub const REGULATOR_TEXT_BYTES_MAX: usize = 1 << 20;
 pub const REGULATOR_WORDS_MAX: usize = 1 << 16;
 /// Longest task or message that the regulator reads, bytes; what follows is left out.
 pub const REGULATOR_TASK_BYTES_MAX: usize = 1 << 16;
+/// Longest line of events that `loom regulate` reads, bytes.
+pub const EVENT_LINE_BYTES_MAX: u64 = 16 << 20;
+/// Largest file of the regulator's state or settings, bytes.
+pub const REGULATOR_STATE_BYTES_MAX: u64 = 64 << 20;

@@ -133,6 +133,11 @@ impl Regulator {
         &self.user
     }
 
+    /// The current turn, from 1; 0 before the first.
+    pub fn turn(&self) -> u64 {
+        self.turn.number
+    }
+
     /// How it judges.
     pub fn settings(&self) -> &Settings {
         &self.settings

@@ -85,6 +85,18 @@ impl RegulatorState {
         &self.user
     }
 
+    /// The state, if it is `user`'s; nobody's state becomes theirs.
+    ///
+    /// # Errors
+    /// [`StateError::AnotherUser`].
+    pub fn of_user(mut self, user: &str) -> Result<Self, StateError> {
+        if !self.user.is_empty() && self.user != user {
+            return Err(StateError::AnotherUser { found: self.user, wanted: user.to_owned() });
+        }
+        user.clone_into(&mut self.user);
+        Ok(self)
+    }
+
     /// The state as JSON.
     ///
     /// # Errors
@@ -135,6 +147,14 @@ mod tests {
             let error = RegulatorState::from_json(json).unwrap_err().to_string();
             assert!(error.contains(expected), "{json}: {error}");
         }
+    }
+
+    #[test]
+    fn a_state_is_one_users_alone() {
+        let state = RegulatorState::new("ann".into());
+        assert_eq!(state.clone().of_user("ann").unwrap().user(), "ann");
+        let error = state.of_user("bob").unwrap_err().to_string();
+        assert!(error.contains("belongs to user `ann`, not `bob`"), "{error}");
     }
 
     #[test]
