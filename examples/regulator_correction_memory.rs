@@ -2,7 +2,6 @@
 //! of the fourth session, in a new process, the regulator says so.
 //!
 //! `cargo run --no-default-features --example regulator_correction_memory`
-#![expect(clippy::print_stdout, reason = "an example prints")]
 
 use loom_agent::governance::regulator::{
     Decision, LlmEvent, Regulator, RegulatorState, Settings, StateError, signal_blocks,

@@ -2,7 +2,6 @@
 //! money spent and the quality of what it bought no longer fit together, long before the hard cap.
 //!
 //! `cargo run --no-default-features --example regulator_cost_break`
-#![expect(clippy::print_stdout, reason = "an example prints")]
 
 use loom_agent::governance::regulator::{Decision, LlmEvent, Regulator, Settings};
 

@@ -12,7 +12,6 @@
 //!
 //! Printed: the share of good replies that are warned of where 95 % of the drifting ones are, the area under the ROC curve,
 //! both with the score alone, and what happens at the level that ships.
-#![expect(clippy::print_stdout, reason = "an example prints")]
 
 use std::process::ExitCode;
 

@@ -1,7 +1,6 @@
 //! Spec drift defence: an agent was asked to make a function async, and tells of more.
 //!
 //! `cargo run --no-default-features --example regulator_scope_drift`
-#![expect(clippy::print_stdout, reason = "an example prints")]
 
 use loom_agent::governance::regulator::{Decision, LlmEvent, Regulator};
 

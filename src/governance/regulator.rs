@@ -47,6 +47,7 @@ mod negation;
 #[cfg(test)]
 mod properties;
 mod quality;
+mod replay;
 mod reply;
 mod scanner;
 mod scope;
@@ -70,6 +71,7 @@ pub use decision::{
 };
 pub use delta::{DeltaSettings, delta_gains};
 pub use event::LlmEvent;
+pub use replay::{Change, SettingError, TurnDecisions, changes, replay};
 pub use scope::SentenceEmbedder;
 pub use settings::{
     ConfidenceSettings, CorrectionSettings, CostSettings, Limits, QualitySettings, ScopeSettings, Settings,

@@ -132,3 +132,17 @@ fn a_closed_pipe_ends_quietly_and_the_state_is_kept() {
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
     assert!(folder.path().join("s.json").exists());
 }
+
+#[test]
+fn a_replay_shows_what_other_settings_would_decide() {
+    let folder = tempfile::tempdir().unwrap();
+    let turn =
+        "{\"type\":\"turn_start\",\"user_message\":\"x\"}\n{\"type\":\"cost\",\"tokens_in\":60,\"tokens_out\":0}\n";
+    let flags = ["--cost-cap-tokens", "100", "--replay", "cost.hard.tokens=100,170,null"];
+    let output = regulate(folder.path(), &flags, &turn.repeat(3));
+    assert_eq!(output.status.code(), Some(0));
+    insta::assert_snapshot!("replay", String::from_utf8(output.stdout).unwrap());
+    let typo = regulate(folder.path(), &["--replay", "cost.cap=1"], "");
+    assert_eq!(typo.status.code(), Some(2));
+    assert!(String::from_utf8(typo.stderr).unwrap().contains("there is no such setting"));
+}

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits::{EVENT_LINE_BYTES_MAX, REGULATOR_STATE_BYTES_MAX};
 use crate::governance::regulator::{
-    BreakAction, Decision, EventLine, Regulator, RegulatorState, Ruling, Settings, StateError, signal_blocks,
+    BreakAction, Decision, EventLine, Regulator, RegulatorState, Ruling, Settings, StateError, changes, replay,
+    signal_blocks,
 };
 
 /// Watch an agent's model calls: events in, decisions out, one JSON object a line
@@ -29,6 +30,7 @@ Events, one a line:
 Examples:
   my-agent --events | loom regulate --cost-cap-tokens 20000 --state ann.json --user ann
   loom regulate events.jsonl | jq -c 'select(.decision != \"continue\")'
+  loom regulate events.jsonl --replay scope.drift=0.3,0.4,0.6
 
 Exit codes: 0 all events were read, 1 a line was no event, 2 usage.")]
 pub(super) struct Args {
@@ -71,6 +73,10 @@ pub(super) struct Args {
     /// At the end, print what was learned as pending signal blocks for the governed memory, to standard error
     #[arg(long, value_name = "YYYY-MM-DD")]
     signals: Option<jiff::civil::Date>,
+    /// Replay the events with a setting at other values, and print which turns would be decided otherwise;
+    /// `scope.drift=0.3,0.5` varies one, and the flag may be given again
+    #[arg(long, value_name = "SETTING=VALUES")]
+    replay: Vec<String>,
     /// End at the first line that is no event
     #[arg(long)]
     strict: bool,
@@ -79,13 +85,16 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let settings = self.settings()?;
-        let mut regulator = self.regulator(settings)?;
         let mut reader: Box<dyn BufRead> = if self.events == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
             let file = File::open(&self.events).map_err(|error| told(&self.events, "cannot be read", &error))?;
             Box::new(BufReader::new(file))
         };
+        if !self.replay.is_empty() {
+            return self.vary(&settings, &mut reader, terminal);
+        }
+        let mut regulator = self.regulator(settings)?;
         let outcome = self.watch(&mut regulator, &mut reader, terminal);
         // What was learned is kept even when nobody reads the decisions any more.
         if let Some(path) = &self.state {
@@ -140,9 +149,65 @@ impl Args {
         reader: &mut dyn BufRead,
         terminal: &mut Terminal,
     ) -> Result<Exit, Failure> {
+        let mut said: Vec<Ruling> = Vec::new();
+        let mut last_line = 0;
+        let exit = self.each_event(reader, terminal, |event, line, terminal| {
+            last_line = line;
+            regulator.on_event(event.event());
+            let at_end = event.kind() == "turn_complete";
+            if at_end && self.readings {
+                let reading = json!({ "at": event.kind(), "line": line, "reading": regulator.turn_reading() });
+                writeln!(terminal.out, "{reading}")?;
+            }
+            if at_end || news(&said, regulator.decide()) {
+                say(event.kind(), line, regulator, terminal)?;
+            }
+            if at_end || said != regulator.decide() {
+                said = regulator.decide().to_vec();
+            }
+            Ok(())
+        })?;
+        say("end_of_input", last_line, regulator, terminal)?;
+        Ok(exit)
+    }
+
+    fn vary(&self, settings: &Settings, reader: &mut dyn BufRead, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let mut varied = Vec::new();
+        for vary in &self.replay {
+            let (path, values) = vary
+                .split_once('=')
+                .ok_or_else(|| Failure::usage(format!("--replay {vary}: `SETTING=VALUE,VALUE` is needed")))?;
+            for value in values.split(',') {
+                let json = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+                let other = settings.with(path, &json).map_err(|error| Failure::usage(error.to_string()))?;
+                varied.push((path, json, other));
+            }
+        }
+        let mut events = Vec::new();
+        let exit = self.each_event(reader, terminal, |event, _, _| {
+            events.push(event.clone());
+            Ok(())
+        })?;
+        let before = replay(settings, &events);
+        for (setting, value, other) in varied {
+            let changes = changes(&before, &replay(&other, &events));
+            let (turns, changed) = (before.len(), changes.len());
+            let line =
+                json!({ "setting": setting, "value": value, "turns": turns, "changed": changed, "changes": changes });
+            writeln!(terminal.out, "{line}")?;
+        }
+        Ok(exit)
+    }
+
+    /// Reads the events; a line that is none is told, and ends it all where `--strict` says so.
+    fn each_event(
+        &self,
+        reader: &mut dyn BufRead,
+        terminal: &mut Terminal,
+        mut each: impl FnMut(&EventLine, u64, &mut Terminal) -> Result<(), Failure>,
+    ) -> Result<Exit, Failure> {
         let mut lines = Lines { reader, number: 0, buffer: Vec::new() };
         let mut exit = Exit::Ok;
-        let mut said: Vec<Ruling> = Vec::new();
         let mut warned: Vec<String> = Vec::new();
         while let Some(line) = lines.next()? {
             let event = match line {
@@ -163,36 +228,21 @@ impl Args {
                 }
             };
             for field in &event.unknown_fields {
-                let name = format!("{}.{field}", event.kind());
-                if !warned.contains(&name) && warned.len() < 100 {
-                    writeln!(
-                        terminal.err,
-                        "loom: line {number}: `{}` has no field `{field}`; it is left out",
-                        event.kind()
-                    )?;
+                let kind = event.kind();
+                let name = format!("{kind}.{field}");
+                if !warned.contains(&name) && warned.len() < WARNED_MAX {
+                    writeln!(terminal.err, "loom: line {number}: `{kind}` has no field `{field}`; it is left out")?;
                     warned.push(name);
                 }
             }
-            regulator.on_event(event.event());
-            let at_end = event.kind() == "turn_complete";
-            if at_end && self.readings {
-                writeln!(
-                    terminal.out,
-                    "{}",
-                    json!({ "at": event.kind(), "line": number, "reading": regulator.turn_reading() })
-                )?;
-            }
-            if at_end || news(&said, regulator.decide()) {
-                say(event.kind(), number, regulator, terminal)?;
-            }
-            if at_end || said != regulator.decide() {
-                said = regulator.decide().to_vec();
-            }
+            each(&event, number, terminal)?;
         }
-        say("end_of_input", lines.number, regulator, terminal)?;
         Ok(exit)
     }
 }
+
+/// How many unknown fields are told of.
+const WARNED_MAX: usize = 100;
 
 /// Something is said that was not said before.
 fn news(said: &[Ruling], now: &[Ruling]) -> bool {

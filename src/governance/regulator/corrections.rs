@@ -154,7 +154,7 @@ impl Corrections {
         cluster.count = cluster.count.saturating_add(1);
         cluster.latest = self.seen;
         cluster.rule.0.add_unit(&rule, FEATURES_MAX);
-        let heavy = |word: &&Word| weight(word) >= CONTENT && about(word.hash) == 0.0;
+        let heavy = |word: &&Word| weight(word) >= CONTENT && about(word.hash) <= 0.0;
         merge_names(&mut cluster.rule_words, &cluster.rule.0, scan.words().iter().filter(heavy), correction);
         match task.filter(|(_, task)| !task.is_empty()) {
             None => cluster.anywhere = cluster.anywhere.saturating_add(1),

@@ -99,10 +99,10 @@ mod tests {
         assert!(unsure[2].write > unsure[1].write && unsure[1].write > 1.0 && unsure[2].decay > 1.0);
         assert_eq!(unsure[0], LayerGains::ONE);
         let broke = of(0.0, Some(1.0), None);
-        assert!(broke[2].write < 1.0 && broke[2].decay == 1.0);
+        assert!(broke[2].write < 1.0 && broke[2].decay.to_bits() == 1f32.to_bits());
         let doubtful = of(0.0, None, Some(0.0));
-        assert!(doubtful[2].decay < 1.0 && doubtful[2].write == 1.0);
-        assert!(doubtful.iter().all(|gains| gains.delta == 1.0));
+        assert!(doubtful[2].decay < 1.0 && doubtful[2].write.to_bits() == 1f32.to_bits());
+        assert!(doubtful.iter().all(|gains| gains.delta.to_bits() == 1f32.to_bits()));
     }
 
     #[test]
