@@ -12,8 +12,18 @@ pub(super) const PREFIX_CHARS: usize = 5;
 /// A weight at or above this is a content word's.
 pub(super) const CONTENT: f32 = 0.45;
 /// FNV-1a (Fowler, Noll and Vo), 32 bits, one byte more.
-pub(super) fn hash_byte(state: u32, byte: u8) -> u32 {
-    (state ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+pub(super) const fn hash_byte(state: u32, byte: u8) -> u32 {
+    (state ^ byte as u32).wrapping_mul(0x0100_0193)
+}
+
+/// The hash of a word of at most five ASCII letters, in lower case.
+pub(super) const fn hash_of(word: &str) -> u32 {
+    let (mut state, mut rest) = (HASH_START, word.as_bytes());
+    while let Some((byte, after)) = rest.split_first() {
+        state = hash_byte(state, *byte);
+        rest = after;
+    }
+    state
 }
 
 /// Where the hash begins.

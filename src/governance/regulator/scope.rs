@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::decision::{Decision, DriftSpan, Evidence, Ruling, TextSpan};
-use super::features::{CONTENT, Features, weight};
+use super::features::{CONTENT, Features, hash_of, weight};
 use super::negation::{forbidden, negated};
 use super::scanner::{Scan, Sentence, Word};
 use super::settings::ScopeSettings;
@@ -16,9 +16,9 @@ use super::stretches::{Similarity, Stretches};
 use crate::foundation::base::limits::REGULATOR_TASK_BYTES_MAX;
 
 /// A reply whose cosine with its task is here drifts by one half, and how sharply that changes.
-const WHOLE: Level = Level { half: 0.086, steepness: 6.0 };
+const WHOLE: Level = Level { half: 0.081, steepness: 6.0 };
 /// The same for the least similar stretch.
-const STRETCH: Level = Level { half: 0.015, steepness: 1.5 };
+const STRETCH: Level = Level { half: 0.005, steepness: 1.5 };
 /// The same for cosines of sentence embeddings.
 const EMBEDDED: Level = Level { half: 0.25, steepness: 6.0 };
 /// Added to cosines of stretches, which may be zero by chance alone.
@@ -254,7 +254,7 @@ impl Task {
                     continue;
                 }
             }
-            if announces_addition(text) && self.similarity(scan, sentence) < ADDITION_COSINE {
+            if announces_addition(text, words) && self.similarity(scan, sentence) < ADDITION_COSINE {
                 found.push(Part { sentence: *sentence, score: ADDITION, forbidden: None });
             }
         }
@@ -297,28 +297,31 @@ pub(super) fn names<'a>(words: impl Iterator<Item = (&'a Word, &'a str)>) -> Vec
 }
 
 /// "I also added …", "while I was at it": an agent that tells of something it was not asked for.
-fn announces_addition(sentence: &str) -> bool {
-    const PHRASES: [&str; 16] = [
-        "also add",
-        "also includ",
-        "also implement",
-        "also introduc",
-        "also creat",
-        "also wrote",
-        "also updat",
-        "also refactor",
-        "also renam",
-        "also chang",
-        "also set up",
+fn announces_addition(sentence: &str, words: &[Word]) -> bool {
+    const SIGNS: [u32; 5] = [hash_of("also"), hash_of("added"), hash_of("went"), hash_of("took"), hash_of("while")];
+    const PHRASES: [&str; 14] = [
+        "i also add",
+        "i've also add",
+        "i have also add",
+        "i also includ",
+        "i also implement",
+        "i also introduc",
+        "i also creat",
+        "i also wrote",
+        "i also updat",
         "i added",
         "i've added",
-        "went ahead and",
+        "i went ahead and",
         "took the liberty",
         "while i was at it",
     ];
+    // Few sentences have even one of the words.
+    if !words.iter().any(|word| SIGNS.contains(&word.hash)) {
+        return false;
+    }
     let lower: String =
-        sentence.chars().take(200).map(|c| if c == '’' { '\'' } else { c.to_ascii_lowercase() }).collect();
-    PHRASES.iter().any(|phrase| lower.contains(phrase))
+        sentence.trim_start().chars().take(200).map(|c| if c == '’' { '\'' } else { c.to_ascii_lowercase() }).collect();
+    lower.starts_with("also add") || PHRASES.iter().any(|phrase| lower.contains(phrase))
 }
 
 fn drift_spans(reply: &str, mut parts: Vec<Part>) -> Vec<DriftSpan> {

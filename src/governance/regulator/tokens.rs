@@ -146,7 +146,8 @@ pub(super) struct TokenStats {
     margin: Mean,
     self_certainty: Mean,
     vocabulary: Option<usize>,
-    stop_nll: Option<f64>,
+    /// The sum over a group above which it is hopeless.
+    stop_sum: f64,
     recent: Window,
     groups: Window,
     group_readings: Vec<f32>,
@@ -161,6 +162,7 @@ pub(super) fn usable(logprob: f32) -> bool {
 
 impl TokenStats {
     pub(super) fn new(settings: &ConfidenceSettings) -> Self {
+        let recent = Window::new(settings.group_tokens);
         Self {
             tokens: 0,
             nll: Mean::default(),
@@ -169,8 +171,8 @@ impl TokenStats {
             margin: Mean::default(),
             self_certainty: Mean::default(),
             vocabulary: settings.vocabulary,
-            stop_nll: settings.stop_nll,
-            recent: Window::new(settings.group_tokens),
+            stop_sum: settings.stop_nll.unwrap_or(f64::INFINITY) * recent.size as f64,
+            recent,
             groups: Window::new(settings.group_tokens),
             group_readings: Vec::new(),
             trajectory: Trajectory::default(),
@@ -249,11 +251,11 @@ impl TokenStats {
 
     /// The last group is so unlikely that the rest is not worth generating: its mean log-probability.
     pub(super) fn hopeless(&self) -> Option<f64> {
-        let limit = self.stop_nll?;
-        if !self.recent.full() {
+        // Every token asks this; so no division until there is something to tell.
+        if !self.recent.full() || self.recent.sum <= self.stop_sum {
             return None;
         }
-        self.recent.mean().filter(|&mean| mean > limit).map(|mean| -mean)
+        self.recent.mean().map(|mean| -mean)
     }
 
     #[cfg(test)]
@@ -316,22 +318,46 @@ fn bottom_tenth(readings: &[f32]) -> Option<f64> {
     (lowest > 0).then(|| sorted.iter().take(lowest).copied().map(f64::from).sum::<f64>() / lowest as f64)
 }
 
+/// How many alternatives are read side by side, so that the arithmetic becomes vector instructions.
+const LANES: usize = 8;
+
 fn read_alternatives<T>(top: &[T], value: impl Fn(&T) -> f32) -> Alternatives {
-    let (mut count, mut sum, mut entropy) = (0u32, 0f32, 0f32);
-    let (mut best, mut second) = (f32::NEG_INFINITY, f32::NEG_INFINITY);
-    for item in top {
-        let logprob = value(item);
-        // Branches would cost more than the arithmetic: an unusable one adds nothing.
-        let ok = usable(logprob);
-        let safe = if ok { logprob } else { 0.0 };
-        count += u32::from(ok);
-        sum += safe;
-        entropy -= exp_nonpositive(safe) * safe;
-        let seen = if ok { logprob } else { f32::NEG_INFINITY };
-        second = second.max(best.min(seen));
-        best = best.max(seen);
+    let mut counts = [0u32; LANES];
+    let (mut sums, mut entropies) = ([0f32; LANES], [0f32; LANES]);
+    let (mut bests, mut seconds) = ([f32::NEG_INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
+    for chunk in top.chunks(LANES) {
+        // A lane without an alternative holds an unusable one. Branches would cost more than the arithmetic: what is
+        // unusable adds nothing. One short loop for each sum, since a compiler makes vectors of those.
+        let mut read = [f32::NAN; LANES];
+        for (read, item) in read.iter_mut().zip(chunk) {
+            *read = value(item);
+        }
+        let safe = read.map(|logprob| if usable(logprob) { logprob } else { 0.0 });
+        let seen = read.map(|logprob| if usable(logprob) { logprob } else { f32::NEG_INFINITY });
+        for (count, logprob) in counts.iter_mut().zip(read) {
+            *count += u32::from(usable(logprob));
+        }
+        for (sum, logprob) in sums.iter_mut().zip(safe) {
+            *sum += logprob;
+        }
+        for (entropy, logprob) in entropies.iter_mut().zip(safe) {
+            *entropy -= exp_nonpositive(logprob) * logprob;
+        }
+        for ((best, second), seen) in bests.iter_mut().zip(&mut seconds).zip(seen) {
+            let lower = if seen < *best { seen } else { *best };
+            *second = if lower > *second { lower } else { *second };
+            *best = if seen > *best { seen } else { *best };
+        }
     }
-    Alternatives { count: count as usize, sum, entropy: entropy.max(0.0), best, second }
+    let best_two = |(best, second): (f32, f32), x: f32| if x > best { (x, best) } else { (best, second.max(x)) };
+    let (best, second) = bests.into_iter().chain(seconds).fold((f32::NEG_INFINITY, f32::NEG_INFINITY), best_two);
+    Alternatives {
+        count: counts.iter().sum::<u32>() as usize,
+        sum: sums.iter().sum(),
+        entropy: entropies.iter().sum::<f32>().max(0.0),
+        best,
+        second,
+    }
 }
 
 /// eˣ for x ≤ 0, within 3·10⁻⁷ relative; below e⁻⁸⁷ it stays there. Plain arithmetic, so that a loop over it becomes
@@ -343,7 +369,7 @@ fn exp_nonpositive(x: f32) -> f32 {
     /// ln 2 in a part with few bits, so that its product with the exponent is exact, and the rest.
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
-    let x = x.max(-87.0);
+    let x = if x > -87.0 { x } else { -87.0 };
     let shifted = x * std::f32::consts::LOG2_E + ROUNDER;
     let exponent = shifted - ROUNDER;
     let r = (x - exponent * LN_2_HIGH) - exponent * LN_2_LOW;
