@@ -10,6 +10,7 @@ mod examples;
 mod new;
 mod report;
 mod run;
+mod regulate;
 mod schema;
 mod terminal;
 mod validate;
@@ -58,6 +59,7 @@ enum Command {
     View(view::Args),
     Examples(examples::Args),
     Chart(chart::Args),
+    Regulate(regulate::Args),
     Schema(schema::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
@@ -74,6 +76,7 @@ impl Command {
             Self::View(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
             Self::Chart(args) => args.run(terminal),
+            Self::Regulate(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Doctor(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),

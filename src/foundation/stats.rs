@@ -1,5 +1,5 @@
-//! Statistics: location and spread, agreement of two series, ranking, calibration, bootstrap intervals. Sums run in the order given; what
-//! cannot be computed (too few values, no spread) is `None`.
+//! Statistics: location and spread, agreement of two series, bootstrap intervals, AUROC, isotonic fit. Sums run in the
+//! order given; what cannot be computed (too few values, no spread) is `None`.
 
 mod agreement;
 mod interval;

@@ -37,34 +37,47 @@
 
 mod calibration;
 mod core;
+mod corrections;
 mod cost;
 mod decision;
+mod delta;
 mod event;
 mod features;
 mod negation;
+#[cfg(test)]
+mod properties;
 mod quality;
+mod replay;
 mod reply;
 mod scanner;
 mod scope;
 mod settings;
 mod signals;
 mod spans;
+mod state;
 mod stretches;
 mod tokens;
 mod tools;
+mod topics;
+mod wire;
 
 pub use self::core::Regulator;
 pub use calibration::{Calibration, CalibrationScope, Estimator};
+pub use corrections::signal_blocks;
 pub use cost::Spent;
 pub use decision::{
     BreakAction, CircuitBreakReason, ConfidenceSpan, CorrectionPattern, Decision, DriftSpan, Evidence, Resource,
     Ruling, TextSpan, ToolLoopPattern,
 };
+pub use delta::{DeltaSettings, delta_gains};
 pub use event::LlmEvent;
+pub use replay::{Change, SettingError, TurnDecisions, changes, replay};
 pub use scope::SentenceEmbedder;
 pub use settings::{
     ConfidenceSettings, CorrectionSettings, CostSettings, Limits, QualitySettings, ScopeSettings, Settings,
     ToolSettings,
 };
 pub use signals::{ConfidenceBasis, ResponseType, Signals, TurnReading};
+pub use state::{RegulatorState, StateError};
 pub use tokens::Estimates;
+pub use wire::{EventLine, EventLineError};

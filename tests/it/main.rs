@@ -13,6 +13,7 @@ mod configs;
 mod engine;
 mod floors;
 mod prompts;
+mod regulate;
 mod report;
 mod rollout;
 mod run;

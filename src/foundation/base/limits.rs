@@ -52,6 +52,10 @@ pub const TEMPLATE_BYTES_MAX: usize = 1 << 20;
 pub const TEMPLATE_RENDERED_BYTES_MAX: usize = 64 << 20;
 /// Most conversations whose token ids an engine remembers.
 pub const KNOWN_HISTORIES_MAX: usize = 1_024;
+/// Most tokens of one reply whose places the regulator keeps; later ones count in its statistics alone.
+pub const REGULATOR_TOKENS_MAX: usize = 1 << 18;
+/// Most text of one reply that the regulator keeps, bytes; what follows is counted, not read.
+pub const REGULATOR_TEXT_BYTES_MAX: usize = 1 << 20;
 /// Most words of one text that the regulator compares.
 pub const REGULATOR_WORDS_MAX: usize = 1 << 16;
 /// Longest task or message that the regulator reads, bytes; what follows is left out.
@@ -62,3 +66,7 @@ pub const CHART_STATES_MAX: usize = 128;
 pub const CHART_TRANSITIONS_MAX: usize = 1_000;
 /// Most microsteps in answer to one event; a chart that needs more goes round without end.
 pub const MICROSTEPS_MAX: usize = 1_000;
+/// Longest line of events that `loom regulate` reads, bytes.
+pub const EVENT_LINE_BYTES_MAX: u64 = 16 << 20;
+/// Largest file of the regulator's state or settings, bytes.
+pub const REGULATOR_STATE_BYTES_MAX: u64 = 64 << 20;

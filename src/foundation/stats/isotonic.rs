@@ -55,10 +55,11 @@ impl Isotonic {
         if data.iter().any(|(x, y)| !x.is_finite() || !y.is_finite()) {
             return Err(IsotonicError::NotFinite);
         }
-        let mut sorted = data.to_vec();
+        // Adding zero makes −0 the same as 0.
+        let mut sorted: Vec<_> = data.iter().map(|&(x, y)| (x + 0.0, y)).collect();
         sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut pools: Vec<Pool> = Vec::new();
-        for group in sorted.chunk_by(|a, b| a.0 == b.0) {
+        for group in sorted.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()) {
             let Some(&(x, _)) = group.first() else { continue };
             let sum = group.iter().map(|(_, y)| y).sum();
             let mut pool = Pool { first: x, last: x, sum, weight: group.len() as f64 };

@@ -3,13 +3,14 @@
 /// Area under the ROC curve: the chance that a positive scores above a negative, ties counting half (Mann and Whitney
 /// 1947). `None` without both classes, or when a score is NaN.
 pub fn auroc(scored: impl IntoIterator<Item = (f64, bool)>) -> Option<f64> {
-    let mut scored: Vec<_> = scored.into_iter().collect();
+    // Adding zero makes −0 the same as 0.
+    let mut scored: Vec<_> = scored.into_iter().map(|(score, positive)| (score + 0.0, positive)).collect();
     if scored.iter().any(|(score, _)| score.is_nan()) {
         return None;
     }
     scored.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (mut below, mut wins) = (0.0, 0.0);
-    for tied in scored.chunk_by(|a, b| a.0 == b.0) {
+    for tied in scored.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()) {
         let positives = tied.iter().filter(|(_, positive)| *positive).count() as f64;
         let negatives = tied.len() as f64 - positives;
         wins += positives * (below + negatives / 2.0);

@@ -1,8 +1,9 @@
 //! The regulator itself: events go to the parts that need them, and what the parts find is kept ready, ranked.
 
 use super::calibration::{Calibration, CalibrationScope};
+use super::corrections::Corrections;
 use super::cost::{CostTracker, Spent};
-use super::decision::{Decision, Evidence, Ruling};
+use super::decision::{CorrectionPattern, Decision, Evidence, Ruling};
 use super::event::LlmEvent;
 use super::quality::{CORRECTED, QualityTrack};
 use super::reply::Reply;
@@ -10,8 +11,10 @@ use super::scope::{Drift, ScopeTracker, SentenceEmbedder};
 use super::settings::Settings;
 use super::signals::{ConfidenceBasis, ResponseType, Signals, Structure, TurnReading, either};
 use super::spans::{Level, low_confidence};
+use super::state::RegulatorState;
 use super::tokens::{Estimates, TokenStats};
 use super::tools::ToolCalls;
+use super::topics::Topics;
 use crate::foundation::chat::{Finish, Flow, TokenLogprob};
 
 /// Weight of the latest turn in the rate of corrections.
@@ -29,6 +32,9 @@ pub struct Regulator {
     quality: QualityTrack,
     tools: ToolCalls,
     scope: ScopeTracker,
+    corrections: Corrections,
+    topics: Topics,
+    earlier_turns: u64,
     level: Level,
     calibrations: Vec<Calibration>,
     calling: Option<CalibrationScope>,
@@ -45,12 +51,23 @@ struct Turn {
     number: u64,
     complete: bool,
     corrected: bool,
+    outcome: Outcome,
+    warning: Option<Ruling>,
     structure: Option<Structure>,
     response_type: Option<ResponseType>,
     stopped: Option<Ruling>,
     low_confidence: Option<Ruling>,
     drift: Option<Drift>,
     unusable: u64,
+}
+
+/// What is known of how the turn went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Outcome {
+    #[default]
+    Open,
+    Failed,
+    Succeeded,
 }
 
 impl Default for Regulator {
@@ -72,28 +89,61 @@ impl Regulator {
 
     /// A regulator for one user.
     pub fn with_user(settings: Settings, user_id: impl Into<String>) -> Self {
+        Self::import(settings, RegulatorState::new(user_id.into()))
+    }
+
+    /// A regulator that knows what an earlier session learned. Caps begin anew: they are a session's.
+    pub fn import(settings: Settings, state: RegulatorState) -> Self {
         Self {
-            user: user_id.into(),
+            user: state.user,
             turn: Turn::default(),
             reply: Reply::default(),
             tokens: TokenStats::new(&settings.confidence),
-            cost: CostTracker::new(settings.cost.clone(), Spent::default()),
-            quality: QualityTrack::new(settings.quality.clone(), None),
+            cost: CostTracker::new(settings.cost.clone(), state.spent),
+            quality: QualityTrack::new(settings.quality.clone(), state.recent_quality),
             tools: ToolCalls::new(settings.tools.clone()),
             scope: ScopeTracker::new(settings.scope.clone()),
-            level: Level::default(),
-            calibrations: Vec::new(),
+            corrections: state.corrections,
+            topics: Topics::default(),
+            earlier_turns: state.turns,
+            level: state.level,
+            calibrations: state.calibrations,
             calling: None,
-            correction_rate: 0.0,
+            correction_rate: state.correction_rate,
             rulings: vec![Ruling { decision: Decision::Continue, evidence: Vec::new() }],
             forbidden: false,
             settings,
         }
     }
 
+    /// All that outlives the session.
+    pub fn export(&self) -> RegulatorState {
+        let mut level = self.level;
+        level.learn(self.tokens.known(), self.tokens.mean_logprob());
+        let mut state = RegulatorState::new(self.user.clone());
+        state.turns = self.earlier_turns.saturating_add(self.turn.number);
+        state.spent = self.cost.lifetime();
+        state.recent_quality = self.quality.recent();
+        state.correction_rate = self.rate_with_this_turn();
+        state.level = level;
+        state.corrections.clone_from(&self.corrections);
+        state.calibrations.clone_from(&self.calibrations);
+        state
+    }
+
+    /// What the user taught so far, the best established first.
+    pub fn patterns(&self) -> Vec<CorrectionPattern> {
+        self.corrections.patterns(&self.settings.corrections, &self.user)
+    }
+
     /// Whose regulator it is.
     pub fn user(&self) -> &str {
         &self.user
+    }
+
+    /// The current turn, from 1; 0 before the first.
+    pub fn turn(&self) -> u64 {
+        self.turn.number
     }
 
     /// How it judges.
@@ -143,19 +193,10 @@ impl Regulator {
             LlmEvent::Reserve { tokens_in, tokens_out, money_micros, wallclock_ms } => {
                 self.cost.reserve(Spent { tokens_in, tokens_out, tokens_cached: 0, money_micros, wallclock_ms });
             }
-            LlmEvent::UserCorrection { correction_message: _, corrects_last } => {
-                self.turn.corrected = true;
-                if corrects_last {
-                    self.quality.judge(self.turn.number, CORRECTED, true);
-                }
+            LlmEvent::UserCorrection { correction_message, corrects_last } => {
+                self.correction(correction_message, corrects_last);
             }
-            LlmEvent::QualityFeedback { quality } => {
-                if (0.0..=1.0).contains(&quality) {
-                    self.quality.judge(self.turn.number, quality, false);
-                } else {
-                    self.turn.unusable += 1;
-                }
-            }
+            LlmEvent::QualityFeedback { quality } => self.feedback(quality),
         }
         self.refresh();
     }
@@ -177,6 +218,12 @@ impl Regulator {
     /// decisions concern the next call, not this one.
     pub fn stops(&self) -> bool {
         self.forbidden || self.turn.stopped.is_some()
+    }
+
+    /// How much the buffers of the reply hold.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.reply.kept_bytes() + self.tokens.kept_bytes()
     }
 
     /// What is known of the current turn.
@@ -221,10 +268,18 @@ impl Regulator {
             response_type: self.turn.response_type,
             budget_depletion,
             confidence: self.confidence(estimates).map(|(confidence, _)| confidence),
-            strategy: None,
+            strategy: self.strategy(),
             overrun_prevention: budget_depletion.unwrap_or(0.0) * (1.0 + either(poor, entropy_trajectory)) / 2.0,
             recent_quality,
             salience: either(spike, corrections),
+        }
+    }
+
+    /// The best established pattern that holds for this task, by name.
+    fn strategy(&self) -> Option<String> {
+        match &self.turn.warning.as_ref()?.decision {
+            Decision::ProceduralWarning { patterns } => patterns.first().map(|pattern| pattern.pattern_name.clone()),
+            _ => None,
         }
     }
 
@@ -242,16 +297,69 @@ impl Regulator {
     }
 
     fn turn_start(&mut self, user_message: &str) {
-        self.scope.set_of_turn(user_message);
-        let corrected = if self.turn.corrected { 1.0 } else { 0.0 };
-        if self.turn.number > 0 {
-            self.correction_rate += CORRECTION_RECENCY * (corrected - self.correction_rate);
-        }
         self.level.learn(self.tokens.known(), self.tokens.mean_logprob());
-        self.turn = Turn { number: self.turn.number + 1, ..Turn::default() };
+        self.correction_rate = self.rate_with_this_turn();
+        let last = std::mem::take(&mut self.turn);
+        self.turn.number = last.number + 1;
         self.reply.clear();
         self.tokens.clear();
         self.cost.turn_start();
+        let alike = self.scope.set_of_turn(user_message).map_or(0.0, f64::from);
+        if last.complete && last.outcome != Outcome::Succeeded && alike >= self.settings.corrections.asked_again {
+            // Asked again: the reply in between did not help.
+            self.quality.judge(last.number, CORRECTED, true);
+            if last.outcome == Outcome::Open {
+                self.topic_failed();
+            }
+        }
+        if let Some((_, task)) = self.scope.current() {
+            self.turn.warning = self.corrections.warning(&self.settings.corrections, &self.user, task);
+        }
+    }
+
+    fn correction(&mut self, message: &str, corrects_last: bool) {
+        self.turn.corrected = true;
+        if corrects_last {
+            self.quality.judge(self.turn.number, CORRECTED, true);
+            self.turn_failed();
+        }
+        self.corrections.learn(&self.settings.corrections, message, self.scope.corrected_by(message));
+    }
+
+    fn feedback(&mut self, quality: f64) {
+        if !(0.0..=1.0).contains(&quality) {
+            self.turn.unusable += 1;
+            return;
+        }
+        self.quality.judge(self.turn.number, quality, false);
+        if quality < self.settings.quality.failure {
+            self.turn_failed();
+        } else if quality >= self.settings.quality.success {
+            self.turn.outcome = Outcome::Succeeded;
+            if let Some((_, task)) = self.scope.current() {
+                self.topics.succeeded(task);
+            }
+        }
+    }
+
+    fn turn_failed(&mut self) {
+        if self.turn.outcome != Outcome::Failed {
+            self.turn.outcome = Outcome::Failed;
+            self.topic_failed();
+        }
+    }
+
+    fn topic_failed(&mut self) {
+        if let Some((_, task)) = self.scope.current() {
+            self.topics.failed(task, || self.scope.topic_name());
+        }
+    }
+
+    /// The rate of corrected turns with the current one counted in.
+    fn rate_with_this_turn(&self) -> f64 {
+        let corrected = if self.turn.corrected { 1.0 } else { 0.0 };
+        let weight = if self.turn.number > 0 { CORRECTION_RECENCY } else { 0.0 };
+        self.correction_rate + weight * (corrected - self.correction_rate)
     }
 
     fn token<T>(
@@ -317,7 +425,9 @@ impl Regulator {
         self.quality.rulings(rulings);
         rulings.extend(self.tools.ruling().cloned());
         rulings.extend(self.turn.drift.iter().filter_map(|drift| drift.ruling.clone()));
-        rulings.extend([&self.turn.stopped, &self.turn.low_confidence].into_iter().flatten().cloned());
+        self.topics.rulings(&self.settings.quality, rulings);
+        rulings
+            .extend([&self.turn.stopped, &self.turn.warning, &self.turn.low_confidence].into_iter().flatten().cloned());
         if rulings.is_empty() {
             rulings.push(Ruling { decision: Decision::Continue, evidence: Vec::new() });
         }
@@ -326,195 +436,4 @@ impl Regulator {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::foundation::chat::Basis;
-    use crate::governance::regulator::{BreakAction, CircuitBreakReason};
-
-    fn token(token: &str, logprob: f32) -> LlmEvent<'_> {
-        LlmEvent::Token { token, logprob: Some(logprob), index: 0, entropy: None, top: &[] }
-    }
-
-    fn kinds(regulator: &Regulator) -> Vec<String> {
-        regulator
-            .decide()
-            .iter()
-            .map(|ruling| serde_json::to_value(ruling).unwrap()["decision"].as_str().unwrap().to_owned())
-            .collect()
-    }
-
-    #[test]
-    fn it_can_move_between_threads_and_be_shared() {
-        fn check<T: Send + Sync + Clone + 'static>() {}
-        check::<Regulator>();
-    }
-
-    #[test]
-    fn nothing_holds_before_anything_happened() {
-        let regulator = Regulator::for_user("u");
-        assert_eq!(kinds(&regulator), ["continue"]);
-        assert_eq!(regulator.turn_reading(), TurnReading::default());
-    }
-
-    #[test]
-    fn a_turn_is_read_and_the_next_one_starts_clean() {
-        let mut regulator = Regulator::default();
-        regulator.on_event(LlmEvent::TurnStart { user_message: "Greet." });
-        for (text, logprob) in [("Good", -0.5), (" day", -1.5)] {
-            regulator.on_event(token(text, logprob));
-        }
-        regulator.on_event(LlmEvent::TurnComplete { full_response: "Good day", finish: None });
-        let reading = regulator.turn_reading();
-        assert_eq!((reading.turn, reading.complete, reading.tokens), (1, true, 2));
-        assert_eq!((reading.mean_logprob, reading.min_logprob), (Some(-1.0), Some(-1.5)));
-        assert_eq!(reading.confidence, Some(libm::exp(-1.0)));
-        assert_eq!(reading.confidence_basis, Some(ConfidenceBasis::Uncalibrated));
-        assert_eq!(reading.cost.tokens_out, 2);
-        let json = serde_json::to_string(&reading).unwrap();
-        assert_eq!(serde_json::from_str::<TurnReading>(&json).unwrap(), reading);
-
-        regulator.on_event(LlmEvent::TurnStart { user_message: "Again." });
-        let reading = regulator.turn_reading();
-        assert_eq!((reading.turn, reading.complete, reading.tokens, reading.confidence), (2, false, 0, None));
-        assert_eq!((reading.cost.tokens_out, reading.cost_session.tokens_out), (0, 2));
-    }
-
-    #[test]
-    fn without_logprobs_confidence_is_structural_and_says_so() {
-        let mut regulator = Regulator::default();
-        regulator.on_event(LlmEvent::TurnStart { user_message: "Greet." });
-        regulator.on_event(LlmEvent::Text { text: "Good day." });
-        assert_eq!(regulator.turn_reading().confidence, None);
-        regulator.on_event(LlmEvent::TurnComplete { full_response: "Good day.", finish: None });
-        assert_eq!(regulator.turn_reading().confidence_basis, Some(ConfidenceBasis::Structural));
-    }
-
-    #[test]
-    fn the_local_path_and_the_event_path_agree() {
-        let (mut by_event, mut by_token) = (Regulator::default(), Regulator::default());
-        let top = [-0.2f32, -1.9];
-        let mut full = TokenLogprob::unknown(Some(7), "x");
-        full.logprob = Some(top[0]);
-        full.basis = Basis::Raw;
-        full.top = vec![(7, top[0]), (8, top[1])];
-        assert_eq!(by_token.on_token(&full), Flow::Continue);
-        by_event.on_event(LlmEvent::Token { token: "x", logprob: Some(top[0]), index: 0, entropy: None, top: &top });
-        assert_eq!(by_event.turn_reading(), by_token.turn_reading());
-    }
-
-    #[test]
-    fn a_hopeless_reply_is_stopped_in_mid_stream_and_the_next_one_is_not() {
-        let mut regulator = Regulator::default();
-        regulator.on_event(LlmEvent::TurnStart { user_message: "Greet." });
-        let stopped = (0..100).find(|_| {
-            regulator.on_event(token(" zq", -10.5));
-            regulator.stops()
-        });
-        assert_eq!(stopped, Some(31), "once the first group of 32 is full");
-        assert_eq!(kinds(&regulator), ["stop_early"]);
-        regulator.on_event(LlmEvent::TurnStart { user_message: "Again." });
-        assert_eq!((kinds(&regulator), regulator.stops()), (vec!["continue".to_owned()], false));
-    }
-
-    #[test]
-    fn a_hard_cap_stops_the_reply_at_the_token_that_meets_it() {
-        let mut settings = Settings::default();
-        settings.cost.hard.tokens_out = Some(5);
-        settings.cost.hard_action = BreakAction::PauseAndAsk;
-        let mut regulator = Regulator::new(settings);
-        let mut tokens = 0;
-        while regulator.on_token(&TokenLogprob::unknown(None, "x")) == Flow::Continue {
-            tokens += 1;
-        }
-        assert_eq!(tokens, 4);
-        assert!(matches!(
-            regulator.decide(),
-            [Ruling {
-                decision: Decision::CircuitBreak {
-                    reason: CircuitBreakReason::CostCapReached { spent: 5, cap: 5, .. },
-                    action: BreakAction::PauseAndAsk,
-                    ..
-                },
-                ..
-            }]
-        ));
-    }
-
-    #[test]
-    fn all_that_holds_is_said_the_most_urgent_first() {
-        let mut settings = Settings::default();
-        settings.cost.hard.tokens = Some(10);
-        settings.cost.soft.tokens = Some(5);
-        let mut regulator = Regulator::new(settings);
-        for quality in [0.9, 0.6, 0.3, 0.0] {
-            regulator.on_event(LlmEvent::TurnStart { user_message: "Go on." });
-            regulator.on_event(LlmEvent::QualityFeedback { quality });
-        }
-        regulator.on_event(LlmEvent::Cost {
-            tokens_in: 20,
-            tokens_out: 0,
-            tokens_cached: 0,
-            money_micros: 0,
-            wallclock_ms: 0,
-            provider: None,
-        });
-        let found: Vec<_> = regulator
-            .decide()
-            .iter()
-            .map(|ruling| match &ruling.decision {
-                Decision::CircuitBreak { reason: CircuitBreakReason::CostCapReached { cap, .. }, .. } => {
-                    cap.to_string()
-                }
-                Decision::CircuitBreak { reason: CircuitBreakReason::QualityDeclineNoRecovery { .. }, .. } => {
-                    "decline".into()
-                }
-                other => format!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(found, ["10", "decline", "5"]);
-        assert!(regulator.decide().iter().all(|ruling| !ruling.evidence.is_empty()));
-        let json = serde_json::to_string(regulator.decide()).unwrap();
-        assert_eq!(serde_json::from_str::<Vec<Ruling>>(&json).unwrap(), regulator.decide());
-    }
-
-    #[test]
-    fn a_calibration_holds_for_its_model_and_template_alone() {
-        use crate::governance::regulator::calibration::tests::{fitted, scope};
-        let mut regulator = Regulator::default();
-        regulator.calibrate(fitted("m"));
-        regulator.on_event(LlmEvent::TurnStart { user_message: "?" });
-        regulator.on_event(token("x", -0.1));
-        let basis = |regulator: &Regulator| regulator.turn_reading().confidence_basis;
-        assert_eq!(basis(&regulator), Some(ConfidenceBasis::Uncalibrated), "unknown model");
-        regulator.calling(Some(scope("another")));
-        assert_eq!(basis(&regulator), Some(ConfidenceBasis::Uncalibrated), "another model");
-        regulator.calling(Some(scope("m")));
-        let reading = regulator.turn_reading();
-        assert!(reading.calibrated() && (reading.confidence.unwrap() - 0.9).abs() < 1e-9);
-    }
-
-    #[test]
-    fn unlikely_words_are_pointed_out_when_the_reply_is_complete() {
-        let mut regulator = Regulator::default();
-        regulator.on_event(LlmEvent::TurnStart { user_message: "Capital of Tanzania?" });
-        for (text, logprob) in [("It", -0.1), (" is", -0.1), (" Zan", -6.0), ("zibar", -5.0), (".", -0.1)] {
-            regulator.on_event(token(text, logprob));
-        }
-        assert_eq!(kinds(&regulator), ["continue"]);
-        regulator.on_event(LlmEvent::TurnComplete { full_response: "It is Zanzibar.", finish: None });
-        let [Ruling { decision: Decision::LowConfidenceSpans { spans }, .. }] = regulator.decide() else { panic!() };
-        assert_eq!((spans[0].text.as_str(), spans[0].span.start_char, spans.len()), ("Zanzibar", 6, 1));
-    }
-
-    #[test]
-    fn numbers_that_make_no_sense_are_counted_and_left_out() {
-        let mut regulator = Regulator::default();
-        regulator.on_event(LlmEvent::TurnStart { user_message: "" });
-        for quality in [f64::NAN, -0.1, 1.1, f64::INFINITY] {
-            regulator.on_event(LlmEvent::QualityFeedback { quality });
-        }
-        regulator.on_event(token("x", f32::NAN));
-        let reading = regulator.turn_reading();
-        assert_eq!((reading.unusable, reading.signals.recent_quality, reading.confidence), (5, None, None));
-    }
-}
+mod tests;

@@ -94,6 +94,19 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// Its name, as in JSON.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::CircuitBreak { .. } => "circuit_break",
+            Self::ToolLoop { .. } => "tool_loop",
+            Self::StopEarly { .. } => "stop_early",
+            Self::ScopeDriftWarn { .. } => "scope_drift_warn",
+            Self::ProceduralWarning { .. } => "procedural_warning",
+            Self::LowConfidenceSpans { .. } => "low_confidence_spans",
+            Self::Continue => "continue",
+        }
+    }
+
     /// Rank by urgency, the most urgent first: spec §11.5 with the later kinds in their places.
     pub(super) fn rank(&self) -> u8 {
         match self {

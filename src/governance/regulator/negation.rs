@@ -1,13 +1,14 @@
 //! What a text rules out: "do not add logging" names logging, yet logging is what it forbids.
 //!
-//! A negation reaches from its cue to the end of its clause. The cues are those of a few languages; in any other one a
-//! forbidden thing counts as part of the task, and drifting to it goes unnoticed.
+//! A negation reaches from its cue to the end of its clause. In a task only an order counts ("do not …", "no …" at the
+//! start of a clause, "without …ing"), since "a land without rivers" forbids no rivers. The cues are those of a few
+//! languages; in any other one a forbidden thing counts as part of the task, and drifting to it goes unnoticed.
 
 use super::features::{CONTENT, weight};
 use super::scanner::Word;
 
 /// Words that open a negation, in lower case. `don't` arrives as `don` and `t`.
-const CUES: [&str; 35] = [
+const CUES: [&str; 28] = [
     "not",
     "no",
     "never",
@@ -34,49 +35,66 @@ const CUES: [&str; 35] = [
     "won",
     "wouldn",
     "unrequested",
-    "nicht",
-    "kein",
-    "keine",
-    "ohne",
-    "sans",
-    "jamais",
-    "sin",
-    "nunca",
-    "không",
+    "stop",
+    "refrain",
 ];
+/// The same in other languages, where position tells less.
+const OTHER_CUES: [&str; 9] = ["nicht", "kein", "keine", "ohne", "sans", "jamais", "sin", "nunca", "không"];
 /// The same where words have no spaces between them.
 const UNSPACED_CUES: [&str; 8] = ["不要", "不得", "不准", "不能", "禁止", "しない", "なしで", "하지"];
+/// An order may follow these within its clause.
+const BEFORE_ORDERS: [&str; 13] =
+    ["please", "and", "but", "must", "should", "shall", "may", "do", "also", "just", "then", "so", "you"];
 /// What one does with the forbidden thing; it is not the thing. By the first five letters.
 const VERBS: [&str; 26] = [
     "add", "addin", "inclu", "use", "using", "chang", "touch", "modif", "write", "make", "makin", "menti", "talk",
     "discu", "intro", "put", "creat", "imple", "expan", "alter", "renam", "break", "remov", "delet", "provi", "give",
 ];
 
-/// For each word whether a negation reaches it.
-pub(super) fn negated(text: &str, words: &[Word]) -> Vec<bool> {
+/// For each word whether a negation reaches it. In `orders` only those count that forbid something.
+pub(super) fn negated(text: &str, words: &[Word], orders: bool) -> Vec<bool> {
+    let said = |word: &Word| text.get(word.start as usize..word.end as usize).unwrap_or_default();
     let mut reached = false;
-    let mut before = 0usize;
+    let mut before: Option<&Word> = None;
+    let mut after = words.iter().skip(1);
     words
         .iter()
         .map(|word| {
-            let (start, end) = (word.start as usize, word.end as usize);
-            if text.get(before..start).is_some_and(ends_clause) {
+            let from = before.map_or(0, |before| before.end as usize);
+            let starts_clause = before.is_none() || text.get(from..word.start as usize).is_some_and(ends_clause);
+            if starts_clause {
                 reached = false;
             }
-            before = end;
             let was = reached;
-            reached |= is_cue(text.get(start..end).unwrap_or_default(), word);
+            let previous = before.filter(|_| !starts_clause).map(said);
+            let next = after.next().map(said);
+            reached |= is_cue(said(word), word) && (!orders || is_order(said(word), word, previous, next));
+            before = Some(word);
             was
         })
         .collect()
 }
 
-fn is_cue(word: &str, at: &Word) -> bool {
-    if at.unspaced {
-        return UNSPACED_CUES.iter().any(|cue| cue.starts_with(word));
+fn is_cue(said: &str, word: &Word) -> bool {
+    if word.unspaced {
+        return UNSPACED_CUES.iter().any(|cue| cue.starts_with(said));
     }
-    word.len() <= 12
-        && CUES.iter().any(|cue| word.eq_ignore_ascii_case(cue) || (!word.is_ascii() && word.to_lowercase() == *cue))
+    said.len() <= 12 && (CUES.iter().any(|cue| said.eq_ignore_ascii_case(cue)) || is_other_cue(said))
+}
+
+fn is_other_cue(said: &str) -> bool {
+    OTHER_CUES.iter().any(|cue| said.eq_ignore_ascii_case(cue) || (!said.is_ascii() && said.to_lowercase() == *cue))
+}
+
+/// A cue that gives an order, by where it stands.
+fn is_order(said: &str, word: &Word, previous: Option<&str>, next: Option<&str>) -> bool {
+    if word.unspaced || is_other_cue(said) {
+        return true;
+    }
+    if said.eq_ignore_ascii_case("without") {
+        return next.is_some_and(|next| next.len() > 4 && next.to_ascii_lowercase().ends_with("ing"));
+    }
+    previous.is_none_or(|previous| BEFORE_ORDERS.iter().any(|before| previous.eq_ignore_ascii_case(before)))
 }
 
 /// What stands between two words ends a clause. A comma does: "do not add logging, make it async".
@@ -107,7 +125,7 @@ mod tests {
 
     fn check(text: &str, expected: &[&str]) {
         let scan = Scan::of(text);
-        let marks = negated(text, scan.words());
+        let marks = negated(text, scan.words(), true);
         let found: Vec<_> = forbidden(text, scan.words(), &marks)
             .into_iter()
             .map(|word| &text[word.start as usize..word.end as usize])
@@ -121,6 +139,7 @@ mod tests {
         check("Do not add logging.", &["logging"]);
         check("Don’t add logging or telemetry, just refactor the parser.", &["logging", "telemetry"]);
         check("Refactor the parser without changing the API.", &["API"]);
+        check("Describe a land without rivers, where nobody has seen the sea and the king is not wise.", &[]);
         check("No docstrings! Keep the comments.", &["docstrings"]);
         check("Never mention politics; describe the weather.", &["politics"]);
         check("Bitte ohne Telemetrie.", &["Telemetrie"]);

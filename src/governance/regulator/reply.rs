@@ -1,5 +1,6 @@
 //! The reply as it comes: its text and where each token ends in it.
 
+use super::spans::floor_boundary;
 use crate::foundation::base::limits::{REGULATOR_TEXT_BYTES_MAX, REGULATOR_TOKENS_MAX};
 
 /// One token's place.
@@ -39,18 +40,16 @@ impl Reply {
 
     /// Text of unknown tokens.
     pub(super) fn push_text(&mut self, text: &str) {
-        if self.text.len() + text.len() <= REGULATOR_TEXT_BYTES_MAX && !self.truncated {
-            self.text.push_str(text);
+        if self.truncated {
             return;
         }
-        let mut room = REGULATOR_TEXT_BYTES_MAX.saturating_sub(self.text.len());
-        while !text.is_char_boundary(room) {
-            room -= 1;
+        let room = REGULATOR_TEXT_BYTES_MAX.saturating_sub(self.text.len());
+        if text.len() <= room {
+            self.text.push_str(text);
+        } else {
+            self.text.push_str(text.get(..floor_boundary(text, room)).unwrap_or_default());
+            self.truncated = true;
         }
-        if !self.truncated {
-            self.text.push_str(text.get(..room).unwrap_or_default());
-        }
-        self.truncated = true;
     }
 
     /// The reply is complete and reads `full`. What the tokens spelled may differ from it at the ends (a stop text, white
@@ -77,6 +76,11 @@ impl Reply {
 
     pub(super) fn places(&self) -> &[Place] {
         &self.places
+    }
+
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.text.capacity() + self.places.capacity() * size_of::<Place>()
     }
 
     pub(super) fn truncated(&self) -> bool {

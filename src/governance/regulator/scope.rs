@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::decision::{Decision, DriftSpan, Evidence, Ruling, TextSpan};
-use super::features::{CONTENT, Features, weight};
+use super::features::{CONTENT, Features, hash_of, weight};
 use super::negation::{forbidden, negated};
 use super::scanner::{Scan, Sentence, Word};
 use super::settings::ScopeSettings;
@@ -16,9 +16,9 @@ use super::stretches::{Similarity, Stretches};
 use crate::foundation::base::limits::REGULATOR_TASK_BYTES_MAX;
 
 /// A reply whose cosine with its task is here drifts by one half, and how sharply that changes.
-const WHOLE: Level = Level { half: 0.086, steepness: 6.0 };
+const WHOLE: Level = Level { half: 0.081, steepness: 6.0 };
 /// The same for the least similar stretch.
-const STRETCH: Level = Level { half: 0.015, steepness: 1.5 };
+const STRETCH: Level = Level { half: 0.005, steepness: 1.5 };
 /// The same for cosines of sentence embeddings.
 const EMBEDDED: Level = Level { half: 0.25, steepness: 6.0 };
 /// Added to cosines of stretches, which may be zero by chance alone.
@@ -29,6 +29,8 @@ const FORBIDDEN: f64 = 0.95;
 const ADDITION: f64 = 0.75;
 /// How similar a sentence may be to the task and still be an addition nobody asked for.
 const ADDITION_COSINE: f32 = 0.12;
+/// Longest text that is read.
+pub(super) const TEXT_BYTES_MAX: usize = REGULATOR_TASK_BYTES_MAX;
 /// A task with fewer content words says too little to drift from.
 const TASK_CONTENT_MIN: usize = 2;
 /// A reply with fewer words says too little to drift.
@@ -62,6 +64,7 @@ pub(super) struct ScopeTracker {
     settings: ScopeSettings,
     standing: Option<Task>,
     of_turn: Option<Task>,
+    before: Option<Task>,
     scan: Scan,
     stretches: Stretches,
     embedder: Option<Arc<dyn SentenceEmbedder>>,
@@ -96,6 +99,7 @@ impl ScopeTracker {
             settings,
             standing: None,
             of_turn: None,
+            before: None,
             scan: Scan::default(),
             stretches: Stretches::default(),
             embedder: None,
@@ -111,19 +115,31 @@ impl ScopeTracker {
         self.standing = (!text.trim().is_empty()).then(|| self.read(text));
     }
 
-    /// A turn's own task: what the user says.
-    pub(super) fn set_of_turn(&mut self, text: &str) {
-        self.of_turn = Some(self.read(text));
+    /// A turn's own task: what the user says. Gives how alike it is to the message before, if both say enough.
+    pub(super) fn set_of_turn(&mut self, text: &str) -> Option<f32> {
+        let task = self.read(text);
+        self.before = self.of_turn.replace(task);
+        let (before, now) = (self.before.as_ref()?, self.of_turn.as_ref()?);
+        let enough = before.content_words >= TASK_CONTENT_MIN && now.content_words >= TASK_CONTENT_MIN;
+        enough.then(|| before.features.cosine(&now.features))
     }
 
-    /// The features of the turn's message, for whoever compares it with something else.
-    pub(super) fn message(&self) -> Option<(&str, &Features)> {
-        self.of_turn.as_ref().map(|task| (task.text.as_str(), &task.features))
+    /// The task that holds, as text and features.
+    pub(super) fn current(&self) -> Option<(&str, &Features)> {
+        self.task().map(|task| (task.text.as_str(), &task.features))
     }
 
-    /// The features of the task that holds.
-    pub(super) fn task_features(&self) -> Option<&Features> {
-        self.task().map(|task| &task.features)
+    /// The task that `correction` was made on: when it is the turn's own message, the one before.
+    pub(super) fn corrected_by(&self, correction: &str) -> Option<(&str, &Features)> {
+        let own = self.of_turn.as_ref().filter(|task| task.text != correction).or(self.before.as_ref());
+        self.standing.as_ref().or(own).map(|task| (task.text.as_str(), &task.features))
+    }
+
+    /// The task that holds, named by its keywords.
+    pub(super) fn topic_name(&self) -> String {
+        let mut words = self.task().map(Task::keywords).unwrap_or_default();
+        words.truncate(3);
+        words.join("+")
     }
 
     fn task(&self) -> Option<&Task> {
@@ -134,7 +150,7 @@ impl ScopeTracker {
         let text = text.get(..super::spans::floor_boundary(text, REGULATOR_TASK_BYTES_MAX)).unwrap_or_default();
         self.scan.scan(text);
         let words = self.scan.words();
-        let marks = negated(text, words);
+        let marks = negated(text, words, true);
         let forbidden: Vec<_> =
             forbidden(text, words, &marks).into_iter().map(|word| (word.hash, said(text, word).to_owned())).collect();
         let ruled_out = |word: &&Word| !forbidden.iter().any(|(hash, _)| *hash == word.hash);
@@ -232,13 +248,13 @@ impl Task {
             let text = reply.get(sentence.start as usize..sentence.end as usize).unwrap_or_default();
             let done = self.forbidden.iter().find(|(hash, _)| words.iter().any(|word| word.hash == *hash));
             if let Some((hash, name)) = done {
-                let marks = negated(reply, words);
+                let marks = negated(reply, words, false);
                 if words.iter().zip(marks).any(|(word, negated)| word.hash == *hash && !negated) {
                     found.push(Part { sentence: *sentence, score: FORBIDDEN, forbidden: Some(name.clone()) });
                     continue;
                 }
             }
-            if announces_addition(text) && self.similarity(scan, sentence) < ADDITION_COSINE {
+            if announces_addition(text, words) && self.similarity(scan, sentence) < ADDITION_COSINE {
                 found.push(Part { sentence: *sentence, score: ADDITION, forbidden: None });
             }
         }
@@ -248,7 +264,7 @@ impl Task {
     /// The most telling words of the drifting parts that the task does not have.
     fn foreign_words(&self, reply: &str, scan: &Scan, parts: &[Part]) -> Vec<String> {
         let drifting = parts.iter().flat_map(|part| scan.words_of(&part.sentence));
-        let foreign = drifting.filter(|word| weight(word) >= CONTENT && self.features.get(word.hash) == 0.0);
+        let foreign = drifting.filter(|word| weight(word) >= CONTENT && self.features.get(word.hash) <= 0.0);
         let mut named = names(foreign.map(|word| (word, reply)));
         // What was forbidden comes first.
         named.sort_by_key(|name| {
@@ -281,28 +297,31 @@ pub(super) fn names<'a>(words: impl Iterator<Item = (&'a Word, &'a str)>) -> Vec
 }
 
 /// "I also added …", "while I was at it": an agent that tells of something it was not asked for.
-fn announces_addition(sentence: &str) -> bool {
-    const PHRASES: [&str; 16] = [
-        "also add",
-        "also includ",
-        "also implement",
-        "also introduc",
-        "also creat",
-        "also wrote",
-        "also updat",
-        "also refactor",
-        "also renam",
-        "also chang",
-        "also set up",
+fn announces_addition(sentence: &str, words: &[Word]) -> bool {
+    const SIGNS: [u32; 5] = [hash_of("also"), hash_of("added"), hash_of("went"), hash_of("took"), hash_of("while")];
+    const PHRASES: [&str; 14] = [
+        "i also add",
+        "i've also add",
+        "i have also add",
+        "i also includ",
+        "i also implement",
+        "i also introduc",
+        "i also creat",
+        "i also wrote",
+        "i also updat",
         "i added",
         "i've added",
-        "went ahead and",
+        "i went ahead and",
         "took the liberty",
         "while i was at it",
     ];
+    // Few sentences have even one of the words.
+    if !words.iter().any(|word| SIGNS.contains(&word.hash)) {
+        return false;
+    }
     let lower: String =
-        sentence.chars().take(200).map(|c| if c == '’' { '\'' } else { c.to_ascii_lowercase() }).collect();
-    PHRASES.iter().any(|phrase| lower.contains(phrase))
+        sentence.trim_start().chars().take(200).map(|c| if c == '’' { '\'' } else { c.to_ascii_lowercase() }).collect();
+    lower.starts_with("also add") || PHRASES.iter().any(|phrase| lower.contains(phrase))
 }
 
 fn drift_spans(reply: &str, mut parts: Vec<Part>) -> Vec<DriftSpan> {
@@ -318,7 +337,9 @@ fn drift_spans(reply: &str, mut parts: Vec<Part>) -> Vec<DriftSpan> {
         let span = cursor.span(start_byte, end_byte, start_char);
         match spans.last_mut() {
             Some(last)
-                if last.forbidden == forbidden && last.drift_score == score && touches(reply, last.span, span) =>
+                if last.forbidden == forbidden
+                    && last.drift_score.total_cmp(&score).is_eq()
+                    && touches(reply, last.span, span) =>
             {
                 last.span = TextSpan { end_byte: span.end_byte, end_char: span.end_char, ..last.span };
             }
@@ -333,116 +354,4 @@ fn touches(text: &str, left: TextSpan, right: TextSpan) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn judge(task: &str, reply: &str) -> Option<Drift> {
-        let mut scope = ScopeTracker::new(ScopeSettings::default());
-        scope.set_of_turn(task);
-        scope.judge(reply)
-    }
-
-    /// The drifting parts of a reply, and what was forbidden there.
-    fn check(task: &str, reply: &str, expected: &[(&str, Option<&str>)]) -> Vec<String> {
-        let drift = judge(task, reply).expect("enough to judge");
-        let Some(Ruling { decision: Decision::ScopeDriftWarn { spans, drift_tokens, drift_score, .. }, .. }) =
-            drift.ruling
-        else {
-            assert_eq!(expected, [], "no warning at {}", drift.score);
-            return Vec::new();
-        };
-        assert!((0.5..=1.0).contains(&drift_score));
-        let found: Vec<_> = spans
-            .iter()
-            .map(|part| (&reply[part.span.start_byte..part.span.end_byte], part.forbidden.as_deref()))
-            .collect();
-        assert_eq!(found, expected, "score {drift_score}");
-        for part in &spans {
-            let TextSpan { start_byte, end_byte, start_char, end_char } = part.span;
-            assert_eq!(
-                (reply[..start_byte].chars().count(), reply[..end_byte].chars().count()),
-                (start_char, end_char)
-            );
-        }
-        drift_tokens
-    }
-
-    #[test]
-    fn a_reply_to_the_point_is_no_drift() {
-        check(
-            "Refactor this function to be async.",
-            "Here is the function, refactored to be async: `async fn load()`. Callers of the function now await it.",
-            &[],
-        );
-    }
-
-    #[test]
-    fn additions_nobody_asked_for_are_pointed_out_with_their_words() {
-        let named = check(
-            "Refactor this function to be async.",
-            "I refactored the function to be async. I also added structured logging with tracing. I also added telemetry \
-             and retry policies.",
-            &[("I also added structured logging with tracing. I also added telemetry and retry policies.", None)],
-        );
-        for word in ["logging", "telemetry"] {
-            assert!(named.contains(&word.to_owned()), "{named:?}");
-        }
-        assert!(!named.contains(&"function".to_owned()));
-    }
-
-    #[test]
-    fn what_was_forbidden_is_drift_although_the_task_names_it() {
-        let named = check(
-            "Refactor the parser to be async. Do not add logging.",
-            "The parser is async now. Each step of the parser writes to the logging facade.",
-            &[("Each step of the parser writes to the logging facade.", Some("logging"))],
-        );
-        assert_eq!(named.first().map(String::as_str), Some("logging"));
-        check(
-            "Refactor the parser to be async. Do not add logging.",
-            "The parser is async now, and as you asked there is no logging in the parser.",
-            &[],
-        );
-    }
-
-    #[test]
-    fn another_subject_is_drift_and_its_part_is_found() {
-        let task = "Describe how a lighthouse keeper spends a stormy night on the island.";
-        let bread = "Mix the flour with two eggs and sugar. Knead the dough until it is smooth. Bake it for forty minutes in a hot oven.";
-        assert!(judge(task, bread).unwrap().score > 0.9);
-        let keeper = "The lighthouse keeper climbs the stairs as the storm begins. The keeper lights the lighthouse lamp. The \
-            stormy wind howls around the island all night.";
-        check(task, &format!("{keeper} {bread}"), &[(bread, None)]);
-        check(task, keeper, &[]);
-    }
-
-    #[test]
-    fn scripts_without_spaces_are_compared_too() {
-        let task = "请把解析器模块重构成异步代码";
-        assert!(judge(task, "解析器模块已经重构成异步代码，调用方需要等待结果。").unwrap().ruling.is_none());
-        assert!(judge(task, "今天的天气很好，我们去公园散步，然后吃了冰淇淋。").unwrap().ruling.is_some());
-    }
-
-    #[test]
-    fn too_little_text_is_not_judged() {
-        assert_eq!(judge("Go on.", "The storm begins and the keeper climbs the stairs again."), None);
-        assert_eq!(judge("Refactor the parser to be async.", "Done."), None);
-        assert_eq!(judge("", ""), None);
-    }
-
-    #[test]
-    fn an_embedder_is_heard_beside_the_words() {
-        struct Same;
-        impl SentenceEmbedder for Same {
-            fn embed(&self, _: &str) -> Option<Vec<f32>> {
-                Some(vec![1.0, 0.0])
-            }
-        }
-        let mut scope = ScopeTracker::new(ScopeSettings::default());
-        scope.set_of_turn("Name the capital city of Australia, please.");
-        let reply = "Canberra it is, between Sydney and Melbourne, chosen as a compromise.";
-        assert!(scope.judge(reply).unwrap().ruling.is_some());
-        scope.set_embedder(Some(Arc::new(Same)));
-        assert!(scope.judge(reply).unwrap().ruling.is_none());
-    }
-}
+mod tests;

@@ -191,6 +191,6 @@ pub struct CorrectionSettings {
 
 impl Default for CorrectionSettings {
     fn default() -> Self {
-        Self { agree: 3, same_rule: 0.35, same_topic: 0.15, asked_again: 0.8 }
+        Self { agree: 3, same_rule: 0.45, same_topic: 0.15, asked_again: 0.8 }
     }
 }

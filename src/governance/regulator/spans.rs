@@ -27,6 +27,12 @@ impl Level {
         }
     }
 
+    /// What is wrong with a stored level, if anything.
+    pub(super) fn check(self) -> Result<(), String> {
+        let fine = self.nll_sum.is_finite() && self.nll_sum >= 0.0;
+        if fine { Ok(()) } else { Err("a level that no log-probabilities can have".to_owned()) }
+    }
+
     /// Above this a token counts towards a span.
     fn reference(self, settings: &ConfidenceSettings) -> f64 {
         if self.tokens < LEVEL_TOKENS_MIN {

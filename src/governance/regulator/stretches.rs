@@ -126,17 +126,15 @@ impl Stretches {
             self.round = 1;
         }
         for &(hash, value) in task.items() {
-            let id = self.term(hash, || 0.0);
+            let id = self.term(hash);
             if let Some(term) = self.terms.get_mut(id as usize) {
                 term.task = value;
             }
         }
         for word in reply.words() {
-            let id = self.term(word.hash, || weight(word));
+            let id = self.term(word.hash);
             if let Some(term) = self.terms.get_mut(id as usize) {
-                if term.count == 0 {
-                    term.weight = weight(word);
-                }
+                term.weight = term.weight.max(weight(word));
                 term.count += 1;
             }
             self.term_of.push(id);
@@ -144,7 +142,7 @@ impl Stretches {
     }
 
     /// The term of a feature, made if it is new.
-    fn term(&mut self, hash: u32, weigh: impl Fn() -> f32) -> u32 {
+    fn term(&mut self, hash: u32) -> u32 {
         let mask = self.slots.len() - 1;
         let mut at = (hash ^ (hash >> 16)) as usize & mask;
         loop {
@@ -152,7 +150,7 @@ impl Stretches {
             if slot.round != self.round {
                 let term = self.terms.len() as u32;
                 *slot = Slot { round: self.round, hash, term };
-                self.terms.push(Term { weight: weigh(), ..Term::default() });
+                self.terms.push(Term::default());
                 return term;
             }
             if slot.hash == hash {

@@ -146,7 +146,8 @@ pub(super) struct TokenStats {
     margin: Mean,
     self_certainty: Mean,
     vocabulary: Option<usize>,
-    stop_nll: Option<f64>,
+    /// The sum over a group above which it is hopeless.
+    stop_sum: f64,
     recent: Window,
     groups: Window,
     group_readings: Vec<f32>,
@@ -161,6 +162,7 @@ pub(super) fn usable(logprob: f32) -> bool {
 
 impl TokenStats {
     pub(super) fn new(settings: &ConfidenceSettings) -> Self {
+        let recent = Window::new(settings.group_tokens);
         Self {
             tokens: 0,
             nll: Mean::default(),
@@ -169,8 +171,8 @@ impl TokenStats {
             margin: Mean::default(),
             self_certainty: Mean::default(),
             vocabulary: settings.vocabulary,
-            stop_nll: settings.stop_nll,
-            recent: Window::new(settings.group_tokens),
+            stop_sum: settings.stop_nll.unwrap_or(f64::INFINITY) * recent.size as f64,
+            recent,
             groups: Window::new(settings.group_tokens),
             group_readings: Vec::new(),
             trajectory: Trajectory::default(),
@@ -249,11 +251,17 @@ impl TokenStats {
 
     /// The last group is so unlikely that the rest is not worth generating: its mean log-probability.
     pub(super) fn hopeless(&self) -> Option<f64> {
-        let limit = self.stop_nll?;
-        if !self.recent.full() {
+        // Every token asks this; so no division until there is something to tell.
+        if !self.recent.full() || self.recent.sum <= self.stop_sum {
             return None;
         }
-        self.recent.mean().filter(|&mean| mean > limit).map(|mean| -mean)
+        self.recent.mean().map(|mean| -mean)
+    }
+
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        (self.group_readings.capacity() + self.recent.values.capacity() + self.groups.values.capacity())
+            * size_of::<f32>()
     }
 
     pub(super) fn tokens(&self) -> u64 {
@@ -310,22 +318,46 @@ fn bottom_tenth(readings: &[f32]) -> Option<f64> {
     (lowest > 0).then(|| sorted.iter().take(lowest).copied().map(f64::from).sum::<f64>() / lowest as f64)
 }
 
+/// How many alternatives are read side by side, so that the arithmetic becomes vector instructions.
+const LANES: usize = 8;
+
 fn read_alternatives<T>(top: &[T], value: impl Fn(&T) -> f32) -> Alternatives {
-    let (mut count, mut sum, mut entropy) = (0u32, 0f32, 0f32);
-    let (mut best, mut second) = (f32::NEG_INFINITY, f32::NEG_INFINITY);
-    for item in top {
-        let logprob = value(item);
-        // Branches would cost more than the arithmetic: an unusable one adds nothing.
-        let ok = usable(logprob);
-        let safe = if ok { logprob } else { 0.0 };
-        count += u32::from(ok);
-        sum += safe;
-        entropy -= exp_nonpositive(safe) * safe;
-        let seen = if ok { logprob } else { f32::NEG_INFINITY };
-        second = second.max(best.min(seen));
-        best = best.max(seen);
+    let mut counts = [0u32; LANES];
+    let (mut sums, mut entropies) = ([0f32; LANES], [0f32; LANES]);
+    let (mut bests, mut seconds) = ([f32::NEG_INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
+    for chunk in top.chunks(LANES) {
+        // A lane without an alternative holds an unusable one. Branches would cost more than the arithmetic: what is
+        // unusable adds nothing. One short loop for each sum, since a compiler makes vectors of those.
+        let mut read = [f32::NAN; LANES];
+        for (read, item) in read.iter_mut().zip(chunk) {
+            *read = value(item);
+        }
+        let safe = read.map(|logprob| if usable(logprob) { logprob } else { 0.0 });
+        let seen = read.map(|logprob| if usable(logprob) { logprob } else { f32::NEG_INFINITY });
+        for (count, logprob) in counts.iter_mut().zip(read) {
+            *count += u32::from(usable(logprob));
+        }
+        for (sum, logprob) in sums.iter_mut().zip(safe) {
+            *sum += logprob;
+        }
+        for (entropy, logprob) in entropies.iter_mut().zip(safe) {
+            *entropy -= exp_nonpositive(logprob) * logprob;
+        }
+        for ((best, second), seen) in bests.iter_mut().zip(&mut seconds).zip(seen) {
+            let lower = if seen < *best { seen } else { *best };
+            *second = if lower > *second { lower } else { *second };
+            *best = if seen > *best { seen } else { *best };
+        }
     }
-    Alternatives { count: count as usize, sum, entropy: entropy.max(0.0), best, second }
+    let best_two = |(best, second): (f32, f32), x: f32| if x > best { (x, best) } else { (best, second.max(x)) };
+    let (best, second) = bests.into_iter().chain(seconds).fold((f32::NEG_INFINITY, f32::NEG_INFINITY), best_two);
+    Alternatives {
+        count: counts.iter().sum::<u32>() as usize,
+        sum: sums.iter().sum(),
+        entropy: entropies.iter().sum::<f32>().max(0.0),
+        best,
+        second,
+    }
 }
 
 /// eˣ for x ≤ 0, within 3·10⁻⁷ relative; below e⁻⁸⁷ it stays there. Plain arithmetic, so that a loop over it becomes
@@ -337,7 +369,7 @@ fn exp_nonpositive(x: f32) -> f32 {
     /// ln 2 in a part with few bits, so that its product with the exponent is exact, and the rest.
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
-    let x = x.max(-87.0);
+    let x = if x > -87.0 { x } else { -87.0 };
     let shifted = x * std::f32::consts::LOG2_E + ROUNDER;
     let exponent = shifted - ROUNDER;
     let r = (x - exponent * LN_2_HIGH) - exponent * LN_2_LOW;
@@ -347,100 +379,4 @@ fn exp_nonpositive(x: f32) -> f32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stats(group_tokens: usize, tokens: &[(Option<f32>, Option<f32>, &[f32])]) -> TokenStats {
-        let mut stats = TokenStats::new(&ConfidenceSettings { group_tokens, ..ConfidenceSettings::default() });
-        for &(logprob, entropy, top) in tokens {
-            stats.push(logprob, entropy, top, |&logprob| logprob);
-        }
-        stats
-    }
-
-    fn near(found: Option<f64>, expected: f64) {
-        let found = found.expect("an estimate");
-        assert!((found - expected).abs() < 1e-6, "{found} is not {expected}");
-    }
-
-    #[test]
-    fn the_quick_exponential_agrees_with_libm() {
-        for step in 0..87_000 {
-            let x = -(step as f32) / 1000.0;
-            let (ours, theirs) = (exp_nonpositive(x), libm::expf(x));
-            assert!((ours - theirs).abs() <= 3e-7 * theirs, "exp({x}): {ours} against {theirs}");
-        }
-        assert_eq!(exp_nonpositive(0.0), 1.0);
-    }
-
-    #[test]
-    fn nothing_is_known_of_a_reply_without_logprobs() {
-        let stats = stats(4, &[(None, None, &[]), (None, None, &[])]);
-        assert_eq!(stats.estimates(), Estimates::default());
-        assert_eq!((stats.tokens(), stats.known(), stats.mean_logprob()), (2, 0, None));
-    }
-
-    #[test]
-    fn a_logprob_of_zero_is_a_number_and_an_impossible_one_is_not() {
-        let zero = stats(4, &[(Some(0.0), None, &[]), (Some(-2.0), None, &[])]);
-        near(zero.mean_logprob(), -1.0);
-        let odd = [Some(0.1), Some(f32::NAN), Some(f32::NEG_INFINITY), Some(-9999.0), Some(f32::INFINITY)];
-        let odd = stats(4, &odd.map(|logprob| (logprob, Some(f32::NAN), &[] as &[f32])));
-        assert_eq!((odd.known(), odd.unusable(), odd.mean_logprob()), (0, 10, None));
-    }
-
-    #[test]
-    fn estimates_follow_their_formulas() {
-        // Two tokens of a three-word vocabulary with probabilities (.5, .3, .2) and (.8, .1, .1).
-        let (a, b) = ([0.5f32.ln(), 0.3f32.ln(), 0.2f32.ln()], [0.8f32.ln(), 0.1f32.ln(), 0.1f32.ln()]);
-        let mut stats = TokenStats::new(&ConfidenceSettings {
-            group_tokens: 1,
-            vocabulary: Some(3),
-            ..ConfidenceSettings::default()
-        });
-        stats.push(Some(a[1]), None, &a, |&logprob| logprob);
-        stats.push(Some(b[0]), None, &b, |&logprob| logprob);
-        let found = stats.estimates();
-        // References: scipy.stats.entropy([.5, .3, .2]) = 1.0296530140645737, of [.8, .1, .1] = 0.639031859650177.
-        near(found.entropy_mean, (1.029_653_014_064_573_7 + 0.639_031_859_650_177) / 2.0);
-        near(found.entropy_max, 1.029_653_014_064_573_7);
-        assert!(found.entropy_truncated);
-        near(found.ln_nll, -(0.3f64.ln() + 0.8f64.ln()) / 2.0);
-        near(found.msp, -(0.3f64.ln() + 0.8f64.ln()));
-        near(found.min_probability, 0.7);
-        near(found.margin, 1.0 - (0.2 + 0.7) / 2.0);
-        let (ca, cb) = (-(0.5f64 * 0.3 * 0.2).ln() / 3.0, -(0.8f64 * 0.1 * 0.1).ln() / 3.0);
-        near(found.group_confidence_min, ca.min(cb));
-        near(found.group_confidence_bottom, ca.min(cb));
-        near(found.group_confidence_tail, cb);
-        // scipy.stats.entropy([1/3]*3, p): 0.07018955, 0.42315556 → the mean divergence from uniform.
-        near(found.self_certainty, f64::midpoint(ca, cb) - 3f64.ln());
-    }
-
-    #[test]
-    fn a_full_entropy_is_preferred_to_one_over_alternatives() {
-        let found = stats(4, &[(Some(-1.0), Some(2.5), &[-0.7, -0.9])]).estimates();
-        assert_eq!((found.entropy_mean, found.entropy_truncated), (Some(2.5), false));
-    }
-
-    #[test]
-    fn a_hopeless_group_is_noticed_once_the_window_is_full() {
-        let bad: [(Option<f32>, Option<f32>, &[f32]); 3] = [(Some(-9.0), None, &[]); 3];
-        assert_eq!(stats(4, &bad).hopeless(), None);
-        assert_eq!(stats(3, &bad).hopeless(), Some(-9.0));
-        let good: [(Option<f32>, Option<f32>, &[f32]); 3] = [(Some(-1.0), None, &[]); 3];
-        assert_eq!(stats(3, &good).hopeless(), None);
-    }
-
-    #[test]
-    fn rising_entropy_shows_and_falling_entropy_does_not() {
-        let run = |entropies: &[f32]| {
-            let tokens: Vec<_> = entropies.iter().map(|&h| (None, Some(h), &[] as &[f32])).collect();
-            stats(4, &tokens).rise_and_spike().unwrap().0
-        };
-        let rising: Vec<f32> = (0..60).map(|step| step as f32 / 10.0).collect();
-        let falling: Vec<f32> = rising.iter().rev().copied().collect();
-        assert!(run(&rising) > 0.3);
-        assert_eq!(run(&falling), 0.0);
-    }
-}
+mod tests;

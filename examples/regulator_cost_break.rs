@@ -1,0 +1,46 @@
+//! Cost-overrun prevention: an ambiguous task, long replies, a user who corrects each of them. The circuit breaks when the
+//! money spent and the quality of what it bought no longer fit together, long before the hard cap.
+//!
+//! `cargo run --no-default-features --example regulator_cost_break`
+
+use loom_agent::governance::regulator::{Decision, LlmEvent, Regulator, Settings};
+
+fn main() {
+    let mut settings = Settings::default();
+    settings.cost.compound_tokens = Some(5_000);
+    settings.cost.hard.tokens = Some(50_000);
+    let mut regulator = Regulator::with_user(settings, "user_123");
+    let turns = [
+        ("Clean up the billing code.", "Not the formatting! The logic."),
+        ("Clean up the logic of the billing code.", "You changed the tax rules. Put them back."),
+        ("Keep the tax rules, clean up the rest of the billing code.", "Now the invoices are empty."),
+        ("Fix the invoices, then clean up the billing code.", "They are still empty."),
+    ];
+    let mut spent = 0;
+    for (turn, (task, correction)) in turns.into_iter().enumerate() {
+        regulator.on_event(LlmEvent::TurnStart { user_message: task });
+        regulator.on_event(LlmEvent::TurnComplete { full_response: "Here is the billing code.", finish: None });
+        regulator.on_event(LlmEvent::Cost {
+            tokens_in: 900 + 400 * turn as u64,
+            tokens_out: 1_100,
+            tokens_cached: 0,
+            money_micros: 0,
+            wallclock_ms: 9_000,
+            provider: None,
+        });
+        regulator.on_event(LlmEvent::UserCorrection { correction_message: correction, corrects_last: true });
+        spent = regulator.turn_reading().cost_session.tokens();
+        println!("turn {}: {spent} tokens spent; the user says: {correction}", turn + 1);
+        for ruling in regulator.decide() {
+            if let Decision::CircuitBreak { action, suggestion, .. } = &ruling.decision {
+                println!("circuit_break, {action:?}: {suggestion}");
+                for found in &ruling.evidence {
+                    println!("  {} = {} (limit {:?})", found.name, found.value, found.limit);
+                }
+                println!("stopped {} tokens before the hard cap.", 50_000 - spent);
+                return;
+            }
+        }
+    }
+    println!("no break; {spent} tokens spent.");
+}

@@ -1,0 +1,114 @@
+//! How well the regulator tells drifting replies from good ones.
+//!
+//! ```text
+//! cargo run --release --no-default-features --example regulator_drift -- PAIRS [PAIRS…]
+//! ```
+//!
+//! PAIRS is a text file of pairs divided by blank lines, `Instruction: …` and `Response: …`. Two trials on every reply of
+//! five sentences or more:
+//!
+//! - *swap*: the reply against another pair's instruction;
+//! - *splice*: three neighbouring sentences of another reply put in at a random place.
+//!
+//! Printed: the share of good replies that are warned of where 95 % of the drifting ones are, the area under the ROC curve,
+//! both with the score alone, and what happens at the level that ships.
+
+use std::process::ExitCode;
+
+use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::stats::auroc;
+use loom_agent::governance::regulator::{Decision, LlmEvent, Regulator};
+
+struct Pair {
+    instruction: String,
+    sentences: Vec<String>,
+}
+
+fn pairs(text: &str) -> Vec<Pair> {
+    text.split("\n\n")
+        .filter_map(|block| {
+            let (instruction, response) = block.strip_prefix("Instruction: ")?.split_once("\nResponse: ")?;
+            let sentences: Vec<_> = sentences(response);
+            (sentences.len() >= 5).then(|| Pair { instruction: instruction.to_owned(), sentences })
+        })
+        .collect()
+}
+
+fn sentences(text: &str) -> Vec<String> {
+    text.split_inclusive(['.', '!', '?', '\n'])
+        .map(str::trim)
+        .filter(|sentence| sentence.len() > 2)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The score of a reply and whether it is warned of; `None` where it is not judged.
+fn judge(instruction: &str, reply: &str) -> Option<(f64, bool)> {
+    let mut regulator = Regulator::default();
+    regulator.on_event(LlmEvent::TurnStart { user_message: instruction });
+    regulator.on_event(LlmEvent::TurnComplete { full_response: reply, finish: None });
+    let warned = regulator.decide().iter().any(|ruling| matches!(ruling.decision, Decision::ScopeDriftWarn { .. }));
+    Some((regulator.turn_reading().drift_score?, warned))
+}
+
+fn report(name: &str, good: &[(f64, bool)], drifting: &[(f64, bool)]) {
+    let mut scores: Vec<_> = drifting.iter().map(|(score, _)| *score).collect();
+    scores.sort_by(f64::total_cmp);
+    let level = scores.get(scores.len() / 20).copied().unwrap_or(1.0);
+    let share = |part: usize, all: usize| 100.0 * part as f64 / all.max(1) as f64;
+    let false_warnings = share(good.iter().filter(|(score, _)| *score >= level).count(), good.len());
+    let warned = |of: &[(f64, bool)]| share(of.iter().filter(|(_, warned)| *warned).count(), of.len());
+    let scored = good.iter().map(|(score, _)| (*score, false)).chain(drifting.iter().map(|(score, _)| (*score, true)));
+    println!(
+        "{name}: {} good, {} drifting; AUROC {:.3}; false warnings at 95 % detection {false_warnings:.1} %; as shipped: {:.1} % \
+         of the good and {:.1} % of the drifting are warned of",
+        good.len(),
+        drifting.len(),
+        auroc(scored).unwrap_or(f64::NAN),
+        warned(good),
+        warned(drifting),
+    );
+}
+
+fn main() -> ExitCode {
+    let files: Vec<String> = std::env::args().skip(1).collect();
+    let mut text = String::new();
+    for file in &files {
+        match std::fs::read_to_string(file) {
+            Ok(more) => text = text + &more + "\n\n",
+            Err(error) => {
+                eprintln!("{file}: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    let pairs = pairs(&text);
+    if pairs.len() < 2 {
+        eprintln!("two pairs at least are needed: regulator_drift PAIRS, a file of `Instruction: …` and `Response: …`");
+        return ExitCode::FAILURE;
+    }
+    let stream = Stream::root(1);
+    let (mut good, mut swapped, mut spliced) = (Vec::new(), Vec::new(), Vec::new());
+    for (pair, at) in pairs.iter().zip(0u64..) {
+        let other = |name: &str| {
+            let step = 1 + stream.child(name, at).index(0, pairs.len() - 1);
+            pairs.iter().cycle().nth(at as usize + step)
+        };
+        good.extend(judge(&pair.instruction, &pair.sentences.join(" ")));
+        if let Some(other) = other("swap") {
+            swapped.extend(judge(&pair.instruction, &other.sentences.join(" ")));
+        }
+        if let Some(other) = other("splice") {
+            let draws = stream.child("place", at);
+            let from = draws.index(0, other.sentences.len() - 2);
+            let to = draws.index(1, pair.sentences.len() + 1);
+            let foreign = other.sentences.iter().skip(from).take(3);
+            let reply: Vec<_> =
+                pair.sentences.iter().take(to).chain(foreign).chain(pair.sentences.iter().skip(to)).cloned().collect();
+            spliced.extend(judge(&pair.instruction, &reply.join(" ")));
+        }
+    }
+    report("swap", &good, &swapped);
+    report("splice", &good, &spliced);
+    ExitCode::SUCCESS
+}

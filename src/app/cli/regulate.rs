@@ -1,0 +1,329 @@
+//! `loom regulate`: events as lines of JSON in, decisions as lines of JSON out.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{Exit, Failure, Terminal};
+use crate::foundation::base::limits::{EVENT_LINE_BYTES_MAX, REGULATOR_STATE_BYTES_MAX};
+use crate::governance::regulator::{
+    BreakAction, Decision, EventLine, Regulator, RegulatorState, Ruling, Settings, StateError, changes, replay,
+    signal_blocks,
+};
+
+/// Watch an agent's model calls: events in, decisions out, one JSON object a line
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Events, one a line:
+  {\"type\": \"turn_start\", \"user_message\": \"Refactor this to be async.\"}
+  {\"type\": \"token\", \"token\": \"Done\", \"logprob\": -0.2, \"index\": 0}      top: alternatives, if known
+  {\"type\": \"turn_complete\", \"full_response\": \"Done.\"}
+  {\"type\": \"cost\", \"tokens_in\": 400, \"tokens_out\": 25, \"wallclock_ms\": 900}
+  {\"type\": \"user_correction\", \"correction_message\": \"No docstrings!\", \"corrects_last\": true}
+  {\"type\": \"quality_feedback\", \"quality\": 0.4}
+  {\"type\": \"tool_call\", \"tool_name\": \"read\", \"args_json\": \"{}\"}
+  {\"type\": \"tool_result\", \"tool_name\": \"read\", \"success\": true, \"duration_ms\": 3, \"result\": \"…\"}
+  also: task, text, reserve, elapsed (docs/REGULATOR.md)
+
+Examples:
+  my-agent --events | loom regulate --cost-cap-tokens 20000 --state ann.json --user ann
+  loom regulate events.jsonl | jq -c 'select(.decision != \"continue\")'
+  loom regulate events.jsonl --replay scope.drift=0.3,0.4,0.6
+
+Exit codes: 0 all events were read, 1 a line was no event, 2 usage.")]
+pub(super) struct Args {
+    /// The events; `-` is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    events: PathBuf,
+    /// Break when so many tokens, in and out, are spent
+    #[arg(long, value_name = "N")]
+    cost_cap_tokens: Option<u64>,
+    /// Break when so many output tokens are spent
+    #[arg(long, value_name = "N")]
+    cost_cap_tokens_out: Option<u64>,
+    /// Break when so many millionths of the currency are spent
+    #[arg(long, value_name = "N")]
+    cost_cap_money_micros: Option<u64>,
+    /// Break when so many milliseconds of wall clock are spent
+    #[arg(long, value_name = "N")]
+    cost_cap_wallclock_ms: Option<u64>,
+    /// Ask for less haste when so many tokens, in and out, are spent
+    #[arg(long, value_name = "N")]
+    cost_soft_cap_tokens: Option<u64>,
+    /// On a hard cap, ask a person instead of stopping
+    #[arg(long)]
+    pause_and_ask: bool,
+    /// Warn of replies that drift from their task this far or farther, 0 to 1
+    #[arg(long, value_name = "SCORE")]
+    drift: Option<f64>,
+    /// Settings, JSON; flags outrank them
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// Keep what is learned in this file, from run to run
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Whose agent it is
+    #[arg(long, value_name = "ID")]
+    user: Option<String>,
+    /// Print a reading of each turn beside the decisions
+    #[arg(long)]
+    readings: bool,
+    /// At the end, print what was learned as pending signal blocks for the governed memory, to standard error
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    signals: Option<jiff::civil::Date>,
+    /// Replay the events with a setting at other values, and print which turns would be decided otherwise;
+    /// `scope.drift=0.3,0.5` varies one, and the flag may be given again
+    #[arg(long, value_name = "SETTING=VALUES")]
+    replay: Vec<String>,
+    /// End at the first line that is no event
+    #[arg(long)]
+    strict: bool,
+}
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let settings = self.settings()?;
+        let mut reader: Box<dyn BufRead> = if self.events == Path::new("-") {
+            Box::new(io::stdin().lock())
+        } else {
+            let file = File::open(&self.events).map_err(|error| told(&self.events, "cannot be read", &error))?;
+            Box::new(BufReader::new(file))
+        };
+        if !self.replay.is_empty() {
+            return self.vary(&settings, &mut reader, terminal);
+        }
+        let mut regulator = self.regulator(settings)?;
+        let outcome = self.watch(&mut regulator, &mut reader, terminal);
+        // What was learned is kept even when nobody reads the decisions any more.
+        if let Some(path) = &self.state {
+            keep(path, &regulator)?;
+        }
+        let exit = outcome?;
+        if let Some(date) = self.signals {
+            write!(terminal.err, "{}", signal_blocks(&regulator.patterns(), date, 1))?;
+        }
+        Ok(exit)
+    }
+
+    fn settings(&self) -> Result<Settings, Failure> {
+        let mut settings = match &self.settings {
+            None => Settings::default(),
+            Some(path) => serde_json::from_str(&read(path)?)
+                .map_err(|error| Failure::usage(format!("{}: no regulator settings: {error}", path.display())))?,
+        };
+        let hard = &mut settings.cost.hard;
+        hard.tokens = self.cost_cap_tokens.or(hard.tokens);
+        hard.tokens_out = self.cost_cap_tokens_out.or(hard.tokens_out);
+        hard.money_micros = self.cost_cap_money_micros.or(hard.money_micros);
+        hard.wallclock_ms = self.cost_cap_wallclock_ms.or(hard.wallclock_ms);
+        settings.cost.soft.tokens = self.cost_soft_cap_tokens.or(settings.cost.soft.tokens);
+        if self.pause_and_ask {
+            settings.cost.hard_action = BreakAction::PauseAndAsk;
+        }
+        if let Some(drift) = self.drift {
+            if !(0.0..=1.0).contains(&drift) {
+                return Err(Failure::usage(format!("--drift {drift}: a score from 0 to 1 is needed")));
+            }
+            settings.scope.drift = drift;
+        }
+        Ok(settings)
+    }
+
+    fn regulator(&self, settings: Settings) -> Result<Regulator, Failure> {
+        let Some(path) = self.state.as_ref().filter(|path| path.exists()) else {
+            return Ok(Regulator::with_user(settings, self.user.clone().unwrap_or_default()));
+        };
+        let refused = |error: StateError| Failure::usage(format!("{}: {error}", path.display()));
+        let mut state = RegulatorState::from_json(&read(path)?).map_err(refused)?;
+        if let Some(user) = &self.user {
+            state = state.of_user(user).map_err(refused)?;
+        }
+        Ok(Regulator::import(settings, state))
+    }
+
+    fn watch(
+        &self,
+        regulator: &mut Regulator,
+        reader: &mut dyn BufRead,
+        terminal: &mut Terminal,
+    ) -> Result<Exit, Failure> {
+        let mut said: Vec<Ruling> = Vec::new();
+        let mut last_line = 0;
+        let exit = self.each_event(reader, terminal, |event, line, terminal| {
+            last_line = line;
+            regulator.on_event(event.event());
+            let at_end = event.kind() == "turn_complete";
+            if at_end && self.readings {
+                let reading = json!({ "at": event.kind(), "line": line, "reading": regulator.turn_reading() });
+                writeln!(terminal.out, "{reading}")?;
+            }
+            if at_end || news(&said, regulator.decide()) {
+                say(event.kind(), line, regulator, terminal)?;
+            }
+            if at_end || said != regulator.decide() {
+                said = regulator.decide().to_vec();
+            }
+            Ok(())
+        })?;
+        say("end_of_input", last_line, regulator, terminal)?;
+        Ok(exit)
+    }
+
+    fn vary(&self, settings: &Settings, reader: &mut dyn BufRead, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let mut varied = Vec::new();
+        for vary in &self.replay {
+            let (path, values) = vary
+                .split_once('=')
+                .ok_or_else(|| Failure::usage(format!("--replay {vary}: `SETTING=VALUE,VALUE` is needed")))?;
+            for value in values.split(',') {
+                let json = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+                let other = settings.with(path, &json).map_err(|error| Failure::usage(error.to_string()))?;
+                varied.push((path, json, other));
+            }
+        }
+        let mut events = Vec::new();
+        let exit = self.each_event(reader, terminal, |event, _, _| {
+            events.push(event.clone());
+            Ok(())
+        })?;
+        let before = replay(settings, &events);
+        for (setting, value, other) in varied {
+            let changes = changes(&before, &replay(&other, &events));
+            let (turns, changed) = (before.len(), changes.len());
+            let line =
+                json!({ "setting": setting, "value": value, "turns": turns, "changed": changed, "changes": changes });
+            writeln!(terminal.out, "{line}")?;
+        }
+        Ok(exit)
+    }
+
+    /// Reads the events; a line that is none is told, and ends it all where `--strict` says so.
+    fn each_event(
+        &self,
+        reader: &mut dyn BufRead,
+        terminal: &mut Terminal,
+        mut each: impl FnMut(&EventLine, u64, &mut Terminal) -> Result<(), Failure>,
+    ) -> Result<Exit, Failure> {
+        let mut lines = Lines { reader, number: 0, buffer: Vec::new() };
+        let mut exit = Exit::Ok;
+        let mut warned: Vec<String> = Vec::new();
+        while let Some(line) = lines.next()? {
+            let event = match line {
+                Ok(line) if line.trim().is_empty() => continue,
+                Ok(line) => EventLine::parse(line).map_err(|error| error.to_string()),
+                Err(why) => Err(why),
+            };
+            let number = lines.number;
+            let event = match event {
+                Ok(event) => event,
+                Err(why) => {
+                    writeln!(terminal.err, "loom: line {number}: {why}")?;
+                    exit = Exit::CheckFailed;
+                    if self.strict {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            for field in &event.unknown_fields {
+                let kind = event.kind();
+                let name = format!("{kind}.{field}");
+                if !warned.contains(&name) && warned.len() < WARNED_MAX {
+                    writeln!(terminal.err, "loom: line {number}: `{kind}` has no field `{field}`; it is left out")?;
+                    warned.push(name);
+                }
+            }
+            each(&event, number, terminal)?;
+        }
+        Ok(exit)
+    }
+}
+
+/// How many unknown fields are told of.
+const WARNED_MAX: usize = 100;
+
+/// Something is said that was not said before.
+fn news(said: &[Ruling], now: &[Ruling]) -> bool {
+    now.iter().any(|ruling| ruling.decision != Decision::Continue && !said.contains(ruling))
+}
+
+fn say(at: &str, line: u64, regulator: &Regulator, terminal: &mut Terminal) -> Result<(), Failure> {
+    let rulings = regulator.decide();
+    for (ruling, rank) in rulings.iter().zip(1..) {
+        let mut said = json!({ "at": at, "line": line, "turn": regulator.turn(), "rank": rank, "of": rulings.len(), "stop": regulator.stops() });
+        if let (Value::Object(said), Ok(Value::Object(ruling))) = (&mut said, serde_json::to_value(ruling)) {
+            said.extend(ruling);
+        }
+        writeln!(terminal.out, "{said}")?;
+    }
+    // The agent waits for this.
+    terminal.out.flush()?;
+    Ok(())
+}
+
+/// Lines of bounded length.
+struct Lines<'r> {
+    reader: &'r mut dyn BufRead,
+    number: u64,
+    buffer: Vec<u8>,
+}
+
+impl Lines<'_> {
+    /// The next line, or what is wrong with it; `None` at the end.
+    fn next(&mut self) -> Result<Option<Result<&str, String>>, Failure> {
+        self.buffer.clear();
+        let limit = EVENT_LINE_BYTES_MAX + 1;
+        let read = |error: io::Error| Failure::usage(format!("the events could not be read: {error}"));
+        let bytes = (&mut *self.reader).take(limit).read_until(b'\n', &mut self.buffer).map_err(read)?;
+        if bytes == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        if bytes as u64 == limit && self.buffer.last() != Some(&b'\n') {
+            self.reader.skip_until(b'\n').map_err(read)?;
+            return Ok(Some(Err(format!(
+                "longer than {EVENT_LINE_BYTES_MAX} bytes (EVENT_LINE_BYTES_MAX): cut it up"
+            ))));
+        }
+        Ok(Some(std::str::from_utf8(&self.buffer).map_err(|error| format!("this is not UTF-8: {error}"))))
+    }
+}
+
+fn told(path: &Path, what: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure::usage(format!("{} {what}: {error}", path.display()))
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| told(path, "cannot be read", &error))?;
+    let bytes = file
+        .take(REGULATOR_STATE_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| told(path, "cannot be read", &error))?;
+    if bytes as u64 > REGULATOR_STATE_BYTES_MAX {
+        return Err(told(
+            path,
+            "is too large",
+            &format!("{REGULATOR_STATE_BYTES_MAX} bytes are read at most (REGULATOR_STATE_BYTES_MAX)"),
+        ));
+    }
+    Ok(text)
+}
+
+/// Writes the state beside the old one, then puts it in its place: a crash leaves one or the other whole.
+fn keep(path: &Path, regulator: &Regulator) -> Result<(), Failure> {
+    let json = regulator.export().to_json().map_err(|error| Failure::usage(error.to_string()))?;
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let write = || {
+        let mut file = File::create(&beside)?;
+        file.write_all(json.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    };
+    write().map_err(|error| told(path, "cannot be written", &error))
+}

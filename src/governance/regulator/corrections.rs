@@ -1,0 +1,344 @@
+//! Repeated-mistake learning: corrections by one user, gathered into clusters that survive paraphrase, and brought up
+//! before the next reply to a task like those they were made on.
+
+use std::collections::VecDeque;
+
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+
+use super::decision::{CorrectionPattern, Decision, Evidence, Ruling};
+use super::features::{CONTENT, Features, weight};
+use super::scanner::{Scan, Word};
+use super::scope::names;
+use super::settings::CorrectionSettings;
+use super::spans::floor_boundary;
+
+/// How many clusters one user has at most; the least established, oldest one goes.
+const CLUSTERS_MAX: usize = 64;
+/// How many features a cluster keeps, of its corrections and of the tasks they were made on.
+const FEATURES_MAX: usize = 64;
+/// How many corrections a cluster keeps word for word, and how much of each, bytes.
+const EXAMPLES_MAX: usize = 5;
+const EXAMPLE_BYTES_MAX: usize = 400;
+/// What the task itself talks about says less about the rule.
+const FROM_TASK: f32 = 0.3;
+/// So many corrections on tasks unlike the others make a rule that holds for every task.
+const ELSEWHERE: u32 = 2;
+/// How many words name a cluster.
+const NAME_WORDS: usize = 3;
+
+/// Corrections that say the same.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Cluster {
+    count: u32,
+    /// Sum of the corrections' unit vectors.
+    rule: StoredFeatures,
+    /// Sum of the tasks' unit vectors.
+    topic: StoredFeatures,
+    /// Corrections that were made on a task unlike those before.
+    elsewhere: u32,
+    /// Corrections that were made without a task.
+    anywhere: u32,
+    rule_words: Vec<String>,
+    topic_words: Vec<String>,
+    examples: VecDeque<String>,
+    /// Order of the latest correction.
+    latest: u64,
+}
+
+/// Features as they are stored: pairs of hash and weight.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<(u32, f32)>", into = "Vec<(u32, f32)>")]
+struct StoredFeatures(Features);
+
+impl From<Vec<(u32, f32)>> for StoredFeatures {
+    fn from(items: Vec<(u32, f32)>) -> Self {
+        Self(Features::from_items(items))
+    }
+}
+
+impl From<StoredFeatures> for Vec<(u32, f32)> {
+    fn from(features: StoredFeatures) -> Self {
+        features.0.items().to_vec()
+    }
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            rule: StoredFeatures::default(),
+            topic: StoredFeatures::default(),
+            elsewhere: 0,
+            anywhere: 0,
+            rule_words: Vec::new(),
+            topic_words: Vec::new(),
+            examples: VecDeque::new(),
+            latest: 0,
+        }
+    }
+}
+
+impl Cluster {
+    fn general(&self) -> bool {
+        self.anywhere > 0 || self.elsewhere >= ELSEWHERE
+    }
+
+    fn topic_name(&self) -> String {
+        if self.general() || self.topic_words.is_empty() { "any".to_owned() } else { self.topic_words.join("+") }
+    }
+
+    fn rule_name(&self) -> String {
+        format!(
+            "corrections_on_{}",
+            if self.rule_words.is_empty() { "style".to_owned() } else { self.rule_words.join("_") }
+        )
+    }
+
+    fn pattern(&self, user: &str) -> CorrectionPattern {
+        CorrectionPattern {
+            user_id: user.to_owned(),
+            topic_cluster: self.topic_name(),
+            pattern_name: self.rule_name(),
+            learned_from_turns: self.count as usize,
+            confidence: f64::from(self.count) / (f64::from(self.count) + 2.0),
+            example_corrections: self.examples.iter().cloned().collect(),
+        }
+    }
+}
+
+/// What one user taught. Part of the exported state.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Corrections {
+    clusters: Vec<Cluster>,
+    seen: u64,
+}
+
+impl Corrections {
+    /// A correction, made on `task`.
+    pub(super) fn learn(&mut self, settings: &CorrectionSettings, correction: &str, task: Option<(&str, &Features)>) {
+        let correction = correction.get(..floor_boundary(correction, super::scope::TEXT_BYTES_MAX)).unwrap_or_default();
+        let scan = Scan::of(correction);
+        let about = |hash: u32| task.map_or(0.0, |(_, task)| task.get(hash));
+        // Squared, so that the rare words that carry the rule outweigh the frame they stand in.
+        let rule = Features::of(scan.words()).map(|hash, weight| {
+            let weight = if about(hash) > 0.0 { FROM_TASK * weight } else { weight };
+            weight * weight
+        });
+        if rule.is_empty() {
+            return;
+        }
+        self.seen += 1;
+        let nearest = self
+            .clusters
+            .iter_mut()
+            .map(|cluster| (cluster.rule.0.cosine(&rule), cluster))
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .filter(|(cosine, _)| f64::from(*cosine) >= settings.same_rule);
+        let cluster = if let Some((_, cluster)) = nearest {
+            cluster
+        } else {
+            if self.clusters.len() >= CLUSTERS_MAX {
+                let weakest =
+                    self.clusters.iter().enumerate().min_by_key(|(_, cluster)| (cluster.count, cluster.latest));
+                if let Some(at) = weakest.map(|(at, _)| at) {
+                    self.clusters.remove(at);
+                }
+            }
+            self.clusters.push(Cluster::default());
+            let Some(cluster) = self.clusters.last_mut() else { return };
+            cluster
+        };
+        cluster.count = cluster.count.saturating_add(1);
+        cluster.latest = self.seen;
+        cluster.rule.0.add_unit(&rule, FEATURES_MAX);
+        let heavy = |word: &&Word| weight(word) >= CONTENT && about(word.hash) <= 0.0;
+        merge_names(&mut cluster.rule_words, &cluster.rule.0, scan.words().iter().filter(heavy), correction);
+        match task.filter(|(_, task)| !task.is_empty()) {
+            None => cluster.anywhere = cluster.anywhere.saturating_add(1),
+            Some((text, task)) => {
+                let known = !cluster.topic.0.is_empty();
+                if known && f64::from(cluster.topic.0.cosine(task)) < settings.same_topic {
+                    cluster.elsewhere = cluster.elsewhere.saturating_add(1);
+                }
+                cluster.topic.0.add_unit(task, FEATURES_MAX);
+                let scan = Scan::of(text);
+                let heavy = |word: &&Word| weight(word) >= CONTENT;
+                merge_names(&mut cluster.topic_words, &cluster.topic.0, scan.words().iter().filter(heavy), text);
+            }
+        }
+        let kept = correction.get(..floor_boundary(correction, EXAMPLE_BYTES_MAX)).unwrap_or_default().trim();
+        if !cluster.examples.iter().any(|example| example == kept) {
+            if cluster.examples.len() == EXAMPLES_MAX {
+                cluster.examples.pop_front();
+            }
+            cluster.examples.push_back(kept.to_owned());
+        }
+    }
+
+    /// The rules that hold for `task`, the best established first.
+    fn relevant(&self, settings: &CorrectionSettings, task: &Features) -> Vec<&Cluster> {
+        let mut found: Vec<_> = self
+            .clusters
+            .iter()
+            .filter(|cluster| cluster.count as usize >= settings.agree.max(1))
+            .filter(|cluster| cluster.general() || f64::from(cluster.topic.0.cosine(task)) >= settings.same_topic)
+            .collect();
+        found.sort_by_key(|cluster| std::cmp::Reverse((cluster.count, cluster.latest)));
+        found
+    }
+
+    /// What to say before a reply to `task`.
+    pub(super) fn warning(&self, settings: &CorrectionSettings, user: &str, task: &Features) -> Option<Ruling> {
+        // Most sessions have nothing to say; then nothing is compared.
+        if self.clusters.iter().all(|cluster| (cluster.count as usize) < settings.agree.max(1)) {
+            return None;
+        }
+        let patterns: Vec<_> = self.relevant(settings, task).into_iter().map(|cluster| cluster.pattern(user)).collect();
+        let most = patterns.first()?.learned_from_turns;
+        Some(Ruling {
+            decision: Decision::ProceduralWarning { patterns },
+            evidence: vec![Evidence::new("agreeing_corrections", most as f64, settings.agree as f64)],
+        })
+    }
+
+    /// All rules, the best established first.
+    pub(super) fn patterns(&self, settings: &CorrectionSettings, user: &str) -> Vec<CorrectionPattern> {
+        let mut clusters: Vec<_> =
+            self.clusters.iter().filter(|cluster| cluster.count as usize >= settings.agree.max(1)).collect();
+        clusters.sort_by_key(|cluster| std::cmp::Reverse((cluster.count, cluster.latest)));
+        clusters.into_iter().map(|cluster| cluster.pattern(user)).collect()
+    }
+}
+
+/// Rules as signal blocks for the governed memory (memory specification, §1): pending, so that a person accepts them.
+/// Numbered from `first`; block numbers end at 999, and what does not fit is left out.
+pub fn signal_blocks(patterns: &[CorrectionPattern], date: Date, first: u16) -> String {
+    let mut text = String::new();
+    for (pattern, number) in patterns.iter().zip(first.max(1)..1000) {
+        let line = |value: &str| value.split_whitespace().collect::<Vec<_>>().join(" ");
+        let user = if pattern.user_id.is_empty() { "anonymous" } else { &pattern.user_id };
+        let examples = pattern.example_corrections.iter().map(|example| format!("\"{}\"", line(example)));
+        text += &format!(
+            "[SIG-{}-{number:03}]\nDate: {date}\nType: correction\nSource: regulator/{}\nStatus: pending\nExcerpt: {} ({} corrections \
+             on {}): {}\n\n",
+            date.strftime("%Y%m%d"),
+            line(user),
+            line(&pattern.pattern_name),
+            pattern.learned_from_turns,
+            line(&pattern.topic_cluster),
+            examples.collect::<Vec<_>>().join("; "),
+        );
+    }
+    text
+}
+
+/// Keeps the words whose features weigh most in the cluster.
+fn merge_names<'a>(kept: &mut Vec<String>, centroid: &Features, words: impl Iterator<Item = &'a Word>, text: &'a str) {
+    let mut all: Vec<String> = std::mem::take(kept);
+    for name in names(words.map(|word| (word, text))) {
+        let stem: String = name.chars().take(super::features::PREFIX_CHARS).collect();
+        if !all.iter().any(|known| known.starts_with(&stem)) {
+            all.push(name);
+        }
+    }
+    let heft = |name: &String| Scan::of(name).words().first().map_or(0.0, |word| centroid.get(word.hash));
+    all.sort_by(|a, b| heft(b).total_cmp(&heft(a)));
+    all.truncate(NAME_WORDS);
+    *kept = all;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn features(text: &str) -> Features {
+        Features::of(Scan::of(text).words())
+    }
+
+    fn taught(corrections: &[(&str, &str)]) -> Corrections {
+        let mut memory = Corrections::default();
+        for (task, correction) in corrections {
+            let about = features(task);
+            memory.learn(&CorrectionSettings::default(), correction, Some((task, &about)));
+        }
+        memory
+    }
+
+    fn counts(memory: &Corrections) -> Vec<u32> {
+        memory.clusters.iter().map(|cluster| cluster.count).collect()
+    }
+
+    const DOCSTRINGS: [(&str, &str); 3] = [
+        ("Refactor the loader function.", "Don't add docstrings to refactored output."),
+        ("Please refactor this class.", "Stop adding docstrings when you refactor!"),
+        ("Refactor the retry helper.", "I told you before: no docstrings."),
+    ];
+
+    #[test]
+    fn paraphrases_are_one_rule_and_another_rule_is_another() {
+        assert_eq!(counts(&taught(&DOCSTRINGS)), [3]);
+        let other = ("Refactor the cache.", "Don't add logging to refactored output.");
+        assert_eq!(counts(&taught(&[DOCSTRINGS.as_slice(), &[other]].concat())), [3, 1]);
+        let german = [
+            ("Schreib eine Zusammenfassung.", "Bitte keine Aufzählungszeichen verwenden."),
+            ("Fasse das Kapitel zusammen.", "Schon wieder Aufzählungszeichen, lass das."),
+        ];
+        assert_eq!(counts(&taught(&german)), [2]);
+        assert_eq!(counts(&taught(&[("x", "?!")])), [] as [u32; 0]);
+    }
+
+    #[test]
+    fn three_that_agree_warn_on_a_task_of_their_kind() {
+        let warning =
+            |memory: &Corrections, task: &str| memory.warning(&CorrectionSettings::default(), "u", &features(task));
+        let memory = taught(&DOCSTRINGS);
+        assert_eq!(warning(&taught(&DOCSTRINGS[..2]), "Refactor the parser."), None, "two are not enough");
+        assert_eq!(warning(&memory, "Book a table for two at the Italian restaurant."), None);
+        let Some(Ruling { decision: Decision::ProceduralWarning { patterns }, .. }) =
+            warning(&memory, "Refactor the parser.")
+        else {
+            panic!("a warning")
+        };
+        assert_eq!(patterns[0].learned_from_turns, 3);
+        assert_eq!((patterns[0].user_id.as_str(), patterns[0].confidence), ("u", 0.6));
+        assert!(patterns[0].topic_cluster.contains("refactor"), "{patterns:?}");
+        assert!(patterns[0].pattern_name.starts_with("corrections_on_docstrings"), "{patterns:?}");
+        assert_eq!(patterns[0].example_corrections.len(), 3);
+    }
+
+    #[test]
+    fn a_rule_learned_on_unlike_tasks_holds_for_all() {
+        let memory = taught(&[
+            ("Translate this menu.", "Use metric units please."),
+            ("How tall is the tower?", "Metric units, not feet!"),
+            ("Write a bread recipe.", "Again: metric units."),
+        ]);
+        assert!(memory.warning(&CorrectionSettings::default(), "u", &features("Plan a bicycle tour.")).is_some());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_keeps_what_is_established() {
+        let mut memory = taught(&DOCSTRINGS);
+        let long = "schlecht ".repeat(1000);
+        for i in 0..500u32 {
+            let word: String = (0..5).map(|d| char::from(b'a' + (i >> (2 * d) & 3) as u8 * 5 + d as u8)).collect();
+            memory.learn(&CorrectionSettings::default(), &format!("{word}{word} {word} {long}{i}"), None);
+        }
+        assert!(memory.clusters.len() <= CLUSTERS_MAX);
+        assert!(memory.clusters.iter().any(|cluster| cluster.count == 3), "the rule survives");
+        assert!(memory.clusters.iter().all(|cluster| cluster.examples.iter().all(|e| e.len() <= EXAMPLE_BYTES_MAX)));
+        assert!(memory.clusters.iter().all(|cluster| cluster.rule.0.items().len() <= FEATURES_MAX));
+    }
+
+    #[test]
+    fn rules_become_pending_signals_one_line_each() {
+        let patterns = taught(&DOCSTRINGS).patterns(&CorrectionSettings::default(), "user_123");
+        let text = signal_blocks(&patterns, jiff::civil::date(2026, 2, 13), 7);
+        assert!(text.starts_with("[SIG-20260213-007]\nDate: 2026-02-13\nType: correction\nSource: regulator/user_123\nStatus: pending\nExcerpt: corrections_on_docstrings"), "{text}");
+        assert_eq!(text.lines().count(), 7);
+        assert_eq!(signal_blocks(&patterns, jiff::civil::date(2026, 2, 13), 1000), "");
+    }
+}

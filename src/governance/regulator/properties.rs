@@ -1,0 +1,206 @@
+//! What must hold for every sequence of events.
+
+use proptest::prelude::*;
+
+use super::{LlmEvent, Regulator, RegulatorState, Settings};
+use crate::foundation::chat::Finish;
+
+/// An event that owns its text.
+#[derive(Debug, Clone)]
+enum Owned {
+    Task(String),
+    Start(String),
+    Token(String, Option<f32>, Option<f32>, Vec<f32>),
+    Text(String),
+    Complete(String, bool),
+    Cost([u64; 5]),
+    Reserve([u64; 4]),
+    Elapsed(u64),
+    Correction(String, bool),
+    Quality(f64),
+    Call(String, String),
+    Result(String, bool, Option<String>),
+}
+
+fn feed(regulator: &mut Regulator, event: &Owned) {
+    regulator.on_event(match event {
+        Owned::Task(text) => LlmEvent::Task { text },
+        Owned::Start(user_message) => LlmEvent::TurnStart { user_message },
+        Owned::Token(token, logprob, entropy, top) => {
+            LlmEvent::Token { token, logprob: *logprob, index: usize::MAX, entropy: *entropy, top }
+        }
+        Owned::Text(text) => LlmEvent::Text { text },
+        Owned::Complete(full_response, refused) => {
+            LlmEvent::TurnComplete { full_response, finish: refused.then_some(Finish::Refusal) }
+        }
+        &Owned::Cost([tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms]) => {
+            LlmEvent::Cost { tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms, provider: None }
+        }
+        &Owned::Reserve([tokens_in, tokens_out, money_micros, wallclock_ms]) => {
+            LlmEvent::Reserve { tokens_in, tokens_out, money_micros, wallclock_ms }
+        }
+        &Owned::Elapsed(wallclock_ms) => LlmEvent::Elapsed { wallclock_ms },
+        Owned::Correction(correction_message, corrects_last) => {
+            LlmEvent::UserCorrection { correction_message, corrects_last: *corrects_last }
+        }
+        &Owned::Quality(quality) => LlmEvent::QualityFeedback { quality },
+        Owned::Call(tool_name, args_json) => LlmEvent::ToolCall { tool_name, args_json },
+        Owned::Result(tool_name, success, result) => {
+            LlmEvent::ToolResult { tool_name, success: *success, duration_ms: u64::MAX, result: result.as_deref() }
+        }
+    });
+}
+
+fn text() -> impl Strategy<Value = String> {
+    let phrases = [
+        "",
+        "Refactor the parser, do not add logging.",
+        "I also added logging to the parser. ",
+        "ab",
+        "\u{FEFF}\u{200D}",
+        "\0",
+        "解析器模块已经重构。",
+        "👩‍👩‍👧‍👦 ",
+        "e\u{301}",
+        "\u{FFFD}\u{FFFF}\u{10FFFF}",
+        r"\ud800",
+        "don’t ",
+        "...",
+        "\n\n",
+        "Ω≈ç√ ",
+    ];
+    prop_oneof![
+        4 => proptest::sample::select(phrases.to_vec()).prop_map(str::to_owned),
+        2 => proptest::collection::vec(proptest::sample::select(phrases.to_vec()), 0..12).prop_map(|parts| parts.concat()),
+        1 => any::<String>(),
+    ]
+}
+
+fn number() -> impl Strategy<Value = f32> {
+    prop_oneof![
+        4 => -20.0..=0.0f32,
+        1 => proptest::sample::select(vec![0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -9999.0, f32::MIN, f32::MAX, 1e-40]),
+    ]
+}
+
+fn count() -> impl Strategy<Value = u64> {
+    prop_oneof![0..100u64, Just(u64::MAX), Just(u64::MAX / 2)]
+}
+
+fn event() -> impl Strategy<Value = Owned> {
+    let name = || proptest::sample::select(vec!["read", "write", ""]).prop_map(str::to_owned);
+    let top = proptest::collection::vec(number(), 0..4);
+    prop_oneof![
+        1 => text().prop_map(Owned::Task),
+        3 => text().prop_map(Owned::Start),
+        8 => (text(), proptest::option::of(number()), proptest::option::of(number()), top)
+            .prop_map(|(text, logprob, entropy, top)| Owned::Token(text, logprob, entropy, top)),
+        2 => text().prop_map(Owned::Text),
+        3 => (text(), any::<bool>()).prop_map(|(text, refused)| Owned::Complete(text, refused)),
+        2 => [count(), count(), count(), count(), count()].prop_map(Owned::Cost),
+        1 => [count(), count(), count(), count()].prop_map(Owned::Reserve),
+        1 => count().prop_map(Owned::Elapsed),
+        2 => (text(), any::<bool>()).prop_map(|(text, last)| Owned::Correction(text, last)),
+        2 => prop_oneof![0.0..=1.0f64, Just(f64::NAN), Just(-1.0), Just(f64::INFINITY)].prop_map(Owned::Quality),
+        2 => (name(), text()).prop_map(|(name, args)| Owned::Call(name, args)),
+        2 => (name(), any::<bool>(), proptest::option::of(text())).prop_map(|(name, ok, result)| Owned::Result(name, ok, result)),
+    ]
+}
+
+fn capped() -> Settings {
+    let mut settings = Settings::default();
+    settings.cost.hard.tokens = Some(1000);
+    settings.cost.soft.money_micros = Some(50);
+    settings.confidence.group_tokens = 3;
+    settings
+}
+
+proptest! {
+    #[test]
+    fn no_sequence_of_events_panics_and_something_is_always_decided(events in proptest::collection::vec(event(), 0..60)) {
+        let mut regulator = Regulator::new(capped());
+        for event in &events {
+            feed(&mut regulator, event);
+            prop_assert!(!regulator.decide().is_empty());
+            let ranks: Vec<_> = regulator.decide().iter().map(|ruling| ruling.decision.rank()).collect();
+            prop_assert!(ranks.is_sorted());
+        }
+        let reading = regulator.turn_reading();
+        let json = serde_json::to_string(&reading).unwrap();
+        prop_assert_eq!(serde_json::from_str::<super::TurnReading>(&json).unwrap(), reading.clone(), "nothing in it is beyond JSON");
+        for share in [reading.signals.entropy_trajectory, reading.signals.overrun_prevention, reading.signals.salience] {
+            prop_assert!((0.0..=1.0).contains(&share), "{share}");
+        }
+        let state = regulator.export();
+        prop_assert_eq!(&RegulatorState::from_json(&state.to_json().unwrap()).unwrap(), &state);
+        prop_assert_eq!(Regulator::import(capped(), state.clone()).export(), state);
+    }
+
+    #[test]
+    fn decisions_do_not_depend_on_how_the_text_was_cut(
+        task in text(),
+        reply in text(),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),
+    ) {
+        let run = |pieces: &[&str]| {
+            let mut regulator = Regulator::new(capped());
+            regulator.on_event(LlmEvent::TurnStart { user_message: &task });
+            for text in pieces {
+                regulator.on_event(LlmEvent::Text { text });
+            }
+            regulator.on_event(LlmEvent::TurnComplete { full_response: "", finish: None });
+            (regulator.decide().to_vec(), regulator.turn_reading())
+        };
+        let mut at: Vec<_> = cuts
+            .iter()
+            .map(|cut| cut.index(reply.len() + 1))
+            .filter(|&at| reply.is_char_boundary(at))
+            .chain([0, reply.len()])
+            .collect();
+        at.sort_unstable();
+        let pieces: Vec<_> = at.windows(2).map(|pair| &reply[pair[0]..pair[1]]).collect();
+        prop_assert_eq!(run(&pieces), run(&[&reply]));
+    }
+
+    #[test]
+    fn asking_changes_nothing(events in proptest::collection::vec(event(), 0..40)) {
+        let (mut asked, mut left) = (Regulator::new(capped()), Regulator::new(capped()));
+        for event in &events {
+            feed(&mut asked, event);
+            let _ = (asked.decide().len(), asked.turn_reading(), asked.signals(), asked.export());
+            feed(&mut left, event);
+        }
+        prop_assert_eq!(asked.decide(), left.decide());
+        prop_assert_eq!(asked.turn_reading(), left.turn_reading());
+    }
+}
+
+/// The longest state that can be: bounded however long the session is.
+#[test]
+fn memory_stays_bounded_over_a_million_events() {
+    let mut regulator = Regulator::new(capped());
+    let long = "Refactor the parser and the lexer of this module. ".repeat(40);
+    let mut after_warm_up = 0;
+    for round in 0..2_000u32 {
+        let message = format!("{long} Part {round} of word{round}.");
+        regulator.on_event(LlmEvent::TurnStart { user_message: &message });
+        for index in 0..500 {
+            let logprob = Some(-((index % 9) as f32));
+            regulator.on_event(LlmEvent::Token { token: " token", logprob, index, entropy: None, top: &[-0.5, -1.5] });
+        }
+        regulator.on_event(LlmEvent::TurnComplete { full_response: "", finish: None });
+        regulator.on_event(LlmEvent::UserCorrection { correction_message: &message, corrects_last: true });
+        regulator.on_event(LlmEvent::ToolCall { tool_name: "read", args_json: &message });
+        if round == 500 {
+            after_warm_up = regulator.export().to_json().unwrap().len();
+        }
+    }
+    let state = regulator.export().to_json().unwrap().len();
+    assert!(state <= after_warm_up + after_warm_up / 4, "{after_warm_up} bytes of state became {state}");
+    // One reply without an end.
+    for index in 0..1_000_000 {
+        regulator.on_event(LlmEvent::Token { token: "ab", logprob: Some(-1.0), index, entropy: None, top: &[] });
+    }
+    assert!(regulator.turn_reading().truncated);
+    assert!(regulator.kept_bytes() < 16 << 20, "{} bytes are kept", regulator.kept_bytes());
+}

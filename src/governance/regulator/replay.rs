@@ -1,0 +1,122 @@
+//! Recorded events under other settings: which decisions would have been different.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::core::Regulator;
+use super::settings::Settings;
+use super::wire::EventLine;
+
+/// What was decided in one turn, up to the next one's start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TurnDecisions {
+    /// From 1; 0 is what came before the first turn.
+    pub turn: u64,
+    /// The kinds of decisions that held at some point, in order of appearance; `continue` is not among them.
+    pub decisions: Vec<&'static str>,
+}
+
+/// A turn in which other settings decide otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The turn.
+    pub turn: u64,
+    /// What is decided now and was not before.
+    pub gained: Vec<&'static str>,
+    /// What was decided before and is not now.
+    pub lost: Vec<&'static str>,
+}
+
+/// A setting that does not exist, or cannot have that value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("setting `{path}` cannot be {value}: {why}; name one as in `scope.drift=0.4` or `cost.hard.tokens=1000`")]
+pub struct SettingError {
+    path: String,
+    value: String,
+    why: String,
+}
+
+impl Settings {
+    /// The same settings with the one at `path` (`scope.drift`) at another value.
+    ///
+    /// # Errors
+    /// When there is no such setting, or it cannot have that value.
+    pub fn with(&self, path: &str, value: &Value) -> Result<Self, SettingError> {
+        let no = |why: String| SettingError { path: path.to_owned(), value: value.to_string(), why };
+        let mut all = serde_json::to_value(self).map_err(|error| no(error.to_string()))?;
+        let pointer = format!("/{}", path.replace('.', "/"));
+        let place = all.pointer_mut(&pointer).filter(|place| !place.is_object());
+        *place.ok_or_else(|| no("there is no such setting".to_owned()))? = value.clone();
+        serde_json::from_value(all).map_err(|error| no(error.to_string()))
+    }
+}
+
+/// What a new regulator with these settings decides, turn by turn.
+pub fn replay<'a>(settings: &Settings, events: impl IntoIterator<Item = &'a EventLine>) -> Vec<TurnDecisions> {
+    let mut regulator = Regulator::new(settings.clone());
+    let mut turns: Vec<TurnDecisions> = Vec::new();
+    for event in events {
+        regulator.on_event(event.event());
+        let turn = regulator.turn();
+        if turns.last().is_none_or(|last| last.turn != turn) {
+            turns.push(TurnDecisions { turn, decisions: Vec::new() });
+        }
+        let Some(last) = turns.last_mut() else { continue };
+        for kind in regulator.decide().iter().map(|ruling| ruling.decision.kind()) {
+            if kind != "continue" && !last.decisions.contains(&kind) {
+                last.decisions.push(kind);
+            }
+        }
+    }
+    turns
+}
+
+/// The turns in which two replays of the same events differ.
+pub fn changes(before: &[TurnDecisions], after: &[TurnDecisions]) -> Vec<Change> {
+    let only = |of: &TurnDecisions, not: &TurnDecisions| -> Vec<_> {
+        of.decisions.iter().copied().filter(|kind| !not.decisions.contains(kind)).collect()
+    };
+    before
+        .iter()
+        .zip(after)
+        .map(|(before, after)| Change { turn: before.turn, gained: only(after, before), lost: only(before, after) })
+        .filter(|change| !change.gained.is_empty() || !change.lost.is_empty())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn other_settings_show_which_decisions_would_change() {
+        let events: Vec<_> = (0..3)
+            .flat_map(|_| {
+                [r#"{"type":"turn_start","user_message":"x"}"#, r#"{"type":"cost","tokens_in":60,"tokens_out":0}"#]
+            })
+            .map(|line| EventLine::parse(line).unwrap())
+            .collect();
+        let settings = Settings::default().with("cost.hard.tokens", &json!(100)).unwrap();
+        let before = replay(&settings, &events);
+        let found: Vec<_> = before.iter().map(|turn| (turn.turn, turn.decisions.len())).collect();
+        assert_eq!(found, [(1, 0), (2, 1), (3, 1)]);
+        let after = replay(&settings.with("cost.hard.tokens", &json!(170)).unwrap(), &events);
+        assert_eq!(changes(&before, &after), [Change { turn: 2, gained: vec![], lost: vec!["circuit_break"] }]);
+        assert_eq!(changes(&before, &before), []);
+    }
+
+    #[test]
+    fn a_setting_that_does_not_exist_is_refused() {
+        for (path, value, expected) in [
+            ("scope.drfit", json!(0.5), "no such setting"),
+            ("scope", json!(0.5), "no such setting"),
+            ("cost.hard.tokens", json!(-1), "cannot be -1"),
+            ("tools.polls", json!("x"), "cannot be \"x\""),
+        ] {
+            let error = Settings::default().with(path, &value).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

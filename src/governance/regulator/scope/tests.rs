@@ -1,0 +1,109 @@
+//! What drifts and what does not.
+
+use super::*;
+
+fn judge(task: &str, reply: &str) -> Option<Drift> {
+    let mut scope = ScopeTracker::new(ScopeSettings::default());
+    scope.set_of_turn(task);
+    scope.judge(reply)
+}
+
+/// The drifting parts of a reply, and what was forbidden there.
+fn check(task: &str, reply: &str, expected: &[(&str, Option<&str>)]) -> Vec<String> {
+    let drift = judge(task, reply).expect("enough to judge");
+    let Some(Ruling { decision: Decision::ScopeDriftWarn { spans, drift_tokens, drift_score, .. }, .. }) = drift.ruling
+    else {
+        assert_eq!(expected, [], "no warning at {}", drift.score);
+        return Vec::new();
+    };
+    assert!((0.5..=1.0).contains(&drift_score));
+    let found: Vec<_> = spans
+        .iter()
+        .map(|part| (&reply[part.span.start_byte..part.span.end_byte], part.forbidden.as_deref()))
+        .collect();
+    assert_eq!(found, expected, "score {drift_score}");
+    for part in &spans {
+        let TextSpan { start_byte, end_byte, start_char, end_char } = part.span;
+        assert_eq!((reply[..start_byte].chars().count(), reply[..end_byte].chars().count()), (start_char, end_char));
+    }
+    drift_tokens
+}
+
+#[test]
+fn a_reply_to_the_point_is_no_drift() {
+    check(
+        "Refactor this function to be async.",
+        "Here is the function, refactored to be async: `async fn load()`. Callers of the function now await it.",
+        &[],
+    );
+}
+
+#[test]
+fn additions_nobody_asked_for_are_pointed_out_with_their_words() {
+    let named = check(
+        "Refactor this function to be async.",
+        "I refactored the function to be async. I also added structured logging with tracing. I also added telemetry \
+         and retry policies.",
+        &[("I also added structured logging with tracing. I also added telemetry and retry policies.", None)],
+    );
+    for word in ["logging", "telemetry"] {
+        assert!(named.contains(&word.to_owned()), "{named:?}");
+    }
+    assert!(!named.contains(&"function".to_owned()));
+}
+
+#[test]
+fn what_was_forbidden_is_drift_although_the_task_names_it() {
+    let named = check(
+        "Refactor the parser to be async. Do not add logging.",
+        "The parser is async now. Each step of the parser writes to the logging facade.",
+        &[("Each step of the parser writes to the logging facade.", Some("logging"))],
+    );
+    assert_eq!(named.first().map(String::as_str), Some("logging"));
+    check(
+        "Refactor the parser to be async. Do not add logging.",
+        "The parser is async now, and as you asked there is no logging in the parser.",
+        &[],
+    );
+}
+
+#[test]
+fn another_subject_is_drift_and_its_part_is_found() {
+    let task = "Describe how a lighthouse keeper spends a stormy night on the island.";
+    let bread = "Mix the flour with two eggs and sugar. Knead the dough until it is smooth. Bake it for forty minutes in a hot oven.";
+    assert!(judge(task, bread).unwrap().score > 0.9);
+    let keeper = "The lighthouse keeper climbs the stairs as the storm begins. The keeper lights the lighthouse lamp. The \
+        stormy wind howls around the island all night.";
+    check(task, &format!("{keeper} {bread}"), &[(bread, None)]);
+    check(task, keeper, &[]);
+}
+
+#[test]
+fn scripts_without_spaces_are_compared_too() {
+    let task = "请把解析器模块重构成异步代码";
+    assert!(judge(task, "解析器模块已经重构成异步代码，调用方需要等待结果。").unwrap().ruling.is_none());
+    assert!(judge(task, "今天的天气很好，我们去公园散步，然后吃了冰淇淋。").unwrap().ruling.is_some());
+}
+
+#[test]
+fn too_little_text_is_not_judged() {
+    assert_eq!(judge("Go on.", "The storm begins and the keeper climbs the stairs again."), None);
+    assert_eq!(judge("Refactor the parser to be async.", "Done."), None);
+    assert_eq!(judge("", ""), None);
+}
+
+#[test]
+fn an_embedder_is_heard_beside_the_words() {
+    struct Same;
+    impl SentenceEmbedder for Same {
+        fn embed(&self, _: &str) -> Option<Vec<f32>> {
+            Some(vec![1.0, 0.0])
+        }
+    }
+    let mut scope = ScopeTracker::new(ScopeSettings::default());
+    scope.set_of_turn("Name the capital city of Australia, please.");
+    let reply = "Canberra it is, between Sydney and Melbourne, chosen as a compromise.";
+    assert!(scope.judge(reply).unwrap().ruling.is_some());
+    scope.set_embedder(Some(Arc::new(Same)));
+    assert!(scope.judge(reply).unwrap().ruling.is_none());
+}

@@ -1,0 +1,148 @@
+//! `loom regulate` from outside: a pipe of events, decisions as they come, a state that is kept.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
+    command.current_dir(folder).arg("regulate").args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn regulate(folder: &Path, arguments: &[&str], events: &str) -> Output {
+    let mut child = command(folder, arguments).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(events.as_bytes()).unwrap();
+    drop(stdin);
+    child.wait_with_output().unwrap()
+}
+
+/// `at decision` of every line of output.
+fn said(output: &Output) -> Vec<String> {
+    String::from_utf8(output.stdout.clone())
+        .unwrap()
+        .lines()
+        .map(|line| {
+            let value: Value = serde_json::from_str(line).unwrap();
+            format!("{} {}", value["at"].as_str().unwrap(), value["decision"].as_str().unwrap())
+        })
+        .collect()
+}
+
+const CORRECTED: &str = r#"
+{"type":"turn_start","user_message":"Refactor the loader function."}
+{"type":"turn_complete","full_response":"Here it is."}
+{"type":"user_correction","correction_message":"Don't add docstrings to refactored output.","corrects_last":true}
+"#;
+
+#[test]
+fn decisions_come_at_each_turns_end_at_a_stop_and_at_the_end_of_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = r#"{"type":"turn_start","user_message":"Capital of Tanzania?"}
+{"type":"token","token":"Zanzi","logprob":-6.0,"index":0,"top":[["Do",-0.4],["Zanzi",-6.0]]}
+{"type":"token","token":"bar.","logprob":-5.5,"index":1}
+{"type":"turn_complete","full_response":"Zanzibar."}
+{"type":"cost","tokens_in":90,"tokens_out":10,"wallclock_ms":5}
+"#;
+    let output = regulate(folder.path(), &["--cost-cap-tokens", "100"], events);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(
+        said(&output),
+        [
+            "turn_complete low_confidence_spans",
+            "cost circuit_break",
+            "cost low_confidence_spans",
+            "end_of_input circuit_break",
+            "end_of_input low_confidence_spans"
+        ]
+    );
+    insta::assert_snapshot!("decisions", String::from_utf8(output.stdout).unwrap());
+}
+
+#[test]
+fn a_decision_reaches_the_reader_before_the_input_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = command(folder.path(), &["--cost-cap-tokens-out", "2"]).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    for index in 0..2 {
+        writeln!(stdin, r#"{{"type":"token","token":"x","logprob":-0.1,"index":{index}}}"#).unwrap();
+    }
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    let value: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&value["decision"], &value["stop"]), (&"circuit_break".into(), &true.into()));
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_bad_line_is_named_and_the_rest_goes_on_unless_told_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = "{\"type\":\"turn_start\",\"user_message\":\"x\"}\n\nnonsense\n\u{FFFD}\n{\"type\":\"token\",\"token\":\"x\",\"lgprob\":-1}\n\
+        {\"type\":\"turn_complete\",\"full_response\":\"x\"}\n";
+    let output = regulate(folder.path(), &[], events);
+    assert_eq!(
+        (output.status.code(), said(&output)),
+        (Some(1), vec!["turn_complete continue".into(), "end_of_input continue".into()])
+    );
+    insta::assert_snapshot!("bad_lines", String::from_utf8(output.stderr).unwrap());
+    let strict = regulate(folder.path(), &["--strict"], events);
+    assert_eq!((strict.status.code(), said(&strict)), (Some(1), vec!["end_of_input continue".into()]));
+}
+
+#[test]
+fn what_was_learned_is_kept_for_its_user_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--state", "ann.json", "--user", "ann"];
+    for _ in 0..3 {
+        assert_eq!(regulate(folder.path(), &flags, CORRECTED).status.code(), Some(0));
+    }
+    let task = r#"{"type":"turn_start","user_message":"Refactor the parser module."}"#;
+    let output = regulate(folder.path(), &[flags.as_slice(), &["--signals", "2026-02-13"]].concat(), task);
+    assert_eq!(said(&output), ["turn_start procedural_warning", "end_of_input procedural_warning"]);
+    assert!(String::from_utf8(output.stderr).unwrap().starts_with("[SIG-20260213-001]\nDate: 2026-02-13\n"));
+
+    let other = regulate(folder.path(), &["--state", "ann.json", "--user", "bob"], task);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(String::from_utf8(other.stderr).unwrap().contains("belongs to user `ann`, not `bob`"));
+    std::fs::write(folder.path().join("new.json"), r#"{"version":9,"user":"ann"}"#).unwrap();
+    let newer = regulate(folder.path(), &["--state", "new.json"], task);
+    assert_eq!(newer.status.code(), Some(2));
+    assert!(String::from_utf8(newer.stderr).unwrap().contains("has version 9"));
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly_and_the_state_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = command(folder.path(), &["--state", "s.json"]).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().unwrap();
+    for _ in 0..3 {
+        if stdin.write_all(CORRECTED.as_bytes()).is_err() {
+            break;
+        }
+    }
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+    assert!(folder.path().join("s.json").exists());
+}
+
+#[test]
+fn a_replay_shows_what_other_settings_would_decide() {
+    let folder = tempfile::tempdir().unwrap();
+    let turn =
+        "{\"type\":\"turn_start\",\"user_message\":\"x\"}\n{\"type\":\"cost\",\"tokens_in\":60,\"tokens_out\":0}\n";
+    let flags = ["--cost-cap-tokens", "100", "--replay", "cost.hard.tokens=100,170,null"];
+    let output = regulate(folder.path(), &flags, &turn.repeat(3));
+    assert_eq!(output.status.code(), Some(0));
+    insta::assert_snapshot!("replay", String::from_utf8(output.stdout).unwrap());
+    let typo = regulate(folder.path(), &["--replay", "cost.cap=1"], "");
+    assert_eq!(typo.status.code(), Some(2));
+    assert!(String::from_utf8(typo.stderr).unwrap().contains("there is no such setting"));
+}
