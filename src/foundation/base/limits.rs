@@ -20,3 +20,13 @@ pub const REGEX_BYTES_MAX: usize = 1 << 20;
 pub const MODEL_JSON_BYTES_MAX: u64 = 256 << 20;
 /// Largest header of a safetensors file, bytes.
 pub const SAFETENSORS_HEADER_BYTES_MAX: u64 = 100 << 20;
+/// Longest wait for another process to let go of a workspace's lock.
+pub const LOCK_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(30);
+/// Largest file of a memory workspace that is read, bytes.
+pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
+/// Most contradictions that one scan lists.
+pub const CONTRADICTIONS_MAX: usize = 100_000;
+/// Highest counter of a block id (three digits): so many records of a kind fit into one day.
+pub const COUNTER_MAX: usize = 999;
+/// Longest excerpt of a captured signal, characters.
+pub const EXCERPT_CHARS_MAX: usize = 150;
