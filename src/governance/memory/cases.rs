@@ -46,7 +46,7 @@ impl Case {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::on(Arc::new(self.disk.clone()), "case", "2026-02-20T12:00:00+00:00[UTC]".parse().unwrap())
+        Workspace::on(Arc::new(self.disk.clone()), "case", "2026-02-20T12:00:00Z".parse().unwrap())
     }
 
     fn text(&self, path: &str) -> String {
@@ -99,7 +99,7 @@ fn case_01_ids_keys_and_values() {
     for (key, value) in case.expected["fields_of_D-20260213-001"].as_object().unwrap() {
         assert_eq!(decision.value(key).as_deref(), value.as_str(), "{key}");
     }
-    assert!(document.findings().iter().any(|finding| finding.code == "duplicate-field" && finding.line == 12));
+    assert!(document.findings().iter().any(|finding| finding.code == "duplicate-field" && finding.line == 13));
     // Nothing bled into the last block that is one.
     assert_eq!(document.block("T-001").unwrap().fields().len(), 1);
 }

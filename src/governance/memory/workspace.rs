@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Zoned;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 
 use super::authority::{Forbidden, Pen, Place, Writer};
 use super::edit::EditError;
@@ -105,11 +106,11 @@ enum Reach<'r> {
 }
 
 impl Workspace {
-    /// The memory in the folder `path`, at the time `now`.
+    /// The memory in the folder `path`, at the time `now`; days are UTC days.
     ///
     /// # Errors
     /// Where there is no such folder.
-    pub fn at(path: &std::path::Path, now: Zoned) -> Result<Self> {
+    pub fn at(path: &std::path::Path, now: Timestamp) -> Result<Self> {
         if !path.is_dir() {
             return Err(MemoryError::NoWorkspace(path.display().to_string()));
         }
@@ -117,8 +118,8 @@ impl Workspace {
     }
 
     /// The memory on a disk; `name` is what messages call it.
-    pub fn on(disk: Arc<dyn Disk>, name: impl Into<String>, now: Zoned) -> Self {
-        Self { disk, name: name.into(), now }
+    pub fn on(disk: Arc<dyn Disk>, name: impl Into<String>, now: Timestamp) -> Self {
+        Self { disk, name: name.into(), now: now.to_zoned(TimeZone::UTC) }
     }
 
     /// The texts as they are now, for looking.
@@ -129,14 +130,14 @@ impl Workspace {
         Ok(self.read(Reach::All)?.texts)
     }
 
-    /// The day, in the time zone of `now`.
+    /// The day.
     pub fn today(&self) -> jiff::civil::Date {
         self.now.date()
     }
 
     /// ISO time with zone, to the second.
     fn stamp(&self) -> String {
-        self.now.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
+        self.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
 
     fn config(texts: &Texts) -> Result<Config> {
