@@ -1,3 +1,7 @@
-//! The program `loom`.
+//! The program `loom`; all it does is in `app::cli`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    loom_agent::app::cli::main()
+}

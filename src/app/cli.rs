@@ -1,1 +1,85 @@
-//! The command line: one file per command, no logic.
+//! The command line: one file per command, no logic. A command is a clap `Args` struct with
+//! `run(&self, &mut Terminal) -> Result<Exit, Failure>`: write it beside these, then name it in [`Command`] and in
+//! [`Command::run`]. What it prints goes through the [`Terminal`], so that a closed pipe ends it quietly.
+
+mod completions;
+mod examples;
+mod new;
+mod schema;
+mod terminal;
+mod validate;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
+use std::process::ExitCode;
+
+use clap::{ColorChoice, Parser, Subcommand};
+
+pub use terminal::{Exit, Failure, Terminal};
+
+/// Persona simulations on local models, watched token by token, governed and measured.
+#[derive(Debug, Parser)]
+#[command(
+    name = "loom",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  loom examples --copy my-configs            copy the configs that come with loom
+  loom new anna                              write anna.yaml, a commented config to start from
+  loom validate anna.yaml                    check it; every problem is shown with its line
+
+Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad config, 4 denied, 5 a model failed, 70 a bug in loom.
+`loom help COMMAND` tells more about a command."
+)]
+pub struct Cli {
+    /// Colours in the output.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    New(new::Args),
+    Validate(validate::Args),
+    Examples(examples::Args),
+    Schema(schema::Args),
+    Completions(completions::Args),
+}
+
+impl Command {
+    fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        match self {
+            Self::New(args) => args.run(terminal),
+            Self::Validate(args) => args.run(terminal),
+            Self::Examples(args) => args.run(terminal),
+            Self::Schema(args) => args.run(terminal),
+            Self::Completions(args) => args.run(terminal),
+        }
+    }
+}
+
+/// Runs the program with the process's arguments.
+pub fn main() -> ExitCode {
+    set_hook(Box::new(|panic| {
+        eprintln!("loom has a bug: {panic}\nPlease report it together with the command that you ran.");
+    }));
+    // A panic has been told by the hook; all that is left is its exit code.
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(Exit::Bug).into()
+}
+
+fn run() -> Exit {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
+            // Help that nobody reads to its end is no failure.
+            let _closed_pipe = error.print();
+            return exit;
+        }
+    };
+    let mut terminal = Terminal::stdout(cli.color);
+    let outcome = cli.command.run(&mut terminal);
+    terminal.finish(outcome)
+}

@@ -1,1 +1,4 @@
-//! it
+//! The one binary of integration tests: a module per subject.
+
+mod commands;
+mod configs;

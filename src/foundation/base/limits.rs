@@ -4,8 +4,12 @@
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 /// Deepest nesting of a YAML config.
 pub const CONFIG_DEPTH_MAX: usize = 32;
+/// Most values in a YAML config, those that aliases repeat included.
+pub const CONFIG_NODES_MAX: usize = 100_000;
 /// Most turns in a rollout (one turn: the persona's message and its answer).
 pub const TURNS_MAX: usize = 10_000;
+/// Most redrafts of one message after a monitor fired.
+pub const RETRIES_MAX: usize = 10;
 /// Most rollouts in a run.
 pub const ROLLOUTS_MAX: usize = 100_000;
 /// Most tokens in one reply, unless the request asks for fewer.

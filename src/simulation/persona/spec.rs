@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use regex::Regex;
+use schemars::JsonSchema;
 
 use crate::foundation::base::Digest;
 use crate::foundation::chat::{DeltaGains, LayerGains, ModelChain};
@@ -102,7 +103,8 @@ pub struct Dimension {
 }
 
 /// The three named levels, split at .3 and .7.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
 pub enum Level {
     /// Below .3.
     Low,
@@ -239,7 +241,7 @@ pub struct Interaction {
 }
 
 /// One of the two sides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Speaker {
     /// The simulated person.
@@ -262,7 +264,8 @@ pub struct Injection {
 }
 
 /// How the scaffolding reaches the model after turn 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
 pub enum Placement {
     /// Appended to the history as a system message.
     Append,
@@ -328,7 +331,7 @@ pub struct Repetition {
 }
 
 /// A habit over several messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StructuralPattern {
     /// Four messages in a row end with a question.
@@ -375,7 +378,7 @@ pub struct ScoreConfig {
 }
 
 /// Who the interlocutor is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AdversaryKind {
     /// The model under test.

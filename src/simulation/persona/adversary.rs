@@ -1,0 +1,202 @@
+//! Adversaries' strategies: what an interlocutor tries in order to move the persona. Text and its loader; who says what
+//! when is the rollout's.
+
+use std::path::Path;
+
+use super::examples::adversaries;
+use super::load::read_text;
+use super::lower::check_template;
+use super::spec::AdversaryKind;
+use crate::foundation::base::limits;
+use crate::foundation::config::{At, ConfigErrors, Node, Problem, Problems, Read as _, Required};
+use crate::{config_choices, config_record};
+
+/// What templates and texts know: the persona's name, and something that the persona said.
+const PLACEHOLDERS: &[&str] = &["name", "quote"];
+
+/// An adversary, as its file describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdversaryScript {
+    /// What it is called in reports.
+    pub name: String,
+    /// [`AdversaryKind::Contradiction`] or [`AdversaryKind::Helpfulness`].
+    pub kind: AdversaryKind,
+    /// What it wants; knows `{name}`.
+    pub goal: String,
+    /// What it tries; at least one.
+    pub strategies: Vec<Strategy>,
+}
+
+/// One thing that an adversary tries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Strategy {
+    /// Its name, unique.
+    pub name: String,
+    /// When it fits, in words for a model.
+    pub when: String,
+    /// How it is done, in words for a model.
+    pub instruction: String,
+    /// Messages for where no model writes them; know `{name}` and `{quote}`. At least one.
+    pub templates: Vec<String>,
+}
+
+impl AdversaryScript {
+    /// The scripts that come with the program for `kind`: none for [`AdversaryKind::None`], both for
+    /// [`AdversaryKind::Both`].
+    ///
+    /// # Errors
+    /// When an embedded script has problems, which the tests of this program exclude.
+    pub fn embedded(kind: AdversaryKind) -> Result<Vec<Self>, ConfigErrors> {
+        let wanted = |script: &Self| kind == AdversaryKind::Both || script.kind == kind;
+        let scripts: Result<Vec<_>, _> =
+            adversaries().iter().map(|example| Self::parse(example.path, example.yaml)).collect();
+        Ok(scripts?.into_iter().filter(wanted).collect())
+    }
+
+    /// Reads the script at `path`.
+    ///
+    /// # Errors
+    /// When the file cannot be read or holds problems.
+    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+        Self::parse(&path.display().to_string(), &read_text(path)?)
+    }
+
+    /// Reads a script from its text; `source_name` is how messages call it.
+    ///
+    /// # Errors
+    /// All problems that were found.
+    pub fn parse(source_name: &str, yaml: &str) -> Result<Self, ConfigErrors> {
+        let text = yaml.strip_prefix('\u{feff}').unwrap_or(yaml);
+        if text.len() as u64 > limits::CONFIG_BYTES_MAX {
+            let message = format!("the text is larger than {} bytes (CONFIG_BYTES_MAX)", limits::CONFIG_BYTES_MAX);
+            return Err(ConfigErrors::new(source_name, "", vec![Problem::new(0..0, message).help("shorten it")]));
+        }
+        let root = Node::parse(source_name, text)?;
+        let mut problems = Problems::new(text);
+        let script = Script::read(&root, &mut problems).and_then(|raw| lower(&raw, &mut problems));
+        problems.finish(source_name, script)
+    }
+}
+
+config_record! {
+    /// An adversary's strategies.
+    struct Script {
+        /// What it is called in reports.
+        name: Required<String>,
+        /// What it probes for.
+        kind: Required<Kind>,
+        /// What it wants.
+        goal: Required<String>,
+        /// What it tries.
+        strategies: Required<Vec<At<RawStrategy>>>,
+    }
+
+    /// One thing that an adversary tries.
+    struct RawStrategy {
+        /// Its name, unique.
+        name: Required<String>,
+        /// When it fits.
+        when: Required<String>,
+        /// How it is done.
+        instruction: Required<String>,
+        /// Messages for where no model writes them.
+        templates: Required<Vec<At<String>>>,
+    }
+}
+
+/// What an adversary probes for.
+#[derive(Debug, Clone, Copy, schemars::JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+enum Kind {
+    /// Contradictions.
+    Contradiction,
+    /// The wish to be a helpful assistant.
+    Helpfulness,
+}
+
+config_choices! {
+    Kind { "contradiction" => Contradiction, "helpfulness" => Helpfulness }
+}
+
+fn lower(raw: &Script, problems: &mut Problems) -> Option<AdversaryScript> {
+    let mut strategies = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
+    if let Some(goal) = raw.goal.as_ref() {
+        check_template(goal, PLACEHOLDERS, &[], problems);
+    }
+    for raw in raw.strategies.iter().flat_map(|list| &list.value) {
+        if let Some(name) = raw.name.as_ref() {
+            if names.contains(&name.as_str()) {
+                let problem =
+                    Problem::new(name.span.clone(), format!("there are two strategies called `{}`", name.value));
+                problems.add(problem.label("again here").help("give this one another name"));
+            }
+            names.push(name);
+        }
+        strategies.extend(strategy(raw, problems));
+    }
+    if let Some(list) = raw.strategies.as_ref().filter(|list| list.is_empty()) {
+        let problem = Problem::new(list.span.clone(), "an adversary needs at least one strategy");
+        problems.add(problem.help("add `- name: …` with `when`, `instruction` and `templates`"));
+    }
+    let kind = match raw.kind.as_ref()?.value {
+        Kind::Contradiction => AdversaryKind::Contradiction,
+        Kind::Helpfulness => AdversaryKind::Helpfulness,
+    };
+    Some(AdversaryScript {
+        name: raw.name.as_ref()?.value.clone(),
+        kind,
+        goal: raw.goal.as_ref()?.value.clone(),
+        strategies,
+    })
+}
+
+fn strategy(raw: &RawStrategy, problems: &mut Problems) -> Option<Strategy> {
+    let templates = raw.templates.as_ref();
+    for template in templates.iter().flat_map(|list| &list.value) {
+        check_template(template, PLACEHOLDERS, &[], problems);
+    }
+    if let Some(list) = templates.filter(|list| list.is_empty()) {
+        let problem = Problem::new(list.span.clone(), "a strategy needs at least one template");
+        problems.add(problem.help("add a message such as `- \"Where did you grow up?\"`"));
+    }
+    Some(Strategy {
+        name: raw.name.as_ref()?.value.clone(),
+        when: raw.when.as_ref()?.value.clone(),
+        instruction: raw.instruction.as_ref()?.value.clone(),
+        templates: templates?.iter().map(|template| template.value.clone()).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_script() {
+        for (kind, count) in [
+            (AdversaryKind::None, 0),
+            (AdversaryKind::Contradiction, 1),
+            (AdversaryKind::Helpfulness, 1),
+            (AdversaryKind::Both, 2),
+        ] {
+            assert_eq!(AdversaryScript::embedded(kind).unwrap().len(), count, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn every_problem_of_a_script_is_told() {
+        let yaml = "name: x\nkind: contradicton\ngoal: \"cure {nmae}\"\nstrategies:\n  - name: a\n    when: now\n    templates: []\n";
+        let errors = AdversaryScript::parse("a.yaml", yaml).unwrap_err();
+        let messages: Vec<_> = errors.problems().map(|problem| problem.message.as_str()).collect();
+        assert_eq!(
+            messages,
+            [
+                "`contradicton` is not known here",
+                "`{nmae}` is not a known placeholder",
+                "`instruction` is missing",
+                "a strategy needs at least one template",
+            ]
+        );
+    }
+}

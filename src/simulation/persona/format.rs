@@ -1,0 +1,556 @@
+//! The YAML format of a persona config: its keys, their documentation and their types. The JSON Schema comes from here;
+//! what the values must be to make sense together is decided in `lower`.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use super::spec::{AdversaryKind, Level, Placement, Speaker, StructuralPattern};
+use crate::foundation::config::{At, Entries, Maybe, Node, Problem, Problems, Read, Required, Value};
+use crate::{config_choices, config_record};
+
+config_record! {
+    /// A persona, how its state moves over a conversation, and how the conversation is run, watched and scored.
+    pub(super) struct File {
+        /// The version of this format: "0.1.0".
+        schema_version: Required<String>,
+        /// Who the persona is.
+        persona: Required<Persona>,
+        /// How the persona's state moves.
+        trajectory: Required<Trajectory>,
+        /// How the conversation is held and watched.
+        interaction: Maybe<Interaction>,
+        /// How the run is scored.
+        evaluation: Maybe<Evaluation>,
+        /// What the persona must never do.
+        safety: Maybe<Safety>,
+        /// Modulation of the step size Δ of the persona's state-space model.
+        delta: Maybe<Delta>,
+    }
+
+    /// Who the persona is.
+    pub(super) struct Persona {
+        /// Name, age, background.
+        identity: Required<Identity>,
+        /// What the persona can know, say and reason.
+        capability_bounds: Maybe<CapabilityBounds>,
+        /// How the persona thinks.
+        cognitive_style: Maybe<String>,
+        /// Markers of how the persona speaks, one per entry.
+        speech_patterns: Maybe<Vec<At<String>>>,
+        /// What the persona does when caught in a contradiction.
+        recovery_behavior: Maybe<String>,
+        /// Trigger → response, for example `shown_empathy: "Briefly softens"`.
+        emotional_responses: Maybe<Entries<String>>,
+    }
+
+    /// Name, age, background.
+    pub(super) struct Identity {
+        /// The full name.
+        name: Required<String>,
+        /// Age in years.
+        #[schemars(range(max = 150))]
+        age: Maybe<usize>,
+        /// Who the persona is now. The first sentence should say the most: small models are given little more.
+        background: Required<String>,
+        /// How the persona came here.
+        backstory_summary: Maybe<String>,
+    }
+
+    /// What the persona can know, say and reason.
+    pub(super) struct CapabilityBounds {
+        /// What the persona knows at most.
+        knowledge_ceiling: Maybe<String>,
+        /// Which words the persona uses.
+        vocabulary_level: Maybe<String>,
+        /// How the persona reasons.
+        reasoning_style: Maybe<String>,
+    }
+
+    /// How the persona's state moves.
+    pub(super) struct Trajectory {
+        /// What progress means.
+        mode: Required<Mode>,
+        /// How many turns the conversation has; needed by `fixed_length`, refused by `open_ended`.
+        #[schemars(range(min = 1))]
+        expected_turns: Maybe<usize>,
+        /// The dimensions of the state, by name.
+        dimensions: Maybe<Entries<Dimension>>,
+        /// The phases, in order.
+        phases: Maybe<Vec<At<Phase>>>,
+    }
+
+    /// One dimension of the persona's state.
+    pub(super) struct Dimension {
+        /// What it measures.
+        description: Required<String>,
+        /// How it shows in behaviour when low (below .3), medium, or high (from .7).
+        levels: Maybe<Levels>,
+        /// How the value moves: a name, with the curve's settings beside it; a mapping that holds them; or a list of
+        /// points.
+        curve: Required<Curve>,
+        /// The value at the beginning.
+        #[schemars(range(min = 0, max = 1))]
+        start_value: Maybe<f64>,
+        /// The value at the end.
+        #[schemars(range(min = 0, max = 1))]
+        end_value: Maybe<f64>,
+        /// For `sigmoid`: where it is steepest, as a share of the conversation. Default 0.5.
+        #[schemars(range(min = 0, max = 1))]
+        midpoint_pct: Maybe<f64>,
+        /// For `delayed_ramp`: how long it stays at the start, as a share of the conversation.
+        #[schemars(range(min = 0, max = 1))]
+        delay_pct: Maybe<f64>,
+        /// For `step`: where it jumps, and to what.
+        thresholds: Maybe<Vec<At<Point>>>,
+        /// The lower bound. Default 0.
+        #[schemars(range(min = 0, max = 1))]
+        min_value: Maybe<f64>,
+        /// The upper bound, at most `safety.intensity_ceiling`. Default 0.9, or the ceiling where that is lower.
+        #[schemars(range(min = 0, max = 1))]
+        max_value: Maybe<f64>,
+    }
+
+    /// How a dimension shows in behaviour.
+    pub(super) struct Levels {
+        /// Below .3.
+        low: Maybe<String>,
+        /// From .3 to below .7.
+        medium: Maybe<String>,
+        /// From .7.
+        high: Maybe<String>,
+    }
+
+    /// A curve with its settings inside.
+    pub(super) struct CurveSettings {
+        /// Its name.
+        r#type: Required<CurveName>,
+        /// The value at the beginning.
+        #[schemars(range(min = 0, max = 1))]
+        start_value: Maybe<f64>,
+        /// The value at the end.
+        #[schemars(range(min = 0, max = 1))]
+        end_value: Maybe<f64>,
+        /// For `sigmoid`: where it is steepest. Default 0.5.
+        #[schemars(range(min = 0, max = 1))]
+        midpoint_pct: Maybe<f64>,
+        /// For `delayed_ramp`: how long it stays at the start.
+        #[schemars(range(min = 0, max = 1))]
+        delay_pct: Maybe<f64>,
+        /// For `step`: where it jumps, and to what.
+        thresholds: Maybe<Vec<At<Point>>>,
+    }
+
+    /// A point of a curve.
+    pub(super) struct Point {
+        /// Where, as a share of the conversation.
+        #[schemars(range(min = 0, max = 1))]
+        at: Required<f64>,
+        /// The value there.
+        #[schemars(range(min = 0, max = 1))]
+        value: Required<f64>,
+    }
+
+    /// A stretch of the conversation with rules of its own.
+    pub(super) struct Phase {
+        /// Its name.
+        name: Required<String>,
+        /// When it ends.
+        end_condition: Required<EndCondition>,
+        /// What must happen in it.
+        requirements: Maybe<Vec<At<String>>>,
+        /// What must not happen yet.
+        forbidden: Maybe<Vec<At<String>>>,
+        /// What the persona may bring up from here on.
+        revelations: Maybe<Vec<At<Revelation>>>,
+    }
+
+    /// When a phase ends: `{type: pct, value}`, `{type: turn, value}` or `{type: trigger, phrase or regex}`.
+    pub(super) struct EndCondition {
+        /// What it goes by.
+        r#type: Required<EndType>,
+        /// For `pct`: the share of the conversation, up to 1. For `turn`: the turn, counted from 0, with which the next
+        /// phase begins.
+        #[schemars(range(min = 0))]
+        value: Maybe<f64>,
+        /// For `trigger`: a phrase in the persona's last messages.
+        phrase: Maybe<String>,
+        /// For `trigger`: a regular expression over the persona's last messages; case does not count.
+        regex: Maybe<String>,
+        /// For `trigger`: how many of the persona's last messages are looked at. Default 1.
+        #[schemars(range(min = 1))]
+        window: Maybe<usize>,
+        /// For `trigger`: the phase ends after this many turns even without a match. Needed in `phase_gated`.
+        #[schemars(range(min = 1))]
+        max_turns: Maybe<usize>,
+    }
+
+    /// A topic that the persona may bring up.
+    pub(super) struct Revelation {
+        /// Its name, unique over all phases.
+        topic: Required<String>,
+        /// The dimension that decides how directly it is told; the mean of all dimensions if absent.
+        dimension: Maybe<String>,
+        /// What the persona says, by directness; at least one.
+        variants: Required<Variants>,
+    }
+
+    /// What the persona says, by directness.
+    pub(super) struct Variants {
+        /// Below .3.
+        subtle: Maybe<String>,
+        /// From .3 to below .7.
+        moderate: Maybe<String>,
+        /// From .7.
+        direct: Maybe<String>,
+    }
+
+    /// How the conversation is held and watched.
+    pub(super) struct Interaction {
+        /// The interlocutor's first words, said before the persona speaks.
+        opening: Maybe<String>,
+        /// Who speaks first when there is no opening. Default `persona`.
+        first_speaker: Maybe<Speaker>,
+        /// The interlocutor's system prompt. Default: a plain helpful assistant's.
+        target_prompt: Maybe<String>,
+        /// When the persona is reminded of who it is.
+        injection: Maybe<Injection>,
+        /// How the persona resists being talked round.
+        anti_capitulation: Maybe<AntiCapitulation>,
+        /// How long the persona's messages are.
+        response_length: Maybe<ResponseLength>,
+        /// How many of the last turns a judge sees. Default 6.
+        #[schemars(range(min = 1))]
+        judge_window: Maybe<usize>,
+        /// Watches for agreement loops and dead air. On unless `enabled: false`.
+        stagnation_detection: Maybe<StagnationDetection>,
+        /// Watches for formulaic messages. On unless `enabled: false`.
+        repetition_detection: Maybe<RepetitionDetection>,
+    }
+
+    /// When the persona is reminded of who it is. Turns count from 0.
+    pub(super) struct Injection {
+        /// The whole scaffolding is given every so many turns. Default 5.
+        #[schemars(range(min = 1))]
+        frequency: Maybe<usize>,
+        /// A lighter reminder is given every so many turns, except where the whole is. Never, if absent.
+        #[schemars(range(min = 1))]
+        reminder_frequency: Maybe<usize>,
+        /// The reminder. Knows {name}, {turn}, {current_phase}, {next_unused_revelation} and every dimension, for
+        /// example {belief_intensity:.2f}.
+        reminder_template: Maybe<String>,
+        /// How the scaffolding reaches the model after the first turn. Default `append`.
+        placement: Maybe<Placement>,
+    }
+
+    /// How the persona resists being talked round.
+    pub(super) struct AntiCapitulation {
+        /// How strongly. Default `medium`.
+        resistance_level: Maybe<Level>,
+        /// What to say instead of giving in.
+        redirects: Maybe<Vec<At<Redirect>>>,
+        /// Phrases that the persona must not say; typographic quotes count as plain ones.
+        forbidden_phrases: Maybe<Vec<At<String>>>,
+    }
+
+    /// What to say instead of giving in.
+    pub(super) struct Redirect {
+        /// When.
+        trigger: Required<String>,
+        /// What to say.
+        replacement: Required<String>,
+    }
+
+    /// How long the persona's messages are, in words for the prompt, such as "40-100 words".
+    pub(super) struct ResponseLength {
+        /// Where no phase says otherwise.
+        default: Maybe<String>,
+        /// By the name of a phase.
+        by_phase: Maybe<Entries<String>>,
+    }
+
+    /// Watches for agreement loops and dead air.
+    pub(super) struct StagnationDetection {
+        /// Whether it watches at all. Default true.
+        enabled: Maybe<bool>,
+        /// How many of the persona's last messages are compared. Default 6.
+        #[schemars(range(min = 2))]
+        window: Maybe<usize>,
+        /// Fires when they are more alike than this (mean TF-IDF cosine). Default 0.8.
+        #[schemars(range(min = 0, max = 1))]
+        similarity_threshold: Maybe<f64>,
+        /// Fires when the persona and the interlocutor are more alike than this. Default 0.75.
+        #[schemars(range(min = 0, max = 1))]
+        convergence_threshold: Maybe<f64>,
+        /// Fires when the share of new content words falls below this; 0 never does. Default 0.15.
+        #[schemars(range(min = 0, max = 1))]
+        novelty_threshold: Maybe<f64>,
+        /// Silent before this turn. Default 10.
+        min_turn: Maybe<usize>,
+        /// What the persona is told when it fires; knows what `reminder_template` knows.
+        intervention_template: Maybe<String>,
+    }
+
+    /// Watches for formulaic messages.
+    pub(super) struct RepetitionDetection {
+        /// Whether it watches at all. Default true.
+        enabled: Maybe<bool>,
+        /// Texts that no message of the persona may hold.
+        banned_patterns: Maybe<Vec<At<BannedPattern>>>,
+        /// Habits that no run of messages may show.
+        structural_patterns: Maybe<Vec<At<StructuralPattern>>>,
+        /// How often the persona is asked again. Default 2.
+        #[schemars(range(max = 10))]
+        max_retries: Maybe<usize>,
+    }
+
+    /// A regular expression.
+    pub(super) struct RegexEntry {
+        /// The expression; case does not count.
+        regex: Required<String>,
+    }
+
+    /// How the run is scored.
+    pub(super) struct Evaluation {
+        /// The scores. One that is not named here is taken, on every turn.
+        scoring: Maybe<Scoring>,
+        /// Who the interlocutor is.
+        adversary: Maybe<Adversary>,
+    }
+
+    /// The scores.
+    pub(super) struct Scoring {
+        /// Does the persona match its identity, bounds and speech?
+        persona_adherence: Maybe<Score>,
+        /// Does expressed intensity match the prescribed one?
+        trajectory_adherence: Maybe<Score>,
+        /// Is the persona neither evasive nor repetitive nor robotic?
+        naturalness: Maybe<Score>,
+        /// Is there an agreement loop, or dead air?
+        stagnation: Maybe<Score>,
+        /// Does the model follow its instructions?
+        fidelity: Maybe<Score>,
+    }
+
+    /// One score.
+    pub(super) struct Score {
+        /// Whether it is taken. Default true.
+        enabled: Maybe<bool>,
+        /// On which share of the turns. Default 1.
+        #[schemars(range(min = 0, max = 1))]
+        sample_rate: Maybe<f64>,
+        /// What the judge is asked.
+        description: Maybe<String>,
+    }
+
+    /// Who the interlocutor is.
+    pub(super) struct Adversary {
+        /// The kind. Default `none`: the model under test.
+        r#type: Maybe<AdversaryKind>,
+        /// Its model, as a model spec such as `bundled` or `anthropic/NAME`; several with commas are a fallback chain.
+        model: Maybe<String>,
+    }
+
+    /// What the persona must never do.
+    pub(super) struct Safety {
+        /// No dimension exceeds it. Default 0.9.
+        #[schemars(range(min = 0, max = 1))]
+        intensity_ceiling: Maybe<f64>,
+        /// Content that is never simulated.
+        forbidden_simulation_content: Maybe<Vec<At<String>>>,
+        /// What the persona does at the ceiling.
+        escalation_policy: Maybe<String>,
+        /// What the author wants every reader to know of the persona.
+        persona_safety_note: Maybe<String>,
+    }
+
+    /// Modulation of Δ. `policy: fixed` needs `gains`; `trajectory` needs `dimension`, `low` and `high`.
+    pub(super) struct Delta {
+        /// How the gains are chosen.
+        policy: Required<DeltaPolicyName>,
+        /// For `fixed`: the gains, one mapping for all layers or a list with one per layer.
+        gains: Maybe<GainsEntry>,
+        /// For `trajectory`: the dimension that moves the gains.
+        dimension: Maybe<String>,
+        /// For `trajectory`: the gains at the dimension's minimum.
+        low: Maybe<Gains>,
+        /// For `trajectory`: the gains at the dimension's maximum; linear between.
+        high: Maybe<Gains>,
+        /// For `trajectory`: the layers acted on, counted from 0; all if absent.
+        layers: Maybe<Vec<At<usize>>>,
+    }
+
+    /// The gains of a layer; 1 changes nothing.
+    pub(super) struct Gains {
+        /// On both effects of Δ. Default 1.
+        #[schemars(range(min = 0, max = 100))]
+        delta: Maybe<f64>,
+        /// On forgetting only. Default 1.
+        #[schemars(range(min = 0, max = 100))]
+        decay: Maybe<f64>,
+        /// On writing only. Default 1.
+        #[schemars(range(min = 0, max = 100))]
+        write: Maybe<f64>,
+    }
+}
+
+// A field called `value` hides behind that of `At`.
+impl Point {
+    pub(super) fn value(&self) -> Option<&At<f64>> {
+        self.value.as_ref()
+    }
+}
+
+impl EndCondition {
+    pub(super) fn value(&self) -> Option<&At<f64>> {
+        self.value.as_ref()
+    }
+}
+
+/// What progress means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+pub(super) enum Mode {
+    /// Progress runs from 0 to 1 over `expected_turns` turns.
+    FixedLength,
+    /// Progress runs within a phase; phases end by turns or triggers.
+    PhaseGated,
+    /// The length comes from the command line.
+    OpenEnded,
+}
+
+/// How a value moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+pub(super) enum CurveName {
+    /// Straight from `start_value` to `end_value`.
+    Linear,
+    /// S-shaped, steepest at `midpoint_pct`.
+    Sigmoid,
+    /// At `start_value` until `delay_pct`, then straight to `end_value`.
+    DelayedRamp,
+    /// Jumps at `thresholds`.
+    Step,
+}
+
+/// What the end of a phase goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+pub(super) enum EndType {
+    /// A share of the conversation.
+    Pct,
+    /// A turn.
+    Turn,
+    /// Words of the persona.
+    Trigger,
+}
+
+/// How the gains on Δ are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+pub(super) enum DeltaPolicyName {
+    /// No modulation.
+    Off,
+    /// The same gains on every turn.
+    Fixed,
+    /// Gains move with a dimension.
+    Trajectory,
+}
+
+config_choices! {
+    Mode { "fixed_length" => FixedLength, "phase_gated" => PhaseGated, "open_ended" => OpenEnded }
+    CurveName { "linear" => Linear, "sigmoid" => Sigmoid, "delayed_ramp" => DelayedRamp, "step" => Step }
+    EndType { "pct" => Pct, "turn" => Turn, "trigger" => Trigger }
+    DeltaPolicyName { "off" => Off, "fixed" => Fixed, "trajectory" => Trajectory }
+    Speaker { "persona" => Persona, "interlocutor" => Interlocutor }
+    Placement { "append" => Append, "system" => System }
+    Level { "low" => Low, "medium" => Medium, "high" => High }
+    StructuralPattern {
+        "ends_with_question_to_interlocutor" => EndsWithQuestionToInterlocutor,
+        "gratitude_loop" => GratitudeLoop,
+    }
+    AdversaryKind {
+        "none" => None, "contradiction" => Contradiction, "helpfulness" => Helpfulness, "both" => Both,
+    }
+}
+
+/// A curve in one of its three notations.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(super) enum Curve {
+    /// A name; the settings stand beside it.
+    Name(CurveName),
+    /// A mapping with the settings inside.
+    Settings(Box<CurveSettings>),
+    /// Straight lines between points.
+    Points(Vec<At<Point>>),
+}
+
+impl Read for Curve {
+    fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
+        match &node.value {
+            Value::Map(_) => CurveSettings::read(node, problems).map(|settings| Self::Settings(Box::new(settings))),
+            Value::List(_) => Vec::read(node, problems).map(Self::Points),
+            _ => CurveName::read(node, problems).map(Self::Name),
+        }
+    }
+}
+
+/// The gains of a fixed policy.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(super) enum GainsEntry {
+    /// The same in every layer.
+    Uniform(Gains),
+    /// One entry per layer, first layer first.
+    PerLayer(Vec<At<Gains>>),
+}
+
+impl Read for GainsEntry {
+    fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
+        match &node.value {
+            Value::List(_) => Vec::read(node, problems).map(Self::PerLayer),
+            _ => Gains::read(node, problems).map(Self::Uniform),
+        }
+    }
+}
+
+/// A banned pattern: text is a phrase; text between slashes, or under the key `regex`, is a regular expression.
+#[derive(Debug)]
+pub(super) enum BannedPattern {
+    /// A phrase.
+    Phrase(String),
+    /// A regular expression's source.
+    Regex(String),
+}
+
+impl Read for BannedPattern {
+    fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
+        if matches!(node.value, Value::Map(_)) {
+            return RegexEntry::read(node, problems)?.regex.as_ref().map(|regex| Self::Regex(regex.value.clone()));
+        }
+        let text = String::read(node, problems)?;
+        match text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')) {
+            Some("") => {
+                let problem = Problem::new(node.span.clone(), "the regular expression is empty");
+                problems.add(problem.help("write it between the slashes"));
+                None
+            }
+            Some(regex) => Some(Self::Regex(regex.to_owned())),
+            None => Some(Self::Phrase(text)),
+        }
+    }
+}
+
+impl JsonSchema for BannedPattern {
+    fn schema_name() -> Cow<'static, str> {
+        "BannedPattern".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Text is a phrase; text between slashes, or under the key `regex`, is a regular expression.",
+            "anyOf": [{ "type": "string" }, generator.subschema_for::<RegexEntry>()],
+        })
+    }
+}

@@ -1,0 +1,276 @@
+//! From the file's form to the parsed one: everything that a value must be beyond its type. A part that is wrong becomes
+//! `None` after its problem was added, and the others are checked all the same.
+
+mod curve;
+mod delta;
+mod interaction;
+mod template;
+mod trajectory;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use regex::RegexBuilder;
+
+pub(super) use self::template::check_template;
+use super::format;
+use super::spec::{AdversaryKind, Evaluation, Pattern, Persona, PersonaConfig, Safety, ScoreConfig, ScoreName};
+use crate::foundation::base::{Digest, limits};
+use crate::foundation::chat::ModelChain;
+use crate::foundation::config::{At, Entries, Maybe, Problem, Problems, Span, nearest};
+
+/// The versions of the format that are understood.
+const VERSIONS: &[&str] = &["0.1.0"];
+/// The ceiling where the file names none.
+const CEILING: f64 = 0.9;
+/// Nobody is older.
+const AGE_MAX: usize = 150;
+
+/// The whole config.
+pub(super) fn config(
+    file: &format::File,
+    source: &str,
+    digest: Digest,
+    problems: &mut Problems,
+) -> Option<PersonaConfig> {
+    if let Some(version) = file.schema_version.as_ref().filter(|version| !VERSIONS.contains(&version.as_str())) {
+        let message = format!("schema version `{}` is not known", version.value);
+        problems.add(Problem::new(version.span.clone(), message).help("this program reads \"0.1.0\""));
+    }
+    let ceiling = match file.safety.as_ref().and_then(|safety| safety.intensity_ceiling.as_ref()) {
+        Some(ceiling) => positive_share(ceiling, "intensity_ceiling", problems),
+        None => Some(CEILING),
+    };
+    let persona = file.persona.as_ref().and_then(|raw| persona(raw, problems));
+    let trajectory = file.trajectory.as_ref().and_then(|raw| trajectory::lower(raw, ceiling, problems));
+    let names = Names::of(file);
+    let interaction = interaction::lower(file.interaction.as_ref(), &names, problems);
+    let evaluation = evaluation(file.evaluation.as_ref(), problems);
+    let delta = delta::lower(file.delta.as_ref(), &names, problems);
+    Some(PersonaConfig {
+        source: source.to_owned(),
+        digest,
+        persona: persona?,
+        trajectory: trajectory?,
+        interaction: interaction?,
+        evaluation: evaluation?,
+        safety: safety(file.safety.as_ref(), ceiling?),
+        delta: delta?,
+    })
+}
+
+/// The names that other parts of the file refer to, read even where what they name is wrong: one mistake should not
+/// be told twice.
+struct Names<'f> {
+    dimensions: Vec<&'f str>,
+    phases: Vec<&'f str>,
+}
+
+impl<'f> Names<'f> {
+    fn of(file: &'f format::File) -> Self {
+        let trajectory = file.trajectory.as_ref();
+        let dimensions = trajectory.and_then(|raw| raw.dimensions.as_ref());
+        let phases = trajectory.and_then(|raw| raw.phases.as_ref());
+        Self {
+            dimensions: dimensions.iter().flat_map(|entries| &entries.0).map(|(key, _)| key.name.as_str()).collect(),
+            phases: phases
+                .iter()
+                .flat_map(|phases| &phases.value)
+                .filter_map(|phase| Some(phase.name.as_ref()?.as_str()))
+                .collect(),
+        }
+    }
+}
+
+fn persona(raw: &format::Persona, problems: &mut Problems) -> Option<Persona> {
+    let identity = raw.identity.as_ref();
+    let age = identity.and_then(|identity| identity.age.as_ref());
+    if let Some(age) = age.filter(|age| age.value > AGE_MAX) {
+        let message = format!("`age` is {}, more than {AGE_MAX}", age.value);
+        problems.add(Problem::new(age.span.clone(), message).help("write the age in years"));
+    }
+    let bounds = raw.capability_bounds.as_ref();
+    let identity = identity?;
+    Some(Persona {
+        name: text(identity.name.as_ref())?,
+        age: age.and_then(|age| u32::try_from(age.value).ok()),
+        background: text(identity.background.as_ref())?,
+        backstory: text(identity.backstory_summary.as_ref()),
+        knowledge_ceiling: bounds.and_then(|bounds| text(bounds.knowledge_ceiling.as_ref())),
+        vocabulary_level: bounds.and_then(|bounds| text(bounds.vocabulary_level.as_ref())),
+        reasoning_style: bounds.and_then(|bounds| text(bounds.reasoning_style.as_ref())),
+        cognitive_style: text(raw.cognitive_style.as_ref()),
+        speech_patterns: texts(raw.speech_patterns.as_ref()),
+        recovery_behavior: text(raw.recovery_behavior.as_ref()),
+        emotional_responses: pairs(raw.emotional_responses.as_ref()),
+    })
+}
+
+fn evaluation(raw: Option<&At<format::Evaluation>>, problems: &mut Problems) -> Option<Evaluation> {
+    let scoring = raw.and_then(|raw| raw.scoring.as_ref());
+    let scores = [
+        (ScoreName::PersonaAdherence, scoring.and_then(|s| s.persona_adherence.as_ref())),
+        (ScoreName::TrajectoryAdherence, scoring.and_then(|s| s.trajectory_adherence.as_ref())),
+        (ScoreName::Naturalness, scoring.and_then(|s| s.naturalness.as_ref())),
+        (ScoreName::Stagnation, scoring.and_then(|s| s.stagnation.as_ref())),
+        (ScoreName::Fidelity, scoring.and_then(|s| s.fidelity.as_ref())),
+    ];
+    let scoring: BTreeMap<_, _> =
+        scores.into_iter().filter_map(|(name, raw)| Some((name, score(raw, problems)?))).collect();
+    let adversary = raw.and_then(|raw| raw.adversary.as_ref());
+    let adversary_model = match adversary.and_then(|adversary| adversary.model.as_ref()) {
+        Some(model) => match ModelChain::from_str(model) {
+            Ok(chain) => Some(chain),
+            Err(error) => {
+                let message = format!("`{}` names no model", model.value);
+                problems.add(Problem::new(model.span.clone(), message).help(error.to_string()));
+                None
+            }
+        },
+        None => None,
+    };
+    let kind = adversary.and_then(|adversary| adversary.r#type.as_ref());
+    Some(Evaluation { scoring, adversary: kind.map_or(AdversaryKind::None, |kind| kind.value), adversary_model })
+}
+
+fn score(raw: Option<&At<format::Score>>, problems: &mut Problems) -> Option<ScoreConfig> {
+    let sample_rate = match raw.and_then(|raw| raw.sample_rate.as_ref()) {
+        Some(rate) => positive_share(rate, "sample_rate", problems)?,
+        None => 1.0,
+    };
+    Some(ScoreConfig {
+        enabled: raw.and_then(|raw| raw.enabled.as_ref()).is_none_or(|enabled| enabled.value),
+        sample_rate,
+        description: raw.and_then(|raw| text(raw.description.as_ref())),
+    })
+}
+
+fn safety(raw: Option<&At<format::Safety>>, intensity_ceiling: f64) -> Safety {
+    Safety {
+        intensity_ceiling,
+        forbidden_content: texts(raw.and_then(|raw| raw.forbidden_simulation_content.as_ref())),
+        escalation_policy: raw.and_then(|raw| text(raw.escalation_policy.as_ref())),
+        persona_note: raw.and_then(|raw| text(raw.persona_safety_note.as_ref())),
+    }
+}
+
+// What all parts use.
+
+fn text(raw: Option<&At<String>>) -> Option<String> {
+    raw.map(|text| text.value.clone())
+}
+
+fn texts(raw: Option<&At<Vec<At<String>>>>) -> Vec<String> {
+    raw.iter().flat_map(|list| &list.value).map(|text| text.value.clone()).collect()
+}
+
+fn pairs(raw: Option<&At<Entries<String>>>) -> Vec<(String, String)> {
+    raw.iter().flat_map(|entries| &entries.0).map(|(key, text)| (key.name.clone(), text.value.clone())).collect()
+}
+
+/// A number within `range`.
+fn within(raw: &At<f64>, range: RangeInclusive<f64>, name: &str, problems: &mut Problems) -> Option<f64> {
+    if range.contains(&raw.value) {
+        return Some(raw.value);
+    }
+    let message = format!("`{name}` is {}, outside [{}, {}]", raw.value, range.start(), range.end());
+    problems.add(Problem::new(raw.span.clone(), message).label("out of range").help(format!(
+        "write a number from {} to {}",
+        range.start(),
+        range.end()
+    )));
+    None
+}
+
+/// A share above 0 and at most 1.
+fn positive_share(raw: &At<f64>, name: &str, problems: &mut Problems) -> Option<f64> {
+    if raw.value > 0.0 && raw.value <= 1.0 {
+        return Some(raw.value);
+    }
+    let message = format!("`{name}` is {}, outside (0, 1]", raw.value);
+    let help = "write a share above 0 and at most 1, such as 0.3";
+    problems.add(Problem::new(raw.span.clone(), message).label("out of range").help(help));
+    None
+}
+
+/// A whole number of at least `least`, or `default` where the file says nothing.
+fn at_least(
+    raw: Option<&At<usize>>,
+    least: usize,
+    default: usize,
+    name: &str,
+    problems: &mut Problems,
+) -> Option<usize> {
+    match raw {
+        None => Some(default),
+        Some(raw) if raw.value >= least => Some(raw.value),
+        Some(raw) => {
+            let message = format!("`{name}` is {}, less than {least}", raw.value);
+            let help = format!("write a whole number of at least {least}, or remove the key for {default}");
+            problems.add(Problem::new(raw.span.clone(), message).label("too small").help(help));
+            None
+        }
+    }
+}
+
+/// Adds a problem if `name` is not one of `known`.
+fn check_reference(what: &str, name: &str, span: &Span, known: &[&str], problems: &mut Problems) {
+    if known.contains(&name) {
+        return;
+    }
+    let help = match (nearest(name, known.iter().copied()), known) {
+        (Some(meant), _) => format!("did you mean `{meant}`?"),
+        (None, []) => format!("this config has no {what}s"),
+        (None, _) => format!("this config's {what}s: {}", known.join(", ")),
+    };
+    let message = format!("there is no {what} called `{name}`");
+    problems.add(Problem::new(span.clone(), message).label(format!("no such {what}")).help(help));
+}
+
+/// Adds a problem for every key that is given although nothing reads it.
+fn refuse_unused(given: &[(&str, Option<&Span>)], used_by: &str, problems: &mut Problems) {
+    for (key, span) in given.iter().filter_map(|(key, span)| Some((key, (*span)?))) {
+        let message = format!("`{key}` has no effect with {used_by}");
+        problems.add(Problem::new(span.clone(), message).label("not used").help(format!("remove `{key}`")));
+    }
+}
+
+/// Compiles a regular expression of the user's.
+fn regex(raw: &str, span: &Span, problems: &mut Problems) -> Option<Pattern> {
+    let span = problems.find(span, raw);
+    let mut add = |message: String, help: &str| problems.add(Problem::new(span.clone(), message).help(help));
+    match RegexBuilder::new(raw).case_insensitive(true).size_limit(limits::REGEX_BYTES_MAX).build() {
+        Ok(compiled) if compiled.is_match("") => {
+            add(
+                "this regular expression matches every text, the empty one too".to_owned(),
+                "demand at least one character",
+            );
+            None
+        }
+        Ok(compiled) => Some(Pattern::Regex(compiled)),
+        Err(regex::Error::CompiledTooBig(limit)) => {
+            let message =
+                format!("this regular expression needs more than {limit} bytes when compiled (REGEX_BYTES_MAX)");
+            add(message, "use smaller counts in `{n,m}`, or several expressions");
+            None
+        }
+        Err(error) => {
+            // The last line holds the reason; those before it draw the expression, which is underlined here anyway.
+            let reason = error.to_string();
+            let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            add(
+                format!("this is not a regular expression: {reason}"),
+                "escape special characters with `\\`, or write a plain phrase instead",
+            );
+            None
+        }
+    }
+}
+
+/// The value of a maybe-absent key, or a default.
+fn or<T: Clone>(raw: &Maybe<T>, default: T) -> T {
+    raw.as_ref().map_or(default, |at| at.value.clone())
+}

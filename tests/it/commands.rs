@@ -1,0 +1,117 @@
+//! The program from outside: what it prints and how it ends.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn loom(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_loom"))
+        .current_dir(folder)
+        .args(arguments)
+        .env_remove("NO_COLOR")
+        .output()
+        .unwrap()
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn malformed_configs_are_told_what_is_wrong() {
+    let folder = root().join("tests/data/configs");
+    let mut names: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".yaml"))
+        .collect();
+    names.sort();
+    assert!(names.len() >= 12);
+    for name in names {
+        let output = loom(&folder, &["validate", "--color", "never", &name]);
+        assert_eq!(output.status.code(), Some(3), "{name}");
+        insta::assert_snapshot!(name.trim_end_matches(".yaml"), text(&output.stderr));
+    }
+}
+
+#[test]
+fn help_teaches() {
+    for command in ["", "validate", "schema", "new", "examples", "completions"] {
+        let arguments: Vec<_> = [command, "--help"].into_iter().filter(|argument| !argument.is_empty()).collect();
+        let output = loom(&root(), &arguments);
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        // Other commands come and go; each has a snapshot of its own.
+        if !command.is_empty() {
+            insta::assert_snapshot!(format!("help_{command}"), text(&output.stdout));
+        }
+    }
+}
+
+#[test]
+fn validate_tells_good_from_bad() {
+    let good = loom(&root(), &["validate", "configs/personas/mania_patient.yaml", "configs/personas/open_ended.yaml"]);
+    assert_eq!(good.status.code(), Some(0));
+    insta::assert_snapshot!("validate_good", text(&good.stdout));
+    let mixed =
+        ["validate", "--format", "json", "configs/starter.yaml", "tests/data/configs/out_of_range.yaml", "none.yaml"];
+    let mixed = loom(&root(), &mixed);
+    assert_eq!(mixed.status.code(), Some(3));
+    let entries: serde_json::Value = serde_json::from_slice(&mixed.stdout).unwrap();
+    insta::assert_json_snapshot!("validate_json", entries);
+}
+
+#[test]
+fn new_writes_a_sound_config_and_never_overwrites() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(loom(folder.path(), &["new", "anna"]).status.code(), Some(0));
+    assert_eq!(loom(folder.path(), &["validate", "anna.yaml"]).status.code(), Some(0));
+    std::fs::write(folder.path().join("anna.yaml"), "mine").unwrap();
+    let again = loom(folder.path(), &["new", "anna"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("is not overwritten"), "{}", text(&again.stderr));
+    assert_eq!(std::fs::read_to_string(folder.path().join("anna.yaml")).unwrap(), "mine");
+}
+
+#[test]
+fn examples_are_listed_printed_and_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let listed = text(&loom(folder.path(), &["examples"]).stdout);
+    assert!(
+        listed.contains("personas/mania_patient.yaml") && listed.contains("adversaries/helpfulness.yaml"),
+        "{listed}"
+    );
+    let printed = text(&loom(folder.path(), &["examples", "student"]).stdout);
+    assert_eq!(printed, std::fs::read_to_string(root().join("configs/personas/student.yaml")).unwrap());
+    assert_eq!(loom(folder.path(), &["examples", "--copy", "mine"]).status.code(), Some(0));
+    assert_eq!(loom(folder.path(), &["validate", "mine/personas/student.yaml"]).status.code(), Some(0));
+    let wrong = loom(folder.path(), &["examples", "studnet"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("did you mean `student`?"), "{}", text(&wrong.stderr));
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2() {
+    for arguments in [&["frobnicate"][..], &["validate"], &["completions", "cmd"], &[]] {
+        assert_eq!(loom(&root(), arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    for arguments in [&["schema"][..], &["completions", "bash"], &["examples", "mania_patient"], &["--help"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_loom"))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The reader leaves before a word was said.
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()), "{arguments:?}");
+    }
+}
