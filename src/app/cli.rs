@@ -4,6 +4,7 @@
 
 mod completions;
 mod examples;
+mod memory;
 mod new;
 mod schema;
 mod terminal;
@@ -45,6 +46,7 @@ enum Command {
     Validate(validate::Args),
     Examples(examples::Args),
     Schema(schema::Args),
+    Memory(memory::Args),
     Completions(completions::Args),
 }
 
@@ -55,6 +57,7 @@ impl Command {
             Self::Validate(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
+            Self::Memory(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
         }
     }

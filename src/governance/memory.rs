@@ -22,7 +22,10 @@ mod stage;
 pub mod scan;
 pub mod plan;
 pub mod capture;
+pub mod search;
 pub mod workspace;
 
 #[cfg(test)]
 mod cases;
+#[cfg(test)]
+mod crashes;

@@ -13,6 +13,7 @@ use crate::governance::memory::finding::{Finding, Level};
 use crate::governance::memory::mode::Mode;
 use crate::governance::memory::plan;
 use crate::governance::memory::scan::{self, Report, add_line};
+use crate::governance::memory::search::{Hit, Index, Query};
 use crate::governance::memory::state::{CONFIG, STATE};
 use crate::governance::memory::validate;
 
@@ -178,6 +179,15 @@ impl Workspace {
         let parsed = texts.parse();
         let (path, block) = parsed.find(id).ok_or_else(|| MemoryError::Request(format!("there is no block {id}")))?;
         Ok((path.to_owned(), block.text().to_owned()))
+    }
+
+    /// The blocks that fit `query`, best first.
+    ///
+    /// # Errors
+    /// Where the workspace cannot be read.
+    pub fn search(&self, query: &Query) -> Result<Vec<Hit>> {
+        let texts = self.texts()?;
+        Ok(Index::new(&texts.parse()).search(query))
     }
 
     pub(super) fn audit(&self, texts: &super::Texts, pen: &mut Pen<Apply>, what: &str) -> Result<()> {
