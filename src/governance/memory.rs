@@ -29,3 +29,5 @@ pub mod workspace;
 mod cases;
 #[cfg(test)]
 mod crashes;
+#[cfg(test)]
+mod model;

@@ -82,9 +82,9 @@ impl Args {
 /// What every command of the memory takes after its own arguments.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// The workspace
-    #[arg(long = "dir", short = 'C', value_name = "DIR")]
-    folder: Option<PathBuf>,
+    /// The workspace, where it does not stand as the last argument
+    #[arg(long, short = 'C', value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// How to tell the outcome
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -106,7 +106,7 @@ impl Common {
     /// The workspace in `folder`, else the one that `--dir` names, else the current folder.
     fn open(&self, folder: Option<&PathBuf>) -> Result<Workspace, Failure> {
         let here = PathBuf::from(".");
-        let folder = folder.or(self.folder.as_ref()).unwrap_or(&here);
+        let folder = folder.or(self.dir.as_ref()).unwrap_or(&here);
         Ok(Workspace::at(folder, self.now.unwrap_or_else(|| SystemClock.now()))?)
     }
 

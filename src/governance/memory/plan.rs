@@ -4,13 +4,16 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
+use jiff::civil::Date;
+
 use super::authority::{Apply, Place, Writer};
 use super::contradiction;
 use super::edit::{self, EditError};
 use super::mode::{Capability, ModeError};
 use super::parse::Document;
-use super::proposal::{OpKind, Proposal};
+use super::proposal::{Op, OpKind, Proposal};
 use super::scan;
+use super::stage;
 use super::state::{Config, State};
 use super::texts::Texts;
 use super::validate;
@@ -101,7 +104,7 @@ pub fn supersedes(proposal: &Proposal) -> bool {
 ///
 /// # Errors
 /// Where the pre-check refuses it.
-pub fn plan(texts: &Texts, proposal: &Proposal, state: &State, config: &Config) -> Result<Plan, Refusal> {
+pub fn plan(texts: &Texts, proposal: &Proposal, state: &State, config: &Config, today: Date) -> Result<Plan, Refusal> {
     let id = || proposal.id.clone();
     state.demand(Capability::Apply)?;
     if supersedes(proposal) {
@@ -114,7 +117,24 @@ pub fn plan(texts: &Texts, proposal: &Proposal, state: &State, config: &Config) 
         let reason = "its operations are not those its fingerprint was made of: reject it and propose it anew";
         return Err(Refusal::Malformed { id: id(), reason: reason.to_owned() });
     }
-    let pending = proposals(texts).iter().filter(|(_, other)| other.is_pending()).count();
+    let malformed = |reason| Err(Refusal::Malformed { id: id(), reason });
+    let elsewhere = |op: &&Op| {
+        let places = matches!(op.kind, Some(OpKind::AppendBlock | OpKind::InsertAfterBlock));
+        !places && op.target != proposal.target
+    };
+    if let Some(op) = proposal.ops.iter().find(elsewhere) {
+        return malformed(format!("it is about {}, but would change {}", proposal.target, op.target));
+    }
+    let known = proposals(texts);
+    let others = || known.iter().map(|(_, other)| other).filter(|other| other.id != proposal.id);
+    if let Some(twin) = others().find(|other| other.is_pending() && stage::same(other, proposal)) {
+        return malformed(format!("{} asks the same and waits as well: reject one of them", twin.id));
+    }
+    let cooldown = state.cooldown_days(config);
+    if let Some(twin) = others().find(|other| stage::same(other, proposal) && stage::cools(other, today, cooldown)) {
+        return malformed(format!("{} asked the same and was deferred: its days are not over", twin.id));
+    }
+    let pending = known.iter().filter(|(_, other)| other.is_pending()).count();
     let limit = config.proposal_budget.backlog_limit;
     if pending > limit {
         return Err(Refusal::Backlog { pending, limit });

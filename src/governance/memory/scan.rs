@@ -142,8 +142,9 @@ pub fn scan(texts: &Texts, config: &Config, today: Date, now: &str) -> Result<(R
     record_drift(texts, &mut drift, today, &mut pen, &mut notes)?;
 
     let mut proposals: Vec<_> = super::plan::proposals(texts).into_iter().map(|(_, proposal)| proposal).collect();
-    let expired = expire(texts, &mut proposals, today, config, &mut pen)?;
+    let mut expired = Vec::new();
     let staged = if state.demand(Capability::Propose).is_ok() {
+        expired = expire(texts, &mut proposals, today, config, &mut pen)?;
         let wishes = stage::wishes(&found, &drift, &known, today);
         let chosen = stage::choose(wishes, &proposals, &state, config, today, texts);
         if let Some(note) = chosen.note {

@@ -100,6 +100,7 @@ impl Index {
                     }
                 }
             };
+            words(block.id().as_str(), |word| count(word, 1.0));
             count(&block.id().as_str().to_lowercase(), 4.0);
             for field in block.fields() {
                 let weight = if TITLES.contains(&field.key) { 2.0 } else { 1.0 };

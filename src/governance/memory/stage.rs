@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use jiff::ToSpan as _;
 use jiff::civil::Date;
 
 use super::contradiction::{Contradiction, Severity};
@@ -111,9 +112,12 @@ pub(super) fn choose(
 ) -> Chosen {
     let budget = config.proposal_budget;
     let pending = known.iter().filter(|proposal| proposal.is_pending()).count();
+    let today_so_far =
+        known.iter().filter(|proposal| proposal.day() == Some(today)).count().max(state.staged_on(today));
+    let cooldown = state.cooldown_days(config);
     let room = budget
         .per_run
-        .min(budget.per_day.saturating_sub(state.staged_on(today)))
+        .min(budget.per_day.saturating_sub(today_so_far))
         .min(budget.backlog_limit.saturating_sub(pending));
     let mut ids = IdSource::new(Kind::Proposal, today, TYPES.map(|(_, file)| texts.text(file)));
     let mut staged: Vec<Proposal> = Vec::new();
@@ -125,7 +129,7 @@ pub(super) fn choose(
     let mut wished = HashSet::new();
     for mut wish in wishes {
         let earlier = by_target.get(wish.target.as_str()).into_iter().flatten();
-        if earlier.into_iter().any(|other| bars(other, &wish, today))
+        if earlier.into_iter().any(|other| bars(other, &wish, today, cooldown))
             || !wished.insert((wish.target.clone(), wish.compute_fingerprint()))
         {
             continue;
@@ -164,17 +168,24 @@ fn locate(wish: &mut Proposal, texts: &Texts) -> bool {
     })
 }
 
-/// Whether an earlier proposal on the same target stands against proposing `wish`.
-pub(super) fn bars(earlier: &Proposal, wish: &Proposal, today: Date) -> bool {
-    let same = earlier.ops.len() == wish.ops.len()
-        && earlier.ops.iter().zip(&wish.ops).all(|(a, b)| {
-            // A line of history holds the day, and so is no part of what is asked.
+/// Whether two proposals ask the same of the same block. A line of history holds the day, and so is no part of it.
+pub(super) fn same(one: &Proposal, other: &Proposal) -> bool {
+    one.target == other.target
+        && one.ops.len() == other.ops.len()
+        && one.ops.iter().zip(&other.ops).all(|(a, b)| {
             (a.kind, &a.target, &a.field, &a.value, &a.status, &a.range, &a.patch)
                 == (b.kind, &b.target, &b.field, &b.value, &b.status, &b.range, &b.patch)
-        });
-    same && match earlier.status.as_str() {
-        "staged" | "rejected" => true,
-        "deferred" => earlier.deferred_until.parse::<Date>().is_ok_and(|until| today < until),
-        _ => false,
-    }
+        })
+}
+
+/// Whether a deferred proposal still has to wait.
+pub(super) fn cools(deferred: &Proposal, today: Date, cooldown: i64) -> bool {
+    let until = deferred.deferred_until.parse::<Date>().ok();
+    let until = until.or_else(|| Some(deferred.day()?.saturating_add(cooldown.days())));
+    deferred.status == "deferred" && until.is_some_and(|until| today < until)
+}
+
+/// Whether an earlier proposal stands against staging `wish`.
+pub(super) fn bars(earlier: &Proposal, wish: &Proposal, today: Date, cooldown: i64) -> bool {
+    same(earlier, wish) && (matches!(earlier.status.as_str(), "staged" | "rejected") || cools(earlier, today, cooldown))
 }

@@ -23,7 +23,7 @@ pub(super) struct Init {
 
 impl Init {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        if let Some(folder) = self.folder.as_ref().or(self.common.folder.as_ref()) {
+        if let Some(folder) = self.folder.as_ref().or(self.common.dir.as_ref()) {
             let told = |error| Failure::usage(format!("`{}` cannot be made: {error}", folder.display()));
             std::fs::create_dir_all(folder).map_err(told)?;
         }

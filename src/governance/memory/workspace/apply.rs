@@ -79,7 +79,8 @@ impl Workspace {
 
     fn apply_held(&self, held: &Held, id: &str) -> Result<Applied> {
         let (stands_in, proposal) = plan::find(&held.texts, id)?;
-        let plan = plan::plan(&held.texts, &proposal, &Self::state(&held.texts), &Self::config(&held.texts)?)?;
+        let plan =
+            plan::plan(&held.texts, &proposal, &Self::state(&held.texts), &Self::config(&held.texts)?, self.today())?;
         let checks = "format, mode, fingerprint, budget and targets ok";
         let what = format!("{id} {}", proposal.target);
         let ending = if plan.broken.is_empty() {

@@ -66,7 +66,7 @@ impl Workspace {
             plan::proposals(&texts).into_iter().map(|(_, proposal)| proposal).filter(|p| all || p.is_pending());
         let review = |proposal: Proposal| {
             let files = plan::outcome(&texts, &proposal).unwrap_or_default();
-            let against = match plan::plan(&texts, &proposal, &state, &config) {
+            let against = match plan::plan(&texts, &proposal, &state, &config, self.today()) {
                 Ok(plan) => plan.broken,
                 Err(refusal) => vec![refusal.to_string()],
             };
@@ -111,9 +111,10 @@ impl Workspace {
         state.demand(Capability::Propose)?;
         let mut proposal = self.draft(texts, request)?;
         let known = plan::proposals(texts);
-        if let Some((_, other)) = known.iter().find(|(_, other)| {
-            other.status != "rejected" && other.target == proposal.target && stage::bars(other, &proposal, self.today())
-        }) {
+        let cooldown = state.cooldown_days(&config);
+        let bars =
+            |other: &Proposal| other.status != "rejected" && stage::bars(other, &proposal, self.today(), cooldown);
+        if let Some((_, other)) = known.iter().find(|(_, other)| bars(other)) {
             return Err(MemoryError::Request(format!("{} already proposes this, and is {}", other.id, other.status)));
         }
         let pending = known.iter().filter(|(_, other)| other.is_pending()).count();

@@ -1,0 +1,81 @@
+//! How fast the memory reads, scans and finds: `cargo bench --no-default-features --bench memory -- DIR…`, each DIR a
+//! workspace. `scripts/bench-memory.sh` makes the workspaces and puts the reference implementation beside.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use loom_agent::foundation::base::limits::CONTRADICTIONS_MAX;
+use loom_agent::governance::memory::contradiction::contradictions;
+use loom_agent::governance::memory::parse::Document;
+use loom_agent::governance::memory::scan::{decisions, scan, sides, signed};
+use loom_agent::governance::memory::search::{Index, Query};
+use loom_agent::governance::memory::state::Config;
+use loom_agent::governance::memory::workspace::Workspace;
+
+/// The fastest of several runs, so that what else the machine does counts least.
+fn best<T>(mut run: impl FnMut() -> T) -> Duration {
+    let mut best = Duration::MAX;
+    let begun = Instant::now();
+    for round in 0.. {
+        let start = Instant::now();
+        black_box(run());
+        best = best.min(start.elapsed());
+        if round >= 3 && begun.elapsed() > Duration::from_secs(2) {
+            break;
+        }
+    }
+    best
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:>8.1} ms", duration.as_secs_f64() * 1e3)
+}
+
+fn main() {
+    let folders: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    for folder in folders {
+        let now = jiff::Timestamp::now();
+        let workspace = Workspace::at(Path::new(&folder), now).expect("a workspace");
+        let texts = workspace.texts().expect("texts");
+        let truth: Vec<&str> = ["decisions/", "tasks/", "entities/"]
+            .into_iter()
+            .flat_map(|f| texts.under(f))
+            .map(|(_, text)| text)
+            .collect();
+        let bytes: usize = truth.iter().map(|text| text.len()).sum();
+        let read = best(|| workspace.texts());
+        let parse = best(|| truth.iter().map(|text| Document::parse(text).blocks().len()).sum::<usize>());
+        let documents = decisions(&texts);
+        let signing = best(|| signed(&documents).len());
+        let signatures = signed(&documents);
+        let detect = best(|| contradictions(&sides(&signatures), CONTRADICTIONS_MAX).0.len());
+        let found = contradictions(&sides(&signatures), CONTRADICTIONS_MAX).0.len();
+        let day = now.to_zoned(jiff::tz::TimeZone::UTC).date();
+        let scanning = best(|| scan(&texts, &Config::default(), day, "now").expect("a scan").0.contradictions.len());
+        let parsed = texts.parse();
+        let indexing = best(|| Index::new(&parsed).len());
+        let index = Index::new(&parsed);
+        let mut times: Vec<_> =
+            ["cache shard", "queue", "retry budget quota", "D-20200101-007", "tenant cluster backup restore metric"]
+                .into_iter()
+                .cycle()
+                .take(100)
+                .map(|text| {
+                    let query = Query { text: text.to_owned(), limit: 10, ..Query::default() };
+                    let start = Instant::now();
+                    black_box(index.search(&query));
+                    start.elapsed()
+                })
+                .collect();
+        times.sort_unstable();
+        println!("{folder}: {} blocks, {:.1} MB", index.len(), bytes as f64 / 1e6);
+        println!("  read from disk          {}", seconds(read));
+        println!("  parse                   {}  {:.0} MB/s", seconds(parse), bytes as f64 / 1e6 / parse.as_secs_f64());
+        println!("  read signatures         {}", seconds(signing));
+        println!("  detect contradictions   {}  {found} found", seconds(detect));
+        println!("  whole scan, no disk     {}", seconds(scanning));
+        println!("  build the search index  {}", seconds(indexing));
+        println!("  search, median          {}", seconds(times[times.len() / 2]));
+    }
+}
