@@ -19,6 +19,7 @@ pub mod authority;
 pub mod drift;
 pub mod impact;
 mod stage;
+mod records;
 pub mod scan;
 pub mod plan;
 pub mod capture;

@@ -123,29 +123,29 @@ impl SimDisk {
                 rename.act(&mut names);
             }
         }
-        let mut new = Inner { dirs: old.dirs.clone(), ..Inner::default() };
+        let mut found = Inner { dirs: old.dirs.clone(), ..Inner::default() };
         for (path, number) in names {
             let Some(content) = old.contents.get(number) else { continue };
-            let lost = content.durable.clone().unwrap_or_default();
+            let lasting = content.durable.clone().unwrap_or_default();
             let half = content.bytes.get(..content.bytes.len() / 2).unwrap_or_default().to_vec();
             let bytes = match surviving {
-                _ if content.durable.as_ref() == Some(&content.bytes) => lost,
-                Surviving::Nothing => lost,
+                _ if content.durable.as_ref() == Some(&content.bytes) => lasting,
+                Surviving::Nothing => lasting,
                 Surviving::Everything => content.bytes.clone(),
                 Surviving::Torn => half,
                 Surviving::Lot(_) => {
-                    [lost, half, content.bytes.clone()].into_iter().nth(lot.draw(3)).unwrap_or_default()
+                    [lasting, half, content.bytes.clone()].into_iter().nth(lot.draw(3)).unwrap_or_default()
                 }
             };
             let mut dir = parent(&path);
-            while !dir.is_empty() && new.dirs.insert(dir.to_owned()) {
+            while !dir.is_empty() && found.dirs.insert(dir.to_owned()) {
                 dir = parent(dir);
             }
-            new.names.insert(path, new.contents.len());
-            new.contents.push(Content { durable: Some(bytes.clone()), bytes });
+            found.names.insert(path, found.contents.len());
+            found.contents.push(Content { durable: Some(bytes.clone()), bytes });
         }
-        new.durable = new.names.clone();
-        Self { inner: Arc::new(Mutex::new(new)) }
+        found.durable = found.names.clone();
+        Self { inner: Arc::new(Mutex::new(found)) }
     }
 
     /// All files and what they hold.

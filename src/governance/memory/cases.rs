@@ -229,7 +229,7 @@ fn case_18_a_refused_post_check_rolls_back_and_bystanders_live() {
         let folders = ["decisions/", "tasks/", "entities/"];
         let truth = move |path: &String| {
             folders.iter().any(|folder| path.starts_with(folder))
-                || (path.starts_with("memory/") && path.ends_with(".md"))
+                || (path.starts_with("memory/") && super::texts::is_markdown(path))
         };
         files.into_iter().filter(move |(path, _)| truth(path)).collect::<Vec<_>>()
     };

@@ -129,7 +129,9 @@ impl Finder<'_, '_, '_> {
             let (Some(ones), Some(others)) = (said.get(&one), said.get(&other)) else { continue };
             for (object, a) in ones {
                 if object.is_empty() {
-                    others.values().for_each(|b| self.cross(a, b, severity));
+                    for b in others.values() {
+                        self.cross(a, b, severity);
+                    }
                     continue;
                 }
                 for b in [others.get(object), others.get("")].into_iter().flatten() {
@@ -163,7 +165,9 @@ impl Finder<'_, '_, '_> {
             let lists: Vec<_> = objects.into_values().collect();
             let mut rest = lists.as_slice();
             while let Some((list, later)) = rest.split_first() {
-                later.iter().for_each(|other| self.cross(list, other, severity));
+                for other in later {
+                    self.cross(list, other, severity);
+                }
                 rest = later;
             }
         }
@@ -174,7 +178,9 @@ impl Finder<'_, '_, '_> {
     fn cross(&mut self, a: &[usize], b: &[usize], severity: Severity) {
         if a.len().saturating_mul(b.len()) <= 64 {
             for one in a {
-                b.iter().for_each(|other| self.pair(*one, *other, severity));
+                for other in b {
+                    self.pair(*one, *other, severity);
+                }
             }
             return;
         }
@@ -184,7 +190,9 @@ impl Finder<'_, '_, '_> {
             let Some(side) = sides.get(*one) else { continue };
             let projects = side.signature.scope("projects");
             if projects.is_empty() {
-                b.iter().for_each(|other| self.pair(*one, *other, severity));
+                for other in b {
+                    self.pair(*one, *other, severity);
+                }
                 continue;
             }
             let mut met: Vec<usize> = projects
@@ -197,7 +205,9 @@ impl Finder<'_, '_, '_> {
                 .collect();
             met.sort_unstable();
             met.dedup();
-            met.into_iter().for_each(|other| self.pair(*one, other, severity));
+            for other in met {
+                self.pair(*one, other, severity);
+            }
         }
     }
 

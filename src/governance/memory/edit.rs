@@ -1,6 +1,7 @@
 //! Edits of a text that keep every byte they do not have to change: the seven operations of a proposal, and the few
 //! small ones that records need.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::id::{BlockId, Kind};
@@ -189,8 +190,11 @@ fn splice(text: &str, range: Range<usize>, with: &str) -> String {
     format!("{before}{space}{with}{after}")
 }
 
+/// New one-line values (key, value) by block id.
+pub type Changes<'c> = HashMap<&'c str, Vec<(&'c str, String)>>;
+
 /// `text` with the one-line values of `changes` (block id, key, value) set, in one pass.
-pub fn set_fields(text: &str, changes: &std::collections::HashMap<&str, Vec<(&str, String)>>) -> String {
+pub fn set_fields(text: &str, changes: &Changes<'_>) -> String {
     if changes.is_empty() {
         return text.to_owned();
     }
@@ -202,18 +206,15 @@ pub fn set_fields(text: &str, changes: &std::collections::HashMap<&str, Vec<(&st
         let Some(fields) = changes.get(block.id().as_str()) else { continue };
         let mut edits: Vec<(Range<usize>, String)> = Vec::new();
         for (key, value) in fields {
-            match block.field(key) {
-                Some(field) => {
-                    let range = head_range(text, field);
-                    let space = if range.start == field.start + key.len() + 1 { " " } else { "" };
-                    edits.push((range, format!("{space}{value}")));
-                }
-                None => {
-                    let closed = block.text().ends_with('\n');
-                    let line = if closed { format!("{key}: {value}{end}") } else { format!("{end}{key}: {value}") };
-                    edits.push((block.range().end..block.range().end, line));
-                }
-            }
+            edits.push(if let Some(field) = block.field(key) {
+                let range = head_range(text, field);
+                let space = if range.start == field.start + key.len() + 1 { " " } else { "" };
+                (range, format!("{space}{value}"))
+            } else {
+                let closed = block.text().ends_with('\n');
+                let line = if closed { format!("{key}: {value}{end}") } else { format!("{end}{key}: {value}") };
+                (block.range().end..block.range().end, line)
+            });
         }
         edits.sort_by_key(|(range, _)| range.start);
         for (range, with) in edits {
@@ -235,10 +236,13 @@ pub fn reverse(before: &str, after: &str, now: &str) -> Edited {
         return Ok(before.to_owned());
     }
     let (old, new) = (Document::parse(before), Document::parse(after));
+    let former: HashMap<&str, Block<'_, '_>> = old.blocks().map(|block| (block.id().as_str(), block)).collect();
+    let mut lost: HashSet<&str> = former.keys().copied().collect();
     let mut text = now.to_owned();
     for changed in new.blocks() {
         let id: BlockId<'_> = changed.id();
-        let former = old.block(id.as_str());
+        lost.remove(id.as_str());
+        let former = former.get(id.as_str());
         if former.is_some_and(|former| former.text() == changed.text()) {
             continue;
         }
@@ -249,21 +253,18 @@ pub fn reverse(before: &str, after: &str, now: &str) -> Edited {
             return refuse(format!("{id} was changed again since: take that back first, or propose the reverse"));
         };
         let range = current.range();
-        text = match former {
-            Some(former) => {
-                let tail = current.text().get(current.text().trim_end().len()..).unwrap_or_default();
-                splice_raw(&text, range, &(former.text().trim_end().to_owned() + tail))
-            }
-            None => {
-                // With the block goes the blank line that was put before it.
-                let head = text.get(..range.start).unwrap_or_default();
-                let blank = [("\r\n\r\n", 2), ("\n\n", 1)].into_iter().find(|(ends, _)| head.ends_with(ends));
-                splice_raw(&text, range.start - blank.map_or(0, |(_, length)| length)..range.end, "")
-            }
+        text = if let Some(former) = former {
+            let tail = current.text().get(current.text().trim_end().len()..).unwrap_or_default();
+            splice_raw(&text, range, &(former.text().trim_end().to_owned() + tail))
+        } else {
+            // With the block goes the blank line that was put before it.
+            let head = text.get(..range.start).unwrap_or_default();
+            let blank = [("\r\n\r\n", 2), ("\n\n", 1)].into_iter().find(|(ends, _)| head.ends_with(ends));
+            splice_raw(&text, range.start - blank.map_or(0, |(_, length)| length)..range.end, "")
         };
     }
-    if let Some(lost) = old.blocks().find(|block| new.block(block.id().as_str()).is_none()) {
-        return refuse(format!("{} was taken out then, and the file has changed since", lost.id()));
+    if let Some(lost) = lost.into_iter().min() {
+        return refuse(format!("{lost} was taken out then, and the file has changed since"));
     }
     Ok(text)
 }

@@ -75,9 +75,13 @@ impl Model {
 }
 
 fn start() -> SimDisk {
-    let tasks: String = (1..=3)
-        .map(|n| format!("[T-20260220-00{n}]\nDate: 2026-02-20\nStatus: todo\nTitle: t\nPriority: P2\nProject: none\nDue: none\nOwner: bot\nContext: none\nNext: none\nDependencies: none\nSources:\n- s\nHistory:\n- 2026-02-20: x\n\n"))
-        .collect();
+    let tasks = [1, 2, 3].map(|n| {
+        format!(
+            "[T-20260220-00{n}]\nDate: 2026-02-20\nStatus: todo\nTitle: t\nPriority: P2\nProject: none\nDue: none\n\
+             Owner: bot\nContext: none\nNext: none\nDependencies: none\nSources:\n- s\nHistory:\n- 2026-02-20: x\n\n"
+        )
+    });
+    let tasks = tasks.concat();
     SimDisk::with([
         ("tasks/TASKS.md", tasks.as_bytes()),
         ("decisions/DECISIONS.md", b"# Decisions\n"),

@@ -1,14 +1,13 @@
 //! The scan: everything the memory can tell about itself, as a pure function of its texts and the day. It reports, keeps
 //! the records of contradictions, drift and impact, and stages proposals where the mode allows.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::Write as _;
+use std::collections::HashMap;
 
 use jiff::civil::Date;
 use serde::Serialize;
 
 use super::authority::{Forbidden, Pen, Scan};
-use super::contradiction::{Contradiction, Severity, Side, contradictions};
+use super::contradiction::{Severity, Side, contradictions};
 use super::drift::{self, Drift};
 use super::edit;
 use super::id::{BlockId, Kind};
@@ -16,10 +15,11 @@ use super::impact;
 use super::mode::Capability;
 use super::parse::{Block, Document};
 use super::proposal::Proposal;
+use super::records;
 use super::signature::Signature;
 use super::stage;
 use super::state::{Config, STATE, State};
-use super::texts::{IdSource, Texts};
+use super::texts::Texts;
 use crate::foundation::base::limits;
 
 /// What a scan found.
@@ -116,9 +116,6 @@ impl<'a> Known<'a> {
     }
 }
 
-const CONTRADICTIONS: &str = "intelligence/CONTRADICTIONS.md";
-const DRIFT: &str = "intelligence/DRIFT.md";
-const IMPACT: &str = "intelligence/IMPACT.md";
 const SCAN_LOG: &str = "intelligence/SCAN_LOG.md";
 
 /// Scans, and says in `pen` what shall be written. `now` is an ISO time with zone, of the day `today`.
@@ -138,8 +135,8 @@ pub fn scan(texts: &Texts, config: &Config, today: Date, now: &str) -> Result<(R
         notes.push(format!("more than {} contradictions: the rest is not listed", limits::CONTRADICTIONS_MAX));
     }
 
-    let conflicts = record_conflicts(texts, &found, today, &mut pen, &mut notes)?;
-    record_drift(texts, &mut drift, today, &mut pen, &mut notes)?;
+    let conflicts = records::conflicts(texts, &found, today, &mut pen, &mut notes)?;
+    records::drift(texts, &mut drift, today, &mut pen, &mut notes)?;
 
     let mut proposals: Vec<_> = super::plan::proposals(texts).into_iter().map(|(_, proposal)| proposal).collect();
     let mut expired = Vec::new();
@@ -165,7 +162,7 @@ pub fn scan(texts: &Texts, config: &Config, today: Date, now: &str) -> Result<(R
     };
 
     let impact = impact::impact(&known, &found, &drift, proposals.iter().chain(&staged));
-    record_impact(texts, &impact, today, &mut pen, &mut notes)?;
+    records::impact(texts, &impact, today, &mut pen, &mut notes)?;
 
     let report = Report {
         date: today.to_string(),
@@ -220,194 +217,6 @@ pub fn add_line(text: &str, line: &str) -> String {
     format!("{text}{break_before}{line}{end}")
 }
 
-/// A file of records: its blocks, those to add and those to close.
-struct Records<'a> {
-    text: &'a str,
-    document: Document<'a>,
-    ids: IdSource,
-    new: String,
-    changes: HashMap<&'a str, Vec<(&'static str, String)>>,
-}
-
-impl<'a> Records<'a> {
-    fn open(texts: &'a Texts, path: &str, kind: Kind, today: Date) -> Self {
-        let text = texts.text(path);
-        let ids = IdSource::new(kind, today, [text]);
-        Self { text, document: Document::parse(text), ids, new: String::new(), changes: HashMap::new() }
-    }
-
-    /// Ids of the records by key, and whether each is open.
-    fn by_key(&self, key: impl Fn(&Block<'_, 'a>) -> String) -> BTreeMap<String, (&'a str, bool)> {
-        let entry = |block: Block<'_, 'a>| (key(&block), (block.id().as_str(), block.head("Status") != "resolved"));
-        self.document.blocks().map(entry).collect()
-    }
-
-    fn reopen(&mut self, id: &'a str) {
-        self.changes.insert(id, vec![("Status", "open".to_owned()), ("Resolved", "none".to_owned())]);
-    }
-
-    fn resolve(&mut self, id: &'a str, today: Date) {
-        self.changes.insert(id, vec![("Status", "resolved".to_owned()), ("Resolved", today.to_string())]);
-    }
-
-    /// Adds a record and gives its id; `""` where the day has none left.
-    fn add(&mut self, body: &str) -> String {
-        let Some(id) = self.ids.next() else { return String::new() };
-        if !self.new.is_empty() {
-            self.new.push('\n');
-        }
-        let _ = write!(self.new, "[{id}]\n{body}");
-        id
-    }
-
-    fn write(self, path: &str, texts: &Texts, pen: &mut Pen<Scan>) -> Result<(), Forbidden> {
-        let mut text = edit::set_fields(self.text, &self.changes);
-        if !self.new.is_empty() {
-            text = edit::append(&text, &self.new);
-        }
-        if text == self.text { Ok(()) } else { pen.write(path, texts.get(path), text) }
-    }
-}
-
-fn full(what: &str, missing: usize, notes: &mut Vec<String>) {
-    if missing > 0 {
-        notes.push(format!(
-            "{missing} {what} not recorded: an id has three digits, so a day takes {}",
-            limits::COUNTER_MAX
-        ));
-    }
-}
-
-fn record_conflicts(
-    texts: &Texts,
-    found: &[Contradiction<'_, '_>],
-    today: Date,
-    pen: &mut Pen<Scan>,
-    notes: &mut Vec<String>,
-) -> Result<Vec<Conflict>, Forbidden> {
-    let mut records = Records::open(texts, CONTRADICTIONS, Kind::Contradiction, today);
-    let known = records.by_key(|block| {
-        let side = |decision, signature| format!("{}:{}", block.head(decision), block.head(signature));
-        pair(&side("DecisionA", "SignatureA"), &side("DecisionB", "SignatureB"))
-    });
-    let mut seen = HashSet::new();
-    let mut conflicts = Vec::with_capacity(found.len());
-    for conflict in found {
-        let (a, b) = (conflict.a.name(), conflict.b.name());
-        let key = pair(&a, &b);
-        if !seen.insert(key.clone()) {
-            continue;
-        }
-        let id = match known.get(&key) {
-            Some((id, true)) => (*id).to_owned(),
-            Some((id, false)) => {
-                records.reopen(id);
-                (*id).to_owned()
-            }
-            None => records.add(&format!(
-                "Date: {today}\nDecisionA: {}\nDecisionB: {}\nSignatureA: {}\nSignatureB: {}\nSeverity: {}\nAxis: {}\nDescription: {}\nStatus: open\n",
-                conflict.a.decision,
-                conflict.b.decision,
-                conflict.a.signature.id(),
-                conflict.b.signature.id(),
-                conflict.severity.name(),
-                conflict.axis(),
-                conflict.description().replace('\n', " "),
-            )),
-        };
-        let (severity, axis, description) = (conflict.severity, conflict.axis().to_owned(), conflict.description());
-        conflicts.push(Conflict { id, a, b, severity, axis, description });
-    }
-    for (key, (id, open)) in &known {
-        if *open && !seen.contains(key) {
-            records.resolve(id, today);
-        }
-    }
-    full("contradictions are", conflicts.iter().filter(|conflict| conflict.id.is_empty()).count(), notes);
-    records.write(CONTRADICTIONS, texts, pen)?;
-    Ok(conflicts)
-}
-
-/// One key for a pair, whichever comes first.
-fn pair(a: &str, b: &str) -> String {
-    if a <= b { format!("{a}\n{b}") } else { format!("{b}\n{a}") }
-}
-
-fn record_drift(
-    texts: &Texts,
-    drift: &mut [Drift],
-    today: Date,
-    pen: &mut Pen<Scan>,
-    notes: &mut Vec<String>,
-) -> Result<(), Forbidden> {
-    let mut records = Records::open(texts, DRIFT, Kind::Drift, today);
-    let known = records.by_key(|block| format!("{} {}", block.head("Type"), block.head("Source")));
-    let mut seen = HashSet::new();
-    let mut missing = 0;
-    for item in drift {
-        let key = format!("{} {}", item.kind.name(), item.source);
-        item.id = match known.get(&key) {
-            Some((id, true)) => (*id).to_owned(),
-            Some((id, false)) => {
-                records.reopen(id);
-                (*id).to_owned()
-            }
-            None => records.add(&format!(
-                "Date: {today}\nType: {}\nSource: {}\nDescription: {}\nStatus: open\n",
-                item.kind.name(),
-                item.source,
-                item.description
-            )),
-        };
-        missing += usize::from(item.id.is_empty());
-        seen.insert(key);
-    }
-    for (key, (id, open)) in &known {
-        if *open && !seen.contains(key) {
-            records.resolve(id, today);
-        }
-    }
-    full("drifts are", missing, notes);
-    records.write(DRIFT, texts, pen)
-}
-
-fn record_impact(
-    texts: &Texts,
-    impact: &[impact::Impact],
-    today: Date,
-    pen: &mut Pen<Scan>,
-    notes: &mut Vec<String>,
-) -> Result<(), Forbidden> {
-    let mut records = Records::open(texts, IMPACT, Kind::Impact, today);
-    let known = records.by_key(|block| block.head("Source").to_owned());
-    let mut missing = 0;
-    let mut seen = HashSet::new();
-    for item in impact {
-        let reach = item.reaches.join(", ");
-        seen.insert(item.source.clone());
-        match known.get(&item.source) {
-            Some((id, open)) => {
-                let block = records.document.block(id);
-                if !open || block.is_none_or(|block| block.head("Reaches") != reach) {
-                    records.changes.insert(id, vec![("Reaches", reach), ("Status", "open".to_owned())]);
-                }
-            }
-            None => {
-                let id =
-                    records.add(&format!("Date: {today}\nSource: {}\nReaches: {reach}\nStatus: open\n", item.source));
-                missing += usize::from(id.is_empty());
-            }
-        }
-    }
-    for (key, (id, open)) in &known {
-        if *open && !seen.contains(key) {
-            records.resolve(id, today);
-        }
-    }
-    full("impacts are", missing, notes);
-    records.write(IMPACT, texts, pen)
-}
-
 /// Lets staged proposals expire whose days are over.
 fn expire(
     texts: &Texts,
@@ -438,6 +247,6 @@ fn expire(
 }
 
 /// The ids that a text names, each once.
-pub(super) fn named<'a>(text: &'a str, kind: Kind) -> impl Iterator<Item = &'a str> {
+pub(super) fn named(text: &str, kind: Kind) -> impl Iterator<Item = &str> {
     super::id::ids_in(text).filter(move |id| id.kind() == kind).map(BlockId::as_str)
 }

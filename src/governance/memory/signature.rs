@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::nested::{self, Entry, Lookup, Node};
-use super::parse::Block;
+use super::parse::{Block, Field};
 
 /// The headers under which signatures stand; a block may use both, and both count.
 pub const HEADERS: [&str; 2] = ["ConstraintSignature", "ConstraintSignatures"];
@@ -82,7 +82,7 @@ impl<'a> Signature<'a> {
     /// The signatures of a block, in order.
     pub fn of(block: &Block<'_, 'a>) -> Vec<Self> {
         let fields = block.fields().iter().filter(|field| HEADERS.contains(&field.key));
-        fields.flat_map(|field| field.items()).map(|item| Self::read(item.text, item.start)).collect()
+        fields.flat_map(Field::items).map(|item| Self::read(item.text, item.start)).collect()
     }
 
     fn read(text: &'a str, start: usize) -> Self {

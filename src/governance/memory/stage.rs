@@ -126,11 +126,11 @@ pub(super) fn choose(
     for proposal in known {
         by_target.entry(&proposal.target).or_default().push(proposal);
     }
-    let mut wished = HashSet::new();
+    let mut asked = HashSet::new();
     for mut wish in wishes {
         let earlier = by_target.get(wish.target.as_str()).into_iter().flatten();
         if earlier.into_iter().any(|other| bars(other, &wish, today, cooldown))
-            || !wished.insert((wish.target.clone(), wish.compute_fingerprint()))
+            || !asked.insert((wish.target.clone(), wish.compute_fingerprint()))
         {
             continue;
         }

@@ -139,5 +139,10 @@ impl Iterator for IdSource {
 
 /// Whether the path names a Markdown file.
 pub fn is_markdown(path: &str) -> bool {
-    path.rsplit_once('.').is_some_and(|(_, extension)| extension == "md")
+    extension(path) == "md"
+}
+
+/// What follows the last dot of a path.
+pub fn extension(path: &str) -> &str {
+    path.rsplit_once('.').map_or("", |(_, extension)| extension)
 }

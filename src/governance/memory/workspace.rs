@@ -237,7 +237,7 @@ impl Workspace {
 
     fn load_file(&self, path: &str, held: &mut Held) -> Result<()> {
         let Some(bytes) = self.bytes(path)? else { return Ok(()) };
-        if !(super::texts::is_markdown(path) || path.ends_with(".json")) {
+        if !(matches!(super::texts::extension(path), "md" | "json")) {
             held.others.insert(path.to_owned(), bytes);
             return Ok(());
         }

@@ -164,7 +164,7 @@ impl Status {
                 writeln!(out, "{what:<15} {count}")?;
             }
             for (what, count) in &status.proposals {
-                writeln!(out, "{:<15} {count}", format!("  {what}"))?;
+                writeln!(out, "{:<15} {count}", format!("- {what}"))?;
             }
             writeln!(out, "pending signals {}", status.pending_signals)?;
             writeln!(out, "open conflicts  {}", status.open_contradictions)?;
