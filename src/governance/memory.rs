@@ -32,3 +32,5 @@ mod cases;
 mod crashes;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod scans;

@@ -86,7 +86,16 @@ impl Disk for RealDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.at(from)?, self.at(to)?)
+        let (from, to) = (self.at(from)?, self.at(to)?);
+        if let Ok(there) = fs::symlink_metadata(&to) {
+            if there.is_symlink() {
+                let message = "it is a symbolic link, which replacing would break: put the file itself there";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            }
+            // Whom its owner lets read and write it stays the owner's word.
+            fs::set_permissions(&from, there.permissions())?;
+        }
+        fs::rename(from, to)
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {

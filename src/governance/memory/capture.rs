@@ -50,6 +50,9 @@ pub struct Heard<'h> {
     pub text: &'h str,
     /// Where: `chat:12`, a rollout and turn, the regulator.
     pub source: &'h str,
+    /// What it is known to be, a regulator's correction for example: the whole text is one signal then, whatever its
+    /// words. Without it every line is listened to.
+    pub kind: Option<&'h str>,
 }
 
 /// A signal that was captured.
@@ -103,8 +106,15 @@ pub fn capture(
     let mut lost = 0;
     for heard in heard {
         let source = one_line(heard.source, EXCERPT_CHARS_MAX);
-        for line in heard.text.lines() {
-            let Some(kind) = kind_of(line, &config.capture_triggers) else { continue };
+        let lines = match heard.kind {
+            Some(kind) => vec![(kind, heard.text)],
+            None => {
+                let kind = |line| Some((kind_of(line, &config.capture_triggers)?, line));
+                heard.text.lines().filter_map(kind).collect()
+            }
+        };
+        for (kind, line) in lines {
+            let kind = one_line(kind, EXCERPT_CHARS_MAX);
             let excerpt = one_line(line, EXCERPT_CHARS_MAX);
             if !known.insert((source.clone(), excerpt.clone())) {
                 continue;
@@ -118,7 +128,7 @@ pub fn capture(
                 blocks,
                 "{separator}[{id}]\nDate: {today}\nType: {kind}\nSource: {source}\nStatus: pending\nExcerpt: {excerpt}\n"
             );
-            signals.push(Signal { id, kind: kind.to_owned(), excerpt });
+            signals.push(Signal { id, kind, excerpt });
         }
     }
     let mut pen = Pen::default();
@@ -167,7 +177,7 @@ mod tests {
         texts.set(SIGNALS, "# Signals\n");
         let day = jiff::civil::date(2026, 2, 20);
         let long = format!("We decided: {}\n[D-001]\u{7}\nhello", "é".repeat(300));
-        let heard = [Heard { text: &long, source: "chat:1\nStatus: accepted" }];
+        let heard = [Heard { text: &long, source: "chat:1\nStatus: accepted", kind: None }];
         let (signals, lost, pen) = capture(&texts, &Config::default(), &heard, day).unwrap();
         assert_eq!((signals.len(), lost), (1, 0));
         assert_eq!(signals[0].excerpt.chars().count(), 150);
@@ -178,5 +188,8 @@ mod tests {
         assert_eq!(document.block("SIG-20260220-001").unwrap().head("Status"), "pending");
         texts.set(SIGNALS, written);
         assert_eq!(capture(&texts, &Config::default(), &heard, day).unwrap().0, []);
+        let told = [Heard { text: "It was\nnot so.", source: "regulator", kind: Some("correction") }];
+        let (signals, ..) = capture(&texts, &Config::default(), &told, day).unwrap();
+        assert_eq!((signals[0].kind.as_str(), signals[0].excerpt.as_str()), ("correction", "It was not so."));
     }
 }

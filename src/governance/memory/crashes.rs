@@ -90,7 +90,9 @@ fn an_apply_and_a_rollback_are_all_or_nothing_at_every_crash() {
 #[test]
 fn a_capture_and_a_log_are_all_or_nothing_at_every_crash() {
     let capture: Act = |workspace| {
-        workspace.capture(&[super::capture::Heard { text: "We decided to rest.", source: "chat:1" }]).map(|_| ())
+        workspace
+            .capture(&[super::capture::Heard { text: "We decided to rest.", source: "chat:1", kind: None }])
+            .map(|_| ())
     };
     let log: Act = |workspace| workspace.log("a good day").map(|_| ());
     for act in [capture, log] {

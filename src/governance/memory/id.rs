@@ -201,8 +201,17 @@ fn digits(text: &str, count: usize) -> bool {
 
 /// Every valid id that stands in `text` as a word of its own, in order.
 pub fn ids_in(text: &str) -> impl Iterator<Item = BlockId<'_>> {
-    let word = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    text.split(move |c| !word(c)).filter_map(|word| BlockId::parse(word.trim_matches('-')))
+    // Texts have few hyphens: look for those, and at the word around each.
+    let bytes = text.as_bytes();
+    let part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+    let mut seen = 0;
+    memchr::memchr_iter(b'-', bytes).filter_map(move |at| {
+        let (before, after) = bytes.get(seen..)?.split_at_checked(at.checked_sub(seen)?)?;
+        let start = at - before.iter().rev().take_while(|byte| part(byte)).count();
+        let end = at + after.iter().take_while(|byte| part(byte)).count();
+        seen = end;
+        BlockId::parse(text.get(start..end)?.trim_matches('-'))
+    })
 }
 
 #[cfg(test)]

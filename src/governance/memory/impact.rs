@@ -20,8 +20,7 @@ pub struct Impact {
     pub reaches: Vec<String>,
 }
 
-/// For every decision that a contradiction, a drift or a pending proposal is about: the blocks that name it, directly or
-/// through other decisions. Decisions that nothing names are left out.
+/// For every decision that a contradiction, a drift or a pending proposal is about: the blocks that name it. Decisions that nothing names are left out.
 pub(super) fn impact<'p>(
     known: &Known<'_>,
     conflicts: &[Contradiction<'_, '_>],
@@ -47,15 +46,13 @@ pub(super) fn impact<'p>(
             }
         }
     }
+    // Only what names the decision itself: chains would grow with the square of their length, and a reader follows them
+    // block by block anyway.
     let reach = |source: &str| {
-        let mut reached = BTreeSet::new();
-        let mut open: Vec<&str> = named_by.get(source).into_iter().flatten().copied().collect();
-        while let Some(id) = open.pop() {
-            if id != source && reached.insert(id) {
-                open.extend(named_by.get(id).into_iter().flatten());
-            }
-        }
-        reached.into_iter().map(str::to_owned).collect::<Vec<_>>()
+        let mut reached: Vec<_> = named_by.get(source).into_iter().flatten().map(|id| (*id).to_owned()).collect();
+        reached.sort_unstable();
+        reached.dedup();
+        reached
     };
     let impacts = moving.into_iter().map(|source| Impact { source: source.to_owned(), reaches: reach(source) });
     impacts.filter(|impact| !impact.reaches.is_empty()).collect()

@@ -5,6 +5,7 @@
 //! `ln(1 + (N − n + ½) / (n + ½))`, which is never negative. A word in a statement, title, name, summary or excerpt counts
 //! twice, a block's own id four times. Words are runs of letters and digits, lower-cased; a block id is a word as well.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
 use jiff::civil::Date;
@@ -79,7 +80,9 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Index {
     entries: Vec<Entry>,
-    words: HashMap<String, Vec<(u32, f32)>>,
+    words: HashMap<String, u32>,
+    /// By a word's number: blocks in order, and how often the word counts in each.
+    postings: Vec<Vec<(u32, f32)>>,
     mean_length: f32,
 }
 
@@ -87,20 +90,27 @@ impl Index {
     /// Reads every block.
     pub fn new(parsed: &Parsed<'_>) -> Self {
         let mut index = Self::default();
-        let mut counts: HashMap<String, f32> = HashMap::new();
+        // Every word has a number; what it counts in the block at hand stands under that number.
+        let mut counts: Vec<f32> = Vec::new();
+        let mut met: Vec<u32> = Vec::new();
         for (file, block) in parsed.blocks() {
-            let number = index.entries.len() as u32;
+            let block_number = index.entries.len() as u32;
             let mut length = 0.0;
             let mut count = |word: &str, weight: f32| {
                 length += weight;
-                match counts.get_mut(word) {
-                    Some(count) => *count += weight,
-                    None => {
-                        counts.insert(word.to_owned(), weight);
+                let number = index.words.get(word).copied().unwrap_or_else(|| {
+                    let number = counts.len() as u32;
+                    index.words.insert(word.to_owned(), number);
+                    counts.push(0.0);
+                    number
+                });
+                if let Some(count) = counts.get_mut(number as usize) {
+                    if *count == 0.0 {
+                        met.push(number);
                     }
+                    *count += weight;
                 }
             };
-            words(block.id().as_str(), |word| count(word, 1.0));
             count(&block.id().as_str().to_lowercase(), 4.0);
             for field in block.fields() {
                 let weight = if TITLES.contains(&field.key) { 2.0 } else { 1.0 };
@@ -109,8 +119,12 @@ impl Index {
                     ids_in(text).for_each(|id| count(&id.as_str().to_lowercase(), 1.0));
                 }
             }
-            for (word, count) in counts.drain() {
-                index.words.entry(word).or_default().push((number, count));
+            index.postings.resize_with(counts.len(), Vec::new);
+            for number in met.drain(..) {
+                let count = counts.get_mut(number as usize).map(std::mem::take);
+                if let (Some(postings), Some(count)) = (index.postings.get_mut(number as usize), count) {
+                    postings.push((block_number, count));
+                }
             }
             index.mean_length += length;
             index.entries.push(entry(file, &block, length));
@@ -132,13 +146,17 @@ impl Index {
     /// The best hits, best first; equals in the order of their files.
     pub fn search(&self, query: &Query) -> Vec<Hit> {
         let mut wanted = Vec::new();
-        words(&query.text, |word| wanted.push(word.to_owned()));
-        wanted.extend(ids_in(&query.text).map(|id| id.as_str().to_lowercase()));
+        let mut rest = query.text.clone();
+        for id in ids_in(&query.text) {
+            rest = rest.replace(id.as_str(), " ");
+            wanted.push(id.as_str().to_lowercase());
+        }
+        words(&rest, |word| wanted.push(word.to_owned()));
         wanted.sort_unstable();
         wanted.dedup();
         let mut scores = vec![0f32; self.entries.len()];
         for word in &wanted {
-            let Some(postings) = self.words.get(word) else { continue };
+            let Some(postings) = self.postings(word) else { continue };
             let idf = self.idf(postings.len());
             for (number, count) in postings {
                 if let (Some(score), Some(entry)) =
@@ -152,9 +170,15 @@ impl Index {
         let passes =
             |(_, entry, score): &(u32, &Entry, f32)| (wanted.is_empty() || *score > 0.0) && entry.passes(query);
         let mut found: Vec<_> = numbered.filter(passes).collect();
-        let newest =
-            |a: &Entry, b: &Entry| if wanted.is_empty() { b.date.cmp(&a.date) } else { std::cmp::Ordering::Equal };
-        found.sort_by(|(_, a, one), (_, b, other)| other.total_cmp(one).then_with(|| newest(a, b)));
+        let better = |(n, a, one): &(u32, &Entry, f32), (m, b, other): &(u32, &Entry, f32)| {
+            let newest = if wanted.is_empty() { b.date.cmp(&a.date) } else { Ordering::Equal };
+            other.total_cmp(one).then(newest).then(n.cmp(m))
+        };
+        if query.limit > 0 && query.limit < found.len() {
+            found.select_nth_unstable_by(query.limit - 1, better);
+            found.truncate(query.limit);
+        }
+        found.sort_unstable_by(better);
         found
             .into_iter()
             .take(query.limit)
@@ -164,7 +188,7 @@ impl Index {
 
     fn hit(&self, number: u32, entry: &Entry, score: f32, wanted: &[String]) -> Hit {
         let part = |word: &String| {
-            let postings = self.words.get(word)?;
+            let postings = self.postings(word)?;
             let at = postings.binary_search_by_key(&number, |(number, _)| *number).ok()?;
             let (_, count) = postings.get(at)?;
             Some((word.clone(), self.idf(postings.len()) * self.weight(*count, entry.length)))
@@ -179,6 +203,10 @@ impl Index {
             score,
             why: wanted.iter().filter_map(part).collect(),
         }
+    }
+
+    fn postings(&self, word: &str) -> Option<&[(u32, f32)]> {
+        self.postings.get(*self.words.get(word)? as usize).map(Vec::as_slice)
     }
 
     fn idf(&self, holding: usize) -> f32 {

@@ -98,6 +98,9 @@ pub(super) struct Capture {
     /// A file to listen to
     #[arg(long)]
     file: Option<PathBuf>,
+    /// What it is; then the whole text is one signal, whatever its words
+    #[arg(long)]
+    r#type: Option<String>,
     /// Where it comes from; no source, no claim
     #[arg(long)]
     source: String,
@@ -111,7 +114,7 @@ impl Capture {
             (Some(text), _) => text.clone(),
             (None, file) => read(file.as_deref())?,
         };
-        let heard = Heard { text: &text, source: &self.source };
+        let heard = Heard { text: &text, source: &self.source, kind: self.r#type.as_deref() };
         let (signals, lost) = self.common.open(self.folder.as_ref())?.capture(&[heard])?;
         self.common.tell(terminal, &json!({"signals": signals, "lost": lost}), |terminal| {
             for signal in &signals {

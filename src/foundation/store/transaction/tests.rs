@@ -208,3 +208,22 @@ fn the_real_disk_does_the_same() {
     assert!(!disk.is_dir(".loom/tx"));
     assert!(disk.read("../outside").is_err());
 }
+
+#[cfg(unix)]
+#[test]
+fn a_replaced_file_keeps_its_permissions_and_a_link_is_not_broken() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let disk = RealDisk::new(folder.path());
+    disk.make_dir(HOME).unwrap();
+    disk.write("mine.md", b"old").unwrap();
+    let mine = folder.path().join("mine.md");
+    std::fs::set_permissions(&mine, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let change = |path: &str| Change { path: path.into(), before: Some(b"old".to_vec()), after: Some(b"new".to_vec()) };
+    replace(&disk, &change("mine.md")).unwrap();
+    assert_eq!(std::fs::metadata(&mine).unwrap().permissions().mode() & 0o777, 0o600);
+    disk.write("other.md", b"old").unwrap();
+    symlink("other.md", folder.path().join("link.md")).unwrap();
+    assert!(replace(&disk, &change("link.md")).is_err());
+    assert_eq!(disk.read("other.md").unwrap().unwrap(), b"old");
+}
