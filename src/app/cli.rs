@@ -46,7 +46,7 @@ enum Command {
     Validate(validate::Args),
     Examples(examples::Args),
     Schema(schema::Args),
-    Memory(memory::Args),
+    Memory(Box<memory::Args>),
     Completions(completions::Args),
 }
 

@@ -106,12 +106,11 @@ pub fn capture(
     let mut lost = 0;
     for heard in heard {
         let source = one_line(heard.source, EXCERPT_CHARS_MAX);
-        let lines = match heard.kind {
-            Some(kind) => vec![(kind, heard.text)],
-            None => {
-                let kind = |line| Some((kind_of(line, &config.capture_triggers)?, line));
-                heard.text.lines().filter_map(kind).collect()
-            }
+        let lines = if let Some(kind) = heard.kind {
+            vec![(kind, heard.text)]
+        } else {
+            let kind = |line| Some((kind_of(line, &config.capture_triggers)?, line));
+            heard.text.lines().filter_map(kind).collect()
         };
         for (kind, line) in lines {
             let kind = one_line(kind, EXCERPT_CHARS_MAX);

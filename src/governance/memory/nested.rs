@@ -244,7 +244,7 @@ mod tests {
         let deep = "- id: CS-1\n  scope:\n    projects:\n      - PRJ-001\n      - a, b\n    channels: []\n    time:\n      start: 2026-01-01\n  axis:\n    key: a.b\n";
         for text in [inline, deep] {
             let (entries, stray) = read(text);
-            assert_eq!(stray, []);
+            assert!(stray.is_empty());
             assert_eq!(entries.text("id"), "CS-1");
             assert_eq!(entries.map("scope").list("projects"), ["PRJ-001", "a, b"]);
             assert!(entries.map("scope").list("channels").is_empty());
@@ -258,7 +258,7 @@ mod tests {
         let (entries, stray) = read(
             "- op: append_block\r\n  patch: |\r\n    [T-001]\r\n    Title: x\r\n      y\r\n\r\n    Due: none\r\n  file: tasks/TASKS.md\r\n",
         );
-        assert_eq!(stray, []);
+        assert!(stray.is_empty());
         assert_eq!(entries.text("patch"), "[T-001]\nTitle: x\n  y\n\nDue: none");
         assert_eq!(entries.text("file"), "tasks/TASKS.md");
     }

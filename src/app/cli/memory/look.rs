@@ -198,11 +198,10 @@ impl Export {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let records = self.common.open(self.folder.as_ref())?.export()?;
         for record in &records {
-            match self.r#as {
-                As::Markdown if self.common.format == Format::Human => {
-                    writeln!(terminal.out, "{}\n", record.text.trim_end())?
-                }
-                _ => writeln!(terminal.out, "{}", serde_json::to_string(record).map_err(std::io::Error::other)?)?,
+            if self.r#as == As::Markdown && self.common.format == Format::Human {
+                writeln!(terminal.out, "{}\n", record.text.trim_end())?;
+            } else {
+                writeln!(terminal.out, "{}", serde_json::to_string(record).map_err(std::io::Error::other)?)?;
             }
         }
         Ok(Exit::Ok)

@@ -10,7 +10,7 @@ use super::{Common, plural};
 use crate::app::cli::{Exit, Failure, Terminal};
 use crate::governance::memory::mode;
 use crate::governance::memory::proposal::{Op, OpKind, RISKS};
-use crate::governance::memory::workspace::{Applied, MemoryError, Request};
+use crate::governance::memory::workspace::{Applied, Request};
 
 /// Stage a proposal with one operation
 #[derive(Debug, clap::Args)]
@@ -20,34 +20,34 @@ Examples:
   loom memory propose append_block --patch decision.md --evidence 'agreed in the meeting' --source chat:3
   loom memory propose supersede_decision --target D-20260220-001 --patch newer.md --evidence … --source …")]
 pub(super) struct Propose {
-    /// One of: append_block, insert_after_block, update_field, append_list_item, replace_range, set_status,
-    /// supersede_decision
+    /// One of: `append_block`, `insert_after_block`, `update_field`, `append_list_item`, `replace_range`, `set_status`,
+    /// `supersede_decision`
     #[arg(value_parser = operation)]
     op: OpKind,
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
-    /// The block it is about; for append_block the new block's id, by itself
+    /// The block it is about; for `append_block` the new block's id, by itself
     #[arg(long, default_value = "")]
     target: String,
     /// The file; by itself the one that holds the target, or the one for its kind
     #[arg(long, default_value = "")]
     file: String,
-    /// set_status: the new status
+    /// `set_status`: the new status
     #[arg(long, default_value = "")]
     status: String,
-    /// set_status: a line for History
+    /// `set_status`: a line for History
     #[arg(long, default_value = "")]
     history: String,
-    /// update_field, append_list_item: the field
+    /// `update_field`, `append_list_item`: the field
     #[arg(long, default_value = "")]
     field: String,
-    /// update_field, append_list_item: the value or the item
+    /// `update_field`, `append_list_item`: the value or the item
     #[arg(long, default_value = "")]
     value: String,
-    /// replace_range: what the first line to replace contains
+    /// `replace_range`: what the first line to replace contains
     #[arg(long, default_value = "", requires = "end")]
     start: String,
-    /// replace_range: what the line after the last contains
+    /// `replace_range`: what the line after the last contains
     #[arg(long, default_value = "", requires = "start")]
     end: String,
     /// A file with the new block, or the new lines
@@ -283,8 +283,9 @@ impl Rollback {
 /// Tell the mode, or go to another through its gates
 #[derive(Debug, clap::Args)]
 pub(super) struct Mode {
-    /// detect_only, propose or enforce; tells the mode if not given
-    mode: Option<String>,
+    /// `detect_only`, `propose` or `enforce`; tells the mode if not given
+    #[arg(value_name = "MODE")]
+    to: Option<String>,
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
     #[command(flatten)]
@@ -294,10 +295,10 @@ pub(super) struct Mode {
 impl Mode {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let workspace = self.common.open(self.folder.as_ref())?;
-        if let Some(name) = &self.mode {
+        if let Some(name) = &self.to {
             let to = mode::Mode::parse(name)
                 .map_err(|_| Failure::usage(format!("`{name}` is no mode: use detect_only, propose or enforce")))?;
-            workspace.set_mode(to).map_err(MemoryError::from)?;
+            workspace.set_mode(to)?;
         }
         let status = workspace.status()?;
         self.common.tell(terminal, &json!({"mode": status.mode, "gates": status.gates}), |terminal| {
