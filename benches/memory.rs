@@ -1,6 +1,8 @@
 //! How fast the memory reads, scans and finds, in processor time: `cargo bench --no-default-features --bench memory -- DIR…`, each DIR a
 //! workspace. `scripts/bench-memory.sh` makes the workspaces and puts the reference implementation beside.
 
+#![expect(clippy::expect_used, reason = "a benchmark without its workspace has nothing to do")]
+
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::LazyLock;

@@ -1,6 +1,9 @@
 //! `loom memory` from outside: a person's day, processes that are killed, processes that write at the same time.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -97,9 +100,9 @@ fn a_persons_day() {
         let quoted: Vec<_> =
             arguments.iter().map(|a| if a.contains(' ') { format!("'{a}'") } else { (*a).to_owned() }).collect();
         let printed = expect(folder, code, arguments);
-        day.push_str(&format!("$ loom memory {}\n{printed}", quoted.join(" ")));
+        write!(day, "$ loom memory {}\n{printed}", quoted.join(" ")).unwrap();
         if code != 0 {
-            day.push_str(&format!("(exit {code})\n"));
+            writeln!(day, "(exit {code})").unwrap();
         }
     };
     step(0, &["init"]);
