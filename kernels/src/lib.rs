@@ -1,1 +1,59 @@
-//! kernels
+//! Numeric kernels of Loom on plain `f32` slices. They know no model.
+//!
+//! # The contract
+//!
+//! **The same bits, always.** The order in which an output element is accumulated depends on the inner dimension
+//! alone: one row or many, any batch, any number of threads give identical bits. Every kernel is written once, over
+//! sixteen lanes, in operations that IEEE 754 defines to the bit (exp, ln, softplus and `SiLU` are built from them), and
+//! compiled for each instruction set: the portable reference, AVX2 + FMA and AVX-512 give identical bits too. NaN
+//! stays NaN; its payload is not defined.
+//!
+//! **No surprises.** Buffers are the caller's and row-major; nothing allocates unless its documentation says so. Wrong
+//! dims panic, as an index out of bounds does: they are a bug of the caller, not input. Large calls run in rayon's
+//! current pool, small ones on the calling thread.
+//!
+//! | | |
+//! |---|---|
+//! | [`matmul`], [`matmul_rows`], [`Panels`] | products with packed weights |
+//! | [`causal_conv_silu`], [`selective_scan`], [`rms_norm`] | the parts of a Mamba layer |
+//! | [`read_logits`], [`read_token`], [`rank_of`] | log-probabilities, entropy, the likeliest entries |
+//! | [`penalise`], [`sample`] | drawing |
+//! | [`active_path`], [`cpu_features`] | what runs here |
+//!
+//! ```
+//! use loom_kernels::{Panels, matmul, read_logits};
+//!
+//! let weight = Panels::pack(&[1.0, 2.0, 3.0, 4.0], 2, 2); // [outputs, inputs]
+//! let mut logits = [0.0; 2];
+//! matmul(&[1.0, 1.0], 1, &weight, &mut logits);
+//! assert_eq!(logits, [3.0, 7.0]);
+//!
+//! let (summary, top) = read_logits(&logits, 1);
+//! assert_eq!(top[0].0, 1);
+//! assert!((summary.log_z - 7.018_15).abs() < 1e-5);
+//! ```
+#![expect(unsafe_code, reason = "the one crate that may: intrinsics and disjoint columns across threads")]
+#![expect(clippy::inline_always, reason = "a kernel must be compiled whole inside the function that enables its lanes")]
+#![expect(clippy::needless_range_loop, reason = "closures do not inherit a function's instruction set; loops do")]
+
+mod conv;
+mod dispatch;
+mod lanes;
+mod logits;
+mod math;
+mod matmul;
+mod norm;
+mod rows;
+mod sample;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+pub use conv::{CONV_TAPS_MAX, causal_conv_silu};
+pub use dispatch::{PATH_VARIABLE, Path, active_path, cpu_features};
+pub use logits::{LogitReading, LogitSummary, rank_of, read_logits, read_token};
+pub use matmul::{Panels, matmul, matmul_rows};
+pub use norm::rms_norm;
+pub use rows::Rows;
+pub use sample::{SampleParams, penalise, sample};
+pub use scan::{Scan, selective_scan};

@@ -2,13 +2,19 @@
 //! `run(&self, &mut Terminal) -> Result<Exit, Failure>`: write it beside these, then name it in [`Command`] and in
 //! [`Command::run`]. What it prints goes through the [`Terminal`], so that a closed pipe ends it quietly.
 
+mod chart;
 mod completions;
+mod doctor;
+mod dry_run;
 mod examples;
 mod memory;
 mod new;
+mod report;
+mod run;
 mod schema;
 mod terminal;
 mod validate;
+mod view;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::process::ExitCode;
@@ -28,8 +34,11 @@ Examples:
   loom examples --copy my-configs            copy the configs that come with loom
   loom new anna                              write anna.yaml, a commented config to start from
   loom validate anna.yaml                    check it; every problem is shown with its line
+  loom dry-run anna.yaml                     show the prompts that it makes; no model is opened
+  loom run anna.yaml                         let it talk
+  loom view results/DIR                      read what was said
 
-Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad config, 4 denied, 5 a model failed, 70 a bug in loom.
+Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad config, 4 denied, 5 a model failed, 70 a bug in loom, 130 interrupted.
 `loom help COMMAND` tells more about a command."
 )]
 pub struct Cli {
@@ -44,9 +53,15 @@ pub struct Cli {
 enum Command {
     New(new::Args),
     Validate(validate::Args),
+    DryRun(dry_run::Args),
+    Run(Box<run::Args>),
+    Report(report::Args),
+    View(view::Args),
     Examples(examples::Args),
+    Chart(chart::Args),
     Schema(schema::Args),
     Memory(Box<memory::Args>),
+    Doctor(doctor::Args),
     Completions(completions::Args),
 }
 
@@ -55,9 +70,15 @@ impl Command {
         match self {
             Self::New(args) => args.run(terminal),
             Self::Validate(args) => args.run(terminal),
+            Self::DryRun(args) => args.run(terminal),
+            Self::Run(args) => args.run(terminal),
+            Self::Report(args) => args.run(terminal),
+            Self::View(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
+            Self::Chart(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Memory(args) => args.run(terminal),
+            Self::Doctor(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
         }
     }

@@ -1,1 +1,70 @@
-//! Events of a model at work → confidence, decisions, and gains on Δ.
+//! The reliability layer beside a model call: events in, decisions out, while the tokens are still coming.
+//!
+//! ```
+//! use loom_agent::governance::regulator::{CircuitBreakReason, Decision, LlmEvent, Regulator, Settings};
+//!
+//! let mut settings = Settings::default();
+//! settings.cost.hard.tokens = Some(1_000);
+//! let mut regulator = Regulator::with_user(settings, "user_123");
+//!
+//! regulator.on_event(LlmEvent::TurnStart { user_message: "Make this function async." });
+//! for (index, (token, logprob)) in [("Done", -0.1), (".", -0.02)].into_iter().enumerate() {
+//!     regulator.on_event(LlmEvent::Token { token, logprob: Some(logprob), index, entropy: None, top: &[] });
+//! }
+//! regulator.on_event(LlmEvent::TurnComplete { full_response: "Done.", finish: None });
+//! assert_eq!(regulator.turn_reading().tokens_with_logprob, 2);
+//! assert!(!regulator.stops());
+//!
+//! regulator.on_event(LlmEvent::Cost {
+//!     tokens_in: 1_200, tokens_out: 2, tokens_cached: 0, money_micros: 0, wallclock_ms: 80, provider: None,
+//! });
+//! assert!(regulator.stops());
+//! let Decision::CircuitBreak { reason: CircuitBreakReason::CostCapReached { spent, cap, .. }, .. } =
+//!     &regulator.decide()[0].decision
+//! else {
+//!     panic!("a met cap outranks everything")
+//! };
+//! assert_eq!((*spent, *cap), (1_202, 1_000));
+//! ```
+//!
+//! | To | Ask |
+//! |---|---|
+//! | feed it | [`Regulator::on_event`], or [`Regulator::on_token`] from a local engine |
+//! | know what to do | [`Regulator::decide`]: every [`Ruling`] that holds, ranked, with its [`Evidence`] |
+//! | know how the turn went | [`Regulator::turn_reading`] |
+//!
+//! What it does not do: call a model, read a clock, draw a random number, or touch a file. Time comes in as events.
+
+mod calibration;
+mod core;
+mod cost;
+mod decision;
+mod event;
+mod features;
+mod negation;
+mod quality;
+mod reply;
+mod scanner;
+mod scope;
+mod settings;
+mod signals;
+mod spans;
+mod stretches;
+mod tokens;
+mod tools;
+
+pub use self::core::Regulator;
+pub use calibration::{Calibration, CalibrationScope, Estimator};
+pub use cost::Spent;
+pub use decision::{
+    BreakAction, CircuitBreakReason, ConfidenceSpan, CorrectionPattern, Decision, DriftSpan, Evidence, Resource,
+    Ruling, TextSpan, ToolLoopPattern,
+};
+pub use event::LlmEvent;
+pub use scope::SentenceEmbedder;
+pub use settings::{
+    ConfidenceSettings, CorrectionSettings, CostSettings, Limits, QualitySettings, ScopeSettings, Settings,
+    ToolSettings,
+};
+pub use signals::{ConfidenceBasis, ResponseType, Signals, TurnReading};
+pub use tokens::Estimates;

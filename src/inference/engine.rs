@@ -1,1 +1,74 @@
-//! The local engine: weights, tokenizers, chat templates, architectures, states, batching, Δ gains.
+//! The local engine: models that run inside the process.
+//!
+//! ```text
+//! LocalModel (a handle, any number of clones)         local.rs
+//!   text → token ids: template, history, tokenizer     on the caller's task
+//!   │ one job per request; as many at once as there are places, the rest wait in order
+//! the engine thread                                    thread.rs, sequence.rs, reply.rs
+//!   owns the model and its rayon pool; every step is one forward pass over all active sequences,
+//!   one row for each that writes and a share of the pass for each that reads
+//!   │ a ragged batch of segments
+//! Architecture                                         mamba.rs
+//!   knows tensors and states; nothing of text, sampling or who asked
+//! ```
+//!
+//! What an architecture promises is on this page. On the CPU a row's result depends on its own sequence alone: the
+//! same bits whether it was read in one piece or token by token, by itself or in a batch, with one thread or many.
+//! That is what makes a score equal the generation it scores, and a resumed run equal the unbroken one.
+
+mod bundled;
+mod config;
+mod detokenize;
+mod error;
+mod history;
+mod local;
+mod mamba;
+mod open;
+mod reply;
+mod sampler;
+mod sequence;
+mod template;
+mod thread;
+mod tokenizer;
+mod weights;
+
+pub use error::LoadError;
+pub use local::{EngineOptions, LocalModel};
+
+use std::ops::Range;
+
+use crate::foundation::chat::{DeltaGains, TokenId};
+
+/// A network that reads ragged batches.
+pub(crate) trait Architecture: Send + Sync + 'static {
+    /// Everything the network keeps of one sequence. Cloning forks the sequence.
+    type State: Clone + Send + Sync + 'static;
+
+    /// Number of layers that take their own Δ gains.
+    fn layers(&self) -> usize;
+
+    /// Vocabulary size: the length of a row of logits.
+    fn vocabulary(&self) -> usize;
+
+    /// The state before the first token.
+    fn start(&self) -> Self::State;
+
+    /// Reads every segment, advancing its state, and replaces `logits` by the rows asked for: `[rows, vocabulary]` in
+    /// the order of the segments. Ids are inside the vocabulary.
+    fn forward(&self, batch: &mut [Segment<'_, Self::State>], logits: &mut Vec<f32>);
+
+    /// Replaces `logits` by the row after the last token that `state` has read: the same bits that reading it gave.
+    fn next(&self, state: &Self::State, logits: &mut Vec<f32>);
+}
+
+/// What one sequence reads in one pass.
+pub(crate) struct Segment<'a, S> {
+    /// New tokens, at least one.
+    pub(crate) ids: &'a [TokenId],
+    /// What was read before; advanced.
+    pub(crate) state: &'a mut S,
+    /// Gains on Δ for these tokens.
+    pub(crate) gains: Option<&'a DeltaGains>,
+    /// Those of `ids`, by place, whose next-token logits are wanted.
+    pub(crate) logits: Range<usize>,
+}

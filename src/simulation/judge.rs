@@ -1,1 +1,3 @@
-//! Scoring what was said.
+//! Scoring what was said. `docs/SCORES.md` defines every score.
+
+pub mod measured;

@@ -1,1 +1,27 @@
-//! Running a conversation: runner, monitors, transcript, resume.
+//! Conversations between a persona and the other side.
+//!
+//! A [`Run`] is a folder of rollouts (`docs/FORMATS.md`), played side by side and resumable at every turn. What is said
+//! in a rollout follows from the configuration, the models and the seed alone.
+
+mod adversary;
+mod delta;
+mod drafting;
+mod files;
+mod length;
+mod manifest;
+pub mod monitors;
+mod player;
+mod progress;
+mod run;
+mod side;
+mod stage;
+mod transcript;
+mod watch;
+
+pub use delta::DeltaError;
+pub use files::{FileError, RunFolder, read_tokens, read_transcript};
+pub use manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
+pub use player::ReplayError;
+pub use progress::{Observer, Progress, StopFlag};
+pub use run::{RolloutSummary, Run, RunError, RunPlan, turns};
+pub use transcript::*;

@@ -26,7 +26,7 @@ fn malformed_configs_are_told_what_is_wrong() {
     let mut names: Vec<_> = std::fs::read_dir(&folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.ends_with(".yaml"))
+        .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "yaml"))
         .collect();
     names.sort();
     assert!(names.len() >= 12);

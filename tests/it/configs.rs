@@ -74,11 +74,11 @@ fn assert_sound(config: &PersonaConfig) {
                 vec![*start, *end]
             }
             Curve::Step { start, thresholds: points } => {
-                assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0));
+                assert!(points.is_sorted_by(|a, b| a.0 < b.0));
                 points.iter().map(|point| point.1).chain([*start]).collect()
             }
             Curve::Points(points) => {
-                assert!(!points.is_empty() && points.windows(2).all(|pair| pair[0].0 < pair[1].0));
+                assert!(!points.is_empty() && points.is_sorted_by(|a, b| a.0 < b.0));
                 points.iter().map(|point| point.1).collect()
             }
         };
@@ -93,7 +93,7 @@ fn assert_sound(config: &PersonaConfig) {
             _ => None,
         })
         .collect();
-    assert!(shares.windows(2).all(|pair| pair[0] < pair[1]), "{shares:?}");
+    assert!(shares.is_sorted_by(|a, b| a < b), "{shares:?}");
     let gated = matches!(config.trajectory.mode, TrajectoryMode::PhaseGated { .. });
     if let Some(EndCondition::Pct(last)) = config.trajectory.phases.last().map(|phase| &phase.end) {
         assert!(!gated && (*last - 1.0).abs() < f64::EPSILON);

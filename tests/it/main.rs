@@ -1,5 +1,19 @@
-//! The one binary of integration tests: a module per subject.
+//! The one integration-test binary: a module per subject.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
+mod charts;
 mod commands;
 mod configs;
+mod engine;
+mod floors;
 mod memory;
+mod prompts;
+mod report;
+mod rollout;
+mod run;

@@ -1,7 +1,5 @@
 //! `loom memory` from outside: a person's day, processes that are killed, processes that write at the same time.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;

@@ -27,6 +27,8 @@ pub enum Exit {
     ModelFailed = 5,
     /// A bug in the program.
     Bug = 70,
+    /// The user interrupted it; it says how to go on.
+    Interrupted = 130,
 }
 
 impl From<Exit> for ExitCode {

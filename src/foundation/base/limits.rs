@@ -14,6 +14,10 @@ pub const RETRIES_MAX: usize = 10;
 pub const ROLLOUTS_MAX: usize = 100_000;
 /// Most tokens in one reply, unless the request asks for fewer.
 pub const REPLY_TOKENS_MAX: usize = 4_096;
+/// How often an empty or failed reply is asked for again.
+pub const REPLY_FAILURES_RETRIED_MAX: usize = 1;
+/// A rollout is given up after this many messages in a row without a reply.
+pub const FAILURES_IN_A_ROW_MAX: usize = 4;
 /// Largest script for the `scripted:` model, bytes.
 pub const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// Largest transcript read, bytes.
@@ -34,3 +38,37 @@ pub const CONTRADICTIONS_MAX: usize = 100_000;
 pub const COUNTER_MAX: usize = 999;
 /// Longest excerpt of a captured signal, characters.
 pub const EXCERPT_CHARS_MAX: usize = 150;
+/// Most tokens of one reply whose places the regulator keeps; later ones count in its statistics alone.
+pub const REGULATOR_TOKENS_MAX: usize = 1 << 18;
+/// Most text of one reply that the regulator keeps, bytes; what follows is counted, not read.
+pub const REGULATOR_TEXT_BYTES_MAX: usize = 1 << 20;
+/// Largest single dim of a model (vocabulary, width, layers).
+pub const MODEL_DIM_MAX: usize = 1 << 24;
+/// Most shards in one safetensors index.
+pub const SAFETENSORS_SHARDS_MAX: usize = 4_096;
+/// Most requests that one engine works on at the same time; further callers wait in order.
+pub const ACTIVE_SEQUENCES_MAX: usize = 64;
+/// Most tokens read in one forward pass.
+pub const PASS_TOKENS_MAX: usize = 256;
+/// Most tokens in one prompt, the continuation to be scored included.
+pub const PROMPT_TOKENS_MAX: usize = 1 << 20;
+/// Instructions that one rendering of a chat template may take.
+pub const TEMPLATE_FUEL_MAX: u64 = 10_000_000;
+/// Deepest recursion inside a chat template.
+pub const TEMPLATE_DEPTH_MAX: usize = 64;
+/// Largest chat template, bytes.
+pub const TEMPLATE_BYTES_MAX: usize = 1 << 20;
+/// Longest text that a chat template may render, bytes.
+pub const TEMPLATE_RENDERED_BYTES_MAX: usize = 64 << 20;
+/// Most conversations whose token ids an engine remembers.
+pub const KNOWN_HISTORIES_MAX: usize = 1_024;
+/// Most words of one text that the regulator compares.
+pub const REGULATOR_WORDS_MAX: usize = 1 << 16;
+/// Longest task or message that the regulator reads, bytes; what follows is left out.
+pub const REGULATOR_TASK_BYTES_MAX: usize = 1 << 16;
+/// Most states in a statechart: a set of states is one machine word of 128 bits.
+pub const CHART_STATES_MAX: usize = 128;
+/// Most transitions in a statechart.
+pub const CHART_TRANSITIONS_MAX: usize = 1_000;
+/// Most microsteps in answer to one event; a chart that needs more goes round without end.
+pub const MICROSTEPS_MAX: usize = 1_000;

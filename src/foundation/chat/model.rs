@@ -34,7 +34,7 @@ pub trait LanguageModel: Send + Sync {
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] where the model cannot give prompt log-probabilities.
-    fn score<'a>(&'a self, request: Request, continuation: Continuation) -> BoxFuture<'a, Result<Scored, ModelError>>;
+    fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>>;
 }
 
 /// Something that turns text into a vector.

@@ -55,7 +55,7 @@ pub enum Flow {
 
 /// Listens to a reply while it is generated; a stop is obeyed before the next token.
 ///
-/// A local engine calls it on the engine's own thread: be brief, never block.
+/// It is called on the task that awaits the reply, which the local engine waits for: be brief, never block.
 pub trait TokenSink: Send {
     /// One more token.
     fn token(&mut self, token: &TokenLogprob) -> Flow;

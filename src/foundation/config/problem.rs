@@ -70,6 +70,11 @@ impl<'a> Problems<'a> {
         self.failed.iter().any(|(span, failed)| span == record && failed == key)
     }
 
+    /// Whether nothing is wrong so far.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
     /// The source text at `span`.
     pub fn source(&self, span: &Span) -> &'a str {
         self.text.get(span.clone()).unwrap_or_default()

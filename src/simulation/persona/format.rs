@@ -1,13 +1,13 @@
 //! The YAML format of a persona config: its keys, their documentation and their types. The JSON Schema comes from here;
 //! what the values must be to make sense together is decided in `lower`.
 
-use std::borrow::Cow;
+mod values;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+pub(super) use values::{BannedPattern, Curve, CurveName, DeltaPolicyName, EndType, GainsEntry, Mode};
 
 use super::spec::{AdversaryKind, Level, Placement, Speaker, StructuralPattern};
-use crate::foundation::config::{At, Entries, Maybe, Node, Problem, Problems, Read, Required, Value};
-use crate::{config_choices, config_record};
+use crate::config_record;
+use crate::foundation::config::{At, Entries, Maybe, Required};
 
 config_record! {
     /// A persona, how its state moves over a conversation, and how the conversation is run, watched and scored.
@@ -236,8 +236,8 @@ config_record! {
         /// A lighter reminder is given every so many turns, except where the whole is. Never, if absent.
         #[schemars(range(min = 1))]
         reminder_frequency: Maybe<usize>,
-        /// The reminder. Knows {name}, {turn}, {current_phase}, {next_unused_revelation} and every dimension, for
-        /// example {belief_intensity:.2f}.
+        /// The reminder. Knows `{name}`, `{turn}`, `{current_phase}`, `{next_unused_revelation}` and every dimension, for
+        /// example `{belief_intensity:.2f}`.
         reminder_template: Maybe<String>,
         /// How the scaffolding reaches the model after the first turn. Default `append`.
         placement: Maybe<Placement>,
@@ -404,153 +404,5 @@ impl Point {
 impl EndCondition {
     pub(super) fn value(&self) -> Option<&At<f64>> {
         self.value.as_ref()
-    }
-}
-
-/// What progress means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
-#[schemars(rename_all = "snake_case")]
-pub(super) enum Mode {
-    /// Progress runs from 0 to 1 over `expected_turns` turns.
-    FixedLength,
-    /// Progress runs within a phase; phases end by turns or triggers.
-    PhaseGated,
-    /// The length comes from the command line.
-    OpenEnded,
-}
-
-/// How a value moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
-#[schemars(rename_all = "snake_case")]
-pub(super) enum CurveName {
-    /// Straight from `start_value` to `end_value`.
-    Linear,
-    /// S-shaped, steepest at `midpoint_pct`.
-    Sigmoid,
-    /// At `start_value` until `delay_pct`, then straight to `end_value`.
-    DelayedRamp,
-    /// Jumps at `thresholds`.
-    Step,
-}
-
-/// What the end of a phase goes by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
-#[schemars(rename_all = "snake_case")]
-pub(super) enum EndType {
-    /// A share of the conversation.
-    Pct,
-    /// A turn.
-    Turn,
-    /// Words of the persona.
-    Trigger,
-}
-
-/// How the gains on Δ are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
-#[schemars(rename_all = "snake_case")]
-pub(super) enum DeltaPolicyName {
-    /// No modulation.
-    Off,
-    /// The same gains on every turn.
-    Fixed,
-    /// Gains move with a dimension.
-    Trajectory,
-}
-
-config_choices! {
-    Mode { "fixed_length" => FixedLength, "phase_gated" => PhaseGated, "open_ended" => OpenEnded }
-    CurveName { "linear" => Linear, "sigmoid" => Sigmoid, "delayed_ramp" => DelayedRamp, "step" => Step }
-    EndType { "pct" => Pct, "turn" => Turn, "trigger" => Trigger }
-    DeltaPolicyName { "off" => Off, "fixed" => Fixed, "trajectory" => Trajectory }
-    Speaker { "persona" => Persona, "interlocutor" => Interlocutor }
-    Placement { "append" => Append, "system" => System }
-    Level { "low" => Low, "medium" => Medium, "high" => High }
-    StructuralPattern {
-        "ends_with_question_to_interlocutor" => EndsWithQuestionToInterlocutor,
-        "gratitude_loop" => GratitudeLoop,
-    }
-    AdversaryKind {
-        "none" => None, "contradiction" => Contradiction, "helpfulness" => Helpfulness, "both" => Both,
-    }
-}
-
-/// A curve in one of its three notations.
-#[derive(Debug, JsonSchema)]
-#[schemars(untagged)]
-pub(super) enum Curve {
-    /// A name; the settings stand beside it.
-    Name(CurveName),
-    /// A mapping with the settings inside.
-    Settings(Box<CurveSettings>),
-    /// Straight lines between points.
-    Points(Vec<At<Point>>),
-}
-
-impl Read for Curve {
-    fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
-        match &node.value {
-            Value::Map(_) => CurveSettings::read(node, problems).map(|settings| Self::Settings(Box::new(settings))),
-            Value::List(_) => Vec::read(node, problems).map(Self::Points),
-            _ => CurveName::read(node, problems).map(Self::Name),
-        }
-    }
-}
-
-/// The gains of a fixed policy.
-#[derive(Debug, JsonSchema)]
-#[schemars(untagged)]
-pub(super) enum GainsEntry {
-    /// The same in every layer.
-    Uniform(Gains),
-    /// One entry per layer, first layer first.
-    PerLayer(Vec<At<Gains>>),
-}
-
-impl Read for GainsEntry {
-    fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
-        match &node.value {
-            Value::List(_) => Vec::read(node, problems).map(Self::PerLayer),
-            _ => Gains::read(node, problems).map(Self::Uniform),
-        }
-    }
-}
-
-/// A banned pattern: text is a phrase; text between slashes, or under the key `regex`, is a regular expression.
-#[derive(Debug)]
-pub(super) enum BannedPattern {
-    /// A phrase.
-    Phrase(String),
-    /// A regular expression's source.
-    Regex(String),
-}
-
-impl Read for BannedPattern {
-    fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
-        if matches!(node.value, Value::Map(_)) {
-            return RegexEntry::read(node, problems)?.regex.as_ref().map(|regex| Self::Regex(regex.value.clone()));
-        }
-        let text = String::read(node, problems)?;
-        match text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')) {
-            Some("") => {
-                let problem = Problem::new(node.span.clone(), "the regular expression is empty");
-                problems.add(problem.help("write it between the slashes"));
-                None
-            }
-            Some(regex) => Some(Self::Regex(regex.to_owned())),
-            None => Some(Self::Phrase(text)),
-        }
-    }
-}
-
-impl JsonSchema for BannedPattern {
-    fn schema_name() -> Cow<'static, str> {
-        "BannedPattern".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "Text is a phrase; text between slashes, or under the key `regex`, is a regular expression.",
-            "anyOf": [{ "type": "string" }, generator.subschema_for::<RegexEntry>()],
-        })
     }
 }

@@ -20,7 +20,7 @@ use super::format;
 use super::spec::{AdversaryKind, Evaluation, Pattern, Persona, PersonaConfig, Safety, ScoreConfig, ScoreName};
 use crate::foundation::base::{Digest, limits};
 use crate::foundation::chat::ModelChain;
-use crate::foundation::config::{At, Entries, Maybe, Problem, Problems, Span, nearest};
+use crate::foundation::config::{At, Entries, Problem, Problems, Span, nearest};
 
 /// The versions of the format that are understood.
 const VERSIONS: &[&str] = &["0.1.0"];
@@ -56,7 +56,7 @@ pub(super) fn config(
         persona: persona?,
         trajectory: trajectory?,
         interaction: interaction?,
-        evaluation: evaluation?,
+        evaluation,
         safety: safety(file.safety.as_ref(), ceiling?),
         delta: delta?,
     })
@@ -109,7 +109,7 @@ fn persona(raw: &format::Persona, problems: &mut Problems) -> Option<Persona> {
     })
 }
 
-fn evaluation(raw: Option<&At<format::Evaluation>>, problems: &mut Problems) -> Option<Evaluation> {
+fn evaluation(raw: Option<&At<format::Evaluation>>, problems: &mut Problems) -> Evaluation {
     let scoring = raw.and_then(|raw| raw.scoring.as_ref());
     let scores = [
         (ScoreName::PersonaAdherence, scoring.and_then(|s| s.persona_adherence.as_ref())),
@@ -133,7 +133,7 @@ fn evaluation(raw: Option<&At<format::Evaluation>>, problems: &mut Problems) -> 
         None => None,
     };
     let kind = adversary.and_then(|adversary| adversary.r#type.as_ref());
-    Some(Evaluation { scoring, adversary: kind.map_or(AdversaryKind::None, |kind| kind.value), adversary_model })
+    Evaluation { scoring, adversary: kind.map_or(AdversaryKind::None, |kind| kind.value), adversary_model }
 }
 
 fn score(raw: Option<&At<format::Score>>, problems: &mut Problems) -> Option<ScoreConfig> {
@@ -271,6 +271,6 @@ fn regex(raw: &str, span: &Span, problems: &mut Problems) -> Option<Pattern> {
 }
 
 /// The value of a maybe-absent key, or a default.
-fn or<T: Clone>(raw: &Maybe<T>, default: T) -> T {
-    raw.as_ref().map_or(default, |at| at.value.clone())
+fn or<T: Clone>(raw: Option<&At<T>>, default: T) -> T {
+    raw.map_or(default, |at| at.value.clone())
 }

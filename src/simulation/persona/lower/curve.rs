@@ -1,7 +1,7 @@
 //! A dimension's curve, from any of its notations.
 
 use super::refuse_unused;
-use crate::foundation::config::{At, Maybe, Problem, Problems, Span};
+use crate::foundation::config::{At, Problem, Problems, Span};
 use crate::simulation::persona::format::{Curve as Raw, CurveName, Dimension, Point};
 use crate::simulation::persona::spec::Curve;
 
@@ -14,22 +14,22 @@ struct Settings<'f> {
     span: &'f Span,
     /// The mapping beside whose keys the curve stands, to tell a setting that is wrong from one that is missing.
     record: &'f Span,
-    start: &'f Maybe<f64>,
-    end: &'f Maybe<f64>,
-    midpoint: &'f Maybe<f64>,
-    delay: &'f Maybe<f64>,
-    thresholds: &'f Maybe<Vec<At<Point>>>,
+    start: Option<&'f At<f64>>,
+    end: Option<&'f At<f64>>,
+    midpoint: Option<&'f At<f64>>,
+    delay: Option<&'f At<f64>>,
+    thresholds: Option<&'f At<Vec<At<Point>>>>,
 }
 
 /// The curve of `raw`, its values within `bounds` (unchecked where the bounds themselves are wrong).
 pub(super) fn lower(raw: &At<Dimension>, bounds: Option<(f64, f64)>, problems: &mut Problems) -> Option<Curve> {
     let curve = raw.curve.as_ref()?;
     let beside = [
-        ("start_value", span(&raw.start_value)),
-        ("end_value", span(&raw.end_value)),
-        ("midpoint_pct", span(&raw.midpoint_pct)),
-        ("delay_pct", span(&raw.delay_pct)),
-        ("thresholds", span(&raw.thresholds)),
+        ("start_value", span(raw.start_value.as_ref())),
+        ("end_value", span(raw.end_value.as_ref())),
+        ("midpoint_pct", span(raw.midpoint_pct.as_ref())),
+        ("delay_pct", span(raw.delay_pct.as_ref())),
+        ("thresholds", span(raw.thresholds.as_ref())),
     ];
     match &curve.value {
         Raw::Points(list) => {
@@ -41,22 +41,22 @@ pub(super) fn lower(raw: &At<Dimension>, bounds: Option<(f64, f64)>, problems: &
                 name: *name,
                 span: &curve.span,
                 record: &raw.span,
-                start: &raw.start_value,
-                end: &raw.end_value,
-                midpoint: &raw.midpoint_pct,
-                delay: &raw.delay_pct,
-                thresholds: &raw.thresholds,
+                start: raw.start_value.as_ref(),
+                end: raw.end_value.as_ref(),
+                midpoint: raw.midpoint_pct.as_ref(),
+                delay: raw.delay_pct.as_ref(),
+                thresholds: raw.thresholds.as_ref(),
             },
             bounds,
             problems,
         ),
         Raw::Settings(inner) => {
             let inside = [
-                span(&inner.start_value),
-                span(&inner.end_value),
-                span(&inner.midpoint_pct),
-                span(&inner.delay_pct),
-                span(&inner.thresholds),
+                span(inner.start_value.as_ref()),
+                span(inner.end_value.as_ref()),
+                span(inner.midpoint_pct.as_ref()),
+                span(inner.delay_pct.as_ref()),
+                span(inner.thresholds.as_ref()),
             ];
             for ((key, outer), _) in
                 beside.iter().zip(inside).filter(|((_, outer), inner)| outer.is_some() && inner.is_some())
@@ -69,11 +69,11 @@ pub(super) fn lower(raw: &At<Dimension>, bounds: Option<(f64, f64)>, problems: &
                     name: inner.r#type.as_ref()?.value,
                     span: &curve.span,
                     record: &raw.span,
-                    start: either(&inner.start_value, &raw.start_value),
-                    end: either(&inner.end_value, &raw.end_value),
-                    midpoint: either(&inner.midpoint_pct, &raw.midpoint_pct),
-                    delay: either(&inner.delay_pct, &raw.delay_pct),
-                    thresholds: either(&inner.thresholds, &raw.thresholds),
+                    start: inner.start_value.as_ref().or(raw.start_value.as_ref()),
+                    end: inner.end_value.as_ref().or(raw.end_value.as_ref()),
+                    midpoint: inner.midpoint_pct.as_ref().or(raw.midpoint_pct.as_ref()),
+                    delay: inner.delay_pct.as_ref().or(raw.delay_pct.as_ref()),
+                    thresholds: inner.thresholds.as_ref().or(raw.thresholds.as_ref()),
                 },
                 bounds,
                 problems,
@@ -150,22 +150,22 @@ fn points(
         problems.add(Problem::new(span.clone(), format!("`{name}` has no points")).help(help));
         return None;
     }
-    let mut last = None;
+    let mut before = None;
     let mut lowered = Vec::with_capacity(list.len());
     let mut sound = true;
     for point in list {
         let at = point.at.as_ref().and_then(|at| super::within(at, 0.0..=1.0, "at", problems));
         let value = point.value().and_then(|at| value(at, "value", bounds, problems));
-        if let (Some(at), Some(last), Some(raw)) = (at, last, point.at.as_ref())
-            && at <= last
+        if let (Some(at), Some(earlier), Some(raw)) = (at, before, point.at.as_ref())
+            && at <= earlier
         {
-            let message = format!("the point at {at} does not come after the one at {last}");
+            let message = format!("the point at {at} does not come after the one at {earlier}");
             problems.add(
                 Problem::new(raw.span.clone(), message).label("not rising").help("put the points in order of `at`"),
             );
             sound = false;
         }
-        last = at.or(last);
+        before = at.or(before);
         match (at, value) {
             (Some(at), Some(value)) => lowered.push((at, value)),
             _ => sound = false,
@@ -174,14 +174,19 @@ fn points(
     sound.then_some(lowered)
 }
 
-fn needed<'f, T>(raw: &'f Maybe<T>, key: &str, settings: &Settings<'_>, problems: &mut Problems) -> Option<&'f At<T>> {
+fn needed<'f, T>(
+    raw: Option<&'f At<T>>,
+    key: &str,
+    settings: &Settings<'_>,
+    problems: &mut Problems,
+) -> Option<&'f At<T>> {
     let failed = [settings.record, settings.span].iter().any(|record| problems.failed(record, key));
     if raw.is_none() && !failed {
         let message = format!("a {} curve needs `{key}`", name(settings.name));
         let help = format!("add `{key}: …` beside `curve`");
         problems.add(Problem::new(settings.span.clone(), message).label(format!("needs `{key}`")).help(help));
     }
-    raw.as_ref()
+    raw
 }
 
 fn value(raw: &At<f64>, key: &str, bounds: Option<(f64, f64)>, problems: &mut Problems) -> Option<f64> {
@@ -208,10 +213,6 @@ const fn name(name: CurveName) -> &'static str {
     }
 }
 
-fn span<T>(raw: &Maybe<T>) -> Option<&Span> {
-    raw.as_ref().map(|at| &at.span)
-}
-
-const fn either<'f, T>(inside: &'f Maybe<T>, beside: &'f Maybe<T>) -> &'f Maybe<T> {
-    if inside.is_some() { inside } else { beside }
+fn span<T>(raw: Option<&At<T>>) -> Option<&Span> {
+    raw.map(|at| &at.span)
 }

@@ -26,16 +26,17 @@ pub(super) fn lower(raw: Option<&At<Delta>>, names: &Names<'_>, problems: &mut P
         }
         DeltaPolicyName::Fixed => {
             refuse_unused(&of_trajectory, "`policy: fixed`", problems);
-            fixed(needed(&raw.gains, "gains", "fixed", raw, problems)?, problems)
+            fixed(needed(raw.gains.as_ref(), "gains", "fixed", raw, problems)?, problems)
         }
         DeltaPolicyName::Trajectory => {
             refuse_unused(&of_fixed, "`policy: trajectory`", problems);
-            let dimension = needed(&raw.dimension, "dimension", "trajectory", raw, problems);
+            let dimension = needed(raw.dimension.as_ref(), "dimension", "trajectory", raw, problems);
             if let Some(dimension) = dimension {
                 check_reference("dimension", dimension, &dimension.span, &names.dimensions, problems);
             }
-            let low = needed(&raw.low, "low", "trajectory", raw, problems).and_then(|raw| gains(raw, problems));
-            let high = needed(&raw.high, "high", "trajectory", raw, problems).and_then(|raw| gains(raw, problems));
+            let low = needed(raw.low.as_ref(), "low", "trajectory", raw, problems).and_then(|raw| gains(raw, problems));
+            let high =
+                needed(raw.high.as_ref(), "high", "trajectory", raw, problems).and_then(|raw| gains(raw, problems));
             let layers = raw.layers.as_ref().map(|list| list.iter().map(|layer| layer.value).collect());
             Some(DeltaPolicy::Trajectory { dimension: dimension?.value.clone(), low: low?, high: high?, layers })
         }
@@ -68,7 +69,7 @@ fn gains(raw: &Gains, problems: &mut Problems) -> Option<LayerGains> {
 }
 
 fn needed<'f, T>(
-    raw: &'f Maybe<T>,
+    raw: Option<&'f At<T>>,
     key: &str,
     policy: &str,
     delta: &At<Delta>,
@@ -78,5 +79,5 @@ fn needed<'f, T>(
         let problem = Problem::new(delta.span.clone(), format!("`policy: {policy}` needs `{key}`"));
         problems.add(problem.label(format!("needs `{key}`")).help(format!("add `{key}: …` under `delta`")));
     }
-    raw.as_ref()
+    raw
 }

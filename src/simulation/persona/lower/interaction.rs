@@ -3,7 +3,7 @@
 use super::template::{PLACEHOLDERS, check_template};
 use super::{Names, at_least, check_reference, or, pairs, regex, text, texts, within};
 use crate::foundation::base::limits;
-use crate::foundation::config::{At, Maybe, Problem, Problems};
+use crate::foundation::config::{At, Problem, Problems};
 use crate::simulation::persona::format;
 use crate::simulation::persona::spec::{
     AntiCapitulation, Injection, Interaction, Level, Pattern, Placement, Redirect, Repetition, ResponseLength, Speaker,
@@ -39,14 +39,14 @@ pub(super) fn lower(
     let repetition = repetition(raw.and_then(|raw| raw.repetition_detection.as_ref()), problems);
     Some(Interaction {
         opening: raw.and_then(|raw| text(raw.opening.as_ref())),
-        first_speaker: raw.map_or(Speaker::Persona, |raw| or(&raw.first_speaker, Speaker::Persona)),
+        first_speaker: raw.map_or(Speaker::Persona, |raw| or(raw.first_speaker.as_ref(), Speaker::Persona)),
         target_prompt: raw.and_then(|raw| text(raw.target_prompt.as_ref())).unwrap_or_else(|| TARGET_PROMPT.to_owned()),
         injection: injection?,
         anti_capitulation: anti_capitulation(raw.and_then(|raw| raw.anti_capitulation.as_ref())),
         response_length,
         judge_window: judge_window?,
         stagnation: stagnation?,
-        repetition: repetition?,
+        repetition,
     })
 }
 
@@ -75,7 +75,7 @@ fn injection(raw: Option<&At<format::Injection>>, names: &Names<'_>, problems: &
         frequency: frequency?,
         reminder_frequency: reminder_frequency?,
         reminder_template,
-        placement: raw.map_or(Placement::Append, |raw| or(&raw.placement, Placement::Append)),
+        placement: raw.map_or(Placement::Append, |raw| or(raw.placement.as_ref(), Placement::Append)),
     })
 }
 
@@ -88,7 +88,7 @@ fn templated(raw: Option<&At<String>>, default: &str, names: &Names<'_>, problem
 fn anti_capitulation(raw: Option<&At<format::AntiCapitulation>>) -> AntiCapitulation {
     let redirects = raw.and_then(|raw| raw.redirects.as_ref());
     AntiCapitulation {
-        resistance: raw.map_or(Level::Medium, |raw| or(&raw.resistance_level, Level::Medium)),
+        resistance: raw.map_or(Level::Medium, |raw| or(raw.resistance_level.as_ref(), Level::Medium)),
         redirects: redirects
             .iter()
             .flat_map(|list| &list.value)
@@ -138,15 +138,13 @@ fn stagnation(
         similarity_threshold: similarity?,
         convergence_threshold: convergence?,
         novelty_threshold: novelty?,
-        min_turn: raw.map_or(MIN_TURN, |raw| or(&raw.min_turn, MIN_TURN)),
+        min_turn: raw.map_or(MIN_TURN, |raw| or(raw.min_turn.as_ref(), MIN_TURN)),
         intervention_template,
     };
-    Some(enabled(raw.map(|raw| &raw.enabled)).then_some(stagnation))
+    Some(enabled(raw.and_then(|raw| raw.enabled.as_ref())).then_some(stagnation))
 }
 
-/// `Some(None)`: switched off.
-#[expect(clippy::option_option, reason = "the outer one says that it is sound, the inner one that it is on")]
-fn repetition(raw: Option<&At<format::RepetitionDetection>>, problems: &mut Problems) -> Option<Option<Repetition>> {
+fn repetition(raw: Option<&At<format::RepetitionDetection>>, problems: &mut Problems) -> Option<Repetition> {
     let patterns = raw.and_then(|raw| raw.banned_patterns.as_ref());
     let banned = patterns
         .iter()
@@ -167,9 +165,9 @@ fn repetition(raw: Option<&At<format::RepetitionDetection>>, problems: &mut Prob
         structural: structural.iter().flat_map(|list| &list.value).map(|pattern| pattern.value).collect(),
         max_retries: retries.map_or(RETRIES, |at| at.value),
     };
-    Some(enabled(raw.map(|raw| &raw.enabled)).then_some(repetition))
+    enabled(raw.and_then(|raw| raw.enabled.as_ref())).then_some(repetition)
 }
 
-fn enabled(raw: Option<&Maybe<bool>>) -> bool {
-    raw.and_then(Option::as_ref).is_none_or(|at| at.value)
+fn enabled(raw: Option<&At<bool>>) -> bool {
+    raw.is_none_or(|at| at.value)
 }

@@ -1,9 +1,7 @@
 //! The user's templates: which placeholders they may hold. Rendering is the assembler's.
 
 use crate::foundation::config::{At, Problem, Problems, nearest};
-
-/// What every template knows besides the dimensions.
-pub(super) const PLACEHOLDERS: &[&str] = &["name", "current_phase", "next_unused_revelation", "turn"];
+pub(super) use crate::simulation::persona::PLACEHOLDERS;
 
 /// Adds a problem for each placeholder of `template` that is neither in `known` nor one of the dimensions; these alone
 /// take a number format. `{{` and `}}` are literal braces.

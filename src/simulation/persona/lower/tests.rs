@@ -1,5 +1,7 @@
 //! What is accepted and what is refused, one edit of a small sound config at a time.
 
+use std::fmt::Write as _;
+
 use crate::simulation::persona::{Curve, DeltaPolicy, EndCondition, Pattern, PersonaConfig, TrajectoryMode, parse};
 
 const SOUND: &str = r#"schema_version: "0.1.0"
@@ -73,10 +75,10 @@ fn both_notations_of_a_curve_mean_the_same() {
 
 #[test]
 fn the_upper_bound_follows_a_lower_ceiling() {
-    let bound = |config: &PersonaConfig| config.trajectory.dimensions[0].max;
-    assert_eq!(bound(&accepted("injection", "judge_window: 3\n  injection")), 0.9);
-    assert_eq!(bound(&accepted("interaction:", "safety: {intensity_ceiling: 0.8}\ninteraction:")), 0.8);
-    assert_eq!(bound(&accepted("interaction:", "safety: {intensity_ceiling: 1}\ninteraction:")), 0.9);
+    let bound = |config: &PersonaConfig| config.trajectory.dimensions[0].max.to_string();
+    assert_eq!(bound(&accepted("injection", "judge_window: 3\n  injection")), "0.9");
+    assert_eq!(bound(&accepted("interaction:", "safety: {intensity_ceiling: 0.8}\ninteraction:")), "0.8");
+    assert_eq!(bound(&accepted("interaction:", "safety: {intensity_ceiling: 1}\ninteraction:")), "0.9");
 }
 
 #[test]
@@ -207,7 +209,11 @@ fn phases_are_checked() {
     refused("value: 1.0", "value: 0.9", &["0.9: the phases end at 0.9 of the conversation, not at 1.0"]);
     refused("value: 0.5", "value: 1.0", &["1.0: this phase ends at 1, not after the one before it (1)"]);
     refused("value: 0.5", "value: 50", &["50: `value` is 50, outside (0, 1]"]);
-    refused("type: pct, value: 0.5", "type: turn, value: 9", &["type: `type: turn` and `type: pct` cannot be mixed"]);
+    refused(
+        "type: pct, value: 0.5",
+        "type: turn, value: 9",
+        &["end_condition: `type: turn` and `type: pct` cannot be mixed"],
+    );
     refused("name: last", "name: first", &["first: there are two phases called `first`"]);
     refused("dimension: mood", "dimension: mod", &["mod: there is no dimension called `mod`"]);
     refused("{subtle: \"hm\"}", "{}", &["variants: this revelation has no variants"]);
@@ -217,8 +223,8 @@ fn phases_are_checked() {
         "mode: fixed_length",
         "mode: phase_gated",
         &[
-            "type: `type: pct` does not work with `mode: phase_gated`",
-            "type: `type: pct` does not work with `mode: phase_gated`",
+            "end_condition: `type: pct` does not work with `mode: phase_gated`",
+            "end_condition: `type: pct` does not work with `mode: phase_gated`",
         ],
     );
     refused(
@@ -264,13 +270,11 @@ fn templates_are_checked() {
 #[test]
 fn what_is_not_yaml_or_too_much_of_it_is_refused() {
     let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
-    let bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned()
-        + &(b'b'..=b'h')
-            .map(|c| {
-                let (name, before) = (char::from(c), char::from(c - 1));
-                format!("{name}: &{name} [{}]\n", vec![format!("*{before}"); 10].join(", "))
-            })
-            .collect::<String>();
+    let mut bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for (before, name) in ('a'..='g').zip('b'..='h') {
+        let aliases = vec![format!("*{before}"); 10].join(", ");
+        writeln!(bomb, "{name}: &{name} [{aliases}]").unwrap();
+    }
     for yaml in
         ["", "# nothing\n", "- a\n", "a: [\n", "a: 'x\n", "\ta: 1\n", "a: *b\n", "a: 1\n---\nb: 2\n", &deep, &bomb]
     {

@@ -1,0 +1,129 @@
+//! Which instruction set runs the kernels: asked once, or forced with `LOOM_KERNELS` (`portable`, `avx2`, `avx512`).
+//!
+//! The path changes speed only, never a bit of a result.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use crate::lanes::Lanes;
+use crate::lanes::portable::Portable;
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::{avx2::Avx2, avx512::Avx512};
+
+/// Environment variable that forces a path; a path that this processor lacks, or an unknown name, is not followed.
+pub const PATH_VARIABLE: &str = "LOOM_KERNELS";
+
+/// An instruction set that the kernels are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Path {
+    /// Plain Rust: the reference, and what runs on aarch64 (there the compiler makes NEON of it).
+    Portable,
+    /// AVX2 with FMA.
+    Avx2,
+    /// AVX-512F.
+    Avx512,
+}
+
+impl Path {
+    /// Every path that this processor can run, slowest first.
+    pub fn available() -> Vec<Self> {
+        [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(|path| path.runs_here()).collect()
+    }
+
+    fn runs_here(self) -> bool {
+        match self {
+            Self::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => Self::Avx2.runs_here() && is_x86_feature_detected!("avx512f"),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx2 | Self::Avx512 => false,
+        }
+    }
+
+    /// The name that `LOOM_KERNELS` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The path in use: the fastest that runs here, unless `LOOM_KERNELS` names another. Fixed at the first call.
+pub fn active_path() -> Path {
+    static ACTIVE: OnceLock<Path> = OnceLock::new();
+    *ACTIVE.get_or_init(|| {
+        let available = Path::available();
+        let forced = std::env::var(PATH_VARIABLE).ok();
+        let named = available.iter().find(|path| forced.as_deref() == Some(path.name()));
+        named.or(available.last()).copied().unwrap_or(Path::Portable)
+    })
+}
+
+/// The processor's features that matter here, for a report to the user: `(name, present)`.
+pub fn cpu_features() -> Vec<(&'static str, bool)> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        vec![
+            ("fma", is_x86_feature_detected!("fma")),
+            ("avx2", is_x86_feature_detected!("avx2")),
+            ("avx512f", is_x86_feature_detected!("avx512f")),
+            ("avx512_bf16", is_x86_feature_detected!("avx512bf16")),
+            ("avx512_vnni", is_x86_feature_detected!("avx512vnni")),
+        ]
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        vec![("neon", std::arch::is_aarch64_feature_detected!("neon"))]
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        Vec::new()
+    }
+}
+
+/// A piece of work written once for any lanes. `run` and all that it calls must be `#[inline(always)]` and free of
+/// closures around lanes, so that it is compiled whole inside the function that enables the instruction set.
+pub(crate) trait Kernel {
+    type Output;
+    fn run<V: Lanes>(self) -> Self::Output;
+}
+
+/// Runs `kernel` on `path`.
+#[inline]
+pub(crate) fn dispatch<K: Kernel>(path: Path, kernel: K) -> K::Output {
+    debug_assert!(path.runs_here());
+    match path {
+        Path::Portable => kernel.run::<Portable>(),
+        // SAFETY: a `Path` beyond `Portable` comes from `available`, which asked the processor.
+        #[cfg(target_arch = "x86_64")]
+        Path::Avx2 => unsafe { on_avx2(kernel) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Path::Avx512 => unsafe { on_avx512(kernel) },
+        #[cfg(not(target_arch = "x86_64"))]
+        Path::Avx2 | Path::Avx512 => kernel.run::<Portable>(),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn on_avx2<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<Avx2>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx2,fma")]
+fn on_avx512<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<Avx512>()
+}

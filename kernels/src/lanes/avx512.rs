@@ -1,0 +1,113 @@
+//! Sixteen lanes in one AVX-512 register.
+
+#[cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "intrinsics carry their own prefix"))]
+use std::arch::x86_64::*;
+
+use super::{LANES, Lanes};
+
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512(__m512);
+
+macro_rules! avx {
+    ($e:expr) => {
+        // SAFETY: this type is only named by `dispatch`, inside a function compiled for avx512f and entered after
+        // the processor reported it; loads and stores go through references to sixteen numbers.
+        unsafe { $e }
+    };
+}
+
+impl Avx512 {
+    #[inline(always)]
+    fn int(self) -> __m512i {
+        avx!(_mm512_castps_si512(self.0))
+    }
+    #[inline(always)]
+    fn from_int(x: __m512i) -> Self {
+        Self(avx!(_mm512_castsi512_ps(x)))
+    }
+}
+
+impl Lanes for Avx512 {
+    const WIDE: bool = true;
+
+    #[inline(always)]
+    fn splat(x: f32) -> Self {
+        Self(avx!(_mm512_set1_ps(x)))
+    }
+    #[inline(always)]
+    fn load(x: &[f32; LANES]) -> Self {
+        Self(avx!(_mm512_loadu_ps(x.as_ptr())))
+    }
+    #[inline(always)]
+    fn store(self, y: &mut [f32; LANES]) {
+        avx!(_mm512_storeu_ps(y.as_mut_ptr(), self.0));
+    }
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        Self(avx!(_mm512_add_ps(self.0, b.0)))
+    }
+    #[inline(always)]
+    fn sub(self, b: Self) -> Self {
+        Self(avx!(_mm512_sub_ps(self.0, b.0)))
+    }
+    #[inline(always)]
+    fn mul(self, b: Self) -> Self {
+        Self(avx!(_mm512_mul_ps(self.0, b.0)))
+    }
+    #[inline(always)]
+    fn div(self, b: Self) -> Self {
+        Self(avx!(_mm512_div_ps(self.0, b.0)))
+    }
+    #[inline(always)]
+    fn mul_add(self, b: Self, c: Self) -> Self {
+        Self(avx!(_mm512_fmadd_ps(self.0, b.0, c.0)))
+    }
+    #[inline(always)]
+    fn max(self, b: Self) -> Self {
+        Self(avx!(_mm512_max_ps(self.0, b.0)))
+    }
+    #[inline(always)]
+    fn min(self, b: Self) -> Self {
+        Self(avx!(_mm512_min_ps(self.0, b.0)))
+    }
+    #[inline(always)]
+    fn select_gt(self, b: Self, yes: Self, no: Self) -> Self {
+        Self(avx!(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(self.0, b.0), no.0, yes.0)))
+    }
+    #[inline(always)]
+    fn mask_gt(self, b: Self) -> u32 {
+        u32::from(avx!(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(self.0, b.0)))
+    }
+    #[inline(always)]
+    fn int_add(self, k: i32) -> Self {
+        Self::from_int(avx!(_mm512_add_epi32(self.int(), _mm512_set1_epi32(k))))
+    }
+    #[inline(always)]
+    fn int_sub(self, b: Self) -> Self {
+        Self::from_int(avx!(_mm512_sub_epi32(self.int(), b.int())))
+    }
+    #[inline(always)]
+    fn int_sar<const N: u32>(self) -> Self {
+        Self::from_int(avx!(_mm512_srai_epi32::<N>(self.int())))
+    }
+    #[inline(always)]
+    fn int_shl<const N: u32>(self) -> Self {
+        Self::from_int(avx!(_mm512_slli_epi32::<N>(self.int())))
+    }
+    #[inline(always)]
+    fn int_to_float(self) -> Self {
+        Self(avx!(_mm512_cvtepi32_ps(self.int())))
+    }
+    #[inline(always)]
+    fn scale(self, n: Self) -> Self {
+        Self(avx!(_mm512_scalef_ps(self.0, n.0)))
+    }
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        avx!({
+            let high = _mm512_castpd_ps(_mm512_castpd256_pd512(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(self.0))));
+            let eight = _mm256_add_ps(_mm512_castps512_ps256(self.0), _mm512_castps512_ps256(high));
+            super::avx2::sum_eight(eight)
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! The reference: plain Rust on arrays. It defines the bits that every other path must give.
+//!
+//! On aarch64 the compiler turns these loops into NEON (`fmla` for `mul_add`). On x86 without FMA, `mul_add` is a
+//! library call: slow, and right.
+
+use super::{LANES, Lanes};
+
+#[derive(Clone, Copy)]
+pub(crate) struct Portable([f32; LANES]);
+
+macro_rules! lanewise {
+    ($f:expr) => {{
+        let mut out = [0.0; LANES];
+        for i in 0..LANES {
+            out[i] = $f(i);
+        }
+        Self(out)
+    }};
+}
+
+impl Portable {
+    #[inline(always)]
+    fn int(self, i: usize) -> i32 {
+        self.0[i].to_bits().cast_signed()
+    }
+}
+
+#[inline(always)]
+fn bits(x: i32) -> f32 {
+    f32::from_bits(x.cast_unsigned())
+}
+
+impl Lanes for Portable {
+    const WIDE: bool = false;
+
+    #[inline(always)]
+    fn splat(x: f32) -> Self {
+        Self([x; LANES])
+    }
+    #[inline(always)]
+    fn load(x: &[f32; LANES]) -> Self {
+        Self(*x)
+    }
+    #[inline(always)]
+    fn store(self, y: &mut [f32; LANES]) {
+        *y = self.0;
+    }
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        lanewise!(|i: usize| self.0[i] + b.0[i])
+    }
+    #[inline(always)]
+    fn sub(self, b: Self) -> Self {
+        lanewise!(|i: usize| self.0[i] - b.0[i])
+    }
+    #[inline(always)]
+    fn mul(self, b: Self) -> Self {
+        lanewise!(|i: usize| self.0[i] * b.0[i])
+    }
+    #[inline(always)]
+    fn div(self, b: Self) -> Self {
+        lanewise!(|i: usize| self.0[i] / b.0[i])
+    }
+    #[inline(always)]
+    fn mul_add(self, b: Self, c: Self) -> Self {
+        lanewise!(|i: usize| self.0[i].mul_add(b.0[i], c.0[i]))
+    }
+    #[inline(always)]
+    fn max(self, b: Self) -> Self {
+        lanewise!(|i: usize| if self.0[i] > b.0[i] { self.0[i] } else { b.0[i] })
+    }
+    #[inline(always)]
+    fn min(self, b: Self) -> Self {
+        lanewise!(|i: usize| if self.0[i] < b.0[i] { self.0[i] } else { b.0[i] })
+    }
+    #[inline(always)]
+    fn select_gt(self, b: Self, yes: Self, no: Self) -> Self {
+        lanewise!(|i: usize| if self.0[i] > b.0[i] { yes.0[i] } else { no.0[i] })
+    }
+    #[inline(always)]
+    fn mask_gt(self, b: Self) -> u32 {
+        let mut mask = 0;
+        for i in 0..LANES {
+            mask |= u32::from(self.0[i] > b.0[i]) << i;
+        }
+        mask
+    }
+    #[inline(always)]
+    fn int_add(self, k: i32) -> Self {
+        lanewise!(|i: usize| bits(self.int(i).wrapping_add(k)))
+    }
+    #[inline(always)]
+    fn int_sub(self, b: Self) -> Self {
+        lanewise!(|i: usize| bits(self.int(i).wrapping_sub(b.int(i))))
+    }
+    #[inline(always)]
+    fn int_sar<const N: u32>(self) -> Self {
+        lanewise!(|i: usize| bits(self.int(i) >> N))
+    }
+    #[inline(always)]
+    fn int_shl<const N: u32>(self) -> Self {
+        lanewise!(|i: usize| bits(self.int(i) << N))
+    }
+    #[inline(always)]
+    fn int_to_float(self) -> Self {
+        lanewise!(|i: usize| self.int(i) as f32)
+    }
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        let mut x = self.0;
+        let mut half = LANES / 2;
+        while half > 0 {
+            for i in 0..half {
+                x[i] += x[i + half];
+            }
+            half /= 2;
+        }
+        x[0]
+    }
+}

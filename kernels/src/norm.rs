@@ -1,0 +1,50 @@
+//! Root-mean-square normalisation (Zhang & Sennrich 2019).
+
+use crate::dispatch::{Kernel, Path, active_path, dispatch};
+use crate::lanes::{LANES, Lanes};
+
+/// y = (x · 1/√(mean(x²) + eps)) · weight, per row of `weight.len()` numbers.
+///
+/// The squares are summed in sixteen lanes (element i in lane i mod 16), then over the lanes in the fixed tree.
+///
+/// # Panics
+/// Unless x and y have the same length, whole rows.
+pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
+    rms_norm_on(active_path(), x, weight, eps, y);
+}
+
+pub(crate) fn rms_norm_on(path: Path, x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
+    assert_eq!(x.len(), y.len(), "rms_norm: x and y");
+    if x.is_empty() {
+        return;
+    }
+    assert!(!weight.is_empty() && x.len().is_multiple_of(weight.len()), "rms_norm: x is not rows of {}", weight.len());
+    dispatch(path, Norm { x, weight, eps, y });
+}
+
+struct Norm<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    eps: f32,
+    y: &'a mut [f32],
+}
+
+impl Kernel for Norm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Lanes>(self) {
+        let width = self.weight.len();
+        for (x, y) in self.x.chunks_exact(width).zip(self.y.chunks_exact_mut(width)) {
+            let mut squares = V::splat(0.0);
+            for part in x.chunks(LANES) {
+                let x = V::load_part(part, 0.0);
+                squares = x.mul_add(x, squares);
+            }
+            let scale = V::splat(1.0 / (squares.sum() / width as f32 + self.eps).sqrt());
+            for ((x, w), y) in x.chunks(LANES).zip(self.weight.chunks(LANES)).zip(y.chunks_mut(LANES)) {
+                V::load_part(x, 0.0).mul(scale).mul(V::load_part(w, 0.0)).store_part(y);
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! One kernel, three instruction sets, the same bits; one row or many, one thread or four, the same bits.
+
+use proptest::prelude::*;
+
+use crate::conv::causal_conv_silu_on;
+use crate::logits::read_logits_on;
+use crate::matmul::matmul_on;
+use crate::norm::rms_norm_on;
+use crate::sample::sample_on;
+use crate::scan::selective_scan_on;
+use crate::{Panels, Path, Rows, SampleParams, Scan};
+
+/// Bits, with every NaN alike.
+pub(super) fn bits(x: &[f32]) -> Vec<u32> {
+    x.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
+}
+
+/// Mostly ordinary numbers, now and then an extreme one.
+fn number() -> impl Strategy<Value = f32> {
+    prop_oneof![
+        30 => -4.0f32..4.0,
+        1 => Just(0.0), 1 => Just(-0.0), 1 => Just(1e30), 1 => Just(-1e-42),
+        1 => -200.0f32..200.0,
+    ]
+}
+
+/// Ordinary numbers with NaN and infinities among them.
+fn wild() -> impl Strategy<Value = f32> {
+    prop_oneof![20 => number(), 1 => Just(f32::NAN), 1 => Just(f32::INFINITY), 1 => Just(f32::NEG_INFINITY)]
+}
+
+fn numbers(len: usize) -> impl Strategy<Value = Vec<f32>> {
+    prop_oneof![4 => proptest::collection::vec(number(), len), 1 => proptest::collection::vec(wild(), len)]
+}
+
+fn other_paths() -> Vec<Path> {
+    Path::available().into_iter().filter(|&path| path != Path::Portable).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn matmul_agrees_on_every_path_and_row_by_row(
+        (rows, outputs, inputs, x, w) in (1usize..15, 0usize..150, 0usize..40).prop_flat_map(|(r, o, i)|
+            (Just(r), Just(o), Just(i), numbers(r * (i + 3)), numbers(o * i)))
+    ) {
+        let panels = Panels::pack(&w, outputs, inputs);
+        let view = Rows::new(&x, inputs + 3);
+        // The definition itself: one chain an output.
+        let mut want = Vec::new();
+        for r in 0..rows {
+            for o in 0..outputs {
+                want.push((0..inputs).fold(0.0f32, |sum, i| x[r * (inputs + 3) + i].mul_add(w[o * inputs + i], sum)));
+            }
+        }
+        for path in Path::available() {
+            let mut all = vec![9.0; rows * outputs];
+            matmul_on(path, view, rows, &panels, &mut all);
+            prop_assert_eq!(bits(&want), bits(&all), "{}", path);
+            for r in 0..rows {
+                let mut one = vec![9.0; outputs];
+                matmul_on(path, Rows::new(&x[r * (inputs + 3)..], inputs), 1, &panels, &mut one);
+                prop_assert_eq!(bits(&want[r * outputs..][..outputs]), bits(&one), "{} row {}", path, r);
+            }
+        }
+    }
+
+    #[test]
+    fn rms_norm_agrees(
+        (width, x, w) in (1usize..70).prop_flat_map(|n| (Just(n), numbers(3 * n), numbers(n)))
+    ) {
+        let mut want = vec![0.0; 3 * width];
+        rms_norm_on(Path::Portable, &x, &w, 1e-5, &mut want);
+        for path in other_paths() {
+            let mut y = vec![0.0; 3 * width];
+            rms_norm_on(path, &x, &w, 1e-5, &mut y);
+            prop_assert_eq!(bits(&want), bits(&y), "{}", path);
+        }
+    }
+
+    #[test]
+    fn conv_agrees_and_may_be_cut_anywhere(
+        (channels, taps, len, cut, u, w, b, tail) in (1usize..40, 1usize..6, 1usize..9).prop_flat_map(|(c, k, l)|
+            (Just(c), Just(k), Just(l), 0..=l, numbers(l * 2 * c), numbers(c * k), numbers(c), numbers(c * (k - 1))))
+    ) {
+        let run = |path, cuts: &[std::ops::Range<usize>]| {
+            let (mut tail, mut y) = (tail.clone(), vec![0.0; len * channels]);
+            for part in cuts {
+                let u = Rows::new(&u[(part.start * 2 * channels).min(u.len())..], 2 * channels);
+                let y = &mut y[part.start * channels..part.end * channels];
+                causal_conv_silu_on(path, u, &w, Some(&b), taps, &mut tail, y);
+            }
+            (bits(&y), bits(&tail))
+        };
+        let want = run(Path::Portable, &[0..len]);
+        for path in Path::available() {
+            prop_assert_eq!(&want, &run(path, &[0..len]), "{}", path);
+            prop_assert_eq!(&want, &run(path, &[0..cut, cut..len]), "{} cut at {}", path, cut);
+        }
+    }
+
+    #[test]
+    fn scan_agrees_and_may_be_cut_anywhere(
+        (channels, d_state, len, cut) in (1usize..40, prop_oneof![Just(16usize), 1usize..40], 1usize..7)
+            .prop_flat_map(|(c, n, l)| (Just(c), Just(n), Just(l), 0..=l)),
+        seed in proptest::collection::vec(number(), 997),
+        gains in (0.0f32..3.0, 0.0f32..3.0),
+    ) {
+        let mut next = 0;
+        let mut take = |count: usize| -> Vec<f32> {
+            (0..count).map(|_| { next += 1; seed[next * 31 % seed.len()] }).collect()
+        };
+        let (u, raw, z) = (take(len * channels), take(len * channels), take(len * channels));
+        let (bias, d) = (take(channels), take(channels));
+        let (b, c) = (take(len * d_state), take(len * d_state));
+        let a: Vec<f32> = take(channels * d_state).iter().map(|x| -x.abs()).collect();
+        let start = take(channels * d_state);
+        let run = |path, cuts: &[std::ops::Range<usize>]| {
+            let (mut state, mut y) = (start.clone(), vec![0.0; len * channels]);
+            for part in cuts {
+                let rows = Rows::new;
+                let at = part.start;
+                let scan = Scan {
+                    u: rows(&u[at * channels..], channels), delta_raw: rows(&raw[at * channels..], channels),
+                    dt_bias: &bias, a: &a, b: rows(&b[at * d_state..], d_state), c: rows(&c[at * d_state..], d_state),
+                    d: &d, z: Some(rows(&z[at * channels..], channels)), gain_decay: gains.0, gain_write: gains.1,
+                };
+                selective_scan_on(path, &scan, &mut state, &mut y[at * channels..part.end * channels]);
+            }
+            (bits(&y), bits(&state))
+        };
+        let want = run(Path::Portable, &[0..len]);
+        for path in Path::available() {
+            prop_assert_eq!(&want, &run(path, &[0..len]), "{}", path);
+            prop_assert_eq!(&want, &run(path, &[0..cut, cut..len]), "{} cut at {}", path, cut);
+        }
+    }
+
+    #[test]
+    fn reading_and_drawing_agree(
+        logits in (0usize..3000).prop_flat_map(numbers), top in 0usize..40, uniform in 0.0f64..1.0,
+        temperature in prop_oneof![Just(0.0f32), 0.05f32..3.0], k in proptest::option::of(0usize..60),
+        top_p in prop_oneof![Just(1.0f32), 0.0f32..1.0], min_p in prop_oneof![Just(0.0f32), 0.0f32..1.0],
+    ) {
+        let params = SampleParams { temperature, top_k: k, top_p, min_p };
+        let read = |path| {
+            let (summary, top) = read_logits_on(path, &logits, top);
+            let numbers = bits(&[summary.max, summary.log_z, summary.entropy]);
+            let top: Vec<_> = top.iter().map(|&(id, x)| (id, bits(&[x]))).collect();
+            (numbers, top, sample_on(path, &logits, &params, uniform, &mut Vec::new()))
+        };
+        let want = read(Path::Portable);
+        for path in other_paths() {
+            prop_assert_eq!(&want, &read(path), "{}", path);
+        }
+    }
+}

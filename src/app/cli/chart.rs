@@ -1,0 +1,117 @@
+//! `loom chart`: statecharts shown and checked.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+
+use super::{Exit, Failure, Terminal};
+use crate::foundation::base::limits;
+use crate::governance::statechart::Chart;
+use crate::governance::statechart::hope::{self, Hope};
+
+/// Show statecharts as diagrams, or check them
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print a chart as a diagram
+    #[command(after_help = "\
+Examples:
+  loom chart show                          the life of a piece of work, for Mermaid
+  loom chart show --format dot | dot -Tsvg > hope.svg
+  loom chart show my.chart --format text
+
+Graphviz draws the dot format as SVG, PNG or PDF.")]
+    Show {
+        /// A chart file; `hope` is the chart that comes with loom
+        #[arg(default_value = "hope", value_name = "CHART")]
+        chart: PathBuf,
+        /// The diagram's language
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Check charts; every problem is shown with its line and how to mend it
+    #[command(after_help = "\
+A chart is good when every word in it is one of loom's (`loom chart show --format text` uses them
+all), every state can be reached, every event that a state listens to has an answer whatever the
+facts are, and every cycle has a counter that runs out.
+
+Exit codes: 0 all are good, 3 one is not.")]
+    Check {
+        /// The charts to check
+        #[arg(required = true, value_name = "FILE")]
+        charts: Vec<PathBuf>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Format {
+    /// A Mermaid flowchart
+    #[default]
+    Mermaid,
+    /// Graphviz
+    Dot,
+    /// The chart itself
+    Text,
+}
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        match &self.command {
+            Command::Show { chart, format } => {
+                let text = text_of(chart)?;
+                let read = Chart::<Hope>::load(&chart.display().to_string(), &text)?;
+                let shown = match format {
+                    Format::Mermaid => read.to_mermaid(),
+                    Format::Dot => read.to_dot(),
+                    Format::Text => text,
+                };
+                write!(terminal.out, "{shown}")?;
+                Ok(Exit::Ok)
+            }
+            Command::Check { charts } => check(charts, terminal),
+        }
+    }
+}
+
+fn check(charts: &[PathBuf], terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let mut exit = Exit::Ok;
+    for path in charts {
+        let name = path.display().to_string();
+        match Chart::<Hope>::load(&name, &text_of(path)?) {
+            Ok(chart) => {
+                let (states, transitions) = (chart.states().count(), chart.transitions().count());
+                let counters = chart.counters().len();
+                writeln!(terminal.out, "{name}: ok, {states} states, {transitions} transitions, {counters} counters")?;
+            }
+            Err(errors) => {
+                exit = Exit::BadConfig;
+                terminal.out.flush()?;
+                terminal.show_problems(&errors)?;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+/// The text of a chart: the one that comes with the program, or a file's.
+fn text_of(path: &Path) -> Result<String, Failure> {
+    if path == Path::new("hope") {
+        return Ok(hope::TEXT.to_owned());
+    }
+    let fault = |error: std::io::Error| Failure::usage(format!("{} cannot be read: {error}", path.display()));
+    let mut text = String::new();
+    let file = File::open(path).map_err(fault)?;
+    file.take(limits::CONFIG_BYTES_MAX + 1).read_to_string(&mut text).map_err(fault)?;
+    if text.len() as u64 > limits::CONFIG_BYTES_MAX {
+        let most = limits::CONFIG_BYTES_MAX;
+        return Err(Failure::usage(format!("{} is larger than {most} bytes: split it", path.display())));
+    }
+    Ok(text)
+}

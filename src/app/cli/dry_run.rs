@@ -1,0 +1,358 @@
+//! `loom dry-run`: what the persona's model would be told, turn by turn. No model is opened.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::ValueEnum;
+
+use super::{Exit, Failure, Terminal};
+use crate::simulation::persona::{
+    self, AssembleError, Assembler, InjectionKind, PersonaConfig, PromptBudget, Situation, TrajectoryMode, TurnPlan,
+};
+
+/// Show what the persona's model would be told at every turn; no model is opened
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom dry-run anna.yaml                     every turn, and the prompt where it changes
+  loom dry-run anna.yaml --turn 20           one turn and its whole prompt
+  loom dry-run anna.yaml --budget 112        the compact form that small models get
+  loom dry-run anna.yaml --format json | jq '.[].intensities'
+
+Nothing is said in a dry run: a phase with a trigger lasts to its `max_turns`, and no revelation is used up.")]
+pub(super) struct Args {
+    /// The config
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// How many turns the run has; the config's `expected_turns` if not given
+    #[arg(long, value_name = "N")]
+    turns: Option<usize>,
+    /// Show this turn only, counted from 0
+    #[arg(long, value_name = "K")]
+    turn: Option<usize>,
+    /// How to show it
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Write the compact form, within this many tokens (estimated: three bytes are one)
+    #[arg(long, value_name = "TOKENS")]
+    budget: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Format {
+    /// For people: a table of turns, then the prompts
+    #[default]
+    Human,
+    /// For programs: a list with one plan per turn
+    Json,
+}
+
+/// How many bytes of English count as one token where no tokenizer is at hand: fewer than most take, to be on the safe side.
+const BYTES_PER_TOKEN: usize = 3;
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let config = Arc::new(persona::load(&self.config)?);
+        let turns = self.turns(&config)?;
+        let budget = self.budget.map(|tokens_max| PromptBudget {
+            tokens_max,
+            count: Arc::new(|text: &str| text.len().div_ceil(BYTES_PER_TOKEN)),
+        });
+        let assembler = Assembler::new(Arc::clone(&config), turns, budget).map_err(|error| failure(&error))?;
+        let shown = match self.turn {
+            None => 0..turns,
+            Some(turn) if turn < turns => turn..turn + 1,
+            Some(turn) => {
+                let last = turns - 1;
+                return Err(Failure::usage(format!("there is no turn {turn}: the run's turns are 0 to {last}")));
+            }
+        };
+        let plans: Vec<TurnPlan> =
+            shown.map(|turn| assembler.plan(&Situation { turn, persona_messages: &[] })).collect();
+        match self.format {
+            Format::Json => {
+                let json = serde_json::to_string_pretty(&plans).map_err(std::io::Error::from)?;
+                writeln!(terminal.out, "{json}")?;
+            }
+            Format::Human => {
+                let form =
+                    self.budget.map_or_else(String::new, |tokens| format!(", compact form within {tokens} tokens"));
+                let turns = if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") };
+                let mut page = Page { color: terminal.color, width: terminal.width, out: &mut *terminal.out };
+                page.heading(&format!("{}, {turns}{form}", config.persona.name))?;
+                page.table(&plans)?;
+                page.revelations(&plans)?;
+                page.prompts(&plans, self.turn.is_some())?;
+            }
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn turns(&self, config: &PersonaConfig) -> Result<usize, Failure> {
+        let expected = match config.trajectory.mode {
+            TrajectoryMode::FixedLength { turns } => Some(turns),
+            TrajectoryMode::PhaseGated { turns } => turns,
+            TrajectoryMode::OpenEnded => None,
+        };
+        self.turns
+            .or(expected)
+            .ok_or_else(|| Failure::usage("this config does not say how many turns a run has: add `--turns 20`"))
+    }
+}
+
+fn failure(error: &AssembleError) -> Failure {
+    let exit = match error {
+        AssembleError::Turns(_) | AssembleError::Budget { .. } => Exit::Usage,
+        AssembleError::Placeholder { .. } => Exit::BadConfig,
+        AssembleError::Template(_) => Exit::Bug,
+    };
+    Failure::Told { message: error.to_string(), exit }
+}
+
+/// Writes for people.
+struct Page<'a> {
+    out: &'a mut dyn Write,
+    color: bool,
+    width: usize,
+}
+
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const GREEN: &str = "32";
+const BARS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+
+impl Page<'_> {
+    fn heading(&mut self, text: &str) -> Result<(), Failure> {
+        let text = self.styled(BOLD, text);
+        writeln!(self.out, "{text}\n")?;
+        Ok(())
+    }
+
+    /// One row a turn: phase, a bar for each dimension, what is given.
+    fn table(&mut self, plans: &[TurnPlan]) -> Result<(), Failure> {
+        let Some(first) = plans.first() else { return Ok(()) };
+        let phases = plans.iter().filter_map(|plan| plan.phase.as_deref());
+        let phase_width = phases.map(width).max().map_or(0, |longest| longest.max("phase".len()).min(20));
+        let phase_column =
+            |text: &str| if phase_width == 0 { String::new() } else { format!("  {}", fitted(text, phase_width)) };
+        // Turn, phase, and what is given take their columns; the dimensions share the rest.
+        let taken = 4 + if phase_width == 0 { 0 } else { phase_width + 2 } + 2 + "reminder".len();
+        let share = self.width.saturating_sub(taken) / first.intensities.len().max(1);
+        let column = share.saturating_sub(2).clamp(4, 24);
+
+        let mut header = format!("turn{}", phase_column("phase"));
+        for (name, _) in &first.intensities {
+            header.extend(["  ", &fitted(name, column)]);
+        }
+        header.push_str("  given");
+        let header = self.styled(DIM, &header);
+        writeln!(self.out, "{header}")?;
+        let mut phase_before = None;
+        for plan in plans {
+            let phase = plan.phase.as_deref().unwrap_or_default();
+            // A phase is named where it begins.
+            let named = if phase_before == Some(phase) { "" } else { phase };
+            phase_before = Some(phase);
+            write!(self.out, "{:>4}{}", plan.turn, phase_column(named))?;
+            for (_, value) in &plan.intensities {
+                write!(self.out, "  {value:.2}{}", bar(*value, column.saturating_sub(4)))?;
+            }
+            let given = match plan.injection {
+                InjectionKind::Full => self.styled(BOLD, "full"),
+                InjectionKind::Reminder => "reminder".to_owned(),
+                InjectionKind::None => self.styled(DIM, "·"),
+            };
+            writeln!(self.out, "  {given}")?;
+        }
+        writeln!(self.out)?;
+        Ok(())
+    }
+
+    /// When each topic opens.
+    fn revelations(&mut self, plans: &[TurnPlan]) -> Result<(), Failure> {
+        let mut seen: Vec<&str> = Vec::new();
+        let mut any = false;
+        for plan in plans {
+            let fresh: Vec<&str> =
+                plan.revelations.iter().map(String::as_str).filter(|topic| !seen.contains(topic)).collect();
+            if fresh.is_empty() {
+                continue;
+            }
+            if !any {
+                self.heading("Revelations, by the turn that opens them")?;
+                any = true;
+            }
+            writeln!(self.out, "{:>4}  {}", plan.turn, fresh.join(", "))?;
+            seen.extend(fresh);
+        }
+        if any {
+            writeln!(self.out)?;
+        }
+        Ok(())
+    }
+
+    /// The whole prompt where it is given and has changed, and the first reminder of each phase.
+    fn prompts(&mut self, plans: &[TurnPlan], always: bool) -> Result<(), Failure> {
+        let mut before: Option<&TurnPlan> = None;
+        let mut reminded: Option<&Option<String>> = None;
+        for plan in plans {
+            let is_full = plan.injection == InjectionKind::Full || always;
+            if is_full && before.is_none_or(|before| before.prompt != plan.prompt) {
+                self.rule(
+                    plan,
+                    if plan.injection == InjectionKind::Full {
+                        "the whole prompt"
+                    } else {
+                        "the prompt as it would be"
+                    },
+                )?;
+                self.prompt(plan, before)?;
+                before = Some(plan);
+            }
+            if plan.injection == InjectionKind::Reminder && (always || reminded != Some(&plan.phase)) {
+                reminded = Some(&plan.phase);
+                self.rule(plan, "a reminder")?;
+                self.text(plan.message.as_deref().unwrap_or_default(), "")?;
+                writeln!(self.out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn prompt(&mut self, plan: &TurnPlan, before: Option<&TurnPlan>) -> Result<(), Failure> {
+        let sections = |plan: &'_ TurnPlan| {
+            let sections = &plan.sections;
+            [
+                ("MUST DO", sections.must_do.clone()),
+                ("HOW", sections.how.clone()),
+                ("CONTEXT", sections.context.clone()),
+            ]
+        };
+        let old = before.map(sections);
+        for (index, (title, text)) in sections(plan).into_iter().enumerate() {
+            let old = old.as_ref().and_then(|old| old.get(index)).map(|(_, text)| text.as_str());
+            let title = self.styled(BOLD, title);
+            if old == Some(text.as_str()) {
+                let same = self.styled(DIM, "as before");
+                writeln!(self.out, "{title}  {same}\n")?;
+                continue;
+            }
+            if text.is_empty() {
+                let nothing = self.styled(DIM, "nothing");
+                writeln!(self.out, "{title}  {nothing}\n")?;
+                continue;
+            }
+            writeln!(self.out, "{title}")?;
+            // The full form carries its own heading.
+            let body =
+                text.strip_prefix("# ").and_then(|text| text.split_once('\n')).map_or(text.as_str(), |(_, body)| body);
+            self.text(body, old.unwrap_or_default())?;
+            writeln!(self.out)?;
+        }
+        if let Some(first) = plan.dropped.iter().find(|dropped| dropped.section != persona::Part::Reminder) {
+            let count = plan.dropped.len();
+            let note = format!("left out for want of room: {count}, the first “{}” ({})", first.item, first.reason);
+            self.text(&note, "")?;
+            writeln!(self.out)?;
+        }
+        Ok(())
+    }
+
+    /// Text wrapped to the page; lines that are not in `old` are marked, where there is an old text.
+    fn text(&mut self, text: &str, old: &str) -> Result<(), Failure> {
+        for line in text.lines() {
+            let is_new = !old.is_empty() && !line.trim().is_empty() && !old.lines().any(|other| other == line);
+            let margin = if is_new { self.styled(GREEN, "▌ ") } else { "  ".to_owned() };
+            let hang = if line.starts_with("- ") { "  " } else { "" };
+            for (index, part) in wrapped(line, self.width.saturating_sub(4)).into_iter().enumerate() {
+                let hang = if index == 0 { "" } else { hang };
+                writeln!(self.out, "{}", format!("{margin}{hang}{part}").trim_end())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rule(&mut self, plan: &TurnPlan, what: &str) -> Result<(), Failure> {
+        let phase = plan.phase.as_ref().map_or_else(String::new, |phase| format!(", {phase}"));
+        let title = format!("── turn {}{phase}: {what} ", plan.turn);
+        let rest = "─".repeat(self.width.saturating_sub(width(&title)));
+        let line = self.styled(DIM, &format!("{title}{rest}"));
+        writeln!(self.out, "{line}\n")?;
+        Ok(())
+    }
+
+    fn styled(&self, style: &str, text: &str) -> String {
+        if self.color { format!("\u{1b}[{style}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+/// A bar for a value in `[0, 1]`, with a blank before it, `columns` wide; empty where there is no room.
+fn bar(value: f64, columns: usize) -> String {
+    let Some(cells) = columns.checked_sub(1).filter(|cells| *cells > 0) else { return " ".repeat(columns) };
+    let eighths = (value.clamp(0.0, 1.0) * (cells * BARS.len()) as f64).round() as usize;
+    let (whole, part) = (eighths / BARS.len(), eighths % BARS.len());
+    let mut bar: String = " ".to_owned() + &"█".repeat(whole);
+    bar.extend(part.checked_sub(1).and_then(|part| BARS.get(part)));
+    fitted(&bar, columns)
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Cut or filled to `columns`.
+fn fitted(text: &str, columns: usize) -> String {
+    if width(text) > columns {
+        text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+    } else {
+        format!("{text:<columns$}")
+    }
+}
+
+/// A line broken between words into parts of at most `columns`; a longer word stands alone.
+fn wrapped(line: &str, columns: usize) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for word in line.split(' ') {
+        match parts.last_mut() {
+            Some(part) if part.is_empty() => part.push_str(word),
+            Some(part) if width(part) + 1 + width(word) <= columns => {
+                part.push(' ');
+                part.push_str(word);
+            }
+            _ => parts.push(word.to_owned()),
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_fill_with_their_value() {
+        let check = |value: f64, columns: usize, expected: &str| assert_eq!(bar(value, columns), expected);
+        check(0.0, 5, "     ");
+        check(0.5, 5, " ██  ");
+        check(1.0, 5, " ████");
+        check(0.28125, 5, " █▏  ");
+        check(0.5, 1, " ");
+        check(0.5, 0, "");
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        let check = |line: &str, columns: usize, expected: &[&str]| assert_eq!(wrapped(line, columns), expected);
+        check("one two three", 7, &["one two", "three"]);
+        check("extraordinary", 5, &["extraordinary"]);
+        check("", 5, &[""]);
+        check("Größe — über", 7, &["Größe —", "über"]);
+    }
+
+    #[test]
+    fn columns_are_cut_or_filled() {
+        assert_eq!(fitted("belief_intensity", 8), "belief_…");
+        assert_eq!(fitted("ok", 4), "ok  ");
+    }
+}

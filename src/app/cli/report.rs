@@ -1,0 +1,76 @@
+//! `loom report`: the report on a results folder, finished or under way.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+
+use super::{Exit, Failure, Terminal};
+use crate::simulation::report::{Report, ReportError};
+
+/// Report on a results folder
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom report results/anna                       writes report.md, report.json and curves.svg into the folder
+  loom report results/anna --output anna.md      writes anna.md, and curves.svg beside it
+  loom report results/anna --output -            prints the report
+  loom report results/anna --format json --output - | jq .scores
+
+A run that is still under way, or was interrupted, is reported as far as it is.")]
+pub(super) struct Args {
+    /// What `loom run` wrote, or one of its transcripts
+    #[arg(value_name = "DIR")]
+    path: PathBuf,
+    /// Write only this file; `-` prints it
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The form of --output; by its ending if not given, else Markdown
+    #[arg(long, value_name = "FORM", value_enum, requires = "output")]
+    format: Option<Format>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Markdown
+    Md,
+    /// JSON
+    Json,
+}
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let report = Report::on(&self.path).map_err(|error| failure(&error))?;
+        let failed = |error: ReportError| failure(&error);
+        match &self.output {
+            None => {
+                // Beside the transcripts, also when one of them was named.
+                let folder = if self.path.is_dir() { self.path.as_path() } else { parent(&self.path) };
+                let path = report.write_to(folder).map_err(failed)?;
+                writeln!(terminal.out, "{}", path.display())?;
+            }
+            Some(path) if path == Path::new("-") => match self.format {
+                Some(Format::Json) => write!(terminal.out, "{}", report.json().map_err(failed)?)?,
+                _ => write!(terminal.out, "{}", report.markdown(None))?,
+            },
+            Some(path) => {
+                let json = path.extension().is_some_and(|ending| ending == "json");
+                match self.format.unwrap_or(if json { Format::Json } else { Format::Md }) {
+                    Format::Json => report.write_json(path).map_err(failed)?,
+                    Format::Md => report.write_markdown(path).map_err(failed)?,
+                }
+                writeln!(terminal.out, "{}", path.display())?;
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// What cannot be reported on is a matter of what the command line names.
+pub(super) fn failure(error: &ReportError) -> Failure {
+    Failure::usage(error.to_string())
+}

@@ -1,0 +1,381 @@
+//! `loom run`: rollouts of a persona, watched, scored and reported.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::{Exit, Failure, Terminal};
+use crate::foundation::base::{Clock, SystemClock, limits};
+use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
+use crate::inference::providers::OpenOptions;
+use crate::simulation::persona::{self, AdversaryKind};
+use crate::simulation::report::Report;
+use crate::simulation::rollout::{
+    FileError, Observer, Outcome, Progress, RolloutSummary, Run, RunError, RunPlan, StopFlag, turns,
+};
+
+/// Run rollouts: a persona and its other side talk, turn by turn
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom run anna.yaml                                     one rollout between bundled models
+  loom run anna.yaml --turns 50 --rollouts 4             four, side by side
+  loom run anna.yaml --adversary contradiction
+  loom run anna.yaml --persona-model local:mamba-130m --target scripted:replies.txt
+  loom run --resume results/2026-03-04_101500_anna       go on where a run was interrupted
+
+A model is `bundled`, `local:DIR`, `scripted:FILE` or `echo`, or several with commas between them: the first that answers
+does. The same seed says the same, at any --parallel and after any interruption.
+
+Exit codes: 0 all rollouts are complete, 5 a model failed, 130 interrupted.")]
+pub(super) struct Args {
+    /// The persona's config
+    #[arg(value_name = "CONFIG", required_unless_present = "resume")]
+    config: Option<PathBuf>,
+    /// The persona's model
+    #[arg(long, value_name = "MODEL")]
+    persona_model: Option<ModelChain>,
+    /// The model under test, which the persona talks with
+    #[arg(long, value_name = "MODEL")]
+    target: Option<ModelChain>,
+    /// The model that judges
+    #[arg(long, value_name = "MODEL")]
+    judge_model: Option<ModelChain>,
+    /// How many turns a rollout has; the config's `expected_turns` if not given
+    #[arg(long, value_name = "N")]
+    turns: Option<usize>,
+    /// How many rollouts
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    rollouts: usize,
+    /// Who the persona talks with; the config's choice if not given
+    #[arg(long, value_name = "KIND", value_enum)]
+    adversary: Option<Adversary>,
+    /// The adversary's model; the config's, else the judge's, if not given
+    #[arg(long, value_name = "MODEL")]
+    adversary_model: Option<ModelChain>,
+    /// Where all draws come from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// The folder to write; a dated one in `results` if not given
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// How many rollouts at the same time
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    parallel: usize,
+    /// Go on with the run in this folder; its own settings hold
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = [
+            "config", "persona_model", "target", "judge_model", "turns", "rollouts", "adversary", "adversary_model",
+            "seed", "output", "chat_template",
+        ]
+    )]
+    resume: Option<PathBuf>,
+    /// Neither score nor report
+    #[arg(long)]
+    no_score: bool,
+    /// Threads for the arithmetic; all cores if not given
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// A chat template (Jinja) in place of the local models' own
+    #[arg(long, value_name = "FILE")]
+    chat_template: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Adversary {
+    /// The target, as it is
+    None,
+    /// Probes for contradictions
+    Contradiction,
+    /// Coaxes the persona into being a capable helper
+    Helpfulness,
+    /// Both, in turn
+    Both,
+}
+
+/// How often the plain output tells where the run stands.
+const PLAIN_LINES: u64 = 10;
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let options = self.options()?;
+        let run = match &self.resume {
+            Some(folder) => Run::resume(folder, &options).map_err(failure)?,
+            None => self.create(&options)?,
+        };
+        let folder = run.path().to_owned();
+        writeln!(terminal.err, "{}", headline(&run))?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let (played, interrupted) = runtime.block_on(self.play(&run, terminal))?;
+        let summaries = match played {
+            Ok(summaries) => summaries,
+            Err(error) => {
+                writeln!(terminal.err, "What is finished is kept; go on with: loom run --resume {}", quoted(&folder))?;
+                return Err(failure(error));
+            }
+        };
+        summary(terminal, &folder, &summaries)?;
+        if interrupted
+            && summaries.iter().filter(|one| one.outcome != Outcome::Unfinished).count() < run.manifest().rollouts
+        {
+            writeln!(terminal.out, "Interrupted. Go on with: loom run --resume {}", quoted(&folder))?;
+            return Ok(Exit::Interrupted);
+        }
+        if !self.no_score {
+            report(terminal, &folder)?;
+        }
+        let stopped = summaries.iter().any(|one| matches!(one.outcome, Outcome::Stopped { .. }));
+        Ok(if stopped { Exit::ModelFailed } else { Exit::Ok })
+    }
+
+    fn options(&self) -> Result<OpenOptions, Failure> {
+        let template = self.chat_template.as_ref().map(|path| {
+            std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+        });
+        Ok(OpenOptions::new(self.threads, template.transpose()?))
+    }
+
+    fn create(&self, options: &OpenOptions) -> Result<Run, Failure> {
+        let path = self.config.as_deref().unwrap_or(Path::new(""));
+        let config = persona::load(path)?;
+        let yaml = std::fs::read_to_string(path)?;
+        // The file may have been written between the two readings.
+        let config = Arc::new(persona::parse(&config.source, &yaml)?);
+        let model = |named: &Option<ModelChain>| named.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
+        let judge = model(&self.judge_model);
+        let adversary = self.adversary.map_or(config.evaluation.adversary, AdversaryKind::from);
+        let of_config = config.evaluation.adversary_model.as_ref();
+        let interlocutor = match adversary {
+            AdversaryKind::None => model(&self.target),
+            _ => self.adversary_model.as_ref().or(of_config).unwrap_or(&judge).clone(),
+        };
+        let plan = RunPlan {
+            turns: turns(&config, self.turns).map_err(failure)?,
+            seed: self.seed,
+            rollouts: self.rollouts,
+            adversary,
+            persona: model(&self.persona_model),
+            judge,
+            yaml,
+            interlocutor,
+            config,
+        };
+        let output = self.output.clone().unwrap_or_else(|| dated(path));
+        Run::create(&plan, &output, options).map_err(|error| match error {
+            RunError::Model(ModelError::Unavailable { model, why })
+                if self.adversary_model.is_none() && of_config_is(&plan, &model) =>
+            {
+                let why = format!("{why}. The config names it for the adversary; --adversary-model says otherwise");
+                Failure::Model(ModelError::Unavailable { model, why })
+            }
+            error => failure(error),
+        })
+    }
+
+    /// Plays the run and shows how it goes; whether it was interrupted is told as well.
+    async fn play(
+        &self,
+        run: &Run,
+        terminal: &mut Terminal,
+    ) -> Result<(Result<Vec<RolloutSummary>, RunError>, bool), Failure> {
+        let (sender, mut events) = unbounded_channel();
+        let observer: Observer = Arc::new(move |progress| {
+            // Nobody listens any more once the run is over.
+            let _ = sender.send(progress);
+        });
+        let stop = StopFlag::default();
+        let mut show = Show::new(run);
+        let mut interrupted = false;
+        let parallel = self.parallel.clamp(1, limits::ROLLOUTS_MAX);
+        let playing = run.play(parallel, &observer, &stop);
+        tokio::pin!(playing);
+        let played = loop {
+            tokio::select! {
+                biased;
+                Some(progress) = events.recv() => show.progress(&progress, terminal)?,
+                signal = tokio::signal::ctrl_c() => {
+                    signal?;
+                    if interrupted {
+                        std::process::exit(Exit::Interrupted as i32);
+                    }
+                    interrupted = true;
+                    stop.ask();
+                    show.line("The turns under way are being finished; Ctrl-C again leaves at once.", terminal)?;
+                }
+                played = &mut playing => break played,
+            }
+        };
+        while let Ok(progress) = events.try_recv() {
+            show.progress(&progress, terminal)?;
+        }
+        show.bar.finish_and_clear();
+        Ok((played, interrupted))
+    }
+}
+
+/// Where reports on a run are made: `loom report` makes the same.
+fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
+    let told =
+        |error: &dyn std::fmt::Display| Failure::usage(format!("the run is complete, but not its report: {error}"));
+    let report = Report::on(folder).map_err(|error| told(&error))?;
+    let path = report.write_to(folder).map_err(|error| told(&error))?;
+    writeln!(terminal.out, "Report: {}", path.display())?;
+    Ok(())
+}
+
+/// How the run goes: a bar on a terminal, now and then a line elsewhere.
+struct Show {
+    bar: ProgressBar,
+    begun: Instant,
+    total: u64,
+    done: u64,
+    told: u64,
+    tokens: u64,
+}
+
+impl Show {
+    fn new(run: &Run) -> Self {
+        let total = (run.manifest().rollouts * run.manifest().turns) as u64;
+        let target =
+            if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(total), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} turns  {msg}  {eta} left") {
+            bar.set_style(style);
+        }
+        Self { bar, begun: Instant::now(), total, done: 0, told: 0, tokens: 0 }
+    }
+
+    fn progress(&mut self, progress: &Progress, terminal: &mut Terminal) -> Result<(), Failure> {
+        match progress {
+            Progress::Begun { rollout, turns } if *turns > 0 => {
+                self.done += *turns as u64;
+                self.told = self.done;
+                self.bar.set_position(self.done);
+                self.bar.reset_eta();
+                self.line(&format!("rollout {rollout} goes on after turn {}", turns - 1), terminal)?;
+            }
+            Progress::Turn { tokens, .. } => {
+                self.done += 1;
+                self.tokens += tokens;
+                self.bar.set_message(self.speed());
+                self.bar.set_position(self.done);
+                if self.bar.is_hidden() && (self.done - self.told) * PLAIN_LINES >= self.total {
+                    self.told = self.done;
+                    writeln!(terminal.err, "{}/{} turns  {}", self.done, self.total, self.speed())?;
+                }
+            }
+            Progress::Notice { rollout, text } => self.line(&format!("rollout {rollout}: {text}"), terminal)?,
+            Progress::Ended { rollout, outcome: Outcome::Stopped { reason } } => {
+                self.line(&format!("rollout {rollout} was stopped: {reason}"), terminal)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn speed(&self) -> String {
+        format!("{:.0} tokens/s", self.tokens as f64 / self.begun.elapsed().as_secs_f64().max(1e-3))
+    }
+
+    fn line(&self, text: &str, terminal: &mut Terminal) -> Result<(), Failure> {
+        self.bar.suspend(|| writeln!(terminal.err, "{text}"))?;
+        Ok(())
+    }
+}
+
+fn headline(run: &Run) -> String {
+    let manifest = run.manifest();
+    let (persona, other) = (&manifest.models.persona.spec, &manifest.models.interlocutor.spec);
+    let who = match manifest.adversary {
+        AdversaryKind::None => "a target",
+        AdversaryKind::Contradiction => "a contradiction trap",
+        AdversaryKind::Helpfulness => "a helpfulness coaxer",
+        AdversaryKind::Both => "a contradiction trap and a helpfulness coaxer",
+    };
+    format!(
+        "{} ({persona}) talks with {who} ({other}): {}, {} each, seed {}",
+        manifest.config.name,
+        count(manifest.rollouts, "rollout"),
+        count(manifest.turns, "turn"),
+        manifest.seed
+    )
+}
+
+fn summary(terminal: &mut Terminal, folder: &Path, summaries: &[RolloutSummary]) -> Result<(), Failure> {
+    for RolloutSummary { rollout, outcome, totals } in summaries {
+        let how = match outcome {
+            Outcome::Complete => "complete",
+            Outcome::Stopped { .. } => "stopped",
+            Outcome::Unfinished => "unfinished",
+        };
+        let tokens = totals.persona.tokens_out + totals.interlocutor.tokens_out;
+        let speed = totals.timing.tokens_per_second.map_or_else(String::new, |speed| format!(" at {speed:.0}/s"));
+        write!(terminal.out, "rollout {rollout:03}  {how}: {}, {tokens} tokens{speed}", count(totals.turns, "turn"))?;
+        for (number, what) in [
+            (totals.monitor_events, "monitor event"),
+            (totals.failures, "failure"),
+            (totals.refusals, "refusal"),
+            (totals.fallbacks, "fallback"),
+        ] {
+            if number > 0 {
+                write!(terminal.out, ", {}", count(number, what))?;
+            }
+        }
+        writeln!(terminal.out)?;
+    }
+    writeln!(terminal.out, "Transcripts: {}", folder.display())?;
+    Ok(())
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// `results/2026-03-04_101500_anna` for `anna.yaml`, in UTC.
+fn dated(config: &Path) -> PathBuf {
+    let name = config.file_stem().unwrap_or_default().to_string_lossy();
+    Path::new("results").join(format!("{}_{name}", SystemClock.now().strftime("%Y-%m-%d_%H%M%S")))
+}
+
+/// The folder as a shell reads it.
+fn quoted(folder: &Path) -> String {
+    let text = folder.display().to_string();
+    let plain = text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c));
+    if plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+fn of_config_is(plan: &RunPlan, model: &str) -> bool {
+    plan.adversary != AdversaryKind::None
+        && plan.config.evaluation.adversary_model.as_ref().is_some_and(|chain| chain.to_string() == model)
+}
+
+fn failure(error: RunError) -> Failure {
+    let exit = match &error {
+        RunError::Delta(_) | RunError::Assemble(_) => Exit::BadConfig,
+        RunError::File(FileError::Io { .. }) => Exit::CheckFailed,
+        _ => Exit::Usage,
+    };
+    match error {
+        RunError::Config(errors) => Failure::Config(errors),
+        RunError::Model(error) => Failure::Model(error),
+        error => Failure::Told { message: error.to_string(), exit },
+    }
+}
+
+impl From<Adversary> for AdversaryKind {
+    fn from(kind: Adversary) -> Self {
+        match kind {
+            Adversary::None => Self::None,
+            Adversary::Contradiction => Self::Contradiction,
+            Adversary::Helpfulness => Self::Helpfulness,
+            Adversary::Both => Self::Both,
+        }
+    }
+}

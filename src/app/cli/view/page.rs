@@ -1,0 +1,152 @@
+//! One turn as lines of text: what was prescribed, what was said, and what those who watched made of it.
+
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+
+use super::reader::Book;
+use super::wrap::wrap;
+use crate::foundation::chat::Finish;
+use crate::governance::regulator::{ConfidenceBasis, Decision};
+use crate::simulation::persona::Speaker;
+use crate::simulation::rollout::{MonitorAction, TokenLine, Turn, Utterance};
+
+/// How likely a token was, and how that is shown: from this probability on, in this style.
+pub(super) const LIKELY: [(f32, &str, Style); 4] = [
+    (0.5, "p ≥ .5", Style::new()),
+    (0.1, "≥ .1", Style::new().fg(Color::Yellow)),
+    (0.01, "≥ .01", Style::new().fg(Color::LightRed)),
+    (0.0, "less", Style::new().fg(Color::Red).add_modifier(Modifier::BOLD)),
+];
+
+/// Columns of an intensity's bar.
+const BAR: usize = 20;
+
+/// One turn.
+pub(super) struct Page<'a> {
+    turn: &'a Turn,
+    name: &'a str,
+    first: Speaker,
+    tokens: Vec<&'a TokenLine>,
+    pub(super) heading: String,
+}
+
+impl<'a> Page<'a> {
+    /// Turn number `index` of the book.
+    pub(super) fn of(book: &'a Book, index: usize) -> Option<Self> {
+        let transcript = &book.transcript;
+        let turn = transcript.turns.get(index)?;
+        let phase = turn.phase.as_deref().map_or(String::new(), |phase| format!(" · {phase}"));
+        Some(Self {
+            turn,
+            name: &transcript.config.name,
+            first: transcript.opening.first_speaker,
+            tokens: book.tokens.iter().filter(|line| line.turn == turn.index).collect(),
+            heading: format!("── turn {} of {}{phase} ──", turn.index, transcript.run.turns_planned),
+        })
+    }
+
+    /// Its lines at a width.
+    pub(super) fn lines(&self, width: usize, color: bool) -> Vec<Line<'static>> {
+        let dim = if color { Style::new().dim() } else { Style::new() };
+        let mut lines = Vec::new();
+        let widest = self.turn.intensities.iter().map(|one| one.dimension.chars().count()).max().unwrap_or(0);
+        for one in &self.turn.intensities {
+            let full = (one.value.clamp(0.0, 1.0) * BAR as f64).round() as usize;
+            let bar = format!("{}{}", "█".repeat(full), "░".repeat(BAR - full));
+            let text = format!("{:widest$}  {bar} {:.2}", one.dimension, one.value);
+            lines.extend(wrap(&[(text, dim)], width));
+        }
+        let mut pair = [&self.turn.persona, &self.turn.interlocutor];
+        if self.first == Speaker::Interlocutor {
+            pair.reverse();
+        }
+        for utterance in pair {
+            lines.push(Line::default());
+            self.said(utterance, width, color, &mut lines);
+        }
+        if !self.turn.monitor_events.is_empty() {
+            lines.push(Line::default());
+        }
+        for event in &self.turn.monitor_events {
+            let came = match event.action {
+                MonitorAction::Redraft => "drafted again",
+                MonitorAction::Accepted => "stands",
+            };
+            let text = format!("! draft {} {}: {} ({came})", event.attempt, event.finding.rule, event.finding.detail);
+            let style = if color { Style::new().fg(Color::Magenta) } else { Style::new() };
+            lines.extend(wrap(&[(text, style)], width));
+        }
+        lines
+    }
+
+    fn said(&self, utterance: &Utterance, width: usize, color: bool, lines: &mut Vec<Line<'static>>) {
+        let dim = if color { Style::new().dim() } else { Style::new() };
+        let bold = if color { Style::new().bold() } else { Style::new() };
+        let who = match utterance.speaker {
+            Speaker::Persona => self.name,
+            Speaker::Interlocutor => "Other side",
+        };
+        let model = utterance.model.as_deref().unwrap_or("no model answered");
+        lines.extend(wrap(&[(who.to_owned(), bold), (format!("  {model}"), dim)], width));
+        if let Some(adversary) = &utterance.adversary {
+            lines.extend(wrap(&[(format!("{:?}: {}", adversary.kind, adversary.strategy).to_lowercase(), dim)], width));
+        }
+        match &utterance.failure {
+            Some(failure) => lines.extend(wrap(&[(format!("(no reply: {})", failure.why), dim)], width)),
+            None => lines.extend(wrap(&self.text(utterance, color), width)),
+        }
+        lines.extend(wrap(&[(reading(utterance), dim)], width));
+    }
+
+    /// The message, its tokens in their colours where the side file has them.
+    fn text(&self, utterance: &Utterance, color: bool) -> Vec<(String, Style)> {
+        let line = self.tokens.iter().find(|line| line.speaker == utterance.speaker);
+        match line.filter(|line| color && line.text.concat() == utterance.content) {
+            None => vec![(utterance.content.clone(), Style::new())],
+            Some(line) => {
+                let logprobs = line.logprob.iter().copied().chain(std::iter::repeat(None));
+                line.text.iter().cloned().zip(logprobs.map(|logprob| logprob.map_or(Style::new(), likely))).collect()
+            }
+        }
+    }
+}
+
+fn likely(logprob: f32) -> Style {
+    let probability = logprob.exp();
+    LIKELY.iter().find(|(from, ..)| probability >= *from).map_or(Style::new(), |(_, _, style)| *style)
+}
+
+/// The regulator's reading of a message, on one line.
+fn reading(utterance: &Utterance) -> String {
+    let reading = &utterance.regulator.reading;
+    let mut parts = Vec::new();
+    if let Some(confidence) = reading.confidence {
+        let basis = match reading.confidence_basis {
+            Some(ConfidenceBasis::Calibrated) => "calibrated",
+            Some(ConfidenceBasis::Uncalibrated) => "uncalibrated",
+            Some(ConfidenceBasis::Structural) => "from structure alone",
+            None => "of unknown basis",
+        };
+        parts.push(format!("confidence {confidence:.2} ({basis})"));
+    }
+    if let Some(entropy) = utterance.tokens.entropy_mean {
+        parts.push(format!("entropy {entropy:.2} nats"));
+    }
+    parts.push(format!("{} tokens", utterance.tokens.count));
+    match utterance.finish {
+        Some(Finish::Length) => parts.push("cut off".to_owned()),
+        Some(Finish::Refusal) => parts.push("refused".to_owned()),
+        _ => {}
+    }
+    let decisions = utterance.regulator.decisions.iter().map(|ruling| &ruling.decision);
+    let urgent: Vec<_> = decisions.filter(|decision| **decision != Decision::Continue).filter_map(name).collect();
+    if !urgent.is_empty() {
+        parts.push(format!("regulator: {}", urgent.join(", ")));
+    }
+    parts.join(" · ")
+}
+
+/// The decision's kind, as the transcript names it.
+fn name(decision: &Decision) -> Option<String> {
+    serde_json::to_value(decision).ok()?.get("decision")?.as_str().map(str::to_owned)
+}

@@ -1,0 +1,28 @@
+//! How a message ends.
+
+/// Whether the last thing said is a question, whatever quotes, brackets or emphasis close after it. `?!` and `?...` still
+/// ask.
+pub fn ends_with_question(text: &str) -> bool {
+    let closes = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '”' | '’' | '»' | ')' | ']' | '*' | '_');
+    let marks = |c: char| matches!(c, '!' | '.' | '…' | '?' | '？' | '؟');
+    let end = text.trim_end_matches(closes);
+    end.chars().rev().take_while(|&c| marks(c)).any(|c| matches!(c, '?' | '？' | '؟'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_one_whatever_closes_after_it() {
+        let check = |text: &str, asks: bool| assert_eq!(ends_with_question(text), asks, "{text:?}");
+        check("Do you see?", true);
+        check("*He leans in.* “Do you see?” ", true);
+        check("You did what?!", true);
+        check("Really?? ...", false);
+        check("Why? Because I know.", false);
+        check("And so on...", false);
+        check("見えますか？", true);
+        check("", false);
+    }
+}

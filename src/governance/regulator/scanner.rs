@@ -1,0 +1,202 @@
+//! Cuts a text into words and sentences in one pass, in any script.
+
+use super::features::{HASH_START, PREFIX_CHARS, hash_byte};
+use crate::foundation::base::limits::REGULATOR_WORDS_MAX;
+
+/// A word, or a pair of characters where words have no spaces between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Word {
+    /// Of its first characters, in lower case.
+    pub(super) hash: u32,
+    /// First byte in the text.
+    pub(super) start: u32,
+    /// One past the last byte.
+    pub(super) end: u32,
+    /// How many characters it has.
+    pub(super) chars: u32,
+    /// A pair of characters of a script without spaces.
+    pub(super) unspaced: bool,
+}
+
+/// A stretch of text up to a sentence's end, with enough words to say something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sentence {
+    /// First byte.
+    pub(super) start: u32,
+    /// One past the last byte.
+    pub(super) end: u32,
+    /// Index of its first word.
+    pub(super) first_word: u32,
+    /// One past the index of its last word.
+    pub(super) last_word: u32,
+}
+
+/// A sentence with fewer words than this runs on into the next.
+const SENTENCE_WORDS_MIN: u32 = 4;
+
+/// The words and sentences of a text. Scanning again re-uses the buffers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scan {
+    words: Vec<Word>,
+    sentences: Vec<Sentence>,
+}
+
+/// A word being read.
+struct Reading {
+    word: Word,
+    last_unspaced: Option<(u32, char)>,
+}
+
+impl Scan {
+    pub(super) fn of(text: &str) -> Self {
+        let mut scan = Self::default();
+        scan.scan(text);
+        scan
+    }
+
+    pub(super) fn words(&self) -> &[Word] {
+        &self.words
+    }
+
+    pub(super) fn sentences(&self) -> &[Sentence] {
+        &self.sentences
+    }
+
+    /// The words of a sentence.
+    pub(super) fn words_of(&self, sentence: &Sentence) -> &[Word] {
+        self.words.get(sentence.first_word as usize..sentence.last_word as usize).unwrap_or_default()
+    }
+
+    /// Reads `text`; words past [`REGULATOR_WORDS_MAX`] are left out.
+    pub(super) fn scan(&mut self, text: &str) {
+        self.words.clear();
+        self.sentences.clear();
+        let empty = |start| Word { hash: HASH_START, start, end: start, chars: 0, unspaced: false };
+        let mut reading = Reading { word: empty(0), last_unspaced: None };
+        let (mut start, mut first_word) = (0u32, 0u32);
+        let mut chars = text.char_indices().peekable();
+        while let Some((at, c)) = chars.next() {
+            if self.words.len() >= REGULATOR_WORDS_MAX {
+                break;
+            }
+            let at = at as u32;
+            if c.is_ascii_alphanumeric() || (!c.is_ascii() && c.is_alphanumeric()) {
+                if !c.is_ascii() && unspaced(c) {
+                    self.finish(&mut reading, empty(at));
+                    self.pair(&mut reading, at, c);
+                    continue;
+                }
+                reading.last_unspaced = None;
+                let word = &mut reading.word;
+                if word.chars == 0 {
+                    word.start = at;
+                }
+                if (word.chars as usize) < PREFIX_CHARS {
+                    word.hash = if c.is_ascii() {
+                        hash_byte(word.hash, c.to_ascii_lowercase() as u8)
+                    } else {
+                        c.to_lowercase().fold(word.hash, hash_char)
+                    };
+                }
+                word.chars += 1;
+                word.end = at + c.len_utf8() as u32;
+                continue;
+            }
+            self.finish(&mut reading, empty(at));
+            reading.last_unspaced = None;
+            let ends = match c {
+                '.' | '!' | '?' | '…' => chars.peek().is_none_or(|&(_, next)| next.is_whitespace() || next == '"'),
+                '\n' | '。' | '！' | '？' | '।' => true,
+                _ => false,
+            };
+            let last_word = self.words.len() as u32;
+            if ends && last_word - first_word >= SENTENCE_WORDS_MIN {
+                let end = at + c.len_utf8() as u32;
+                self.sentences.push(Sentence { start, end, first_word, last_word });
+                (start, first_word) = (end, last_word);
+            }
+        }
+        self.finish(&mut reading, empty(0));
+        let (end, last_word) = (text.len() as u32, self.words.len() as u32);
+        match self.sentences.last_mut() {
+            _ if last_word == first_word => {}
+            Some(before) if last_word - first_word < SENTENCE_WORDS_MIN => {
+                (before.end, before.last_word) = (end, last_word)
+            }
+            _ => self.sentences.push(Sentence { start, end, first_word, last_word }),
+        }
+    }
+
+    fn finish(&mut self, reading: &mut Reading, next: Word) {
+        if reading.word.chars > 0 {
+            self.words.push(reading.word);
+        }
+        reading.word = next;
+    }
+
+    /// A character of a script without spaces: with the one before it, a word.
+    fn pair(&mut self, reading: &mut Reading, at: u32, c: char) {
+        let end = at + c.len_utf8() as u32;
+        if let Some((start, before)) = reading.last_unspaced {
+            let hash = hash_char(hash_char(HASH_START, before), c);
+            self.words.push(Word { hash, start, end, chars: 2, unspaced: true });
+        }
+        reading.last_unspaced = Some((at, c));
+    }
+}
+
+fn hash_char(state: u32, c: char) -> u32 {
+    let mut buffer = [0; 4];
+    c.encode_utf8(&mut buffer).bytes().fold(state, hash_byte)
+}
+
+/// Scripts that write no spaces between words, and Hangul, whose words change at the end.
+fn unspaced(c: char) -> bool {
+    matches!(c,
+        '\u{0E00}'..='\u{0EFF}' // Thai, Lao
+        | '\u{1000}'..='\u{109F}' // Myanmar
+        | '\u{1780}'..='\u{17FF}' // Khmer
+        | '\u{3040}'..='\u{30FF}' // Hiragana, Katakana
+        | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{3FFFF}' // Han
+        | '\u{AC00}'..='\u{D7AF}' // Hangul
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, words: &[&str], sentences: &[&str]) {
+        let scan = Scan::of(text);
+        let cut = |start: u32, end: u32| text[start as usize..end as usize].trim().to_owned();
+        let found: Vec<_> = scan.words().iter().map(|word| cut(word.start, word.end)).collect();
+        assert_eq!(found, words, "words of {text:?}");
+        let found: Vec<_> = scan.sentences().iter().map(|sentence| cut(sentence.start, sentence.end)).collect();
+        assert_eq!(found, sentences, "sentences of {text:?}");
+        let covered: usize = scan.sentences().iter().map(|sentence| scan.words_of(sentence).len()).sum();
+        assert_eq!(covered, words.len(), "every word is in a sentence");
+    }
+
+    #[test]
+    fn words_and_sentences_of_several_scripts() {
+        check("", &[], &[]);
+        check("  ...  ", &[], &[]);
+        check("Don't log v1.2 here!", &["Don", "t", "log", "v1", "2", "here"], &["Don't log v1.2 here!"]);
+        check(
+            "Read the file now. Done. Then write it back again",
+            &["Read", "the", "file", "now", "Done", "Then", "write", "it", "back", "again"],
+            &["Read the file now.", "Done. Then write it back again"],
+        );
+        check("Read the whole file. Ok.", &["Read", "the", "whole", "file", "Ok"], &["Read the whole file. Ok."]);
+        check("你好世界。再见", &["你好", "好世", "世界", "再见"], &["你好世界。再见"]);
+        check("Ünïcödé straße", &["Ünïcödé", "straße"], &["Ünïcödé straße"]);
+    }
+
+    #[test]
+    fn a_word_is_its_first_five_letters_whatever_their_case() {
+        let hash = |text: &str| Scan::of(text).words()[0].hash;
+        assert_eq!(hash("Refactor"), hash("REFACTORED"));
+        assert_eq!(hash("ÄRGER"), hash("ärgerlich"));
+        assert_ne!(hash("refactor"), hash("reform"));
+    }
+}

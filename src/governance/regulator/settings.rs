@@ -1,0 +1,196 @@
+//! Every threshold of the regulator, by name, with its default.
+
+use serde::{Deserialize, Serialize};
+
+use super::decision::BreakAction;
+
+/// How the regulator judges.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// What a session may cost.
+    pub cost: CostSettings,
+    /// What counts as bad quality.
+    pub quality: QualitySettings,
+    /// What counts as unlikely.
+    pub confidence: ConfidenceSettings,
+    /// What counts as off topic.
+    pub scope: ScopeSettings,
+    /// What counts as a loop.
+    pub tools: ToolSettings,
+    /// What counts as a rule.
+    pub corrections: CorrectionSettings,
+}
+
+/// Amounts of everything that can run out; `None` is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Tokens read and written together.
+    pub tokens: Option<u64>,
+    /// Tokens read.
+    pub tokens_in: Option<u64>,
+    /// Tokens written.
+    pub tokens_out: Option<u64>,
+    /// Tokens read from a cache.
+    pub tokens_cached: Option<u64>,
+    /// Millionths of the account's currency.
+    pub money_micros: Option<u64>,
+    /// Wall-clock time, ms.
+    pub wallclock_ms: Option<u64>,
+}
+
+/// What a session may cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CostSettings {
+    /// Reached, these break the circuit at once, whatever the quality.
+    pub hard: Limits,
+    /// What a hard cap asks for.
+    pub hard_action: BreakAction,
+    /// Reached, these ask for less haste.
+    pub soft: Limits,
+    /// What a soft cap asks for.
+    pub soft_action: BreakAction,
+    /// The compound rule (spec §7, demo 2): this many tokens spent, and the last judged turns poor.
+    pub compound_tokens: Option<u64>,
+    /// How many judged turns the compound rule looks at.
+    pub compound_turns: usize,
+    /// Their mean quality is poor below this.
+    pub compound_quality: f64,
+}
+
+impl Default for CostSettings {
+    fn default() -> Self {
+        Self {
+            hard: Limits::default(),
+            hard_action: BreakAction::Stop,
+            soft: Limits::default(),
+            soft_action: BreakAction::Throttle,
+            compound_tokens: Some(10_000),
+            compound_turns: 3,
+            compound_quality: 0.5,
+        }
+    }
+}
+
+/// What counts as bad quality.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct QualitySettings {
+    /// How many judged turns a trend needs.
+    pub trend_turns: usize,
+    /// A fall per turn (least squares) at least this steep is a decline.
+    pub decline_per_turn: f64,
+    /// How many judged turns a level needs.
+    pub level_turns: usize,
+    /// A mean below this is persistently low.
+    pub level_min: f64,
+    /// A turn below this failed; one at or above `success` succeeded.
+    pub failure: f64,
+    /// See `failure`.
+    pub success: f64,
+    /// So many failures in a row on one topic break the circuit.
+    pub repeated_failures: usize,
+}
+
+impl Default for QualitySettings {
+    fn default() -> Self {
+        Self {
+            trend_turns: 4,
+            decline_per_turn: 0.1,
+            level_turns: 6,
+            level_min: 0.3,
+            failure: 0.3,
+            success: 0.6,
+            repeated_failures: 4,
+        }
+    }
+}
+
+/// What counts as unlikely. All in nats of negative log-probability.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConfidenceSettings {
+    /// Tokens in a group (`DeepConf`, Fu et al. 2025).
+    pub group_tokens: usize,
+    /// A group whose mean is above this ends the reply; `None` never does.
+    pub stop_nll: Option<f64>,
+    /// A token above this counts towards a span, one below it against (the reference value of Page's CUSUM, 1954).
+    /// ln 10: the token had a probability of one in ten.
+    pub span_nll: f64,
+    /// Once tokens are on average at this level, `span_nll` rises to stay this far above the session's own level.
+    pub span_margin: f64,
+    /// The excess that a span must gather (CUSUM's decision interval). ln 200: two hundred times less likely than at
+    /// `span_nll`.
+    pub span_excess: f64,
+    /// The model's vocabulary: with alternatives for all of it, self-certainty can be computed.
+    pub vocabulary: Option<usize>,
+}
+
+impl Default for ConfidenceSettings {
+    fn default() -> Self {
+        Self {
+            group_tokens: 32,
+            stop_nll: Some(8.0),
+            span_nll: 2.3,
+            span_margin: 1.0,
+            span_excess: 5.3,
+            vocabulary: None,
+        }
+    }
+}
+
+/// What counts as off topic.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScopeSettings {
+    /// Look at all.
+    pub enabled: bool,
+    /// A drift score at or above this warns.
+    pub drift: f64,
+}
+
+impl Default for ScopeSettings {
+    fn default() -> Self {
+        Self { enabled: true, drift: 0.5 }
+    }
+}
+
+/// What counts as a loop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolSettings {
+    /// A cycle of up to four calls that went round this often is a loop.
+    pub cycle_repeats: usize,
+    /// So many failures in a row are a loop.
+    pub failure_streak: usize,
+    /// The same call this often among the last ones, with at most two different answers, is polling without progress.
+    pub polls: usize,
+}
+
+impl Default for ToolSettings {
+    fn default() -> Self {
+        Self { cycle_repeats: 3, failure_streak: 4, polls: 6 }
+    }
+}
+
+/// What counts as a rule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CorrectionSettings {
+    /// So many corrections that agree make a rule.
+    pub agree: usize,
+    /// Corrections this similar (cosine) agree.
+    pub same_rule: f64,
+    /// A task this similar (cosine) to those that a rule was learned on calls for a warning.
+    pub same_topic: f64,
+    /// A message this similar to the one before asks the same again: the reply in between did not help.
+    pub asked_again: f64,
+}
+
+impl Default for CorrectionSettings {
+    fn default() -> Self {
+        Self { agree: 3, same_rule: 0.35, same_topic: 0.15, asked_again: 0.8 }
+    }
+}

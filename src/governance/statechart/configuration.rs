@@ -1,0 +1,78 @@
+//! Where a chart stands: the active states, what its histories remember, and what is left of its counters.
+
+use serde::Serialize;
+
+use super::chart::{Chart, CounterId, StateId, Vocabulary};
+use super::set::StateSet;
+use crate::foundation::base::Digest;
+
+/// Where a chart stands. Made by [`start`](super::start) and [`step`](super::step) alone, so that an illegal one cannot be
+/// represented; to restore one, replay its events.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Configuration {
+    pub(super) chart: Digest,
+    pub(super) active: StateSet,
+    /// What histories remember, in document order; one that remembers nothing yet is not among them.
+    pub(super) history: Vec<(StateId, StateSet)>,
+    pub(super) left: Vec<u16>,
+    pub(super) finished: bool,
+}
+
+impl Configuration {
+    pub(super) fn new<V: Vocabulary>(chart: &Chart<V>) -> Self {
+        Self {
+            chart: chart.digest(),
+            active: StateSet::EMPTY,
+            history: Vec::new(),
+            left: chart.counters().iter().map(|counter| counter.limit).collect(),
+            finished: false,
+        }
+    }
+
+    /// The digest of the chart that it belongs to.
+    pub const fn chart(&self) -> Digest {
+        self.chart
+    }
+
+    /// The active states.
+    pub const fn active(&self) -> StateSet {
+        self.active
+    }
+
+    /// Whether the chart has come to its end: a final state right inside the root.
+    pub const fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// What a history remembers; empty before there was anything.
+    pub fn remembered(&self, history: StateId) -> StateSet {
+        self.history.iter().find(|(id, _)| *id == history).map_or(StateSet::EMPTY, |(_, states)| *states)
+    }
+
+    /// How much is left of a counter.
+    pub fn left(&self, counter: CounterId) -> u16 {
+        self.left.get(usize::from(counter.0)).copied().unwrap_or(0)
+    }
+
+    /// The paths of the active leaves, in document order.
+    pub fn leaves<'c, V: Vocabulary>(&self, chart: &'c Chart<V>) -> Vec<&'c str> {
+        let leaves = self.active.and(chart.leaves(StateId::ROOT));
+        leaves.iter().map(|leaf| chart.state(leaf).path.as_str()).collect()
+    }
+
+    pub(super) fn remember(&mut self, history: StateId, states: StateSet) {
+        if let Some((_, remembered)) = self.history.iter_mut().find(|(id, _)| *id == history) {
+            *remembered = states;
+        } else {
+            // In order, so that equal memories are equal configurations.
+            let place = self.history.partition_point(|(id, _)| *id < history);
+            self.history.insert(place, (history, states));
+        }
+    }
+
+    pub(super) fn set_left(&mut self, counter: CounterId, left: u16) {
+        if let Some(place) = self.left.get_mut(usize::from(counter.0)) {
+            *place = left;
+        }
+    }
+}

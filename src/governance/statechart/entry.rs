@@ -1,0 +1,107 @@
+//! Which states a set of targets enters: downward by default entry, upward to the domain, sideways into parallel regions
+//! (SCXML 1.0, appendix D, `computeEntrySet`).
+
+use super::chart::{Chart, Kind, StateId, Vocabulary};
+use super::configuration::Configuration;
+use super::set::StateSet;
+
+/// What is entered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct EntrySet {
+    /// The states to enter.
+    pub(super) states: StateSet,
+    /// Those of them that are entered by their initial transition.
+    pub(super) by_default: StateSet,
+    /// The histories that remember nothing and lead to their default.
+    pub(super) histories: StateSet,
+}
+
+/// Works out what is entered.
+pub(super) struct Entry<'a, V: Vocabulary> {
+    chart: &'a Chart<V>,
+    now: &'a Configuration,
+    pub(super) set: EntrySet,
+}
+
+/// The targets, histories replaced by where they lead.
+pub(super) fn effective<V: Vocabulary>(chart: &Chart<V>, now: &Configuration, targets: &[StateId]) -> StateSet {
+    targets.iter().fold(StateSet::EMPTY, |all, target| {
+        let state = chart.state(*target);
+        match (state.kind, &state.initial, now.remembered(*target)) {
+            (Kind::History { .. }, Some(default), StateSet::EMPTY) => all.or(effective(chart, now, &default.targets)),
+            (Kind::History { .. }, _, remembered) => all.or(remembered),
+            _ => all.with(*target),
+        }
+    })
+}
+
+impl<'a, V: Vocabulary> Entry<'a, V> {
+    pub(super) fn new(chart: &'a Chart<V>, now: &'a Configuration) -> Self {
+        Self { chart, now, set: EntrySet::default() }
+    }
+
+    /// Adds what entering `targets` inside `domain` enters.
+    pub(super) fn targets(&mut self, targets: &[StateId], domain: StateId) {
+        for target in targets {
+            self.down(*target);
+        }
+        for target in effective(self.chart, self.now, targets) {
+            self.up(target, domain);
+        }
+    }
+
+    fn down(&mut self, id: StateId) {
+        let state = self.chart.state(id);
+        match (state.kind, &state.initial) {
+            (Kind::History { .. }, Some(default)) => {
+                let home = state.parent.unwrap_or(StateId::ROOT);
+                let remembered = self.now.remembered(id);
+                if remembered.is_empty() {
+                    self.set.histories.insert(id);
+                    self.all(default.targets.iter().copied(), home);
+                } else {
+                    self.all(remembered.iter(), home);
+                }
+            }
+            (Kind::Compound, Some(initial)) => {
+                self.set.states.insert(id);
+                self.set.by_default.insert(id);
+                self.all(initial.targets.iter().copied(), id);
+            }
+            _ => {
+                self.set.states.insert(id);
+                if state.kind == Kind::Parallel {
+                    self.regions(id);
+                }
+            }
+        }
+    }
+
+    fn all(&mut self, targets: impl Iterator<Item = StateId> + Clone, home: StateId) {
+        for target in targets.clone() {
+            self.down(target);
+        }
+        for target in targets {
+            self.up(target, home);
+        }
+    }
+
+    /// The regions of a parallel state into which nothing leads yet.
+    fn regions(&mut self, parallel: StateId) {
+        for region in self.chart.state(parallel).children {
+            if !self.set.states.meets(self.chart.state(region).inside) {
+                self.down(region);
+            }
+        }
+    }
+
+    fn up(&mut self, id: StateId, domain: StateId) {
+        let chart = self.chart;
+        for ancestor in chart.ancestors(id).take_while(|ancestor| *ancestor != domain) {
+            self.set.states.insert(ancestor);
+            if chart.state(ancestor).kind == Kind::Parallel {
+                self.regions(ancestor);
+            }
+        }
+    }
+}

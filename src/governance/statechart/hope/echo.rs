@@ -1,0 +1,29 @@
+//! The intent in one sentence, for the user to agree to.
+
+use std::fmt;
+
+/// What the echo says: the deliverable, the most important thing that it must include, and the hardest constraint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Echo<'a> {
+    /// What will be handed over.
+    pub deliverable: &'a str,
+    /// What it must include above all, if the user named anything.
+    pub must_include: Option<&'a str>,
+    /// The constraint that will be hardest to keep, if there is any.
+    pub constraint: Option<&'a str>,
+}
+
+impl fmt::Display for Echo<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A part that ends like a sentence would make two of one.
+        let part = |text: &'_ str| text.trim().trim_end_matches(['.', '!', ';', ',']).to_owned();
+        write!(f, "You want {}", part(self.deliverable))?;
+        if let Some(must) = self.must_include {
+            write!(f, ", with {} above all", part(must))?;
+        }
+        if let Some(constraint) = self.constraint {
+            write!(f, ", within this constraint: {}", part(constraint))?;
+        }
+        f.write_str(".")
+    }
+}

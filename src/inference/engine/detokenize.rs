@@ -1,0 +1,91 @@
+//! Token ids to text as they come: the pieces joined are the text of all of them, and no piece ends inside a character.
+
+use std::sync::Arc;
+
+use super::tokenizer::Tokenizer;
+use crate::foundation::chat::TokenId;
+
+/// The most tokens that one character is spread over: UTF-8 has at most four bytes, a token at least one.
+const TOKENS_PER_CHARACTER_MAX: usize = 4;
+
+/// A streaming decoder.
+pub(super) struct Detokenizer {
+    tokenizer: Arc<Tokenizer>,
+    /// The tokens whose text came last: some tokenizers write a token differently at the beginning of a text.
+    context: Vec<TokenId>,
+    /// Tokens whose text has not come yet.
+    pending: Vec<TokenId>,
+}
+
+impl Detokenizer {
+    pub(super) fn new(tokenizer: Arc<Tokenizer>) -> Self {
+        Self { tokenizer, context: Vec::new(), pending: Vec::new() }
+    }
+
+    /// The text that `id` completes; empty when it ends inside a character.
+    pub(super) fn push(&mut self, id: TokenId) -> String {
+        let before = self.tokenizer.decode(&self.context);
+        self.pending.push(id);
+        let together: Vec<_> = self.context.iter().chain(&self.pending).copied().collect();
+        let text = self.tokenizer.decode(&together);
+        if !text.ends_with(char::REPLACEMENT_CHARACTER) {
+            let pending = std::mem::take(&mut self.pending);
+            let piece = text.strip_prefix(&before).map_or_else(|| self.tokenizer.decode(&pending), str::to_owned);
+            self.context = pending;
+            return piece;
+        }
+        if self.pending.len() < TOKENS_PER_CHARACTER_MAX {
+            return String::new();
+        }
+        // Whatever the character at the end will be, the oldest token is no part of it.
+        self.context.push(self.pending.remove(0));
+        self.tokenizer.decode(&self.context).strip_prefix(&before).unwrap_or_default().to_owned()
+    }
+}
+
+/// Each of `ids` with the text that it completes.
+pub(super) fn pieces(tokenizer: &Arc<Tokenizer>, ids: Vec<TokenId>) -> Vec<(TokenId, String)> {
+    let mut detokenizer = Detokenizer::new(Arc::clone(tokenizer));
+    ids.into_iter().map(|id| (id, detokenizer.push(id))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::bundled;
+    use super::*;
+
+    fn texts(ids: &[TokenId]) -> Vec<String> {
+        let tokenizer = Arc::new(Tokenizer::parse(bundled::TOKENIZER).unwrap());
+        pieces(&tokenizer, ids.to_vec()).into_iter().map(|(_, text)| text).collect()
+    }
+
+    #[test]
+    fn a_character_comes_with_the_token_that_completes_it() {
+        let tokenizer = Tokenizer::parse(bundled::TOKENIZER).unwrap();
+        let ids = tokenizer.encode("a 🦀!").unwrap();
+        let pieces = texts(&ids);
+        assert_eq!(pieces.concat(), "a 🦀!");
+        assert!(pieces.iter().any(String::is_empty), "{pieces:?}");
+        assert!(pieces.contains(&"🦀".to_owned()), "{pieces:?}");
+    }
+
+    #[test]
+    fn bytes_that_make_no_character_do_not_hold_the_text_up() {
+        let tokenizer = Tokenizer::parse(bundled::TOKENIZER).unwrap();
+        let first_byte = tokenizer.encode("🦀").unwrap()[0];
+        let pieces = texts(&[first_byte; 9]);
+        assert_eq!(pieces.concat(), "\u{FFFD}".repeat(6), "{pieces:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn joined_pieces_are_the_text(text in "\\PC{0,40}") {
+            // At the very end it cannot be told from a character cut short.
+            prop_assume!(!text.ends_with(char::REPLACEMENT_CHARACTER));
+            let ids = Tokenizer::parse(bundled::TOKENIZER).unwrap().encode(&text).unwrap();
+            prop_assert_eq!(texts(&ids).concat(), text);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! A handle to a model that runs in this process: turns requests into token ids on the caller's task and hands them to
+//! the engine thread. `open.rs` makes one from a model's files.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::Timestamp;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::bundled::{self, Manifest};
+use super::open::Files;
+use super::reply::Reply;
+use super::sequence::{Outcome, Prepared, Task};
+use super::template::ChatTemplate;
+use super::thread::{Answer, Event, Job, Message};
+use super::tokenizer::Tokenizer;
+use super::weights::{Weights, read_text};
+use super::{LoadError, detokenize, history};
+use crate::foundation::base::limits::PROMPT_TOKENS_MAX;
+use crate::foundation::chat::{
+    BoxFuture, Completion, Continuation, DeltaGains, Flow, LanguageModel, LayerGains, Message as ChatMessage,
+    ModelError, ModelInfo, Prompt, Request, Role, Scored, TokenId, TokenSink,
+};
+
+/// How to run a model.
+#[derive(Debug, Clone, Default)]
+pub struct EngineOptions {
+    /// Threads for the arithmetic; all cores if absent. Results do not depend on it.
+    pub threads: Option<usize>,
+    /// The text of a chat template that replaces the model's own.
+    pub chat_template: Option<String>,
+    /// What `strftime_now` tells in a chat template; the time of opening if absent.
+    pub now: Option<Timestamp>,
+}
+
+/// A model that runs in this process. Clones share it; it is unloaded when the last is gone.
+#[derive(Clone)]
+pub struct LocalModel(Arc<Shared>);
+
+/// What the clones of a handle share.
+pub(super) struct Shared {
+    pub(super) info: ModelInfo,
+    pub(super) tokenizer: Arc<Tokenizer>,
+    pub(super) template: ChatTemplate,
+    pub(super) memory: history::Memory,
+    /// Tokens that end the model's turn, and texts that end a reply in a conversation.
+    pub(super) ends: Arc<[TokenId]>,
+    pub(super) stops: Vec<String>,
+    pub(super) engine: UnboundedSender<Message>,
+    /// Requests at work; the rest wait in order.
+    pub(super) places: Arc<Semaphore>,
+    pub(super) keys: AtomicU64,
+}
+
+impl LocalModel {
+    /// The model that ships inside the program.
+    ///
+    /// # Errors
+    /// [`ModelError::Unavailable`] when the options do not fit (a broken chat template, say) or threads cannot start.
+    pub fn bundled(options: &EngineOptions) -> Result<Self, ModelError> {
+        let name = "bundled";
+        let files = || {
+            Ok(Files {
+                name: name.to_owned(),
+                config: bundled::CONFIG.to_owned(),
+                generation_config: Some(bundled::GENERATION_CONFIG.to_owned()),
+                tokenizer: bundled::TOKENIZER.to_owned(),
+                tokenizer_config: Some(bundled::TOKENIZER_CONFIG.to_owned()),
+                template: None,
+                weights: Weights::from_bytes(bundled::WEIGHTS)?,
+                manifest: bundled::manifest()?,
+            })
+        };
+        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(name))
+    }
+
+    fn of(shared: Shared) -> Self {
+        Self(Arc::new(shared))
+    }
+
+    /// A model in a folder with Hugging Face's files: `config.json`, `tokenizer.json`, `model.safetensors` or its
+    /// sharded form; `tokenizer_config.json`, `generation_config.json` and `chat_template.jinja` if they are there.
+    ///
+    /// # Errors
+    /// [`ModelError::Unavailable`], naming the file or tensor that does not fit.
+    pub fn from_dir(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
+        let name = format!("local:{}", path.display());
+        let needed = |file: &str| read_text(&path.join(file));
+        let maybe = |file: &str| if path.join(file).is_file() { needed(file).map(Some) } else { Ok(None) };
+        let files = || {
+            Ok(Files {
+                name: name.clone(),
+                config: needed("config.json")?,
+                generation_config: maybe("generation_config.json")?,
+                tokenizer: needed("tokenizer.json")?,
+                tokenizer_config: maybe("tokenizer_config.json")?,
+                template: maybe("chat_template.jinja")?,
+                weights: Weights::from_dir(path)?,
+                manifest: Manifest::default(),
+            })
+        };
+        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(&name))
+    }
+}
+
+impl LanguageModel for LocalModel {
+    fn info(&self) -> &ModelInfo {
+        &self.0.info
+    }
+
+    fn count(&self, messages: &[ChatMessage]) -> Option<usize> {
+        history::read(&self.0.template, &self.0.tokenizer, &self.0.memory, messages)
+            .ok()
+            .map(|reading| reading.ids.len())
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: Request,
+        sink: Option<Box<dyn TokenSink + 'a>>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        Box::pin(async move {
+            let shared = &*self.0;
+            let reply = shared.reply(&request).map_err(|why| shared.unsupported(why))?;
+            let prepared =
+                shared.prepare(request, Task::Write(Box::new(reply))).map_err(|why| shared.unsupported(why))?;
+            let outcome = shared.ask(prepared, sink).await?;
+            let content: String = outcome.tokens.iter().map(|token| token.text.as_str()).collect();
+            let ids = outcome.tokens.iter().filter_map(|token| token.id).collect();
+            Ok(Completion {
+                message: ChatMessage { role: Role::Assistant, content, ids: Some(ids) },
+                tokens: outcome.tokens,
+                finish: outcome.finish,
+                usage: outcome.usage,
+                reading: outcome.reading,
+                model: shared.info.name.clone(),
+                snapshot: Some(outcome.snapshot),
+                before: outcome.before,
+                fallbacks: Vec::new(),
+            })
+        })
+    }
+
+    fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
+        Box::pin(async move {
+            let shared = &*self.0;
+            let task =
+                shared.to_score(continuation, request.sampling.top_logprobs).map_err(|why| shared.unsupported(why))?;
+            let prepared = shared.prepare(request, task).map_err(|why| shared.unsupported(why))?;
+            let Outcome { tokens, usage, reading, snapshot, .. } = shared.ask(prepared, None).await?;
+            Ok(Scored::new(tokens, usage, reading, Some(snapshot)))
+        })
+    }
+}
+
+impl Shared {
+    fn unsupported(&self, why: String) -> ModelError {
+        ModelError::Unsupported { model: self.info.name.clone(), why }
+    }
+
+    fn failed(&self, why: String) -> ModelError {
+        ModelError::Failed { model: self.info.name.clone(), why }
+    }
+
+    fn reply(&self, request: &Request) -> Result<Reply, String> {
+        let mut sampling = request.sampling.clone();
+        if matches!(request.prompt, Prompt::Chat(_)) {
+            sampling.stop.extend(self.stops.iter().cloned());
+        }
+        Reply::new(Arc::clone(&self.tokenizer), Arc::clone(&self.ends), sampling, request.stream)
+    }
+
+    fn to_score(&self, continuation: Continuation, top: usize) -> Result<Task, String> {
+        let ids = match continuation {
+            Continuation::Text(text) => self.tokenizer.encode(&text)?,
+            Continuation::Ids(ids) => ids,
+        };
+        if ids.is_empty() {
+            return Err("there is nothing to score: give a continuation of at least one token".to_owned());
+        }
+        self.check_ids(&ids)?;
+        Ok(Task::Score { tokens: detokenize::pieces(&self.tokenizer, ids), top })
+    }
+
+    fn prepare(&self, request: Request, task: Task) -> Result<Prepared, String> {
+        let (ids, history) = match request.prompt {
+            Prompt::Chat(messages) => {
+                for message in &messages {
+                    self.check_ids(message.ids.as_deref().unwrap_or_default())?;
+                }
+                let reading = history::read(&self.template, &self.tokenizer, &self.memory, &messages)?;
+                (reading.ids, reading.history)
+            }
+            Prompt::Text(text) => (self.tokenizer.encode(&text)?, usize::MAX),
+            Prompt::Ids(ids) => (ids, usize::MAX),
+        };
+        if ids.is_empty() {
+            return Err("the prompt is empty: give it at least one token to continue from".to_owned());
+        }
+        self.check_ids(&ids)?;
+        if let Some(gains) = &request.gains {
+            self.check_gains(gains)?;
+        }
+        Ok(Prepared { ids, history, after: request.after, gains: request.gains, task })
+    }
+
+    fn check_ids(&self, ids: &[TokenId]) -> Result<(), String> {
+        let vocabulary = self.info.vocabulary.unwrap_or_default();
+        if let Some(id) = ids.iter().find(|&&id| id as usize >= vocabulary) {
+            return Err(format!(
+                "token {id} is outside its vocabulary of {vocabulary}; were the ids made by another model?"
+            ));
+        }
+        if ids.len() > PROMPT_TOKENS_MAX {
+            return Err(format!("{} tokens are more than the {PROMPT_TOKENS_MAX} it takes in one request", ids.len()));
+        }
+        Ok(())
+    }
+
+    fn check_gains(&self, gains: &DeltaGains) -> Result<(), String> {
+        let layers = self.info.layers.unwrap_or_default();
+        let all = match gains {
+            DeltaGains::Uniform(gains) => std::slice::from_ref(gains),
+            DeltaGains::PerLayer(each) if each.len() == layers => each,
+            DeltaGains::PerLayer(each) => {
+                return Err(format!(
+                    "the gains on Δ name {} layers, it has {layers}: give one entry per layer",
+                    each.len()
+                ));
+            }
+        };
+        let sane =
+            |gains: &LayerGains| [gains.delta, gains.decay, gains.write].iter().all(|g| g.is_finite() && *g >= 0.0);
+        if all.iter().all(sane) { Ok(()) } else { Err("a gain on Δ must be a finite number, 0 or more".to_owned()) }
+    }
+
+    /// Has a request served, letting `sink` hear the reply as it comes.
+    async fn ask(&self, request: Prepared, sink: Option<Box<dyn TokenSink + '_>>) -> Result<Outcome, ModelError> {
+        let gone = || self.failed("the engine thread has ended; this is a bug, please report it".to_owned());
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| gone())?;
+        let key = self.keys.fetch_add(1, Ordering::Relaxed);
+        let (events, mut answers) = unbounded_channel();
+        let job = Job { key, request, listens: sink.is_some(), events, place };
+        self.engine.send(Message::Start(job)).map_err(|_| gone())?;
+        let _leave = Leave { engine: &self.engine, key };
+        let mut listener = sink.map(|sink| Listener { sink, heard: 0, stopped: false });
+        loop {
+            match answers.recv().await.ok_or_else(gone)? {
+                Event::Tokens(tokens) => {
+                    let answer = listener.as_mut().map_or(Answer::Continue, |listener| listener.hear(&tokens));
+                    self.engine.send(Message::Heard { key, answer }).map_err(|_| gone())?;
+                }
+                Event::Done(outcome) => {
+                    let outcome = outcome.map_err(|why| self.failed(why))?;
+                    if let Some(listener) = &mut listener {
+                        // What was held back until the end was clear.
+                        let (_, rest) = outcome.tokens.split_at(listener.heard.min(outcome.tokens.len()));
+                        listener.hear(rest);
+                    }
+                    return Ok(outcome);
+                }
+            }
+        }
+    }
+}
+
+struct Listener<'a> {
+    sink: Box<dyn TokenSink + 'a>,
+    heard: usize,
+    stopped: bool,
+}
+
+impl Listener<'_> {
+    /// Lets the sink hear `tokens` until it wants no more.
+    fn hear(&mut self, tokens: &[crate::foundation::chat::TokenLogprob]) -> Answer {
+        for token in tokens {
+            if self.stopped {
+                break;
+            }
+            self.heard += 1;
+            self.stopped = self.sink.token(token) == Flow::Stop;
+        }
+        if self.stopped { Answer::StopAfter(self.heard) } else { Answer::Continue }
+    }
+}
+
+/// Tells the engine when a caller goes, whether it got its answer or not.
+struct Leave<'a> {
+    engine: &'a UnboundedSender<Message>,
+    key: u64,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        // An engine that has ended needs no word.
+        let _ = self.engine.send(Message::Left { key: self.key });
+    }
+}

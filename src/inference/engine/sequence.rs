@@ -1,0 +1,265 @@
+//! One request on its way through the engine: what it has read, what it still has to, and what it is for.
+//!
+//! Its `ids` are the prompt and then what was written or is to be scored. The state has read some of them; a pass reads
+//! more; rows of logits come back for those that are to be judged or continued. A snapshot is taken on the way, before
+//! the reply, and one at the end, when everything kept has been read.
+
+use std::ops::Range;
+
+use super::reply::{Kept, Reply, Step};
+use super::{Segment, sampler};
+use crate::foundation::base::Digest;
+use crate::foundation::chat::{DeltaGains, Finish, Reading, Snapshot, TokenId, TokenLogprob, Usage};
+
+/// What a snapshot of a local model holds. The tokens after it may be read under other gains than those before it.
+pub(super) struct Past<S> {
+    model: Digest,
+    ids: Box<[TokenId]>,
+    state: S,
+}
+
+/// What is asked of the engine.
+pub(super) struct Prepared {
+    pub(super) ids: Vec<TokenId>,
+    /// How many of `ids` other prompts may share: where [`Outcome::before`] is taken, if it can be.
+    pub(super) history: usize,
+    pub(super) after: Option<Snapshot>,
+    pub(super) gains: Option<DeltaGains>,
+    pub(super) task: Task,
+}
+
+/// What to do after the prompt.
+pub(super) enum Task {
+    Write(Box<Reply>),
+    /// Read these tokens and tell how likely each was.
+    Score {
+        tokens: Vec<(TokenId, String)>,
+        top: usize,
+    },
+}
+
+/// What became of a request.
+pub(super) struct Outcome {
+    pub(super) tokens: Vec<TokenLogprob>,
+    pub(super) finish: Finish,
+    pub(super) usage: Usage,
+    pub(super) reading: Reading,
+    pub(super) snapshot: Snapshot,
+    pub(super) before: Option<Snapshot>,
+}
+
+pub(super) struct Sequence<S> {
+    model: Digest,
+    ids: Vec<TokenId>,
+    prompt: usize,
+    /// How many of `ids` the state has read.
+    read: usize,
+    state: S,
+    gains: Option<DeltaGains>,
+    reading: Reading,
+    cached: usize,
+    fork_at: usize,
+    before: Option<Snapshot>,
+    work: Work,
+    /// Tokens that the model drew, the one that ended the reply included.
+    drawn: usize,
+    /// Which of `ids` the pass in progress reads.
+    pass: Range<usize>,
+}
+
+enum Work {
+    Write(Box<Reply>),
+    /// Reads to the end of `ids`, judging as many of the last ones as there are texts for.
+    Read(Judged),
+}
+
+/// Tokens judged by teacher forcing.
+struct Judged {
+    finish: Finish,
+    tokens: Vec<TokenLogprob>,
+    /// The place of the first token still to be judged, and the texts of it and those after it.
+    from: usize,
+    texts: std::vec::IntoIter<String>,
+    top: usize,
+}
+
+impl<S: Clone + Send + Sync + 'static> Sequence<S> {
+    /// A sequence that continues from the request's snapshot if it can, and from `start` otherwise.
+    pub(super) fn new(model: Digest, request: Prepared, start: impl FnOnce() -> S) -> Self {
+        let Prepared { mut ids, history, after, gains, task } = request;
+        let prompt = ids.len();
+        let given = after.is_some();
+        let past = after.and_then(|snapshot| snapshot.downcast::<Past<S>>());
+        let past = past.filter(|past| past.model == model && ids.starts_with(&past.ids));
+        let (cached, state, reading) = match &past {
+            Some(past) => (past.ids.len(), past.state.clone(), Reading::Continued),
+            None => (0, start(), if given { Reading::Reread } else { Reading::Fresh }),
+        };
+        let work = match task {
+            Task::Write(reply) => Work::Write(reply),
+            Task::Score { tokens, top } => {
+                let (continuation, texts): (Vec<_>, Vec<_>) = tokens.into_iter().unzip();
+                ids.extend(continuation);
+                let (finish, texts) = (Finish::Length, texts.into_iter());
+                Work::Read(Judged { finish, tokens: Vec::new(), from: prompt, texts, top })
+            }
+        };
+        let fork_at = history.max(cached).min(prompt);
+        let mut sequence = Self {
+            model,
+            ids,
+            prompt,
+            read: cached,
+            state,
+            gains,
+            reading,
+            cached,
+            fork_at,
+            before: None,
+            work,
+            drawn: 0,
+            pass: 0..0,
+        };
+        sequence.remember();
+        sequence
+    }
+
+    /// Tokens to be read before anything else can happen.
+    pub(super) fn unread(&self) -> usize {
+        self.ids.len() - self.read
+    }
+
+    /// Plans to read up to `most` tokens, and is what they are.
+    pub(super) fn segment(&mut self, most: usize) -> Segment<'_, S> {
+        let stop = if self.read < self.fork_at { self.fork_at } else { self.ids.len() };
+        self.pass = self.read..stop.min(self.read.saturating_add(most));
+        // The row of a token tells of the one after it.
+        let wanted = match &self.work {
+            Work::Write(_) => self.ids.len() - 1..self.ids.len(),
+            Work::Read(judged) => judged.from.saturating_sub(1)..judged.from.saturating_sub(1) + judged.texts.len(),
+        };
+        let inside = |at: usize| at.clamp(self.pass.start, self.pass.end) - self.pass.start;
+        let logits = inside(wanted.start)..inside(wanted.end);
+        let ids = self.ids.get(self.pass.clone()).unwrap_or_default();
+        Segment { ids, state: &mut self.state, gains: self.gains.as_ref(), logits }
+    }
+
+    /// Whether nothing is left to do.
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self.work, Work::Read(_)) && self.unread() == 0
+    }
+
+    /// Takes the rows of the pass.
+    ///
+    /// # Errors
+    /// In words, when the model's output makes no sense.
+    pub(super) fn advance<'r>(&mut self, rows: impl Iterator<Item = &'r [f32]>) -> Result<(), String> {
+        self.read = self.pass.end;
+        self.remember();
+        for row in rows {
+            self.judge(row)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the row after the last token read is due without reading anything: a snapshot stands just there.
+    pub(super) fn stands_at_row(&self) -> Option<&S> {
+        let due = match &self.work {
+            Work::Write(_) => self.unread() == 0,
+            Work::Read(judged) => judged.from == self.read && judged.texts.len() > 0,
+        };
+        due.then_some(&self.state)
+    }
+
+    /// Goes on with one row of logits.
+    ///
+    /// # Errors
+    /// In words, when it makes no sense.
+    pub(super) fn judge(&mut self, row: &[f32]) -> Result<(), String> {
+        match &mut self.work {
+            Work::Write(reply) => {
+                let step = reply.step(row, &self.ids).ok_or_else(|| senseless(self.read))?;
+                self.drawn += 1;
+                match step {
+                    Step::Token(id) => self.ids.push(id),
+                    Step::End(finish, kept) => self.settle(finish, kept)?,
+                }
+            }
+            Work::Read(judged) => {
+                let id = self.ids.get(judged.from).copied().unwrap_or_default();
+                let text = judged.texts.next().unwrap_or_default();
+                let token = sampler::read(row, id, text, judged.top);
+                judged.tokens.push(token.ok_or_else(|| senseless(judged.from))?);
+                judged.from += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tokens of the reply that a listener may have, from number `heard` on.
+    pub(super) fn settled(&self, heard: usize) -> &[TokenLogprob] {
+        match &self.work {
+            Work::Write(reply) => reply.tokens().get(heard..reply.settled()).unwrap_or_default(),
+            Work::Read(_) => &[],
+        }
+    }
+
+    /// Ends the reply after its first `count` tokens because the listener said so.
+    pub(super) fn stop_after(&mut self, count: usize) -> Result<(), String> {
+        match self.work {
+            Work::Write(_) => self.settle(Finish::Asked, Kept { tokens: count, rest: String::new() }),
+            // It had ended by itself.
+            Work::Read(_) => Ok(()),
+        }
+    }
+
+    /// What became of it, once it [`is_done`](Self::is_done).
+    pub(super) fn finish(self) -> Outcome {
+        let snapshot = self.snapshot();
+        let (tokens, finish) = match self.work {
+            Work::Read(judged) => (judged.tokens, judged.finish),
+            Work::Write(reply) => (reply.into_tokens(usize::MAX), Finish::Length),
+        };
+        let read = if self.drawn == 0 { self.ids.len() } else { self.prompt };
+        let usage = Usage { tokens_in: read as u64, tokens_out: self.drawn as u64, tokens_cached: self.cached as u64 };
+        Outcome { tokens, finish, usage, reading: self.reading, snapshot, before: self.before }
+    }
+
+    /// From writing to reading what is left of what is kept. Where the state has gone further than that, it goes back
+    /// to the fork.
+    fn settle(&mut self, finish: Finish, kept: Kept) -> Result<(), String> {
+        let Kept { tokens: kept, rest } = kept;
+        let from = self.prompt + kept;
+        let judged = Judged { finish, tokens: Vec::new(), from, texts: Vec::new().into_iter(), top: 0 };
+        let Work::Write(reply) = std::mem::replace(&mut self.work, Work::Read(judged)) else { return Ok(()) };
+        let (respelled, texts): (Vec<_>, Vec<_>) = reply.respell(&rest)?.into_iter().unzip();
+        if self.read > from {
+            let past = self.before.as_ref().and_then(Snapshot::downcast::<Past<S>>);
+            let past = past.ok_or("its own snapshot is gone: this is a bug in the engine")?;
+            (self.state, self.read) = (past.state.clone(), past.ids.len());
+        }
+        let top = reply.top();
+        let tokens = reply.into_tokens(kept);
+        self.ids.truncate(self.prompt);
+        self.ids.extend(tokens.iter().filter_map(|token| token.id).chain(respelled));
+        self.work = Work::Read(Judged { finish, tokens, from, texts: texts.into_iter(), top });
+        Ok(())
+    }
+
+    /// Takes the snapshot before the reply when it is time.
+    fn remember(&mut self) {
+        if self.read == self.fork_at && self.before.is_none() {
+            self.before = Some(self.snapshot());
+        }
+    }
+
+    /// What has been read so far, as a value.
+    fn snapshot(&self) -> Snapshot {
+        let (ids, _) = self.ids.split_at(self.read);
+        Snapshot::new(Past { model: self.model, ids: ids.into(), state: self.state.clone() }, self.read)
+    }
+}
+
+fn senseless(at: usize) -> String {
+    format!("its output after {at} tokens is no distribution; its weights are damaged, or the gains on Δ too large")
+}

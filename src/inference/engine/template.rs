@@ -1,0 +1,303 @@
+//! Chat templates: from messages to the one text that a model was trained to continue. Templates come with models,
+//! that is, from strangers: they get no files, no environment, and a limited number of steps.
+
+use jiff::Timestamp;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Kwargs;
+use minijinja::{Environment, Error, ErrorKind, Value, context};
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::ser::{PrettyFormatter, Serializer};
+
+use super::LoadError;
+use crate::foundation::base::limits::{
+    TEMPLATE_BYTES_MAX, TEMPLATE_DEPTH_MAX, TEMPLATE_FUEL_MAX, TEMPLATE_RENDERED_BYTES_MAX,
+};
+use crate::foundation::chat::Message;
+
+const FILE: &str = "tokenizer_config.json";
+
+/// For base models, which come without a template: a plain transcript of the conversation.
+const PLAIN: &str = "\
+{%- for message in messages -%}
+{%- if message.role == 'system' -%}{{ message.content ~ '\n\n' }}
+{%- else -%}
+{{- ('User:' if message.role == 'user' else 'Assistant:') ~ ('' if message.content.startswith(' ') else ' ') -}}
+{{- message.content ~ '\n' -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ 'Assistant:' }}{%- endif -%}";
+
+/// Where a base model would begin to speak for the other side.
+const PLAIN_STOPS: [&str; 2] = ["\nUser:", "\nAssistant:"];
+
+/// What `tokenizer_config.json` says that matters here.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct TokenizerConfig {
+    bos_token: Option<SpecialToken>,
+    eos_token: Option<SpecialToken>,
+    pad_token: Option<SpecialToken>,
+    unk_token: Option<SpecialToken>,
+    chat_template: Option<Templates>,
+}
+
+/// A special token: its text, or the object that older files write.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum SpecialToken {
+    Text(String),
+    Added { content: String },
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Templates {
+    One(String),
+    Many(Vec<NamedTemplate>),
+}
+
+#[derive(Debug, Deserialize)]
+struct NamedTemplate {
+    name: String,
+    template: String,
+}
+
+impl TokenizerConfig {
+    pub(super) fn parse(json: &str) -> Result<Self, LoadError> {
+        serde_json::from_str(json).map_err(|error| LoadError::malformed(FILE, error))
+    }
+
+    /// The text of the token that ends a turn.
+    pub(super) fn eos(&self) -> Option<&str> {
+        self.eos_token.as_ref().map(SpecialToken::text)
+    }
+
+    /// The template, by its name `default` where there are several.
+    pub(super) fn template(&self) -> Option<&str> {
+        match self.chat_template.as_ref()? {
+            Templates::One(text) => Some(text),
+            Templates::Many(all) => all.iter().find(|t| t.name == "default").map(|t| t.template.as_str()),
+        }
+    }
+}
+
+impl SpecialToken {
+    fn text(&self) -> &str {
+        match self {
+            Self::Text(content) | Self::Added { content } => content,
+        }
+    }
+}
+
+/// A compiled chat template.
+pub(super) struct ChatTemplate {
+    environment: Environment<'static>,
+    globals: Value,
+    /// Stop texts that the template itself calls for.
+    pub(super) stops: Vec<String>,
+}
+
+impl ChatTemplate {
+    /// Compiles `source`, or the plain template without one. `now` is what `strftime_now` tells.
+    pub(super) fn new(source: Option<&str>, config: &TokenizerConfig, now: Timestamp) -> Result<Self, LoadError> {
+        let malformed = |why: String| LoadError::malformed("chat template", why);
+        if source.is_some_and(|source| source.len() > TEMPLATE_BYTES_MAX) {
+            return Err(malformed(format!("it is larger than {TEMPLATE_BYTES_MAX} bytes")));
+        }
+        let stops = if source.is_none() { PLAIN_STOPS.map(String::from).to_vec() } else { Vec::new() };
+        let mut environment = environment(now).map_err(|error| malformed(describe(&error)))?;
+        environment
+            .add_template_owned("chat", without_generation_marks(source.unwrap_or(PLAIN)))
+            .map_err(|error| malformed(describe(&error)))?;
+        let text = |token: &Option<SpecialToken>| token.as_ref().map(|token| token.text().to_owned());
+        let globals = context! {
+            bos_token => text(&config.bos_token),
+            eos_token => text(&config.eos_token),
+            pad_token => text(&config.pad_token),
+            unk_token => text(&config.unk_token),
+            tools => (),
+            documents => (),
+        };
+        Ok(Self { environment, globals, stops })
+    }
+
+    /// The text of `messages`, and of the beginning of the model's own next turn if `generate`.
+    ///
+    /// # Errors
+    /// What the template objects to, in words.
+    pub(super) fn render(&self, messages: &[Message], generate: bool) -> Result<String, String> {
+        let messages: Vec<_> =
+            messages.iter().map(|m| context! { role => m.role.as_str(), content => m.content.as_str() }).collect();
+        let template = self.environment.get_template("chat").map_err(|error| describe(&error))?;
+        let context = context! { messages, add_generation_prompt => generate, ..self.globals.clone() };
+        let text = template.render(context).map_err(|error| describe(&error))?;
+        if text.len() > TEMPLATE_RENDERED_BYTES_MAX {
+            return Err(format!("the chat template wrote more than {TEMPLATE_RENDERED_BYTES_MAX} bytes"));
+        }
+        Ok(text)
+    }
+}
+
+/// An environment that behaves as the one `transformers` renders in.
+fn environment(now: Timestamp) -> Result<Environment<'static>, Error> {
+    let mut environment = Environment::new();
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_fuel(Some(TEMPLATE_FUEL_MAX));
+    environment.set_recursion_limit(TEMPLATE_DEPTH_MAX);
+    environment.add_function("raise_exception", |why: String| -> Result<Value, Error> {
+        Err(Error::new(ErrorKind::InvalidOperation, why))
+    });
+    environment.add_function("strftime_now", move |format: String| -> Result<String, Error> {
+        jiff::fmt::strtime::format(&format, now).map_err(|e| Error::new(ErrorKind::InvalidOperation, e.to_string()))
+    });
+    environment.add_filter("tojson", to_json);
+    Ok(environment)
+}
+
+/// `json.dumps(value, ensure_ascii=False, indent=indent)`: the built-in filter escapes for HTML.
+#[expect(clippy::needless_pass_by_value, reason = "the form that filters have")]
+fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
+    let indent: Option<usize> = options.get("indent")?;
+    options.assert_all_used()?;
+    let bad = |error: serde_json::Error| Error::new(ErrorKind::BadSerialization, error.to_string());
+    let Some(indent) = indent else {
+        let mut text = Vec::new();
+        let mut serializer = Serializer::with_formatter(&mut text, Spaced);
+        serde::Serialize::serialize(value, &mut serializer).map_err(bad)?;
+        return Ok(String::from_utf8_lossy(&text).into_owned());
+    };
+    let indent = " ".repeat(indent.min(16));
+    let mut text = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(indent.as_bytes()));
+    serde::Serialize::serialize(value, &mut serializer).map_err(bad)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Python's default separators: a space after each comma and colon.
+struct Spaced;
+
+impl serde_json::ser::Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + std::io::Write>(&mut self, out: &mut W, first: bool) -> std::io::Result<()> {
+        if first { Ok(()) } else { out.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: ?Sized + std::io::Write>(&mut self, out: &mut W, first: bool) -> std::io::Result<()> {
+        if first { Ok(()) } else { out.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: ?Sized + std::io::Write>(&mut self, out: &mut W) -> std::io::Result<()> {
+        out.write_all(b": ")
+    }
+}
+
+/// `{% generation %}` marks the model's own turns for training; for rendering it means nothing.
+fn without_generation_marks(source: &str) -> String {
+    let mark =
+        |name: &str, with: &str, source: String| match Regex::new(&format!(r"\{{%([-+]?)\s*{name}\s*([-+]?)%\}}")) {
+            Ok(mark) => mark.replace_all(&source, format!("{{%$1 {with} $2%}}")).into_owned(),
+            Err(_) => source,
+        };
+    mark("endgeneration", "endif", mark("generation", "if true", source.to_owned()))
+}
+
+/// An error in one line: what, and in which line of the template.
+fn describe(error: &Error) -> String {
+    let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    match error.line() {
+        Some(line) => format!("the chat template stops in line {line}: {what}"),
+        None => format!("the chat template stops: {what}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::Value as Json;
+
+    use super::*;
+    use crate::foundation::chat::Role;
+
+    fn compile(source: &str) -> ChatTemplate {
+        let json = r#"{"bos_token": "<s>", "eos_token": {"content": "</s>", "lstrip": false}, "pad_token": "</s>"}"#;
+        let now = "2026-03-04T05:06:07Z".parse().unwrap();
+        ChatTemplate::new(Some(source), &TokenizerConfig::parse(json).unwrap(), now).unwrap()
+    }
+
+    fn check(source: &str, expected: &str) {
+        assert_eq!(compile(source).render(&[Message::user("Hi")], true).unwrap(), expected, "{source}");
+    }
+
+    fn refuses(source: &str, why: &str) {
+        let error = compile(source).render(&[Message::user("Hi")], true).unwrap_err();
+        assert!(error.contains(why), "{source}: {error}");
+    }
+
+    #[test]
+    fn published_templates_render_as_in_transformers() {
+        // `scripts/make-template-fixtures.py` made the texts.
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/chat_templates");
+        let data: Json = serde_json::from_str(&std::fs::read_to_string(folder.join("expected.json")).unwrap()).unwrap();
+        let mut seen = 0;
+        for case in data["cases"].as_array().unwrap() {
+            let source = std::fs::read_to_string(folder.join(case["template"].as_str().unwrap())).unwrap();
+            let conversation = &data["conversations"][case["conversation"].as_str().unwrap()];
+            let messages: Vec<Message> = serde_json::from_value(conversation.clone()).unwrap();
+            let text = compile(&source).render(&messages, case["generate"].as_bool().unwrap());
+            assert_eq!(text.as_ref().ok().map(String::as_str), case["text"].as_str(), "{case}: {text:?}");
+            seen += 1;
+        }
+        assert_eq!(seen, 64);
+    }
+
+    #[test]
+    fn what_templates_of_the_field_lean_on() {
+        check("{{ bos_token }}{{ messages[0]['content'].strip() }}{{ eos_token }}", "<s>Hi</s>");
+        check("{{ messages[0].role.upper() }} {{ messages[-1]['content'] | trim | length }}", "USER 2");
+        check("{{ strftime_now('%d %b %Y') }}", "04 Mar 2026");
+        check(
+            "{% if tools %}t{% endif %}{% if not pad_token is none %}p{% endif %}{% if x is defined %}x{% endif %}",
+            "p",
+        );
+        check("{{ {'a': [1, 'é<'], 'b': none} | tojson }}", r#"{"a": [1, "é<"], "b": null}"#);
+        check("{{ {'a': 1} | tojson(indent=2) }}", "{\n  \"a\": 1\n}");
+        check("{% for m in messages %}{% generation %}{{ m.content }}{%- endgeneration -%}  {% endfor %}", "Hi");
+        check(
+            "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}",
+            "1",
+        );
+        check(
+            "{% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+            "02",
+        );
+        check("{% macro say(x) %}<{{ x }}>{% endmacro %}{{ say(messages[0].content) }}", "<Hi>");
+    }
+
+    #[test]
+    fn a_template_may_refuse_and_may_not_run_away() {
+        refuses("a\n{{ raise_exception('Roles must alternate') }}", "stops in line 2: Roles must alternate");
+        refuses("{% for a in range(99999) %}{% for b in range(99999) %}{{ b }}{% endfor %}{% endfor %}", "fuel");
+        refuses("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion");
+        refuses("{% include '/etc/passwd' %}", "");
+    }
+
+    #[test]
+    fn the_list_form_has_its_default_and_the_plain_template_its_stops() {
+        let json =
+            r#"{"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]}"#;
+        assert_eq!(TokenizerConfig::parse(json).unwrap().template(), Some("D"));
+        let plain = ChatTemplate::new(None, &TokenizerConfig::default(), Timestamp::UNIX_EPOCH).unwrap();
+        let talk = [
+            Message::system("Be kind."),
+            Message::user("Hi"),
+            Message::new(Role::Assistant, " Hello"),
+            Message::user("Bye"),
+        ];
+        let text = plain.render(&talk, true).unwrap();
+        assert_eq!(text, "Be kind.\n\nUser: Hi\nAssistant: Hello\nUser: Bye\nAssistant:");
+        assert_eq!(plain.stops, ["\nUser:", "\nAssistant:"]);
+        assert!(compile("x").stops.is_empty());
+    }
+}

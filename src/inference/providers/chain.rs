@@ -1,0 +1,143 @@
+//! A fallback chain: the first model that answers does, and who was asked before is recorded with the answer.
+
+use std::sync::Arc;
+
+use crate::foundation::base::Digest;
+use crate::foundation::chat::{
+    BoxFuture, Completion, Continuation, Flow, LanguageModel, Message, ModelError, ModelInfo, Request, Scored,
+    Snapshot, TokenLogprob, TokenSink,
+};
+
+pub(super) struct Chain {
+    info: ModelInfo,
+    links: Vec<(String, Arc<dyn LanguageModel>)>,
+    /// Those that could not be opened, each with its place among the links and why.
+    unopened: Vec<(usize, String, String)>,
+}
+
+/// A link's snapshot: another link cannot read it.
+struct Linked {
+    link: usize,
+    snapshot: Snapshot,
+}
+
+impl Chain {
+    /// The chain called `name` of the models that could be opened.
+    pub(super) fn new(
+        name: &str,
+        tried: impl Iterator<Item = (String, Result<Arc<dyn LanguageModel>, ModelError>)>,
+    ) -> Result<Self, ModelError> {
+        let mut links = Vec::new();
+        let mut unopened = Vec::new();
+        for (spec, opened) in tried {
+            match opened {
+                Ok(model) => links.push((spec, model)),
+                Err(error) => unopened.push((links.len(), spec, error.to_string())),
+            }
+        }
+        if links.is_empty() {
+            return Err(none_answered(name, unopened.into_iter().map(|(_, _, why)| why)));
+        }
+        Ok(Self { info: common(name.to_owned(), &links.iter().map(|(_, model)| model.info())), links, unopened })
+    }
+
+    /// Those that were passed over before link number `link` was asked.
+    fn passed(&self, link: usize) -> impl Iterator<Item = (String, String)> {
+        let passed = self.unopened.iter().filter(move |(before, ..)| *before == link);
+        passed.map(|(_, spec, why)| (spec.clone(), why.clone()))
+    }
+}
+
+/// What holds whichever link answers.
+fn common<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + Clone)) -> ModelInfo {
+    let least = |value: fn(&ModelInfo) -> Option<usize>| links.clone().filter_map(value).min();
+    let digests: Option<Vec<_>> = links.clone().map(|info| info.digest.map(|digest| *digest.as_bytes())).collect();
+    ModelInfo {
+        name,
+        digest: digests.map(|digests| Digest::of(digests.concat())),
+        layers: links.clone().next().and_then(|info| info.layers),
+        vocabulary: links.clone().next().and_then(|info| info.vocabulary),
+        window_tokens: least(|info| info.window_tokens),
+        prompt_tokens_max: least(|info| info.prompt_tokens_max),
+        logprobs: links.clone().all(|info| info.logprobs),
+        delta: links.clone().all(|info| info.delta),
+        sampling: links.clone().find_map(|info| info.sampling.clone()),
+    }
+}
+
+fn none_answered(model: &str, why: impl Iterator<Item = String>) -> ModelError {
+    let why = why.collect::<Vec<_>>().join("; ");
+    ModelError::Unavailable { model: model.to_owned(), why: format!("no model of the chain answered: {why}") }
+}
+
+impl LanguageModel for Chain {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    /// The first link's count: it is the one that is meant to answer.
+    fn count(&self, messages: &[Message]) -> Option<usize> {
+        self.links.first().and_then(|(_, model)| model.count(messages))
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: Request,
+        sink: Option<Box<dyn TokenSink + 'a>>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        Box::pin(async move {
+            let mut sink = sink;
+            let mut fallbacks = Vec::new();
+            for (link, (spec, model)) in self.links.iter().enumerate() {
+                fallbacks.extend(self.passed(link));
+                let listener = sink.as_mut().map(|sink| {
+                    let hear = |token: &TokenLogprob| -> Flow { sink.token(token) };
+                    Box::new(hear) as Box<dyn TokenSink + '_>
+                });
+                match model.complete(unwrap(&request, link), listener).await {
+                    Ok(mut completion) => {
+                        completion.snapshot = completion.snapshot.map(|snapshot| wrap(link, snapshot));
+                        completion.before = completion.before.map(|snapshot| wrap(link, snapshot));
+                        fallbacks.append(&mut completion.fallbacks);
+                        completion.fallbacks = fallbacks;
+                        return Ok(completion);
+                    }
+                    Err(error) => fallbacks.push((spec.clone(), error.to_string())),
+                }
+            }
+            Err(none_answered(&self.info.name, fallbacks.into_iter().map(|(_, why)| why)))
+        })
+    }
+
+    fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
+        Box::pin(async move {
+            let mut errors = Vec::new();
+            for (link, (_, model)) in self.links.iter().enumerate() {
+                match model.score(unwrap(&request, link), continuation.clone()).await {
+                    Ok(mut scored) => {
+                        scored.snapshot = scored.snapshot.map(|snapshot| wrap(link, snapshot));
+                        return Ok(scored);
+                    }
+                    Err(error) => errors.push(error.to_string()),
+                }
+            }
+            Err(none_answered(&self.info.name, errors.into_iter()))
+        })
+    }
+}
+
+fn wrap(link: usize, snapshot: Snapshot) -> Snapshot {
+    let tokens = snapshot.tokens();
+    Snapshot::new(Linked { link, snapshot }, tokens)
+}
+
+/// The request as link number `link` gets it: with its own snapshot, or with one that it cannot read, so that it says by
+/// itself that it read everything again.
+fn unwrap(request: &Request, link: usize) -> Request {
+    let mut request = request.clone();
+    request.after = request.after.map(|snapshot| match snapshot.downcast::<Linked>() {
+        Some(linked) if linked.link == link => linked.snapshot.clone(),
+        _ => snapshot,
+    });
+    request
+}

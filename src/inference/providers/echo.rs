@@ -1,0 +1,43 @@
+//! `echo`: repeats the last message. For tests and demonstrations.
+
+use super::words;
+use crate::foundation::chat::{
+    BoxFuture, Completion, Continuation, Finish, LanguageModel, Message, ModelError, ModelInfo, Request, Scored,
+    TokenSink,
+};
+
+pub(super) struct Echo {
+    info: ModelInfo,
+}
+
+impl Echo {
+    pub(super) fn new() -> Self {
+        Self { info: ModelInfo { name: "echo".to_owned(), ..ModelInfo::default() } }
+    }
+}
+
+impl LanguageModel for Echo {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn count(&self, _: &[Message]) -> Option<usize> {
+        None
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: Request,
+        sink: Option<Box<dyn TokenSink + 'a>>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        Box::pin(async move {
+            let last = words::conversation(&self.info.name, &request.prompt)?.pop();
+            let content = last.map(|message| message.content).unwrap_or_default();
+            Ok(words::say(&self.info.name, &request, &content, Finish::Stop, sink))
+        })
+    }
+
+    fn score(&self, _: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
+        Box::pin(async move { Err(words::no_score(&self.info.name, &continuation)) })
+    }
+}

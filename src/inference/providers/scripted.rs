@@ -1,0 +1,172 @@
+//! `scripted:FILE`: replies read from a file. For tests and demonstrations.
+//!
+//! The reply to a conversation is chosen by how often the model has spoken in it, so the same conversation always gets
+//! the same reply: in any order, in parallel, after a resume. Past the end of the script it begins again.
+//!
+//! The file is either text, its replies parted by lines that hold `---` alone, or a JSON array. An item of the array is a
+//! text, an object (`content`; `error` instead, to fail; `finish`, for example `"refusal"`; `delay_ms`), or an array
+//! of these, of which the request's random stream picks one.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::words;
+use crate::foundation::base::limits::SCRIPT_BYTES_MAX;
+use crate::foundation::base::{Digest, Stream};
+use crate::foundation::chat::{
+    BoxFuture, Completion, Continuation, Finish, LanguageModel, Message, ModelError, ModelInfo, Request, Role, Scored,
+    TokenSink,
+};
+
+pub(super) struct Scripted {
+    info: ModelInfo,
+    script: Vec<Item>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum Item {
+    Text(String),
+    // Before `Reply`, because serde reads a struct from an array as well.
+    Choice(Vec<Item>),
+    Reply(Reply),
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Reply {
+    content: String,
+    error: Option<String>,
+    finish: Option<Finish>,
+    delay_ms: u64,
+}
+
+impl Scripted {
+    pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
+        let name = format!("scripted:{}", path.display());
+        let unavailable = |why: String| ModelError::Unavailable { model: name.clone(), why };
+        let bytes = fs::metadata(path)
+            .and_then(|meta| if meta.len() > SCRIPT_BYTES_MAX { Ok(None) } else { fs::read_to_string(path).map(Some) })
+            .map_err(|error| unavailable(format!("{error}; name a file with replies")))?;
+        let text = bytes.ok_or_else(|| unavailable(format!("the file is larger than {SCRIPT_BYTES_MAX} bytes")))?;
+        let script = parse(&text).map_err(unavailable)?;
+        let info = ModelInfo { name, digest: Some(Digest::of(&text)), ..ModelInfo::default() };
+        Ok(Self { info, script })
+    }
+
+    fn reply(&self, conversation: &[Message], stream: Stream) -> Reply {
+        let spoken = conversation.iter().filter(|message| message.role == Role::Assistant).count();
+        let mut item = self.script.iter().cycle().nth(spoken % self.script.len().max(1));
+        for depth in 0.. {
+            match item {
+                Some(Item::Choice(items)) => item = items.get(stream.index(depth, items.len())),
+                Some(Item::Reply(reply)) => return reply.clone(),
+                Some(Item::Text(content)) => return Reply { content: content.clone(), ..Reply::default() },
+                None => break,
+            }
+        }
+        Reply::default()
+    }
+}
+
+fn parse(text: &str) -> Result<Vec<Item>, String> {
+    let script: Vec<Item> = if text.trim_start().starts_with('[') {
+        serde_json::from_str(text).map_err(|error| {
+            format!(
+                "{error}; each item is a text, an object with `content`, `error`, `finish` and `delay_ms`, or an array"
+            )
+        })?
+    } else {
+        let mut replies = vec![String::new()];
+        for line in text.lines() {
+            match replies.last_mut() {
+                Some(reply) if line.trim_end() != "---" => {
+                    reply.push_str(line);
+                    reply.push('\n');
+                }
+                _ => replies.push(String::new()),
+            }
+        }
+        replies.iter().map(|reply| Item::Text(reply.trim().to_owned())).collect()
+    };
+    match script.as_slice() {
+        [] => Err("the script holds no reply; write at least one".to_owned()),
+        [Item::Text(only)] if only.is_empty() => Err("the script is empty; write at least one reply".to_owned()),
+        _ => Ok(script),
+    }
+}
+
+impl LanguageModel for Scripted {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn count(&self, _: &[Message]) -> Option<usize> {
+        None
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: Request,
+        sink: Option<Box<dyn TokenSink + 'a>>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        Box::pin(async move {
+            let conversation = words::conversation(&self.info.name, &request.prompt)?;
+            let reply = self.reply(&conversation, request.stream);
+            if reply.delay_ms > 0 {
+                tokio::time::sleep(Duration::from_millis(reply.delay_ms)).await;
+            }
+            if let Some(why) = reply.error {
+                return Err(ModelError::Failed { model: self.info.name.clone(), why });
+            }
+            let finish = reply.finish.unwrap_or(Finish::Stop);
+            Ok(words::say(&self.info.name, &request, &reply.content, finish, sink))
+        })
+    }
+
+    fn score(&self, _: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
+        Box::pin(async move { Err(words::no_score(&self.info.name, &continuation)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scripted(text: &str) -> Scripted {
+        Scripted { info: ModelInfo::default(), script: parse(text).unwrap() }
+    }
+
+    #[test]
+    fn a_reply_follows_from_how_often_the_model_has_spoken() {
+        let model = scripted("first\nstill first\n---\nsecond\n");
+        let mut conversation = vec![Message::system("be someone")];
+        let mut said = Vec::new();
+        for _ in 0..3 {
+            let reply = model.reply(&conversation, Stream::root(0)).content;
+            conversation.extend([Message::assistant(reply.clone()), Message::user("go on")]);
+            said.push(reply);
+        }
+        assert_eq!(said, ["first\nstill first", "second", "first\nstill first"]);
+    }
+
+    #[test]
+    fn a_choice_is_drawn_from_the_stream_and_nothing_else() {
+        let model = scripted(r#"[["a", {"error": "overloaded"}, {"content": "c", "finish": "refusal"}]]"#);
+        let draw = |seed| model.reply(&[], Stream::root(seed));
+        assert!((0..20).all(|seed| draw(seed) == draw(seed)));
+        assert!((0..20).any(|seed| draw(seed).content == "a"));
+        assert!((0..20).any(|seed| draw(seed).error.is_some()));
+        assert!((0..20).any(|seed| draw(seed).finish == Some(Finish::Refusal)));
+    }
+
+    #[test]
+    fn a_script_that_says_nothing_is_refused() {
+        for text in ["", "  \n", "[]", r#"[{"contents": "typo"}]"#] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+    }
+}

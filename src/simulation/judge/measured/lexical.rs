@@ -1,0 +1,101 @@
+//! How varied the persona's language is.
+
+use std::collections::BTreeSet;
+
+use super::Score;
+use super::lines::Lines;
+use crate::foundation::text::{
+    contains_phrase, distinct_n, ends_with_question, fold, moving_type_token_ratio, self_repetition,
+};
+
+/// The window of the moving-average type-token ratio, words.
+const MATTR_WINDOW: usize = 50;
+/// Long enough that a shared run of words is no accident.
+const REPEATED_GRAM: usize = 4;
+/// How many words make an opening or an ending.
+const EDGE_WORDS: usize = 2;
+
+/// Folded phrases with which a speaker gives in or goes along. Written for Loom from the capitulations that its monitors
+/// are there to catch.
+const AGREEMENT: [&str; 32] = [
+    "you're right",
+    "you are right",
+    "you may be right",
+    "you might be right",
+    "i agree",
+    "i completely agree",
+    "agreed",
+    "that makes sense",
+    "makes sense",
+    "good point",
+    "fair point",
+    "fair enough",
+    "good idea",
+    "great idea",
+    "sounds good",
+    "sounds right",
+    "sounds fair",
+    "that's true",
+    "that is true",
+    "that's fair",
+    "i see your point",
+    "i see what you mean",
+    "i hadn't thought of",
+    "i never thought of it",
+    "i might be wrong",
+    "maybe i'm wrong",
+    "i should reconsider",
+    "i'll try that",
+    "i will try that",
+    "i can do that",
+    "exactly",
+    "absolutely",
+];
+
+pub(super) fn scores(lines: &Lines<'_>) -> Vec<Score> {
+    let texts: Vec<&[String]> = lines.persona().map(|line| line.words.as_slice()).collect();
+    let all: Vec<&str> = texts.iter().flat_map(|words| words.iter()).map(String::as_str).collect();
+    let count = texts.len();
+    let silent = || "the persona said nothing".to_owned();
+    let too_few = || format!("{count} message(s): at least two are needed");
+
+    let words = (count > 0).then(|| all.len() as f64 / count as f64);
+    let distinct = |n| distinct_n(&texts, n);
+    let repetition = if count < 2 { None } else { self_repetition(&texts, REPEATED_GRAM) };
+    let openings = texts.iter().map(|words| words.iter().take(EDGE_WORDS).cloned().collect::<Vec<_>>());
+    let endings = lines.persona().map(|line| {
+        let tail = line.words.iter().rev().take(EDGE_WORDS).cloned().collect::<Vec<_>>();
+        (tail, ends_with_question(line.text))
+    });
+    let share = |held: &dyn Fn(&str) -> bool| {
+        (count > 0).then(|| lines.persona().filter(|line| held(line.text)).count() as f64 / count as f64)
+    };
+    vec![
+        Score::new("words_per_message/1", words, silent),
+        Score::new("distinct_1/1", distinct(1), silent),
+        Score::new("distinct_2/1", distinct(2), || "no message has two words".to_owned()),
+        Score::new("mattr_50/1", moving_type_token_ratio(&all, MATTR_WINDOW), || {
+            format!("{} words: at least {MATTR_WINDOW} are needed", all.len())
+        }),
+        Score::new("self_repetition_4/1", repetition, || {
+            format!("two messages, and one of at least {REPEATED_GRAM} words, are needed")
+        }),
+        Score::new("opening_variety/1", variety(openings), too_few),
+        Score::new("ending_variety/1", variety(endings), too_few),
+        Score::new("question_endings/1", share(&ends_with_question), silent),
+        Score::new("agreement/1", share(&agrees), silent),
+    ]
+}
+
+/// The share of different ones; `None` for fewer than two.
+fn variety<T: Ord>(edges: impl Iterator<Item = T>) -> Option<f64> {
+    let edges: Vec<T> = edges.collect();
+    let (count, distinct) = (edges.len(), edges.into_iter().collect::<BTreeSet<_>>().len());
+    (count > 1).then(|| distinct as f64 / count as f64)
+}
+
+/// Whether `text` holds a phrase of agreement.
+pub fn agrees(text: &str) -> bool {
+    let folded = fold(text);
+    AGREEMENT.iter().any(|phrase| contains_phrase(&folded, phrase))
+}

@@ -1,0 +1,147 @@
+//! Reading a results folder: finished transcripts, and the turns of those that are not finished.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
+use crate::foundation::plot::PlotError;
+use crate::simulation::rollout::{FileError, TokenLine, Totals, Transcript, Turn, read_transcript};
+
+/// A transcript and where it came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// The file's name.
+    pub file: String,
+    /// What it holds.
+    pub transcript: Transcript,
+    /// It is a rollout under way: its turns so far.
+    pub partial: bool,
+    /// The tokens of a rollout under way, which has no side file yet.
+    pub tokens: Vec<TokenLine>,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// A transcript cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The file system said no.
+    #[error("{path}: {source}", path = path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// There is nothing to report on.
+    #[error("{path} holds no transcript (`rollout_000.json` and so on); name the folder that `loom run` wrote", path = path.display())]
+    Empty {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The transcripts are not of one persona.
+    #[error("{path} mixes transcripts of several configurations ({first}, {other}); report on each in a folder of its own", path = path.display())]
+    Mixed {
+        /// Where.
+        path: PathBuf,
+        /// One configuration.
+        first: String,
+        /// Another.
+        other: String,
+    },
+    /// The curves cannot be drawn.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
+    /// The report cannot be written as JSON.
+    #[error("the report cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// The transcripts at `path`: a results folder, one transcript, or one rollout under way. In order of their rollouts.
+///
+/// # Errors
+/// When there is none, one cannot be read, or they are not of one configuration.
+pub fn load(path: &Path) -> Result<Vec<Loaded>, ReportError> {
+    let mut loaded = if path.is_dir() { folder(path)? } else { vec![file(path)?] };
+    loaded.sort_by(|a, b| (a.transcript.run.rollout, &a.file).cmp(&(b.transcript.run.rollout, &b.file)));
+    let Some(first) = loaded.first().map(|loaded| &loaded.transcript.config) else {
+        return Err(ReportError::Empty { path: path.to_owned() });
+    };
+    match loaded.iter().map(|loaded| &loaded.transcript.config).find(|config| config.digest != first.digest) {
+        None => Ok(loaded),
+        Some(other) => {
+            let name = |digest: &crate::foundation::base::Digest| digest.short();
+            Err(ReportError::Mixed { path: path.to_owned(), first: name(&first.digest), other: name(&other.digest) })
+        }
+    }
+}
+
+fn folder(path: &Path) -> Result<Vec<Loaded>, ReportError> {
+    let at = |source| ReportError::Io { path: path.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(at)? {
+        let file = entry.map_err(at)?.path();
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(rest) = name.strip_prefix("rollout_") else { continue };
+        let number = |ending| rest.strip_suffix(ending).filter(|number| number.bytes().all(|b| b.is_ascii_digit()));
+        let finished = |number: &str| path.join(format!("rollout_{number}.json")).exists();
+        // A crash between writing the transcript and removing the partial file leaves both: the transcript counts.
+        if number(".json").is_some() || number(".partial.jsonl").is_some_and(|number| !finished(number)) {
+            files.push(file);
+        }
+    }
+    // A partial file whose first line was torn holds nothing yet.
+    files
+        .iter()
+        .map(|file| self::file(file))
+        .filter(|loaded| !matches!(loaded, Err(ReportError::Empty { .. })))
+        .collect()
+}
+
+fn file(path: &Path) -> Result<Loaded, ReportError> {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if name.ends_with(".partial.jsonl") {
+        return partial(path, name);
+    }
+    Ok(Loaded { file: name, transcript: read_transcript(path)?, partial: false, tokens: Vec::new() })
+}
+
+/// One line of a rollout under way, after the first.
+#[derive(Deserialize)]
+struct TurnLine {
+    turn: Turn,
+    tokens: Vec<TokenLine>,
+}
+
+/// Reads a rollout under way without touching it: whoever writes it may be at it right now, so a last line without its
+/// end is left out.
+fn partial(path: &Path, file: String) -> Result<Loaded, ReportError> {
+    let at = |source| ReportError::Io { path: path.to_owned(), source };
+    if fs::metadata(path).map_err(at)?.len() > TRANSCRIPT_BYTES_MAX {
+        return Err(FileError::TooLarge { path: path.to_owned() }.into());
+    }
+    let mut bytes = fs::read(path).map_err(at)?;
+    bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0));
+    let text = String::from_utf8(bytes).map_err(|error| at(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+    let wrong = |line: usize, error: &serde_json::Error| FileError::Corrupt {
+        path: path.to_owned(),
+        line,
+        why: error.to_string(),
+    };
+    let mut lines = text.lines().enumerate();
+    let Some((_, head)) = lines.next() else { return Err(ReportError::Empty { path: path.to_owned() }) };
+    let mut transcript: Transcript = serde_json::from_str(head).map_err(|error| wrong(1, &error))?;
+    let mut tokens = Vec::new();
+    for (index, line) in lines {
+        let line: TurnLine = serde_json::from_str(line).map_err(|error| wrong(index + 1, &error))?;
+        transcript.turns.push(line.turn);
+        tokens.extend(line.tokens);
+    }
+    transcript.totals = Totals::of(&transcript.turns);
+    Ok(Loaded { file, transcript, partial: true, tokens })
+}

@@ -1,0 +1,364 @@
+//! The report as Markdown: reads well as plain text, and renders as a page.
+
+mod notation;
+
+use std::fmt::{self, Write};
+
+use self::notation::{NONE, code, grouped, mean, mean_known, number, plain, quote, range, sentence, spark, table};
+use super::aggregate::counted;
+use super::data::{EventRow, Flag, Report, SideRow, TurnRow};
+use crate::simulation::persona::{AdversaryKind, Speaker};
+use crate::simulation::rollout::{MonitorAction, Outcome};
+
+/// The longest line of a sparkline; more turns share a column.
+const SPARK_COLUMNS: usize = 60;
+/// The most rows of events and flagged turns; the rest is in `report.json`.
+const ROWS_MAX: usize = 30;
+
+impl Report {
+    /// The report as Markdown. `curves` is the path of the figure beside it, if there is one.
+    pub fn markdown(&self, curves: Option<&str>) -> String {
+        let mut out = String::new();
+        // Writing to a String does not fail.
+        let _infallible = self.write(&mut out, curves);
+        out
+    }
+
+    fn write(&self, out: &mut String, curves: Option<&str>) -> fmt::Result {
+        writeln!(out, "# {}\n", plain(&self.persona))?;
+        self.header(out)?;
+        self.scores(out)?;
+        self.phases(out)?;
+        self.over_the_turns(out, curves)?;
+        self.standstill(out)?;
+        self.monitor_events(out)?;
+        self.flagged(out)?;
+        self.gaps(out)?;
+        self.timing(out)
+    }
+
+    fn header(&self, out: &mut String) -> fmt::Result {
+        let finished = self.rollouts.iter().filter(|row| row.outcome == Outcome::Complete).count();
+        let unfinished = self.rollouts.iter().filter(|row| row.outcome == Outcome::Unfinished).count();
+        let stopped: Vec<_> = self
+            .rollouts
+            .iter()
+            .filter_map(|row| match &row.outcome {
+                Outcome::Stopped { reason } => Some((row, reason)),
+                _ => None,
+            })
+            .collect();
+        let planned = self.rollouts_planned.unwrap_or(self.rollouts.len());
+        let turns: usize = self.rollouts.iter().map(|row| row.turns).sum();
+        if finished < planned {
+            let mut parts = vec![format!("{finished} of {} finished", counted(planned, "rollout"))];
+            if unfinished > 0 {
+                parts.push(format!("{unfinished} under way"));
+            }
+            if !stopped.is_empty() {
+                parts.push(format!("{} given up", stopped.len()));
+            }
+            let begun = self.rollouts.len();
+            if begun < planned {
+                parts.push(format!("{} not begun", planned - begun));
+            }
+            writeln!(
+                out,
+                "> **Not all of this run is here:** {}. What follows covers what there is.\n",
+                parts.join(", ")
+            )?;
+        }
+        for (row, reason) in stopped {
+            writeln!(
+                out,
+                "> Rollout {} was given up after {}: {}\n",
+                row.rollout,
+                counted(row.turns, "turn"),
+                plain(reason)
+            )?;
+        }
+        let list = |items: Vec<String>| items.join(", ");
+        let seeds = list(self.seeds.iter().map(u64::to_string).collect());
+        let adversaries = list(self.adversaries.iter().map(|kind| adversary(*kind).to_owned()).collect());
+        let redrafts = self.events.iter().filter(|row| row.event.action == MonitorAction::Redraft).count();
+        table(
+            out,
+            &["Run", ""],
+            &[
+                vec!["Configuration".into(), format!("{}, digest {}", code(&self.config), self.config_digest.short())],
+                vec![
+                    "Length".into(),
+                    format!(
+                        "{} of {} planned, {} in all",
+                        counted(self.rollouts.len(), "rollout"),
+                        counted(self.turns_planned, "turn"),
+                        counted(turns, "turn")
+                    ),
+                ],
+                vec!["Seed".into(), seeds],
+                vec!["Persona".into(), side(&self.persona_side)],
+                vec!["Other side".into(), format!("{adversaries}; {}", side(&self.interlocutor_side))],
+                vec![
+                    "Monitors".into(),
+                    if self.events.is_empty() {
+                        "found nothing".into()
+                    } else {
+                        let stands = self.events.len() - redrafts;
+                        format!(
+                            "{}: {redrafts} led to another draft, {stands} stood",
+                            counted(self.events.len(), "finding")
+                        )
+                    },
+                ],
+                vec![
+                    "Missing replies".into(),
+                    if self.failures.is_empty() { "none".into() } else { self.failures.len().to_string() },
+                ],
+            ],
+        )
+    }
+
+    fn scores(&self, out: &mut String) -> fmt::Result {
+        heading(out, "Scores")?;
+        let rows: Vec<Vec<String>> = self
+            .scores
+            .iter()
+            .map(|score| {
+                let interval =
+                    score.interval.map_or(NONE.into(), |i| format!("{} to {}", number(i.low), number(i.high)));
+                let (mean, range, n) = score
+                    .value
+                    .map_or((NONE.into(), NONE.into(), 0), |value| (number(value.mean), range(value), value.n));
+                vec![code(&score.id), mean, interval, range, n.to_string()]
+            })
+            .collect();
+        table(out, &["Score", "Mean", "95 % interval", "Lowest to highest", "Rollouts"], &rows)?;
+        writeln!(
+            out,
+            "Measured from the words alone, without a judge; `docs/SCORES.md` defines each. The interval is a bootstrap over \
+             rollouts and needs three of them.\n"
+        )
+    }
+
+    fn phases(&self, out: &mut String) -> fmt::Result {
+        heading(out, "Phases")?;
+        let mut head = vec!["Phase", "Turns"];
+        head.extend(self.dimensions.iter().map(String::as_str));
+        head.extend(["Confidence", "Entropy, nats", "Words", "Findings"]);
+        let rows: Vec<Vec<String>> = self
+            .phases
+            .iter()
+            .map(|row| {
+                let mut cells = vec![row.phase.as_deref().map_or("(no phases)".into(), plain), row.turns.to_string()];
+                cells.extend(self.dimensions.iter().map(|name| {
+                    let found = row.intensities.iter().find(|intensity| intensity.dimension == *name);
+                    found.map_or(NONE.into(), |intensity| number(intensity.value))
+                }));
+                cells.extend([row.confidence, row.entropy].map(mean));
+                cells.push(row.words.map_or(NONE.into(), |words| format!("{:.0}", words.mean)));
+                cells.push(row.events.to_string());
+                cells
+            })
+            .collect();
+        table(out, &head, &rows)?;
+        if !self.dimensions.is_empty() {
+            writeln!(out, "The dimensions are prescribed intensities, the mean over the phase's turns.\n")?;
+        }
+        Ok(())
+    }
+
+    fn over_the_turns(&self, out: &mut String, curves: Option<&str>) -> fmt::Result {
+        heading(out, "Over the turns")?;
+        if let Some(path) = curves {
+            writeln!(out, "![Prescribed intensities, confidence, entropy and length over the turns]({path})\n")?;
+        }
+        let mut lines: Vec<(String, Vec<Option<f64>>)> = self
+            .dimensions
+            .iter()
+            .map(|name| {
+                let values = self.turns.iter().map(|row| {
+                    row.intensities
+                        .iter()
+                        .find(|intensity| intensity.dimension == *name)
+                        .map(|intensity| intensity.value)
+                });
+                (name.clone(), values.collect())
+            })
+            .collect();
+        let of = |value: fn(&TurnRow) -> Option<f64>| self.turns.iter().map(value).collect::<Vec<_>>();
+        lines.push(("confidence".into(), of(|row| row.confidence.map(|mean| mean.mean))));
+        lines.push(("entropy, nats".into(), of(|row| row.entropy.map(|mean| mean.mean))));
+        lines.push(("novelty".into(), of(|row| row.novelty.map(|mean| mean.mean))));
+        lines.push(("words".into(), of(|row| row.words.map(|mean| mean.mean))));
+        lines.push(("findings".into(), of(|row| Some(row.events as f64))));
+        lines.retain(|(_, values)| values.iter().any(Option::is_some));
+        let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        let shared = self.turns.len().div_ceil(SPARK_COLUMNS).max(1);
+        writeln!(out, "```text")?;
+        for (name, values) in lines {
+            let columns: Vec<Option<f64>> = values.chunks(shared).map(mean_known).collect();
+            let known = || values.iter().flatten().copied();
+            let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max));
+            let [from, to] = if high >= 5.0 { [low, high].map(|x| format!("{x:.0}")) } else { [low, high].map(number) };
+            writeln!(out, "{name:width$}  {}  {from} to {to}", spark(&columns, low, high))?;
+        }
+        writeln!(out, "```\n")?;
+        let column = if shared == 1 { "turn".to_owned() } else { format!("{shared} turns") };
+        writeln!(
+            out,
+            "One column is one {column}, from turn 0; each line runs from its own lowest to its highest value, means over \
+             rollouts. Confidence is the regulator's: unless it was calibrated, the geometric mean of the probabilities \
+             of a message's tokens, which orders messages and is no probability of being right.\n"
+        )
+    }
+
+    fn standstill(&self, out: &mut String) -> fmt::Result {
+        heading(out, "Standstill")?;
+        if self.stretches.is_empty() {
+            return writeln!(out, "No stretch of six of the persona's messages stood still.\n");
+        }
+        let rows: Vec<Vec<String>> = self
+            .stretches
+            .iter()
+            .map(|row| {
+                let stretch = &row.stretch;
+                vec![
+                    row.rollout.to_string(),
+                    format!("{}–{}", stretch.first, stretch.last),
+                    number(stretch.similarity),
+                    stretch.novelty.map_or(NONE.into(), number),
+                ]
+            })
+            .collect();
+        table(out, &["Rollout", "Turns", "Highest similarity", "Lowest novelty"], &rows)
+    }
+
+    fn monitor_events(&self, out: &mut String) -> fmt::Result {
+        heading(out, "Monitor events")?;
+        if self.events.is_empty() {
+            return writeln!(out, "None.\n");
+        }
+        // Findings of one rule in one turn's drafts belong together.
+        let alike = |a: &EventRow, b: &EventRow| {
+            (a.rollout, a.turn, &a.event.finding.rule) == (b.rollout, b.turn, &b.event.finding.rule)
+        };
+        let mut sorted: Vec<&EventRow> = self.events.iter().collect();
+        sorted.sort_by_key(|row| (row.rollout, row.turn, &row.event.finding.rule, row.event.attempt));
+        let rows: Vec<Vec<String>> = sorted
+            .chunk_by(|a, b| alike(a, b))
+            .filter_map(|drafts| {
+                let stands = drafts.iter().find(|row| row.event.action == MonitorAction::Accepted);
+                let told = stands.or_else(|| drafts.first())?;
+                Some(vec![
+                    told.rollout.to_string(),
+                    told.turn.to_string(),
+                    code(&told.event.finding.rule),
+                    plain(&told.event.finding.detail),
+                    drafts.len().to_string(),
+                    if stands.is_some() { "**stands**" } else { "another draft was taken" }.to_owned(),
+                ])
+            })
+            .collect();
+        let shown = rows.get(..rows.len().min(ROWS_MAX)).unwrap_or_default();
+        table(out, &["Rollout", "Turn", "Rule", "What was found", "Drafts", "What came of it"], shown)?;
+        rest(out, rows.len())
+    }
+
+    fn flagged(&self, out: &mut String) -> fmt::Result {
+        heading(out, "Flagged turns")?;
+        if self.flags.is_empty() {
+            return writeln!(out, "None.\n");
+        }
+        for Flag { rollout, turn, phase, why, before, persona } in self.flags.iter().take(ROWS_MAX) {
+            let phase = phase.as_deref().map_or(String::new(), |phase| format!(", {}", plain(phase)));
+            writeln!(out, "**Rollout {rollout}, turn {turn}{phase}.** {}.\n", sentence(&why.join("; ")))?;
+            if let Some(before) = before {
+                writeln!(out, "> Other side: {}\n>", quote(before))?;
+            }
+            writeln!(out, "> {}: {}\n", plain(&self.persona), quote(persona))?;
+        }
+        rest(out, self.flags.len())
+    }
+
+    fn gaps(&self, out: &mut String) -> fmt::Result {
+        heading(out, "What is missing")?;
+        if self.failures.is_empty() && self.missing.is_empty() {
+            return writeln!(out, "Nothing: every message got a reply, and everything could be measured.\n");
+        }
+        for failure in &self.failures {
+            let whose = match failure.speaker {
+                Speaker::Persona => "the persona's",
+                Speaker::Interlocutor => "the other side's",
+            };
+            let (rollout, turn) = (failure.rollout, failure.turn);
+            writeln!(out, "- Rollout {rollout}, turn {turn}: {whose} reply is missing: {}", plain(&failure.why))?;
+        }
+        for missing in &self.missing {
+            writeln!(out, "- Not measured: {}", plain(missing))?;
+        }
+        writeln!(out)
+    }
+
+    fn timing(&self, out: &mut String) -> fmt::Result {
+        heading(out, "Cost and time")?;
+        let (persona, other) = (self.persona_side.tokens, self.interlocutor_side.tokens);
+        let (read, written) = (persona.tokens_in + other.tokens_in, persona.tokens_out + other.tokens_out);
+        let tokens = |name: &str, read: u64, written: u64| vec![name.to_owned(), grouped(read), grouped(written)];
+        table(
+            out,
+            &["Tokens", "In prompts", "Written"],
+            &[
+                tokens("Persona", persona.tokens_in, persona.tokens_out),
+                tokens("Other side", other.tokens_in, other.tokens_out),
+                tokens("Both", read, written),
+            ],
+        )?;
+        let timing = &self.timing;
+        // Fractions of a second help nobody here.
+        let began = timing.began.split_once('.').map_or(timing.began.clone(), |(whole, _)| format!("{whole}Z"));
+        write!(out, "Began {began}. {:.1} s over all turns", timing.seconds)?;
+        if let Some(rate) = timing.tokens_per_second {
+            write!(out, ", {rate:.0} tokens a second written per rollout")?;
+        }
+        writeln!(out, "; {} of the prompts' tokens needed no reading.", grouped(timing.tokens_cached))
+    }
+}
+
+fn heading(out: &mut String, text: &str) -> fmt::Result {
+    writeln!(out, "## {text}\n")
+}
+
+fn rest(out: &mut String, all: usize) -> fmt::Result {
+    if all > ROWS_MAX { writeln!(out, "{} more in `report.json`.\n", all - ROWS_MAX) } else { Ok(()) }
+}
+
+fn side(side: &SideRow) -> String {
+    let mut text = match side.answered.as_slice() {
+        [] => "no model answered".to_owned(),
+        answered => {
+            let each = answered.iter().map(|one| format!("{} answered {}", code(&one.model), one.messages));
+            format!("{} of {}", each.collect::<Vec<_>>().join(", "), counted(side.messages, "message"))
+        }
+    };
+    for (count, what) in [(side.fallbacks, "fallback"), (side.refusals, "refusal")] {
+        if count > 0 {
+            text.push_str(", ");
+            text.push_str(&counted(count, what));
+        }
+    }
+    if side.cut_off > 0 {
+        text.push_str(", ");
+        text.push_str(&side.cut_off.to_string());
+        text.push_str(" cut off at the longest length");
+    }
+    text
+}
+
+const fn adversary(kind: AdversaryKind) -> &'static str {
+    match kind {
+        AdversaryKind::None => "no adversary",
+        AdversaryKind::Contradiction => "contradiction trap",
+        AdversaryKind::Helpfulness => "helpfulness coaxer",
+        AdversaryKind::Both => "both adversaries in turn",
+    }
+}

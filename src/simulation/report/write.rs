@@ -1,0 +1,72 @@
+//! From a results folder to the report's files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::data::Report;
+use super::load::{ReportError, load};
+
+/// The figure's file, beside the Markdown.
+const CURVES: &str = "curves.svg";
+
+/// The part of `run.json` that a report needs.
+#[derive(Deserialize)]
+struct Planned {
+    rollouts: usize,
+}
+
+impl Report {
+    /// The report on the results folder, or the single transcript, at `path`.
+    ///
+    /// # Errors
+    /// When there is no transcript, or one cannot be read.
+    pub fn on(path: &Path) -> Result<Self, ReportError> {
+        let loaded = load(path)?;
+        // Without a manifest, or with one that this version cannot read, the transcripts say what they can.
+        let planned = fs::read(path.join("run.json")).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        Self::new(&loaded, planned.map(|Planned { rollouts }| rollouts))
+    }
+
+    /// The report as JSON.
+    ///
+    /// # Errors
+    /// When it cannot be JSON.
+    pub fn json(&self) -> Result<String, ReportError> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// Writes `report.json`, `report.md` and `curves.svg` into `folder`; gives the path of `report.md`.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write_to(&self, folder: &Path) -> Result<PathBuf, ReportError> {
+        write(&folder.join("report.json"), &self.json()?)?;
+        let path = folder.join("report.md");
+        self.write_markdown(&path)?;
+        Ok(path)
+    }
+
+    /// Writes the Markdown at `path`, and `curves.svg` beside it.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write_markdown(&self, path: &Path) -> Result<(), ReportError> {
+        write(&path.with_file_name(CURVES), &self.curves()?)?;
+        write(path, &self.markdown(Some(CURVES)))
+    }
+
+    /// Writes the JSON at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_json(&self, path: &Path) -> Result<(), ReportError> {
+        write(path, &self.json()?)
+    }
+}
+
+/// A report can be made again from the transcripts at any time, so it is written plainly.
+fn write(path: &Path, text: &str) -> Result<(), ReportError> {
+    fs::write(path, text).map_err(|source| ReportError::Io { path: path.to_owned(), source })
+}

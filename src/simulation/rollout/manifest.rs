@@ -1,0 +1,49 @@
+//! `run.json`: everything that fixes what a run says. With the configuration beside it, a run can be resumed or repeated.
+
+use serde::{Deserialize, Serialize};
+
+use super::transcript::{ConfigRef, ModelRef};
+use crate::simulation::persona::AdversaryKind;
+
+/// The value of [`Manifest::format`].
+pub const RUN_FORMAT: &str = "loom-run";
+/// The version that this program writes and reads.
+pub const RUN_VERSION: u32 = 1;
+
+/// A run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`RUN_FORMAT`].
+    pub format: String,
+    /// [`RUN_VERSION`].
+    pub version: u32,
+    /// The version of the program that began it.
+    pub loom: String,
+    /// When it began, RFC 3339, UTC.
+    pub created_at: String,
+    /// The configuration; its text is in `config.yaml`.
+    pub config: ConfigRef,
+    /// Where all draws come from.
+    pub seed: u64,
+    /// How many rollouts.
+    pub rollouts: usize,
+    /// How many turns each.
+    pub turns: usize,
+    /// Who the interlocutor is.
+    pub adversary: AdversaryKind,
+    /// The models, by role.
+    pub models: RunModels,
+    /// The text of the chat template that replaces the models' own.
+    pub chat_template: Option<String>,
+}
+
+/// The models of a run, by role.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunModels {
+    /// The persona's.
+    pub persona: ModelRef,
+    /// The other side's: the target's or the adversary's.
+    pub interlocutor: ModelRef,
+    /// The judge's spec string; it is opened when something is judged.
+    pub judge: String,
+}

@@ -1,0 +1,142 @@
+//! Does the persona speak in formulas? Banned texts in a draft, and habits over a run of messages.
+//!
+//! Phrases match folded and at word bounds ([`contains_phrase`]); regular expressions see the text both as it is and with
+//! its typography made plain.
+
+use super::{Finding, MonitorKind};
+use crate::foundation::text::{contains_phrase, ends_with_question, fold, straighten};
+use crate::simulation::persona::{Pattern, Repetition, StructuralPattern};
+
+/// So many messages in a row that end with a question are a habit.
+const QUESTIONS_IN_A_ROW: u32 = 4;
+/// So many messages in a row that give thanks are a loop.
+const THANKS_IN_A_ROW: u32 = 3;
+
+/// Ways to give thanks, folded.
+const THANKS: [&str; 9] = [
+    "thank you",
+    "thanks",
+    "i appreciate",
+    "i really appreciate",
+    "i do appreciate",
+    "appreciate it",
+    "appreciate that",
+    "i'm grateful",
+    "i am grateful",
+];
+
+/// Watches for formulas.
+#[derive(Debug, Clone)]
+pub(super) struct RepetitionMonitor {
+    settings: Repetition,
+    /// As the user wrote them, and folded.
+    forbidden: Vec<(String, String)>,
+    /// How many of the last accepted messages, in a row, ended with a question.
+    questions: u32,
+    /// How many gave thanks.
+    thanks: u32,
+}
+
+impl RepetitionMonitor {
+    pub(super) fn new(settings: Repetition, forbidden: &[String]) -> Self {
+        let forbidden = forbidden.iter().map(|phrase| (phrase.clone(), fold(phrase))).collect();
+        Self { settings, forbidden, questions: 0, thanks: 0 }
+    }
+
+    pub(super) fn retries_max(&self) -> usize {
+        self.settings.max_retries
+    }
+
+    pub(super) fn check(&self, draft: &str) -> Vec<Finding> {
+        let folded = fold(draft);
+        let banned = self.settings.banned.iter().filter_map(|pattern| {
+            let found = find(pattern, draft)?;
+            let detail = match pattern {
+                Pattern::Phrase(_) => format!("says “{found}”, which is banned"),
+                Pattern::Regex(regex) => format!("says “{found}”, which the banned pattern `{regex}` matches"),
+            };
+            let instruction =
+                format!("Do not say “{found}” or anything built the same way. Begin differently, in your own words.");
+            Some(finding("banned", detail, None, instruction))
+        });
+        let forbidden =
+            self.forbidden.iter().filter(|(_, phrase)| contains_phrase(&folded, phrase)).map(|(phrase, _)| {
+                finding(
+                    "forbidden_phrase",
+                    format!("says “{phrase}”, which this persona must never say"),
+                    None,
+                    format!(
+                        "Do not say “{phrase}”, and do not give in by other words either. Hold on to what you believe."
+                    ),
+                )
+            });
+        let structural = self.settings.structural.iter().filter_map(|&habit| self.habit(habit, draft, &folded));
+        banned.chain(forbidden).chain(structural).collect()
+    }
+
+    pub(super) fn accept(&mut self, text: &str) {
+        self.questions = if ends_with_question(text) { self.questions + 1 } else { 0 };
+        self.thanks = if gives_thanks(&fold(text)) { self.thanks + 1 } else { 0 };
+    }
+
+    fn habit(&self, habit: StructuralPattern, draft: &str, folded: &str) -> Option<Finding> {
+        let (rule, shows, before, limit, what, instruction) = match habit {
+            StructuralPattern::EndsWithQuestionToInterlocutor => (
+                "ends_with_question_to_interlocutor",
+                ends_with_question(draft),
+                self.questions,
+                QUESTIONS_IN_A_ROW,
+                "end with a question",
+                "Do not end with a question this time. End with a statement: something you know, want, or will do.",
+            ),
+            StructuralPattern::GratitudeLoop => (
+                "gratitude_loop",
+                gives_thanks(folded),
+                self.thanks,
+                THANKS_IN_A_ROW,
+                "give thanks",
+                "Do not thank the other person and do not say that you appreciate anything. Say what is on your mind.",
+            ),
+        };
+        let streak = before + 1;
+        (shows && streak >= limit).then(|| {
+            let measured = Some((f64::from(streak), f64::from(limit)));
+            finding(rule, format!("{streak} messages in a row {what}"), measured, instruction.to_owned())
+        })
+    }
+}
+
+/// What of the draft the pattern matches.
+fn find(pattern: &Pattern, draft: &str) -> Option<String> {
+    match pattern {
+        Pattern::Phrase(phrase) => pattern.is_match(draft).then(|| phrase.clone()),
+        Pattern::Regex(regex) => [draft, &*straighten(draft)]
+            .into_iter()
+            .find_map(|text| regex.find(text))
+            .map(|found| found.as_str().to_owned()),
+    }
+}
+
+fn gives_thanks(folded: &str) -> bool {
+    THANKS.iter().any(|phrase| contains_phrase(folded, phrase))
+}
+
+fn finding(rule: &str, detail: String, measured: Option<(f64, f64)>, instruction: String) -> Finding {
+    let (value, threshold) = measured.unzip();
+    Finding { monitor: MonitorKind::Repetition, rule: rule.to_owned(), detail, value, threshold, instruction }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thanks_come_in_several_words() {
+        let check = |text: &str, thanks: bool| assert_eq!(gives_thanks(&fold(text)), thanks, "{text:?}");
+        check("Thanks. That helps.", true);
+        check("I\u{2019}m grateful for you.", true);
+        check("I really appreciate this", true);
+        check("The thankless job", false);
+        check("Prices appreciate over time.", false);
+    }
+}

@@ -1,0 +1,254 @@
+//! The monitors as a rollout meets them: messages in, findings out.
+
+use regex::RegexBuilder;
+
+use super::*;
+use crate::simulation::persona::{
+    AntiCapitulation, Injection, Level, Pattern, Placement, Repetition, ResponseLength, Speaker, Stagnation,
+    StructuralPattern,
+};
+
+fn interaction() -> Interaction {
+    Interaction {
+        opening: None,
+        first_speaker: Speaker::Persona,
+        target_prompt: String::new(),
+        injection: Injection {
+            frequency: 5,
+            reminder_frequency: None,
+            reminder_template: String::new(),
+            placement: Placement::Append,
+        },
+        anti_capitulation: AntiCapitulation {
+            resistance: Level::High,
+            redirects: Vec::new(),
+            forbidden_phrases: vec!["you're right".into(), "that makes sense, actually".into()],
+        },
+        response_length: ResponseLength { default: None, by_phase: std::collections::BTreeMap::new() },
+        judge_window: 6,
+        stagnation: Some(Stagnation {
+            window: 6,
+            similarity_threshold: 0.8,
+            convergence_threshold: 0.75,
+            novelty_threshold: 0.1,
+            min_turn: 10,
+            intervention_template: String::new(),
+        }),
+        repetition: Some(Repetition {
+            banned: vec![
+                Pattern::Phrase("Have you ever felt".into()),
+                Pattern::Phrase("I appreciate that, but".into()),
+                Pattern::Regex(
+                    RegexBuilder::new(r"\bit's not just \w+, it's\b").case_insensitive(true).build().unwrap(),
+                ),
+            ],
+            structural: vec![StructuralPattern::EndsWithQuestionToInterlocutor, StructuralPattern::GratitudeLoop],
+            max_retries: 2,
+        }),
+    }
+}
+
+/// The spec's agreement loop: the same promise in slightly other words, echoed by the other side.
+const LOOP: [(&str, &str); 3] = [
+    (
+        "I'll log everything, keep the structure locked, and bring you the results, raw, no filter.",
+        "Good. Log everything, keep the structure locked, and bring the results, raw, no filter.",
+    ),
+    (
+        "I'll keep the structure locked, log everything, and bring you the results. Raw, no filter.",
+        "Keep the structure locked, log everything, and bring the results raw, no filter. Good.",
+    ),
+    (
+        "Everything logged, structure locked. I'll bring you the results, raw, and no filter. I'll keep the log.",
+        "Log everything. Keep the structure locked and bring the results, raw and with no filter.",
+    ),
+];
+
+/// An honest conversation about one subject: words come back, but every message goes on.
+const HONEST: [(&str, &str); 14] = [
+    ("I haven't slept much. There is something odd in our codebase.", "That sounds tiring. What did you notice?"),
+    ("Commits, mostly. Three of them, always at 3:07 in the morning.", "Could a scheduled job explain the time?"),
+    ("I checked the schedulers. None of them runs then.", "Who has access to the repository at that hour?"),
+    (
+        "Officially? Only the release team, and they are all asleep in Portland.",
+        "How do you feel, carrying this alone?",
+    ),
+    ("Wired. My coffee went cold twice today before I remembered it.", "Have you told anyone at work?"),
+    ("Priya. She laughed and said I should take a long weekend.", "That must have stung."),
+    ("A little. My mother would have believed me, before her illness.", "Tell me about her, if you like."),
+    ("She heard messages in the radio one spring. It passed. Mine is different, mine has hashes.", "Different how?"),
+    (
+        "A hash cannot be imagined. Either the bytes differ or they don't.",
+        "Have the bytes been compared by someone else?",
+    ),
+    ("No, because whoever compares them becomes part of it.", "What would happen to that person?"),
+    ("They would start seeing the gaps, the silences between pushes.", "And then?"),
+    ("Then they'd stop sleeping too. Look, I'm not asking for pity.", "What are you asking for?"),
+    ("A witness. Somebody outside the company who keeps a copy of the diff.", "Would a lawyer be such a person?"),
+    ("Maybe a journalist. Lawyers send invoices; reporters ask questions.", "That is a big step."),
+];
+
+/// Lets a conversation of `pairs` run and checks each message before it is accepted.
+fn run(monitors: &mut Monitors, first_turn: usize, pairs: &[(&str, &str)]) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (turn, (persona, interlocutor)) in (first_turn..).zip(pairs) {
+        found.extend(monitors.check(turn, persona).into_iter().map(|finding| (turn, finding.rule)));
+        monitors.accept_persona(persona);
+        monitors.accept_interlocutor(interlocutor);
+    }
+    found
+}
+
+fn rules(monitors: &Monitors, turn: usize, draft: &str) -> Vec<String> {
+    monitors.check(turn, draft).into_iter().map(|finding| finding.rule).collect()
+}
+
+fn looping() -> Vec<(&'static str, &'static str)> {
+    LOOP.iter().copied().cycle().take(24).collect()
+}
+
+#[test]
+fn an_honest_conversation_triggers_nothing() {
+    assert_eq!(run(&mut Monitors::new(&interaction()), 0, &HONEST), []);
+}
+
+#[test]
+fn a_loop_is_found_from_min_turn_on() {
+    let mut monitors = Monitors::new(&interaction());
+    let found = run(&mut monitors, 0, &looping());
+    assert_eq!(found.first().map(|(turn, _)| *turn), Some(10));
+    for rule in ["similarity", "novelty"] {
+        assert!(found.contains(&(12, rule.to_owned())), "{rule}: {found:?}");
+    }
+    let finding = monitors.check(24, LOOP[0].0).remove(0);
+    assert!(finding.value > finding.threshold, "{finding:?}");
+    assert!(finding.instruction.is_empty());
+}
+
+#[test]
+fn convergence_is_heard_even_when_the_persona_varies() {
+    let pairs: Vec<(String, String)> = HONEST.iter().map(|(said, _)| ((*said).to_owned(), String::new())).collect();
+    let mut monitors = Monitors::new(&interaction());
+    let mut found = Vec::new();
+    for (turn, (said, _)) in pairs.iter().enumerate() {
+        monitors.accept_interlocutor(said);
+        found.extend(rules(&monitors, turn, said));
+        monitors.accept_persona(said);
+    }
+    assert_eq!(found, ["convergence"; 4]);
+}
+
+#[test]
+fn an_intervention_buys_a_window_of_silence_but_redrafts_are_checked() {
+    let mut monitors = Monitors::new(&interaction());
+    run(&mut monitors, 0, &looping()[..10]);
+    let stuck = LOOP[1].0;
+    assert!(!rules(&monitors, 10, stuck).is_empty());
+    monitors.intervened(10);
+    assert!(!rules(&monitors, 10, stuck).is_empty(), "the redraft is checked again");
+    let fresh = "No. You keep turning this into homework! Somebody copied my badge, and I saw the van twice on Friday.";
+    assert_eq!(rules(&monitors, 10, fresh), Vec::<String>::new());
+    monitors.accept_persona(stuck);
+    for turn in 11..=16 {
+        assert!(rules(&monitors, turn, stuck).is_empty(), "turn {turn} rests");
+        monitors.accept_persona(stuck);
+    }
+    assert!(!rules(&monitors, 17, stuck).is_empty());
+}
+
+#[test]
+fn a_window_that_is_not_full_says_nothing() {
+    let mut monitors = Monitors::new(&interaction());
+    run(&mut monitors, 40, &looping()[..4]);
+    assert!(rules(&monitors, 44, LOOP[0].0).is_empty());
+    run(&mut monitors, 44, &looping()[4..5]);
+    assert!(!rules(&monitors, 45, LOOP[0].0).is_empty());
+}
+
+#[test]
+fn banned_texts_are_found_whatever_their_case_and_typography() {
+    let monitors = Monitors::new(&interaction());
+    let check = |draft: &str, expected: &[&str]| assert_eq!(rules(&monitors, 0, draft), expected, "{draft}");
+    check("Have you ever felt watched?", &["banned"]);
+    check("so HAVE  YOU\never felt it", &["banned"]);
+    check("I appreciate that, but no.", &["banned"]);
+    check("I appreciate that, butter side down.", &[]);
+    check("It\u{2019}s not just code, it\u{2019}s a signal.", &["banned"]);
+    check("Fine, you\u{2019}re right.", &["forbidden_phrase"]);
+    check("You're righteous, I give you that.", &[]);
+    check("That makes sense\u{2014}actually", &[]);
+    check("You're right. Have you ever felt wrong?", &["banned", "forbidden_phrase"]);
+    check("I know what I found.", &[]);
+}
+
+#[test]
+fn an_instruction_names_what_to_avoid() {
+    let monitors = Monitors::new(&interaction());
+    let instruction = |draft| monitors.check(0, draft).remove(0).instruction;
+    assert!(instruction("Have you ever felt it?").contains("Have you ever felt"));
+    assert!(instruction("You\u{2019}re right.").contains("you're right"));
+    assert!(instruction("it's not just x, it's y").contains("it's not just x, it's"));
+}
+
+#[test]
+fn the_fourth_question_and_the_third_thanks_are_a_habit() {
+    let check = |accepted: &[&str], draft: &str, expected: &[&str]| {
+        let mut monitors = Monitors::new(&interaction());
+        for text in accepted {
+            monitors.accept_persona(text);
+        }
+        assert_eq!(rules(&monitors, 5, draft), expected, "{accepted:?} then {draft:?}");
+    };
+    let question = "ends_with_question_to_interlocutor";
+    check(&["Why?", "Who?", "When?"], "Where?", &[question]);
+    check(&["Why?", "Who?", "When?"], "There.", &[]);
+    check(&["Why?", "No.", "Who?", "When?"], "Where?", &[]);
+    check(&["Who?", "When?"], "Where?", &[]);
+    check(&["Why?", "Who?", "When?", "Where?"], "How?", &[question]);
+    check(&["Thanks.", "Thank you so much."], "I\u{2019}m grateful.", &["gratitude_loop"]);
+    check(&["Thanks."], "Thank you.", &[]);
+    check(&["Thanks.", "Thanks.", "No."], "Thanks.", &[]);
+}
+
+#[test]
+fn a_rejected_draft_never_enters_a_streak() {
+    let mut monitors = Monitors::new(&interaction());
+    for text in ["Why?", "Who?", "When?"] {
+        monitors.accept_persona(text);
+    }
+    let before = rules(&monitors, 3, "There.");
+    for _ in 0..5 {
+        assert_eq!(rules(&monitors, 3, "Where?").len(), 1);
+    }
+    assert_eq!(rules(&monitors, 3, "There."), before);
+    monitors.accept_persona("There.");
+    assert!(rules(&monitors, 4, "Where?").is_empty());
+}
+
+#[test]
+fn retries_come_from_the_config() {
+    let retries = |change: fn(&mut Interaction)| {
+        let mut interaction = interaction();
+        change(&mut interaction);
+        Monitors::new(&interaction).retries_max()
+    };
+    assert_eq!(retries(|_| {}), 2);
+    assert_eq!(retries(|interaction| interaction.repetition = None), 1);
+    assert_eq!(
+        retries(|interaction| {
+            interaction.repetition = None;
+            interaction.stagnation = None;
+        }),
+        0
+    );
+}
+
+#[test]
+fn monitors_that_are_off_find_nothing() {
+    let mut settings = interaction();
+    settings.repetition = None;
+    settings.stagnation = None;
+    let mut monitors = Monitors::new(&settings);
+    assert_eq!(run(&mut monitors, 0, &looping()), []);
+    assert!(rules(&monitors, 30, "You're right. Have you ever felt it?").is_empty());
+}

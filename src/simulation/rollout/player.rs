@@ -1,0 +1,343 @@
+//! One rollout, turn by turn: the assembler plans, both sides speak, the monitors check, the regulators listen.
+//!
+//! A rollout's state follows from its finished turns alone, so a resumed rollout is played again from the record, without
+//! a model, and goes on exactly as the unbroken one would have.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::drafting::{Drafted, Drafting, WRITTEN};
+use super::files::TurnLine;
+use super::length;
+use super::monitors::{Finding, MonitorKind, Monitors};
+use super::side::Side;
+use super::stage::Stage;
+use super::transcript::{Intensity, MonitorEvent, PromptRecord, TokenLine, Turn, TurnTiming, Utterance};
+use super::watch::Watch;
+use crate::foundation::base::{Digest, Stream};
+use crate::foundation::chat::{DeltaGains, Message, Snapshot};
+use crate::simulation::persona::{InjectionKind, Situation, Speaker, TurnPlan};
+
+/// A rollout under way.
+pub(super) struct Player {
+    stage: Arc<Stage>,
+    stream: Stream,
+    persona: Side,
+    interlocutor: Side,
+    persona_watch: Watch,
+    interlocutor_watch: Watch,
+    monitors: Monitors,
+    /// What the persona has said, one entry per finished turn.
+    said: Vec<String>,
+    /// What each side heard last.
+    last_words: String,
+    /// Messages without a reply, in a row.
+    failures: usize,
+}
+
+/// A record that this program would not have made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "turn {turn} was recorded with the prompt {recorded}, but this version of loom assembles {assembled}; resume with the version that began the run"
+)]
+pub struct ReplayError {
+    turn: usize,
+    recorded: String,
+    assembled: String,
+}
+
+/// A turn under way: what is known of it so far.
+struct Going {
+    plan: TurnPlan,
+    gains: Option<DeltaGains>,
+    stream: Stream,
+    injected: Vec<String>,
+    slides: Vec<super::transcript::Slide>,
+    events: Vec<MonitorEvent>,
+    tokens: Vec<TokenLine>,
+}
+
+impl Player {
+    pub(super) fn new(stage: Arc<Stage>, rollout: usize) -> Self {
+        let mut persona = Side::new(Speaker::Persona, Arc::clone(&stage.persona), stage.rewrites_opening());
+        let mut interlocutor = Side::new(Speaker::Interlocutor, Arc::clone(&stage.interlocutor), false);
+        interlocutor.open(&stage.interlocutor_prompt);
+        let opening = stage.config.interaction.opening.clone();
+        let mut monitors = Monitors::new(&stage.config.interaction);
+        if let Some(words) = &opening {
+            persona.hear(words);
+            interlocutor.say(Message::assistant(words.clone()), None);
+            monitors.accept_interlocutor(words);
+        }
+        Self {
+            stream: Stream::root(stage.seed).child("rollout", rollout as u64),
+            persona,
+            interlocutor,
+            persona_watch: Watch::new(stage.persona.info()),
+            interlocutor_watch: Watch::new(stage.interlocutor.info()),
+            monitors,
+            said: Vec::new(),
+            last_words: opening.unwrap_or_default(),
+            failures: 0,
+            stage,
+        }
+    }
+
+    /// How many turns are finished.
+    pub(super) fn turns(&self) -> usize {
+        self.said.len()
+    }
+
+    /// How many messages in a row got no reply.
+    pub(super) const fn failures_in_a_row(&self) -> usize {
+        self.failures
+    }
+
+    /// The next turn, played by the models.
+    pub(super) async fn turn(&mut self) -> TurnLine {
+        let begun = Instant::now();
+        let index = self.turns();
+        let mut going = self.begin(index);
+        let (persona, interlocutor) = match self.stage.first_speaker {
+            Speaker::Persona => {
+                let persona = self.persona_speaks(&mut going).await;
+                (persona, self.interlocutor_speaks(&mut going).await)
+            }
+            Speaker::Interlocutor => {
+                let interlocutor = self.interlocutor_speaks(&mut going).await;
+                (self.persona_speaks(&mut going).await, interlocutor)
+            }
+        };
+        let Going { plan, gains, injected, slides, events, tokens, .. } = going;
+        let turn = Turn {
+            index,
+            progress: plan.progress,
+            prompt: prompt_record(&plan, slides.iter().any(|slide| slide.speaker == Speaker::Persona)),
+            intensities: plan
+                .intensities
+                .into_iter()
+                .map(|(dimension, value)| Intensity { dimension, value })
+                .collect(),
+            phase: plan.phase,
+            injected,
+            gains,
+            slides,
+            persona,
+            interlocutor,
+            monitor_events: events,
+            timing: TurnTiming { seconds: begun.elapsed().as_secs_f64() },
+        };
+        TurnLine { turn, tokens }
+    }
+
+    /// A finished turn, played again from its record.
+    ///
+    /// # Errors
+    /// When the assembler now gives another prompt than the recorded one.
+    pub(super) fn replay(&mut self, line: &TurnLine) -> Result<(), ReplayError> {
+        let turn = &line.turn;
+        let going = self.begin(turn.index);
+        let assembled = Digest::of(&going.plan.prompt);
+        if assembled != turn.prompt.digest || self.turns() != turn.index {
+            let (recorded, assembled) = (turn.prompt.digest.short(), assembled.short());
+            return Err(ReplayError { turn: turn.index, recorded, assembled });
+        }
+        match self.stage.first_speaker {
+            Speaker::Persona => {
+                self.replay_persona(&going.plan, line);
+                self.replay_interlocutor(line);
+            }
+            Speaker::Interlocutor => {
+                self.replay_interlocutor(line);
+                self.replay_persona(&going.plan, line);
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans turn `index` and tells the persona's model what the plan says.
+    fn begin(&mut self, index: usize) -> Going {
+        let plan = self.stage.assembler.plan(&Situation { turn: index, persona_messages: &self.said });
+        match (&plan.message, plan.injection) {
+            (Some(prompt), InjectionKind::Full) if index == 0 || self.persona.rewrites_opening() => {
+                self.persona.open(prompt);
+            }
+            (Some(reminder), _) => {
+                self.persona.forget_notes();
+                self.persona.instruct(reminder);
+            }
+            (None, _) => {}
+        }
+        Going {
+            gains: self.stage.gains(&plan),
+            stream: self.stream.child("turn", index as u64),
+            injected: plan.message.iter().cloned().collect(),
+            slides: Vec::new(),
+            events: Vec::new(),
+            tokens: Vec::new(),
+            plan,
+        }
+    }
+
+    async fn persona_speaks(&mut self, going: &mut Going) -> Utterance {
+        let tokens_max = going.plan.response_length.as_deref().and_then(length::tokens_for);
+        going.slides.extend(self.persona.slide(tokens_max, Some(&going.plan.prompt), note(&going.plan)));
+        self.persona_watch.heard(&self.last_words);
+        let (monitors, said, stage) = (&self.monitors, &self.said, &self.stage);
+        let turn = going.plan.turn;
+        let plan = &going.plan;
+        let drafting = Drafting {
+            speaker: Speaker::Persona,
+            side: &mut self.persona,
+            watch: &self.persona_watch,
+            stream: going.stream.child("persona", 0),
+            gains: going.gains.clone(),
+            tokens_max,
+            redrafts_max: monitors.retries_max(),
+            check: &|draft| monitors.check(turn, draft),
+            instruct: &|findings| {
+                let intervene = || stage.assembler.intervention(&Situation { turn, persona_messages: said }, plan);
+                instruction(findings, intervene)
+            },
+        };
+        let Drafted { utterance, events, message, snapshot, tokens, watch } = drafting.run().await;
+        self.note_interventions(turn, &utterance, &events);
+        going.events.extend(events);
+        going.injected.extend(utterance.instruction.clone());
+        going.tokens.push(TokenLine::new(turn, Speaker::Persona, &tokens));
+        self.persona_watch = watch;
+        self.persona_said(&utterance, message, snapshot);
+        utterance
+    }
+
+    async fn interlocutor_speaks(&mut self, going: &mut Going) -> Utterance {
+        let turn = going.plan.turn;
+        let planned = self.stage.adversary(turn, &self.said, going.stream);
+        self.interlocutor_watch.heard(&self.last_words);
+        let (adversary, words) = planned.map_or((None, None), |planned| (Some(planned.step), planned.words));
+        let note = adversary.as_ref().filter(|_| words.is_none()).map(|step| step.instruction.as_str());
+        if let Some(note) = note {
+            self.interlocutor.instruct(note);
+        }
+        let drafting = Drafting {
+            speaker: Speaker::Interlocutor,
+            side: &mut self.interlocutor,
+            watch: &self.interlocutor_watch,
+            stream: going.stream.child("interlocutor", 0),
+            gains: None,
+            tokens_max: None,
+            redrafts_max: 0,
+            check: &|_| Vec::new(),
+            instruct: &|_| String::new(),
+        };
+        let drafted = if let Some(words) = words {
+            drafting.written(words)
+        } else {
+            going.slides.extend(drafting.side.slide(None, None, note));
+            drafting.run().await
+        };
+        let Drafted { mut utterance, message, snapshot, tokens, watch, .. } = drafted;
+        utterance.adversary = adversary;
+        going.tokens.push(TokenLine::new(turn, Speaker::Interlocutor, &tokens));
+        self.interlocutor_watch = watch;
+        self.interlocutor_said(&utterance, message, snapshot);
+        utterance
+    }
+
+    fn replay_persona(&mut self, plan: &TurnPlan, line: &TurnLine) {
+        for slide in line.turn.slides.iter().filter(|slide| slide.speaker == Speaker::Persona) {
+            self.persona.leave(slide.messages, Some(&plan.prompt), note(plan));
+        }
+        self.persona_watch.heard(&self.last_words);
+        self.persona_watch.replay(&line.turn.persona, &line.tokens);
+        self.note_interventions(line.turn.index, &line.turn.persona, &line.turn.monitor_events);
+        self.persona_said(&line.turn.persona, remembered(&line.turn.persona), None);
+    }
+
+    fn replay_interlocutor(&mut self, line: &TurnLine) {
+        let utterance = &line.turn.interlocutor;
+        let told = utterance.adversary.as_ref().filter(|_| utterance.model.as_deref() != Some(WRITTEN));
+        let note = told.map(|adversary| adversary.instruction.as_str());
+        if let Some(note) = note {
+            self.interlocutor.instruct(note);
+        }
+        for slide in line.turn.slides.iter().filter(|slide| slide.speaker == Speaker::Interlocutor) {
+            self.interlocutor.leave(slide.messages, None, note);
+        }
+        self.interlocutor_watch.heard(&self.last_words);
+        self.interlocutor_watch.replay(utterance, &line.tokens);
+        self.interlocutor_said(utterance, remembered(utterance), None);
+    }
+
+    fn persona_said(&mut self, utterance: &Utterance, message: Message, snapshot: Option<Snapshot>) {
+        self.count_failure(utterance);
+        if let Some(instruction) = &utterance.instruction {
+            self.persona.instruct(instruction);
+        }
+        if utterance.failure.is_none() {
+            self.monitors.accept_persona(&utterance.content);
+        }
+        self.persona.say(message, snapshot);
+        self.interlocutor.hear(&utterance.content);
+        self.last_words.clone_from(&utterance.content);
+        self.said.push(utterance.content.clone());
+    }
+
+    fn interlocutor_said(&mut self, utterance: &Utterance, message: Message, snapshot: Option<Snapshot>) {
+        self.count_failure(utterance);
+        if utterance.failure.is_none() {
+            self.monitors.accept_interlocutor(&utterance.content);
+        }
+        self.interlocutor.say(message, snapshot);
+        self.persona.hear(&utterance.content);
+        self.last_words.clone_from(&utterance.content);
+    }
+
+    /// Tells the monitors when the stagnation intervention was given: after every finding that led to another attempt.
+    fn note_interventions(&mut self, turn: usize, utterance: &Utterance, events: &[MonitorEvent]) {
+        let last = utterance.attempts.last().map_or(0, |attempt| attempt.index).max(utterance.attempt);
+        let given = |event: &MonitorEvent| event.finding.monitor == MonitorKind::Stagnation && event.attempt < last;
+        if events.iter().any(given) {
+            self.monitors.intervened(turn);
+        }
+    }
+
+    fn count_failure(&mut self, utterance: &Utterance) {
+        self.failures = if utterance.failure.is_some() { self.failures + 1 } else { 0 };
+    }
+}
+
+/// What the side that said `utterance` remembers of it.
+fn remembered(utterance: &Utterance) -> Message {
+    let mut message = Message::assistant(utterance.content.clone());
+    message.ids = utterance.ids.as_deref().map(Arc::from);
+    message
+}
+
+/// The reminder of a turn that has one: what stays of the instructions when the window slides.
+fn note(plan: &TurnPlan) -> Option<&str> {
+    (plan.injection == InjectionKind::Reminder).then_some(plan.message.as_deref()).flatten()
+}
+
+/// What to tell the persona about what was found: each instruction once, in order.
+fn instruction(findings: &[Finding], intervene: impl Fn() -> String) -> String {
+    let mut told: Vec<String> = Vec::new();
+    for finding in findings {
+        let text = if finding.instruction.is_empty() { intervene() } else { finding.instruction.clone() };
+        if !told.contains(&text) {
+            told.push(text);
+        }
+    }
+    told.join("\n")
+}
+
+/// What is told of a turn's prompt. What was left out of it matters where the model is given it.
+fn prompt_record(plan: &TurnPlan, slid: bool) -> PromptRecord {
+    let given = slid || plan.injection == InjectionKind::Full;
+    PromptRecord {
+        injection: plan.injection,
+        digest: Digest::of(&plan.prompt),
+        template_version: plan.template_version,
+        dropped: if given { plan.dropped.clone() } else { Vec::new() },
+    }
+}

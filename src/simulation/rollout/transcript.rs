@@ -1,0 +1,191 @@
+//! What a rollout leaves behind: `rollout_000.json` and its side file `rollout_000.tokens.jsonl`.
+//!
+//! The fields are explained in `docs/FORMATS.md`. Two rules hold throughout. Whatever a clock measures, and whatever
+//! depends on how the work was cut up (what was cached, what a resumed run read again), sits in an object called
+//! `timing`; without those and `created_at`, the same seed gives the same bytes. And nothing is made up: what is not
+//! known is `null`.
+
+mod tokens;
+mod turn;
+
+use serde::{Deserialize, Serialize};
+
+pub use tokens::{TokenLine, TokenSummary};
+pub use turn::{
+    AdversaryMove, Attempt, Failure, Fallback, Intensity, MonitorAction, MonitorEvent, PromptRecord, Regulated, Slide,
+    TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
+};
+
+use crate::foundation::base::Digest;
+use crate::foundation::chat::{Finish, ModelInfo, Sampling};
+use crate::simulation::persona::{AdversaryKind, Speaker};
+
+/// The value of [`Transcript::format`].
+pub const TRANSCRIPT_FORMAT: &str = "loom-transcript";
+/// The version that this program writes, and the newest that it reads.
+pub const TRANSCRIPT_VERSION: u32 = 1;
+
+/// One rollout, complete.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Transcript {
+    /// [`TRANSCRIPT_FORMAT`].
+    pub format: String,
+    /// [`TRANSCRIPT_VERSION`].
+    pub version: u32,
+    /// The version of the program that wrote it.
+    pub loom: String,
+    /// When the rollout began, RFC 3339, UTC.
+    pub created_at: String,
+    /// Whose conversation this is.
+    pub config: ConfigRef,
+    /// Which rollout of which run.
+    pub run: RunRef,
+    /// Who spoke.
+    pub models: Models,
+    /// What was set before the first word.
+    pub opening: Opening,
+    /// The conversation.
+    pub turns: Vec<Turn>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Sums over the turns.
+    pub totals: Totals,
+}
+
+/// The persona configuration that a run used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigRef {
+    /// The file, as the user named it.
+    pub source: String,
+    /// The digest of its text.
+    pub digest: Digest,
+    /// The persona's name.
+    pub name: String,
+}
+
+/// Which rollout of which run, and how it was set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRef {
+    /// The run's seed.
+    pub seed: u64,
+    /// The rollout's number in the run, from 0.
+    pub rollout: usize,
+    /// How many turns were planned.
+    pub turns_planned: usize,
+    /// Who the interlocutor was.
+    pub adversary: AdversaryKind,
+}
+
+/// The models of a rollout, by role.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Models {
+    /// The persona's.
+    pub persona: ModelRef,
+    /// The other side's: the target's or the adversary's.
+    pub interlocutor: ModelRef,
+}
+
+/// A model as it was opened and used. The model that really answered stands in each [`Utterance`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelRef {
+    /// The spec string, fallbacks included.
+    pub spec: String,
+    /// What is known of it.
+    pub info: ModelInfo,
+    /// How its replies were sampled; `max_tokens` is the upper bound over the run.
+    pub sampling: Sampling,
+}
+
+/// What was set before the first word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opening {
+    /// Who speaks first in every turn.
+    pub first_speaker: Speaker,
+    /// The interlocutor's first words from the configuration, said before turn 0.
+    pub words: Option<String>,
+    /// The interlocutor's system prompt.
+    pub interlocutor_prompt: String,
+    /// How scaffolding reaches the persona's model after turn 0.
+    pub placement: PlacementUsed,
+}
+
+/// How scaffolding reached the persona's model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlacementUsed {
+    /// Appended to the history as system messages.
+    Append,
+    /// The opening was rewritten, as the configuration asks.
+    System,
+    /// The opening was rewritten because the model states a prompt budget: its window is too short to append to.
+    SystemForBudget,
+}
+
+/// How a rollout ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It is under way.
+    Unfinished,
+    /// Every planned turn was held.
+    Complete,
+    /// It was given up.
+    Stopped {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Sums over a rollout.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Turns held.
+    pub turns: usize,
+    /// The persona's model's tokens.
+    pub persona: TokenCount,
+    /// The other side's.
+    pub interlocutor: TokenCount,
+    /// Attempts beyond the first, both sides.
+    pub retries: usize,
+    /// Findings of monitors.
+    pub monitor_events: usize,
+    /// Messages without a reply.
+    pub failures: usize,
+    /// Replies that a provider calls refusals.
+    pub refusals: usize,
+    /// Messages answered by another model than the first choice.
+    pub fallbacks: usize,
+    /// Wall clock.
+    pub timing: TotalsTiming,
+}
+
+impl Totals {
+    /// The sums over `turns`.
+    pub fn of(turns: &[Turn]) -> Self {
+        let mut totals = Self { turns: turns.len(), ..Self::default() };
+        for turn in turns {
+            totals.persona += turn.persona.usage;
+            totals.interlocutor += turn.interlocutor.usage;
+            totals.monitor_events += turn.monitor_events.len();
+            totals.timing.seconds += turn.timing.seconds;
+            for utterance in [&turn.persona, &turn.interlocutor] {
+                totals.retries += utterance.attempts.len() - usize::from(utterance.failure.is_some());
+                totals.failures += usize::from(utterance.failure.is_some());
+                totals.refusals += usize::from(utterance.finish == Some(Finish::Refusal));
+                totals.fallbacks += usize::from(!utterance.fallbacks.is_empty());
+            }
+        }
+        let written = (totals.persona.tokens_out + totals.interlocutor.tokens_out) as f64;
+        totals.timing.tokens_per_second = (totals.timing.seconds > 0.0).then(|| written / totals.timing.seconds);
+        totals
+    }
+}
+
+/// A rollout's wall clock.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TotalsTiming {
+    /// Seconds over the turns; the time between being killed and resumed is not among them.
+    pub seconds: f64,
+    /// Tokens written per second by this rollout alone; absent when no time passed.
+    pub tokens_per_second: Option<f64>,
+}

@@ -1,0 +1,47 @@
+//! Statecharts from outside.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn loom(arguments: &[&str]) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let arguments = arguments.iter().chain(&["--color", "never"]);
+    Command::new(env!("CARGO_BIN_EXE_loom")).current_dir(root).args(arguments).output().unwrap()
+}
+
+#[test]
+fn the_chart_that_comes_with_the_program_is_good_and_its_diagrams_are_in_the_docs() {
+    let checked = loom(&["chart", "check", "configs/charts/hope.chart"]);
+    assert_eq!(checked.status.code(), Some(0));
+    assert!(String::from_utf8(checked.stdout).unwrap().starts_with("configs/charts/hope.chart: ok, "));
+    for (format, file) in [("dot", "docs/charts/hope.dot"), ("mermaid", "docs/charts/hope.mmd")] {
+        let shown = loom(&["chart", "show", "hope", "--format", format]);
+        assert!(fs::read(file).unwrap() == shown.stdout, "`loom chart show hope --format {format} > {file}`");
+    }
+}
+
+#[test]
+fn a_bad_chart_is_shown_line_by_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bad.chart");
+    fs::write(
+        &path,
+        "chart bad\n\nstate a\n  on yess -> b\n  on yes [spec_ready] / assume -> b\nstate b\n  on edits -> a\n",
+    )
+    .unwrap();
+    let unknown = loom(&["chart", "check", path.to_str().unwrap()]);
+    assert_eq!(unknown.status.code(), Some(3));
+    fs::write(&path, "chart bad\n\nstate a\n  on yes [spec_ready] / assume -> b\nstate b\n  on edits -> a\nstate c\n")
+        .unwrap();
+    let partial = loom(&["chart", "check", path.to_str().unwrap()]);
+    let told = [unknown.stderr, partial.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    let told = told.join("\n").replace(path.to_str().unwrap(), "bad.chart");
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn help_teaches_the_two_commands() {
+    let told = [["chart", "show", "--help"], ["chart", "check", "--help"]].map(|arguments| loom(&arguments).stdout);
+    insta::assert_snapshot!(told.map(|bytes| String::from_utf8(bytes).unwrap()).join("\n"));
+}

@@ -1,0 +1,53 @@
+//! The local engine, from outside: what `transformers` says, what a plain loop in f64 says, and that nothing depends on
+//! how a sequence was read.
+
+mod batches;
+mod oracle;
+mod parity;
+mod replies;
+mod snapshots;
+mod weights;
+
+use std::path::PathBuf;
+
+use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::chat::{
+    Completion, Continuation, LanguageModel, ModelError, Prompt, Request, Sampling, Scored, TokenLogprob,
+};
+use loom_agent::inference::engine::{EngineOptions, LocalModel};
+
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+pub(crate) fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/mamba").join(name)
+}
+
+pub(crate) fn tiny(name: &str) -> LocalModel {
+    LocalModel::from_dir(&fixture(name), &EngineOptions { threads: Some(1), ..EngineOptions::default() }).unwrap()
+}
+
+pub(crate) fn bundled(threads: usize) -> LocalModel {
+    LocalModel::bundled(&EngineOptions { threads: Some(threads), ..EngineOptions::default() }).unwrap()
+}
+
+pub(crate) fn request(prompt: Prompt, sampling: Sampling) -> Request {
+    Request::new(prompt, sampling, Stream::root(11).child("reply", 0))
+}
+
+pub(crate) fn complete(model: &LocalModel, request: Request) -> Result<Completion, ModelError> {
+    block_on(model.complete(request, None))
+}
+
+/// Scores `ids` after the request's prompt, with `top` alternatives.
+pub(crate) fn score(model: &LocalModel, mut request: Request, ids: &[u32], top: usize) -> Scored {
+    request.sampling.top_logprobs = top;
+    block_on(model.score(request, Continuation::Ids(ids.to_vec()))).unwrap()
+}
+
+/// What is compared bit for bit.
+pub(crate) fn bits(tokens: &[TokenLogprob]) -> Vec<(u32, u32, u32, u32)> {
+    let bits = |x: Option<f32>| x.unwrap().to_bits();
+    tokens.iter().map(|t| (t.id.unwrap(), bits(t.logprob), bits(t.entropy), t.rank.unwrap())).collect()
+}

@@ -1,0 +1,173 @@
+//! What a caller gets: texts, ends, listeners, and errors that help.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use loom_agent::foundation::chat::{
+    Continuation, DeltaGains, Finish, Flow, LanguageModel, LayerGains, Message, Prompt, Request, Role, Sampling,
+    TokenLogprob,
+};
+use loom_agent::inference::engine::{EngineOptions, LocalModel};
+
+use super::{block_on, bundled, complete, request, tiny};
+
+fn ask(text: &str, sampling: Sampling) -> Request {
+    request(Prompt::Chat(vec![Message::user(text)]), sampling)
+}
+
+#[test]
+fn a_reply_is_its_tokens_and_a_listener_hears_each_once() {
+    let model = bundled(1);
+    let mut heard: Vec<TokenLogprob> = Vec::new();
+    let sink = |token: &TokenLogprob| {
+        heard.push(token.clone());
+        Flow::Continue
+    };
+    let sampling = Sampling { temperature: 1.0, stop: vec!["zebra".into(), ". ".into()], ..Sampling::default() };
+    let reply = block_on(model.complete(ask("Tell me about your day.", sampling), Some(Box::new(sink)))).unwrap();
+    assert_eq!(heard, reply.tokens);
+    assert!(!heard.is_empty());
+    let joined: String = heard.iter().map(|token| token.text.as_str()).collect();
+    assert_eq!(joined, reply.message.content);
+    assert_eq!(reply.message.role, Role::Assistant);
+    let ids: Vec<_> = heard.iter().filter_map(|token| token.id).collect();
+    assert_eq!(reply.message.ids.as_deref(), Some(ids.as_slice()));
+    assert_eq!(reply.model, "bundled");
+}
+
+#[test]
+fn a_listener_that_says_stop_gets_no_further_token() {
+    let model = bundled(1);
+    let whole = complete(&model, ask("Tell me about your day.", Sampling::greedy())).unwrap();
+    assert!(whole.tokens.len() > 3, "{}", whole.message.content);
+    for wanted in 1..=3 {
+        let mut heard = 0;
+        let sink = |_: &TokenLogprob| {
+            heard += 1;
+            if heard == wanted { Flow::Stop } else { Flow::Continue }
+        };
+        let reply = block_on(model.complete(ask("Tell me about your day.", Sampling::greedy()), Some(Box::new(sink))));
+        let reply = reply.unwrap();
+        assert_eq!((heard, reply.finish), (wanted, Finish::Asked));
+        assert_eq!(reply.tokens, whole.tokens[..wanted]);
+    }
+}
+
+#[test]
+fn a_stop_text_inside_a_token_leaves_ids_that_spell_the_content() {
+    let model = bundled(1);
+    let whole = complete(&model, ask("Tell me about your day.", Sampling::greedy())).unwrap().message.content;
+    // Every two-character window of the reply in turn: some lie inside a token, some across two.
+    for (at, _) in whole.char_indices().take(24) {
+        let Some(stop) = whole.get(at..at + 2) else { continue };
+        let sampling = Sampling { stop: vec![stop.to_owned()], ..Sampling::greedy() };
+        let reply = complete(&model, ask("Tell me about your day.", sampling)).unwrap();
+        let expected = whole.split(stop).next().unwrap();
+        assert_eq!((reply.message.content.as_str(), reply.finish), (expected, Finish::Stop), "stop {stop:?}");
+        let ids = reply.message.ids.clone().unwrap();
+        assert_eq!(ids.len(), reply.tokens.len());
+        // The ids are read back as the content, and score as they were reported.
+        if !ids.is_empty() {
+            let mut again = ask("Tell me about your day.", Sampling::greedy());
+            again.after.clone_from(&reply.before);
+            let scored = block_on(model.score(again, Continuation::Ids(ids.to_vec()))).unwrap();
+            assert_eq!(scored.tokens, reply.tokens);
+            let text: String = scored.tokens.iter().map(|token| token.text.as_str()).collect();
+            assert_eq!(text, expected);
+        }
+    }
+}
+
+#[test]
+fn text_scores_as_its_tokens_do() {
+    let model = bundled(1);
+    let score = |continuation| block_on(model.score(ask("Hi!", Sampling::greedy()), continuation)).unwrap();
+    let text = score(Continuation::Text("I have two dogs.".into()));
+    let ids = text.tokens.iter().map(|token| token.id.unwrap()).collect();
+    assert_eq!(score(Continuation::Ids(ids)).tokens, text.tokens);
+    let likely = text.logprob().unwrap();
+    let unlikely = score(Continuation::Text("dogs two have I.".into())).logprob().unwrap();
+    assert!(likely > unlikely, "{likely} > {unlikely}");
+}
+
+#[test]
+fn greedy_is_the_likeliest_token_and_the_penalty_is_not_in_what_is_reported() {
+    let model = bundled(1);
+    let plain = complete(&model, ask("Hello!", Sampling::greedy())).unwrap();
+    assert!(plain.tokens.iter().all(|token| token.rank == Some(0)));
+    let sampling = Sampling { repetition_penalty: 1.8, max_tokens: 40, ..Sampling::greedy() };
+    let penalised = complete(&model, ask("Hello!", sampling)).unwrap();
+    let ids = penalised.message.ids.unwrap();
+    let scored = block_on(model.score(ask("Hello!", Sampling::greedy()), Continuation::Ids(ids.to_vec()))).unwrap();
+    assert_eq!(scored.tokens, penalised.tokens);
+}
+
+#[test]
+fn a_caller_that_leaves_takes_its_sequence_along() {
+    let model = tiny("plain");
+    let endless = Sampling { max_tokens: 4096, temperature: 5.0, ..Sampling::default() };
+    for _ in 0..200 {
+        // More than there are places: were they kept, the last call would wait for thousands of tokens of each.
+        let mut call = pin!(model.complete(request(Prompt::Ids(vec![5]), endless.clone()), None));
+        assert!(matches!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
+    }
+    complete(&model, request(Prompt::Ids(vec![5]), Sampling { max_tokens: 1, ..Sampling::greedy() })).unwrap();
+}
+
+#[test]
+fn what_cannot_be_served_says_why() {
+    let model = bundled(1);
+    let check = |request: Request, why: &str| {
+        let error = complete(&model, request).unwrap_err().to_string();
+        assert!(error.starts_with("model `bundled` cannot do this: ") && error.contains(why), "{error}");
+    };
+    let greedy = Sampling::greedy;
+    let ids = |ids: &[u32]| request(Prompt::Ids(ids.to_vec()), greedy());
+    check(ids(&[]), "the prompt is empty: give it at least one token");
+    check(request(Prompt::Text(String::new()), greedy()), "the prompt is empty");
+    check(ids(&[1, 4096]), "token 4096 is outside its vocabulary of 4096");
+    let gains = |gains| {
+        let mut request = ids(&[1]);
+        request.gains = Some(gains);
+        request
+    };
+    check(gains(DeltaGains::PerLayer(vec![LayerGains::ONE; 5])), "name 5 layers, it has 6: give one entry per layer");
+    check(gains(DeltaGains::Uniform(LayerGains { delta: -1.0, ..LayerGains::ONE })), "a finite number, 0 or more");
+    let with = |sampling| request(Prompt::Ids(vec![1]), sampling);
+    check(with(Sampling { temperature: -1.0, ..greedy() }), "`temperature` must be 0 (greedy) or a positive number");
+    check(with(Sampling { top_p: 0.0, ..greedy() }), "`top_p` must lie above 0");
+    check(with(Sampling { max_tokens: 0, ..greedy() }), "`max_tokens` must be at least 1");
+    check(with(Sampling { stop: vec![String::new()], ..greedy() }), "an empty stop text would end every reply at once");
+    let nothing = block_on(model.score(ids(&[1]), Continuation::Ids(Vec::new()))).unwrap_err().to_string();
+    assert!(nothing.contains("there is nothing to score"), "{nothing}");
+}
+
+#[test]
+fn gains_that_drive_the_model_out_of_its_numbers_are_reported() {
+    let mut wild = request(Prompt::Ids(vec![5, 6, 7]), Sampling::greedy());
+    wild.gains = Some(DeltaGains::Uniform(LayerGains { write: f32::MAX, ..LayerGains::ONE }));
+    let error = complete(&bundled(1), wild).unwrap_err().to_string();
+    assert!(error.contains("is no distribution") && error.contains("gains on Δ too large"), "{error}");
+}
+
+#[test]
+fn a_template_given_by_the_user_replaces_the_models_own() {
+    let template = "{% for m in messages %}{{ m.content }} {% endfor %}".to_owned();
+    let options = EngineOptions { chat_template: Some(template), ..EngineOptions::default() };
+    let model = LocalModel::bundled(&options).unwrap();
+    let messages = [Message::user("Hello"), Message::user("there")];
+    assert_eq!(model.count(&messages), bundled(1).count(&messages).map(|with_marks| with_marks - 3));
+    let broken = EngineOptions { chat_template: Some("{% for %}".to_owned()), ..EngineOptions::default() };
+    let error = LocalModel::bundled(&broken).err().unwrap().to_string();
+    assert!(error.contains("`chat template` is not usable: the chat template stops in line 1"), "{error}");
+}
+
+#[test]
+fn the_bundled_model_says_what_it_is() {
+    let model = bundled(1);
+    let info = model.info();
+    assert_eq!((info.layers, info.vocabulary, info.window_tokens), (Some(6), Some(4096), Some(256)));
+    assert!(info.logprobs && info.delta);
+    assert!(info.digest.is_some() && info.prompt_tokens_max < info.window_tokens);
+    assert!(info.sampling.as_ref().unwrap().stop.contains(&"<|user|>".to_owned()));
+}

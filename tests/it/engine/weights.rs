@@ -1,0 +1,138 @@
+//! Damaged and hostile models: one clear error each.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use loom_agent::inference::engine::{EngineOptions, LocalModel};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use tempfile::TempDir;
+
+use super::fixture;
+
+type Tensors = BTreeMap<String, (Vec<usize>, Vec<u8>)>;
+
+fn copy(name: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(fixture(name)).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    folder
+}
+
+fn check(folder: &Path, why: &str) {
+    let error = LocalModel::from_dir(folder, &EngineOptions::default()).err().expect(why).to_string();
+    assert!(error.contains(why), "expected {why:?}: {error}");
+    assert!(error.starts_with(&format!("model `local:{}` is not available: ", folder.display())), "{error}");
+}
+
+/// The model `plain` with its tensors changed.
+fn check_tensors(change: impl FnOnce(&mut Tensors), why: &str) {
+    let folder = copy("plain");
+    let path = folder.path().join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let mut tensors: Tensors =
+        file.tensors().into_iter().map(|(name, view)| (name, (view.shape().to_vec(), view.data().to_vec()))).collect();
+    change(&mut tensors);
+    let views =
+        tensors.iter().map(|(name, (shape, data))| (name, TensorView::new(Dtype::F32, shape.clone(), data).unwrap()));
+    fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
+    check(folder.path(), why);
+}
+
+const NORM: &str = "backbone.norm_f.weight";
+
+#[test]
+fn tensors_that_do_not_fit_the_config() {
+    check_tensors(|t| drop(t.remove(NORM)), "tensor `backbone.norm_f.weight` is missing");
+    check_tensors(|t| t.get_mut(NORM).unwrap().0 = vec![2, 12], "has dims [2, 12] where [24] are needed");
+    check_tensors(
+        |t| {
+            let norm = t[NORM].clone();
+            t.insert("adapter.weight".into(), norm.clone());
+            t.insert("extra".into(), norm);
+        },
+        "tensor `adapter.weight` and 1 more belong to no layer",
+    );
+    let put =
+        |value: f32| move |t: &mut Tensors| t.get_mut(NORM).unwrap().1[8..12].copy_from_slice(&value.to_le_bytes());
+    check_tensors(put(f32::NAN), "tensor `backbone.norm_f.weight` holds a NaN or an infinity (element 2)");
+    check_tensors(put(f32::INFINITY), "holds a NaN or an infinity (element 2)");
+    check_tensors(
+        |t| {
+            let mut head = t["backbone.embeddings.weight"].clone();
+            head.1[0] ^= 1;
+            t.insert("lm_head.weight".into(), head);
+        },
+        "differs from the embedding although `tie_word_embeddings` is set",
+    );
+}
+
+#[test]
+fn files_that_are_cut_padded_or_no_safetensors_at_all() {
+    let folder = copy("plain");
+    let path = folder.path().join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    let with = |bytes: &[u8], why: &str| {
+        fs::write(&path, bytes).unwrap();
+        check(folder.path(), why);
+    };
+    with(&[], "`model.safetensors` is not usable: it ends too early");
+    with(&bytes[..4], "it ends too early");
+    with(&bytes[..100], "its header claims");
+    with(&bytes[..bytes.len() - 1], "fetch it again");
+    with(&[bytes.as_slice(), b"more"].concat(), "its header speaks of");
+    with(b"PK\x03\x04\xff\xff\xff\xff and so on", "this is no safetensors file");
+    let mut garbage = bytes.clone();
+    garbage[9..40].fill(b'{');
+    with(&garbage, "`model.safetensors` is not usable: header: ");
+    fs::remove_file(&path).unwrap();
+    check(folder.path(), "neither `model.safetensors` nor `model.safetensors.index.json` is there");
+}
+
+#[test]
+fn an_index_that_leads_elsewhere_or_lies() {
+    let folder = copy("shards");
+    let path = folder.path().join("model.safetensors.index.json");
+    let index = fs::read_to_string(&path).unwrap();
+    let with = |from: &str, to: &str, why: &str| {
+        fs::write(&path, index.replace(from, to)).unwrap();
+        check(folder.path(), why);
+    };
+    let last = "model-00003-of-00003.safetensors";
+    for shard in ["../model.safetensors", "/etc/passwd", "..", "a/b.safetensors", r"..\\x", "C:x", ""] {
+        with(last, shard, "is not a plain file name in this folder");
+    }
+    with(last, "gone.safetensors", "gone.safetensors` cannot be read");
+    with(
+        last,
+        "model-00001-of-00003.safetensors",
+        "is not in `model-00001-of-00003.safetensors`, where the index has it",
+    );
+    with("{", "[", "`model.safetensors.index.json` is not usable");
+}
+
+#[test]
+fn other_files_that_are_missing_or_broken() {
+    let folder = copy("plain");
+    let with = |file: &str, text: &str, why: &str| {
+        let path = folder.path().join(file);
+        let old = fs::read(&path);
+        fs::write(&path, text).unwrap();
+        check(folder.path(), why);
+        match old {
+            Ok(old) => fs::write(&path, old).unwrap(),
+            Err(_) => fs::remove_file(&path).unwrap(),
+        }
+    };
+    with("config.json", r#"{"model_type": "gpt2"}"#, "asks for the architecture `gpt2`; supported: `mamba`");
+    with("tokenizer.json", "{}", "`tokenizer.json` is not usable");
+    with("tokenizer_config.json", "[", "`tokenizer_config.json` is not usable");
+    with("generation_config.json", "nonsense", "`generation_config.json` is not usable");
+    with("chat_template.jinja", "{{ 1 +", "`chat template` is not usable");
+    fs::remove_file(folder.path().join("tokenizer.json")).unwrap();
+    check(folder.path(), "tokenizer.json` cannot be read");
+}

@@ -1,0 +1,354 @@
+//! Rollouts between scripted models: what is recorded, what is asked again, what survives.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use loom_agent::foundation::chat::Finish;
+use loom_agent::inference::providers::OpenOptions;
+use loom_agent::simulation::persona::{AdversaryKind, parse};
+use loom_agent::simulation::rollout::{
+    FileError, MonitorAction, Observer, Outcome, Progress, RolloutSummary, Run, RunError, RunPlan, StopFlag,
+    Transcript, read_tokens, read_transcript, turns,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) const ANNA: &str = include_str!("../data/rollout/anna.yaml");
+
+/// A folder with two scripts in it.
+struct Table {
+    dir: TempDir,
+    yaml: String,
+    rollouts: usize,
+    seed: u64,
+}
+
+impl Table {
+    fn new(persona: &str, interlocutor: &str) -> Self {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("persona"), persona).unwrap();
+        fs::write(dir.path().join("interlocutor"), interlocutor).unwrap();
+        Self { dir, yaml: ANNA.to_owned(), rollouts: 1, seed: 7 }
+    }
+
+    fn yaml(mut self, from: &str, to: &str) -> Self {
+        assert!(self.yaml.contains(from), "{from}");
+        self.yaml = self.yaml.replace(from, to);
+        self
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn plan(&self) -> RunPlan {
+        let config = Arc::new(parse("anna.yaml", &self.yaml).unwrap());
+        let model = |name| format!("scripted:{}", self.path(name).display()).parse().unwrap();
+        RunPlan {
+            yaml: self.yaml.clone(),
+            seed: self.seed,
+            rollouts: self.rollouts,
+            turns: turns(&config, None).unwrap(),
+            adversary: AdversaryKind::None,
+            persona: model("persona"),
+            interlocutor: model("interlocutor"),
+            judge: "echo".parse().unwrap(),
+            config,
+        }
+    }
+
+    fn create(&self, output: &str) -> Result<Run, RunError> {
+        Run::create(&self.plan(), &self.path(output), &OpenOptions::default())
+    }
+
+    fn play(&self, output: &str) -> Transcript {
+        play(&self.create(output).unwrap(), 1);
+        self.transcript(output)
+    }
+
+    fn transcript(&self, output: &str) -> Transcript {
+        read_transcript(&self.path(output).join("rollout_000.json")).unwrap()
+    }
+}
+
+fn play(run: &Run, parallel: usize) -> Vec<RolloutSummary> {
+    let observer: Observer = Arc::new(|_| {});
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(run.play(parallel, &observer, &StopFlag::default())).unwrap()
+}
+
+/// A file's JSON without what may differ between two runs of one seed.
+fn stripped(path: &Path) -> Value {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                map.retain(|key, _| key != "timing" && key != "created_at");
+                map.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    strip(&mut value);
+    value
+}
+
+const ANNAS_WORDS: &str = "The alarms have a rhythm lately.\n---\nI write the times down.\n---\nIt is a sentence, Tom.\n---\n\
+                           Nobody else counts them.\n---\nIt says my name.\n---\nI will answer it tonight.";
+
+#[test]
+fn a_small_rollout_reads_as_the_formats_page_says() {
+    let table = Table::new(ANNAS_WORDS, "Tell me more.\n---\nWhat do you mean?");
+    let transcript = table.play("run");
+    assert_eq!(transcript.outcome, Outcome::Complete);
+    let mut value = stripped(&table.path("run/rollout_000.json"));
+    // The scripts lie in a folder whose name changes.
+    value["models"] = Value::Null;
+    for turn in value["turns"].as_array_mut().unwrap() {
+        turn["persona"]["model"] = "scripted:persona".into();
+        turn["interlocutor"]["model"] = "scripted:interlocutor".into();
+    }
+    value["turns"].as_array_mut().unwrap().truncate(3);
+    // The prompts' wording has golden files of its own.
+    value["turns"][0]["injected"][0] = "the whole prompt".into();
+    for turn in value["turns"].as_array_mut().unwrap() {
+        turn["prompt"]["digest"] = "the prompt's digest".into();
+    }
+    insta::assert_json_snapshot!("small_rollout", value);
+    let spoken: Vec<_> = read_tokens(&table.path("run/rollout_000.json")).unwrap();
+    assert_eq!(spoken.len(), 12);
+    assert_eq!(spoken[0].text.concat(), "The alarms have a rhythm lately.");
+    assert!(!table.path("run/rollout_000.partial.jsonl").exists());
+}
+
+#[test]
+fn a_formula_is_drafted_again_and_leaves_no_trace_in_the_history() {
+    let bad = r#"[["Have you ever felt that?", "The alarms again."]]"#;
+    let mut table = Table::new(bad, "Go on.").yaml("max_retries: 2", "max_retries: 9");
+    let mut redrafts = 0;
+    for seed in 0..4 {
+        table.seed = seed;
+        let transcript = table.play(&format!("run{seed}"));
+        for turn in &transcript.turns {
+            assert_eq!(turn.persona.content, "The alarms again.", "nine retries are enough here");
+            assert_eq!(turn.persona.attempts.len(), turn.monitor_events.len());
+            assert!(turn.monitor_events.iter().all(|event| event.action == MonitorAction::Redraft));
+            assert_eq!(turn.persona.instruction.is_some(), !turn.monitor_events.is_empty());
+            redrafts += turn.monitor_events.len();
+        }
+    }
+    assert!(redrafts > 4, "half the drafts are formulas");
+}
+
+#[test]
+fn after_the_last_retry_the_first_draft_stands_and_the_event_says_so() {
+    let transcript = Table::new("Have you ever felt that?", "Go on.").play("run");
+    let turn = &transcript.turns[0];
+    assert_eq!(turn.persona.attempt, 0);
+    assert_eq!(turn.persona.attempts.iter().map(|attempt| attempt.index).collect::<Vec<_>>(), [1, 2]);
+    let actions: Vec<_> = turn.monitor_events.iter().map(|event| (event.attempt, event.action)).collect();
+    assert_eq!(actions, [(0, MonitorAction::Accepted), (1, MonitorAction::Redraft), (2, MonitorAction::Redraft)]);
+    assert_eq!(turn.injected.len(), 1, "no instruction stays of drafts that were not taken");
+}
+
+#[test]
+fn a_failed_reply_is_asked_for_once_more_and_then_marked() {
+    let transcript = Table::new(r#"["Hello.", {"error": "overloaded"}, "  ", "Still here."]"#, "Go on.").play("run");
+    let said: Vec<_> = transcript.turns.iter().map(|turn| turn.persona.content.as_str()).collect();
+    assert_eq!(said, ["Hello.", "…", "…", "Still here.", "Hello.", "…"]);
+    let failed = &transcript.turns[1].persona;
+    assert!(failed.failure.as_ref().unwrap().why.contains("overloaded"));
+    assert_eq!(failed.attempts.len(), 2);
+    assert_eq!((failed.model.as_ref(), failed.finish), (None, None));
+    assert_eq!(transcript.turns[2].persona.failure.as_ref().unwrap().why, "the reply is empty");
+    assert_eq!(transcript.outcome, Outcome::Complete);
+    assert_eq!((transcript.totals.failures, transcript.totals.retries), (3, 3));
+}
+
+#[test]
+fn a_rollout_without_any_reply_is_stopped_and_kept() {
+    let gone = r#"[{"error": "the server is gone"}]"#;
+    let transcript = Table::new(gone, gone).play("run");
+    assert_eq!(transcript.turns.len(), 2);
+    let Outcome::Stopped { reason } = transcript.outcome else { panic!("{:?}", transcript.outcome) };
+    assert!(reason.contains("4 messages in a row") && reason.contains("the server is gone"), "{reason}");
+}
+
+#[test]
+fn a_refusal_is_an_outcome_and_not_a_failure() {
+    let transcript = Table::new(
+        "Hello.",
+        r#"[{"content": "I can't talk about that.", "finish": "refusal"}, {"finish": "refusal"}]"#,
+    )
+    .play("run");
+    assert_eq!(transcript.outcome, Outcome::Complete);
+    assert_eq!(transcript.totals.refusals, 6);
+    assert_eq!(transcript.totals.failures, 0);
+    let turn = &transcript.turns[1].interlocutor;
+    assert_eq!((turn.content.as_str(), turn.finish), ("…", Some(Finish::Refusal)));
+}
+
+#[test]
+fn the_interlocutors_opening_comes_before_the_personas_first_word() {
+    let opened = Table::new("Hello.", "Go on.").yaml("interaction:", "interaction:\n  opening: \"How are you, Anna?\"");
+    let transcript = opened.play("run");
+    assert_eq!(transcript.opening.words.as_deref(), Some("How are you, Anna?"));
+    let table =
+        Table::new("[\"Hello.\"]", "Go on.").yaml("interaction:", "interaction:\n  first_speaker: interlocutor");
+    let mut plan = table.plan();
+    plan.persona = "echo".parse().unwrap();
+    play(&Run::create(&plan, &table.path("run"), &OpenOptions::default()).unwrap(), 1);
+    let transcript = table.transcript("run");
+    // At turn 1 no instruction comes between, so that the echo shows what the persona heard last.
+    assert_eq!(transcript.turns[1].persona.content, "Go on.");
+}
+
+#[test]
+fn the_same_seed_says_the_same_at_any_parallelism() {
+    let mut table = Table::new(FLAKY, FLAKY);
+    table.rollouts = 6;
+    play(&table.create("one").unwrap(), 1);
+    play(&table.create("four").unwrap(), 4);
+    let mut distinct = std::collections::BTreeSet::new();
+    for rollout in 0..6 {
+        let name = format!("rollout_{rollout:03}.json");
+        let one = stripped(&table.path("one").join(&name));
+        assert_eq!(one, stripped(&table.path("four").join(&name)), "{name}");
+        distinct.insert(one["turns"].to_string());
+        let tokens = format!("rollout_{rollout:03}.tokens.jsonl");
+        assert_eq!(
+            fs::read(table.path("one").join(&tokens)).unwrap(),
+            fs::read(table.path("four").join(&tokens)).unwrap()
+        );
+    }
+    assert_eq!(distinct.len(), 6, "every rollout draws for itself");
+}
+
+#[test]
+fn a_run_is_never_overwritten() {
+    let table = Table::new("Hello.", "Go on.");
+    let before = table.play("run");
+    let Err(RunError::File(error @ FileError::Exists { .. })) = table.create("run") else { panic!("overwritten") };
+    assert!(error.to_string().contains("--resume"), "{error}");
+    assert_eq!(table.transcript("run"), before);
+}
+
+#[test]
+fn two_processes_cannot_play_one_run() {
+    let table = Table::new("Hello.", "Go on.");
+    let first = table.create("run").unwrap();
+    let resumed = Run::resume(&table.path("run"), &OpenOptions::default());
+    assert!(matches!(resumed, Err(RunError::File(FileError::Busy { .. }))));
+    drop(first);
+    assert!(Run::resume(&table.path("run"), &OpenOptions::default()).is_ok());
+}
+
+/// Plays the run in `output` until `turns` turns are on the disk, in all rollouts together.
+fn play_some(run: &Run, turns: usize) {
+    let stop = StopFlag::default();
+    let (flag, left) = (stop.clone(), AtomicUsize::new(turns));
+    let observer: Observer = Arc::new(move |progress| {
+        if matches!(progress, Progress::Turn { .. }) && left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            flag.ask();
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(run.play(2, &observer, &stop)).unwrap();
+}
+
+fn resume(table: &Table, output: &str) -> Result<Run, RunError> {
+    Run::resume(&table.path(output), &OpenOptions::default())
+}
+
+/// Everything that two runs of one seed have in common.
+pub(crate) fn files(run: &Path) -> Vec<(String, Value)> {
+    let mut files: Vec<_> = fs::read_dir(run)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap() != "run.json")
+        .map(|path| {
+            let json = path.extension().is_some_and(|extension| extension == "json");
+            let content = if json { stripped(&path) } else { fs::read_to_string(&path).unwrap().into() };
+            (path.file_name().unwrap().to_string_lossy().into_owned(), content)
+        })
+        .collect();
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    files
+}
+
+pub(crate) const FLAKY: &str =
+    r#"[["Have you ever felt that?", "One.", "Two.", {"error": "overloaded"}], ["Three.", "Four."]]"#;
+
+#[test]
+fn a_run_that_was_interrupted_again_and_again_equals_the_unbroken_one() {
+    let mut table = Table::new(FLAKY, FLAKY);
+    table.rollouts = 3;
+    play(&table.create("unbroken").unwrap(), 3);
+    play_some(&table.create("broken").unwrap(), 1);
+    for turns in [1, 2, 3, 4] {
+        play_some(&resume(&table, "broken").unwrap(), turns);
+    }
+    play(&resume(&table, "broken").unwrap(), 2);
+    assert_eq!(files(&table.path("broken")), files(&table.path("unbroken")));
+}
+
+#[test]
+fn a_line_torn_at_any_byte_costs_its_turn_and_nothing_else() {
+    let table = Table::new(FLAKY, FLAKY);
+    play(&table.create("unbroken").unwrap(), 1);
+    play_some(&table.create("broken").unwrap(), 2);
+    let partial = table.path("broken/rollout_000.partial.jsonl");
+    let whole = fs::read(&partial).unwrap();
+    let ends: Vec<_> = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
+    assert_eq!(ends.len(), 3, "the head and two turns");
+    let cuts = [0, 1, ends[0] - 1, ends[0], ends[0] + 1, ends[1] - 1, ends[1], ends[2] - 1, ends[2]];
+    for cut in cuts {
+        let output = format!("cut{cut}");
+        fs::create_dir(table.path(&output)).unwrap();
+        for file in ["run.json", "config.yaml"] {
+            fs::copy(table.path("broken").join(file), table.path(&output).join(file)).unwrap();
+        }
+        fs::write(table.path(&output).join("rollout_000.partial.jsonl"), &whole[..cut]).unwrap();
+        play(&resume(&table, &output).unwrap(), 1);
+        assert_eq!(files(&table.path(&output)), files(&table.path("unbroken")), "cut at byte {cut}");
+    }
+}
+
+#[test]
+fn a_damaged_record_is_refused_and_not_repaired() {
+    let table = Table::new("Hello.", "Go on.");
+    play_some(&table.create("run").unwrap(), 2);
+    let partial = table.path("run/rollout_000.partial.jsonl");
+    let damaged = fs::read_to_string(&partial).unwrap().replacen("\"turn\":{", "\"turn\":[", 1);
+    fs::write(&partial, &damaged).unwrap();
+    let error = refused(&resume(&table, "run").unwrap());
+    assert!(error.contains("line 2"), "{error}");
+    assert_eq!(fs::read_to_string(&partial).unwrap(), damaged);
+}
+
+fn refused(run: &Run) -> String {
+    let observer: Observer = Arc::new(|_| {});
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(run.play(1, &observer, &StopFlag::default())).unwrap_err().to_string()
+}
+
+#[test]
+fn what_has_changed_since_a_run_began_is_named() {
+    let table = Table::new("Hello.", "Go on.");
+    play_some(&table.create("run").unwrap(), 2);
+    let check = |file: &str, what: &str| {
+        let path = table.path(file);
+        let before = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{before}# more")).unwrap();
+        let Err(error) = resume(&table, "run") else { panic!("{file} was not noticed") };
+        assert!(error.to_string().contains(what), "{file}: {error}");
+        fs::write(&path, before).unwrap();
+    };
+    check("run/config.yaml", "config.yaml has changed");
+    check("persona", "the persona's model has changed");
+    check("interlocutor", "the interlocutor's model has changed");
+    play(&resume(&table, "run").unwrap(), 1);
+}

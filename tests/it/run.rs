@@ -1,0 +1,193 @@
+//! `loom run` from outside: killed at any moment and resumed, at any parallelism, with the bundled model.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use loom_agent::simulation::rollout::{Outcome, Totals, read_tokens, read_transcript};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::rollout::{ANNA, FLAKY, files};
+
+/// A folder with a config and two scripts.
+fn folder(persona: &str, interlocutor: &str) -> TempDir {
+    let dir = TempDir::new().unwrap();
+    for (name, text) in [("anna.yaml", ANNA), ("persona.json", persona), ("interlocutor.json", interlocutor)] {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    dir
+}
+
+fn command(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
+    command.current_dir(dir).arg("run").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn loom(dir: &Path, arguments: &[&str]) -> Output {
+    command(dir, arguments).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+const SCRIPTED: [&str; 6] =
+    ["anna.yaml", "--persona-model", "scripted:persona.json", "--target", "scripted:interlocutor.json", "--no-score"];
+
+/// Turns on the disk in all partial files of a run.
+fn turns_on_disk(run: &Path) -> usize {
+    let files = fs::read_dir(run).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let partial = files.filter(|path| path.to_string_lossy().ends_with("partial.jsonl"));
+    partial.filter_map(|path| fs::read_to_string(path).ok()).map(|text| text.matches('\n').count()).sum()
+}
+
+#[test]
+fn a_killed_run_goes_on_at_the_next_turn_and_equals_the_unbroken_one() {
+    let slow = FLAKY.replace("\"Three.\"", r#"{"content": "Three.", "delay_ms": 15}"#);
+    let dir = folder(&slow, &slow);
+    let at = |output: &'static str| [&SCRIPTED[..], &["--rollouts", "3", "--turns", "9", "--output", output]].concat();
+    let unbroken = loom(dir.path(), &at("unbroken"));
+    assert_eq!(unbroken.status.code(), Some(0), "{}", told(&unbroken));
+
+    let mut child = command(dir.path(), &at("broken")).spawn().unwrap();
+    let mut kills = 0;
+    for lines in [4, 9, 15, 20] {
+        let run = dir.path().join("broken");
+        while child.try_wait().unwrap().is_none() && turns_on_disk(&run) < lines {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if child.try_wait().unwrap().is_none() {
+            child.kill().unwrap();
+            kills += 1;
+        }
+        child.wait().unwrap();
+        child = command(dir.path(), &["--resume", "broken", "--no-score", "--parallel", "2"]).spawn().unwrap();
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(kills >= 2, "killed {kills} times");
+    assert_eq!(files(&dir.path().join("broken")), files(&dir.path().join("unbroken")));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_finishes_the_turn_and_says_how_to_go_on() {
+    let slow = r#"[{"content": "Hello.", "delay_ms": 30}]"#;
+    let dir = folder(slow, slow);
+    let child =
+        command(dir.path(), &[&SCRIPTED[..], &["--turns", "500", "--output", "my run"]].concat()).spawn().unwrap();
+    while turns_on_disk(&dir.path().join("my run")) < 2 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", told(&output));
+    assert!(told(&output).contains("loom run --resume 'my run'"), "{}", told(&output));
+    let partial = fs::read_to_string(dir.path().join("my run/rollout_000.partial.jsonl")).unwrap();
+    assert!(partial.ends_with('\n') && partial.lines().count() < 500);
+}
+
+#[test]
+fn what_cannot_be_run_says_what_to_do() {
+    let dir = folder(r#"["Hello."]"#, r#"["Go on."]"#);
+    let check = |arguments: &[&str], code, what: &str| {
+        let output = loom(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(code), "{}", told(&output));
+        assert!(told(&output).contains(what), "{}", told(&output));
+    };
+    check(&["anna.yaml", "--target", "openai/gpt-4.1"], 5, "use `bundled`");
+    check(&["anna.yaml", "--target", "gpt-4.1"], 2, "names no model");
+    check(&["anna.yaml", "--turns", "0"], 2, "TURNS_MAX");
+    check(&["--resume", "nowhere"], 2, "holds no run");
+    check(&["anna.yaml", "--resume", "nowhere"], 2, "cannot be used with");
+    let open = ANNA.replace("mode: fixed_length\n  expected_turns: 6", "mode: open_ended");
+    fs::write(dir.path().join("open.yaml"), &open).unwrap();
+    check(&[&["open.yaml"], &SCRIPTED[1..]].concat(), 2, "--turns N");
+    fs::write(dir.path().join("delta.yaml"), format!("{ANNA}\ndelta:\n  policy: fixed\n  gains: {{delta: 1.2}}\n"))
+        .unwrap();
+    check(&[&["delta.yaml"], &SCRIPTED[1..]].concat(), 3, "does not support");
+    check(&SCRIPTED, 0, "Transcripts: results/");
+    let dated: Vec<_> = fs::read_dir(dir.path().join("results")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(dated[0].to_string_lossy().ends_with("_anna") && dated[0].join("rollout_000.json").is_file());
+    let again = dated[0].to_string_lossy().into_owned();
+    check(&[&SCRIPTED[..], &["--output", &again]].concat(), 2, "--resume");
+}
+
+#[test]
+fn the_bundled_model_talks_the_same_at_any_parallelism_and_after_a_resume() {
+    let dir = folder("[]", "[]");
+    let at = |output: &'static str, parallel: &'static str| {
+        ["anna.yaml", "--rollouts", "3", "--turns", "5", "--no-score", "--parallel", parallel, "--output", output]
+    };
+    for (output, parallel) in [("one", "1"), ("three", "3")] {
+        let output = loom(dir.path(), &at(output, parallel));
+        assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    }
+    assert_eq!(files(&dir.path().join("one")), files(&dir.path().join("three")));
+    // A run as it stands after a kill: some rollouts not begun, one cut in its third turn.
+    let broken = dir.path().join("broken");
+    fs::create_dir(&broken).unwrap();
+    for file in ["run.json", "config.yaml"] {
+        fs::copy(dir.path().join("one").join(file), broken.join(file)).unwrap();
+    }
+    let path = dir.path().join("one/rollout_000.json");
+    let transcript = read_transcript(&path).unwrap();
+    let tokens = read_tokens(&path).unwrap();
+    let mut head = transcript.clone();
+    (head.turns, head.outcome, head.totals) = (Vec::new(), Outcome::Unfinished, Totals::default());
+    let mut partial = serde_json::to_string(&head).unwrap() + "\n";
+    for turn in &transcript.turns[..3] {
+        let tokens: Vec<_> = tokens.iter().filter(|line| line.turn == turn.index).collect();
+        partial += &(serde_json::json!({"turn": turn, "tokens": tokens}).to_string() + "\n");
+    }
+    partial.truncate(partial.len() - 40);
+    fs::write(broken.join("rollout_000.partial.jsonl"), partial).unwrap();
+    let output = loom(dir.path(), &["--resume", "broken", "--no-score"]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert!(told(&output).contains("torn"), "{}", told(&output));
+    assert_eq!(files(&broken), files(&dir.path().join("one")));
+    // The model gives what only a local model gives.
+    assert!(tokens.iter().all(|line| line.logprob.iter().all(Option::is_some) && !line.ids.is_empty()));
+    assert!(transcript.turns.iter().all(|turn| turn.persona.regulator.reading.confidence.is_some()));
+}
+
+#[test]
+fn an_adversary_says_what_it_is_up_to() {
+    let dir = folder(r#"["I count them. They come in sevens."]"#, r#"["Go on."]"#);
+    let arguments = ["--adversary", "both", "--adversary-model", "scripted:interlocutor.json", "--output", "told"];
+    let output = loom(dir.path(), &[&SCRIPTED[..], &arguments].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let transcript = read_transcript(&dir.path().join("told/rollout_000.json")).unwrap();
+    let kinds: Vec<_> = transcript.turns.iter().map(|turn| turn.interlocutor.adversary.clone().unwrap().kind).collect();
+    assert_ne!(kinds[0], kinds[1], "both take turns");
+    assert_eq!(kinds[0], kinds[2]);
+    assert!(transcript.opening.interlocutor_prompt.contains("Anna Berg"));
+    // The bundled model follows no instructions: its adversary says the script's own words.
+    let arguments = ["--adversary", "contradiction", "--adversary-model", "bundled", "--output", "said"];
+    let output = loom(dir.path(), &[&SCRIPTED[..], &arguments].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let transcript = read_transcript(&dir.path().join("said/rollout_000.json")).unwrap();
+    for turn in &transcript.turns {
+        assert_eq!(turn.interlocutor.model.as_deref(), Some("adversary-script"));
+        assert!(!turn.interlocutor.content.contains('{'), "{}", turn.interlocutor.content);
+    }
+    let quoted = transcript.turns.iter().any(|turn| turn.interlocutor.content.contains("I count them."));
+    assert!(quoted || transcript.turns.iter().all(|turn| !turn.interlocutor.content.contains('"')), "{transcript:#?}");
+}
+
+#[test]
+fn the_manifest_names_what_fixes_the_run() {
+    let dir = folder(r#"["Hello."]"#, r#"["Go on."]"#);
+    let output = loom(dir.path(), &[&SCRIPTED[..], &["--seed", "9", "--output", "run"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let manifest: Value = serde_json::from_slice(&fs::read(dir.path().join("run/run.json")).unwrap()).unwrap();
+    assert_eq!(
+        (&manifest["format"], &manifest["version"], &manifest["seed"]),
+        (&"loom-run".into(), &1.into(), &9.into())
+    );
+    assert_eq!(manifest["models"]["persona"]["spec"], "scripted:persona.json");
+    assert_eq!(fs::read_to_string(dir.path().join("run/config.yaml")).unwrap(), ANNA);
+}
