@@ -7,6 +7,7 @@ mod completions;
 mod doctor;
 mod dry_run;
 mod examples;
+mod memory;
 mod new;
 mod report;
 mod run;
@@ -61,6 +62,7 @@ enum Command {
     Chart(chart::Args),
     Regulate(regulate::Args),
     Schema(schema::Args),
+    Memory(Box<memory::Args>),
     Doctor(doctor::Args),
     Completions(completions::Args),
 }
@@ -78,6 +80,7 @@ impl Command {
             Self::Chart(args) => args.run(terminal),
             Self::Regulate(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
+            Self::Memory(args) => args.run(terminal),
             Self::Doctor(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
         }

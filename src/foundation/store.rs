@@ -1,1 +1,10 @@
-//! Crash-safe files, a disk that can be made to fail, and the receipt log.
+//! Crash-safe files: a [`Disk`] that may be the real one or one that can be made to fail, and a [`Transaction`] that
+//! changes many files of one folder, all or none. Knows nothing of what the files say.
+
+mod disk;
+mod sim;
+mod transaction;
+
+pub use disk::{Disk, Lock, RealDisk};
+pub use sim::{SimDisk, Surviving};
+pub use transaction::{Change, Committed, HOME, Recovery, StoreError, Transaction, recover, replace};

@@ -28,10 +28,16 @@ pub const REGEX_BYTES_MAX: usize = 1 << 20;
 pub const MODEL_JSON_BYTES_MAX: u64 = 256 << 20;
 /// Largest header of a safetensors file, bytes.
 pub const SAFETENSORS_HEADER_BYTES_MAX: u64 = 100 << 20;
-/// Most tokens of one reply whose places the regulator keeps; later ones count in its statistics alone.
-pub const REGULATOR_TOKENS_MAX: usize = 1 << 18;
-/// Most text of one reply that the regulator keeps, bytes; what follows is counted, not read.
-pub const REGULATOR_TEXT_BYTES_MAX: usize = 1 << 20;
+/// Longest wait for another process to let go of a workspace's lock.
+pub const LOCK_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(30);
+/// Largest file of a memory workspace that is read, bytes.
+pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
+/// Most contradictions that one scan lists.
+pub const CONTRADICTIONS_MAX: usize = 100_000;
+/// Highest counter of a block id (three digits): so many records of a kind fit into one day.
+pub const COUNTER_MAX: usize = 999;
+/// Longest excerpt of a captured signal, characters.
+pub const EXCERPT_CHARS_MAX: usize = 150;
 /// Largest single dim of a model (vocabulary, width, layers).
 pub const MODEL_DIM_MAX: usize = 1 << 24;
 /// Most shards in one safetensors index.

@@ -1,0 +1,145 @@
+//! `loom memory`: what has been decided, and the ways to change it.
+
+mod look;
+mod review;
+mod write;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+use serde::Serialize;
+
+use super::{Exit, Failure, Terminal};
+use crate::foundation::base::{Clock as _, SystemClock};
+use crate::foundation::store::StoreError;
+use crate::governance::memory::workspace::{MemoryError, Workspace};
+
+/// A governed memory: decisions, tasks and signals in plain Markdown, changed by proposals only
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A day with it:
+  loom memory init                           make a workspace in this folder
+  loom memory capture --text 'We decided to use SQLite.' --source chat:12
+  loom memory signal accept SIG-20260220-001 draft a proposal from it
+  loom memory review                         what waits, and what it would change
+  loom memory apply P-20260220-001           all of it or nothing, with a receipt
+  loom memory scan                           contradictions, drift, impact
+
+Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad mind-mem.json, 4 the mode or the authority denies it.")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Init(write::Init),
+    Validate(look::Validate),
+    Scan(write::Scan),
+    Show(look::Show),
+    Search(look::Search),
+    Status(look::Status),
+    Capture(write::Capture),
+    Log(write::Log),
+    Propose(review::Propose),
+    Review(review::Review),
+    Signal(review::Signal),
+    Apply(review::Apply),
+    Reject(review::Reject),
+    Defer(review::Defer),
+    Rollback(review::Rollback),
+    Mode(review::Mode),
+    Export(look::Export),
+    Import(write::Import),
+}
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        match &self.command {
+            Command::Init(args) => args.run(terminal),
+            Command::Validate(args) => args.run(terminal),
+            Command::Scan(args) => args.run(terminal),
+            Command::Show(args) => args.run(terminal),
+            Command::Search(args) => args.run(terminal),
+            Command::Status(args) => args.run(terminal),
+            Command::Capture(args) => args.run(terminal),
+            Command::Log(args) => args.run(terminal),
+            Command::Propose(args) => args.run(terminal),
+            Command::Review(args) => args.run(terminal),
+            Command::Signal(args) => args.run(terminal),
+            Command::Apply(args) => args.run(terminal),
+            Command::Reject(args) => args.run(terminal),
+            Command::Defer(args) => args.run(terminal),
+            Command::Rollback(args) => args.run(terminal),
+            Command::Mode(args) => args.run(terminal),
+            Command::Export(args) => args.run(terminal),
+            Command::Import(args) => args.run(terminal),
+        }
+    }
+}
+
+/// What every command of the memory takes after its own arguments.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// The workspace, where it does not stand as the last argument
+    #[arg(long, short = 'C', value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// How to tell the outcome
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// The time to act at, for replays and tests
+    #[arg(long, hide = true, value_name = "TIMESTAMP")]
+    now: Option<jiff::Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Human,
+    /// For programs
+    Json,
+}
+
+impl Common {
+    /// The workspace in `folder`, else the one that `--dir` names, else the current folder.
+    fn open(&self, folder: Option<&PathBuf>) -> Result<Workspace, Failure> {
+        let here = PathBuf::from(".");
+        let folder = folder.or(self.dir.as_ref()).unwrap_or(&here);
+        Ok(Workspace::at(folder, self.now.unwrap_or_else(|| SystemClock.now()))?)
+    }
+
+    /// Prints `value` as JSON, or else what `human` says.
+    fn tell<T: Serialize + ?Sized>(
+        &self,
+        terminal: &mut Terminal,
+        value: &T,
+        human: impl FnOnce(&mut Terminal) -> std::io::Result<()>,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Human => human(terminal)?,
+            Format::Json => {
+                let text = serde_json::to_string_pretty(value).map_err(std::io::Error::other)?;
+                writeln!(terminal.out, "{text}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<MemoryError> for Failure {
+    fn from(error: MemoryError) -> Self {
+        let exit = match &error {
+            error if error.is_denial() => Exit::Denied,
+            MemoryError::Config(_) => Exit::BadConfig,
+            MemoryError::NoWorkspace(_) | MemoryError::Store(StoreError::Io { .. }) => Exit::Usage,
+            _ => Exit::CheckFailed,
+        };
+        Self::Told { message: error.to_string(), exit }
+    }
+}
+
+fn plural(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,209 @@
+//! The commands that look: `validate`, `show`, `search`, `status`, `export`.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use jiff::civil::Date;
+use serde_json::json;
+
+use super::{Common, Format, plural};
+use crate::app::cli::terminal::render;
+use crate::app::cli::{Exit, Failure, Terminal};
+use crate::governance::memory::finding::Level;
+use crate::governance::memory::id::Kind;
+use crate::governance::memory::search::Query;
+use crate::governance::memory::workspace::VALIDATION;
+
+/// Check the grammar and the structural invariants S1 to S9
+#[derive(Debug, clap::Args)]
+pub(super) struct Validate {
+    /// The workspace; the current folder if not given
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Validate {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let workspace = self.common.open(self.folder.as_ref())?;
+        let findings = workspace.validate()?;
+        let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
+        let warnings = findings.len() - errors;
+        let texts = workspace.texts()?;
+        let (color, width) = (terminal.color, terminal.width);
+        let value = json!({"errors": errors, "warnings": warnings, "findings": findings});
+        self.common.tell(terminal, &value, |terminal| {
+            for finding in &findings {
+                writeln!(
+                    terminal.out,
+                    "{}",
+                    render(finding.diagnostic(texts.text(&finding.file)).as_ref(), color, width)
+                )?;
+            }
+            let (errors, warnings) = (plural(errors, "error"), plural(warnings, "warning"));
+            writeln!(terminal.out, "{errors}, {warnings}; the report is in {VALIDATION}")
+        })?;
+        Ok(if errors == 0 { Exit::Ok } else { Exit::CheckFailed })
+    }
+}
+
+/// Show a block as it stands
+#[derive(Debug, clap::Args)]
+pub(super) struct Show {
+    /// The block's id, D-20260220-001 for example
+    id: String,
+    /// The workspace; the current folder if not given
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Show {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let (file, text) = self.common.open(self.folder.as_ref())?.show(&self.id)?;
+        self.common.tell(terminal, &json!({"id": self.id, "file": file, "text": text}), |terminal| {
+            writeln!(terminal.out, "{file}\n\n{}", text.trim_end())
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// Find blocks by their words (BM25), with the reason for each hit
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom memory search 'sqlite cache' --kind decision --status active
+  loom memory search --kind task --project PRJ-001      all of them, newest first")]
+pub(super) struct Search {
+    /// The words
+    #[arg(default_value = "")]
+    words: String,
+    /// The workspace; the current folder if not given
+    folder: Option<PathBuf>,
+    /// Only this kind of block
+    #[arg(long, value_parser = kind)]
+    kind: Option<Kind>,
+    /// Only with this status
+    #[arg(long, default_value = "")]
+    status: String,
+    /// Only with this tag
+    #[arg(long, default_value = "")]
+    tag: String,
+    /// Only of this project
+    #[arg(long, default_value = "")]
+    project: String,
+    /// Not before this day
+    #[arg(long, value_name = "DATE")]
+    from: Option<Date>,
+    /// Not after this day
+    #[arg(long, value_name = "DATE")]
+    to: Option<Date>,
+    /// Most hits
+    #[arg(long, default_value_t = 10)]
+    limit: usize,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn kind(name: &str) -> Result<Kind, String> {
+    let known = || Kind::ALL.map(Kind::name).join(", ");
+    Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| format!("use one of: {}", known()))
+}
+
+impl Search {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let query = Query {
+            text: self.words.clone(),
+            kind: self.kind,
+            status: self.status.clone(),
+            tag: self.tag.clone(),
+            project: self.project.clone(),
+            from: self.from,
+            to: self.to,
+            limit: self.limit,
+        };
+        let hits = self.common.open(self.folder.as_ref())?.search(&query)?;
+        self.common.tell(terminal, &hits, |terminal| {
+            for hit in &hits {
+                writeln!(terminal.out, "{}  {}  {}:{}", hit.id, hit.status, hit.file, hit.line)?;
+                writeln!(terminal.out, "  {}", hit.title)?;
+                let why: Vec<_> = hit.why.iter().map(|(word, part)| format!("{word} {part:.2}")).collect();
+                if !why.is_empty() {
+                    writeln!(terminal.out, "  {:.2} = {}", hit.score, why.join(" + "))?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(if hits.is_empty() { Exit::CheckFailed } else { Exit::Ok })
+    }
+}
+
+/// Tell how the memory stands: mode, gates, what waits
+#[derive(Debug, clap::Args)]
+pub(super) struct Status {
+    /// The workspace; the current folder if not given
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Status {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let status = self.common.open(self.folder.as_ref())?.status()?;
+        self.common.tell(terminal, &status, |terminal| {
+            let out = &mut terminal.out;
+            let gates = status.gates;
+            writeln!(out, "mode            {}", status.mode)?;
+            writeln!(
+                out,
+                "gates           clean week: {}, clean weeks in propose: {}, allow_enforce: {}",
+                gates.flip_gate_week1_clean, gates.propose_weeks_clean, gates.allow_enforce
+            )?;
+            for (what, count) in &status.blocks {
+                writeln!(out, "{what:<15} {count}")?;
+            }
+            for (what, count) in &status.proposals {
+                writeln!(out, "{:<15} {count}", format!("- {what}"))?;
+            }
+            writeln!(out, "pending signals {}", status.pending_signals)?;
+            writeln!(out, "open conflicts  {}", status.open_contradictions)?;
+            writeln!(out, "last scan       {}", status.last_scan.as_deref().unwrap_or("never"))?;
+            writeln!(out, "last apply      {}", status.last_apply.as_deref().unwrap_or("never"))
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// Print every block, one JSON line each, or as Markdown
+#[derive(Debug, clap::Args)]
+pub(super) struct Export {
+    /// The workspace; the current folder if not given
+    folder: Option<PathBuf>,
+    /// JSON lines, which `import` reads, or the blocks as they stand
+    #[arg(long, value_enum, default_value_t)]
+    r#as: As,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum As {
+    #[default]
+    Jsonl,
+    Markdown,
+}
+
+impl Export {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let records = self.common.open(self.folder.as_ref())?.export()?;
+        for record in &records {
+            if self.r#as == As::Markdown && self.common.format == Format::Human {
+                writeln!(terminal.out, "{}\n", record.text.trim_end())?;
+            } else {
+                writeln!(terminal.out, "{}", serde_json::to_string(record).map_err(std::io::Error::other)?)?;
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}

@@ -1,0 +1,189 @@
+//! The commands that write what is not truth: `init`, `scan`, `capture`, `log`, `import`.
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::{Common, plural};
+use crate::app::cli::{Exit, Failure, Terminal};
+use crate::foundation::base::limits;
+use crate::governance::memory::capture::Heard;
+use crate::governance::memory::contradiction::Severity;
+use crate::governance::memory::workspace::Record;
+
+/// Make a workspace: creates what is missing, writes over nothing
+#[derive(Debug, clap::Args)]
+pub(super) struct Init {
+    /// The folder; made if it is not there; the current one if not given
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Init {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        if let Some(folder) = self.folder.as_ref().or(self.common.dir.as_ref()) {
+            let told = |error| Failure::usage(format!("`{}` cannot be made: {error}", folder.display()));
+            std::fs::create_dir_all(folder).map_err(told)?;
+        }
+        let created = self.common.open(self.folder.as_ref())?.init()?;
+        self.common.tell(terminal, &created, |terminal| {
+            writeln!(
+                terminal.out,
+                "{} created; the mode is detect_only until a week of scans is clean",
+                plural(created.files.len(), "file")
+            )
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// Find contradictions, drift and impact; stage proposals where the mode allows
+#[derive(Debug, clap::Args)]
+pub(super) struct Scan {
+    /// The workspace; the current folder if not given
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Scan {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let report = self.common.open(self.folder.as_ref())?.scan()?;
+        let critical = report.count(Severity::Critical);
+        self.common.tell(terminal, &report, |terminal| {
+            let out = &mut terminal.out;
+            for conflict in &report.contradictions {
+                writeln!(out, "{:<8} {} {}", conflict.severity.name(), conflict.id, conflict.description)?;
+            }
+            for drift in &report.drift {
+                writeln!(out, "drift    {} {} {}: {}", drift.id, drift.kind.name(), drift.source, drift.description)?;
+            }
+            for impact in &report.impact {
+                writeln!(out, "impact   {} reaches {}", impact.source, impact.reaches.join(", "))?;
+            }
+            for id in &report.staged {
+                writeln!(out, "staged   {id}")?;
+            }
+            for id in &report.expired {
+                writeln!(out, "expired  {id}")?;
+            }
+            for note in &report.notes {
+                writeln!(out, "note     {note}")?;
+            }
+            writeln!(
+                out,
+                "{} ({} active), {}: {} ({critical} critical), {}; mode {}",
+                plural(report.decisions, "decision"),
+                report.active,
+                plural(report.tasks, "task"),
+                plural(report.contradictions.len(), "contradiction"),
+                plural(report.drift.len(), "drift"),
+                report.mode
+            )
+        })?;
+        Ok(if critical == 0 { Exit::Ok } else { Exit::CheckFailed })
+    }
+}
+
+/// Listen to a text and keep what sounds like a decision, a promise, a deadline, a correction or an incident
+#[derive(Debug, clap::Args)]
+pub(super) struct Capture {
+    /// The workspace; the current folder if not given
+    folder: Option<PathBuf>,
+    /// The text; read from the standard input if neither this nor --file is given
+    #[arg(long, conflicts_with = "file")]
+    text: Option<String>,
+    /// A file to listen to
+    #[arg(long)]
+    file: Option<PathBuf>,
+    /// What it is; then the whole text is one signal, whatever its words
+    #[arg(long)]
+    r#type: Option<String>,
+    /// Where it comes from; no source, no claim
+    #[arg(long)]
+    source: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Capture {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let text = match (&self.text, &self.file) {
+            (Some(text), _) => text.clone(),
+            (None, file) => read(file.as_deref())?,
+        };
+        let heard = Heard { text: &text, source: &self.source, kind: self.r#type.as_deref() };
+        let (signals, lost) = self.common.open(self.folder.as_ref())?.capture(&[heard])?;
+        self.common.tell(terminal, &json!({"signals": signals, "lost": lost}), |terminal| {
+            for signal in &signals {
+                writeln!(terminal.out, "{} {}: {}", signal.id, signal.kind, signal.excerpt)?;
+            }
+            if lost > 0 {
+                writeln!(terminal.out, "{lost} not kept: a day has ids for {} signals", limits::COUNTER_MAX)?;
+            }
+            Ok(())
+        })?;
+        Ok(if lost == 0 { Exit::Ok } else { Exit::CheckFailed })
+    }
+}
+
+/// Add a line to today's log, which only ever grows
+#[derive(Debug, clap::Args)]
+pub(super) struct Log {
+    /// The line
+    text: String,
+    /// The workspace; the current folder if not given
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Log {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let file = self.common.open(self.folder.as_ref())?.log(&self.text)?;
+        self.common.tell(terminal, &json!({"file": file}), |terminal| writeln!(terminal.out, "{file}"))?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// Take in what `export` printed, into a memory whose files hold no blocks yet
+#[derive(Debug, clap::Args)]
+pub(super) struct Import {
+    /// The JSON lines; the standard input if `-`
+    records: PathBuf,
+    /// The workspace; the current folder if not given
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Import {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let text = read(Some(self.records.as_path()).filter(|path| *path != Path::new("-")))?;
+        let mut records: Vec<Record> = Vec::new();
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let told = |error| Failure::usage(format!("{}:{}: {error}", self.records.display(), number + 1));
+            records.push(serde_json::from_str(line).map_err(told)?);
+        }
+        let imported = self.common.open(self.folder.as_ref())?.import(&records)?;
+        self.common.tell(terminal, &imported, |terminal| {
+            writeln!(terminal.out, "{} imported, {} here already", plural(imported.blocks, "block"), imported.known)
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// The text of a file, or of the standard input.
+fn read(file: Option<&Path>) -> Result<String, Failure> {
+    let mut text = String::new();
+    let limit = limits::MEMORY_BYTES_MAX;
+    let name = file.map_or_else(|| "the standard input".to_owned(), |file| file.display().to_string());
+    let read = match file {
+        Some(file) => std::fs::File::open(file).and_then(|file| file.take(limit).read_to_string(&mut text)),
+        None => std::io::stdin().take(limit).read_to_string(&mut text),
+    };
+    read.map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
+    Ok(text)
+}

@@ -1,0 +1,160 @@
+//! The few operations on files that crash safety is made of, as a trait, and the operating system's own.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::foundation::base::limits;
+
+/// A lock that is held until it is dropped.
+pub trait Lock: Send {}
+
+/// A folder tree. Paths are relative to its root, with `/` between names, and never leave it.
+///
+/// What [`write`](Self::write), [`rename`](Self::rename), [`remove`](Self::remove) and
+/// [`make_dir`](Self::make_dir) did is durable only after [`sync`](Self::sync) of the file, for its content, and
+/// [`sync_dir`](Self::sync_dir) of the folder, for its name.
+pub trait Disk: Send + Sync {
+    /// The content of a file; `None` where there is none.
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>>;
+    /// Creates or overwrites a file.
+    fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Makes a file's content durable.
+    fn sync(&self, path: &str) -> io::Result<()>;
+    /// Makes the names in a folder durable; `""` is the root.
+    fn sync_dir(&self, path: &str) -> io::Result<()>;
+    /// Gives a file another name, replacing what had it, at once.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file; no error where there is none.
+    fn remove(&self, path: &str) -> io::Result<()>;
+    /// Creates a folder whose parent exists; no error where it is there.
+    fn make_dir(&self, path: &str) -> io::Result<()>;
+    /// Removes an empty folder; no error where there is none.
+    fn remove_dir(&self, path: &str) -> io::Result<()>;
+    /// The files and the folders in a folder, each sorted by name; both empty where there is no such folder.
+    fn list(&self, path: &str) -> io::Result<(Vec<String>, Vec<String>)>;
+    /// Whether a folder is there.
+    fn is_dir(&self, path: &str) -> bool;
+    /// Waits for the lock on `path`, a file that is created if need be and never removed.
+    fn lock(&self, path: &str, exclusive: bool) -> io::Result<Box<dyn Lock>>;
+}
+
+/// The operating system's files below one folder.
+#[derive(Debug, Clone)]
+pub struct RealDisk {
+    root: PathBuf,
+}
+
+impl RealDisk {
+    /// The tree below `root`.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Its root.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn at(&self, path: &str) -> io::Result<PathBuf> {
+        if path.starts_with('/') || path.contains('\\') || path.split('/').any(|part| part == "..") {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{path}` leaves its folder")));
+        }
+        Ok(self.root.join(path))
+    }
+}
+
+impl Lock for File {}
+
+impl Disk for RealDisk {
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        absent(fs::read(self.at(path)?).map(Some))
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        fs::write(self.at(path)?, bytes)
+    }
+
+    fn sync(&self, path: &str) -> io::Result<()> {
+        OpenOptions::new().write(true).open(self.at(path)?)?.sync_all()
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        // Windows opens no folder as a file, and needs none synced.
+        if cfg!(windows) { Ok(()) } else { File::open(self.at(path)?)?.sync_all() }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let (from, to) = (self.at(from)?, self.at(to)?);
+        if let Ok(there) = fs::symlink_metadata(&to) {
+            if there.is_symlink() {
+                let message = "it is a symbolic link, which replacing would break: put the file itself there";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            }
+            // Whom its owner lets read and write it stays the owner's word.
+            fs::set_permissions(&from, there.permissions())?;
+        }
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        absent(fs::remove_file(self.at(path)?))
+    }
+
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        match fs::create_dir(self.at(path)?) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            done => done,
+        }
+    }
+
+    fn remove_dir(&self, path: &str) -> io::Result<()> {
+        absent(fs::remove_dir(self.at(path)?))
+    }
+
+    fn list(&self, path: &str) -> io::Result<(Vec<String>, Vec<String>)> {
+        let (mut files, mut dirs) = (Vec::new(), Vec::new());
+        let at = self.at(path)?;
+        if !at.is_dir() {
+            return Ok((files, dirs));
+        }
+        for entry in fs::read_dir(at)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if entry.path().is_dir() { dirs.push(name) } else { files.push(name) }
+        }
+        files.sort_unstable();
+        dirs.sort_unstable();
+        Ok((files, dirs))
+    }
+
+    fn is_dir(&self, path: &str) -> bool {
+        self.at(path).is_ok_and(|path| path.is_dir())
+    }
+
+    fn lock(&self, path: &str, exclusive: bool) -> io::Result<Box<dyn Lock>> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).read(true).open(self.at(path)?)?;
+        let begun = Instant::now();
+        let mut pause = Duration::from_micros(200);
+        loop {
+            match if exclusive { file.try_lock() } else { file.try_lock_shared() } {
+                Ok(()) => return Ok(Box::new(file)),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if begun.elapsed() > limits::LOCK_WAIT_MAX => {
+                    let message = format!("another process has held `{path}` for over {:?}", limits::LOCK_WAIT_MAX);
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(pause),
+            }
+            pause = (pause * 2).min(Duration::from_millis(10));
+        }
+    }
+}
+
+fn absent<T: Default>(result: io::Result<T>) -> io::Result<T> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+        other => other,
+    }
+}

@@ -1,0 +1,286 @@
+//! A disk in memory that stops at a chosen operation and forgets what was not synced: the worst that the contract of
+//! [`Disk`] allows, so that recovery can be tried at every point.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::disk::{Disk, Lock};
+use crate::foundation::base::Stream;
+
+/// What of the unsynced work is still there after a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surviving {
+    /// Nothing: the machine lost power.
+    Nothing,
+    /// Everything: only the process was killed.
+    Everything,
+    /// Names and the first half of each content.
+    Torn,
+    /// Of every change of a name and of every content, by lot: all, a part, or nothing.
+    Lot(u64),
+}
+
+/// A simulated disk. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct SimDisk {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Inner {
+    /// What running programs see: names, and contents by number.
+    names: BTreeMap<String, usize>,
+    /// What is durable.
+    durable: BTreeMap<String, usize>,
+    contents: Vec<Content>,
+    dirs: BTreeSet<String>,
+    /// Changes of names that no sync has made durable, in order.
+    pending: Vec<Rename>,
+    operations: usize,
+    stop_at: Option<usize>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Content {
+    bytes: Vec<u8>,
+    durable: Option<Vec<u8>>,
+}
+
+/// One atomic change of names: `from` loses its name, `to` gets the content.
+#[derive(Debug, Clone)]
+struct Rename {
+    from: Option<String>,
+    to: Option<(String, usize)>,
+}
+
+impl Rename {
+    fn touches(&self, dir: &str) -> bool {
+        let inside = |path: &str| parent(path) == dir;
+        self.from.as_deref().is_some_and(inside) || self.to.as_ref().is_some_and(|(path, _)| inside(path))
+    }
+
+    fn act(&self, names: &mut BTreeMap<String, usize>) {
+        if let Some(from) = &self.from {
+            names.remove(from);
+        }
+        if let Some((to, content)) = &self.to {
+            names.insert(to.clone(), *content);
+        }
+    }
+}
+
+impl SimDisk {
+    /// A disk that durably holds `files`.
+    pub fn with<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Self {
+        let mut inner = Inner::default();
+        for (path, bytes) in files {
+            inner.names.insert(path.to_owned(), inner.contents.len());
+            inner.contents.push(Content { bytes: bytes.to_vec(), durable: Some(bytes.to_vec()) });
+            let mut dir = parent(path);
+            while !dir.is_empty() {
+                inner.dirs.insert(dir.to_owned());
+                dir = parent(dir);
+            }
+        }
+        inner.durable = inner.names.clone();
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// An independent copy, its operations counted from 0 again.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let mut inner = self.inner().clone();
+        inner.operations = 0;
+        inner.stop_at = None;
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// Fails the operation number `operation`, from 0, and all after it.
+    pub fn stop_at(&self, operation: usize) {
+        self.inner().stop_at = Some(operation);
+    }
+
+    /// How many operations that change something were asked for so far.
+    pub fn operations(&self) -> usize {
+        self.inner().operations
+    }
+
+    /// The disk as it is found after a crash now.
+    #[must_use]
+    pub fn after_crash(&self, surviving: Surviving) -> Self {
+        let old = self.inner();
+        let mut lot =
+            Lot { stream: Stream::root(if let Surviving::Lot(seed) = surviving { seed } else { 0 }), drawn: 0 };
+        let mut names = old.durable.clone();
+        for rename in &old.pending {
+            let kept = match surviving {
+                Surviving::Nothing => false,
+                Surviving::Everything | Surviving::Torn => true,
+                Surviving::Lot(_) => lot.draw(2) == 1,
+            };
+            if kept {
+                rename.act(&mut names);
+            }
+        }
+        let mut found = Inner { dirs: old.dirs.clone(), ..Inner::default() };
+        for (path, number) in names {
+            let Some(content) = old.contents.get(number) else { continue };
+            let lasting = content.durable.clone().unwrap_or_default();
+            let half = content.bytes.get(..content.bytes.len() / 2).unwrap_or_default().to_vec();
+            let bytes = match surviving {
+                _ if content.durable.as_ref() == Some(&content.bytes) => lasting,
+                Surviving::Nothing => lasting,
+                Surviving::Everything => content.bytes.clone(),
+                Surviving::Torn => half,
+                Surviving::Lot(_) => {
+                    [lasting, half, content.bytes.clone()].into_iter().nth(lot.draw(3)).unwrap_or_default()
+                }
+            };
+            let mut dir = parent(&path);
+            while !dir.is_empty() && found.dirs.insert(dir.to_owned()) {
+                dir = parent(dir);
+            }
+            found.names.insert(path, found.contents.len());
+            found.contents.push(Content { durable: Some(bytes.clone()), bytes });
+        }
+        found.durable = found.names.clone();
+        Self { inner: Arc::new(Mutex::new(found)) }
+    }
+
+    /// All files and what they hold.
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        let inner = self.inner();
+        let content =
+            |number: &usize| inner.contents.get(*number).map(|content| content.bytes.clone()).unwrap_or_default();
+        inner.names.iter().map(|(path, number)| (path.clone(), content(number))).collect()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an operation and lets it happen, unless the disk has stopped.
+    fn step(&self) -> io::Result<MutexGuard<'_, Inner>> {
+        let mut inner = self.inner();
+        let number = inner.operations;
+        inner.operations += 1;
+        match inner.stop_at {
+            Some(stop) if number >= stop => Err(io::Error::other("the simulated disk has stopped")),
+            _ => Ok(inner),
+        }
+    }
+}
+
+struct Lot {
+    stream: Stream,
+    drawn: u64,
+}
+
+impl Lot {
+    fn draw(&mut self, sides: usize) -> usize {
+        self.drawn += 1;
+        self.stream.index(self.drawn, sides)
+    }
+}
+
+struct NoLock;
+impl Lock for NoLock {}
+
+impl Disk for SimDisk {
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        let inner = self.inner();
+        Ok(inner.names.get(path).and_then(|number| inner.contents.get(*number)).map(|content| content.bytes.clone()))
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut inner = self.step()?;
+        if !parent(path).is_empty() && !inner.dirs.contains(parent(path)) {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("no folder for `{path}`")));
+        }
+        let known = inner.names.get(path).copied();
+        if let Some(content) = known.and_then(|number| inner.contents.get_mut(number)) {
+            content.bytes = bytes.to_vec();
+            return Ok(());
+        }
+        let number = inner.contents.len();
+        inner.contents.push(Content { bytes: bytes.to_vec(), durable: None });
+        inner.names.insert(path.to_owned(), number);
+        inner.pending.push(Rename { from: None, to: Some((path.to_owned(), number)) });
+        Ok(())
+    }
+
+    fn sync(&self, path: &str) -> io::Result<()> {
+        let mut inner = self.step()?;
+        let number = inner.names.get(path).copied();
+        let content = number.and_then(|number| inner.contents.get_mut(number)).ok_or(io::ErrorKind::NotFound)?;
+        content.durable = Some(content.bytes.clone());
+        Ok(())
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        let mut inner = self.step()?;
+        let pending = std::mem::take(&mut inner.pending);
+        let (now, later): (Vec<_>, Vec<_>) = pending.into_iter().partition(|rename| rename.touches(path));
+        for rename in &now {
+            rename.act(&mut inner.durable);
+        }
+        // A content whose move is durable cannot turn up under the name it moved from.
+        let moved = |rename: &Rename| {
+            now.iter()
+                .any(|other| other.from.is_some() && other.from.as_ref() == rename.to.as_ref().map(|(path, _)| path))
+        };
+        inner.pending = later.into_iter().filter(|rename| !moved(rename)).collect();
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut inner = self.step()?;
+        let number = inner.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        inner.names.insert(to.to_owned(), number);
+        inner.pending.push(Rename { from: Some(from.to_owned()), to: Some((to.to_owned(), number)) });
+        Ok(())
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        let mut inner = self.step()?;
+        if inner.names.remove(path).is_some() {
+            inner.pending.push(Rename { from: Some(path.to_owned()), to: None });
+        }
+        Ok(())
+    }
+
+    // Folders carry nothing, so that they are durable at once loses no case: a file's own name is still pending.
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        self.step()?.dirs.insert(path.to_owned());
+        Ok(())
+    }
+
+    fn remove_dir(&self, path: &str) -> io::Result<()> {
+        let mut inner = self.step()?;
+        if inner.names.keys().chain(&inner.dirs).any(|name| parent(name) == path) {
+            return Err(io::Error::other("the folder is not empty"));
+        }
+        inner.dirs.remove(path);
+        Ok(())
+    }
+
+    fn list(&self, path: &str) -> io::Result<(Vec<String>, Vec<String>)> {
+        let inner = self.inner();
+        let own = |name: &&String| parent(name) == path && !name.is_empty();
+        let last = |name: &String| name.rsplit('/').next().unwrap_or_default().to_owned();
+        Ok((inner.names.keys().filter(own).map(last).collect(), inner.dirs.iter().filter(own).map(last).collect()))
+    }
+
+    fn is_dir(&self, path: &str) -> bool {
+        path.is_empty() || self.inner().dirs.contains(path)
+    }
+
+    fn lock(&self, _path: &str, _exclusive: bool) -> io::Result<Box<dyn Lock>> {
+        self.step().map(|_| Box::new(NoLock) as Box<dyn Lock>)
+    }
+}
+
+pub(super) fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}

@@ -1,0 +1,133 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn check(text: &str, expected: &[(&str, &[(&str, &str)])]) {
+    let document = Document::parse(text);
+    let found: Vec<_> = document
+        .blocks()
+        .map(|block| {
+            let fields = block.fields().iter().map(|field| (field.key, field.value().into_owned())).collect::<Vec<_>>();
+            (block.id().as_str(), fields)
+        })
+        .collect();
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(id, fields)| (*id, fields.iter().map(|(key, value)| (*key, (*value).to_owned())).collect::<Vec<_>>()))
+        .collect();
+    assert_eq!(found, expected);
+    assert_eq!(document.to_string(), text);
+}
+
+fn findings(text: &str) -> Vec<(usize, &'static str)> {
+    Document::parse(text).findings().iter().map(|finding| (finding.line, finding.code)).collect()
+}
+
+#[test]
+fn a_block_is_a_header_and_fields() {
+    check(
+        "prose: ignored\n\n[D-001]\nDate: 2026-02-13\nStatement: a: b: c\nmy_key: x\nEmpty:\n\n[T-20260213-001]\nTitle: Überprüfe 🚀",
+        &[
+            ("D-001", &[("Date", "2026-02-13"), ("Statement", "a: b: c"), ("my_key", "x"), ("Empty", "")]),
+            ("T-20260213-001", &[("Title", "Überprüfe 🚀")]),
+        ],
+    );
+}
+
+#[test]
+fn continuations_lose_two_spaces_and_keep_the_rest() {
+    check(
+        "[D-001]\nStatement: one\n  two\n    three\nTags: x\n",
+        &[("D-001", &[("Statement", "one\ntwo\n  three"), ("Tags", "x")])],
+    );
+}
+
+#[test]
+fn a_byte_order_mark_and_crlf_are_read_and_kept() {
+    check(
+        "\u{feff}[D-001]\r\nDate: x\r\n  y\r\nSources:\r\n- a\r\n",
+        &[("D-001", &[("Date", "x\ny"), ("Sources", "")])],
+    );
+    let text = "\u{feff}[D-001]\r\nSources:\r\n- a\r\n- b";
+    let document = Document::parse(text);
+    assert_eq!(document.line_end(), "\r\n");
+    assert_eq!(document.block("D-001").unwrap().words("Sources"), ["a", "b"]);
+}
+
+#[test]
+fn items_keep_what_is_nested_in_them() {
+    let document = Document::parse("[D-001]\nSources:\n- one\n  wrapped\n  - nested\n- two\nTags: a, [b], none\n");
+    let block = document.block("D-001").unwrap();
+    assert_eq!(block.words("Sources"), ["one\nwrapped\n- nested", "two"]);
+    assert_eq!(block.words("Tags"), ["a", "[b]"]);
+}
+
+#[test]
+fn a_nested_text_goes_on_after_a_blank_line() {
+    let document = Document::parse("[P-001]\nOps:\n- op: x\n  patch: |\n    [D-001]\n\n    [D-002]\nStatus: staged\n");
+    assert!(document.findings().is_empty(), "{:?}", document.findings());
+    let block = document.block("P-001").unwrap();
+    assert_eq!(block.words("Ops"), ["op: x\npatch: |\n  [D-001]\n\n  [D-002]"]);
+    assert_eq!(block.head("Status"), "staged");
+}
+
+#[test]
+fn fields_never_bleed_into_the_block_before() {
+    check(
+        "[D-001]\nA: x\n[D-1000]\nB: y\n---\nC: z\n[T-001]\nD: v\n---\nE: w\n",
+        &[("D-001", &[("A", "x")]), ("T-001", &[("D", "v")])],
+    );
+}
+
+#[test]
+fn what_is_malformed_is_said_with_its_line() {
+    let text = "[D-001]\nA: x\n\n  late\n\ttab\nB:no space\nprose\nC: v\n- item\nC: again\n[X-001]\nD: d\n [D-002]\n[D-003] more\n[text](link)\n[D-004]\n---\nE: e\n";
+    assert_eq!(
+        findings(text),
+        [
+            (4, "line"),
+            (5, "line"),
+            (6, "key"),
+            (7, "line"),
+            (9, "line"),
+            (10, "duplicate-field"),
+            (11, "header"),
+            (13, "header"),
+            (14, "header"),
+            (18, "orphan"),
+        ]
+    );
+}
+
+#[test]
+fn a_diagnostic_underlines_its_line() {
+    let text = "# Decisions\n\n[D-001]\nDate: 2026-02-13\nStatus:active\n[D-2]\nTags: x\n";
+    let document = Document::parse(text);
+    let shown: Vec<_> = document
+        .findings()
+        .iter()
+        .map(|finding| (&text[finding.span.clone()], finding.block.as_str(), finding.message.as_str()))
+        .collect();
+    assert_eq!(
+        shown,
+        [("Status:active", "D-001", "no space after `Status:`"), ("[D-2]", "", "`[D-2]` is not a block header")]
+    );
+}
+
+proptest! {
+    #[test]
+    fn every_text_prints_as_it_was_read(text in r"(\[?(D-001|T-1|-{3})?\]?|[A-C]:?|  |- |\r?\n|\PC|\u{feff}){0,80}") {
+        let document = Document::parse(&text);
+        prop_assert_eq!(document.to_string(), text.clone());
+        for block in document.blocks() {
+            prop_assert!(block.text().starts_with('['));
+            for field in block.fields() {
+                prop_assert_eq!(&text[field.key_range()], field.key);
+                prop_assert_eq!(&text[field.body_start..field.range().end], field.body);
+                for item in field.items() {
+                    prop_assert_eq!(&text[item.start..item.start + item.text.len()], item.text);
+                }
+            }
+        }
+    }
+}

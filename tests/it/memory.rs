@@ -1,0 +1,289 @@
+//! `loom memory` from outside: a person's day, processes that are killed, processes that write at the same time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const NOW: &str = "2026-02-20T09:00:00Z";
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
+    command.arg("--color").arg("never").arg("memory").args(arguments).args(["--now", NOW]).current_dir(folder);
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().unwrap()
+}
+
+/// Runs a command that must end with `code` and gives what it printed.
+fn expect(folder: &Path, code: i32, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}{}", text(output.stdout), text(output.stderr));
+    text(output.stdout) + &text(output.stderr)
+}
+
+fn json(folder: &Path, code: i32, arguments: &[&str]) -> Value {
+    let arguments: Vec<_> = arguments.iter().copied().chain(["--format", "json"]).collect();
+    serde_json::from_str(&expect(folder, code, &arguments)).unwrap()
+}
+
+/// A workspace in `propose`.
+fn workspace() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    expect(folder.path(), 0, &["init"]);
+    set_mode(folder.path(), "propose");
+    folder
+}
+
+fn set_mode(folder: &Path, mode: &str) {
+    let path = folder.join("memory/intel-state.json");
+    let state = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(path, state.replace("detect_only", mode)).unwrap();
+}
+
+fn task(number: usize) -> String {
+    format!(
+        "[T-20260220-{number:03}]\nDate: 2026-02-20\nStatus: todo\nTitle: number {number}\nPriority: P2\nProject: none\nDue: none\nOwner: bot\nContext: none\nNext: none\nDependencies: none\nJustification: a test\nSources:\n- chat:1\nHistory:\n- 2026-02-20: created\n\n"
+    )
+}
+
+fn write_tasks(folder: &Path, count: usize) {
+    let tasks: String = (1..=count).map(task).collect();
+    std::fs::write(folder.join("tasks/TASKS.md"), format!("# Tasks\n\n{tasks}")).unwrap();
+}
+
+/// All files but those of the lock, of transactions and of caches.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    fn walk(root: &Path, folder: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if !path.ends_with(".loom") {
+                    walk(root, &path, found);
+                }
+            } else {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(folder, folder, &mut found);
+    found
+}
+
+fn restore(folder: &Path, files: &BTreeMap<String, Vec<u8>>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        std::fs::remove_dir_all(entry.unwrap().path()).ok();
+    }
+    for (path, bytes) in files {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_persons_day() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut day = String::new();
+    let mut step = |code: i32, arguments: &[&str]| {
+        let quoted: Vec<_> =
+            arguments.iter().map(|a| if a.contains(' ') { format!("'{a}'") } else { (*a).to_owned() }).collect();
+        let printed = expect(folder, code, arguments);
+        write!(day, "$ loom memory {}\n{printed}", quoted.join(" ")).unwrap();
+        if code != 0 {
+            writeln!(day, "(exit {code})").unwrap();
+        }
+    };
+    step(0, &["init"]);
+    step(0, &["capture", "--text", "We decided to keep the cache in SQLite.", "--source", "chat:12"]);
+    step(4, &["signal", "accept", "SIG-20260220-001"]);
+    step(4, &["mode", "propose"]);
+    set_mode(folder, "propose");
+    step(0, &["signal", "accept", "SIG-20260220-001"]);
+    step(0, &["review"]);
+    step(0, &["apply", "P-20260220-001"]);
+    step(0, &["search", "sqlite", "--kind", "decision"]);
+    // Somebody edits by hand, as anybody may.
+    let decisions = folder.join("decisions/DECISIONS.md");
+    let text = std::fs::read_to_string(&decisions).unwrap();
+    std::fs::write(decisions, text + &signature("CS-cache", "SQLite")).unwrap();
+    std::fs::write(folder.join("redis.md"), redis()).unwrap();
+    let why = ["--evidence", "Ann asked for it", "--source", "chat:31"];
+    step(0, &[&["propose", "append_block", "--patch", "redis.md"], why.as_slice()].concat());
+    step(1, &["apply", "P-20260220-002"]);
+    step(0, &["validate"]);
+    step(0, &["scan"]);
+    step(1, &["rollback", "P-20260220-001"]);
+    step(0, &["log", "the cache is still open"]);
+    step(0, &["status"]);
+    insta::assert_snapshot!("a_persons_day", day);
+}
+
+fn signature(id: &str, object: &str) -> String {
+    format!(
+        "ConstraintSignatures:\n- id: {id}\n  domain: workflow\n  subject: cache\n  predicate: use\n  object: {object}\n  \
+         modality: must\n  priority: 7\n  scope: {{projects: [], channels: [], time: {{}}}}\n  evidence: chat:12\n"
+    )
+}
+
+fn redis() -> String {
+    "[D-20260220-002]\nDate: 2026-02-20\nStatus: active\nScope: global\nStatement: Keep the cache in Redis.\n\
+     Rationale: It is fast.\nSupersedes: none\nTags: cache\nSources:\n- chat:31\n"
+        .to_owned()
+        + &signature("CS-redis", "Redis")
+}
+
+#[test]
+fn init_writes_over_nothing_and_validate_is_idempotent() {
+    let folder = workspace();
+    let folder = folder.path();
+    std::fs::write(folder.join("decisions/DECISIONS.md"), "# Mine\n\n[D-001]\nDate: today\n").unwrap();
+    let before = files(folder);
+    assert_eq!(json(folder, 0, &["init"])["files"], serde_json::json!([]));
+    assert_eq!(files(folder), before);
+    let told = expect(folder, 1, &["validate"]);
+    assert!(told.contains("D-001 has no `Status`"), "{told}");
+    let once = files(folder);
+    expect(folder, 1, &["validate"]);
+    assert_eq!(files(folder), once);
+}
+
+#[test]
+fn an_export_goes_into_an_empty_memory_with_every_status() {
+    let one = workspace();
+    write_tasks(one.path(), 3);
+    let propose =
+        ["propose", "set_status", "--target", "T-20260220-002", "--status", "done", "--evidence", "e", "--source", "s"];
+    expect(one.path(), 0, &propose);
+    expect(one.path(), 0, &["reject", "P-20260220-001"]);
+    let exported = expect(one.path(), 0, &["export"]);
+    let other = tempfile::tempdir().unwrap();
+    expect(other.path(), 0, &["init"]);
+    std::fs::write(other.path().join("blocks.jsonl"), &exported).unwrap();
+    assert_eq!(json(other.path(), 0, &["import", "blocks.jsonl"])["blocks"], 4);
+    assert_eq!(expect(other.path(), 0, &["export"]), exported);
+    assert_eq!(json(other.path(), 0, &["import", "blocks.jsonl"])["known"], 4);
+}
+
+#[test]
+fn a_process_killed_at_any_time_leaves_all_or_nothing() {
+    let folder = workspace();
+    let folder = folder.path();
+    write_tasks(folder, 40);
+    let propose =
+        ["propose", "set_status", "--target", "T-20260220-007", "--status", "done", "--evidence", "e", "--source", "s"];
+    expect(folder, 0, &propose);
+    let before = files(folder);
+    let begun = Instant::now();
+    expect(folder, 0, &["apply", "P-20260220-001"]);
+    let whole = begun.elapsed();
+    let after = files(folder);
+    assert_ne!(before, after);
+    let (mut unchanged, mut changed) = (0, 0);
+    for step in 0..40u32 {
+        restore(folder, &before);
+        let mut child =
+            command(folder, &["apply", "P-20260220-001"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(whole * step / 34 + Duration::from_micros(300));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Any command recovers what was left.
+        expect(folder, 0, &["status"]);
+        let now = files(folder);
+        if now == before {
+            unchanged += 1;
+        } else {
+            assert_eq!(now, after, "killed at step {step}");
+            changed += 1;
+        }
+    }
+    println!("killed 40 times: {unchanged} before, {changed} after");
+    assert!(unchanged > 0);
+}
+
+#[test]
+fn eight_processes_at_once_lose_nothing_and_double_nothing() {
+    const PROCESSES: usize = 8;
+    const EACH: usize = 3;
+    let folder = workspace();
+    let folder = folder.path();
+    write_tasks(folder, PROCESSES * EACH);
+    for number in 1..=PROCESSES * EACH {
+        let target = format!("T-20260220-{number:03}");
+        expect(
+            folder,
+            0,
+            &[
+                "propose",
+                "set_status",
+                "--target",
+                &target,
+                "--status",
+                "done",
+                "--history",
+                "2026-02-20: done",
+                "--evidence",
+                "e",
+                "--source",
+                "s",
+            ],
+        );
+    }
+    std::thread::scope(|scope| {
+        for process in 0..PROCESSES {
+            scope.spawn(move || {
+                for turn in 0..EACH {
+                    let number = process * EACH + turn + 1;
+                    expect(
+                        folder,
+                        0,
+                        &["capture", "--text", &format!("We decided to count to {number}."), "--source", "chat:1"],
+                    );
+                    expect(folder, 0, &["apply", &format!("P-20260220-{number:03}")]);
+                }
+            });
+        }
+    });
+    let expected = PROCESSES * EACH;
+    let signals = std::fs::read_to_string(folder.join("intelligence/SIGNALS.md")).unwrap();
+    let excerpts: BTreeSet<_> = signals.lines().filter(|line| line.starts_with("Excerpt: ")).collect();
+    let ids: BTreeSet<_> = signals.lines().filter(|line| line.starts_with("[SIG-")).collect();
+    assert_eq!((excerpts.len(), ids.len()), (expected, expected));
+    let tasks = std::fs::read_to_string(folder.join("tasks/TASKS.md")).unwrap();
+    assert_eq!(tasks.matches("\nStatus: done\n").count(), expected);
+    assert_eq!(tasks.matches("- 2026-02-20: done\n").count(), expected);
+    assert_eq!(
+        std::fs::read_dir(folder.join("intelligence/applied"))
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().path().is_dir())
+            .count(),
+        expected
+    );
+    let audit = std::fs::read_to_string(folder.join("intelligence/AUDIT.md")).unwrap();
+    assert_eq!(audit.matches(" applied P-").count(), expected);
+    assert!(json(folder, 0, &["validate"])["errors"] == 0);
+}
+
+#[test]
+fn exit_codes_tell_what_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(expect(folder.path(), 2, &["scan"]).contains("loom memory init"));
+    let folder = workspace();
+    let folder = folder.path();
+    assert!(expect(folder, 1, &["apply", "P-20260220-009"]).contains("loom memory review"));
+    std::fs::write(folder.join("mind-mem.json"), "{").unwrap();
+    expect(folder, 3, &["scan"]);
+    std::fs::write(folder.join("mind-mem.json"), "{}").unwrap();
+    std::fs::write(folder.join("memory/intel-state.json"), "{}").unwrap();
+    expect(folder, 4, &["apply", "--low-risk"]);
+    expect(folder, 0, &["scan"]);
+}
