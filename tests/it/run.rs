@@ -118,7 +118,19 @@ fn what_cannot_be_run_says_what_to_do() {
 
 #[test]
 fn the_bundled_model_talks_the_same_at_any_parallelism_and_after_a_resume() {
+    talks_the_same(ANNA);
+}
+
+#[test]
+fn gains_that_move_from_turn_to_turn_survive_a_resume() {
+    let gains = "delta: {policy: trajectory, dimension: conviction, low: {write: 0.7}, high: {decay: 1.3}}";
+    talks_the_same(&format!("{ANNA}\n{gains}\n"));
+}
+
+/// Three rollouts of `config` between bundled models, one by one, side by side and resumed.
+fn talks_the_same(config: &str) {
     let dir = folder("[]", "[]");
+    fs::write(dir.path().join("anna.yaml"), config).unwrap();
     let at = |output: &'static str, parallel: &'static str| {
         ["anna.yaml", "--rollouts", "3", "--turns", "5", "--no-score", "--parallel", parallel, "--output", output]
     };

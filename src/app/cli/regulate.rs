@@ -191,9 +191,9 @@ impl Args {
         let before = replay(settings, &events);
         for (setting, value, other) in varied {
             let changes = changes(&before, &replay(&other, &events));
-            let (turns, changed) = (before.len(), changes.len());
+            let (turns, count) = (before.len(), changes.len());
             let line =
-                json!({ "setting": setting, "value": value, "turns": turns, "changed": changed, "changes": changes });
+                json!({ "setting": setting, "value": value, "turns": turns, "changed": count, "changes": changes });
             writeln!(terminal.out, "{line}")?;
         }
         Ok(exit)

@@ -30,6 +30,7 @@ const NAME_WORDS: usize = 3;
 /// Corrections that say the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[derive(Default)]
 struct Cluster {
     count: u32,
     /// Sum of the corrections' unit vectors.
@@ -61,22 +62,6 @@ impl From<Vec<(u32, f32)>> for StoredFeatures {
 impl From<StoredFeatures> for Vec<(u32, f32)> {
     fn from(features: StoredFeatures) -> Self {
         features.0.items().to_vec()
-    }
-}
-
-impl Default for Cluster {
-    fn default() -> Self {
-        Self {
-            count: 0,
-            rule: StoredFeatures::default(),
-            topic: StoredFeatures::default(),
-            elsewhere: 0,
-            anywhere: 0,
-            rule_words: Vec::new(),
-            topic_words: Vec::new(),
-            examples: VecDeque::new(),
-            latest: 0,
-        }
     }
 }
 
@@ -122,10 +107,10 @@ impl Corrections {
         let correction = correction.get(..floor_boundary(correction, super::scope::TEXT_BYTES_MAX)).unwrap_or_default();
         let scan = Scan::of(correction);
         let about = |hash: u32| task.map_or(0.0, |(_, task)| task.get(hash));
-        // Squared, so that the rare words that carry the rule outweigh the frame they stand in.
+        // Cubed, so that the rare words that carry the rule outweigh the frame they stand in.
         let rule = Features::of(scan.words()).map(|hash, weight| {
             let weight = if about(hash) > 0.0 { FROM_TASK * weight } else { weight };
-            weight * weight
+            weight.powi(3)
         });
         if rule.is_empty() {
             return;
@@ -216,12 +201,11 @@ impl Corrections {
 /// Rules as signal blocks for the governed memory (memory specification, §1): pending, so that a person accepts them.
 /// Numbered from `first`; block numbers end at 999, and what does not fit is left out.
 pub fn signal_blocks(patterns: &[CorrectionPattern], date: Date, first: u16) -> String {
-    let mut text = String::new();
-    for (pattern, number) in patterns.iter().zip(first.max(1)..1000) {
+    let block = |(pattern, number): (&CorrectionPattern, u16)| {
         let line = |value: &str| value.split_whitespace().collect::<Vec<_>>().join(" ");
         let user = if pattern.user_id.is_empty() { "anonymous" } else { &pattern.user_id };
         let examples = pattern.example_corrections.iter().map(|example| format!("\"{}\"", line(example)));
-        text += &format!(
+        format!(
             "[SIG-{}-{number:03}]\nDate: {date}\nType: correction\nSource: regulator/{}\nStatus: pending\nExcerpt: {} ({} corrections \
              on {}): {}\n\n",
             date.strftime("%Y%m%d"),
@@ -230,9 +214,9 @@ pub fn signal_blocks(patterns: &[CorrectionPattern], date: Date, first: u16) -> 
             pattern.learned_from_turns,
             line(&pattern.topic_cluster),
             examples.collect::<Vec<_>>().join("; "),
-        );
-    }
-    text
+        )
+    };
+    patterns.iter().zip(first.max(1)..1000).map(block).collect()
 }
 
 /// Keeps the words whose features weigh most in the cluster.

@@ -15,7 +15,7 @@ use super::stage::Stage;
 use super::transcript::{Intensity, MonitorEvent, PromptRecord, TokenLine, Turn, TurnTiming, Utterance};
 use super::watch::Watch;
 use crate::foundation::base::{Digest, Stream};
-use crate::foundation::chat::{DeltaGains, Message, Snapshot};
+use crate::foundation::chat::{DeltaGains, Message, ModelError, Snapshot};
 use crate::simulation::persona::{InjectionKind, Situation, Speaker, TurnPlan};
 
 /// A rollout under way.
@@ -35,15 +35,30 @@ pub(super) struct Player {
     failures: usize,
 }
 
-/// A record that this program would not have made.
+/// Why a record cannot be played again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "turn {turn} was recorded with the prompt {recorded}, but this version of loom assembles {assembled}; resume with the version that began the run"
-)]
-pub struct ReplayError {
-    turn: usize,
-    recorded: String,
-    assembled: String,
+pub enum ReplayError {
+    /// This program would not have made it.
+    #[error(
+        "turn {turn} was recorded with the prompt {recorded}, but this version of loom assembles {assembled}; resume \
+         with the version that began the run"
+    )]
+    Prompt {
+        /// The turn.
+        turn: usize,
+        /// The recorded prompt's digest.
+        recorded: String,
+        /// The digest of the one that is assembled now.
+        assembled: String,
+    },
+    /// The persona's model cannot read again what it said.
+    #[error("turn {turn} cannot be read again: {source}")]
+    Model {
+        /// The turn.
+        turn: usize,
+        /// Why.
+        source: ModelError,
+    },
 }
 
 /// A turn under way: what is known of it so far.
@@ -133,23 +148,23 @@ impl Player {
     /// A finished turn, played again from its record.
     ///
     /// # Errors
-    /// When the assembler now gives another prompt than the recorded one.
-    pub(super) fn replay(&mut self, line: &TurnLine) -> Result<(), ReplayError> {
+    /// When the assembler now gives another prompt than the recorded one, or the model cannot read its own words again.
+    pub(super) async fn replay(&mut self, line: &TurnLine) -> Result<(), ReplayError> {
         let turn = &line.turn;
         let going = self.begin(turn.index);
         let assembled = Digest::of(&going.plan.prompt);
         if assembled != turn.prompt.digest || self.turns() != turn.index {
             let (recorded, assembled) = (turn.prompt.digest.short(), assembled.short());
-            return Err(ReplayError { turn: turn.index, recorded, assembled });
+            return Err(ReplayError::Prompt { turn: turn.index, recorded, assembled });
         }
         match self.stage.first_speaker {
             Speaker::Persona => {
-                self.replay_persona(&going.plan, line);
+                self.replay_persona(&going, line).await?;
                 self.replay_interlocutor(line);
             }
             Speaker::Interlocutor => {
                 self.replay_interlocutor(line);
-                self.replay_persona(&going.plan, line);
+                self.replay_persona(&going, line).await?;
             }
         }
         Ok(())
@@ -244,14 +259,22 @@ impl Player {
         utterance
     }
 
-    fn replay_persona(&mut self, plan: &TurnPlan, line: &TurnLine) {
+    async fn replay_persona(&mut self, going: &Going, line: &TurnLine) -> Result<(), ReplayError> {
+        let (plan, utterance) = (&going.plan, &line.turn.persona);
         for slide in line.turn.slides.iter().filter(|slide| slide.speaker == Speaker::Persona) {
             self.persona.leave(slide.messages, Some(&plan.prompt), note(plan));
         }
+        if let (Some(gains), true) = (&going.gains, self.stage.gains_vary()) {
+            // Each turn was read under gains of its own; one reading of the whole under the last turn's would differ.
+            let ids = utterance.ids.as_deref().unwrap_or_default();
+            let read = self.persona.read_again(utterance.instruction.as_deref(), ids, gains.clone()).await;
+            read.map_err(|source| ReplayError::Model { turn: line.turn.index, source })?;
+        }
         self.persona_watch.heard(&self.last_words);
-        self.persona_watch.replay(&line.turn.persona, &line.tokens);
-        self.note_interventions(line.turn.index, &line.turn.persona, &line.turn.monitor_events);
-        self.persona_said(&line.turn.persona, remembered(&line.turn.persona), None);
+        self.persona_watch.replay(utterance, &line.tokens);
+        self.note_interventions(line.turn.index, utterance, &line.turn.monitor_events);
+        self.persona_said(utterance, remembered(utterance), None);
+        Ok(())
     }
 
     fn replay_interlocutor(&mut self, line: &TurnLine) {

@@ -306,7 +306,7 @@ async fn play(
                 return Err(files.corrupt(1, why).into());
             }
             for line in turns {
-                player.replay(&line).map_err(|source| RunError::Replay { rollout, source })?;
+                player.replay(&line).await.map_err(|source| RunError::Replay { rollout, source })?;
                 transcript.turns.push(line.turn);
                 tokens.extend(line.tokens);
             }

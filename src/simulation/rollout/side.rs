@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::transcript::Slide;
 use crate::foundation::base::Stream;
 use crate::foundation::chat::{
-    Completion, DeltaGains, LanguageModel, Message, ModelError, Prompt, Request, Role, Sampling, Snapshot, TokenSink,
+    Completion, Continuation, DeltaGains, LanguageModel, Message, ModelError, Prompt, Request, Role, Sampling,
+    Snapshot, TokenId, TokenSink,
 };
 use crate::simulation::persona::Speaker;
 
@@ -149,6 +150,24 @@ impl Side {
         request.after = ask.after.or_else(|| self.snapshot.clone());
         request.gains = ask.gains;
         self.model.complete(request, Some(sink)).await
+    }
+
+    /// Reads what leads up to a recorded reply, and the reply's own `ids`, under the gains of its turn.
+    pub(super) async fn read_again(
+        &mut self,
+        instruction: Option<&str>,
+        ids: &[TokenId],
+        gains: DeltaGains,
+    ) -> Result<(), ModelError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let prompt = Prompt::Chat(self.messages(instruction));
+        let mut request = Request::new(prompt, Sampling::greedy(), Stream::root(0));
+        request.after = self.snapshot.take();
+        request.gains = Some(gains);
+        self.snapshot = self.model.score(request, Continuation::Ids(ids.to_vec())).await?.snapshot;
+        Ok(())
     }
 
     fn messages(&self, instruction: Option<&str>) -> Vec<Message> {

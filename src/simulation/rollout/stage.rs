@@ -13,7 +13,9 @@ use super::transcript::{
 };
 use crate::foundation::base::Stream;
 use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain};
-use crate::simulation::persona::{AdversaryKind, Assembler, PersonaConfig, Placement, PromptBudget, Speaker, TurnPlan};
+use crate::simulation::persona::{
+    AdversaryKind, Assembler, DeltaPolicy, PersonaConfig, Placement, PromptBudget, Speaker, TurnPlan,
+};
 
 pub(super) struct Stage {
     pub(super) config: Arc<PersonaConfig>,
@@ -69,6 +71,11 @@ impl Stage {
 
     pub(super) fn gains(&self, plan: &TurnPlan) -> Option<DeltaGains> {
         delta::gains(&self.config, &plan.intensities, self.persona.info())
+    }
+
+    /// Whether the gains move from turn to turn.
+    pub(super) fn gains_vary(&self) -> bool {
+        matches!(self.config.delta, DeltaPolicy::Trajectory { .. })
     }
 
     /// What the adversary tries in turn `turn`, if there is one.
