@@ -58,13 +58,14 @@ fn report(name: &str, good: &[(f64, bool)], drifting: &[(f64, bool)]) {
     let share = |part: usize, all: usize| 100.0 * part as f64 / all.max(1) as f64;
     let false_warnings = share(good.iter().filter(|(score, _)| *score >= level).count(), good.len());
     let warned = |of: &[(f64, bool)]| share(of.iter().filter(|(_, warned)| *warned).count(), of.len());
-    let scored = good.iter().map(|(score, _)| (*score, false)).chain(drifting.iter().map(|(score, _)| (*score, true)));
+    let labelled =
+        good.iter().map(|(score, _)| (*score, false)).chain(drifting.iter().map(|(score, _)| (*score, true)));
     println!(
         "{name}: {} good, {} drifting; AUROC {:.3}; false warnings at 95 % detection {false_warnings:.1} %; as shipped: {:.1} % \
          of the good and {:.1} % of the drifting are warned of",
         good.len(),
         drifting.len(),
-        auroc(scored).unwrap_or(f64::NAN),
+        auroc(labelled).unwrap_or(f64::NAN),
         warned(good),
         warned(drifting),
     );

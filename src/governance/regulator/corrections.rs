@@ -28,7 +28,7 @@ const ELSEWHERE: u32 = 2;
 const NAME_WORDS: usize = 3;
 
 /// Corrections that say the same.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Cluster {
     count: u32,
@@ -61,22 +61,6 @@ impl From<Vec<(u32, f32)>> for StoredFeatures {
 impl From<StoredFeatures> for Vec<(u32, f32)> {
     fn from(features: StoredFeatures) -> Self {
         features.0.items().to_vec()
-    }
-}
-
-impl Default for Cluster {
-    fn default() -> Self {
-        Self {
-            count: 0,
-            rule: StoredFeatures::default(),
-            topic: StoredFeatures::default(),
-            elsewhere: 0,
-            anywhere: 0,
-            rule_words: Vec::new(),
-            topic_words: Vec::new(),
-            examples: VecDeque::new(),
-            latest: 0,
-        }
     }
 }
 
@@ -122,10 +106,10 @@ impl Corrections {
         let correction = correction.get(..floor_boundary(correction, super::scope::TEXT_BYTES_MAX)).unwrap_or_default();
         let scan = Scan::of(correction);
         let about = |hash: u32| task.map_or(0.0, |(_, task)| task.get(hash));
-        // Squared, so that the rare words that carry the rule outweigh the frame they stand in.
+        // Cubed, so that the rare words that carry the rule outweigh the frame they stand in.
         let rule = Features::of(scan.words()).map(|hash, weight| {
             let weight = if about(hash) > 0.0 { FROM_TASK * weight } else { weight };
-            weight * weight
+            weight.powi(3)
         });
         if rule.is_empty() {
             return;
@@ -216,23 +200,23 @@ impl Corrections {
 /// Rules as signal blocks for the governed memory (memory specification, §1): pending, so that a person accepts them.
 /// Numbered from `first`; block numbers end at 999, and what does not fit is left out.
 pub fn signal_blocks(patterns: &[CorrectionPattern], date: Date, first: u16) -> String {
-    let mut text = String::new();
-    for (pattern, number) in patterns.iter().zip(first.max(1)..1000) {
-        let line = |value: &str| value.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = |value: &str| value.split_whitespace().collect::<Vec<_>>().join(" ");
+    let block = |(pattern, number): (&CorrectionPattern, u16)| {
         let user = if pattern.user_id.is_empty() { "anonymous" } else { &pattern.user_id };
-        let examples = pattern.example_corrections.iter().map(|example| format!("\"{}\"", line(example)));
-        text += &format!(
-            "[SIG-{}-{number:03}]\nDate: {date}\nType: correction\nSource: regulator/{}\nStatus: pending\nExcerpt: {} ({} corrections \
-             on {}): {}\n\n",
+        let examples: Vec<_> =
+            pattern.example_corrections.iter().map(|example| format!("\"{}\"", line(example))).collect();
+        format!(
+            "[SIG-{}-{number:03}]\nDate: {date}\nType: correction\nSource: regulator/{}\nStatus: pending\nExcerpt: {} ({} \
+             corrections on {}): {}\n\n",
             date.strftime("%Y%m%d"),
             line(user),
             line(&pattern.pattern_name),
             pattern.learned_from_turns,
             line(&pattern.topic_cluster),
-            examples.collect::<Vec<_>>().join("; "),
-        );
-    }
-    text
+            examples.join("; "),
+        )
+    };
+    patterns.iter().zip(first.max(1)..1000).map(block).collect()
 }
 
 /// Keeps the words whose features weigh most in the cluster.

@@ -338,7 +338,9 @@ mod tests {
     fn text_of_unknown_tokens_counts_alike_however_it_is_cut() {
         let count = |pieces: &[usize]| {
             let mut account = tracker(NONE, NONE);
-            pieces.iter().for_each(|&bytes| account.text(bytes));
+            for &bytes in pieces {
+                account.text(bytes);
+            }
             account.spent().tokens_out
         };
         assert_eq!(count(&[10]), 3);

@@ -94,7 +94,9 @@ mod tests {
 
     fn ends(tokens: &[&str], full: &str) -> (String, Vec<u32>) {
         let mut reply = Reply::default();
-        tokens.iter().for_each(|token| reply.push_token(token, Some(-1.0)));
+        for token in tokens {
+            reply.push_token(token, Some(-1.0));
+        }
         reply.complete(full);
         (reply.text().to_owned(), reply.places().iter().map(|place| place.end_byte).collect())
     }

@@ -121,7 +121,7 @@ impl Scan {
         match self.sentences.last_mut() {
             _ if last_word == first_word => {}
             Some(before) if last_word - first_word < SENTENCE_WORDS_MIN => {
-                (before.end, before.last_word) = (end, last_word)
+                (before.end, before.last_word) = (end, last_word);
             }
             _ => self.sentences.push(Sentence { start, end, first_word, last_word }),
         }

@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_reply_that_is_unlikely_throughout_is_one_span_until_the_session_is_known_to_be_so() {
-        let spans = check(&[(" wild", -4.0); 20], &[&"wild ".repeat(20).trim_end().to_owned()]);
+        let spans = check(&[(" wild", -4.0); 20], &["wild ".repeat(20).trim_end()]);
         assert_eq!(spans.len(), 1);
         let mut level = Level::default();
         level.learn(400, Some(-3.9));

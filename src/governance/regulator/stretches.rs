@@ -209,7 +209,7 @@ mod tests {
             assert!((found.whole - whole).abs() < 1e-5, "{} against {whole}", found.whole);
             match (found.least, least) {
                 (Some(found), Some(least)) => {
-                    assert!((found.similarity - least).abs() < 1e-4, "{found:?} against {least}")
+                    assert!((found.similarity - least).abs() < 1e-4, "{found:?} against {least}");
                 }
                 (found, least) => assert_eq!(found.map(|found| found.similarity), least),
             }
