@@ -190,10 +190,10 @@ impl Args {
         })?;
         let before = replay(settings, &events);
         for (setting, value, other) in varied {
-            let changes = changes(&before, &replay(&other, &events));
-            let (turns, count) = (before.len(), changes.len());
+            let found = changes(&before, &replay(&other, &events));
+            let (turns, changed) = (before.len(), found.len());
             let line =
-                json!({ "setting": setting, "value": value, "turns": turns, "changed": count, "changes": changes });
+                json!({ "setting": setting, "value": value, "turns": turns, "changed": changed, "changes": found });
             writeln!(terminal.out, "{line}")?;
         }
         Ok(exit)

@@ -28,9 +28,8 @@ const ELSEWHERE: u32 = 2;
 const NAME_WORDS: usize = 3;
 
 /// Corrections that say the same.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-#[derive(Default)]
 struct Cluster {
     count: u32,
     /// Sum of the corrections' unit vectors.
@@ -201,19 +200,20 @@ impl Corrections {
 /// Rules as signal blocks for the governed memory (memory specification, §1): pending, so that a person accepts them.
 /// Numbered from `first`; block numbers end at 999, and what does not fit is left out.
 pub fn signal_blocks(patterns: &[CorrectionPattern], date: Date, first: u16) -> String {
+    let line = |value: &str| value.split_whitespace().collect::<Vec<_>>().join(" ");
     let block = |(pattern, number): (&CorrectionPattern, u16)| {
-        let line = |value: &str| value.split_whitespace().collect::<Vec<_>>().join(" ");
         let user = if pattern.user_id.is_empty() { "anonymous" } else { &pattern.user_id };
-        let examples = pattern.example_corrections.iter().map(|example| format!("\"{}\"", line(example)));
+        let examples: Vec<_> =
+            pattern.example_corrections.iter().map(|example| format!("\"{}\"", line(example))).collect();
         format!(
-            "[SIG-{}-{number:03}]\nDate: {date}\nType: correction\nSource: regulator/{}\nStatus: pending\nExcerpt: {} ({} corrections \
-             on {}): {}\n\n",
+            "[SIG-{}-{number:03}]\nDate: {date}\nType: correction\nSource: regulator/{}\nStatus: pending\nExcerpt: {} ({} \
+             corrections on {}): {}\n\n",
             date.strftime("%Y%m%d"),
             line(user),
             line(&pattern.pattern_name),
             pattern.learned_from_turns,
             line(&pattern.topic_cluster),
-            examples.collect::<Vec<_>>().join("; "),
+            examples.join("; "),
         )
     };
     patterns.iter().zip(first.max(1)..1000).map(block).collect()
