@@ -139,7 +139,7 @@ fn talks_the_same(config: &str) {
         assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     }
     assert_eq!(files(&dir.path().join("one")), files(&dir.path().join("three")));
-    // A run as it stands after a kill: some rollouts not begun, one cut in its third turn.
+    // A run as it stands after a kill: some rollouts not begun, one cut in its fourth turn.
     let broken = dir.path().join("broken");
     fs::create_dir(&broken).unwrap();
     for file in ["run.json", "config.yaml"] {
@@ -151,7 +151,7 @@ fn talks_the_same(config: &str) {
     let mut head = transcript.clone();
     (head.turns, head.outcome, head.totals) = (Vec::new(), Outcome::Unfinished, Totals::default());
     let mut partial = serde_json::to_string(&head).unwrap() + "\n";
-    for turn in &transcript.turns[..3] {
+    for turn in &transcript.turns[..4] {
         let tokens: Vec<_> = tokens.iter().filter(|line| line.turn == turn.index).collect();
         partial += &(serde_json::json!({"turn": turn, "tokens": tokens}).to_string() + "\n");
     }
