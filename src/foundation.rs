@@ -6,5 +6,4 @@ pub mod stats;
 pub mod chat;
 pub mod config;
 pub mod plot;
-pub mod gate;
 pub mod store;

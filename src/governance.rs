@@ -3,5 +3,4 @@
 
 pub mod regulator;
 pub mod statechart;
-pub mod mood;
 pub mod memory;

@@ -1,1 +1,0 @@
-//! Moods: deterministic modes that say what a run may do.
