@@ -9,8 +9,10 @@ use crate::math::{exp, ln_f64};
 pub struct LogitSummary {
     /// Largest logit.
     pub max: f32,
-    /// ln Σ eˣ. The log-probability of an entry is `logits[id] − log_z`. NaN unless [`is_valid`](Self::is_valid).
+    /// ln Σ eˣ. NaN unless [`is_valid`](Self::is_valid).
     pub log_z: f32,
+    /// ln Σ eˣ⁻ᵐᵃˣ, at least 0: what remains of `log_z` below the largest logit. NaN unless [`is_valid`](Self::is_valid).
+    pub ln_s: f32,
     /// Entropy of the softmax in nats. NaN unless [`is_valid`](Self::is_valid).
     pub entropy: f32,
 }
@@ -21,9 +23,10 @@ impl LogitSummary {
         !self.log_z.is_nan()
     }
 
-    /// Log-probability of an entry whose logit is `logit`.
+    /// Log-probability of an entry whose logit is `logit`. Taken below the largest logit, so that a probability near 1
+    /// keeps its digits whatever the size of the logits.
     pub fn logprob(&self, logit: f32) -> f32 {
-        logit - self.log_z
+        (logit - self.max) - self.ln_s
     }
 }
 
@@ -106,17 +109,23 @@ impl Kernel for Read<'_> {
                 }
                 m = chunk_max;
             }
-            let (ds, dt) = sums::<V>(chunk, m);
-            s += ds;
-            t += dt;
+            if m > f32::NEG_INFINITY {
+                let (ds, dt) = sums::<V>(chunk, m);
+                s += ds;
+                t += dt;
+            } else if chunk.iter().any(|x| x.is_nan()) {
+                // Masked entries so far, which are worth nothing; but NaN must not pass for them.
+                s = f64::NAN;
+            }
             take_best::<V>(chunk, index * CHUNK, self.top, self.best);
         }
-        // No entries: s is 0. NaN or +∞ among them, or −∞ throughout: s is NaN.
+        // No entries, or −∞ throughout: s is 0. NaN or +∞ among them: s is NaN.
         if s.is_nan() || s < 1.0 {
-            return LogitSummary { max: m, log_z: f32::NAN, entropy: f32::NAN };
+            return LogitSummary { max: m, log_z: f32::NAN, ln_s: f32::NAN, entropy: f32::NAN };
         }
         let ln_s = ln_f64(s);
-        LogitSummary { max: m, log_z: (f64::from(m) + ln_s) as f32, entropy: (ln_s - t / s).max(0.0) as f32 }
+        let log_z = (f64::from(m) + ln_s) as f32;
+        LogitSummary { max: m, log_z, ln_s: ln_s as f32, entropy: (ln_s - t / s).max(0.0) as f32 }
     }
 }
 

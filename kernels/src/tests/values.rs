@@ -472,3 +472,24 @@ fn a_penalty_falls_once_on_each_entry() {
     penalise(&mut logits, &[0, 1, 0, 99], 2.0);
     assert_eq!(logits, [1.0, -4.0, 3.0]);
 }
+
+#[test]
+fn a_masked_beginning_is_worth_nothing() {
+    let mut logits = vec![f32::NEG_INFINITY; 3_000];
+    (logits[1_500], logits[2_900]) = (2.0, 2.0);
+    let (summary, top) = read_logits(&logits, 3);
+    close(summary.log_z, 2.0 + 2f64.ln(), 1e-6);
+    close(summary.entropy, 2f64.ln(), 1e-6);
+    assert_eq!(top[..2].iter().map(|&(id, _)| id).collect::<Vec<_>>(), [1_500, 2_900]);
+    logits[7] = f32::NAN;
+    assert!(!read_logits(&logits, 3).0.is_valid());
+}
+
+#[test]
+fn a_probability_near_one_keeps_its_digits() {
+    // ln Σ is near 24, where one f32 step is 1.9e-6; the log-probability of the first entry is −1.1e-6.
+    let logits = [24.0, 24.0 - 13.7];
+    let want = -(-13.7f64).exp().ln_1p();
+    let got = f64::from(read_logits(&logits, 1).1[0].1);
+    assert!((got - want).abs() < 1e-9, "{got} against {want}");
+}

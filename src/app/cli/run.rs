@@ -195,13 +195,15 @@ impl Args {
         let mut interrupted = false;
         let parallel = self.parallel.clamp(1, limits::ROLLOUTS_MAX);
         let playing = run.play(parallel, &observer, &stop);
-        tokio::pin!(playing);
+        // One future over all passes: a signal that comes while something is shown waits in it.
+        let interrupt = tokio::signal::ctrl_c();
+        tokio::pin!(playing, interrupt);
         let played = loop {
             tokio::select! {
                 biased;
-                Some(progress) = events.recv() => show.progress(&progress, terminal)?,
-                signal = tokio::signal::ctrl_c() => {
+                signal = &mut interrupt => {
                     signal?;
+                    interrupt.set(tokio::signal::ctrl_c());
                     if interrupted {
                         std::process::exit(Exit::Interrupted as i32);
                     }
@@ -209,6 +211,7 @@ impl Args {
                     stop.ask();
                     show.line("The turns under way are being finished; Ctrl-C again leaves at once.", terminal)?;
                 }
+                Some(progress) = events.recv() => show.progress(&progress, terminal)?,
                 played = &mut playing => break played,
             }
         };

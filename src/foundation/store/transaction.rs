@@ -179,6 +179,8 @@ impl Transaction {
         put(disk, &temporary, format!("{}\n{text}", Digest::of(&text)).as_bytes())?;
         disk.sync_dir(TX).at("sync", TX)?;
         disk.sync_dir(HOME).at("sync", HOME)?;
+        // In a workspace that was just cloned, HOME itself is new.
+        disk.sync_dir(parent(HOME)).at("sync", HOME)?;
         disk.rename(&temporary, PREPARED).at("prepare", PREPARED)?;
         disk.sync_dir(TX).at("sync", TX)
     }

@@ -115,11 +115,17 @@ pub(super) fn read(
             continue;
         };
         let spliced = exact.then_some(message).filter(|m| m.role == Role::Assistant).and_then(|message| {
-            let own = message.ids.as_ref()?;
+            // Ids that another model made, the one before in a fallback chain, spell something else here or nothing.
+            let own = message.ids.as_ref().filter(|own| spells(tokenizer, own, &message.content))?;
             let opened = prefix_of(&whole, template, before, true).filter(|opened| (done..=end).contains(opened))?;
             let text = whole.get(opened..end)?;
-            // A template may trim what it is given; the model still wrote what it wrote.
-            let rest = text.strip_prefix(&message.content).or_else(|| text.strip_prefix(message.content.trim()))?;
+            // A template may trim what it is given, or put a space before it; the model still wrote what it wrote.
+            let content = message.content.trim_start();
+            let text = text.strip_prefix(&message.content).or_else(|| {
+                let text = text.trim_start();
+                text.strip_prefix(content).or_else(|| text.strip_prefix(content.trim_end()))
+            });
+            let rest = text?;
             Some((whole.get(done..opened)?, own, rest))
         });
         match spliced {
@@ -139,6 +145,14 @@ pub(super) fn read(
     }
     ids.extend(tokenizer.encode(whole.get(done..).unwrap_or_default())?);
     Ok(Reading { ids, history })
+}
+
+/// Whether `ids` are `content` in this tokenizer's tokens. Some decoders drop a space at the beginning of a text, and a
+/// reply that was cut inside its last character ends without it.
+fn spells(tokenizer: &Tokenizer, ids: &[TokenId], content: &str) -> bool {
+    let text = tokenizer.decode(ids);
+    text.trim_start().trim_end_matches(char::REPLACEMENT_CHARACTER)
+        == content.trim_start().trim_end_matches(char::REPLACEMENT_CHARACTER)
 }
 
 /// How long `messages` are by themselves, if `whole` begins with them.

@@ -187,9 +187,6 @@ impl Shared {
     fn prepare(&self, request: Request, task: Task) -> Result<Prepared, String> {
         let (ids, history) = match request.prompt {
             Prompt::Chat(messages) => {
-                for message in &messages {
-                    self.check_ids(message.ids.as_deref().unwrap_or_default())?;
-                }
                 let reading = history::read(&self.template, &self.tokenizer, &self.memory, &messages)?;
                 (reading.ids, reading.history)
             }

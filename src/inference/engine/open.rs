@@ -62,7 +62,8 @@ impl Files<'_> {
         };
         let now = options.now.unwrap_or_else(Timestamp::now);
         let own = self.template.as_deref().or_else(|| tokenizer_config.template());
-        let template = ChatTemplate::new(options.chat_template.as_deref().or(own), &tokenizer_config, now)?;
+        let own = options.chat_template.as_deref().or(own);
+        let template = ChatTemplate::new(own, &tokenizer_config, now)?;
 
         let writing = Writing::parse("generation_config.json", self.generation_config.as_deref())?;
         let eos = Writing::parse("config.json", Some(&self.config))?.eos_token_id;
@@ -78,7 +79,10 @@ impl Files<'_> {
         let (layers, vocabulary) = (model.layers(), model.vocabulary());
         let digest = {
             let (config, tokenizer) = (Digest::of(&self.config), Digest::of(&self.tokenizer));
-            Digest::of(format!("config {config}\ntokenizer {tokenizer}\nweights {}\n", self.weights.finish()?))
+            let (template, weights) = (Digest::of(own.unwrap_or_default()), self.weights.finish()?);
+            Digest::of(format!(
+                "config {config}\ntokenizer {tokenizer}\ntemplate {template}\nends {ends:?} {stops:?}\nweights {weights}\n"
+            ))
         };
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let engine = thread::start(model, digest, threads.max(1))?;

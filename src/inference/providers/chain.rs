@@ -51,10 +51,12 @@ impl Chain {
 /// What holds whichever link answers.
 fn common<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + Clone)) -> ModelInfo {
     let least = |value: fn(&ModelInfo) -> Option<usize>| links.clone().filter_map(value).min();
-    let digests: Option<Vec<_>> = links.clone().map(|info| info.digest.map(|digest| *digest.as_bytes())).collect();
+    // A link without a digest must not hide that another one changed.
+    let digests = links.clone().map(|info| (info.name.clone(), info.digest.map(|digest| digest.to_string())));
+    let digests = format!("{:?}", digests.collect::<Vec<_>>());
     ModelInfo {
         name,
-        digest: digests.map(|digests| Digest::of(digests.concat())),
+        digest: Some(Digest::of(digests)),
         layers: links.clone().next().and_then(|info| info.layers),
         vocabulary: links.clone().next().and_then(|info| info.vocabulary),
         window_tokens: least(|info| info.window_tokens),

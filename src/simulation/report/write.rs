@@ -24,9 +24,19 @@ impl Report {
     /// When there is no transcript, or one cannot be read.
     pub fn on(path: &Path) -> Result<Self, ReportError> {
         let loaded = load(path)?;
-        // Without a manifest, or with one that this version cannot read, the transcripts say what they can.
-        let planned = fs::read(path.join("run.json")).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Self::new(&loaded, planned.map(|Planned { rollouts }| rollouts))
+        // Without a manifest the transcripts say what they can; one that cannot be read is told.
+        let manifest = path.join("run.json");
+        let planned = manifest.is_file().then(|| -> Result<Planned, String> {
+            let bytes = fs::read(&manifest).map_err(|error| error.to_string())?;
+            serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+        });
+        let (planned, unread) = match planned.transpose() {
+            Ok(planned) => (planned, None),
+            Err(why) => (None, Some(format!("how many rollouts were planned: run.json cannot be read: {why}"))),
+        };
+        let mut report = Self::new(&loaded, planned.map(|Planned { rollouts }| rollouts))?;
+        report.missing.extend(unread);
+        Ok(report)
     }
 
     /// The report as JSON.

@@ -87,7 +87,12 @@ impl RunFolder {
     /// # Errors
     /// [`FileError::Exists`] when there is a run in it.
     pub fn create(path: &Path, manifest: &Manifest, yaml: &str) -> Result<Self, FileError> {
+        let made: Vec<_> =
+            path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
         fs::create_dir_all(path).map_err(at(path))?;
+        for folder in made.into_iter().rev() {
+            sync_folder(folder)?;
+        }
         let file = path.join("run.json");
         if file.exists() {
             return Err(FileError::Exists { path: path.to_owned() });

@@ -294,7 +294,11 @@ async fn play(
     let mut tokens = Vec::new();
     let mut log = match files.find()? {
         Found::Finished(path) => {
-            let Transcript { outcome, totals, .. } = read_transcript(&path)?;
+            let Transcript { config, run, models, outcome, totals, .. } = read_transcript(&path)?;
+            if (&config, &run, &models) != (&transcript.config, &transcript.run, &transcript.models) {
+                let why = "it belongs to another run than run.json states; move it away to play this rollout again";
+                return Err(files.corrupt(1, why).into());
+            }
             return Ok(RolloutSummary { rollout, outcome, totals });
         }
         Found::Nothing => files.begin(&transcript)?,

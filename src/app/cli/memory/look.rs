@@ -162,9 +162,9 @@ impl Status {
             )?;
             for (what, count) in &status.blocks {
                 writeln!(out, "{what:<15} {count}")?;
-            }
-            for (what, count) in &status.proposals {
-                writeln!(out, "{:<15} {count}", format!("- {what}"))?;
+                for (what, count) in status.proposals.iter().filter(|_| *what == "proposal") {
+                    writeln!(out, "{:<15} {count}", format!("- {what}"))?;
+                }
             }
             writeln!(out, "pending signals {}", status.pending_signals)?;
             writeln!(out, "open conflicts  {}", status.open_contradictions)?;

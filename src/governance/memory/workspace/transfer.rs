@@ -1,6 +1,6 @@
 //! Taking a memory elsewhere: one JSON line a block, with its text as it stands, so that nothing of its life is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,8 @@ impl Workspace {
         let held = self.hold(Reach::All)?;
         let parsed = held.texts.parse();
         let known: BTreeMap<_, _> =
-            parsed.blocks().map(|(path, block)| ((path, block.id().as_str()), block.text())).collect();
+            parsed.blocks().map(|(path, block)| (block.id().as_str(), (path, block.text()))).collect();
+        let mut seen = BTreeSet::new();
         let mut new: BTreeMap<&str, String> = BTreeMap::new();
         let mut imported = Imported { blocks: 0, known: 0 };
         for record in records {
@@ -97,8 +98,14 @@ impl Workspace {
             if !blocks_live_there {
                 return wrong("its `file` holds no blocks");
             }
-            match known.get(&(record.file.as_str(), record.id.as_str())) {
-                Some(text) if text.trim_end() == record.text.trim_end() => imported.known += 1,
+            if !seen.insert(record.id.as_str()) {
+                return wrong("it stands twice in the import");
+            }
+            match known.get(record.id.as_str()) {
+                Some((path, text)) if *path == record.file && text.trim_end() == record.text.trim_end() => {
+                    imported.known += 1;
+                }
+                Some((path, _)) if *path != record.file => return wrong("it is here already, in another file"),
                 Some(_) => return wrong("it is here with another text: propose the change"),
                 None => {
                     let text = new.entry(&record.file).or_default();
@@ -109,7 +116,7 @@ impl Workspace {
         }
         let mut changes = Vec::new();
         for (file, blocks) in new {
-            let holds = known.keys().any(|(path, _)| *path == file);
+            let holds = known.values().any(|(path, _)| *path == file);
             if holds {
                 return Err(MemoryError::Request(format!(
                     "`{file}` holds blocks already: import into an empty memory, or propose them"

@@ -35,7 +35,7 @@ fn all<T>(items: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
 fn mode(raw: &At<format::Trajectory>, problems: &mut Problems) -> Option<TrajectoryMode> {
     let turns = raw.expected_turns.as_ref();
     if let Some(at) = turns.filter(|at| at.value == 0 || at.value > limits::TURNS_MAX) {
-        let message = format!("`expected_turns` is {}, outside 1 to {} (TURNS_MAX)", at.value, limits::TURNS_MAX);
+        let message = format!("`expected_turns` is {}, outside 1 to {}", at.value, limits::TURNS_MAX);
         problems.add(Problem::new(at.span.clone(), message).label("out of range").help("write a number such as 50"));
     }
     let mode = raw.mode.as_ref()?;
