@@ -329,6 +329,8 @@ async fn play(
         }
         let line: TurnLine = player.turn().await;
         log.line(&line)?;
+        // A model that answers at once never waits; without this nobody else, a Ctrl-C for one, would get a turn.
+        tokio::task::yield_now().await;
         observer(Progress::Turn {
             rollout,
             turns: player.turns(),
