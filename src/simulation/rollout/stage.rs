@@ -105,6 +105,7 @@ impl Stage {
             turns: Vec::new(),
             outcome: Outcome::Unfinished,
             totals: Totals::default(),
+            scores: Vec::new(),
         }
     }
 }

@@ -5,11 +5,13 @@
 //! `timing`; without those and `created_at`, the same seed gives the same bytes. And nothing is made up: what is not
 //! known is `null`.
 
+mod scores;
 mod tokens;
 mod turn;
 
 use serde::{Deserialize, Serialize};
 
+pub use scores::{Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{TokenLine, TokenSummary};
 pub use turn::{
     AdversaryMove, Attempt, Failure, Fallback, Intensity, MonitorAction, MonitorEvent, PromptRecord, Regulated, Slide,
@@ -50,6 +52,9 @@ pub struct Transcript {
     pub outcome: Outcome,
     /// Sums over the turns.
     pub totals: Totals,
+    /// Scores taken afterwards by `loom score`; empty until then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<Score>,
 }
 
 /// The persona configuration that a run used.
