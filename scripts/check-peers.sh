@@ -29,3 +29,4 @@ git diff --stat -- tests/data
 cargo test --test it engine::
 cargo test --lib foundation::
 scripts/check-scion.sh
+scripts/check-mcp.sh

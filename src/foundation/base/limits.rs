@@ -76,3 +76,7 @@ pub const MICROSTEPS_MAX: usize = 1_000;
 pub const EVENT_LINE_BYTES_MAX: u64 = 16 << 20;
 /// Largest file of the regulator's state or settings, bytes.
 pub const REGULATOR_STATE_BYTES_MAX: u64 = 64 << 20;
+/// Most characters of a block that are embedded for a search by meaning.
+pub const PASSAGE_CHARS_MAX: usize = 2_000;
+/// How deep each of two rankings is read before they are joined.
+pub const FUSED_DEPTH: usize = 100;
