@@ -22,7 +22,7 @@ impl Client {
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut client = Self { child, input, output, id: 0 };
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
-        let server = client.ask("initialize", hello);
+        let server = client.ask("initialize", &hello);
         assert_eq!(server["serverInfo"]["name"], "loom-memory");
         client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         client
@@ -32,7 +32,7 @@ impl Client {
         writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
     }
 
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
         self.id += 1;
         let id = self.id;
         self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
@@ -43,12 +43,12 @@ impl Client {
         answer["result"].clone()
     }
 
-    fn call(&mut self, tool: &str, arguments: Value) -> Value {
-        self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
     }
 
     fn tools(&mut self) -> Vec<String> {
-        let listed = self.ask("tools/list", json!({}));
+        let listed = self.ask("tools/list", &json!({}));
         listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 }
@@ -67,13 +67,13 @@ fn the_mode_decides_what_is_offered_and_what_is_done() {
     assert_eq!(client.tools(), ["status", "search", "show", "review", "scan", "capture"]);
     let task =
         json!({"op": "set_status", "target": "T-20260220-001", "status": "done", "evidence": ["x"], "sources": ["y"]});
-    let refused = client.call("propose", task);
+    let refused = client.call("propose", &task);
     assert_eq!(refused["isError"], true);
     assert!(refused["content"][0]["text"].as_str().unwrap().contains("detect_only"), "{refused}");
 
-    let captured = client.call("capture", json!({"text": "We decided to use SQLite.", "source": "chat:1"}));
+    let captured = client.call("capture", &json!({"text": "We decided to use SQLite.", "source": "chat:1"}));
     assert_eq!(captured["structuredContent"]["signals"][0]["type"], "decision");
-    let hits = client.call("search", json!({"text": "sqlite"}));
+    let hits = client.call("search", &json!({"text": "sqlite"}));
     assert_eq!(hits["structuredContent"]["hits"][0]["kind"], "signal", "{hits}");
 
     let path = folder.path().join("memory/intel-state.json");

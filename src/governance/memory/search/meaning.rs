@@ -96,7 +96,7 @@ impl Vectors {
         rows.sort_unstable_by_key(|(digest, _)| *digest);
         for (digest, values) in rows {
             bytes.extend(digest.as_bytes());
-            values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
         }
         let sum = Digest::of(&bytes);
         bytes.extend(sum.as_bytes());
