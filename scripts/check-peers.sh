@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Compares Loom with what nobody here wrote: `transformers` (logits of every
-# architecture, sentence embeddings, chat templates), scikit-learn, NumPy and SciPy
-# (text and statistics), and SCION's statecharts. Every reference value is made afresh, in an environment of the script's
-# own under target/; then the tests that read them run. The committed values are put back at the end.
+# Compares Loom with what nobody here wrote: `transformers` (logits of every architecture, sentence embeddings, chat
+# templates), scikit-learn, NumPy and SciPy (text and statistics), and SCION's statecharts. Every reference value is made
+# afresh, in an environment of the script's own under target/; then the tests that read them run. The committed values are
+# put back at the end.
 #
 # Needs Python 3.11 or newer and npm; the first run fetches about 3 GB from PyPI.
 set -euo pipefail

@@ -21,16 +21,16 @@ pub(crate) fn silu_gate_on(path: Path, gate: Rows<'_>, width: usize, y: &mut [f3
     }
     assert!(width > 0 && y.len().is_multiple_of(width), "silu_gate: y is not rows of {width}");
     gate.check("silu_gate", y.len() / width, width);
-    dispatch(path, Gate { gate, width, y });
+    dispatch(path, Gating { gate, width, y });
 }
 
-struct Gate<'a> {
+struct Gating<'a> {
     gate: Rows<'a>,
     width: usize,
     y: &'a mut [f32],
 }
 
-impl Kernel for Gate<'_> {
+impl Kernel for Gating<'_> {
     type Output = ();
 
     #[inline(always)]

@@ -140,7 +140,7 @@ pub(crate) fn attend_on(path: Path, attention: &Attention<'_>, q: &[f32], y: &mu
     let one = |scores: &mut Vec<f32>, (index, y): (usize, &mut [f32])| {
         let (row, head) = (index / heads, index % heads / (heads / kv_heads));
         let q = &q[index * dim..][..dim];
-        dispatch(path, Head { pages, head, q, len: seen(row), scale, scores, y });
+        dispatch(path, OneHead { pages, head, q, len: seen(row), scale, scores, y });
     };
     if 2 * q.len() * most < PARALLEL_MIN {
         let mut scores = Vec::new();
@@ -151,7 +151,7 @@ pub(crate) fn attend_on(path: Path, attention: &Attention<'_>, q: &[f32], y: &mu
 }
 
 /// One row and one query head.
-struct Head<'a> {
+struct OneHead<'a> {
     pages: &'a [&'a KvPage],
     head: usize,
     q: &'a [f32],
@@ -161,7 +161,7 @@ struct Head<'a> {
     y: &'a mut [f32],
 }
 
-impl Kernel for Head<'_> {
+impl Kernel for OneHead<'_> {
     type Output = ();
 
     #[inline(always)]

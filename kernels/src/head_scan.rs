@@ -78,7 +78,7 @@ pub(crate) fn head_scan_on(path: Path, scan: &HeadScan<'_>, state: &mut [f32], y
     scan.b.check("head_scan b", len, groups * d_state);
     scan.c.check("head_scan c", len, groups * d_state);
     let y = Columns::new("head_scan y", y, len, width);
-    let run = |(head, state): (usize, &mut [f32])| dispatch(path, Head { scan, head, state, y, len });
+    let run = |(head, state): (usize, &mut [f32])| dispatch(path, OneHead { scan, head, state, y, len });
     if len * heads * one < PARALLEL_MIN {
         state.chunks_exact_mut(one).enumerate().for_each(run);
     } else {
@@ -86,7 +86,7 @@ pub(crate) fn head_scan_on(path: Path, scan: &HeadScan<'_>, state: &mut [f32], y
     }
 }
 
-struct Head<'a> {
+struct OneHead<'a> {
     scan: &'a HeadScan<'a>,
     head: usize,
     /// `[d_state, head_dim]`
@@ -95,7 +95,7 @@ struct Head<'a> {
     len: usize,
 }
 
-impl Kernel for Head<'_> {
+impl Kernel for OneHead<'_> {
     type Output = ();
 
     /// Sixteen steps at a time: Δ and the decay with lanes across steps, the state with lanes across the head.

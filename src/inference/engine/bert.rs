@@ -69,7 +69,8 @@ impl Bert {
         let rows: usize = texts.iter().map(Vec::len).sum();
         let zeros = |width: usize| vec![0.0; rows * width];
         let (mut x, mut h) = (zeros(d_model), zeros(d_model));
-        let (mut q, mut k, mut v, mut wide) = (zeros(d_model), zeros(d_model), zeros(d_model), zeros(d_feed));
+        let (mut query, mut key, mut value) = (zeros(d_model), zeros(d_model), zeros(d_model));
+        let mut wide = zeros(d_feed);
         let mut to = h.chunks_exact_mut(d_model);
         for text in texts {
             for ((&id, position), row) in text.iter().zip(self.positions.chunks_exact(d_model)).zip(&mut to) {
@@ -79,18 +80,18 @@ impl Bert {
         }
         self.norm.apply(&h, norm_epsilon, &mut x);
         for layer in &self.layers {
-            layer.query.apply(&x, rows, &mut q);
-            layer.key.apply(&x, rows, &mut k);
-            layer.value.apply(&x, rows, &mut v);
-            self.attend(texts, &q, &k, &v, &mut h);
-            layer.out.apply(&h, rows, &mut q);
-            add(&mut q, &x);
-            layer.norm.apply(&q, norm_epsilon, &mut x);
+            layer.query.apply(&x, rows, &mut query);
+            layer.key.apply(&x, rows, &mut key);
+            layer.value.apply(&x, rows, &mut value);
+            self.attend(texts, &query, &key, &value, &mut h);
+            layer.out.apply(&h, rows, &mut query);
+            add(&mut query, &x);
+            layer.norm.apply(&query, norm_epsilon, &mut x);
             layer.widen.apply(&x, rows, &mut wide);
             gelu(&mut wide);
-            layer.narrow.apply(&wide, rows, &mut q);
-            add(&mut q, &x);
-            layer.feed_norm.apply(&q, norm_epsilon, &mut x);
+            layer.narrow.apply(&wide, rows, &mut query);
+            add(&mut query, &x);
+            layer.feed_norm.apply(&query, norm_epsilon, &mut x);
         }
         let mut rows = x.as_slice();
         texts
@@ -156,7 +157,9 @@ fn mean_direction(rows: &[f32], width: usize) -> Vec<f32> {
     // The length of the mean does not matter, only its direction.
     let length = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
     if length > 0.0 {
-        sum.iter_mut().for_each(|x| *x /= length);
+        for x in &mut sum {
+            *x /= length;
+        }
     }
     sum
 }

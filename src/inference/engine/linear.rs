@@ -38,7 +38,7 @@ impl<'p, 'w> Part<'p, 'w> {
     }
 
     /// The tensor's whole name.
-    pub(super) fn name(&self, name: &str) -> String {
+    fn name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
@@ -50,6 +50,17 @@ impl<'p, 'w> Part<'p, 'w> {
     /// A tensor that not every model has.
     pub(super) fn take_if(&mut self, wanted: bool, name: &str, dims: &[usize]) -> Result<Option<Vec<f32>>, LoadError> {
         if wanted { self.take(name, dims).map(Some) } else { Ok(None) }
+    }
+
+    /// −exp of a tensor: a Mamba's decay rates from their logarithms.
+    pub(super) fn decay(&mut self, name: &str, dims: &[usize]) -> Result<Vec<f32>, LoadError> {
+        // `libm`: the same bits on every platform.
+        let a: Vec<_> = self.take(name, dims)?.into_iter().map(|a| -libm::expf(a)).collect();
+        if a.iter().all(|a| a.is_finite()) {
+            Ok(a)
+        } else {
+            Err(LoadError::tensor(self.name(name), "is too large for an exponent"))
+        }
     }
 
     /// See [`Weights::panels`].

@@ -7,9 +7,9 @@ use loom_kernels::{Panels, Rows, Scan, matmul, matmul_rows, rms_norm, selective_
 use rayon::prelude::*;
 
 use super::config::MambaConfig;
-use super::ends::{Ends, EndsConfig};
+use super::ends::Ends;
 use super::linear::{Linear, Part, add};
-use super::recurrent::{Convolution, SsmState, check_taps, decay_rates, layer_of};
+use super::recurrent::{Convolution, SsmState, check_taps, ends, layer_of};
 use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
 use crate::foundation::chat::LayerGains;
@@ -41,17 +41,8 @@ impl Mamba {
     /// Takes the weights that `config` speaks of; the caller sees to it that none is left over.
     pub(super) fn load(config: MambaConfig, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
         check_taps(config.d_conv)?;
-        // Older files call the table `embedding`.
-        let names = ["backbone.embeddings.weight", "backbone.embedding.weight"];
-        let ends = EndsConfig {
-            table: names.into_iter().find(|name| weights.has(name)).unwrap_or("backbone.embeddings.weight"),
-            norm: "backbone.norm_f.weight",
-            vocabulary: config.vocabulary,
-            d_model: config.d_model,
-            norm_epsilon: config.norm_epsilon,
-            tied: config.tied,
-        };
-        let ends = Ends::load(&ends, weights)?;
+        let MambaConfig { vocabulary, d_model, norm_epsilon, tied, .. } = config;
+        let ends = ends(weights, vocabulary, d_model, norm_epsilon, tied)?;
         let layers = (0..config.layers).map(|index| Layer::load(&config, index, weights)).collect::<Result<_, _>>()?;
         let ones = vec![1.0; config.mixer_norms.map_or(0, |_| config.dt_rank.max(config.d_state))];
         Ok(Self { config, ends, layers, ones })
@@ -73,7 +64,7 @@ impl Layer {
             x_proj: part.panels("mixer.x_proj.weight", dt_rank + 2 * d_state, d_inner)?,
             dt_proj: part.panels("mixer.dt_proj.weight", d_inner, dt_rank)?,
             dt_bias: part.take("mixer.dt_proj.bias", &[d_inner])?,
-            a: decay_rates(part.take("mixer.A_log", &[d_inner, d_state])?, &part.name("mixer.A_log"))?,
+            a: part.decay("mixer.A_log", &[d_inner, d_state])?,
             d: part.take("mixer.D", &[d_inner])?,
             out_proj: part.linear("mixer.out_proj", d_model, d_inner, use_bias)?,
         })

@@ -9,9 +9,9 @@ use loom_kernels::{HeadScan, Rows, head_scan, rms_norm, silu_gate};
 use rayon::prelude::*;
 
 use super::config::Mamba2Config;
-use super::ends::{Ends, EndsConfig};
+use super::ends::Ends;
 use super::linear::{Linear, Part, add};
-use super::recurrent::{Convolution, SsmState, check_taps, decay_rates, layer_of};
+use super::recurrent::{Convolution, SsmState, check_taps, ends, layer_of};
 use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
 use crate::foundation::chat::LayerGains;
@@ -42,16 +42,8 @@ impl Mamba2 {
     /// Takes the weights that `config` speaks of; the caller sees to it that none is left over.
     pub(super) fn load(config: Mamba2Config, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
         check_taps(config.d_conv)?;
-        let names = ["backbone.embeddings.weight", "backbone.embedding.weight"];
-        let ends = EndsConfig {
-            table: names.into_iter().find(|name| weights.has(name)).unwrap_or("backbone.embeddings.weight"),
-            norm: "backbone.norm_f.weight",
-            vocabulary: config.vocabulary,
-            d_model: config.d_model,
-            norm_epsilon: config.norm_epsilon,
-            tied: config.tied,
-        };
-        let ends = Ends::load(&ends, weights)?;
+        let Mamba2Config { vocabulary, d_model, norm_epsilon, tied, .. } = config;
+        let ends = ends(weights, vocabulary, d_model, norm_epsilon, tied)?;
         let layers = (0..config.layers).map(|index| Layer::load(&config, index, weights)).collect::<Result<_, _>>()?;
         Ok(Self { config, ends, layers })
     }
@@ -76,7 +68,7 @@ impl Layer {
                 taps: d_conv,
             },
             dt_bias: part.take("mixer.dt_bias", &[heads])?,
-            a: decay_rates(part.take("mixer.A_log", &[heads])?, &part.name("mixer.A_log"))?,
+            a: part.decay("mixer.A_log", &[heads])?,
             d: part.take("mixer.D", &[heads])?,
             gated_norm: part.take("mixer.norm.weight", &[d_inner])?,
             out_proj: part.linear("mixer.out_proj", d_model, d_inner, use_bias)?,

@@ -1,8 +1,10 @@
-//! What Mamba-1 and Mamba-2 share beside their ends: the convolution in front of the scan, and the layout of states.
+//! What Mamba-1 and Mamba-2 share: where their ends are, the convolution in front of the scan, the layout of states.
 
-use loom_kernels::{Rows, causal_conv_silu};
+use loom_kernels::{CONV_TAPS_MAX, Rows, causal_conv_silu};
 use rayon::prelude::*;
 
+use super::ends::{Ends, EndsConfig};
+use super::weights::Weights;
 use super::{LoadError, Segment};
 
 /// What a recurrent network keeps of a sequence, all layers in one piece each.
@@ -59,22 +61,23 @@ pub(super) fn layer_of(state: &mut [f32], index: usize, len: usize) -> &mut [f32
     state.split_at_mut(index * len).1.split_at_mut(len).0
 }
 
-/// −exp(`A_log`); `name` is the tensor's.
-pub(super) fn decay_rates(mut a_log: Vec<f32>, name: &str) -> Result<Vec<f32>, LoadError> {
-    for a in &mut a_log {
-        // `libm`: the same bits on every platform.
-        *a = -libm::expf(*a);
-    }
-    if a_log.iter().all(|a| a.is_finite()) {
-        Ok(a_log)
-    } else {
-        Err(LoadError::tensor(name, "is too large for an exponent"))
-    }
+/// The ends of a network whose tensors lie under `backbone.`.
+pub(super) fn ends(
+    weights: &mut Weights<'_>,
+    vocabulary: usize,
+    d_model: usize,
+    norm_epsilon: f32,
+    tied: bool,
+) -> Result<Ends, LoadError> {
+    // Older files call the table `embedding`.
+    let names = ["backbone.embeddings.weight", "backbone.embedding.weight"];
+    let table = names.into_iter().find(|name| weights.has(name)).unwrap_or("backbone.embeddings.weight");
+    Ends::load(&EndsConfig { table, norm: "backbone.norm_f.weight", vocabulary, d_model, norm_epsilon, tied }, weights)
 }
 
 /// Refuses a convolution longer than the kernel serves.
 pub(super) fn check_taps(taps: usize) -> Result<(), LoadError> {
-    if taps <= loom_kernels::CONV_TAPS_MAX {
+    if taps <= CONV_TAPS_MAX {
         return Ok(());
     }
     Err(LoadError::Unsupported { what: format!("a convolution over {taps} tokens"), supported: "up to 16" })

@@ -1,6 +1,6 @@
 //! Text to token ids and back, by the model's own `tokenizer.json`.
 
-use tokenizers::TruncationParams;
+use tokenizers::{PostProcessor, TruncationParams};
 
 use super::LoadError;
 use crate::foundation::chat::TokenId;
@@ -23,6 +23,11 @@ impl Tokenizer {
     /// put before and after it included.
     pub(super) fn parse_cutting(json: &str, most: usize) -> Result<Self, LoadError> {
         let mut tokenizer = Self::parse(json)?;
+        let framing = tokenizer.0.get_post_processor().map_or(0, |post| post.added_tokens(false));
+        if most <= framing {
+            let why = format!("it puts {framing} tokens around a text, and {most} in all are what the model reads");
+            return Err(LoadError::malformed("tokenizer.json", why));
+        }
         let cut = TruncationParams { max_length: most, ..TruncationParams::default() };
         tokenizer.0.with_truncation(Some(cut)).map_err(|error| LoadError::malformed("tokenizer.json", error))?;
         Ok(tokenizer)

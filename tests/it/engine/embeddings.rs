@@ -78,6 +78,30 @@ fn a_text_is_cut_where_the_positions_end() {
 }
 
 #[test]
+fn what_stands_beside_the_model_is_heeded() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        std::fs::copy(fixture("bert").join(file), folder.path().join(file)).unwrap();
+    }
+    let put = |file: &str, text: &str| std::fs::write(folder.path().join(file), text).unwrap();
+    let refusal = || LocalEmbedder::from_dir(folder.path(), &EngineOptions::default()).err().unwrap().to_string();
+    put("sentence_bert_config.json", r#"{"max_seq_length": 4}"#);
+    let model = open(folder.path(), 1);
+    let [a, b] = ["the cat sat", "the cat"].map(|text| block_on(model.embed(&[text])).unwrap());
+    assert_eq!(bits(&a), bits(&b));
+    put("sentence_bert_config.json", r#"{"max_seq_length": 2}"#);
+    assert!(
+        refusal().contains("it puts 2 tokens around a text, and 2 in all are what the model reads"),
+        "{}",
+        refusal()
+    );
+    put("sentence_bert_config.json", r#"{"max_seq_length": null}"#);
+    std::fs::create_dir(folder.path().join("1_Pooling")).unwrap();
+    put("1_Pooling/config.json", r#"{"pooling_mode_cls_token": true}"#);
+    assert!(refusal().contains("it pools in another way; supported: `pooling_mode_mean_tokens`"), "{}", refusal());
+}
+
+#[test]
 fn what_is_no_embedder_says_so() {
     let open = |spec: &str| open_embedder(&spec.parse().unwrap(), &OpenOptions::default());
     let refusal = |spec: &str| open(spec).err().unwrap().to_string();

@@ -8,6 +8,7 @@ use super::{FILE, check_dims, check_epsilon, check_silu, parse, silu, unsupporte
 /// The dims of a decoder with rotary positions, grouped queries and a gated feed-forward, under the names of Hugging
 /// Face's `LlamaConfig`.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says of one group of tensors whether it is there")]
 pub(crate) struct DecoderConfig {
     pub(crate) vocabulary: usize,
     pub(crate) d_model: usize,
@@ -57,6 +58,7 @@ pub(crate) enum Scaling {
 
 /// The file's own fields. Defaults are those of `transformers`.
 #[derive(Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "the file's own fields")]
 struct Raw {
     vocab_size: usize,
     hidden_size: usize,

@@ -78,12 +78,10 @@ impl MambaConfig {
     pub(super) fn parse(json: &str, falcon: bool) -> Result<Self, LoadError> {
         let raw: RawMamba = serde_json::from_str(json).map_err(|error| LoadError::malformed(FILE, error))?;
         check_silu(&raw.hidden_act)?;
-        let d_inner = raw.expand * raw.hidden_size as f64;
-        let d_inner = if (1.0..=MODEL_DIM_MAX as f64).contains(&d_inner) { d_inner as usize } else { 0 };
-        if let Some(stated) = raw.intermediate_size.filter(|&stated| stated != d_inner) {
-            let why = format!("`intermediate_size` is {stated}, but `expand` × `hidden_size` is {d_inner}");
-            return Err(LoadError::malformed(FILE, why));
-        }
+        // What the file states outweighs what would follow: Falcon Mamba's `expand` is not the one its weights have.
+        let follows = raw.expand * raw.hidden_size as f64;
+        let follows = if (1.0..=MODEL_DIM_MAX as f64).contains(&follows) { follows as usize } else { 0 };
+        let d_inner = raw.intermediate_size.unwrap_or(follows);
         let dt_rank = match raw.time_step_rank {
             Rank::Number(rank) => rank,
             Rank::Named(name) if name == "auto" => raw.hidden_size.div_ceil(16),
@@ -94,7 +92,7 @@ impl MambaConfig {
         check_dims(&[
             ("vocab_size", raw.vocab_size),
             ("hidden_size", raw.hidden_size),
-            ("expand × hidden_size", d_inner),
+            ("intermediate_size, or expand × hidden_size", d_inner),
             ("state_size", raw.state_size),
             ("conv_kernel", raw.conv_kernel),
             ("time_step_rank", dt_rank),
