@@ -12,6 +12,7 @@ mod new;
 mod report;
 mod run;
 mod regulate;
+mod remote;
 mod schema;
 mod terminal;
 mod validate;

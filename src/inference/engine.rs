@@ -34,6 +34,7 @@ mod weights;
 
 pub use error::LoadError;
 pub use local::{EngineOptions, LocalModel};
+pub(in crate::inference) use weights::shard_names;
 
 use std::ops::Range;
 

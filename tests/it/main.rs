@@ -12,6 +12,7 @@ mod commands;
 mod configs;
 mod engine;
 mod floors;
+mod hosted;
 mod memory;
 mod prompts;
 mod regulate;
