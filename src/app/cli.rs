@@ -8,6 +8,7 @@ mod doctor;
 mod dry_run;
 mod examples;
 mod memory;
+mod model;
 mod new;
 mod report;
 mod run;
@@ -64,6 +65,7 @@ enum Command {
     Regulate(regulate::Args),
     Schema(schema::Args),
     Memory(Box<memory::Args>),
+    Model(model::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
 }
@@ -82,6 +84,7 @@ impl Command {
             Self::Regulate(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Memory(args) => args.run(terminal),
+            Self::Model(args) => args.run(terminal),
             Self::Doctor(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
         }

@@ -22,18 +22,23 @@ mod detokenize;
 mod error;
 mod history;
 mod local;
+mod machine;
 mod mamba;
 mod open;
 mod reply;
 mod sampler;
 mod sequence;
+mod shape;
 mod template;
 mod thread;
 mod tokenizer;
 mod weights;
 
+pub use bundled::bundled;
 pub use error::LoadError;
 pub use local::{EngineOptions, LocalModel};
+pub use machine::{available_memory, total_memory};
+pub use shape::{ModelShape, WeightDtype, size};
 pub(in crate::inference) use weights::shard_names;
 
 use std::ops::Range;

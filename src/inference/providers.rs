@@ -1,21 +1,25 @@
 //! From a model's spec string to a model: opens every kind, shares what is opened twice, and builds fallback chains.
 
+mod catalog;
 mod chain;
 mod echo;
+mod facts;
 mod scripted;
 mod words;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
+pub use self::catalog::{Known, catalog};
 use self::chain::Chain;
 use self::echo::Echo;
+pub use self::facts::{Facts, Memory, Origin};
 use self::scripted::Scripted;
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::inference::engine::{EngineOptions, LocalModel};
+use crate::inference::engine::{EngineOptions, LocalModel, ModelShape, WeightDtype, available_memory};
 use crate::inference::remote::hub::{self, HubOptions};
 use crate::inference::remote::{self, RemoteOptions};
 
@@ -77,7 +81,10 @@ impl OpenOptions {
             ModelSpec::Echo => Arc::new(Echo::new()),
             ModelSpec::Scripted(path) => Arc::new(Scripted::open(path)?),
             ModelSpec::Bundled => Arc::new(LocalModel::bundled(&self.engine())?),
-            ModelSpec::Local(path) => Arc::new(LocalModel::from_dir(path, &self.engine())?),
+            ModelSpec::Local(path) => {
+                roomy(spec, path)?;
+                Arc::new(LocalModel::from_dir(path, &self.engine())?)
+            }
             ModelSpec::OpenAi(_) | ModelSpec::Anthropic(_) | ModelSpec::OpenAiCompatible { .. } => {
                 remote::open(spec, &self.remote)?
             }
@@ -85,10 +92,22 @@ impl OpenOptions {
                 let fetched = hub::ready(repo, revision.as_deref(), &self.hub);
                 let fetched = fetched
                     .map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })?;
+                roomy(spec, &fetched.folder)?;
                 Arc::new(LocalModel::named(&spec.to_string(), &fetched.folder, &self.engine())?)
             }
         })
     }
+}
+
+/// Refuses a model that will not fit into memory, before any of its weights are read. One that this cannot be told of is
+/// let through: the engine says what is wrong with it.
+fn roomy(spec: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
+    let config = std::fs::read_to_string(folder.join("config.json"));
+    let shape = config.ok().and_then(|json| ModelShape::parse(&json).ok());
+    let (Some(shape), Some(available)) = (shape, available_memory()) else { return Ok(()) };
+    let tokens = facts::context(&shape);
+    let fits = shape.fits(WeightDtype::F32, tokens, available);
+    fits.map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })
 }
 
 /// The same files under two names are one model.

@@ -13,6 +13,7 @@ mod configs;
 mod engine;
 mod floors;
 mod hosted;
+mod hub;
 mod memory;
 mod prompts;
 mod regulate;

@@ -179,6 +179,15 @@ pub fn fetch(repo: &str, revision: Option<&str>, options: &HubOptions) -> Result
     if options.offline { ready(repo, revision, options) } else { Place::new(repo, revision, options)?.fetch(options) }
 }
 
+/// The folder and the commit of a model that is in the cache; its files are not compared with their records.
+///
+/// # Errors
+/// [`HubError::Name`] and [`HubError::Homeless`].
+pub fn peek(repo: &str, revision: Option<&str>, options: &HubOptions) -> Result<Option<(PathBuf, String)>, HubError> {
+    let place = Place::new(repo, revision, options)?;
+    Ok(place.cached().map(|commit| (place.folder(&commit), commit)))
+}
+
 /// The repositories in the cache that hold a model, each with its default branch's commit.
 pub fn cached(options: &HubOptions) -> Vec<(String, String)> {
     let Some(folder) = options.cache.clone().or_else(cache_folder) else { return Vec::new() };

@@ -130,23 +130,22 @@ impl Echoed {
             Wanted::Ids { begin, ids } => (*begin..begin + ids.len(), ids),
             Wanted::Chars { begin, end } => {
                 // Several tokens may begin at one place, where the first ones are empty: a begin-of-text token, say.
-                let at = |place: usize| offsets.iter().rposition(|&offset| offset == place);
-                let first = offsets.iter().position(|offset| offset == begin);
-                let first = first.filter(|_| *begin > 0).or_else(|| at(*begin));
-                (first.unwrap_or(usize::MAX)..at(*end).unwrap_or(usize::MAX), &[])
+                let last_at = |place: usize| offsets.iter().rposition(|&offset| offset == place);
+                let first = if *begin > 0 { offsets.iter().position(|offset| offset == begin) } else { last_at(0) };
+                let Some((first, end)) = first.zip(last_at(*end)) else {
+                    return Err(
+                        "in its vocabulary a token crosses the border of prompt and continuation; move the border, \
+                                to before a space for example"
+                            .to_owned(),
+                    );
+                };
+                (first..end, &[])
             }
         };
         let mut read = Vec::new();
         for index in range.clone() {
             let (Some(text), Some(logprob)) = (tokens.get(index), token_logprobs.get(index)) else {
-                return Err(match wanted {
-                    Wanted::Ids { .. } => "its echo has fewer tokens than were sent".to_owned(),
-                    Wanted::Chars { .. } => {
-                        "in its vocabulary a token crosses the border of prompt and continuation; move the border, to \
-                         before a space for example"
-                            .to_owned()
-                    }
-                });
+                return Err("its echo has fewer tokens than were sent".to_owned());
             };
             let slice = offsets.get(index).zip(offsets.get(index + 1)).filter(|_| ids.is_empty());
             let text = slice.map_or_else(
