@@ -2,6 +2,7 @@
 
 mod faults;
 mod keys;
+mod real;
 mod server;
 
 use loom_agent::foundation::base::Stream;
