@@ -41,7 +41,9 @@ model_list:
     litellm_params: {model: "openai/$name", api_base: "$url", api_key: none}
 litellm_settings: {drop_params: true}
 EOF
-"$peers/bin/litellm" --config "$peers/litellm.yaml" --host 127.0.0.1 --port 8072 >"$peers/litellm.log" 2>&1 &
+# Without a key of its own, which litellm wants to be allowed.
+LITELLM_LOCAL_MODEL_COST_MAP=True LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY=true \
+    "$peers/bin/litellm" --config "$peers/litellm.yaml" --host 127.0.0.1 --port 8072 >"$peers/litellm.log" 2>&1 &
 servers+=($!)
 wait_for http://127.0.0.1:8072/health/liveliness "$peers/litellm.log"
 

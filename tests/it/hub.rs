@@ -87,9 +87,7 @@ fn refusals_say_what_to_do() {
     assert!(why("hf:acme/nothing").contains("the hub has no acme/nothing at main (404)"));
     assert!(why("hf:acme/plain@v9").contains("the hub has no acme/plain at v9 (404)"));
     assert!(why("hf:acme/bare").contains("acme/bare has no `tokenizer.json`"));
-    assert!(
-        why("hf:acme/../plain").contains("no name on the hub") || why("hf:..x/plain").contains("no name on the hub")
-    );
+    assert!(why("hf:..x/plain").contains("no name on the hub"));
     let offline = HubOptions { offline: true, ..hub_options(&hub, home.path()) };
     assert!(refusal("hf:acme/plain", offline).contains("run `loom model fetch` while online"));
     let nobody = HubOptions { endpoint: Some("http://127.0.0.1:9".to_owned()), ..hub_options(&hub, home.path()) };

@@ -4,12 +4,12 @@ use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::draft::Draft;
+use super::draft::{Draft, known};
 use super::fault::{Fault, Kind, quote};
 use super::keys::Account;
 use super::sse::Event;
 use super::{Ask, Dialect};
-use crate::foundation::chat::{Finish, Usage};
+use crate::foundation::chat::{Finish, TokenId, Usage};
 
 /// Most stop texts that OpenAI takes.
 const STOPS_MAX: usize = 4;
@@ -55,6 +55,8 @@ struct Logprobs {
 
 #[derive(Deserialize)]
 struct Token {
+    /// Given by llama.cpp's server, not by OpenAI.
+    id: Option<TokenId>,
     token: String,
     logprob: Option<f64>,
     bytes: Option<Vec<u8>>,
@@ -186,10 +188,15 @@ impl Choice {
             if tokens.is_empty() { draft.piece(&content) } else { draft.spell(&content) }
         }
         for token in tokens {
-            let top = token.top_logprobs.unwrap_or_default().into_iter();
-            let top = top.filter_map(|other| Some((other.token, other.logprob?))).collect();
+            let top = token.top_logprobs.unwrap_or_default();
+            let ids = top.iter().map(|other| other.id.zip(other.logprob.and_then(known))).collect::<Option<Vec<_>>>();
+            let top = top.into_iter().filter_map(|other| Some((other.token, other.logprob?))).collect();
             let logprob = token.logprob.unwrap_or(f64::NEG_INFINITY);
             draft.token(&token.token, token.bytes.as_deref(), logprob, top);
+            if let (Some(last), Some(id)) = (draft.tokens.last_mut(), token.id) {
+                last.id = Some(id);
+                last.top = ids.unwrap_or_default();
+            }
         }
         let finish = match self.finish_reason.as_deref() {
             None => return Ok(()),
@@ -249,6 +256,17 @@ mod tests {
         let [token] = &draft.tokens[..] else { panic!("{:?}", draft.tokens) };
         assert_eq!((token.text.as_str(), token.logprob, token.rank), ("Hi", Some(-0.25), Some(0)));
         assert_eq!(token.top_texts, [("Hi".to_owned(), -0.25), ("Oh".to_owned(), -2.0)]);
+    }
+
+    #[test]
+    fn ids_are_taken_where_a_server_gives_them_and_a_broken_character_is_marked() {
+        // From llama.cpp's server, which holds back what may be the beginning of a character.
+        let chunk = r#"{"choices": [{"index": 0, "delta": {"content": "�\""}, "logprobs": {"content": [{"id": 261,
+            "token": "�\"", "bytes": [197, 34], "logprob": -4.75, "top_logprobs": [{"id": 158, "token": "�",
+            "bytes": [155], "logprob": -1.5}]}]}, "finish_reason": "length"}]}"#;
+        let mut draft = read(&OpenAi::Compatible, &[chunk]).unwrap();
+        assert_eq!(draft.settle(), ("\u{fffd}\"".to_owned(), None));
+        assert_eq!((draft.tokens[0].id, draft.tokens[0].top.as_slice()), (Some(261), [(158, -1.5)].as_slice()));
     }
 
     #[test]

@@ -126,9 +126,12 @@ mod tests {
         check("openai/gpt-4o-audio-preview", (1, 0, 1), None);
         check("openai/gpt-99", (1, 0, 1), None);
         check("openai-compatible:http://127.0.0.1:8000/v1#gpt-4o", (1, 0, 1), None);
-        // The price of cached tokens is not in the table.
-        check("openai/gpt-4.1", (10, 5, 1), None);
         check("anthropic/claude-sonnet-4-5", (200_001, 0, 1), None);
+        let table = "version: 1\nchecked: \"\"\nprices: [{models: [a], input: 1, output: 1, source: s}]";
+        let cost = |tokens_cached| {
+            Prices::parse(table).unwrap().cost("a", Usage { tokens_in: 9, tokens_out: 1, tokens_cached })
+        };
+        assert_eq!((cost(0), cost(1)), (Some(1e-5), None));
     }
 
     #[test]

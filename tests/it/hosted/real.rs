@@ -66,6 +66,7 @@ async fn litellm_speaks_as_anthropic_does() {
     let missing = open(&"anthropic/not-there".parse().unwrap(), &options(impatient())).unwrap();
     let error = missing.complete(request(3), None).await.unwrap_err().to_string();
     println!("{error}");
-    let nobody = compatible("http://127.0.0.1:9/v1", impatient()).complete(request(3), None).await.unwrap_err().to_string();
+    let nobody =
+        compatible("http://127.0.0.1:9/v1", impatient()).complete(request(3), None).await.unwrap_err().to_string();
     assert!(nobody.contains("cannot be reached"), "{nobody}");
 }
