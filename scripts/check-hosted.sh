@@ -32,6 +32,7 @@ if [ $# -eq 0 ]; then
     "$peers/bin/python" -m llama_cpp.server --model "$peers/tiny.gguf" --model_alias tiny --host 127.0.0.1 --port 8071 \
         --n_ctx 2048 --logits_all true >"$peers/llama.log" 2>&1 &
     servers+=($!)
+    export LOOM_HOSTED_ECHOES=1
 fi
 wait_for "$url/models" "$peers/llama.log"
 
