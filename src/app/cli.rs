@@ -8,10 +8,12 @@ mod doctor;
 mod dry_run;
 mod examples;
 mod memory;
+mod model;
 mod new;
 mod report;
 mod run;
 mod regulate;
+mod remote;
 mod schema;
 mod terminal;
 mod validate;
@@ -63,6 +65,7 @@ enum Command {
     Regulate(regulate::Args),
     Schema(schema::Args),
     Memory(Box<memory::Args>),
+    Model(model::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
 }
@@ -81,6 +84,7 @@ impl Command {
             Self::Regulate(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Memory(args) => args.run(terminal),
+            Self::Model(args) => args.run(terminal),
             Self::Doctor(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
         }

@@ -19,8 +19,8 @@ mod token;
 pub use delta::{DeltaGains, LayerGains};
 pub use message::{Message, Role};
 pub use model::{
-    BoxFuture, Completion, Continuation, Embedder, Finish, LanguageModel, ModelError, ModelInfo, Prompt, Reading,
-    Request, Scored, Usage,
+    BoxFuture, Completion, Continuation, Embedder, Finish, Hosted, LanguageModel, ModelError, ModelInfo, Prompt,
+    Reading, Request, Scored, Usage,
 };
 pub use sampling::Sampling;
 pub use snapshot::Snapshot;

@@ -29,6 +29,7 @@ mod error;
 mod history;
 mod linear;
 mod local;
+mod machine;
 mod mamba;
 mod mamba2;
 mod open;
@@ -36,14 +37,19 @@ mod recurrent;
 mod reply;
 mod sampler;
 mod sequence;
+mod shape;
 mod template;
 mod thread;
 mod tokenizer;
 mod weights;
 
+pub use bundled::bundled;
 pub use embedder::LocalEmbedder;
 pub use error::LoadError;
 pub use local::{EngineOptions, LocalModel};
+pub use machine::{available_memory, total_memory};
+pub use shape::{ModelShape, WeightDtype, size};
+pub(in crate::inference) use weights::shard_names;
 
 use std::ops::Range;
 

@@ -12,6 +12,8 @@ mod commands;
 mod configs;
 mod engine;
 mod floors;
+mod hosted;
+mod hub;
 mod mcp;
 mod memory;
 mod prompts;

@@ -98,7 +98,7 @@ fn what_cannot_be_run_says_what_to_do() {
         assert_eq!(output.status.code(), Some(code), "{}", told(&output));
         assert!(told(&output).contains(what), "{}", told(&output));
     };
-    check(&["anna.yaml", "--target", "openai/gpt-4.1"], 5, "use `bundled`");
+    check(&["anna.yaml", "--target", "openai-compatible:nowhere#m"], 5, "its base URL is no URL");
     check(&["anna.yaml", "--target", "gpt-4.1"], 2, "names no model");
     check(&["anna.yaml", "--turns", "0"], 2, "TURNS_MAX");
     check(&["--resume", "nowhere"], 2, "holds no run");

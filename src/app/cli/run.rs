@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::{Exit, Failure, Terminal};
+use super::{Exit, Failure, Terminal, remote};
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::inference::providers::OpenOptions;
@@ -29,8 +29,8 @@ Examples:
   loom run anna.yaml --persona-model local:mamba-130m --target scripted:replies.txt
   loom run --resume results/2026-03-04_101500_anna       go on where a run was interrupted
 
-A model is `bundled`, `local:DIR`, `scripted:FILE` or `echo`, or several with commas between them: the first that answers
-does. The same seed says the same, at any --parallel and after any interruption.
+A model is `bundled`, `local:DIR`, `hf:OWNER/REPO`, `openai/NAME`, `anthropic/NAME`, `openai-compatible:URL#NAME`,
+`scripted:FILE` or `echo`, or several with commas between them: the first that answers does. The same seed says the same, at any --parallel and after any interruption.
 
 Exit codes: 0 all rollouts are complete, 5 a model failed, 130 interrupted.")]
 pub(super) struct Args {
@@ -86,6 +86,8 @@ pub(super) struct Args {
     /// A chat template (Jinja) in place of the local models' own
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
+    #[command(flatten)]
+    remote: remote::Flags,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -139,7 +141,9 @@ impl Args {
         let template = self.chat_template.as_ref().map(|path| {
             std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
         });
-        Ok(OpenOptions::new(self.threads, template.transpose()?))
+        let mut options = OpenOptions::new(self.threads, template.transpose()?);
+        self.remote.set(&mut options);
+        Ok(options)
     }
 
     fn create(&self, options: &OpenOptions) -> Result<Run, Failure> {

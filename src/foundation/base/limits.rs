@@ -72,6 +72,16 @@ pub const CHART_STATES_MAX: usize = 128;
 pub const CHART_TRANSITIONS_MAX: usize = 1_000;
 /// Most microsteps in answer to one event; a chart that needs more goes round without end.
 pub const MICROSTEPS_MAX: usize = 1_000;
+/// Largest event of a hosted model's stream, bytes.
+pub const STREAM_EVENT_BYTES_MAX: usize = 8 << 20;
+/// How often a request to a hosted model is sent again at most.
+pub const REMOTE_RETRIES_MAX: u32 = 5;
+/// Longest wait before a request is sent again; a provider that asks for more is taken for unavailable.
+pub const REMOTE_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(120);
+/// Largest answer of a hosted model that does not come as a stream, bytes.
+pub const REMOTE_ANSWER_BYTES_MAX: usize = 64 << 20;
+/// How often a cut download from the hub is taken up again.
+pub const FETCH_RESUMES_MAX: usize = 5;
 /// Longest line of events that `loom regulate` reads, bytes.
 pub const EVENT_LINE_BYTES_MAX: u64 = 16 << 20;
 /// Largest file of the regulator's state or settings, bytes.

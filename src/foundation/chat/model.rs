@@ -151,6 +151,25 @@ pub struct Usage {
     pub tokens_cached: u64,
 }
 
+/// What is known of a reply that a hosted model gave.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Hosted {
+    /// The model, as the provider names it in its answer: often more exact than the name that was asked for.
+    pub served: Option<String>,
+    /// The list price of the tokens, US dollars; `None` where a price or the usage is not known.
+    pub cost_usd: Option<f64>,
+    /// The provider told how many tokens it read and wrote. If not, [`Completion::usage`] counts the pieces that were
+    /// heard, and no prompt.
+    pub usage_told: bool,
+    /// Read from the response cache: nobody was asked and nothing was paid.
+    pub replayed: bool,
+    /// How often the request was sent again.
+    pub retries: u32,
+    /// What was asked for and not given, each with why.
+    pub left_out: Vec<String>,
+}
+
 /// A reply.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -173,6 +192,8 @@ pub struct Completion {
     pub before: Option<Snapshot>,
     /// The models tried before the one that answered, each with why it did not.
     pub fallbacks: Vec<(String, String)>,
+    /// About the provider; `None` for a model inside the process.
+    pub hosted: Option<Hosted>,
 }
 
 impl Completion {
@@ -188,6 +209,7 @@ impl Completion {
             snapshot: None,
             before: None,
             fallbacks: Vec::new(),
+            hosted: None,
         }
     }
 }

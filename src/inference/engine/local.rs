@@ -88,12 +88,19 @@ impl LocalModel {
     /// # Errors
     /// [`ModelError::Unavailable`], naming the file or tensor that does not fit.
     pub fn from_dir(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
-        let name = format!("local:{}", path.display());
+        Self::named(&format!("local:{}", path.display()), path, options)
+    }
+
+    /// The same under another name: where the folder came from.
+    ///
+    /// # Errors
+    /// As [`from_dir`](Self::from_dir).
+    pub fn named(name: &str, path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
         let needed = |file: &str| read_text(&path.join(file));
         let maybe = |file: &str| if path.join(file).is_file() { needed(file).map(Some) } else { Ok(None) };
         let files = || {
             Ok(Files {
-                name: name.clone(),
+                name: name.to_owned(),
                 config: needed("config.json")?,
                 generation_config: maybe("generation_config.json")?,
                 tokenizer: needed("tokenizer.json")?,
@@ -103,7 +110,7 @@ impl LocalModel {
                 manifest: Manifest::default(),
             })
         };
-        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(&name))
+        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(name))
     }
 }
 
@@ -141,6 +148,7 @@ impl LanguageModel for LocalModel {
                 snapshot: Some(outcome.snapshot),
                 before: outcome.before,
                 fallbacks: Vec::new(),
+                hosted: None,
             })
         })
     }

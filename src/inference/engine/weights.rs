@@ -161,6 +161,12 @@ impl<'a> Weights<'a> {
     }
 }
 
+/// The files that the text of a sharded model's table names; never one outside the model's folder.
+pub(in crate::inference) fn shard_names(json: &str) -> Result<Vec<String>, LoadError> {
+    let index: Index = serde_json::from_str(json).map_err(|error| LoadError::malformed(INDEX, error))?;
+    Ok(index.shards()?.into_iter().map(str::to_owned).collect())
+}
+
 impl Index {
     /// The shards' names, each a plain file name: a path would lead out of the model's folder.
     fn shards(&self) -> Result<Vec<&str>, LoadError> {

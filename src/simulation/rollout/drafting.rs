@@ -5,7 +5,8 @@ use std::time::Instant;
 use super::monitors::Finding;
 use super::side::{Ask, Side};
 use super::transcript::{
-    Attempt, Failure, Fallback, MonitorAction, MonitorEvent, TokenCount, TokenSummary, Utterance, UtteranceTiming,
+    Attempt, Failure, Fallback, HostedRecord, MonitorAction, MonitorEvent, TokenCount, TokenSummary, Utterance,
+    UtteranceTiming,
 };
 use super::watch::Watch;
 use crate::foundation::base::Stream;
@@ -63,7 +64,8 @@ impl Drafting<'_> {
         let mut failed: Vec<Attempt> = Vec::new();
         let mut instruction: Option<String> = None;
         let mut usage = TokenCount::default();
-        let mut cached = 0;
+        let mut timing = UtteranceTiming::default();
+        let mut hosted = None;
         let mut fork = None;
         let mut why = String::new();
         for index in 0.. {
@@ -78,7 +80,12 @@ impl Drafting<'_> {
             let error = match self.side.ask(ask, watch.sink()).await {
                 Ok(completion) => {
                     usage += completion.usage.into();
-                    cached += completion.usage.tokens_cached;
+                    timing.tokens_cached += completion.usage.tokens_cached;
+                    if let Some(about) = &completion.hosted {
+                        HostedRecord::add(&mut hosted, about);
+                        timing.replayed += u32::from(about.replayed);
+                        timing.resent += about.retries;
+                    }
                     fork = fork.or_else(|| completion.before.clone());
                     let refused = completion.finish == Finish::Refusal;
                     if refused || !completion.message.content.trim().is_empty() {
@@ -109,8 +116,10 @@ impl Drafting<'_> {
                 break;
             }
         }
-        let timing = UtteranceTiming { seconds: begun.elapsed().as_secs_f64(), reading: None, tokens_cached: cached };
-        self.choose(drafts, failed, why, usage, timing)
+        timing.seconds = begun.elapsed().as_secs_f64();
+        let mut drafted = self.choose(drafts, failed, why, usage, timing);
+        drafted.utterance.hosted = hosted;
+        drafted
     }
 
     /// Says what was written beforehand.
@@ -168,6 +177,7 @@ impl Drafting<'_> {
             instruction: None,
             attempts,
             usage,
+            hosted: None,
             tokens: TokenSummary::default(),
             regulator: watch.record(),
             timing,

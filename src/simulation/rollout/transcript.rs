@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 pub use scores::{Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{TokenLine, TokenSummary};
 pub use turn::{
-    AdversaryMove, Attempt, Failure, Fallback, Intensity, MonitorAction, MonitorEvent, PromptRecord, Regulated, Slide,
-    TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
+    AdversaryMove, Attempt, Failure, Fallback, HostedRecord, Intensity, MonitorAction, MonitorEvent, PromptRecord,
+    Regulated, Slide, TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
 };
 
 use crate::foundation::base::Digest;
@@ -160,6 +160,9 @@ pub struct Totals {
     pub refusals: usize,
     /// Messages answered by another model than the first choice.
     pub fallbacks: usize,
+    /// The list price of all hosted models' tokens, US dollars; absent where none was asked or any price is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
     /// Wall clock.
     pub timing: TotalsTiming,
 }
@@ -180,6 +183,9 @@ impl Totals {
                 totals.fallbacks += usize::from(!utterance.fallbacks.is_empty());
             }
         }
+        let said = turns.iter().flat_map(|turn| [&turn.persona, &turn.interlocutor]);
+        let mut costs = said.filter_map(|utterance| utterance.hosted.as_ref()).map(|hosted| hosted.cost_usd).peekable();
+        totals.cost_usd = costs.peek().is_some().then(|| costs.sum()).flatten();
         let written = (totals.persona.tokens_out + totals.interlocutor.tokens_out) as f64;
         totals.timing.tokens_per_second = (totals.timing.seconds > 0.0).then(|| written / totals.timing.seconds);
         totals

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TokenSummary;
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{DeltaGains, Finish, Reading, TokenId, Usage};
+use crate::foundation::chat::{DeltaGains, Finish, Hosted, Reading, TokenId, Usage};
 use crate::governance::regulator::{Ruling, TurnReading};
 use crate::simulation::persona::{AdversaryKind, Dropped, InjectionKind, Speaker};
 use crate::simulation::rollout::monitors::Finding;
@@ -101,6 +101,9 @@ pub struct Utterance {
     pub attempts: Vec<Attempt>,
     /// Tokens read and written, over all attempts.
     pub usage: TokenCount,
+    /// About the provider; absent where no hosted model was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosted: Option<HostedRecord>,
     /// The reply's tokens in figures; the tokens themselves are in the side file.
     pub tokens: TokenSummary,
     /// What the regulator made of it. It is told neither wall-clock time nor cached tokens, so both are 0 here.
@@ -127,6 +130,30 @@ pub struct AdversaryMove {
     pub strategy: String,
     /// What it was told for this message.
     pub instruction: String,
+}
+
+/// What is known of the hosted model behind a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostedRecord {
+    /// The model, as the provider names it in its last answer.
+    pub served: Option<String>,
+    /// The list price of all attempts' tokens, US dollars, replayed ones included; absent where any of it is unknown.
+    pub cost_usd: Option<f64>,
+    /// What was asked for and not given, each with why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+}
+
+impl HostedRecord {
+    /// One more attempt was answered.
+    pub(in super::super) fn add(record: &mut Option<Self>, hosted: &Hosted) {
+        let before = record.take().map_or(Some(0.0), |record| record.cost_usd);
+        *record = Some(Self {
+            served: hosted.served.clone(),
+            cost_usd: before.zip(hosted.cost_usd).map(|(before, cost)| before + cost),
+            left_out: hosted.left_out.clone(),
+        });
+    }
 }
 
 /// A model that did not answer.
@@ -213,6 +240,17 @@ pub struct UtteranceTiming {
     pub reading: Option<Reading>,
     /// Tokens of prompts, over all attempts, that needed no reading.
     pub tokens_cached: u64,
+    /// Attempts that were read from the response cache: nobody was asked.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub replayed: u32,
+    /// How often requests were sent again, over all attempts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resent: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// How long a turn took.
