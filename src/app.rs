@@ -1,3 +1,4 @@
 //! Floor 5: the program `loom`.
 
+pub mod serve;
 pub mod cli;

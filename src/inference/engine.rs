@@ -3,10 +3,11 @@
 //! ```text
 //! LocalModel (a handle, any number of clones)         local.rs
 //!   text → token ids: template, history, tokenizer     on the caller's task
-//!   │ one job per request; as many at once as there are places, the rest wait in order
-//! the engine thread                                    thread.rs, sequence.rs, reply.rs
+//!   │ one job per request; as many at once as there is room for, the rest wait in order     admission.rs
+//! the engine thread                                    thread.rs, sequence.rs, reply.rs, prefix.rs
 //!   owns the model and its rayon pool; every step is one forward pass over all active sequences,
-//!   one row for each that writes and a share of the pass for each that reads
+//!   one row for each that writes and a share of the pass for each that reads; what several prompts begin with
+//!   is read once
 //!   │ a ragged batch of segments
 //! Architecture                                         mamba.rs
 //!   knows tensors and states; nothing of text, sampling or who asked
@@ -16,6 +17,7 @@
 //! same bits whether it was read in one piece or token by token, by itself or in a batch, with one thread or many.
 //! That is what makes a score equal the generation it scores, and a resumed run equal the unbroken one.
 
+mod admission;
 mod bundled;
 mod config;
 mod detokenize;
@@ -24,6 +26,7 @@ mod history;
 mod local;
 mod mamba;
 mod open;
+mod prefix;
 mod reply;
 mod sampler;
 mod sequence;
@@ -32,6 +35,7 @@ mod thread;
 mod tokenizer;
 mod weights;
 
+pub use admission::Budget;
 pub use error::LoadError;
 pub use local::{EngineOptions, LocalModel};
 
@@ -49,6 +53,9 @@ pub(crate) trait Architecture: Send + Sync + 'static {
 
     /// Vocabulary size: the length of a row of logits.
     fn vocabulary(&self) -> usize;
+
+    /// Bytes of a state that has read `tokens` tokens; never less for more of them.
+    fn state_bytes(&self, tokens: usize) -> usize;
 
     /// The state before the first token.
     fn start(&self) -> Self::State;

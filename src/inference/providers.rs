@@ -15,7 +15,7 @@ use self::chain::Chain;
 use self::echo::Echo;
 use self::scripted::Scripted;
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::inference::engine::{EngineOptions, LocalModel};
+use crate::inference::engine::{Budget, EngineOptions, LocalModel};
 
 /// How models are opened. Models that are opened with clones of one value share their engines: a model is loaded once,
 /// however many roles and rollouts use it.
@@ -27,6 +27,8 @@ pub struct OpenOptions {
     pub chat_template: Option<String>,
     /// What a chat template that asks for the date is told; the time of opening if `None`.
     pub now: Option<Timestamp>,
+    /// How much memory each engine may use beside the weights.
+    pub budget: Budget,
     opened: Arc<Mutex<HashMap<ModelSpec, Arc<dyn LanguageModel>>>>,
 }
 
@@ -63,7 +65,12 @@ impl OpenOptions {
     }
 
     fn engine(&self) -> EngineOptions {
-        EngineOptions { threads: self.threads, chat_template: self.chat_template.clone(), now: self.now }
+        EngineOptions {
+            threads: self.threads,
+            chat_template: self.chat_template.clone(),
+            now: self.now,
+            budget: self.budget,
+        }
     }
 
     fn load(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {

@@ -5,6 +5,7 @@ mod batches;
 mod oracle;
 mod parity;
 mod replies;
+mod sharing;
 mod snapshots;
 mod weights;
 

@@ -182,6 +182,11 @@ impl Architecture for Mamba {
         self.config.vocabulary
     }
 
+    fn state_bytes(&self, _tokens: usize) -> usize {
+        let MambaConfig { layers, d_model, d_inner, d_conv, d_state, .. } = self.config;
+        size_of::<f32>() * (layers * d_inner * (d_conv - 1 + d_state) + d_model)
+    }
+
     fn start(&self) -> MambaState {
         let MambaConfig { layers, d_model, d_inner, d_conv, d_state, .. } = self.config;
         MambaState {
