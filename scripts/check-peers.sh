@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compares Loom with what nobody here wrote: `transformers` (Mamba logits, chat templates), scikit-learn, NumPy and SciPy
 # (text and statistics), and SCION's statecharts. Every reference value is made afresh, in an environment of the script's
-# own under target/; then the tests that read them run. The committed values are put back at the end.
+# own under target/; then the tests that read them run. The committed values are put back at the end. At last, real
+# clients talk with `loom serve`.
 #
 # Needs Python 3.11 or newer and npm; the first run fetches about 3 GB from PyPI.
 set -euo pipefail
@@ -29,3 +30,4 @@ git diff --stat -- tests/data
 cargo test --test it engine::
 cargo test --lib foundation::
 scripts/check-scion.sh
+scripts/check-clients.sh
