@@ -31,3 +31,4 @@ cargo test --test it engine::
 cargo test --lib foundation::
 scripts/check-scion.sh
 scripts/check-clients.sh
+scripts/check-mcp.sh

@@ -5,6 +5,6 @@ mod disk;
 mod sim;
 mod transaction;
 
-pub use disk::{Disk, Lock, RealDisk};
+pub use disk::{Disk, Lock, RealDisk, Stamp};
 pub use sim::{SimDisk, Surviving};
 pub use transaction::{Change, Committed, HOME, Recovery, StoreError, Transaction, recover, replace};

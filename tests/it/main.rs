@@ -13,6 +13,7 @@ mod configs;
 mod engine;
 mod floors;
 mod generate;
+mod mcp;
 mod memory;
 mod prompts;
 mod regulate;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use loom_agent::app::serve::{Bounds, Service, serve};
+use loom_agent::app::serve::http::{Bounds, Service, serve};
 use loom_agent::foundation::chat::{BoxFuture, Embedder, LanguageModel, ModelError};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use secrecy::SecretString;

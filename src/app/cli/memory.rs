@@ -1,6 +1,7 @@
 //! `loom memory`: what has been decided, and the ways to change it.
 
 mod look;
+mod mcp;
 mod review;
 mod write;
 
@@ -52,6 +53,7 @@ enum Command {
     Mode(review::Mode),
     Export(look::Export),
     Import(write::Import),
+    Mcp(mcp::Mcp),
 }
 
 impl Args {
@@ -75,6 +77,7 @@ impl Args {
             Command::Mode(args) => args.run(terminal),
             Command::Export(args) => args.run(terminal),
             Command::Import(args) => args.run(terminal),
+            Command::Mcp(args) => args.run(terminal),
         }
     }
 }

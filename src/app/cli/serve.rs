@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use super::model_args::ModelArgs;
 use super::{Exit, Failure, Terminal};
-use crate::app::serve::{self, Bounds, Service};
+use crate::app::serve::http::{self, Bounds, Service};
 use crate::foundation::base::limits::{
     ACTIVE_SEQUENCES_MAX, API_KEY_BYTES_MAX, PREFIX_BYTES_MAX, REQUEST_BYTES_MAX, REQUESTS_WAITING_MAX, STATE_BYTES_MAX,
 };
@@ -101,7 +101,7 @@ impl Args {
             let guarded = if service.key.is_some() { ", for those who know the key" } else { "" };
             writeln!(terminal.out, "`{}` at http://{at}/v1{guarded}", service.name)?;
             terminal.out.flush()?;
-            serve::serve(listener, service, asked_to_stop()?).await?;
+            http::serve(listener, service, asked_to_stop()?).await?;
             writeln!(terminal.err, "All requests are answered.")?;
             Ok(Exit::Ok)
         })

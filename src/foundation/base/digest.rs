@@ -21,6 +21,11 @@ impl Digest {
         Self(*blake3::hash(bytes.as_ref()).as_bytes())
     }
 
+    /// A digest from its raw 32 bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The raw 32 bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0

@@ -95,7 +95,13 @@ pub const REQUESTS_WAITING_MAX: usize = 256;
 pub const CHOICES_MAX: usize = 256;
 /// Most stop texts in one HTTP request.
 pub const STOP_TEXTS_MAX: usize = 16;
+/// Longest stop text in an HTTP request, bytes.
+pub const STOP_TEXT_BYTES_MAX: usize = 1_024;
 /// Most alternatives to each token that an HTTP request may ask for.
 pub const TOP_LOGPROBS_MAX: usize = 100;
 /// Longest API key, bytes.
 pub const API_KEY_BYTES_MAX: u64 = 4_096;
+/// Most characters of a block that are embedded for a search by meaning.
+pub const PASSAGE_CHARS_MAX: usize = 2_000;
+/// How deep each of two rankings is read before they are joined.
+pub const FUSED_DEPTH: usize = 100;

@@ -3,12 +3,35 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::foundation::base::limits;
 
 /// A lock that is held until it is dropped.
 pub trait Lock: Send {}
+
+/// What a file looks like from outside: two looks that agree, the first of them settled, saw the same content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Its length.
+    pub bytes: u64,
+    /// When it was last written to, where that is known.
+    pub modified: Option<SystemTime>,
+    /// Which file it is under its name; a rename over the name changes it.
+    pub file: u64,
+    /// It was written long enough before this look that another write would show in `modified`.
+    pub settled: bool,
+}
+
+impl Stamp {
+    /// Whether the content is what it was at `self`, as `now` shows.
+    pub fn still(&self, now: &Self) -> bool {
+        self.settled && (self.bytes, self.modified, self.file) == (now.bytes, now.modified, now.file)
+    }
+}
+
+/// How much coarser than a nanosecond file times may be, with room: FAT's two seconds are the worst.
+const FILE_TIME_STEP: Duration = Duration::from_secs(3);
 
 /// A folder tree. Paths are relative to its root, with `/` between names, and never leave it.
 ///
@@ -18,6 +41,8 @@ pub trait Lock: Send {}
 pub trait Disk: Send + Sync {
     /// The content of a file; `None` where there is none.
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>>;
+    /// What a file looks like from outside; `None` where there is none.
+    fn stamp(&self, path: &str) -> io::Result<Option<Stamp>>;
     /// Creates or overwrites a file.
     fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
     /// Makes a file's content durable.
@@ -70,6 +95,15 @@ impl Lock for File {}
 impl Disk for RealDisk {
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
         absent(fs::read(self.at(path)?).map(Some))
+    }
+
+    fn stamp(&self, path: &str) -> io::Result<Option<Stamp>> {
+        let stamp = |seen: fs::Metadata| {
+            let modified = seen.modified().ok();
+            let settled = modified.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > FILE_TIME_STEP);
+            Stamp { bytes: seen.len(), modified, file: inode(&seen), settled }
+        };
+        absent(fs::metadata(self.at(path)?).map(|seen| Some(stamp(seen))))
     }
 
     fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
@@ -150,6 +184,17 @@ impl Disk for RealDisk {
             pause = (pause * 2).min(Duration::from_millis(10));
         }
     }
+}
+
+#[cfg(unix)]
+fn inode(seen: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(seen)
+}
+
+/// Elsewhere length and time must do.
+#[cfg(not(unix))]
+fn inode(_: &fs::Metadata) -> u64 {
+    0
 }
 
 fn absent<T: Default>(result: io::Result<T>) -> io::Result<T> {

@@ -1,9 +1,11 @@
-//! Full-text search over blocks by BM25, with filters, and with the reason for every hit. The index lives in memory and
-//! is rebuilt from the texts; it is never the truth.
+//! Full-text search over blocks by BM25, with filters, and with the reason for every hit. The index is built from the
+//! texts and never the truth; `workspace::Finder` keeps it between searches. [`meaning`] joins it with embeddings.
 //!
 //! The formula is Okapi BM25 (Robertson and Zaragoza, 2009) with k₁ = 1.2, b = 0.75 and the inverse document frequency
 //! `ln(1 + (N − n + ½) / (n + ½))`, which is never negative. A word in a statement, title, name, summary or excerpt counts
 //! twice, a block's own id four times. Words are runs of letters and digits, lower-cased; a block id is a word as well.
+
+pub mod meaning;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -56,10 +58,13 @@ pub struct Hit {
     pub status: String,
     /// What it is about.
     pub title: String,
-    /// The score; 0 without words.
+    /// The score: BM25, or reciprocal rank fusion where meaning was asked for too; 0 without words.
     pub score: f32,
-    /// What each word of the query gave to the score.
+    /// What each word of the query gave to the BM25 score.
     pub why: BTreeMap<String, f32>,
+    /// Where the hit stands in the two rankings that were joined; absent for a search by words alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<meaning::Ranks>,
 }
 
 #[derive(Debug)]
@@ -145,17 +150,14 @@ impl Index {
 
     /// The best hits, best first; equals in the order of their files.
     pub fn search(&self, query: &Query) -> Vec<Hit> {
-        let mut wanted = Vec::new();
-        let mut rest = query.text.clone();
-        for id in ids_in(&query.text) {
-            rest = rest.replace(id.as_str(), " ");
-            wanted.push(id.as_str().to_lowercase());
-        }
-        words(&rest, |word| wanted.push(word.to_owned()));
-        wanted.sort_unstable();
-        wanted.dedup();
+        let wanted = wanted(&query.text);
+        self.ranked(query, &wanted).into_iter().filter_map(|(number, score)| self.hit(number, score, &wanted)).collect()
+    }
+
+    /// The numbers of the best blocks for `wanted`, and their scores, best first.
+    fn ranked(&self, query: &Query, wanted: &[String]) -> Vec<(u32, f32)> {
         let mut scores = vec![0f32; self.entries.len()];
-        for word in &wanted {
+        for word in wanted {
             let Some(postings) = self.postings(word) else { continue };
             let idf = self.idf(postings.len());
             for (number, count) in postings {
@@ -179,21 +181,18 @@ impl Index {
             found.truncate(query.limit);
         }
         found.sort_unstable_by(better);
-        found
-            .into_iter()
-            .take(query.limit)
-            .map(|(number, entry, score)| self.hit(number, entry, score, &wanted))
-            .collect()
+        found.into_iter().take(query.limit).map(|(number, _, score)| (number, score)).collect()
     }
 
-    fn hit(&self, number: u32, entry: &Entry, score: f32, wanted: &[String]) -> Hit {
+    fn hit(&self, number: u32, score: f32, wanted: &[String]) -> Option<Hit> {
+        let entry = self.entries.get(number as usize)?;
         let part = |word: &String| {
             let postings = self.postings(word)?;
             let at = postings.binary_search_by_key(&number, |(number, _)| *number).ok()?;
             let (_, count) = postings.get(at)?;
             Some((word.clone(), self.idf(postings.len()) * self.weight(*count, entry.length)))
         };
-        Hit {
+        Some(Hit {
             id: entry.id.clone(),
             kind: entry.kind,
             file: entry.file.clone(),
@@ -202,7 +201,8 @@ impl Index {
             title: entry.title.clone(),
             score,
             why: wanted.iter().filter_map(part).collect(),
-        }
+            ranks: None,
+        })
     }
 
     fn postings(&self, word: &str) -> Option<&[(u32, f32)]> {
@@ -250,6 +250,20 @@ fn entry(file: &str, block: &Block<'_, '_>, length: f32) -> Entry {
         date: block.head("Date").get(..10).and_then(|date| date.parse().ok()),
         length,
     }
+}
+
+/// The words and ids that `text` asks for, each once.
+fn wanted(text: &str) -> Vec<String> {
+    let mut wanted = Vec::new();
+    let mut rest = text.to_owned();
+    for id in ids_in(text) {
+        rest = rest.replace(id.as_str(), " ");
+        wanted.push(id.as_str().to_lowercase());
+    }
+    words(&rest, |word| wanted.push(word.to_owned()));
+    wanted.sort_unstable();
+    wanted.dedup();
+    wanted
 }
 
 /// Calls `each` with every word of `text`.

@@ -14,15 +14,18 @@ use super::plan::Refusal;
 use super::state::{CONFIG, Config, STATE, State};
 use super::texts::Texts;
 use crate::foundation::base::limits;
+use crate::foundation::chat::ModelError;
 use crate::foundation::store::{Change, Disk, HOME, Lock, RealDisk, StoreError, Transaction, recover, replace};
 
 mod act;
 mod apply;
+mod finder;
 mod found;
 mod review;
 mod transfer;
 
 pub use apply::Applied;
+pub use finder::Finder;
 pub use found::Created;
 pub use review::{Request, Review};
 pub use transfer::{Imported, Record};
@@ -66,6 +69,9 @@ pub enum MemoryError {
     /// An edit does not fit.
     #[error(transparent)]
     Edit(#[from] EditError),
+    /// The embedder of a search by meaning failed.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// Something asked for is not there, or not as it must be.
     #[error("{0}")]
     Request(String),

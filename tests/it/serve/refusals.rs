@@ -1,6 +1,6 @@
 //! What the server does not do, it says by name.
 
-use loom_agent::app::serve::{Bounds, Service};
+use loom_agent::app::serve::http::{Bounds, Service};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
@@ -55,6 +55,7 @@ async fn what_is_not_supported_is_refused_by_name() {
     check(&server, bare, json!({ "temperature": -1 }), None, "`temperature` must be 0 (greedy)").await;
     check(&server, bare, json!({ "n": 257 }), Some("n"), "from 1 to 256").await;
     check(&server, bare, json!({ "n": "x" }), Some("n"), "`n` is not understood").await;
+    check(&server, bare, json!({ "stop": "x".repeat(1025) }), Some("stop"), "16 texts of 1024 bytes each").await;
     check(&server, bare, json!({ "logprobs": 101 }), Some("logprobs"), "at most 100").await;
     check(&server, bare, json!({ "model": "gpt-4" }), Some("model"), "there is no model `gpt-4` here").await;
     check(&server, bare, json!({ "loom": { "delta": { "g": 1 } } }), Some("delta"), "unknown field `g`").await;

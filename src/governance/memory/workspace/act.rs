@@ -110,7 +110,11 @@ impl Workspace {
         let path = format!("memory/{}.md", self.today());
         let held = self.hold(Reach::Files(&[&path]))?;
         let before = held.texts.get(&path);
-        let line = format!("- {} {}", self.now.strftime("%H:%M"), capture::one_line(text, usize::MAX));
+        let said = capture::one_line(text, usize::MAX);
+        if said.is_empty() {
+            return Err(MemoryError::Request("the line for the log is empty".to_owned()));
+        }
+        let line = format!("- {} {said}", self.now.strftime("%H:%M"));
         let fresh = format!("# {}\n\n", self.today());
         let mut pen = Pen::<Log>::default();
         pen.write(&path, before, add_line(before.unwrap_or(&fresh), &line))?;
@@ -152,6 +156,15 @@ impl Workspace {
             last_scan: text("last_scan_ts"),
             last_apply: text("last_apply_ts"),
         })
+    }
+
+    /// The mode, read from its file.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or names no mode.
+    pub fn mode(&self) -> Result<Mode> {
+        let state = Self::state(&self.read(Reach::Files(&[STATE]))?.texts);
+        Ok(Mode::parse(state.mode_name())?)
     }
 
     /// Goes to another mode, through its gates.

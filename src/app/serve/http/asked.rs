@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::error::ApiError;
 use super::fields::Fields;
 use super::{Gains, Shared};
-use crate::foundation::base::limits::{CHOICES_MAX, STOP_TEXTS_MAX, TOP_LOGPROBS_MAX};
+use crate::foundation::base::limits::{CHOICES_MAX, STOP_TEXT_BYTES_MAX, STOP_TEXTS_MAX, TOP_LOGPROBS_MAX};
 use crate::foundation::base::{Clock, Stream, SystemClock};
 use crate::foundation::chat::{DeltaGains, Finish, Prompt, Request, Sampling, TokenLogprob, Usage};
 
@@ -122,8 +122,9 @@ fn stops(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
         Some(list) => serde_json::from_value::<Vec<String>>(list)
             .map_err(|error| ApiError::field("stop", format!("`stop` is a text or a list of texts: {error}")))?,
     };
-    if stops.len() > STOP_TEXTS_MAX {
-        return Err(ApiError::field("stop", format!("`stop` may hold at most {STOP_TEXTS_MAX} texts")));
+    if stops.len() > STOP_TEXTS_MAX || stops.iter().any(|stop| stop.len() > STOP_TEXT_BYTES_MAX) {
+        let message = format!("`stop` may hold at most {STOP_TEXTS_MAX} texts of {STOP_TEXT_BYTES_MAX} bytes each");
+        return Err(ApiError::field("stop", message));
     }
     Ok(stops)
 }

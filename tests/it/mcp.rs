@@ -1,0 +1,96 @@
+//! `loom memory mcp` from outside, in the protocol's own words. `scripts/check-mcp.sh` asks the official client.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+/// A client that says what it is told to say.
+struct Client {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    id: u64,
+}
+
+impl Client {
+    fn new(folder: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
+        command.args(["memory", "mcp"]).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut client = Self { child, input, output, id: 0 };
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        let server = client.ask("initialize", &hello);
+        assert_eq!(server["serverInfo"]["name"], "loom-memory");
+        client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    fn say(&mut self, message: &Value) {
+        writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.id += 1;
+        let id = self.id;
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(answer["id"], id, "{answer}");
+        answer["result"].clone()
+    }
+
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
+    }
+
+    fn tools(&mut self) -> Vec<String> {
+        let listed = self.ask("tools/list", &json!({}));
+        listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+fn init() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let init = Command::new(env!("CARGO_BIN_EXE_loom")).args(["memory", "init"]).arg(folder.path()).output().unwrap();
+    assert!(init.status.success());
+    folder
+}
+
+#[test]
+fn the_mode_decides_what_is_offered_and_what_is_done() {
+    let folder = init();
+    let mut client = Client::new(folder.path());
+    assert_eq!(client.tools(), ["status", "search", "show", "review", "scan", "capture"]);
+    let task =
+        json!({"op": "set_status", "target": "T-20260220-001", "status": "done", "evidence": ["x"], "sources": ["y"]});
+    let refused = client.call("propose", &task);
+    assert_eq!(refused["isError"], true);
+    assert!(refused["content"][0]["text"].as_str().unwrap().contains("detect_only"), "{refused}");
+
+    let captured = client.call("capture", &json!({"text": "We decided to use SQLite.", "source": "chat:1"}));
+    assert_eq!(captured["structuredContent"]["signals"][0]["type"], "decision");
+    let hits = client.call("search", &json!({"text": "sqlite"}));
+    assert_eq!(hits["structuredContent"]["hits"][0]["kind"], "signal", "{hits}");
+
+    let path = folder.path().join("memory/intel-state.json");
+    let state = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, state.replace("detect_only", "propose")).unwrap();
+    assert_eq!(client.tools().len(), 8);
+    std::fs::write(&path, state.replace("detect_only", "do_as_you_like")).unwrap();
+    assert_eq!(client.tools().len(), 6, "an unknown mode allows nothing");
+
+    drop(client.input.take());
+    assert!(client.child.wait().unwrap().success(), "it ends when the client hangs up");
+}
+
+#[test]
+fn a_folder_without_a_memory_is_told_to_the_person() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_loom")).args(["memory", "mcp"]).arg(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("loom memory init"));
+}
