@@ -18,7 +18,7 @@ fi
 work=$(mktemp -d)
 serve=
 trap '[ -z "$serve" ] || kill "$serve" 2> /dev/null || true; rm -rf "$work"' EXIT
-head -c 24 /dev/urandom | base64 > "$work/key"
+head -c 24 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$work/key"
 "$loom" serve --port 0 --api-key "$work/key" --threads 1 > "$work/out" &
 serve=$!
 for _ in $(seq 100); do
@@ -26,7 +26,7 @@ for _ in $(seq 100); do
     [ -n "$url" ] && break
     sleep 0.1
 done
-HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HOME="$work/hf" LOOM="$loom" \
+HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HOME="$work/hf" TQDM_DISABLE=1 LOOM="$loom" \
     "$python" scripts/check_clients.py "$url" "$work"
 
 kill -TERM "$serve"

@@ -165,15 +165,16 @@ def with_lm_eval():
     )
     (tasks / "score.yaml").write_text(
         f"task: score\noutput_type: loglikelihood\n{common}"
-        "metric_list: [{metric: perplexity, aggregation: perplexity, higher_is_better: false}, {metric: acc}]\n"
+        "metric_list: [{metric: perplexity, aggregation: perplexity, higher_is_better: false}, {metric: acc, aggregation: mean, higher_is_better: true}]\n"
     )
     (tasks / "write.yaml").write_text(
         f"task: write\noutput_type: generate_until\n{common}"
-        "generation_kwargs: {until: ['.'], max_gen_toks: 12}\nmetric_list: [{metric: exact_match}]\n"
+        "generation_kwargs: {until: ['.'], max_gen_toks: 12}\nmetric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]\n"
     )
     results = lm_eval.simple_evaluate(
         model="local-completions",
-        model_args=f"model=bundled,base_url={URL}/completions,tokenizer_backend=remote,num_concurrent=3,max_length=512",
+        model_args=f"model=bundled,base_url={URL}/completions,tokenizer_backend=remote,"
+        f"auth_token={KEY},num_concurrent=3,max_length=512",
         tasks=["score", "write"],
         task_manager=TaskManager(include_path=str(tasks), include_defaults=False),
         batch_size=3,

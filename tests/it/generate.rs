@@ -86,7 +86,8 @@ fn a_long_text_is_scored_in_pieces_as_it_is_in_one() {
     // Scored anew with everything before it as context, the end is the same.
     let ids: Vec<_> = tokens.iter().map(|token| token["id"].clone()).collect();
     let (context, end) = ids.split_at(3_000);
-    let input = json!({ "prompt": { "ids": context }, "tokens": end.iter().map(|id| json!({ "id": id })).collect::<Vec<_>>() });
+    let input =
+        json!({ "prompt": { "ids": context }, "tokens": end.iter().map(|id| json!({ "id": id })).collect::<Vec<_>>() });
     let again = json(&["logprobs", "--ids", "--format", "json"], &input.to_string());
     assert_eq!(again["tokens"].as_array().unwrap()[..], tokens[3_000..]);
     let sum = |key: &str| tokens.iter().filter_map(|token| token[key].as_f64()).sum::<f64>();

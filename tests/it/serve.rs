@@ -128,7 +128,8 @@ async fn a_client_that_leaves_takes_its_work_along() {
 async fn many_that_leave_at_once_leave_nothing_behind() {
     let server = Server::bundled().await;
     for _ in 0..3 {
-        let calls: Vec<_> = (0..12).map(|n| tokio::spawn(server.post("/v1/completions", &endless(n % 2 == 0)).send())).collect();
+        let calls: Vec<_> =
+            (0..12).map(|n| tokio::spawn(server.post("/v1/completions", &endless(n % 2 == 0)).send())).collect();
         server.until("loom_sequences_active", 12.0).await;
         for call in calls {
             call.abort();

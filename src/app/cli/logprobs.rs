@@ -124,9 +124,9 @@ impl Args {
                 "model `{name}` does not tell its tokens; use `bundled` or `local:DIR`"
             )));
         };
-        let content = read_text(&self.file)?;
+        let given = read_text(&self.file)?;
         let text = if self.ids {
-            ids(&content, &self.file)?
+            ids(&given, &self.file)?
         } else {
             let bos = if self.bos { vocabulary.special().bos } else { None };
             if self.bos && bos.is_none() {
@@ -134,7 +134,7 @@ impl Args {
             }
             let mut context = vocabulary.encode(&bos.unwrap_or_default())?;
             context.extend(vocabulary.encode(self.context.as_deref().unwrap_or_default())?);
-            Text { context, ids: vocabulary.encode(&content)? }
+            Text { context, ids: vocabulary.encode(&given)? }
         };
         if text.ids.is_empty() {
             return Err(Failure::usage(format!("{}: there is nothing to score", self.file.display())));

@@ -60,9 +60,10 @@ async fn a_chat_is_what_the_engine_says() {
 #[tokio::test]
 async fn a_stream_says_the_same_piece_by_piece() {
     let server = Server::bundled().await;
-    for (path, prompt) in
-        [("/v1/chat/completions", json!({ "messages": hello() })), ("/v1/completions", json!({ "prompt": ["Hi 🦀", "I am"] }))]
-    {
+    for (path, prompt) in [
+        ("/v1/chat/completions", json!({ "messages": hello() })),
+        ("/v1/completions", json!({ "prompt": ["Hi 🦀", "I am"] })),
+    ] {
         let mut body = json!({
             "model": "bundled", "seed": 3, "temperature": 1, "max_tokens": 12, "n": 2, "stop": ["zebra", ". "],
             "loom": { "readings": true },
@@ -114,7 +115,8 @@ async fn a_ragged_batch_is_echoed_with_the_scores_that_the_engine_gives() {
     // The second is answered by the end of the turn: a token all the same.
     let mut talk = vec![Message::user("Hi!")];
     let sampling = Sampling { max_tokens: 200, ..Sampling::greedy() };
-    let reply = model.complete(Request::new(Prompt::Chat(talk.clone()), sampling, Stream::root(0)), None).await.unwrap();
+    let reply =
+        model.complete(Request::new(Prompt::Chat(talk.clone()), sampling, Stream::root(0)), None).await.unwrap();
     assert_eq!(reply.end.as_ref().unwrap().id, Some(4));
     let mut ended = known.chat(&talk).unwrap();
     ended.extend(reply.message.ids.unwrap().iter());
@@ -142,7 +144,8 @@ async fn a_ragged_batch_is_echoed_with_the_scores_that_the_engine_gives() {
             // As lm-evaluation-harness asks it: by equality.
             assert_eq!(token.rank == Some(0), best == f64::from(token.logprob.unwrap()), "{token:?} {top:?}");
         }
-        let texts: String = of["tokens"].as_array().unwrap()[..ids.len()].iter().map(|text| text.as_str().unwrap()).collect();
+        let texts: String =
+            of["tokens"].as_array().unwrap()[..ids.len()].iter().map(|text| text.as_str().unwrap()).collect();
         assert_eq!(texts, known.decode(ids).unwrap());
         assert_eq!(of["text_offset"].as_array().unwrap().len(), told.len());
     }

@@ -234,21 +234,16 @@ impl Completions {
             flow
         });
         let reply = complete(shared, self.request(given, echoed, index), hear).await?;
-        let end = reply.end.iter().filter(|_| self.echo).cloned();
-        let (text, tokens): (String, Vec<_>) = if stream.is_some() {
-            (String::new(), end.collect())
-        } else {
-            (
-                echoed.text.clone() + &reply.message.content,
-                [&echoed.tokens, &reply.tokens].into_iter().flatten().cloned().chain(end).collect(),
-            )
-        };
-        let offset =
-            if stream.is_some() { echoed.text.chars().count() + reply.message.content.chars().count() } else { 0 };
-        let first = self.echo && stream.is_none();
-        let piece = Piece { text: &text, tokens: &tokens, offset, first, finish: Some(reply.finish) };
-        let _ = send(&piece);
-        Ok((stream.is_none().then(|| self.told(shared, index, &piece)), reply.usage))
+        let end: Vec<_> = reply.end.into_iter().filter(|_| self.echo).collect();
+        let finish = Some(reply.finish);
+        if stream.is_some() {
+            let _ = send(&Piece { text: "", tokens: &end, offset, first: false, finish });
+            return Ok((None, reply.usage));
+        }
+        let text = echoed.text.clone() + &reply.message.content;
+        let tokens = [echoed.tokens.clone(), reply.tokens, end].concat();
+        let whole = Piece { text: &text, tokens: &tokens, offset: 0, first: self.echo, finish };
+        Ok((Some(self.told(shared, index, &whole)), reply.usage))
     }
 
     fn request(&self, given: &Given, echoed: &Echoed, index: u64) -> Request {

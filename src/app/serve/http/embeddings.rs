@@ -27,7 +27,7 @@ pub(super) async fn embeddings(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let Some((name, embedder)) = &shared.embedder else {
-        let message = "this server has no embedder: start it with `loom serve --embedder MODEL`";
+        let message = "this server has no embedder, so it makes no embeddings";
         return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, message));
     };
     let mut fields = Fields::of(body)?;
