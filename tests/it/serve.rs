@@ -84,14 +84,14 @@ impl Server {
     }
 
     /// The value of a metric.
-    async fn metric(&self, name: &str) -> f64 {
+    async fn metric(&self, name: &str) -> u64 {
         let page = self.get("/metrics").send().await.unwrap().text().await.unwrap();
         let line = page.lines().find(|line| line.starts_with(&format!("{name} "))).expect(&page);
         line.rsplit_once(' ').unwrap().1.parse().unwrap()
     }
 
     /// Comes back when a metric has this value.
-    async fn until(&self, name: &str, value: f64) {
+    async fn until(&self, name: &str, value: u64) {
         while self.metric(name).await != value {
             tokio::task::yield_now().await;
         }
@@ -112,16 +112,16 @@ async fn a_client_that_leaves_takes_its_work_along() {
     let response = server.post("/v1/completions", &endless(true)).send().await.unwrap();
     let mut body = response.bytes_stream();
     assert!(body.next().await.unwrap().unwrap().starts_with(b"data: {"));
-    assert_eq!(server.metric("loom_sequences_active").await, 1.0);
+    assert_eq!(server.metric("loom_sequences_active").await, 1);
     drop(body);
-    server.until("loom_sequences_active", 0.0).await;
+    server.until("loom_sequences_active", 0).await;
     // While it waits for the whole.
     let call = tokio::spawn(server.post("/v1/completions", &endless(false)).send());
-    server.until("loom_sequences_active", 1.0).await;
+    server.until("loom_sequences_active", 1).await;
     call.abort();
-    server.until("loom_sequences_active", 0.0).await;
-    server.until("loom_requests_total{endpoint=\"/v1/completions\",status=\"499\"}", 1.0).await;
-    server.until("loom_requests_total{endpoint=\"/v1/completions\",status=\"200\"}", 1.0).await;
+    server.until("loom_sequences_active", 0).await;
+    server.until("loom_requests_total{endpoint=\"/v1/completions\",status=\"499\"}", 1).await;
+    server.until("loom_requests_total{endpoint=\"/v1/completions\",status=\"200\"}", 1).await;
 }
 
 #[tokio::test]
@@ -130,12 +130,12 @@ async fn many_that_leave_at_once_leave_nothing_behind() {
     for _ in 0..3 {
         let calls: Vec<_> =
             (0..12).map(|n| tokio::spawn(server.post("/v1/completions", &endless(n % 2 == 0)).send())).collect();
-        server.until("loom_sequences_active", 12.0).await;
+        server.until("loom_sequences_active", 12).await;
         for call in calls {
             call.abort();
             drop(call.await);
         }
-        server.until("loom_sequences_active", 0.0).await;
+        server.until("loom_sequences_active", 0).await;
     }
     server.ask("/v1/completions", &json!({ "model": "bundled", "prompt": "Hi", "max_tokens": 2 })).await;
 }
@@ -168,7 +168,7 @@ async fn more_requests_than_places_wait_and_more_than_may_wait_are_turned_away()
     let response = server.post("/v1/completions", &endless(true)).send().await.unwrap();
     let short = json!({ "model": "bundled", "prompt": "Hi", "max_tokens": 2 });
     let waits = tokio::spawn(server.post("/v1/completions", &short).send());
-    server.until("loom_requests_waiting", 1.0).await;
+    server.until("loom_requests_waiting", 1).await;
     let turned_away = server.post("/v1/completions", &short).send().await.unwrap();
     assert_eq!(turned_away.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(turned_away.headers()["retry-after"], "1");
@@ -216,10 +216,10 @@ async fn what_was_done_is_counted() {
     let server = Server::bundled().await;
     let body = json!({ "model": "bundled", "prompt": "Hi there, how are you?", "max_tokens": 4, "seed": 1 });
     let used = server.ask("/v1/completions", &body).await["usage"].clone();
-    server.until("loom_requests_total{endpoint=\"/v1/completions\",status=\"200\"}", 1.0).await;
-    assert_eq!(server.metric("loom_tokens_in_total").await, used["prompt_tokens"].as_f64().unwrap());
-    assert_eq!(server.metric("loom_tokens_out_total").await, used["completion_tokens"].as_f64().unwrap());
-    assert_eq!(server.metric("loom_request_seconds_bucket{endpoint=\"/v1/completions\",le=\"+Inf\"}").await, 1.0);
+    server.until("loom_requests_total{endpoint=\"/v1/completions\",status=\"200\"}", 1).await;
+    assert_eq!(server.metric("loom_tokens_in_total").await, used["prompt_tokens"].as_u64().unwrap());
+    assert_eq!(server.metric("loom_tokens_out_total").await, used["completion_tokens"].as_u64().unwrap());
+    assert_eq!(server.metric("loom_request_seconds_bucket{endpoint=\"/v1/completions\",le=\"+Inf\"}").await, 1);
     assert_eq!(server.get("/nowhere").send().await.unwrap().status(), StatusCode::NOT_FOUND);
-    server.until("loom_requests_total{endpoint=\"other\",status=\"404\"}", 1.0).await;
+    server.until("loom_requests_total{endpoint=\"other\",status=\"404\"}", 1).await;
 }

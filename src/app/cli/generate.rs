@@ -24,10 +24,11 @@ Examples:
   loom generate \"Once upon a time\"                       bare text, continued
   loom generate --chat talk.json                         the next turn of a conversation
   echo \"The sea\" | loom generate --temperature 0 --max-tokens 20
-  loom generate \"Hi\" --delta g_delta=0.8 --format json   a Mamba that holds less, and everything it thought
+  loom generate \"Hi\" --delta g_delta=0.8 --format json   a Mamba with weaker Δ, told in full
 
-A conversation is a list of {\"role\": \"system\"|\"user\"|\"assistant\", \"content\": \"…\"} (or an object with it under
-`messages`). On a terminal, a token's colour says how likely the model found it. The same seed says the same.")]
+A conversation is a list of {\"role\": \"system\"|\"user\"|\"assistant\", \"content\": \"…\"}, or an object with
+it under `messages`. On a terminal, a token's colour says how likely the model found it. The same
+seed says the same.")]
 pub(super) struct Args {
     /// The prompt; standard input if not given
     #[arg(value_name = "PROMPT", conflicts_with = "chat")]

@@ -23,10 +23,11 @@ Examples:
   loom logprobs book.txt
   echo \"Dogs bark.\" | loom logprobs --bos
   loom logprobs answer.txt --context \"Question: why? Answer:\"
-  loom generate \"Hi\" --format json | loom logprobs --ids --format json      the same numbers once more
+  loom generate \"Hi\" --format json | loom logprobs --ids      the same numbers again
 
-The first token is not scored, unless --bos or --context puts something before it. Logarithms are natural; bits per byte
-count the bytes of the scored tokens. What --format json prints is one object, `totals` last.")]
+The first token is not scored, unless --bos or --context puts something before it. Logarithms are
+natural; bits per byte count the bytes of the scored tokens. --format json prints one object,
+`totals` last.")]
 pub(super) struct Args {
     /// The text; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]

@@ -30,8 +30,10 @@ Examples:
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
        -d '{\"model\": \"bundled\", \"prompt\": \"Once\", \"logprobs\": 3, \"echo\": true}'
 
-Endpoints: /v1/models /v1/chat/completions /v1/completions /v1/embeddings /tokenize /detokenize /tokenizer_info /health
-/metrics. A request may put gains on a Mamba's Δ and ask for what the model thought of each token:
+Endpoints: /v1/models /v1/chat/completions /v1/completions /v1/embeddings /tokenize /detokenize
+/tokenizer_info /health /metrics
+
+A request may put gains on a Mamba's Δ and ask for what the model thought of each token:
   \"loom\": {\"delta\": {\"g_delta\": 0.8, \"layers\": [0, 1]}, \"readings\": true}
 Ctrl-C lets what is under way be answered; a second one leaves at once. docs/SERVE.md tells more.")]
 pub(super) struct Args {

@@ -166,7 +166,9 @@ fn what_was_read_under_other_gains_is_not_taken_over() {
 fn callers_that_leave_under_load_leave_nothing_behind() {
     let model = sharing();
     let mut requests: Vec<_> = (0..10).map(|seed| write(Prompt::Chat(persona()), seed)).collect();
-    requests.iter_mut().for_each(|request| request.sampling.max_tokens = 40);
+    for request in &mut requests {
+        request.sampling.max_tokens = 40;
+    }
     let replies = block_on(async {
         let mut replies = Vec::new();
         for round in 0..20 {

@@ -177,7 +177,7 @@ fn one_message(message: Map<String, Value>) -> Result<Message, ApiError> {
     };
     let content = match fields.need("content")? {
         Value::String(text) => text,
-        Value::Array(parts) => parts.into_iter().map(part).collect::<Result<_, _>>()?,
+        Value::Array(parts) => parts.iter().map(part).collect::<Result<_, _>>()?,
         _ => return Err(ApiError::field("content", "`content` is a text or a list of text parts")),
     };
     // What clients send back of an answer's empty fields.
@@ -188,7 +188,7 @@ fn one_message(message: Map<String, Value>) -> Result<Message, ApiError> {
     Ok(Message::new(role, content))
 }
 
-fn part(part: Value) -> Result<String, ApiError> {
+fn part(part: &Value) -> Result<String, ApiError> {
     let text = part.get("text").and_then(Value::as_str);
     match (part.get("type").and_then(Value::as_str), text) {
         (Some("text"), Some(text)) => Ok(text.to_owned()),

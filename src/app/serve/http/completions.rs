@@ -170,7 +170,9 @@ impl Completions {
         let (choices, mut used): (Vec<_>, Vec<_>) = try_join_all(choices).await?.into_iter().unzip();
         if echoed.after.is_some() {
             // The prompt was read to be scored.
-            used.iter_mut().for_each(|used| (used.tokens_in, used.tokens_cached) = (read, 0));
+            for used in &mut used {
+                (used.tokens_in, used.tokens_cached) = (read, 0);
+            }
         }
         Ok((choices.into_iter().flatten().collect(), of_one_prompt(used.into_iter())))
     }
