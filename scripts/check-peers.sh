@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares Loom with what nobody here wrote: `transformers` (logits of every architecture, sentence embeddings, chat
 # templates), scikit-learn, NumPy and SciPy (text and statistics), SCION's statecharts, llama.cpp's and litellm's servers, and
-# the official MCP client. Every reference value is made afresh, in an environment of the script's own under target/; then
+# real clients: `openai`, lm-evaluation-harness, the official MCP client. Every reference value is made afresh, in an environment of the script's own under target/; then
 # the tests that read them run. The committed values are put back at the end.
 #
 # Needs Python 3.11 or newer and npm; the first run fetches about 3 GB from PyPI.
@@ -35,5 +35,6 @@ printf '== models of published widths\n'
 LOOM_WIDE_MODELS="$PWD/target/wide-models" cargo test --test it engine:: -- --include-ignored
 cargo test --lib foundation::
 scripts/check-scion.sh
+scripts/check-clients.sh
 scripts/check-mcp.sh
 scripts/check-hosted.sh

@@ -7,14 +7,18 @@ mod completions;
 mod doctor;
 mod dry_run;
 mod examples;
+mod generate;
+mod logprobs;
 mod memory;
 mod model;
+mod model_args;
 mod new;
-mod report;
-mod run;
 mod regulate;
 mod remote;
+mod report;
+mod run;
 mod schema;
+mod serve;
 mod terminal;
 mod validate;
 mod view;
@@ -60,6 +64,9 @@ enum Command {
     Run(Box<run::Args>),
     Report(report::Args),
     View(view::Args),
+    Generate(Box<generate::Args>),
+    Logprobs(Box<logprobs::Args>),
+    Serve(Box<serve::Args>),
     Examples(examples::Args),
     Chart(chart::Args),
     Regulate(regulate::Args),
@@ -79,6 +86,9 @@ impl Command {
             Self::Run(args) => args.run(terminal),
             Self::Report(args) => args.run(terminal),
             Self::View(args) => args.run(terminal),
+            Self::Generate(args) => args.run(terminal),
+            Self::Logprobs(args) => args.run(terminal),
+            Self::Serve(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
             Self::Chart(args) => args.run(terminal),
             Self::Regulate(args) => args.run(terminal),

@@ -15,6 +15,7 @@ mod sampling;
 mod snapshot;
 mod spec;
 mod token;
+mod vocabulary;
 
 pub use delta::{DeltaGains, LayerGains};
 pub use message::{Message, Role};
@@ -26,3 +27,4 @@ pub use sampling::Sampling;
 pub use snapshot::Snapshot;
 pub use spec::{ModelChain, ModelSpec, ModelSpecError};
 pub use token::{Basis, Flow, TokenId, TokenLogprob, TokenSink};
+pub use vocabulary::{SpecialTokens, Vocabulary};

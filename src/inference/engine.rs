@@ -3,10 +3,11 @@
 //! ```text
 //! LocalModel (a handle, any number of clones)         local.rs
 //!   text → token ids: template, history, tokenizer     on the caller's task
-//!   │ one job per request; as many at once as there are places, the rest wait in order
-//! the engine thread                                    thread.rs, sequence.rs, reply.rs
+//!   │ one job per request; as many at once as there is room for, the rest wait in order     admission.rs
+//! the engine thread                                    thread.rs, sequence.rs, reply.rs, prefix.rs
 //!   owns the model and its rayon pool; every step is one forward pass over all active sequences,
-//!   one row for each that writes and a share of the pass for each that reads
+//!   one row for each that writes and a share of the pass for each that reads; what several prompts begin with
+//!   is read once
 //!   │ a ragged batch of segments
 //! Architecture                                         mamba.rs, mamba2.rs, decoder.rs
 //!   knows tensors and states; nothing of text, sampling or who asked
@@ -18,6 +19,7 @@
 //! same bits whether it was read in one piece or token by token, by itself or in a batch, with one thread or many.
 //! That is what makes a score equal the generation it scores, and a resumed run equal the unbroken one.
 
+mod admission;
 mod bert;
 mod bundled;
 mod config;
@@ -30,9 +32,10 @@ mod history;
 mod linear;
 mod local;
 mod machine;
-mod mamba;
 mod mamba2;
+mod mamba;
 mod open;
+mod prefix;
 mod recurrent;
 mod reply;
 mod sampler;
@@ -43,6 +46,7 @@ mod thread;
 mod tokenizer;
 mod weights;
 
+pub use admission::Budget;
 pub use bundled::bundled;
 pub use embedder::LocalEmbedder;
 pub use error::LoadError;
@@ -71,6 +75,9 @@ pub(crate) trait Architecture: Send + Sync + 'static {
 
     /// Longest sequence that it can read, tokens; `None` where nothing sets an end.
     fn window(&self) -> Option<usize>;
+
+    /// Bytes of a state that has read `tokens` tokens; never less for more of them.
+    fn state_bytes(&self, tokens: usize) -> usize;
 
     /// The state before the first token.
     fn start(&self) -> Self::State;

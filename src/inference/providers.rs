@@ -20,7 +20,7 @@ pub use self::facts::{Facts, Memory, Origin};
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
 use crate::inference::engine::{
-    EngineOptions, LocalEmbedder, LocalModel, ModelShape, WeightDtype, available_memory,
+    Budget, EngineOptions, LocalEmbedder, LocalModel, ModelShape, WeightDtype, available_memory,
 };
 use crate::inference::remote::hub::{self, HubOptions};
 use crate::inference::remote::{self, RemoteOptions};
@@ -39,6 +39,8 @@ pub struct OpenOptions {
     pub remote: RemoteOptions,
     /// How the hub is used.
     pub hub: HubOptions,
+    /// How much memory each engine may use beside the weights.
+    pub budget: Budget,
     opened: Arc<Mutex<HashMap<ModelSpec, Arc<dyn LanguageModel>>>>,
 }
 
@@ -89,7 +91,12 @@ impl OpenOptions {
     }
 
     fn engine(&self) -> EngineOptions {
-        EngineOptions { threads: self.threads, chat_template: self.chat_template.clone(), now: self.now }
+        EngineOptions {
+            threads: self.threads,
+            chat_template: self.chat_template.clone(),
+            now: self.now,
+            budget: self.budget,
+        }
     }
 
     fn load(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {

@@ -6,6 +6,7 @@ mod embeddings;
 mod oracle;
 mod parity;
 mod replies;
+mod sharing;
 mod snapshots;
 mod weights;
 mod windows;

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use self::page::Page;
+pub(super) use self::page::{LIKELY, likely};
 use self::reader::{Book, Next, Reader};
 use super::{Exit, Failure, Terminal};
 use crate::simulation::report::load;

@@ -44,6 +44,15 @@ pub const MODEL_DIM_MAX: usize = 1 << 24;
 pub const SAFETENSORS_SHARDS_MAX: usize = 4_096;
 /// Most requests that one engine works on at the same time; further callers wait in order.
 pub const ACTIVE_SEQUENCES_MAX: usize = 64;
+/// Most bytes that the states and tokens of all requests at work in one engine may come to, unless it is told
+/// otherwise; further callers wait in order.
+pub const STATE_BYTES_MAX: u64 = 2 << 30;
+/// Most bytes of states that one engine keeps of openings that other prompts may share, unless it is told otherwise.
+pub const PREFIX_BYTES_MAX: u64 = 256 << 20;
+/// Most openings that one engine keeps.
+pub const PREFIXES_MAX: usize = 1_024;
+/// Shortest opening that is worth sharing, in tokens: below it, reading costs less than keeping a state.
+pub const PREFIX_TOKENS_MIN: usize = 16;
 /// Most tokens read in one forward pass.
 pub const PASS_TOKENS_MAX: usize = 256;
 /// Most tokens in one prompt, the continuation to be scored included.
@@ -86,6 +95,22 @@ pub const FETCH_RESUMES_MAX: usize = 5;
 pub const EVENT_LINE_BYTES_MAX: u64 = 16 << 20;
 /// Largest file of the regulator's state or settings, bytes.
 pub const REGULATOR_STATE_BYTES_MAX: u64 = 64 << 20;
+/// Largest text that `loom generate` and `loom logprobs` read, bytes.
+pub const TEXT_BYTES_MAX: u64 = 64 << 20;
+/// Largest request that `loom serve` takes, bytes, unless it is told otherwise.
+pub const REQUEST_BYTES_MAX: usize = 16 << 20;
+/// Most requests that wait for `loom serve`, unless it is told otherwise.
+pub const REQUESTS_WAITING_MAX: usize = 256;
+/// Most answers to one HTTP request: prompts times answers to each.
+pub const CHOICES_MAX: usize = 256;
+/// Most stop texts in one HTTP request.
+pub const STOP_TEXTS_MAX: usize = 16;
+/// Longest stop text in an HTTP request, bytes.
+pub const STOP_TEXT_BYTES_MAX: usize = 1_024;
+/// Most alternatives to each token that an HTTP request may ask for.
+pub const TOP_LOGPROBS_MAX: usize = 100;
+/// Longest API key, bytes.
+pub const API_KEY_BYTES_MAX: u64 = 4_096;
 /// Most characters of a block that are embedded for a search by meaning.
 pub const PASSAGE_CHARS_MAX: usize = 2_000;
 /// How deep each of two rankings is read before they are joined.

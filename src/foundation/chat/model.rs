@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DeltaGains, Message, Sampling, Snapshot, TokenId, TokenLogprob, TokenSink};
+use super::{DeltaGains, Message, Sampling, Snapshot, TokenId, TokenLogprob, TokenSink, Vocabulary};
 use crate::foundation::base::{Digest, Stream};
 
 /// A future that can be sent between threads.
@@ -18,6 +18,11 @@ pub trait LanguageModel: Send + Sync {
 
     /// How many tokens `messages` take, with everything the chat template adds; `None` when the model cannot tell.
     fn count(&self, messages: &[Message]) -> Option<usize>;
+
+    /// The model's tokens, for those who speak in ids; `None` where they are not known here.
+    fn vocabulary(&self) -> Option<&dyn Vocabulary> {
+        None
+    }
 
     /// One reply. `sink` hears every token as it comes and may end the reply.
     ///
@@ -178,6 +183,8 @@ pub struct Completion {
     pub message: Message,
     /// Its tokens, in order.
     pub tokens: Vec<TokenLogprob>,
+    /// The token that ended the reply, where one did and the model tells: it is no part of `tokens`.
+    pub end: Option<TokenLogprob>,
     /// Why it ended.
     pub finish: Finish,
     /// Tokens read and written.
@@ -202,6 +209,7 @@ impl Completion {
         Self {
             message: Message::assistant(content),
             tokens: Vec::new(),
+            end: None,
             finish: Finish::Stop,
             usage: Usage::default(),
             reading: Reading::Fresh,

@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicU64;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 
 use super::bundled::Manifest;
 use super::config::{Config, standard_json};
@@ -19,7 +18,6 @@ use super::tokenizer::Tokenizer;
 use super::weights::Weights;
 use super::{Architecture, LoadError, thread};
 use crate::foundation::base::Digest;
-use crate::foundation::base::limits::ACTIVE_SEQUENCES_MAX;
 use crate::foundation::chat::{ModelInfo, Sampling, TokenId};
 
 /// A model's files, by what they say.
@@ -99,7 +97,7 @@ impl Files<'_> {
             ))
         };
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let engine = thread::start(model, digest, threads.max(1))?;
+        let engine = thread::start(model, digest, threads.max(1), options.budget)?;
         let sampling = self.manifest.sampling.take().unwrap_or_else(|| writing.sampling());
         let info = ModelInfo {
             name: self.name,
@@ -121,7 +119,6 @@ impl Files<'_> {
             ends: ends.into(),
             stops,
             engine,
-            places: Arc::new(Semaphore::new(ACTIVE_SEQUENCES_MAX)),
             keys: AtomicU64::new(0),
         })
     }
