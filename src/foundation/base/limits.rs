@@ -76,3 +76,11 @@ pub const MICROSTEPS_MAX: usize = 1_000;
 pub const EVENT_LINE_BYTES_MAX: u64 = 16 << 20;
 /// Largest file of the regulator's state or settings, bytes.
 pub const REGULATOR_STATE_BYTES_MAX: u64 = 64 << 20;
+/// Most leases that one gate gives.
+pub const LEASES_MAX: usize = 100_000;
+/// Largest receipt, bytes of its line.
+pub const RECEIPT_BYTES_MAX: usize = 1 << 20;
+/// Largest log of receipts that is read, bytes.
+pub const RECEIPTS_BYTES_MAX: u64 = 1 << 32;
+/// Receipts after which a log signs its head of itself.
+pub const RECEIPTS_UNSIGNED_MAX: u64 = 1_024;
