@@ -84,3 +84,7 @@ pub const RECEIPT_BYTES_MAX: usize = 1 << 20;
 pub const RECEIPTS_BYTES_MAX: u64 = 1 << 32;
 /// Receipts after which a log signs its head of itself.
 pub const RECEIPTS_UNSIGNED_MAX: u64 = 1_024;
+/// Longest text of an entry in a run's registers, bytes.
+pub const MOOD_TEXT_BYTES_MAX: usize = 4_096;
+/// Most questions that a run asks at a time.
+pub const QUESTIONS_MAX: usize = 3;

@@ -65,6 +65,11 @@ macro_rules! bit_set_operations {
                 self.0 & !other.0 == 0
             }
 
+            /// Whether nothing is in both.
+            pub const fn is_disjoint(self, other: Self) -> bool {
+                self.0 & other.0 == 0
+            }
+
             /// What is in both.
             #[must_use]
             pub const fn meet(self, other: Self) -> Self {

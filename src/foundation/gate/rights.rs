@@ -35,6 +35,9 @@ pub struct Power {
 }
 
 impl Rights {
+    /// What reaches hosts that are no model's.
+    const REACHING: Categories = Categories::of(&[Category::Network, Category::Publish]);
+
     /// None.
     pub const NONE: Self = Self {
         uses: Categories::NONE,
@@ -105,7 +108,7 @@ impl Rights {
             uses,
             delegates: passive(self.delegates),
             writes: self.writes.meet(ceiling.writes),
-            hosts: if uses.contains(Category::Network) { self.hosts.clone() } else { Hosts::None },
+            hosts: if uses.is_disjoint(Self::REACHING) { Hosts::None } else { self.hosts.clone() },
             ..self.clone()
         }
     }

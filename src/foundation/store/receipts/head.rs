@@ -16,7 +16,7 @@ pub struct Head {
     /// The key that signs.
     pub key: PublicKey,
     /// Ed25519 over the rest, hex.
-    signature: String,
+    pub signature: String,
 }
 
 impl Head {
