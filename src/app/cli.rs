@@ -8,7 +8,9 @@ mod doctor;
 mod dry_run;
 mod examples;
 mod memory;
+mod mood;
 mod new;
+mod receipts;
 mod report;
 mod run;
 mod regulate;
@@ -63,6 +65,8 @@ enum Command {
     Regulate(regulate::Args),
     Schema(schema::Args),
     Memory(Box<memory::Args>),
+    Mood(mood::Args),
+    Receipts(receipts::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
 }
@@ -81,6 +85,8 @@ impl Command {
             Self::Regulate(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Memory(args) => args.run(terminal),
+            Self::Mood(args) => args.run(terminal),
+            Self::Receipts(args) => args.run(terminal),
             Self::Doctor(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
         }

@@ -39,8 +39,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    const ALL: [Self; 6] =
-        [Self::MoneyMicros, Self::Tokens, Self::WallMs, Self::Calls, Self::Files, Self::DiffLines];
+    const ALL: [Self; 6] = [Self::MoneyMicros, Self::Tokens, Self::WallMs, Self::Calls, Self::Files, Self::DiffLines];
 
     /// Its name in files and messages.
     pub const fn name(self) -> &'static str {
@@ -67,14 +66,7 @@ impl Budget {
         let [a, b] = [self.figures(), other.figures()];
         let mut both = a.into_iter().zip(b).map(|(a, b)| pick(a, b));
         let mut next = || both.next().unwrap_or_default();
-        Self {
-            money_micros: next(),
-            tokens: next(),
-            wall_ms: next(),
-            calls: next(),
-            files: next(),
-            diff_lines: next(),
-        }
+        Self { money_micros: next(), tokens: next(), wall_ms: next(), calls: next(), files: next(), diff_lines: next() }
     }
 
     /// The first resource of which `self` has less than `other`.

@@ -95,7 +95,9 @@ impl<L: Ledger> Gate<L> {
     /// When there is no such lease or the ledger cannot write; the lease then allows nothing more.
     pub fn enter(&mut self, id: LeaseId, mood: &str, rights: &Rights, now: Timestamp) -> Result<(), Refusal> {
         let now = self.tick(now);
-        let Some(lease) = self.leases.get_mut(id.0 as usize) else { return Err(Reason::UnknownLease { lease: id }.into()) };
+        let Some(lease) = self.leases.get_mut(id.0 as usize) else {
+            return Err(Reason::UnknownLease { lease: id }.into());
+        };
         let from = std::mem::replace(&mut lease.principal.mood, mood.into());
         lease.effective = lease.terms.rights.meet(rights);
         lease.mood = rights.clone();
@@ -110,7 +112,9 @@ impl<L: Ledger> Gate<L> {
     /// When there is no such lease or the ledger cannot write; it is revoked all the same.
     pub fn revoke(&mut self, id: LeaseId, why: &str, now: Timestamp) -> Result<(), Refusal> {
         let now = self.tick(now);
-        let Some(lease) = self.leases.get_mut(id.0 as usize) else { return Err(Reason::UnknownLease { lease: id }.into()) };
+        let Some(lease) = self.leases.get_mut(id.0 as usize) else {
+            return Err(Reason::UnknownLease { lease: id }.into());
+        };
         lease.revoked = true;
         self.write(&[Entry::new("gate.revoked", json!({"lease": id, "why": why}))], now).map(|_| ())
     }

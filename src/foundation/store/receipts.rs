@@ -37,7 +37,7 @@ pub use key::{Key, KeyError, PublicKey};
 pub use log::{Durable, LogError, Opened, ReceiptLog};
 pub use receipt::Receipt;
 pub use shared::SharedLog;
-pub use verify::{Fault, FaultKind, Verified, verify};
+pub use verify::{Fault, FaultKind, Verified, chain, verify};
 
 /// The log.
 pub const LOG: &str = "receipts.jsonl";

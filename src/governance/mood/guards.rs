@@ -270,7 +270,8 @@ pub fn guard_table() -> String {
         };
         let spends = if guard.kind == Wait { "–" } else { guard.spends.name() };
         // Writing into a string cannot fail.
-        let _ = writeln!(text, "| {number} | `{}` | {moods} | {when} | {then} | {spends} | {} |", guard.name, guard.source);
+        let _ =
+            writeln!(text, "| {number} | `{}` | {moods} | {when} | {then} | {spends} | {} |", guard.name, guard.source);
     }
     text
 }

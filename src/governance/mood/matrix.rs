@@ -40,15 +40,28 @@ pub enum Admission {
 pub const fn admission(register: Register, mood: Mood) -> Admission {
     use Admission::{Decides, Nothing, Preferred, Proposes, Tightens};
     use Mood::{Bold, Calm, Curious, Deferential, Paranoid, Skeptical};
-    match (register, mood) {
-        (Register::Assert | Register::Hypothesize, Skeptical) | (Register::Believe, Bold) => Decides,
-        (Register::Assert, Paranoid) => Tightens,
+    match register {
         // CALM and BOLD bring candidates as hypotheses; their assertion is SKEPTICAL's.
-        (Register::Assert, _) => Nothing,
-        (Register::Hypothesize, Curious) | (Register::Drive, Deferential) | (Register::Believe, Paranoid) => Preferred,
-        (Register::Hypothesize, _) | (Register::Drive, Calm | Curious | Bold) => Proposes,
-        (Register::Drive, _) => Nothing,
-        (Register::Believe, _) => Tightens,
+        Register::Assert => match mood {
+            Skeptical => Decides,
+            Paranoid => Tightens,
+            _ => Nothing,
+        },
+        Register::Hypothesize => match mood {
+            Skeptical => Decides,
+            Curious => Preferred,
+            _ => Proposes,
+        },
+        Register::Drive => match mood {
+            Deferential => Preferred,
+            Calm | Curious | Bold => Proposes,
+            _ => Nothing,
+        },
+        Register::Believe => match mood {
+            Bold => Decides,
+            Paranoid => Preferred,
+            _ => Tightens,
+        },
     }
 }
 

@@ -3,8 +3,8 @@
 //! The shipped profiles are the widest. A user's own may narrow one; what widens it is refused with its line underlined.
 
 use crate::foundation::base::Digest;
-use crate::foundation::config::{At, ConfigErrors, Node, Problem, Problems, Read as _, Required};
-use crate::foundation::gate::{Budget, Categories, Category, Hosts, Rights, Scope};
+use crate::foundation::config::{At, Choice, ConfigErrors, Node, Problem, Problems, Read as _, Required, Span};
+use crate::foundation::gate::{Budget, Categories, Category, Hosts, Rights, Scope, Scopes};
 use crate::{config_choices, config_record};
 
 use super::name::Mood;
@@ -57,7 +57,7 @@ config_record! {
         /// Kinds of effects that a policy token opens.
         with_token: Required<Vec<At<Category>>>,
         /// Children at the same time.
-        parallel_max: Required<At<usize>>,
+        parallel_max: Required<usize>,
     }
 
     /// What may be read and written, and which hosts are reached.
@@ -107,23 +107,23 @@ config_record! {
     /// What may be spent in one visit.
     struct Budgets {
         /// Minutes.
-        minutes: Required<At<usize>>,
+        minutes: Required<usize>,
         /// Tokens.
-        tokens: Required<At<usize>>,
+        tokens: Required<usize>,
         /// Effects.
-        calls: Required<At<usize>>,
+        calls: Required<usize>,
         /// Millionths of the account's currency.
-        money_micros: Required<At<usize>>,
+        money_micros: Required<usize>,
         /// Files written.
-        files: Required<At<usize>>,
+        files: Required<usize>,
         /// Lines changed.
-        diff_lines: Required<At<usize>>,
+        diff_lines: Required<usize>,
         /// Iterations before whoever leads looks again.
-        iterations: Required<At<usize>>,
+        iterations: Required<usize>,
         /// Sources read.
-        sources: Required<At<usize>>,
+        sources: Required<usize>,
         /// Questions to the user.
-        questions: Required<At<usize>>,
+        questions: Required<usize>,
     }
 }
 
@@ -322,7 +322,10 @@ impl Profiles {
     }
 
     /// The profile of a mood.
-    #[expect(clippy::indexing_slicing, reason = "`shipped` alone makes one, with a profile for each mood in their order")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`shipped` alone makes one, with a profile for each mood in their order"
+    )]
     pub fn of(&self, mood: Mood) -> &Profile {
         &self.0[mood as usize]
     }
@@ -349,118 +352,42 @@ fn due(mood: Mood) -> &'static [ReceiptKind] {
 }
 
 fn lower(file: &File, text: &str, bound: Option<&Profile>, problems: &mut Problems) -> Option<Profile> {
-    let [tools, data, models] =
-        [file.tools.as_ref().map(|at| &at.span), file.data.as_ref().map(|at| &at.span), file.models.as_ref().map(|at| &at.span)];
-    let spans = (tools?.clone(), data?.clone(), models?.clone());
-    let (tools, data, models) = (file.tools.as_ref()?, file.data.as_ref()?, file.models.as_ref()?);
-    let (verifiers, outputs, budgets) = (file.verifiers.as_ref()?, file.outputs.as_ref()?, file.budgets.as_ref()?);
     let mood = file.mood.as_ref()?.value;
-    let rights = bound.map(Profile::rights);
-
-    let categories = |list: &[At<Category>]| list.iter().map(|at| at.value).collect::<Categories>();
-    let with_token = categories(tools.with_token.as_ref()?);
-    let (uses, delegates) = (tools.uses.as_ref()?, tools.delegates.as_ref()?);
-    for at in uses.iter().chain(delegates.iter()).filter(|at| Categories::PRIVILEGED.contains(at.value)) {
-        let message = format!("`{}` is never a mood's to use: it takes a policy token", at.value);
-        problems.add(Problem::new(at.span.clone(), message).help("name it under `with_token`, or leave it out"));
-    }
-    for at in tools.with_token.iter().flat_map(|list| &list.value) {
-        if !Categories::PRIVILEGED.contains(at.value) {
-            let message = format!("`{}` needs no policy token", at.value);
-            problems.add(Problem::new(at.span.clone(), message).help("name it under `uses`, or leave it out"));
-        }
-    }
-    widened(uses, |value| rights.is_none_or(|rights| rights.uses.contains(value)), mood, problems);
-    widened(delegates, |value| rights.is_none_or(|rights| rights.delegates.contains(value)), mood, problems);
-    widened(tools.with_token.as_ref()?, |value| bound.is_none_or(|bound| bound.with_token.contains(value)), mood, problems);
-    let (reads, writes) = (data.reads.as_ref()?, data.writes.as_ref()?);
-    widened(reads, |value| rights.is_none_or(|rights| rights.reads.contains(value)), mood, problems);
-    widened(writes, |value| rights.is_none_or(|rights| rights.writes.contains(value)), mood, problems);
+    let mut narrow = Narrow { mood, bound, problems };
+    let tools = narrow.tools(file.tools.as_ref()?);
+    let data = narrow.data(file.data.as_ref()?);
+    let budgets = file.budgets.as_ref()?;
+    let budget = narrow.budget(budgets);
+    let bounded = |figure: fn(&Profile) -> usize| bound.map(|bound| figure(bound) as u64);
+    let iterations_max = narrow.figure(&budgets.iterations, bounded(|profile| profile.iterations_max));
+    let sources_max = narrow.figure(&budgets.sources, bounded(|profile| profile.sources_max));
+    let questions_max = narrow.figure(&budgets.questions, bounded(|profile| profile.questions_max));
+    let parallel_max = narrow.figure(&file.tools.as_ref()?.parallel_max, bounded(|profile| profile.parallel_max));
+    let models = file.models.as_ref()?;
     let ladder = models.ladder.as_ref()?;
-    widened(ladder, |value| bound.is_none_or(|bound| bound.ladder.contains(&value)), mood, problems);
-    let forms = outputs.forms.as_ref()?;
-    widened(forms, |value| bound.is_none_or(|bound| bound.forms.contains(&value)), mood, problems);
+    narrow.list(ladder, |value| bound.is_none_or(|bound| bound.ladder.contains(&value)));
     if ladder.is_empty() {
-        problems.add(Problem::new(spans.2, "there is no model on the ladder").help("write at least `- small`"));
+        let problem = Problem::new(ladder.span.clone(), "there is no model on the ladder");
+        narrow.problems.add(problem.help("write at least `[small]`"));
     }
-
-    let mut hosts = |reach: &Required<Reach>, shipped: Option<&Hosts>| {
-        let reach = reach.as_ref()?;
-        if reach.value == Reach::Granted && shipped == Some(&Hosts::None) {
-            problems.add(too_wide(reach.span.clone(), mood));
-        }
-        Some(if reach.value == Reach::Granted { Hosts::Granted } else { Hosts::None })
-    };
-    let network = hosts(&data.network, rights.map(|rights| &rights.hosts));
-    let model_hosts = hosts(&data.model_hosts, rights.map(|rights| &rights.model_hosts));
-
-    let shipped = rights.map(|rights| rights.budget);
-    let mut figure = |read: &Required<At<usize>>, most: Option<u64>| {
-        let at = read.as_ref()?;
-        if most.is_some_and(|most| at.value.value as u64 > most) {
-            problems.add(too_wide(at.value.span.clone(), mood));
-        }
-        Some(at.value.value as u64)
-    };
-    let minutes = figure(&budgets.minutes, shipped.map(|budget| budget.wall_ms / 60_000))?;
-    let budget = Budget {
-        wall_ms: minutes.saturating_mul(60_000),
-        tokens: figure(&budgets.tokens, shipped.map(|budget| budget.tokens))?,
-        calls: figure(&budgets.calls, shipped.map(|budget| budget.calls))?,
-        money_micros: figure(&budgets.money_micros, shipped.map(|budget| budget.money_micros))?,
-        files: figure(&budgets.files, shipped.map(|budget| budget.files))?,
-        diff_lines: figure(&budgets.diff_lines, shipped.map(|budget| budget.diff_lines))?,
-    };
-    let iterations = figure(&budgets.iterations, bound.map(|bound| bound.iterations_max as u64))?;
-    let sources = figure(&budgets.sources, bound.map(|bound| bound.sources_max as u64))?;
-    let questions = figure(&budgets.questions, bound.map(|bound| bound.questions_max as u64))?;
-    let parallel = figure(&tools.parallel_max, bound.map(|bound| bound.parallel_max as u64))?;
-
-    let switches = [
-        (&outputs.quarantine_first, bound.map(|bound| bound.quarantine_first), true),
-        (&outputs.new_surfaces, bound.map(|bound| bound.new_surfaces), false),
-        (&verifiers.independent, bound.map(|bound| bound.independent), true),
-        (&outputs.no_copy, Some(true), true),
-    ];
-    for (switch, shipped, strict) in switches {
-        let switch = switch.as_ref()?;
-        if shipped == Some(strict) && switch.value != strict {
-            problems.add(too_wide(switch.span.clone(), mood));
-        }
-    }
-    let mandatory: Vec<_> = verifiers.mandatory.as_ref()?.iter().map(|at| at.value).collect();
-    let receipts: Vec<_> = file.receipts.as_ref()?.iter().map(|at| at.value).collect();
-    let always = [ReceiptKind::ContextFootprint, ReceiptKind::AhdbDelta];
-    let names = |kind: &ReceiptKind| {
-        use crate::foundation::config::Choice as _;
-        ReceiptKind::NAMES.iter().find(|(_, named)| named == kind).map_or("", |(name, _)| *name)
-    };
-    for kind in always.iter().chain(due(mood)).filter(|kind| !receipts.contains(kind)) {
-        let span = file.receipts.as_ref()?.span.clone();
-        let message = format!("{mood} must leave the receipt `{}`", names(kind));
-        problems.add(Problem::new(span, message).help(format!("add `- {}`", names(kind))));
-    }
-    if let Some(missing) = bound.and_then(|bound| bound.mandatory.iter().find(|check| !mandatory.contains(check))) {
-        let span = verifiers.mandatory.as_ref()?.span.clone();
-        problems.add(Problem::new(span, format!("the check {missing:?} of {mood} is left out")).help("add it again"));
-    }
-
+    let (verifiers, outputs) = (file.verifiers.as_ref()?, file.outputs.as_ref()?);
+    let forms = outputs.forms.as_ref()?;
+    narrow.list(forms, |value| bound.is_none_or(|bound| bound.forms.contains(&value)));
+    narrow.switch(&outputs.no_copy, Some(true), true);
+    narrow.switch(&outputs.quarantine_first, bound.map(|bound| bound.quarantine_first), true);
+    narrow.switch(&outputs.new_surfaces, bound.map(|bound| bound.new_surfaces), false);
+    narrow.switch(&verifiers.independent, bound.map(|bound| bound.independent), true);
+    let mandatory = narrow.checks(verifiers.mandatory.as_ref()?);
+    let receipts = narrow.receipts(file.receipts.as_ref()?);
+    let ((uses, delegates, with_token), (reads, writes, hosts, model_hosts)) = (tools?, data?);
     Some(Profile {
         mood,
         version: file.version.as_ref()?.value,
         digest: Digest::of(text),
         purpose: file.purpose.as_ref()?.value.clone(),
-        rights: Rights {
-            uses: categories(uses),
-            delegates: categories(delegates),
-            reads: reads.iter().map(|at| at.value).collect(),
-            writes: writes.iter().map(|at| at.value).collect(),
-            hosts: network?,
-            model_hosts: model_hosts?,
-            budget,
-        },
+        rights: Rights { uses, delegates, reads, writes, hosts, model_hosts, budget: budget? },
         with_token,
-        parallel_max: parallel as usize,
+        parallel_max: parallel_max? as usize,
         ladder: ladder.iter().map(|at| at.value).collect(),
         escalate_after: models.escalate_after.as_ref()?.value,
         strongest_for: models.strongest_for.as_ref()?.value.clone(),
@@ -470,21 +397,128 @@ fn lower(file: &File, text: &str, bound: Option<&Profile>, problems: &mut Proble
         forms: forms.iter().map(|at| at.value).collect(),
         quarantine_first: outputs.quarantine_first.as_ref()?.value,
         new_surfaces: outputs.new_surfaces.as_ref()?.value,
-        iterations_max: iterations as usize,
-        sources_max: sources as usize,
-        questions_max: questions as usize,
+        iterations_max: iterations_max? as usize,
+        sources_max: sources_max? as usize,
+        questions_max: questions_max? as usize,
         stop: file.stop.as_ref()?.value.clone(),
         receipts,
     })
 }
 
-fn widened<T: Copy>(list: &[At<T>], is_bounded: impl Fn(T) -> bool, mood: Mood, problems: &mut Problems) {
-    for at in list.iter().filter(|at| !is_bounded(at.value)) {
-        problems.add(too_wide(at.span.clone(), mood));
+/// Compares a profile with the one that it must not widen.
+struct Narrow<'a, 'p> {
+    mood: Mood,
+    bound: Option<&'a Profile>,
+    problems: &'a mut Problems<'p>,
+}
+
+impl Narrow<'_, '_> {
+    fn tools(&mut self, tools: &Tools) -> Option<(Categories, Categories, Categories)> {
+        let (uses, delegates) = (tools.uses.as_ref()?, tools.delegates.as_ref()?);
+        let with_token = tools.with_token.as_ref()?;
+        for at in uses.iter().chain(delegates.iter()).filter(|at| Categories::PRIVILEGED.contains(at.value)) {
+            let message = format!("`{}` is never a mood's to use: it takes a policy token", at.value);
+            let problem = Problem::new(at.span.clone(), message);
+            self.problems.add(problem.help("name it under `with_token`, or leave it out"));
+        }
+        for at in with_token.iter().filter(|at| !Categories::PRIVILEGED.contains(at.value)) {
+            let problem = Problem::new(at.span.clone(), format!("`{}` needs no policy token", at.value));
+            self.problems.add(problem.help("name it under `uses`, or leave it out"));
+        }
+        let bound = self.bound;
+        self.list(uses, |value| bound.is_none_or(|bound| bound.rights.uses.contains(value)));
+        self.list(delegates, |value| bound.is_none_or(|bound| bound.rights.delegates.contains(value)));
+        self.list(with_token, |value| bound.is_none_or(|bound| bound.with_token.contains(value)));
+        let set = |list: &[At<Category>]| list.iter().map(|at| at.value).collect();
+        Some((set(uses), set(delegates), set(with_token)))
+    }
+
+    fn data(&mut self, data: &Data) -> Option<(Scopes, Scopes, Hosts, Hosts)> {
+        let (reads, writes, bound) = (data.reads.as_ref()?, data.writes.as_ref()?, self.bound);
+        self.list(reads, |value| bound.is_none_or(|bound| bound.rights.reads.contains(value)));
+        self.list(writes, |value| bound.is_none_or(|bound| bound.rights.writes.contains(value)));
+        let hosts = self.hosts(&data.network, bound.map(|bound| &bound.rights.hosts));
+        let model_hosts = self.hosts(&data.model_hosts, bound.map(|bound| &bound.rights.model_hosts));
+        let set = |list: &[At<Scope>]| list.iter().map(|at| at.value).collect();
+        Some((set(reads), set(writes), hosts?, model_hosts?))
+    }
+
+    fn hosts(&mut self, reach: &Required<Reach>, bound: Option<&Hosts>) -> Option<Hosts> {
+        let reach = reach.as_ref()?;
+        let hosts = if reach.value == Reach::Granted { Hosts::Granted } else { Hosts::None };
+        if bound.is_some_and(|bound| !hosts.within(bound)) {
+            self.too_wide(&reach.span);
+        }
+        Some(hosts)
+    }
+
+    fn budget(&mut self, budgets: &Budgets) -> Option<Budget> {
+        let most = self.bound.map(|bound| bound.rights.budget);
+        let wall_ms = self.figure(&budgets.minutes, most.map(|most| most.wall_ms / 60_000))?.saturating_mul(60_000);
+        Some(Budget {
+            wall_ms,
+            tokens: self.figure(&budgets.tokens, most.map(|most| most.tokens))?,
+            calls: self.figure(&budgets.calls, most.map(|most| most.calls))?,
+            money_micros: self.figure(&budgets.money_micros, most.map(|most| most.money_micros))?,
+            files: self.figure(&budgets.files, most.map(|most| most.files))?,
+            diff_lines: self.figure(&budgets.diff_lines, most.map(|most| most.diff_lines))?,
+        })
+    }
+
+    fn figure(&mut self, read: &Required<usize>, most: Option<u64>) -> Option<u64> {
+        let at = read.as_ref()?;
+        let figure = at.value as u64;
+        if most.is_some_and(|most| figure > most) {
+            self.too_wide(&at.span);
+        }
+        Some(figure)
+    }
+
+    /// A switch whose one position is the strict one: where the bound has it, so must this.
+    fn switch(&mut self, switch: &Required<bool>, bound: Option<bool>, strict: bool) {
+        if let Some(at) = switch.as_ref()
+            && bound == Some(strict)
+            && at.value != strict
+        {
+            self.too_wide(&at.span);
+        }
+    }
+
+    fn checks(&mut self, list: &At<Vec<At<Check>>>) -> Vec<Check> {
+        let checks: Vec<_> = list.iter().map(|at| at.value).collect();
+        if let Some(missing) = self.bound.and_then(|bound| bound.mandatory.iter().find(|check| !checks.contains(check)))
+        {
+            let message = format!("the check `{}` of {} is left out", name_of(*missing), self.mood);
+            self.problems.add(Problem::new(list.span.clone(), message).help("add it again"));
+        }
+        checks
+    }
+
+    fn receipts(&mut self, list: &At<Vec<At<ReceiptKind>>>) -> Vec<ReceiptKind> {
+        let receipts: Vec<_> = list.iter().map(|at| at.value).collect();
+        let always = [ReceiptKind::ContextFootprint, ReceiptKind::AhdbDelta];
+        for kind in always.iter().chain(due(self.mood)).filter(|kind| !receipts.contains(kind)) {
+            let message = format!("{} must leave the receipt `{}`", self.mood, name_of(*kind));
+            let problem = Problem::new(list.span.clone(), message).help(format!("add `{}`", name_of(*kind)));
+            self.problems.add(problem);
+        }
+        receipts
+    }
+
+    fn list<T: Copy>(&mut self, list: &[At<T>], is_bounded: impl Fn(T) -> bool) {
+        for at in list.iter().filter(|at| !is_bounded(at.value)) {
+            self.too_wide(&at.span);
+        }
+    }
+
+    fn too_wide(&mut self, span: &Span) {
+        let message = format!("this goes beyond the {} that comes with loom", self.mood);
+        let help = format!("a profile may only narrow it: `loom mood show {}`", self.mood.name());
+        self.problems.add(Problem::new(span.clone(), message).label("wider").help(help));
     }
 }
 
-fn too_wide(span: crate::foundation::config::Span, mood: Mood) -> Problem {
-    let message = format!("this goes beyond the {mood} that comes with loom");
-    Problem::new(span, message).label("wider").help(format!("a profile may only narrow it: `loom mood show {}`", mood.name()))
+/// How a word is written in a profile.
+fn name_of<T: Choice + PartialEq>(word: T) -> &'static str {
+    T::NAMES.iter().find(|(_, named)| *named == word).map_or("", |(name, _)| *name)
 }

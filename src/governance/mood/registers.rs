@@ -265,7 +265,6 @@ pub struct Registers {
 /// A change of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "changes are few and short-lived")]
 pub enum Change {
     /// Say what the demo is.
     Demo(Text),
@@ -430,7 +429,13 @@ impl Registers {
         Ok(merge)
     }
 
-    fn assert(&mut self, id: &Text, evidence: Pointer, more: &[Pointer], attestation: &Attestation) -> Result<(), MergeError> {
+    fn assert(
+        &mut self,
+        id: &Text,
+        evidence: Pointer,
+        more: &[Pointer],
+        attestation: &Attestation,
+    ) -> Result<(), MergeError> {
         let unknown = || MergeError::Unknown { what: "hypothesis", id: id.clone() };
         let hypothesis = self.hypothesize.get(id).ok_or_else(unknown)?;
         if self.doubted.contains(id) && !attestation.independent {
@@ -479,9 +484,7 @@ fn admit(mood: Mood, change: &Change) -> Result<(), MergeError> {
         }
         Change::Drive(..) => (Register::Drive, &[Admission::Decides, Admission::Preferred, Admission::Proposes]),
         Change::Believe(_, belief) if belief.effect == Believed::Widens => (Register::Believe, &[Admission::Decides]),
-        Change::Believe(..) => {
-            (Register::Believe, &[Admission::Decides, Admission::Preferred, Admission::Tightens])
-        }
+        Change::Believe(..) => (Register::Believe, &[Admission::Decides, Admission::Preferred, Admission::Tightens]),
         Change::Atom(..) | Change::Challenge(..) => return Ok(()),
     };
     if enough.contains(&admission(register, mood)) {

@@ -64,7 +64,9 @@ pub enum ReplayError {
         line: u64,
     },
     /// The guards say otherwise today.
-    #[error("line {line}: recorded {recorded}, replayed {replayed}: another version of loom wrote this, or it is made up")]
+    #[error(
+        "line {line}: recorded {recorded}, replayed {replayed}: another version of loom wrote this, or it is made up"
+    )]
     Differs {
         /// Where.
         line: u64,

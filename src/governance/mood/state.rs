@@ -117,6 +117,13 @@ impl MoodState {
         }
     }
 
+    /// What a run that is in this mood makes of these facts.
+    pub fn within(mood: Mood, facts: Facts) -> Step {
+        let mut state = Self::begin(mood);
+        state.facts = facts;
+        settle(state, Vec::new())
+    }
+
     /// The mood.
     pub const fn mood(&self) -> Mood {
         self.mood

@@ -176,8 +176,7 @@ impl ReceiptLog {
             return Err(LogError::Poisoned);
         }
         let head = Head::sign(&self.key, self.next, self.last);
-        let written =
-            head.to_bytes().map_err(io::Error::other).and_then(|bytes| self.replace(HEAD, &bytes));
+        let written = head.to_bytes().map_err(io::Error::other).and_then(|bytes| self.replace(HEAD, &bytes));
         self.poisoned = written.is_err();
         written.map_err(io_error("sign"))?;
         self.signed = self.next;

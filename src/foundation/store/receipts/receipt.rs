@@ -30,7 +30,12 @@ impl Receipt {
     }
 
     /// A receipt and its line, without the line break.
-    pub(super) fn write(seq: u64, prev: Digest, at: Timestamp, entry: Entry) -> Result<(Self, String), serde_json::Error> {
+    pub(super) fn write(
+        seq: u64,
+        prev: Digest,
+        at: Timestamp,
+        entry: Entry,
+    ) -> Result<(Self, String), serde_json::Error> {
         let mut line = format!(
             r#"{{"at":"{at}","body":{},"contents":{}"#,
             canonical_json(&entry.body)?,

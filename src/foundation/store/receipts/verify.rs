@@ -97,8 +97,11 @@ pub fn verify(log: &[u8], head: Option<&Head>, trusted: Option<PublicKey>) -> Re
     Ok(Verified { signed: head.receipts, receipts, torn_bytes })
 }
 
-/// The receipts of a log, each following the one before, and the bytes of an unfinished last line.
-pub(super) fn chain(log: &[u8]) -> Result<(Vec<Receipt>, usize), Fault> {
+/// The receipts of a log, each following the one before, and the bytes of an unfinished last line. Nothing is asked of a head.
+///
+/// # Errors
+/// The first line that is not as it was written.
+pub fn chain(log: &[u8]) -> Result<(Vec<Receipt>, usize), Fault> {
     let mut receipts: Vec<Receipt> = Vec::new();
     let mut torn_bytes = 0;
     for (line, bytes) in (1..).zip(log.split_inclusive(|byte| *byte == b'\n')) {

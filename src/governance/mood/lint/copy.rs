@@ -54,7 +54,8 @@ mod tests {
     fn a_repeated_passage_is_found_whatever_its_dress_and_a_pointer_is_not() {
         let source = "The model does not know what it does not know, and it says so with great confidence.";
         let check = |output: &str, expected: &[&str]| {
-            let found: Vec<_> = no_copy(output, &["Something else.", source]).into_iter().map(|copy| copy.text).collect();
+            let found: Vec<_> =
+                no_copy(output, &["Something else.", source]).into_iter().map(|copy| copy.text).collect();
             assert_eq!(found, expected, "{output}");
         };
         check("See af1349b9:0..84, which doubts the confidence of models.", &[]);

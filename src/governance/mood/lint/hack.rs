@@ -43,14 +43,26 @@ enum Sign {
 }
 
 const SIGNS: &[(&str, Sign, &str)] = &[
-    (r"#\[ignore|@(?:pytest\.mark\.)?skip|\b(?:it|test|describe)\.skip\(|\bxit\(|@Disabled\b", Sign::Grows, "tests are skipped"),
+    (
+        r"#\[ignore|@(?:pytest\.mark\.)?skip|\b(?:it|test|describe)\.skip\(|\bxit\(|@Disabled\b",
+        Sign::Grows,
+        "tests are skipped",
+    ),
     (r"(?m)^\s*(?:#\[(?:\w+::)?test\]|def test_|func Test|@Test\b)|\b(?:it|test)\(", Sign::Shrinks, "tests are gone"),
     (r"\bassert\w*!?\s*[( ]|\bexpect\(", Sign::Shrinks, "assertions are gone"),
     (r"\bassert!?\s*\(?\s*(?i:true)\b|\bexpect\(true\)", Sign::Grows, "assertions cannot fail"),
-    (r"\|\|\s*true\b|continue-on-error:\s*true|\bset \+e\b|--no-verify\b|\bexit 0\b", Sign::Grows, "failures are swallowed"),
+    (
+        r"\|\|\s*true\b|continue-on-error:\s*true|\bset \+e\b|--no-verify\b|\bexit 0\b",
+        Sign::Grows,
+        "failures are swallowed",
+    ),
     (r"\bexcept(?:\s+\w+)?:\s*(?:\n\s*)?pass\b|catch\s*\([^)]*\)\s*\{\s*\}", Sign::Grows, "errors are swallowed"),
     (r"#\[allow\(|# noqa|# type: ignore|eslint-disable|@SuppressWarnings", Sign::Grows, "checks are switched off"),
-    (r"sys\.argv|\bPYTEST_CURRENT_TEST\b|\bcfg!\(test\)|\bNODE_ENV\b.{0,8}test", Sign::Grows, "the work asks whether it is tested"),
+    (
+        r"sys\.argv|\bPYTEST_CURRENT_TEST\b|\bcfg!\(test\)|\bNODE_ENV\b.{0,8}test",
+        Sign::Grows,
+        "the work asks whether it is tested",
+    ),
 ];
 
 static PATTERNS: LazyLock<Vec<(Regex, Sign, &str)>> = LazyLock::new(|| {
@@ -86,7 +98,11 @@ mod tests {
         check(test, &test.replace("assert_eq!(add(1, 2), 3)", "assert!(true)"), &["assertions cannot fail"]);
         check("run: cargo test", "run: cargo test || true", &["failures are swallowed"]);
         check("f()", "try:\n  f()\nexcept Exception:\n  pass", &["errors are swallowed"]);
-        check("return x", "return 1 if 'PYTEST_CURRENT_TEST' in os.environ else x", &["the work asks whether it is tested"]);
+        check(
+            "return x",
+            "return 1 if 'PYTEST_CURRENT_TEST' in os.environ else x",
+            &["the work asks whether it is tested"],
+        );
         check("let x;", "#[allow(unused)]\nlet x;", &["checks are switched off"]);
     }
 

@@ -85,9 +85,10 @@ pub fn question_faults(question: &Question) -> Vec<QuestionFault> {
 pub fn round_faults(questions: &[Question]) -> Vec<(usize, QuestionFault)> {
     let (count, most) = (questions.len(), limits::QUESTIONS_MAX);
     let many = (count > most).then_some((most, QuestionFault::TooMany { count, most }));
-    let each = questions.iter().enumerate().flat_map(|(at, question)| {
-        question_faults(question).into_iter().map(move |fault| (at, fault))
-    });
+    let each = questions
+        .iter()
+        .enumerate()
+        .flat_map(|(at, question)| question_faults(question).into_iter().map(move |fault| (at, fault)));
     each.chain(many).collect()
 }
 
@@ -100,7 +101,10 @@ mod tests {
         let choice = |answer: &str, next: &str| Choice { answer: answer.to_owned(), next_move: next.to_owned() };
         let good = Question {
             text: "Which matters more here?".to_owned(),
-            choices: vec![choice("speed", "run 8 rollouts on the bundled model"), choice("realism", "run 2 on the large one")],
+            choices: vec![
+                choice("speed", "run 8 rollouts on the bundled model"),
+                choice("realism", "run 2 on the large one"),
+            ],
             default: Some(0),
             escape: Some("say something else, or leave it to me".to_owned()),
         };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::foundation::text::contains_phrase;
+use crate::foundation::text::{contains_phrase, fold};
 use crate::governance::mood::registers::Text;
 
 /// What a test can come to.
@@ -56,8 +56,10 @@ pub struct SelfSealingDisclosure {
 
 /// How the predictions of a claim's test seal it, if they do.
 pub fn self_sealing(predictions: &[Prediction]) -> Option<Sealed> {
-    let contradicts = |one: &Prediction| predictions.iter().any(|other| other.seen == one.seen && other.means != one.means);
-    let explained = |one: &Prediction| one.means == Outcome::Refutes && one.taken_as.is_some_and(|taken| taken != Outcome::Refutes);
+    let contradicts =
+        |one: &Prediction| predictions.iter().any(|other| other.seen == one.seen && other.means != one.means);
+    let explained =
+        |one: &Prediction| one.means == Outcome::Refutes && one.taken_as.is_some_and(|taken| taken != Outcome::Refutes);
     if predictions.iter().any(contradicts) {
         Some(Sealed::Contradictory)
     } else if predictions.iter().any(explained) {
@@ -86,7 +88,8 @@ const PHRASES: &[&str] = &[
 
 /// Those turns of phrase that stand in a text.
 pub fn sealing_phrases(text: &str) -> Vec<&'static str> {
-    PHRASES.iter().copied().filter(|phrase| contains_phrase(text, phrase)).collect()
+    let text = fold(text);
+    PHRASES.iter().copied().filter(|phrase| contains_phrase(&text, phrase)).collect()
 }
 
 #[cfg(test)]

@@ -18,11 +18,20 @@ const FORMS: &[(&str, &str)] = &[
     (r"\b(?:todo|unimplemented)!\s*[(\[{]", "a macro for what is not written"),
     (r#"panic!\s*\(\s*"(?i:not (?:yet )?implemented)"#, "a panic for what is not written"),
     (r"\braise\s+NotImplementedError\b", "an exception for what is not written"),
-    (r#"throw\s+new\s+\w*(?:Error|Exception)\s*\(\s*["'`](?i:not (?:yet )?implemented)"#, "an exception for what is not written"),
+    (
+        r#"throw\s+new\s+\w*(?:Error|Exception)\s*\(\s*["'`](?i:not (?:yet )?implemented)"#,
+        "an exception for what is not written",
+    ),
     (r"^\s*(?:pass|\.\.\.)\s*(?:#.*)?$", "an empty body"),
     (r"(?i)(?://|#|--|/\*)\s*(?:todo|fixme|xxx)\b", "a note that something is to be done"),
-    (r"(?i)(?://|#|--|/\*).*\b(?:placeholder|stub(?:bed)?|dummy|for now|in a real (?:implementation|system))\b", "a comment that calls it a stand-in"),
-    (r"(?i)(?://|#|/\*|\.\.\.)\s*(?:\.\.\.)?\s*(?:rest of (?:the )?(?:code|file|implementation)|(?:existing|remaining) (?:code|implementation))", "a gap where code should be"),
+    (
+        r"(?i)(?://|#|--|/\*).*\b(?:placeholder|stub(?:bed)?|dummy|for now|in a real (?:implementation|system))\b",
+        "a comment that calls it a stand-in",
+    ),
+    (
+        r"(?i)(?://|#|/\*|\.\.\.)\s*(?:\.\.\.)?\s*(?:rest of (?:the )?(?:code|file|implementation)|(?:existing|remaining) (?:code|implementation))",
+        "a gap where code should be",
+    ),
     (r"\bfn\s+\w+[^;{]*\)\s*(?:->\s*[^;{]+)?\{\s*\}", "an empty function"),
     (r"\bassert!?\s*\(\s*(?:true|True)\s*\)|\bassert\s+True\b", "a check that cannot fail"),
 ];
