@@ -54,8 +54,9 @@ fn a_mood_is_explained_by_its_guard() {
         assert!(told.contains(expected), "{told}");
     };
     check(&[], "The verifiers pass.");
-    check(&["failing"], "SKEPTICAL  as it begins");
+    check(&["failing"], "SKEPTICAL  failing");
     check(&["unaimed", "crashed"], "CONTRITE  crash");
+    check(&["clear"], "CALM  as it begins");
     check(&["--in", "calm", "failing"], "CALM becomes SKEPTICAL: failing");
     check(&["--in", "skeptical", "verified"], "verified.widen         no: needs widening");
     check(&["--in", "calm", "clear"], "CALM stays: no guard holds");

@@ -177,9 +177,8 @@ impl Categories {
     /// What needs an approval of the exact arguments, whatever the rights say.
     pub const PRIVILEGED: Self =
         Self::of(&[Category::MemoryApply, Category::Promote, Category::Publish, Category::Sign]);
-    /// What changes something or lets something out; the rest only looks.
+    /// What changes something or lets something out; the rest only looks. For writing, the store tells.
     pub const ACTING: Self = Self::of(&[
-        Category::Write,
         Category::Exec,
         Category::Network,
         Category::MemoryApply,
@@ -211,3 +210,8 @@ bit_set! {
     }
 }
 bit_set_operations!(Scope, Scopes);
+
+impl Scopes {
+    /// A run's account of itself: writing there changes nothing but that.
+    pub const OWN: Self = Self::of(&[Scope::Notes, Scope::State]);
+}

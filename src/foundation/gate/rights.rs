@@ -30,7 +30,7 @@ pub struct Rights {
 pub struct Power {
     /// Acting categories.
     pub acts: Categories,
-    /// Stores that may be written.
+    /// Stores that may be written, but for the run's [own](Scopes::OWN).
     pub writes: Scopes,
 }
 
@@ -96,7 +96,7 @@ impl Rights {
 
     /// The part that changes something or lets something out.
     pub const fn power(&self) -> Power {
-        Power { acts: self.uses.meet(Categories::ACTING), writes: self.writes }
+        Power { acts: self.uses.meet(Categories::ACTING), writes: self.writes.without(Scopes::OWN) }
     }
 
     /// These rights without any power beyond `ceiling`.
@@ -107,7 +107,7 @@ impl Rights {
         Self {
             uses,
             delegates: passive(self.delegates),
-            writes: self.writes.meet(ceiling.writes),
+            writes: self.writes.meet(ceiling.writes.join(Scopes::OWN)),
             hosts: if uses.is_disjoint(Self::REACHING) { Hosts::None } else { self.hosts.clone() },
             ..self.clone()
         }

@@ -220,7 +220,7 @@ pub const GUARDS: &[Guard] = &[
     Guard::new("expansion.validated", only(Bold), To(Calm), Relief, Turns, "own, after 2.5")
         .needs(&[Verified]).drops(&[Verified]),
     Guard::new("conflicting", only(Curious), To(Skeptical), Need, Turns, "2.2")
-        .needs(&[Conflicting]),
+        .needs(&[Conflicting]).drops(&[Verified]),
     Guard::new("clear", only(Curious), To(Calm), Relief, Turns, "2.2")
         .needs(&[Clear]).lacks(&[Unaimed]).drops(&[Clear, Ambiguous]),
     Guard::new("ambiguous", only(Calm), To(Curious), Need, Turns, "3.2")
@@ -248,8 +248,8 @@ pub fn guard_table() -> String {
         let moods = match guard.from {
             ANY => "any".to_owned(),
             from if from.count_zeros() == 1 => {
-                let left_out: Vec<_> = Mood::ALL.into_iter().filter(|mood| !guard.is_read_in(*mood)).collect();
-                left_out.iter().map(|mood| format!("any but {mood}")).collect()
+                let left_out = Mood::ALL.into_iter().find(|mood| !guard.is_read_in(*mood));
+                left_out.map_or_else(|| "any".to_owned(), |mood| format!("any but {mood}"))
             }
             _ => {
                 let names: Vec<_> =

@@ -13,15 +13,11 @@ use crate::foundation::gate::Entry;
 pub fn step_entry(event: Option<&Event>, begun: Facts, after: &Step) -> Entry {
     let mood = after.state.mood().name();
     let facts = after.state.facts().to_string();
-    match event {
-        Some(event) => {
-            Entry::new("mood.step", json!({"event": event, "taken": after.taken, "mood": mood, "facts": facts}))
-        }
-        None => {
-            let begun: Vec<Fact> = begun.iter().collect();
-            Entry::new("mood.begun", json!({"begun": begun, "taken": after.taken, "mood": mood, "facts": facts}))
-        }
+    if let Some(event) = event {
+        return Entry::new("mood.step", json!({"event": event, "taken": after.taken, "mood": mood, "facts": facts}));
     }
+    let begun: Vec<Fact> = begun.iter().collect();
+    Entry::new("mood.begun", json!({"begun": begun, "taken": after.taken, "mood": mood, "facts": facts}))
 }
 
 #[derive(Debug, Serialize, Deserialize)]

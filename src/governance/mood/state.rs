@@ -78,16 +78,24 @@ pub struct Step {
 }
 
 impl MoodState {
-    /// The state in which a run begins (spec §3.1): no aim, then failures, then CALM; what is more urgent follows by the table.
+    /// The state in which a run begins (spec §3.1): CURIOUS without an aim, else CALM; then the risks arise, the most urgent
+    /// last, so that a run which begins with one more of them does not begin with more power.
     pub fn enter(facts: Facts) -> Step {
-        let mood = match facts {
-            facts if facts.holds(Fact::Unaimed) => Mood::Curious,
-            facts if facts.holds(Fact::Failing) => Mood::Skeptical,
-            _ => Mood::Calm,
-        };
-        let mut state = Self::begin(mood);
-        state.facts = facts.without(Facts::of(&[Fact::Crossing, Fact::Approved, Fact::Cleared]));
-        settle(state, Vec::new())
+        use Fact::{Attacked, Crashed, Exposed, Failing, FailingAgain, Undecided};
+        let mut state = Self::begin(if facts.holds(Fact::Unaimed) { Mood::Curious } else { Mood::Calm });
+        state.facts = facts.without(Facts::RISK);
+        let mut begun = settle(state, Vec::new());
+        for risk in [Failing, FailingAgain, Exposed, Undecided, Attacked, Crashed] {
+            if facts.holds(risk) {
+                begun.state.arise(risk);
+                let next = settle(begun.state, begun.effects);
+                begun = Step { taken: [begun.taken, next.taken].concat(), ..next };
+            }
+        }
+        // What was to be asked on the way is asked when its turn comes.
+        let asks = begun.state.mood == Mood::Deferential;
+        begun.effects.retain(|effect| asks || !matches!(effect, Effect::AskPreference | Effect::AskApproval(_)));
+        begun
     }
 
     /// The state of a run whose registers are known: it is aimed and exposed as they say.

@@ -166,7 +166,9 @@ impl TryFrom<String> for PublicKey {
 #[cfg(unix)]
 fn is_private(found: &fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    found.permissions().mode() & 0o077 == 0
+    let mode = found.permissions().mode();
+    // Its group, and everybody.
+    [0o070, 0o007].into_iter().all(|others| mode & others == 0)
 }
 
 #[cfg(not(unix))]

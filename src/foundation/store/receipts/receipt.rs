@@ -42,7 +42,9 @@ impl Receipt {
             canonical_json(&entry.contents)?
         );
         let front = line.len();
-        line.push_str(&format!(r#","kind":{},"prev":"{prev}","seq":{seq}}}"#, canonical_json(&entry.kind)?));
+        let kind = canonical_json(&entry.kind)?;
+        line +=
+            &[r#","kind":"#, &kind, r#","prev":""#, &prev.to_string(), r#"","seq":"#, &seq.to_string(), "}"].concat();
         let digest = Digest::of(&line);
         line.insert_str(front, &format!(r#","digest":"{digest}""#));
         Ok((Self { seq, prev, at, entry, digest }, line))

@@ -79,7 +79,7 @@ fn a_cut_a_strange_key_and_a_lost_head_are_told_apart() {
 /// The number of the first line in which two logs differ, from 1.
 fn first_difference(a: &[u8], b: &[u8]) -> u64 {
     let at = a.iter().zip(b).position(|(a, b)| a != b).unwrap_or(a.len().min(b.len()));
-    1 + a[..at].iter().filter(|byte| **byte == b'\n').count() as u64
+    a[..at].split(|byte| *byte == b'\n').count() as u64
 }
 
 proptest! {
@@ -166,9 +166,9 @@ fn after_a_failed_write_nothing_more_is_taken() {
     disk.stop_at(disk.operations());
     assert!(matches!(log.commit(at(1), &[entry(0)]), Err(LogError::Io { .. })));
     assert!(matches!(log.commit(at(1), &[entry(0)]), Err(LogError::Poisoned)));
-    let long = Entry::new("test.long", json!("x".repeat(limits::RECEIPT_BYTES_MAX)));
+    let too_large = Entry::new("test.long", json!("x".repeat(limits::RECEIPT_BYTES_MAX)));
     let (mut log, _) = open(&SimDisk::default()).unwrap();
-    assert!(matches!(log.commit(at(1), &[long]), Err(LogError::Unfit { .. })));
+    assert!(matches!(log.commit(at(1), &[too_large]), Err(LogError::Unfit { .. })));
     assert!(log.commit(at(1), &[entry(1)]).is_ok());
 }
 
@@ -259,11 +259,11 @@ fn the_key_is_made_once_for_its_owner_alone_and_refused_when_open_to_others() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data/loom/key");
-    let made: Vec<_> = std::thread::scope(|scope| {
+    let keys: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| Key::open(&path).unwrap().public())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert!(made.iter().all(|key| *key == made[0]));
+    assert!(keys.iter().all(|key| *key == keys[0]));
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
     assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
