@@ -43,7 +43,7 @@ fn gate(c: &mut Criterion) {
     let write = Effect::new(Category::Write, "README.md").writing(Scope::Workspace);
     for (name, lease, effect) in [("yes", root, &read), ("yes, under a parent", child, &read), ("no", root, &write)] {
         group.bench_function(format!("look: {name}"), |b| {
-            b.iter(|| gate.check(black_box(lease), black_box(effect), now))
+            b.iter(|| gate.check(black_box(lease), black_box(effect), now));
         });
     }
     let request = Request { lease: root, effect: read.clone() };
@@ -71,7 +71,7 @@ fn receipts(c: &mut Criterion) {
     let (mut log, _) = ReceiptLog::open(disk, Arc::clone(&key), at).expect("a log");
     group.throughput(Throughput::Elements(1));
     group.bench_function("one receipt, synced", |b| {
-        b.iter(|| log.commit(at, batch.first_chunk::<1>().expect("one")).expect("durable"))
+        b.iter(|| log.commit(at, batch.first_chunk::<1>().expect("one")).expect("durable"));
     });
     group.throughput(Throughput::Elements(64));
     group.bench_function("64 receipts, synced together", |b| b.iter(|| log.commit(at, &batch).expect("durable")));

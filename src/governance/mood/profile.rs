@@ -260,14 +260,14 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Reads a profile. `bound`, when given, is the profile that it must not widen.
+    /// Reads a profile. `shipped`, when given, has the one that it must not widen.
     ///
     /// # Errors
     /// All that is wrong, each with its place in the text.
-    pub fn parse(source_name: &str, text: &str, bound: Option<&Self>) -> Result<Self, ConfigErrors> {
+    pub fn parse(source_name: &str, text: &str, shipped: Option<&Profiles>) -> Result<Self, ConfigErrors> {
         let root = Node::parse(source_name, text)?;
         let mut problems = Problems::new(text);
-        let profile = File::read(&root, &mut problems).and_then(|file| lower(&file, text, bound, &mut problems));
+        let profile = File::read(&root, &mut problems).and_then(|file| lower(&file, text, shipped, &mut problems));
         problems.finish(source_name, profile)
     }
 
@@ -312,10 +312,8 @@ impl Profiles {
     /// # Errors
     /// All that is wrong with it.
     pub fn narrowed(mut self, source_name: &str, text: &str) -> Result<Self, ConfigErrors> {
-        // Which mood it is must be known before it can be compared; what else is wrong is told either way.
-        let mood = Profile::parse(source_name, text, None)?.mood;
-        let narrowed = Profile::parse(source_name, text, Some(self.of(mood)))?;
-        if let Some(profile) = self.0.get_mut(mood as usize) {
+        let narrowed = Profile::parse(source_name, text, Some(&self))?;
+        if let Some(profile) = self.0.get_mut(narrowed.mood as usize) {
             *profile = narrowed;
         }
         Ok(self)
@@ -351,8 +349,9 @@ fn due(mood: Mood) -> &'static [ReceiptKind] {
     }
 }
 
-fn lower(file: &File, text: &str, bound: Option<&Profile>, problems: &mut Problems) -> Option<Profile> {
+fn lower(file: &File, text: &str, shipped: Option<&Profiles>, problems: &mut Problems) -> Option<Profile> {
     let mood = file.mood.as_ref()?.value;
+    let bound = shipped.map(|shipped| shipped.of(mood));
     let mut narrow = Narrow { mood, bound, problems };
     let tools = narrow.tools(file.tools.as_ref()?);
     let data = narrow.data(file.data.as_ref()?);

@@ -181,6 +181,15 @@ impl MoodState {
         self.facts = self.facts.with(Facts::of(&[fact]));
     }
 
+    /// Relief counts only in the moods that ask for it: elsewhere nobody looked for what it answers.
+    fn relieve(&mut self, fact: Fact, asked_in: &[Mood]) -> bool {
+        let asked = asked_in.contains(&self.mood);
+        if asked {
+            self.arise(fact);
+        }
+        asked
+    }
+
     fn fall(&mut self, facts: &[Fact]) {
         self.facts = self.facts.without(Facts::of(facts));
     }
@@ -205,9 +214,7 @@ impl MoodState {
             }
             Event::Suspected(_) => self.arise(Fact::Attacked),
             Event::Disclosed => {
-                if self.mood == Mood::Petty {
-                    self.arise(Fact::Disclosed);
-                }
+                self.relieve(Fact::Disclosed, &[Mood::Petty]);
             }
             Event::PreferenceMissing => self.arise(Fact::Undecided),
             Event::PreferenceSet => {
@@ -241,8 +248,10 @@ impl MoodState {
             }
             Event::VerifiersFailed => self.arise(Fact::Failing),
             Event::VerifiersPassed => {
-                (self.declined, self.stalls) = (false, 0);
-                self.arise(Fact::Verified);
+                self.stalls = 0;
+                if self.relieve(Fact::Verified, &[Mood::Skeptical, Mood::Paranoid, Mood::Bold]) {
+                    self.declined = false;
+                }
             }
             Event::Iterated { improved: true } => self.stalls = 0,
             Event::Iterated { improved: false } => {
@@ -258,9 +267,15 @@ impl MoodState {
                 self.arise(Fact::Ambiguous);
                 self.fall(&[Fact::Clear]);
             }
-            Event::NextClear => self.arise(Fact::Clear),
-            Event::Mitigated => self.arise(Fact::Mitigated),
-            Event::Widen => self.arise(Fact::Widening),
+            Event::NextClear => {
+                self.relieve(Fact::Clear, &[Mood::Curious]);
+            }
+            Event::Mitigated => {
+                self.relieve(Fact::Mitigated, &[Mood::Paranoid, Mood::Petty]);
+            }
+            Event::Widen => {
+                self.relieve(Fact::Widening, &[Mood::Skeptical]);
+            }
             Event::Regulated(regulation) => self.regulate(regulation, effects),
             Event::Changed(change) => {
                 let may_promote = self.facts.holds(Fact::Cleared) && self.crossing == Some(Privilege::Promote);
