@@ -12,7 +12,9 @@ mod logprobs;
 mod memory;
 mod model;
 mod model_args;
+mod mood;
 mod new;
+mod receipts;
 mod regulate;
 mod remote;
 mod report;
@@ -73,6 +75,8 @@ enum Command {
     Schema(schema::Args),
     Memory(Box<memory::Args>),
     Model(model::Args),
+    Mood(mood::Args),
+    Receipts(receipts::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
 }
@@ -95,6 +99,8 @@ impl Command {
             Self::Schema(args) => args.run(terminal),
             Self::Memory(args) => args.run(terminal),
             Self::Model(args) => args.run(terminal),
+            Self::Mood(args) => args.run(terminal),
+            Self::Receipts(args) => args.run(terminal),
             Self::Doctor(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
         }

@@ -1,7 +1,8 @@
-//! Crash-safe files: a [`Disk`] that may be the real one or one that can be made to fail, and a [`Transaction`] that
-//! changes many files of one folder, all or none. Knows nothing of what the files say.
+//! Crash-safe files: a [`Disk`] that may be the real one or one that can be made to fail, a [`Transaction`] that
+//! changes many files of one folder, all or none, and the log of [`receipts`]. Knows nothing of what the files say.
 
 mod disk;
+pub mod receipts;
 mod sim;
 mod transaction;
 

@@ -115,3 +115,15 @@ pub const API_KEY_BYTES_MAX: u64 = 4_096;
 pub const PASSAGE_CHARS_MAX: usize = 2_000;
 /// How deep each of two rankings is read before they are joined.
 pub const FUSED_DEPTH: usize = 100;
+/// Most leases that one gate gives.
+pub const LEASES_MAX: usize = 100_000;
+/// Largest receipt, bytes of its line.
+pub const RECEIPT_BYTES_MAX: usize = 1 << 20;
+/// Largest log of receipts that is read, bytes.
+pub const RECEIPTS_BYTES_MAX: u64 = 1 << 32;
+/// Receipts after which a log signs its head of itself.
+pub const RECEIPTS_UNSIGNED_MAX: u64 = 1_024;
+/// Longest text of an entry in a run's registers, bytes.
+pub const MOOD_TEXT_BYTES_MAX: usize = 4_096;
+/// Most questions that a run asks at a time.
+pub const QUESTIONS_MAX: usize = 3;
