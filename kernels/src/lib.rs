@@ -14,7 +14,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`matmul`], [`matmul_rows`], [`Panels`] | products with packed weights |
+//! | [`matmul`], [`matmul_rows`], [`Panels`], [`Dtype`] | products with packed weights, f32 or narrower |
 //! | [`causal_conv_silu`], [`selective_scan`], [`rms_norm`] | the parts of a Mamba layer |
 //! | [`read_logits`], [`read_token`], [`rank_of`] | log-probabilities, entropy, the likeliest entries |
 //! | [`penalise`], [`sample`] | drawing |
@@ -36,6 +36,7 @@
 #![expect(clippy::inline_always, reason = "a kernel must be compiled whole inside the function that enables its lanes")]
 #![expect(clippy::needless_range_loop, reason = "closures do not inherit a function's instruction set; loops do")]
 
+mod blocks;
 mod conv;
 mod dispatch;
 mod lanes;
@@ -43,6 +44,7 @@ mod logits;
 mod math;
 mod matmul;
 mod norm;
+mod panels;
 mod rows;
 mod sample;
 mod scan;
@@ -52,8 +54,9 @@ mod tests;
 pub use conv::{CONV_TAPS_MAX, causal_conv_silu};
 pub use dispatch::{PATH_VARIABLE, Path, active_path, cpu_features};
 pub use logits::{LogitReading, LogitSummary, rank_of, read_logits, read_token};
-pub use matmul::{Panels, matmul, matmul_rows};
+pub use matmul::{matmul, matmul_rows};
 pub use norm::rms_norm;
+pub use panels::{Dtype, Panels};
 pub use rows::Rows;
 pub use sample::{SampleParams, penalise, sample};
 pub use scan::{Scan, selective_scan};
