@@ -20,6 +20,7 @@ mod bundled;
 mod config;
 mod detokenize;
 mod error;
+mod gguf;
 mod history;
 mod local;
 mod mamba;
@@ -27,6 +28,7 @@ mod open;
 mod reply;
 mod sampler;
 mod sequence;
+mod stored;
 mod template;
 mod thread;
 mod tokenizer;
@@ -34,6 +36,7 @@ mod weights;
 
 pub use error::LoadError;
 pub use local::{EngineOptions, LocalModel};
+pub use loom_kernels::Dtype;
 
 use std::ops::Range;
 

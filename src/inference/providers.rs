@@ -15,7 +15,7 @@ use self::chain::Chain;
 use self::echo::Echo;
 use self::scripted::Scripted;
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::inference::engine::{EngineOptions, LocalModel};
+use crate::inference::engine::{Dtype, EngineOptions, LocalModel};
 
 /// How models are opened. Models that are opened with clones of one value share their engines: a model is loaded once,
 /// however many roles and rollouts use it.
@@ -27,7 +27,25 @@ pub struct OpenOptions {
     pub chat_template: Option<String>,
     /// What a chat template that asks for the date is told; the time of opening if `None`.
     pub now: Option<Timestamp>,
-    opened: Arc<Mutex<HashMap<ModelSpec, Arc<dyn LanguageModel>>>>,
+    /// How the matrices of local models are kept; as their files have them if `None`.
+    pub dtype: Option<Dtype>,
+    /// The same by role, each before `dtype`; see [`at`](Self::at).
+    pub dtypes: RoleDtypes,
+    opened: Arc<Mutex<HashMap<Identity, Arc<dyn LanguageModel>>>>,
+}
+
+/// What makes two models the same: their files, and how their weights are kept.
+type Identity = (ModelSpec, Option<Dtype>);
+
+/// Dtypes of the roles of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RoleDtypes {
+    /// The persona's model.
+    pub persona: Option<Dtype>,
+    /// The other side's.
+    pub interlocutor: Option<Dtype>,
+    /// The judge's.
+    pub judge: Option<Dtype>,
 }
 
 /// Opens the models of `chain`: the first that answers does, and every fallback is recorded in
@@ -50,10 +68,16 @@ impl OpenOptions {
         Self { threads, chat_template, ..Self::default() }
     }
 
+    /// These options with `dtype` where it is given: of a role, say. Engines are still shared.
+    #[must_use]
+    pub fn at(&self, dtype: Option<Dtype>) -> Self {
+        Self { dtype: dtype.or(self.dtype), ..self.clone() }
+    }
+
     fn one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = identity(spec);
+        let key = (identity(spec), self.dtype);
         if let Some(model) = opened.get(&key) {
             return Ok(Arc::clone(model));
         }
@@ -63,7 +87,12 @@ impl OpenOptions {
     }
 
     fn engine(&self) -> EngineOptions {
-        EngineOptions { threads: self.threads, chat_template: self.chat_template.clone(), now: self.now }
+        EngineOptions {
+            threads: self.threads,
+            chat_template: self.chat_template.clone(),
+            now: self.now,
+            dtype: self.dtype,
+        }
     }
 
     fn load(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
@@ -71,7 +100,7 @@ impl OpenOptions {
             ModelSpec::Echo => Arc::new(Echo::new()),
             ModelSpec::Scripted(path) => Arc::new(Scripted::open(path)?),
             ModelSpec::Bundled => Arc::new(LocalModel::bundled(&self.engine())?),
-            ModelSpec::Local(path) => Arc::new(LocalModel::from_dir(path, &self.engine())?),
+            ModelSpec::Local(path) => Arc::new(LocalModel::from_path(path, &self.engine())?),
             ModelSpec::Hub { .. }
             | ModelSpec::OpenAi(_)
             | ModelSpec::Anthropic(_)

@@ -76,3 +76,13 @@ pub const MICROSTEPS_MAX: usize = 1_000;
 pub const EVENT_LINE_BYTES_MAX: u64 = 16 << 20;
 /// Largest file of the regulator's state or settings, bytes.
 pub const REGULATOR_STATE_BYTES_MAX: u64 = 64 << 20;
+/// Longest header of a GGUF file, its vocabulary included, bytes.
+pub const GGUF_HEADER_BYTES_MAX: u64 = 256 << 20;
+/// Most keys in a GGUF header.
+pub const GGUF_KEYS_MAX: usize = 1 << 12;
+/// Most tensors in a GGUF file.
+pub const GGUF_TENSORS_MAX: usize = 1 << 16;
+/// Most values in a GGUF header, those in lists counted one by one.
+pub const GGUF_VALUES_MAX: u64 = 1 << 22;
+/// Longest token of a GGUF vocabulary, bytes.
+pub const GGUF_TOKEN_BYTES_MAX: usize = 1_024;

@@ -14,8 +14,8 @@ use crate::foundation::chat::LayerGains;
 
 pub(super) struct Mamba {
     config: MambaConfig,
-    /// `[vocabulary, d_model]`; `None` when the head is the same matrix.
-    embedding: Option<Vec<f32>>,
+    /// `None` when the head is the same matrix.
+    embedding: Option<Panels>,
     layers: Vec<Layer>,
     norm: Vec<f32>,
     head: Panels,
@@ -65,38 +65,23 @@ impl Mamba {
         // Older files call the table `embedding`.
         let names = ["backbone.embeddings.weight", "backbone.embedding.weight"];
         let name = names.into_iter().find(|name| weights.has(name)).unwrap_or("backbone.embeddings.weight");
-        let embedding = weights.take(name, &[vocabulary, d_model])?;
+        let head = "lm_head.weight";
+        if config.tied && weights.has(head) {
+            weights.drop_twin(head, name, &[vocabulary, d_model])?;
+        }
+        let table = weights.panels(name, vocabulary, d_model)?;
         let layers = (0..config.layers).map(|index| Layer::load(&config, index, weights)).collect::<Result<_, _>>()?;
         let norm = weights.take("backbone.norm_f.weight", &[d_model])?;
-        let head = "lm_head.weight";
-        let stored =
-            if !config.tied || weights.has(head) { Some(weights.take(head, &[vocabulary, d_model])?) } else { None };
-        let (head, embedding) = match stored {
-            Some(stored) if config.tied && stored != embedding => {
-                return Err(LoadError::tensor(
-                    head,
-                    "differs from the embedding although `tie_word_embeddings` is set",
-                ));
-            }
-            Some(stored) if !config.tied => (stored, Some(embedding)),
-            _ => (embedding, None),
-        };
-        let head = Panels::pack(&head, vocabulary, d_model);
+        let (head, embedding) =
+            if config.tied { (table, None) } else { (weights.panels(head, vocabulary, d_model)?, Some(table)) };
         Ok(Self { config, embedding, layers, norm, head })
     }
 
     fn embed(&self, batch: &[Segment<'_, MambaState>], x: &mut [f32]) {
-        let width = self.config.d_model;
+        let table = self.embedding.as_ref().unwrap_or(&self.head);
         let ids = batch.iter().flat_map(|segment| segment.ids);
-        for (&id, row) in ids.zip(x.chunks_exact_mut(width)) {
-            match &self.embedding {
-                Some(table) => {
-                    if let Some(embedding) = table.chunks_exact(width).nth(id as usize) {
-                        row.copy_from_slice(embedding);
-                    }
-                }
-                None => self.head.unpack_row(id as usize, row),
-            }
+        for (&id, row) in ids.zip(x.chunks_exact_mut(self.config.d_model)) {
+            table.unpack_row(id as usize, row);
         }
     }
 }
@@ -104,30 +89,20 @@ impl Mamba {
 impl Layer {
     fn load(config: &MambaConfig, index: usize, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
         let &MambaConfig { d_model, d_inner, d_state, d_conv, dt_rank, .. } = config;
-        let mut take = |name: &str, dims: &[usize]| weights.take(&format!("backbone.layers.{index}.{name}"), dims);
-        let mut bias =
-            |wanted: bool, name: &str, dim: usize| if wanted { take(name, &[dim]).map(Some) } else { Ok(None) };
+        let full = |name: &str| format!("backbone.layers.{index}.{name}");
+        let mut bias = |wanted: bool, name: &str, dim: usize| {
+            if wanted { weights.take(&full(name), &[dim]).map(Some) } else { Ok(None) }
+        };
         let in_bias = bias(config.use_bias, "mixer.in_proj.bias", 2 * d_inner)?;
         let out_bias = bias(config.use_bias, "mixer.out_proj.bias", d_model)?;
         let conv_bias = bias(config.use_conv_bias, "mixer.conv1d.bias", d_inner)?;
-        let mut linear = |name: &str, outputs, inputs| {
-            take(name, &[outputs, inputs]).map(|weight| Panels::pack(&weight, outputs, inputs))
-        };
+        let mut linear = |name: &str, outputs, inputs| weights.panels(&full(name), outputs, inputs);
         let in_proj = Linear { weight: linear("mixer.in_proj.weight", 2 * d_inner, d_model)?, bias: in_bias };
         let out_proj = Linear { weight: linear("mixer.out_proj.weight", d_model, d_inner)?, bias: out_bias };
         let x_proj = linear("mixer.x_proj.weight", dt_rank + 2 * d_state, d_inner)?;
         let dt_proj = linear("mixer.dt_proj.weight", d_inner, dt_rank)?;
-        let mut a = take("mixer.A_log", &[d_inner, d_state])?;
-        // `libm`: the same bits on every platform.
-        for a in &mut a {
-            *a = -libm::expf(*a);
-        }
-        if !a.iter().all(|a| a.is_finite()) {
-            return Err(LoadError::tensor(
-                format!("backbone.layers.{index}.mixer.A_log"),
-                "is too large for an exponent",
-            ));
-        }
+        let a = weights.decay(&full("mixer.A_log"), &[d_inner, d_state])?;
+        let mut take = |name: &str, dims: &[usize]| weights.take(&full(name), dims);
         Ok(Self {
             norm: take("norm.weight", &[d_model])?,
             in_proj,

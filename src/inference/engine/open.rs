@@ -75,8 +75,10 @@ impl Files<'_> {
         let mut stops = template.stops.clone();
         stops.append(&mut self.manifest.stop);
 
+        self.weights.ask(options.dtype);
         let model = Mamba::load(config, &mut self.weights)?;
         let (layers, vocabulary) = (model.layers(), model.vocabulary());
+        let dtype = self.weights.dtype();
         let digest = {
             let (config, tokenizer) = (Digest::of(&self.config), Digest::of(&self.tokenizer));
             let (template, weights) = (Digest::of(own.unwrap_or_default()), self.weights.finish()?);
@@ -90,6 +92,7 @@ impl Files<'_> {
         let info = ModelInfo {
             name: self.name,
             digest: Some(digest),
+            dtype: dtype.map(|dtype| dtype.to_string()),
             layers: Some(layers),
             vocabulary: Some(vocabulary),
             window_tokens: self.manifest.window_tokens,
