@@ -2,6 +2,7 @@
 //! how a sequence was read.
 
 mod batches;
+mod dtypes;
 mod oracle;
 mod parity;
 mod replies;

@@ -126,3 +126,6 @@ impl Gguf {
         value.ok_or_else(|| self.malformed(format!("`{key}` is missing")))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -357,3 +357,37 @@ pub(super) fn read_text(path: &Path) -> Result<String, LoadError> {
         _ => Ok(text),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rotations_are_put_half_a_head_apart() {
+        // One row a byte, two heads of six rows.
+        assert_eq!(in_halves(&[0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11], 2, 1), (0..12).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_each_matrix_is_kept_as() {
+        let check = |asked: Option<Dtype>, name: &str, stored, inputs, kept| {
+            let mut weights = Weights::empty();
+            weights.ask(asked);
+            assert_eq!(weights.dtype_of(name, stored, inputs), kept, "{name}: {stored:?} as {asked:?}");
+        };
+        let (q8, q4) = (Some(Dtype::Q8_0), Some(Dtype::Q4K));
+        check(None, "a.in_proj.weight", Stored::F16, 768, Dtype::F32);
+        check(None, "a.in_proj.weight", Stored::Bf16, 768, Dtype::Bf16);
+        check(None, "a.in_proj.weight", Stored::Q4K, 768, Dtype::Q4K);
+        check(None, "lm_head.weight", Stored::Q6K, 768, Dtype::Q8_0);
+        check(q8, "a.in_proj.weight", Stored::F32, 768, Dtype::Q8_0);
+        check(q8, "a.mixer.x_proj.weight", Stored::F32, 768, Dtype::F32);
+        check(q8, "a.mixer.x_proj.weight", Stored::Q8_0, 768, Dtype::Q8_0);
+        check(q8, "a.mixer.dt_proj.weight", Stored::F32, 48, Dtype::F32);
+        check(q4, "a.in_proj.weight", Stored::F32, 768, Dtype::Q4K);
+        check(q4, "a.in_proj.weight", Stored::F32, 896, Dtype::Q8_0);
+        check(q4, "backbone.embeddings.weight", Stored::F32, 768, Dtype::Q8_0);
+        check(q4, "lm_head.weight", Stored::Q4K, 768, Dtype::Q4K);
+        check(Some(Dtype::F32), "lm_head.weight", Stored::Q4K, 768, Dtype::F32);
+    }
+}

@@ -1,6 +1,7 @@
 //! Against `transformers`: `scripts/make-mamba-fixtures.py` made the numbers.
 
 use loom_agent::foundation::chat::{Prompt, Sampling};
+use loom_agent::inference::engine::LocalModel;
 use serde::Deserialize;
 
 use super::{bundled, fixture, request, score, tiny};
@@ -21,13 +22,12 @@ struct Golden {
     greedy: Vec<u32>,
 }
 
-fn check(name: &str) {
+pub(super) fn check(model: &LocalModel, name: &str) {
     let text = std::fs::read_to_string(fixture(name).join("expected.json")).unwrap();
     let Expected { mut ids, logprobs } = serde_json::from_str(&text).unwrap();
     // One more, so that the last row is read as well.
     ids.push(0);
-    let model = tiny(name);
-    let scored = score(&model, request(Prompt::Ids(ids[..1].to_vec()), Sampling::greedy()), &ids[1..], 40);
+    let scored = score(model, request(Prompt::Ids(ids[..1].to_vec()), Sampling::greedy()), &ids[1..], 40);
     assert_eq!(scored.tokens.len(), logprobs.len());
     let mut worst = 0f32;
     for (token, row) in scored.tokens.iter().zip(&logprobs) {
@@ -45,7 +45,7 @@ fn check(name: &str) {
 #[test]
 fn tiny_models_agree_with_transformers() {
     for name in ["plain", "odd", "shards"] {
-        check(name);
+        check(&tiny(name), name);
     }
 }
 
