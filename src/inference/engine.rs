@@ -20,6 +20,8 @@ mod bundled;
 mod config;
 mod detokenize;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gguf;
 mod history;
 mod local;

@@ -50,7 +50,7 @@ fn output(dtype: Dtype, x: &[f32], row: &[u8]) -> f32 {
         Dtype::Q8_0 => {
             let mut sum = 0.0f32;
             for ((quants, scale), block) in rounded(x).iter().zip(row.chunks(Q8_0_BYTES)) {
-                let dot: i32 = quants.iter().zip(&block[2..]).map(|(x, &w)| x * i32::from(w as i8)).sum();
+                let dot: i32 = quants.iter().zip(&block[2..]).map(|(x, &w)| x * i32::from(w.cast_signed())).sum();
                 let by = f16_to_f32(u16::from_le_bytes([block[0], block[1]])) * scale;
                 sum = (dot as f32).mul_add(by, sum);
             }

@@ -84,7 +84,7 @@ pub(super) struct Args {
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// How local models keep their weights: f32, bf16, q8_0 or q4_k; as their files have them if not given
+    /// How local models keep their weights: f32, bf16, `q8_0` or `q4_k`; as their files have them if not given
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
     dtype: Option<Dtype>,
     /// The same for the persona's model alone

@@ -66,6 +66,7 @@ impl Gguf {
         Ok(Self { file: name.to_owned(), keys, tensors, rope_factors: None })
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "callers hand over texts and other errors alike")]
     fn malformed(&self, why: impl ToString) -> LoadError {
         LoadError::malformed(&self.file, why.to_string())
     }

@@ -62,7 +62,7 @@ impl Stored {
     }
 
     /// The kernels' type that serves this one best: the same where there is one. f16 is widened to f32; `Q4_0`
-    /// fits into q8_0 without loss, `Q6_K` with a loss far below its own.
+    /// fits into `q8_0` without loss, `Q6_K` with a loss far below its own.
     pub(super) fn own(self) -> Dtype {
         match self {
             Self::F32 | Self::F16 => Dtype::F32,

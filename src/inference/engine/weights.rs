@@ -23,7 +23,7 @@ const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 /// Small matrices that decide on Δ, B and C: kept in f32 where the rest becomes integers.
 const SENSITIVE: [&str; 2] = [".x_proj.weight", ".dt_proj.weight"];
-/// Embedding tables and heads: kept in q8_0 where the rest becomes q4_k.
+/// Embedding tables and heads: kept in `q8_0` where the rest becomes `q4_k`.
 const TABLES: [&str; 4] = ["lm_head.weight", "embed_tokens.weight", "embeddings.weight", "embedding.weight"];
 
 trait Source: Read + Seek {}

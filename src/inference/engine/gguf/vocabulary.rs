@@ -17,7 +17,7 @@ const QWEN2: &str =
 /// `llama_token_type`: a control token, and one that a user defined.
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
-/// The mark of a space in SentencePiece vocabularies.
+/// The mark of a space in the vocabularies of `SentencePiece`.
 const SPACE: &str = "▁";
 
 impl Gguf {
@@ -137,7 +137,11 @@ impl Gguf {
                 )));
             }
         };
-        let merges: Vec<_> = merges.iter().filter_map(|merge| merge.split_once(' ')).collect();
+        let cut = merges.iter().map(|merge| {
+            let pair = merge.split_once(' ');
+            pair.ok_or_else(|| self.malformed(format!("the merge {merge:?} is not two tokens with a space between")))
+        });
+        let merges = cut.collect::<Result<Vec<_>, _>>()?;
         Ok(Parts {
             normalizer,
             pre_tokenizer,
@@ -146,7 +150,7 @@ impl Gguf {
         })
     }
 
-    /// SentencePiece's BPE (Llama 1 and 2): the piece with the best score is merged first; what has no piece is
+    /// `SentencePiece`'s BPE (Llama 1 and 2): the piece with the best score is merged first; what has no piece is
     /// spelled in bytes.
     fn sentence_pieces(&self, tokens: &[&str]) -> Result<Parts, LoadError> {
         let key = "tokenizer.ggml.scores";
