@@ -61,8 +61,8 @@ impl Stored {
         if width.is_multiple_of(numbers) { (width / numbers).checked_mul(bytes) } else { None }
     }
 
-    /// The kernels' type that serves this one best: the same where there is one. f16 is widened to f32; `Q4_0`
-    /// fits into `q8_0` without loss, `Q6_K` with a loss far below its own.
+    /// The kernels' type that serves this one best: the same where there is one. f16 is widened to f32; `Q4_0` and
+    /// `Q6_K` are quantised anew as `q8_0`, whose steps are far finer than theirs.
     pub(super) fn own(self) -> Dtype {
         match self {
             Self::F32 | Self::F16 => Dtype::F32,

@@ -10,7 +10,7 @@ fn bundled(dtype: Option<Dtype>) -> LocalModel {
     LocalModel::bundled(&EngineOptions { threads: Some(1), dtype, ..EngineOptions::default() }).unwrap()
 }
 
-/// Scores of text that the bundled model was never trained on, with all alternatives.
+/// Scores of arbitrary tokens, with all alternatives.
 fn reading(model: &LocalModel) -> Scored {
     let ids: Vec<_> = (0..4).flat_map(|round: u32| (5..60).map(move |i| (i * 37 + round * 911) % 4096)).collect();
     let mut prompt = request(Prompt::Ids(vec![0]), Sampling::greedy());
