@@ -20,7 +20,7 @@ pub use self::facts::{Facts, Memory, Origin};
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
 use crate::inference::engine::{
-    Budget, EngineOptions, LocalEmbedder, LocalModel, ModelShape, WeightDtype, available_memory,
+    Budget, Dtype, EngineOptions, LocalEmbedder, LocalModel, ModelShape, WeightDtype, available_memory,
 };
 use crate::inference::remote::hub::{self, HubOptions};
 use crate::inference::remote::{self, RemoteOptions};
@@ -41,7 +41,25 @@ pub struct OpenOptions {
     pub hub: HubOptions,
     /// How much memory each engine may use beside the weights.
     pub budget: Budget,
-    opened: Arc<Mutex<HashMap<ModelSpec, Arc<dyn LanguageModel>>>>,
+    /// How the matrices of local models are kept; as their files have them if `None`.
+    pub dtype: Option<Dtype>,
+    /// The same by role, each before `dtype`; see [`at`](Self::at).
+    pub dtypes: RoleDtypes,
+    opened: Arc<Mutex<HashMap<Identity, Arc<dyn LanguageModel>>>>,
+}
+
+/// What makes two models the same: their files, and how their weights are kept.
+type Identity = (ModelSpec, Option<Dtype>);
+
+/// Dtypes of the roles of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RoleDtypes {
+    /// The persona's model.
+    pub persona: Option<Dtype>,
+    /// The other side's.
+    pub interlocutor: Option<Dtype>,
+    /// The judge's.
+    pub judge: Option<Dtype>,
 }
 
 /// Opens the models of `chain`: the first that answers does, and every fallback is recorded in
@@ -78,10 +96,16 @@ impl OpenOptions {
         Self { threads, chat_template, ..Self::default() }
     }
 
+    /// These options with `dtype` where it is given: of a role, say. Engines are still shared.
+    #[must_use]
+    pub fn at(&self, dtype: Option<Dtype>) -> Self {
+        Self { dtype: dtype.or(self.dtype), ..self.clone() }
+    }
+
     fn one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = identity(spec);
+        let key = (identity(spec), self.dtype);
         if let Some(model) = opened.get(&key) {
             return Ok(Arc::clone(model));
         }
@@ -96,6 +120,7 @@ impl OpenOptions {
             chat_template: self.chat_template.clone(),
             now: self.now,
             budget: self.budget,
+            dtype: self.dtype,
         }
     }
 
@@ -106,7 +131,7 @@ impl OpenOptions {
             ModelSpec::Bundled => Arc::new(LocalModel::bundled(&self.engine())?),
             ModelSpec::Local(path) => {
                 roomy(spec, path)?;
-                Arc::new(LocalModel::from_dir(path, &self.engine())?)
+                Arc::new(LocalModel::from_path(path, &self.engine())?)
             }
             ModelSpec::OpenAi(_) | ModelSpec::Anthropic(_) | ModelSpec::OpenAiCompatible { .. } => {
                 remote::open(spec, &self.remote)?

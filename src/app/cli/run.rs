@@ -12,7 +12,8 @@ use tokio::sync::mpsc::unbounded_channel;
 use super::{Exit, Failure, Terminal, remote};
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
-use crate::inference::providers::OpenOptions;
+use crate::inference::engine::Dtype;
+use crate::inference::providers::{OpenOptions, RoleDtypes};
 use crate::simulation::persona::{self, AdversaryKind};
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{
@@ -29,7 +30,7 @@ Examples:
   loom run anna.yaml --persona-model local:mamba-130m --target scripted:replies.txt
   loom run --resume results/2026-03-04_101500_anna       go on where a run was interrupted
 
-A model is `bundled`, `local:DIR`, `hf:OWNER/REPO`, `openai/NAME`, `anthropic/NAME`, `openai-compatible:URL#NAME`,
+A model is `bundled`, `local:DIR_OR_GGUF`, `hf:OWNER/REPO`, `openai/NAME`, `anthropic/NAME`, `openai-compatible:URL#NAME`,
 `scripted:FILE` or `echo`, or several with commas between them: the first that answers does. The same seed says the same, at any --parallel and after any interruption.
 
 Exit codes: 0 all rollouts are complete, 5 a model failed, 130 interrupted.")]
@@ -73,7 +74,7 @@ pub(super) struct Args {
         value_name = "DIR",
         conflicts_with_all = [
             "config", "persona_model", "target", "judge_model", "turns", "rollouts", "adversary", "adversary_model",
-            "seed", "output", "chat_template",
+            "seed", "output", "chat_template", "dtype", "persona_dtype", "interlocutor_dtype", "judge_dtype",
         ]
     )]
     resume: Option<PathBuf>,
@@ -83,6 +84,18 @@ pub(super) struct Args {
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// How local models keep their weights: f32, bf16, `q8_0` or `q4_k`; as their files have them if not given
+    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    dtype: Option<Dtype>,
+    /// The same for the persona's model alone
+    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    persona_dtype: Option<Dtype>,
+    /// The same for the other side's
+    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    interlocutor_dtype: Option<Dtype>,
+    /// The same for the judge's
+    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    judge_dtype: Option<Dtype>,
     /// A chat template (Jinja) in place of the local models' own
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
@@ -100,6 +113,10 @@ enum Adversary {
     Helpfulness,
     /// Both, in turn
     Both,
+}
+
+fn dtype(text: &str) -> Result<Dtype, String> {
+    text.parse()
 }
 
 /// How often the plain output tells where the run stands.
@@ -143,6 +160,9 @@ impl Args {
         });
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
         self.remote.set(&mut options);
+        options.dtype = self.dtype;
+        options.dtypes =
+            RoleDtypes { persona: self.persona_dtype, interlocutor: self.interlocutor_dtype, judge: self.judge_dtype };
         Ok(options)
     }
 

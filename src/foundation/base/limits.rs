@@ -127,3 +127,13 @@ pub const RECEIPTS_UNSIGNED_MAX: u64 = 1_024;
 pub const MOOD_TEXT_BYTES_MAX: usize = 4_096;
 /// Most questions that a run asks at a time.
 pub const QUESTIONS_MAX: usize = 3;
+/// Longest header of a GGUF file, its vocabulary included, bytes.
+pub const GGUF_HEADER_BYTES_MAX: u64 = 256 << 20;
+/// Most keys in a GGUF header.
+pub const GGUF_KEYS_MAX: usize = 1 << 12;
+/// Most tensors in a GGUF file.
+pub const GGUF_TENSORS_MAX: usize = 1 << 16;
+/// Most values in a GGUF header, those in lists counted one by one.
+pub const GGUF_VALUES_MAX: u64 = 1 << 22;
+/// Longest token of a GGUF vocabulary, bytes.
+pub const GGUF_TOKEN_BYTES_MAX: usize = 1_024;

@@ -56,6 +56,9 @@ pub struct ModelInfo {
     pub name: String,
     /// The digest of weights, tokenizer and configuration together.
     pub digest: Option<Digest>,
+    /// The number type in which most of its weights are kept: `f32`, `bf16`, `q8_0` or `q4_k`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
     /// Number of layers, for per-layer gains.
     pub layers: Option<usize>,
     /// Vocabulary size.

@@ -57,6 +57,7 @@ fn common<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + Clone
     ModelInfo {
         name,
         digest: Some(Digest::of(digests)),
+        dtype: links.clone().next().and_then(|info| info.dtype.clone()),
         layers: links.clone().next().and_then(|info| info.layers),
         vocabulary: links.clone().next().and_then(|info| info.vocabulary),
         window_tokens: least(|info| info.window_tokens),

@@ -46,4 +46,7 @@ pub struct RunModels {
     pub interlocutor: ModelRef,
     /// The judge's spec string; it is opened when something is judged.
     pub judge: String,
+    /// The number type asked for the judge's model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge_dtype: Option<String>,
 }

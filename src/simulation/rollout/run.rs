@@ -15,7 +15,7 @@ use super::transcript::{ConfigRef, ModelRef, Outcome, Totals, Transcript};
 use crate::foundation::base::limits::{FAILURES_IN_A_ROW_MAX, ROLLOUTS_MAX, TURNS_MAX};
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError};
-use crate::inference::providers::{self, OpenOptions};
+use crate::inference::providers::{self, OpenOptions, RoleDtypes};
 use crate::simulation::persona::{AdversaryKind, AssembleError, ConfigErrors, PersonaConfig, TrajectoryMode, parse};
 
 /// What a run is to be.
@@ -149,8 +149,10 @@ impl Run {
         let now = SystemClock.now();
         let mut options = options.clone();
         options.now = Some(now);
-        let persona = providers::open(&plan.persona, &options)?;
-        let interlocutor = providers::open(&plan.interlocutor, &options)?;
+        let RoleDtypes { persona: of_persona, interlocutor: of_interlocutor, judge: of_judge } = options.dtypes;
+        let (of_persona, of_interlocutor) = (options.at(of_persona), options.at(of_interlocutor));
+        let persona = providers::open(&plan.persona, &of_persona)?;
+        let interlocutor = providers::open(&plan.interlocutor, &of_interlocutor)?;
         let manifest = Manifest {
             format: RUN_FORMAT.to_owned(),
             version: RUN_VERSION,
@@ -166,9 +168,10 @@ impl Run {
             turns: plan.turns,
             adversary: plan.adversary,
             models: RunModels {
-                persona: model_ref(&plan.persona, persona.as_ref()),
-                interlocutor: model_ref(&plan.interlocutor, interlocutor.as_ref()),
+                persona: model_ref(&plan.persona, of_persona.dtype, persona.as_ref()),
+                interlocutor: model_ref(&plan.interlocutor, of_interlocutor.dtype, interlocutor.as_ref()),
                 judge: plan.judge.to_string(),
+                judge_dtype: options.at(of_judge).dtype.map(|dtype| dtype.to_string()),
             },
             chat_template: options.chat_template,
         };
@@ -176,7 +179,7 @@ impl Run {
         Ok(Self { folder: RunFolder::create(output, &manifest, &plan.yaml)?, manifest, stage })
     }
 
-    /// The run in the folder `path`, to go on with. Of `options`, the manifest decides the chat template.
+    /// The run in the folder `path`, to go on with. Of `options`, the manifest decides the chat template and the dtypes.
     ///
     /// # Errors
     /// When there is no run, or when something that it depends on has changed.
@@ -208,9 +211,13 @@ impl Run {
                 .spec
                 .parse()
                 .map_err(|error| ModelError::Unavailable { model: model.spec.clone(), why: format!("{error}") })?;
+            let dtype = model.dtype.as_deref().map(str::parse).transpose();
+            let dtype = dtype.map_err(|why| ModelError::Unavailable { model: model.spec.clone(), why })?;
+            let mut options = options.clone();
+            options.dtype = dtype;
             let opened = providers::open(&chain, &options)?;
             let digest = |model: &ModelRef| model.info.digest.map_or("unknown".to_owned(), |digest| digest.short());
-            let now = model_ref(&chain, opened.as_ref());
+            let now = model_ref(&chain, dtype, opened.as_ref());
             let hint = "use the same weights, tokenizer and settings, or begin a new run";
             changed(role, digest(model), digest(&now), hint)?;
             changed(role, format!("{model:?}"), format!("{now:?}"), hint)?;

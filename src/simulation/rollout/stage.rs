@@ -13,6 +13,7 @@ use super::transcript::{
 };
 use crate::foundation::base::Stream;
 use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain};
+use crate::inference::engine::Dtype;
 use crate::simulation::persona::{
     AdversaryKind, Assembler, DeltaPolicy, PersonaConfig, Placement, PromptBudget, Speaker, TurnPlan,
 };
@@ -121,6 +122,7 @@ fn budget(model: &Arc<dyn LanguageModel>) -> Option<PromptBudget> {
 }
 
 /// A model as a run uses it.
-pub(super) fn model_ref(chain: &ModelChain, model: &dyn LanguageModel) -> ModelRef {
-    ModelRef { spec: chain.to_string(), info: model.info().clone(), sampling: side::sampling(model) }
+pub(super) fn model_ref(chain: &ModelChain, dtype: Option<Dtype>, model: &dyn LanguageModel) -> ModelRef {
+    let dtype = dtype.map(|dtype| dtype.to_string());
+    ModelRef { spec: chain.to_string(), dtype, info: model.info().clone(), sampling: side::sampling(model) }
 }

@@ -95,6 +95,9 @@ pub struct Models {
 pub struct ModelRef {
     /// The spec string, fallbacks included.
     pub spec: String,
+    /// The number type that was asked for; without one the model's files decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
     /// What is known of it.
     pub info: ModelInfo,
     /// How its replies were sampled; `max_tokens` is the upper bound over the run.
