@@ -170,7 +170,8 @@ impl Side {
         Ok(())
     }
 
-    fn messages(&self, instruction: Option<&str>) -> Vec<Message> {
+    /// Everything that stands before the next reply, with `instruction` for this reply only.
+    pub(super) fn messages(&self, instruction: Option<&str>) -> Vec<Message> {
         let (above, behind) = if self.rewrites_opening { (instruction, None) } else { (None, instruction) };
         let notes = self.notes.iter().map(String::as_str).chain(above);
         let opening = std::iter::once(self.opening.as_str()).chain(notes).filter(|text| !text.is_empty());

@@ -64,6 +64,11 @@ impl Stage {
         })
     }
 
+    /// The prompts of another persona, for the same model and as many turns.
+    pub(super) fn other(&self, config: Arc<PersonaConfig>) -> Result<Assembler, RunError> {
+        Ok(Assembler::new(config, self.assembler.turns(), budget(&self.persona))?)
+    }
+
     /// Whether instructions are put into the opening of the persona's conversation instead of behind its history.
     pub(super) fn rewrites_opening(&self) -> bool {
         self.placement != PlacementUsed::Append

@@ -11,7 +11,7 @@ mod turn;
 
 use serde::{Deserialize, Serialize};
 
-pub use scores::{Score, ScoreJudge, ScoreMethod, ScorePoint};
+pub use scores::{Reliability, Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{TokenLine, TokenSummary};
 pub use turn::{
     AdversaryMove, Attempt, Failure, Fallback, Intensity, MonitorAction, MonitorEvent, PromptRecord, Regulated, Slide,
