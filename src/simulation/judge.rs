@@ -7,5 +7,5 @@
 mod points;
 pub mod measured;
 pub mod likelihood;
-//pub mod judged;
+pub mod judged;
 //pub mod scoring;

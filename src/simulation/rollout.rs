@@ -20,7 +20,7 @@ mod transcript;
 mod watch;
 
 pub use delta::DeltaError;
-pub use files::{FileError, RunFolder, read_tokens, read_transcript, write_scores};
+pub use files::{FileError, RunFolder, read_tokens, read_transcript, write_json};
 pub use manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
 pub use player::{Heard, ReplayError};
 pub use progress::{Observer, Progress, StopFlag};

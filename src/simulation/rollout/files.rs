@@ -277,16 +277,11 @@ pub fn read_transcript(path: &Path) -> Result<Transcript, FileError> {
     if known { Ok(transcript) } else { Err(FileError::Corrupt { path: path.to_owned(), line: 1, why: why() }) }
 }
 
-/// Writes `transcript` in place of the finished one at `path`, whole or not at all: its scores have changed.
+/// Writes `value` as indented JSON at `path`, whole or not at all.
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write_scores(path: &Path, transcript: &Transcript) -> Result<(), FileError> {
-    write_json(path, transcript)
-}
-
-/// `value` as indented JSON at `path`, whole or not at all.
-fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), FileError> {
+pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), FileError> {
     let mut text = serde_json::to_vec_pretty(value).map_err(|error| at(path)(error.into()))?;
     text.push(b'\n');
     write_atomically(path, &text)
