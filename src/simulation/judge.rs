@@ -8,4 +8,4 @@ mod points;
 pub mod measured;
 pub mod likelihood;
 pub mod judged;
-//pub mod scoring;
+pub mod scoring;

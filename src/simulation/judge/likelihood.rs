@@ -42,6 +42,13 @@ pub enum Extent {
     Full,
 }
 
+impl Extent {
+    /// Which turns the variants are read on.
+    const fn sample(self) -> &'static str {
+        if matches!(self, Self::Full) { "every turn" } else { "one turn in ten" }
+    }
+}
+
 /// What is scored, and by whom.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
@@ -85,7 +92,7 @@ pub async fn scores(subject: Subject<'_>, extent: Extent) -> Likelihoods {
     let mut reading = match Reading::new(subject) {
         Ok(reading) => reading,
         Err(why) => {
-            taken.scores = missing(subject.config, Some(subject.model.as_ref()), &why);
+            taken.scores = missing(subject.config, Some(subject.model.as_ref()), &why, extent);
             return taken;
         }
     };
@@ -121,15 +128,20 @@ pub async fn scores(subject: Subject<'_>, extent: Extent) -> Likelihoods {
         let points = rows.iter().filter_map(|row| row.get(index).cloned()).collect();
         taken.scores.push(definition(id, None, *prompt, Some(taker.clone())).over(points));
     }
-    taken.scores.extend(variants.scores(&taker));
+    taken.scores.extend(variants.scores(&taker, extent));
     taken
 }
 
 /// All likelihood scores of a configuration, none of which could be taken.
-pub fn missing(config: &PersonaConfig, model: Option<&dyn LanguageModel>, why: &str) -> Vec<Score> {
+pub fn missing(
+    config: &PersonaConfig,
+    model: Option<&dyn LanguageModel>,
+    why: &str,
+    extent: Extent,
+) -> Vec<Score> {
     let judge = model.map(|model| taker(model.info(), None));
     let default = DEFAULT.iter().map(|(id, prompt)| (*id, None, *prompt));
-    let variants = variants::ids(config).map(|(id, dimension)| (id, dimension, None));
+    let variants = variants::ids(config).map(|(id, dimension)| (id, dimension, Some(extent.sample())));
     let all = default.chain(variants);
     all.map(|(id, dimension, prompt)| {
         definition(id, dimension, prompt, judge.clone()).whole(None, || why.to_owned())

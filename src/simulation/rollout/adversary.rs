@@ -72,7 +72,7 @@ impl Adversary {
             instruction.push_str("\nFor example: ");
             instruction.push_str(example);
         }
-        let step = AdversaryMove { kind: script.kind, strategy: strategy.name.clone(), instruction };
+        let step = AdversaryMove { kind: script.kind, strategy: strategy.name.clone(), instruction, quote: None };
         Some(Planned { step, words: words.filter(|_| self.says_templates) })
     }
 }

@@ -152,6 +152,7 @@ impl Player {
             slides,
             persona,
             interlocutor,
+            probes: Vec::new(),
             monitor_events: events,
             timing: TurnTiming { seconds: begun.elapsed().as_secs_f64() },
         };

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::definition;
-use super::logprobs;
+use super::{Extent, definition, logprobs};
 use super::shadow::Shadow;
 use crate::foundation::chat::{LanguageModel, Message, Role};
 use crate::foundation::stats::{Interval, rmse, spearman};
@@ -127,14 +126,15 @@ impl Variants {
     }
 
     /// The scores over the turns that were read.
-    pub(super) fn scores(self, taker: &ScoreJudge) -> Vec<Score> {
-        let score = |id, points| definition(id, None, None, Some(taker.clone())).over(points);
+    pub(super) fn scores(self, taker: &ScoreJudge, extent: Extent) -> Vec<Score> {
+        let sample = Some(extent.sample());
+        let score = |id, points| definition(id, None, sample, Some(taker.clone())).over(points);
         let mut scores = vec![score(IDENTIFICATION, self.identification)];
         scores.extend(SECTIONS.iter().zip(self.sections).map(|(id, points)| score(id, points)));
         for ((dimension, points), prescribed) in self.dimensions.iter().zip(self.expressed).zip(self.prescribed) {
             let pairs = points.iter().zip(&prescribed).filter_map(|(point, prescribed)| Some((point.value?, *prescribed)));
             let (expressed, prescribed): (Vec<f64>, Vec<f64>) = pairs.unzip();
-            let of = |id| definition(id, Some(&dimension.name), None, Some(taker.clone()));
+            let of = |id| definition(id, Some(&dimension.name), sample, Some(taker.clone()));
             scores.push(of(EXPRESSED).over(points));
             scores.push(of(RMSE).whole(rmse(&expressed, &prescribed), || "no turn was read".to_owned()));
             scores.push(of(SPEARMAN).whole(spearman(&expressed, &prescribed), || {
