@@ -7,12 +7,14 @@ mod completions;
 mod doctor;
 mod dry_run;
 mod examples;
+mod judge;
 mod memory;
 mod new;
 mod report;
 mod run;
 mod regulate;
 mod schema;
+mod score;
 mod terminal;
 mod validate;
 mod view;
@@ -56,6 +58,8 @@ enum Command {
     Validate(validate::Args),
     DryRun(dry_run::Args),
     Run(Box<run::Args>),
+    Score(score::Args),
+    Judge(judge::Args),
     Report(report::Args),
     View(view::Args),
     Examples(examples::Args),
@@ -74,6 +78,8 @@ impl Command {
             Self::Validate(args) => args.run(terminal),
             Self::DryRun(args) => args.run(terminal),
             Self::Run(args) => args.run(terminal),
+            Self::Score(args) => args.run(terminal),
+            Self::Judge(args) => args.run(terminal),
             Self::Report(args) => args.run(terminal),
             Self::View(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),

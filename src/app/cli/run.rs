@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::score::{self, How};
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
@@ -77,6 +78,11 @@ pub(super) struct Args {
         ]
     )]
     resume: Option<PathBuf>,
+    /// Score the rollouts when they are finished, as `loom score` does
+    #[arg(long, conflicts_with = "no_score")]
+    score: bool,
+    #[command(flatten)]
+    how: How,
     /// Neither score nor report
     #[arg(long)]
     no_score: bool,
@@ -127,6 +133,11 @@ impl Args {
         {
             writeln!(terminal.out, "Interrupted. Go on with: loom run --resume {}", quoted(&folder))?;
             return Ok(Exit::Interrupted);
+        }
+        if self.score {
+            let judge = run.manifest().models.judge.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+            drop(run);
+            runtime.block_on(score::run(terminal, &folder, &judge, &self.how, &options, self.parallel.max(1)))?;
         }
         if !self.no_score {
             report(terminal, &folder)?;
