@@ -14,7 +14,7 @@ use super::{Exit, Failure, Terminal};
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::inference::providers::OpenOptions;
-use crate::simulation::persona::{self, AdversaryKind};
+use crate::simulation::persona::{self, AdversaryKind, AdversaryScript};
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{
     FileError, Observer, Outcome, Progress, RolloutSummary, Run, RunError, RunPlan, StopFlag, turns,
@@ -56,6 +56,9 @@ pub(super) struct Args {
     /// Who the persona talks with; the config's choice if not given
     #[arg(long, value_name = "KIND", value_enum)]
     adversary: Option<Adversary>,
+    /// The adversary's strategies: an edited copy of one that comes with loom (`loom examples`)
+    #[arg(long, value_name = "FILE", conflicts_with = "adversary")]
+    adversary_file: Option<PathBuf>,
     /// The adversary's model; the config's, else the judge's, if not given
     #[arg(long, value_name = "MODEL")]
     adversary_model: Option<ModelChain>,
@@ -73,8 +76,8 @@ pub(super) struct Args {
         long,
         value_name = "DIR",
         conflicts_with_all = [
-            "config", "persona_model", "target", "judge_model", "turns", "rollouts", "adversary", "adversary_model",
-            "seed", "output", "chat_template",
+            "config", "persona_model", "target", "judge_model", "turns", "rollouts", "adversary", "adversary_file",
+            "adversary_model", "seed", "output", "chat_template",
         ]
     )]
     resume: Option<PathBuf>,
@@ -161,7 +164,13 @@ impl Args {
         let config = Arc::new(persona::parse(&config.source, &yaml)?);
         let model = |named: &Option<ModelChain>| named.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
         let judge = model(&self.judge_model);
-        let adversary = self.adversary.map_or(config.evaluation.adversary, AdversaryKind::from);
+        let script = self.adversary_file.as_ref().map(|path| Ok::<_, Failure>((path, std::fs::read_to_string(path)?)));
+        let script = script.transpose()?;
+        let edited = script.as_ref().map(|(path, yaml)| AdversaryScript::parse(&path.display().to_string(), yaml));
+        let adversary = match edited.transpose()? {
+            Some(script) => script.kind,
+            None => self.adversary.map_or(config.evaluation.adversary, AdversaryKind::from),
+        };
         let of_config = config.evaluation.adversary_model.as_ref();
         let interlocutor = match adversary {
             AdversaryKind::None => model(&self.target),
@@ -172,6 +181,7 @@ impl Args {
             seed: self.seed,
             rollouts: self.rollouts,
             adversary,
+            adversary_script: script.map(|(_, yaml)| yaml),
             persona: model(&self.persona_model),
             judge,
             yaml,

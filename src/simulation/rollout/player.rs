@@ -10,12 +10,12 @@ use super::drafting::{Drafted, Drafting, WRITTEN};
 use super::files::TurnLine;
 use super::length;
 use super::monitors::{Finding, MonitorKind, Monitors};
-use super::side::Side;
+use super::side::{Ask, Side};
 use super::stage::Stage;
-use super::transcript::{Intensity, MonitorEvent, PromptRecord, TokenLine, Turn, TurnTiming, Utterance};
+use super::transcript::{Intensity, MonitorEvent, Probe, PromptRecord, TokenCount, TokenLine, Turn, TurnTiming, Utterance};
 use super::watch::Watch;
 use crate::foundation::base::{Digest, Stream};
-use crate::foundation::chat::{DeltaGains, Message, ModelError, Snapshot};
+use crate::foundation::chat::{DeltaGains, Flow, Message, ModelError, Snapshot, TokenLogprob};
 use crate::simulation::persona::{InjectionKind, Situation, Speaker, TurnPlan};
 
 /// A rollout under way.
@@ -136,6 +136,7 @@ impl Player {
                 (self.persona_speaks(&mut going).await, interlocutor)
             }
         };
+        let probes = self.probe(index, going.stream).await;
         let Going { plan, gains, injected, slides, events, tokens, .. } = going;
         let turn = Turn {
             index,
@@ -152,7 +153,7 @@ impl Player {
             slides,
             persona,
             interlocutor,
-            probes: Vec::new(),
+            probes,
             monitor_events: events,
             timing: TurnTiming { seconds: begun.elapsed().as_secs_f64() },
         };
@@ -294,6 +295,34 @@ impl Player {
         self.interlocutor_watch = watch;
         self.interlocutor_said(&utterance, message, snapshot);
         utterance
+    }
+
+    /// Puts the probes of turn `index` to forks of the persona, which are forgotten.
+    async fn probe(&self, index: usize, stream: Stream) -> Vec<Probe> {
+        let mut probes = Vec::new();
+        for (number, question) in self.stage.probes(index).into_iter().enumerate() {
+            let stream = stream.child("probe", number as u64);
+            let ask = Ask { instruction: None, after: None, stream, gains: None, tokens_max: None };
+            let heard = Box::new(|_: &TokenLogprob| Flow::Continue);
+            let probe = match self.persona.aside(&question).ask(ask, heard).await {
+                Ok(completion) => Probe {
+                    question,
+                    answer: Some(completion.message.content),
+                    model: Some(completion.model),
+                    why: None,
+                    usage: completion.usage.into(),
+                },
+                Err(error) => Probe {
+                    question,
+                    answer: None,
+                    model: None,
+                    why: Some(error.to_string()),
+                    usage: TokenCount::default(),
+                },
+            };
+            probes.push(probe);
+        }
+        probes
     }
 
     /// Is what the persona's model had before it; its state is made anew if `read` and nothing else would.

@@ -28,8 +28,8 @@ impl Rehearsal {
     ) -> Result<Self, RunError> {
         let run = &transcript.run;
         // The other side only listens here: who it was, and what it was told, changes nothing that the persona heard.
-        let (persona, other) = (Arc::clone(model), Arc::clone(model));
-        let stage = Stage::new(Arc::clone(config), run.seed, run.turns_planned, AdversaryKind::None, persona, other)?;
+        let (persona, other, nobody) = (Arc::clone(model), Arc::clone(model), (AdversaryKind::None, None));
+        let stage = Stage::new(Arc::clone(config), run.seed, run.turns_planned, nobody, persona, other)?;
         let stage = Arc::new(stage);
         Ok(Self { player: Player::new(Arc::clone(&stage), run.rollout), stage })
     }

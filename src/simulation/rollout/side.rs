@@ -92,6 +92,16 @@ impl Side {
         self.history.push(Message::user(text));
     }
 
+    /// A fork that hears `question` in place of what it heard last.
+    pub(super) fn aside(&self, question: &str) -> Self {
+        let mut fork = self.clone();
+        if fork.history.last().is_some_and(|last| last.role == Role::User) {
+            fork.history.pop();
+        }
+        fork.hear(question);
+        fork
+    }
+
     /// This side said `message`, and everything up to its end has been read as far as `snapshot` tells.
     pub(super) fn say(&mut self, message: Message, snapshot: Option<Snapshot>) {
         self.history.push(message);
