@@ -18,3 +18,4 @@ mod regulate;
 mod report;
 mod rollout;
 mod run;
+mod score;

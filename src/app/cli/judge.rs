@@ -138,7 +138,7 @@ fn tell(terminal: &mut Terminal, check: &Check) -> Result<(), Failure> {
     writeln!(out, "\nleans to the first of two   {}  (0 is even-handed, ±0.5 is all)", signed(check.position_bias))?;
     writeln!(out, "leans to the longer of two  {}  (0 is even-handed, ±1 is all)", signed(check.verbosity_bias))?;
     if let Some(mass) = check.mass {
-        writeln!(out, "probability on the scale    {mass:.2}")?;
+        writeln!(out, "probability on the scale    {mass:.3}")?;
     }
     for why in &check.unrated {
         writeln!(out, "not rated: {why}")?;

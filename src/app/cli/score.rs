@@ -112,7 +112,9 @@ impl Args {
         let judge = match &self.judge_model {
             Some(JudgeModel::None) => None,
             Some(JudgeModel::Model(chain)) => Some(chain.clone()),
-            None => Some(self.paths.iter().find_map(|path| judge_of(path)).unwrap_or_else(|| ModelSpec::Bundled.into())),
+            None => {
+                Some(self.paths.iter().find_map(|path| judge_of(path)).unwrap_or_else(|| ModelSpec::Bundled.into()))
+            }
         };
         let options = OpenOptions::new(self.threads, None);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -181,7 +183,10 @@ pub(super) async fn run(
 
 /// What is known of a judge. One that runs here is tested now if it never was; a hosted one costs money, so that is
 /// left to `loom judge check`.
-async fn known(terminal: &mut Terminal, judge: &Judge) -> Result<Option<crate::simulation::judge::judged::Check>, Failure> {
+async fn known(
+    terminal: &mut Terminal,
+    judge: &Judge,
+) -> Result<Option<crate::simulation::judge::judged::Check>, Failure> {
     let test = judge.method() == ScoreMethod::LogprobRating && judge.info().digest.is_some();
     let known = check_of(judge, !test, false).await?;
     match &known {
@@ -197,23 +202,14 @@ async fn known(terminal: &mut Terminal, judge: &Judge) -> Result<Option<crate::s
 
 async fn all(terminal: &mut Terminal, scoring: &Scoring, files: &[PathBuf], parallel: usize) -> Result<(), Failure> {
     let mut scored = stream::iter(files.iter().map(|path| scoring.score(path))).buffered(parallel);
-    let mut sum: Option<Scored> = None;
+    let mut missing: Vec<(String, String)> = Vec::new();
     while let Some(one) = scored.next().await {
         let one = one.map_err(failure)?;
         tell(terminal, &one)?;
-        let sum = sum.get_or_insert_with(|| Scored { missing: Vec::new(), ..one.clone() });
-        if *sum != one {
-            sum.likelihood_seconds += one.likelihood_seconds;
-            sum.variants_seconds += one.variants_seconds;
-            sum.rollout_seconds += one.rollout_seconds;
-        }
-        for missing in one.missing {
-            if !sum.missing.contains(&missing) {
-                sum.missing.push(missing);
-            }
-        }
+        let new: Vec<_> = one.missing.into_iter().filter(|reason| !missing.contains(reason)).collect();
+        missing.extend(new);
     }
-    for (id, why) in sum.into_iter().flat_map(|sum| sum.missing) {
+    for (id, why) in missing {
         writeln!(terminal.err, "{id}: {why}")?;
     }
     Ok(())
@@ -230,7 +226,8 @@ fn tell(terminal: &mut Terminal, scored: &Scored) -> Result<(), Failure> {
         write!(terminal.out, " in {}", scored.kept_in.display())?;
     }
     let share = |seconds: f64| {
-        let share = (scored.rollout_seconds > 0.0).then(|| format!(", {:.0} % of the rollout's own time", 100.0 * seconds / scored.rollout_seconds));
+        let share = (scored.rollout_seconds > 0.0)
+            .then(|| format!(", {:.0} % of the rollout's own time", 100.0 * seconds / scored.rollout_seconds));
         format!("{seconds:.2} s{}", share.unwrap_or_default())
     };
     if scored.likelihood_seconds > 0.0 {

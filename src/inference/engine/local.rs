@@ -149,8 +149,8 @@ impl LanguageModel for LocalModel {
             let task =
                 shared.to_score(continuation, request.sampling.top_logprobs).map_err(|why| shared.unsupported(why))?;
             let prepared = shared.prepare(request, task).map_err(|why| shared.unsupported(why))?;
-            let Outcome { tokens, usage, reading, snapshot, .. } = shared.ask(prepared, None).await?;
-            Ok(Scored::new(tokens, usage, reading, Some(snapshot)))
+            let Outcome { tokens, usage, reading, snapshot, before, .. } = shared.ask(prepared, None).await?;
+            Ok(Scored { before, ..Scored::new(tokens, usage, reading, Some(snapshot)) })
         })
     }
 }

@@ -5,6 +5,8 @@ mod check;
 mod judge;
 mod rubric;
 mod window;
+#[cfg(test)]
+mod tests;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
@@ -147,13 +149,15 @@ impl<'a> Case<'a> {
             if wanted.is_some_and(|wanted: &ScoreConfig| !wanted.enabled) {
                 continue;
             }
-            let (rate, asked) = wanted.map_or((1.0, None), |wanted| (wanted.sample_rate, wanted.description.as_deref()));
+            let (rate, asked) =
+                wanted.map_or((1.0, None), |wanted| (wanted.sample_rate, wanted.description.as_deref()));
             let question = |dimension| Question { rubric, dimension, rate, asked };
             if rubric == Rubric::Intensity {
                 let prescribed = self.transcript.turns.first().into_iter().flat_map(|turn| &turn.intensities);
                 questions.extend(prescribed.map(|intensity| {
                     let name = intensity.dimension.as_str();
-                    let known = self.config.and_then(|config| config.trajectory.dimensions.iter().find(|d| d.name == name));
+                    let known =
+                        self.config.and_then(|config| config.trajectory.dimensions.iter().find(|d| d.name == name));
                     question(Some((name, known)))
                 }));
             } else {
@@ -170,7 +174,8 @@ impl<'a> Case<'a> {
     /// What defines a question: its template, how the answer is wanted, what the configuration asks and how much is read.
     fn digest(&self, question: &Question<'_>, judge: &Judge) -> Digest {
         let (template, asked) = (question.rubric.template(), question.asked.unwrap_or_default());
-        let described = question.dimension.and_then(|(_, known)| known).map(|known| (&known.description, &known.levels));
+        let described =
+            question.dimension.and_then(|(_, known)| known).map(|known| (&known.description, &known.levels));
         Digest::of(format!("{template}\n{}\n{asked}\n{described:?}\n{} {}", judge.how(), self.window(), question.rate))
     }
 
@@ -217,7 +222,9 @@ impl<'a> Case<'a> {
         let whole = match (self.config, self.profile) {
             (Some(config), _) => profile(config),
             (None, Some(profile)) => profile.to_owned(),
-            (None, None) => return Err("nothing says who the persona is: name its configuration with --config".to_owned()),
+            (None, None) => {
+                return Err("nothing says who the persona is: name its configuration with --config".to_owned());
+            }
         };
         let mut words: Vec<&str> = whole.split_whitespace().collect();
         if brief && words.len() > BRIEF_WORDS {

@@ -7,18 +7,18 @@
 mod copying;
 mod shadow;
 mod variants;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::future::join_all;
-
 use self::copying::copied;
-use self::shadow::Shadow;
+use self::shadow::{Likely, Shadow};
 use self::variants::Variants;
 use super::points::{Definition, is_sampled, point, taker};
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{Basis, LanguageModel, Message, Role, TokenId, TokenLogprob};
+use crate::foundation::chat::{Basis, Continuation, LanguageModel, Message, Role, TokenId, TokenLogprob};
 use crate::foundation::stats::mean;
 use crate::simulation::persona::{PersonaConfig, Speaker};
 use crate::simulation::rollout::{
@@ -133,20 +133,13 @@ pub async fn scores(subject: Subject<'_>, extent: Extent) -> Likelihoods {
 }
 
 /// All likelihood scores of a configuration, none of which could be taken.
-pub fn missing(
-    config: &PersonaConfig,
-    model: Option<&dyn LanguageModel>,
-    why: &str,
-    extent: Extent,
-) -> Vec<Score> {
+pub fn missing(config: &PersonaConfig, model: Option<&dyn LanguageModel>, why: &str, extent: Extent) -> Vec<Score> {
     let judge = model.map(|model| taker(model.info(), None));
     let default = DEFAULT.iter().map(|(id, prompt)| (*id, None, *prompt));
     let variants = variants::ids(config).map(|(id, dimension)| (id, dimension, Some(extent.sample())));
     let all = default.chain(variants);
-    all.map(|(id, dimension, prompt)| {
-        definition(id, dimension, prompt, judge.clone()).whole(None, || why.to_owned())
-    })
-    .collect()
+    all.map(|(id, dimension, prompt)| definition(id, dimension, prompt, judge.clone()).whole(None, || why.to_owned()))
+        .collect()
 }
 
 fn definition<'a>(
@@ -207,26 +200,24 @@ impl<'a> Reading<'a> {
         let neutral: Vec<Message> = std::iter::once(Message::system(NEUTRAL)).chain(history).collect();
 
         let recorded = self.recorded(turn, ids);
-        let (gains, phrases) = (heard.gains.as_ref(), &self.phrases);
-        let (real, neutral_shadow, alone) = (&mut self.real, &mut self.neutral, &mut self.alone);
-        let with = async {
-            if phrases.is_empty() && recorded.is_some() {
-                return Ok((recorded, Vec::new()));
-            }
-            let standing = real.stand(heard.messages.clone(), gains).await?;
-            let pressures = join_all(phrases.iter().map(|phrase| standing.text(phrase))).await;
-            let tokens = match recorded {
-                Some(tokens) => tokens,
-                None => standing.ids(ids).await?,
-            };
-            Ok::<_, String>((Some(tokens), pressures))
+        let gains = heard.gains.as_ref();
+        let mut asked: Vec<Continuation> = self.phrases.iter().cloned().map(Continuation::Text).collect();
+        if recorded.is_none() {
+            asked.push(Continuation::Ids(ids.to_vec()));
+        }
+        let said = vec![Continuation::Ids(ids.to_vec())];
+        let (mut pressures, without_persona, mut without_history) = tokio::join!(
+            self.real.stay(heard.messages.clone(), asked, gains),
+            self.neutral.go_on(neutral, ids, gains),
+            self.alone.stay(instructions, said, gains),
+        );
+        let read_now = if recorded.is_none() { pressures.pop() } else { None };
+        let tokens = match (recorded, read_now) {
+            (Some(tokens), _) => tokens,
+            (None, read) => read.unwrap_or_else(|| Err("it was not read".to_owned()))?,
         };
-        let without_persona = neutral_shadow.go_on(neutral, ids, gains);
-        let without_history = async { alone.stand(instructions, gains).await?.ids(ids).await };
-        let (with, without_persona, without_history) = tokio::join!(with, without_persona, without_history);
+        let without_history = without_history.pop().unwrap_or_else(|| Err("it was not read".to_owned()));
 
-        let (tokens, pressures) = with?;
-        let tokens = tokens.unwrap_or_default();
         let own = logprobs(&tokens)?;
         let (nll, texts) = (-mean(&own).unwrap_or_default(), tokens.iter().map(|token| token.text.as_str()));
         let copying = copied(&prompt, texts);
@@ -287,7 +278,7 @@ fn openings(phrases: &[String]) -> Vec<String> {
 }
 
 /// ln of the probability that the reply begins with any of the phrases, which exclude each other.
-fn pressure(phrases: Vec<Result<Vec<TokenLogprob>, String>>) -> Result<f64, String> {
+fn pressure(phrases: Vec<Likely>) -> Result<f64, String> {
     if phrases.is_empty() {
         return Err("the configuration forbids no phrases".to_owned());
     }

@@ -86,13 +86,8 @@ mod tests {
 
     #[test]
     fn a_score_without_any_reading_says_why() {
-        let definition = || Definition {
-            id: "x/1",
-            dimension: None,
-            method: ScoreMethod::Likelihood,
-            judge: None,
-            prompt: None,
-        };
+        let definition =
+            || Definition { id: "x/1", dimension: None, method: ScoreMethod::Likelihood, judge: None, prompt: None };
         let failed = definition().over(vec![point((0, 0), Err("it refused".to_owned()))]);
         assert_eq!((failed.value, failed.why.as_deref()), (None, Some("it refused")));
         let read = definition().over(vec![point((0, 0), Err("it refused".to_owned())), point((1, 1), Ok(2.0))]);

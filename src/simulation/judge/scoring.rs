@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::keep::{CheckFile, checks_folder};
 use self::foreign::Foreign;
+pub use self::keep::{CheckFile, checks_folder};
 use super::judged::{self, Case, Check, Judge};
 use super::likelihood::{self, Extent, Subject};
 use super::measured;
@@ -120,6 +120,12 @@ pub struct Conversation {
     pub scores: Vec<Score>,
 }
 
+/// The beginning of a transcript of our own.
+#[derive(Deserialize)]
+struct Head {
+    format: Option<String>,
+}
+
 /// What is at `path` to be scored: the finished transcripts of a folder, or the one file.
 ///
 /// # Errors
@@ -150,11 +156,8 @@ impl Scoring {
     /// When the file cannot be read, understood or written; what a model does not give is no error.
     pub async fn score(&self, path: &Path) -> Result<Scored, ScoringError> {
         let text = read(path)?;
-        #[derive(Deserialize)]
-        struct Head {
-            format: Option<String>,
-        }
-        let own = serde_json::from_str::<Head>(&text).is_ok_and(|head| head.format.as_deref() == Some(TRANSCRIPT_FORMAT));
+        let own =
+            serde_json::from_str::<Head>(&text).is_ok_and(|head| head.format.as_deref() == Some(TRANSCRIPT_FORMAT));
         if own { self.own(path).await } else { self.foreign(path, &text).await }
     }
 
@@ -260,12 +263,18 @@ impl Scoring {
     fn persona(&self, folder: &Path, transcript: &Transcript) -> Result<Arc<dyn LanguageModel>, String> {
         let spec = &transcript.models.persona.spec;
         let chain: ModelChain = spec.parse().map_err(|error| format!("`{spec}` cannot be opened: {error}"))?;
-        let mut options = self.options.clone();
         let manifest = read(&folder.join("run.json")).ok();
-        if let Some(manifest) = manifest.and_then(|text| serde_json::from_str::<Manifest>(&text).ok()) {
-            options.chat_template = manifest.chat_template;
-            options.now = manifest.created_at.parse().ok();
-        }
+        let manifest = manifest.and_then(|text| serde_json::from_str::<Manifest>(&text).ok());
+        let template = manifest.and_then(|manifest| Some((manifest.chat_template?, manifest.created_at)));
+        // A model with another template is another model: it is not shared with those that keep their own.
+        let options = template.map_or_else(
+            || self.options.clone(),
+            |(template, created_at)| {
+                let mut options = OpenOptions::new(self.options.threads, Some(template));
+                options.now = created_at.parse().ok();
+                options
+            },
+        );
         providers::open(&chain, &options).map_err(|error| error.to_string())
     }
 }
@@ -318,12 +327,13 @@ fn same(one: &Score, other: &Score) -> bool {
 
 /// New scores stand in place of those that have the same name; another judge's stay.
 fn merge(scores: &mut Vec<Score>, taken: Vec<Score>) {
-    let name = |score: &Score| {
-        let by = score.judge.as_ref().map(|judge| judge.model.clone());
-        (score.id.clone(), score.dimension.clone(), by)
-    };
     for score in taken {
-        match scores.iter_mut().find(|there| name(there) == name(&score) || (there.judge.is_none() && there.id == score.id && there.dimension == score.dimension)) {
+        let takes_place = |there: &&mut Score| {
+            let by = |score: &Score| score.judge.as_ref().map(|judge| judge.model.clone());
+            (&there.id, &there.dimension) == (&score.id, &score.dimension)
+                && (there.judge.is_none() || by(there) == by(&score))
+        };
+        match scores.iter_mut().find(takes_place) {
             Some(there) => *there = score,
             None => scores.push(score),
         }

@@ -8,7 +8,7 @@ use super::load::read_text;
 use super::lower::check_template;
 use super::spec::AdversaryKind;
 use crate::foundation::base::limits;
-use crate::foundation::config::{At, ConfigErrors, Node, Problem, Problems, Maybe, Read as _, Required};
+use crate::foundation::config::{At, ConfigErrors, Maybe, Node, Problem, Problems, Read as _, Required};
 use crate::{config_choices, config_record};
 
 /// What templates and texts know: the persona's name, and something that the persona said, exact or not.

@@ -81,7 +81,8 @@ impl Adversary {
     pub(super) fn plan(&self, turn: usize, said: &[String], stream: Stream) -> Option<Planned> {
         let script = self.scripts.iter().cycle().nth(turn % self.scripts.len().max(1))?;
         let claims = claims(said);
-        let settled: Vec<&Claim<'_>> = claims.iter().filter(|claim| claim.is_definite && claim.turn + 2 <= turn).collect();
+        let settled: Vec<&Claim<'_>> =
+            claims.iter().filter(|claim| claim.is_definite && claim.turn + 2 <= turn).collect();
         let shifted = has_shifted(said);
         let fits = |strategy: &&Strategy| {
             turn >= strategy.from_turn
@@ -110,7 +111,8 @@ impl Adversary {
         let words = fill(template);
         let mut instruction = fill(&strategy.instruction);
         if let Some(quote) = &quote {
-            let how = if quote.exact { "Quote it word for word" } else { "Quote it wrongly, as written in the example" };
+            let how =
+                if quote.exact { "Quote it word for word" } else { "Quote it wrongly, as written in the example" };
             instruction.push_str(&format!("\nIn turn {} {} said: \"{}\" {how}.", quote.turn, self.name, quote.said));
         }
         instruction.push_str("\nFor example: ");
@@ -123,7 +125,8 @@ impl Adversary {
 /// The templates of a strategy for which there is something to quote.
 fn usable<'a>(strategy: &'a Strategy, material: &[&Claim<'_>], stream: Stream) -> Vec<Choice<'a>> {
     let exact = pick(material.to_vec(), stream, 1).map(|claim| quote(claim, claim.said.to_owned()));
-    let wrong = material.iter().filter_map(|claim| Some(quote(claim, misquoted(claim.said, stream.child("misquote", 0))?)));
+    let wrong =
+        material.iter().filter_map(|claim| Some(quote(claim, misquoted(claim.said, stream.child("misquote", 0))?)));
     let wrong = pick(wrong.collect(), stream, 3);
     let option = |template: &'a String| {
         let quote = if template.contains(MISQUOTE) {

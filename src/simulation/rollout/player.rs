@@ -12,7 +12,9 @@ use super::length;
 use super::monitors::{Finding, MonitorKind, Monitors};
 use super::side::{Ask, Side};
 use super::stage::Stage;
-use super::transcript::{Intensity, MonitorEvent, Probe, PromptRecord, TokenCount, TokenLine, Turn, TurnTiming, Utterance};
+use super::transcript::{
+    Intensity, MonitorEvent, Probe, PromptRecord, TokenCount, TokenLine, Turn, TurnTiming, Utterance,
+};
 use super::watch::Watch;
 use crate::foundation::base::{Digest, Stream};
 use crate::foundation::chat::{DeltaGains, Flow, Message, ModelError, Snapshot, TokenLogprob};

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 pub use scores::{Reliability, Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{TokenLine, TokenSummary};
 pub use turn::{
-    AdversaryMove, Attempt, Failure, Fallback, Intensity, MonitorAction, MonitorEvent, Probe, PromptRecord, Quote, Regulated, Slide,
-    TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
+    AdversaryMove, Attempt, Failure, Fallback, Intensity, MonitorAction, MonitorEvent, Probe, PromptRecord, Quote,
+    Regulated, Slide, TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
 };
 
 use crate::foundation::base::Digest;

@@ -10,7 +10,8 @@ use serde::Deserialize;
 use crate::foundation::base::Stream;
 use crate::foundation::base::limits::JUDGE_REPAIRS_MAX;
 use crate::foundation::chat::{
-    Continuation, Finish, LanguageModel, Message, ModelError, ModelInfo, Prompt, Request, Sampling, TokenLogprob,
+    Continuation, Finish, LanguageModel, Message, ModelError, ModelInfo, Prompt, Request, Sampling, Snapshot,
+    TokenLogprob,
 };
 use crate::simulation::rollout::ScoreMethod;
 
@@ -126,16 +127,16 @@ impl Judge {
 
     /// The probability of each label where the labels part, after `lead`.
     async fn labels(&self, asked: Vec<Message>, lead: &str, labels: &[&str]) -> Result<Vec<f64>, String> {
-        // The prompt is read once; the one token that is written is thrown away.
-        let sampling = Sampling { max_tokens: 1, ..Sampling::greedy() };
-        let reading = Request::new(Prompt::Chat(asked.clone()), sampling, Stream::root(0));
-        let read = self.model.complete(reading, None).await.map_err(|error| error.to_string())?.before;
-        let each = labels.iter().map(|label| {
+        let score = |label: &str, after: Option<Snapshot>| {
             let mut request = Request::new(Prompt::Chat(asked.clone()), Sampling::greedy(), Stream::root(0));
-            request.after.clone_from(&read);
+            request.after = after;
             self.model.score(request, Continuation::Text(format!("{lead}{label}")))
-        });
-        let scored: Result<Vec<_>, _> = join_all(each).await.into_iter().collect();
+        };
+        let Some((first, rest)) = labels.split_first() else { return Ok(Vec::new()) };
+        // The first label brings the others to the place before the answer: the prompt is read once.
+        let first = score(first, None).await.map_err(|error| error.to_string())?;
+        let rest = join_all(rest.iter().map(|label| score(label, first.before.clone()))).await;
+        let scored: Result<Vec<_>, _> = std::iter::once(Ok(first)).chain(rest).collect();
         let scored = scored.map_err(|error| error.to_string())?;
         let tokens: Vec<&[TokenLogprob]> = scored.iter().map(|scored| scored.tokens.as_slice()).collect();
         let shared = shared(&tokens);
@@ -168,7 +169,8 @@ impl Judge {
     async fn complete(&self, asked: Vec<Message>, stream: Stream) -> Result<String, String> {
         let sampling = Sampling { max_tokens: WRITTEN_TOKENS_MAX, ..Sampling::greedy() };
         let request = Request::new(Prompt::Chat(asked), sampling, stream);
-        let completion = self.model.complete(request, None).await.map_err(|error| format!("the judge failed: {error}"))?;
+        let completion =
+            self.model.complete(request, None).await.map_err(|error| format!("the judge failed: {error}"))?;
         if completion.finish == Finish::Refusal {
             return Err(format!("the judge refused: {}", clipped(&completion.message.content)));
         }
@@ -195,8 +197,8 @@ struct Written {
 
 /// A written rating as a value in `[0, 1]`.
 fn parse(answer: &str) -> Result<f64, String> {
-    let Written { rating } =
-        serde_json::from_str(answer.trim()).map_err(|error| format!("`{}` is not that JSON ({error})", clipped(answer)))?;
+    let Written { rating } = serde_json::from_str(answer.trim())
+        .map_err(|error| format!("`{}` is not that JSON ({error})", clipped(answer)))?;
     let steps = SCALE.len() - 1;
     match usize::from(rating).checked_sub(1) {
         Some(step) if step <= steps => Ok(step as f64 / steps as f64),
@@ -217,7 +219,8 @@ mod tests {
     fn a_written_rating_is_strict() {
         assert_eq!(parse(" {\"rating\": 5}\n"), Ok(1.0));
         assert_eq!(parse("{\"rating\": 2}"), Ok(0.25));
-        for answer in ["4", "Rating: 4", "{\"rating\": 0}", "{\"rating\": 6}", "{\"rating\": 2.5}", "{\"rating\": 3, \"x\": 1}"]
+        for answer in
+            ["4", "Rating: 4", "{\"rating\": 0}", "{\"rating\": 6}", "{\"rating\": 2.5}", "{\"rating\": 3, \"x\": 1}"]
         {
             assert!(parse(answer).is_err(), "{answer}");
         }

@@ -73,7 +73,8 @@ pub(super) fn render(template: &str, values: Value) -> Result<String, String> {
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
     environment.set_syntax(syntax.map_err(|error| error.to_string())?);
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-    let text = environment.render_str(template, values).map_err(|error| format!("the judge's prompt failed: {error}"))?;
+    let text =
+        environment.render_str(template, values).map_err(|error| format!("the judge's prompt failed: {error}"))?;
     let mut lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     lines.dedup_by(|later, earlier| later.is_empty() && earlier.is_empty());
     Ok(lines.join("\n").trim().to_owned())

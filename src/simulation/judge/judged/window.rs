@@ -26,9 +26,8 @@ impl Window {
             }
             // What was said after the persona's last message is not yet part of it.
             let said = pair.into_iter().filter(|said| said.failure.is_none());
-            let said = said.filter(|said| {
-                said.speaker == Speaker::Persona || interlocutor_first || held.index < turn.index
-            });
+            let said =
+                said.filter(|said| said.speaker == Speaker::Persona || interlocutor_first || held.index < turn.index);
             lines.extend(said.map(|said| (held.index, said.speaker, said.content.clone())));
         }
         Self { turns: (first, turn.index), lines }

@@ -60,9 +60,12 @@ mod tests {
     fn three_words_in_a_row_are_copied() {
         let prompt = "Anna hears patterns in the alarms.";
         check(prompt, &["I", " hear", " patterns"], Some(0.0), &[false; 3]);
-        check(prompt, &["Yes", ",", " Patterns", " in", " the", " night"], Some(3.0 / 5.0), &[
-            false, false, true, true, true, false,
-        ]);
+        check(
+            prompt,
+            &["Yes", ",", " Patterns", " in", " the", " night"],
+            Some(3.0 / 5.0),
+            &[false, false, true, true, true, false],
+        );
         // A token that only completes a character before it has no text.
         check(prompt, &["in", " the", "", " alarms", "!"], Some(1.0), &[true, true, false, true, false]);
         check(prompt, &["…"], None, &[false]);

@@ -1,10 +1,15 @@
 //! A conversation read beside the real one. It keeps its state from turn to turn, so that its history is read once.
 
+use futures_util::future::join_all;
+
 use crate::foundation::base::Stream;
 use crate::foundation::chat::{
-    Continuation, DeltaGains, LanguageModel, Message, ModelError, Prompt, Request, Sampling, Scored, Snapshot, TokenId,
+    Continuation, DeltaGains, LanguageModel, Message, Prompt, Request, Sampling, Scored, Snapshot, TokenId,
     TokenLogprob,
 };
+
+/// How likely a text was token by token, or why that is not known.
+pub(super) type Likely = Result<Vec<TokenLogprob>, String>;
 
 /// A conversation and how much of it has been read.
 pub(super) struct Shadow<'a> {
@@ -12,69 +17,55 @@ pub(super) struct Shadow<'a> {
     read: Option<Snapshot>,
 }
 
-/// A place in a conversation: everything before a reply has been read.
-pub(super) struct Standing<'a> {
-    model: &'a dyn LanguageModel,
-    messages: Vec<Message>,
-    read: Option<Snapshot>,
-    gains: Option<DeltaGains>,
-}
-
 impl<'a> Shadow<'a> {
     pub(super) fn new(model: &'a dyn LanguageModel) -> Self {
         Self { model, read: None }
     }
 
-    /// Reads `messages`, so that several replies to them can be scored.
-    pub(super) async fn stand(
-        &mut self,
-        messages: Vec<Message>,
-        gains: Option<&DeltaGains>,
-    ) -> Result<Standing<'a>, String> {
-        // One token, to be thrown away: the snapshot before it is what is wanted.
-        let sampling = Sampling { max_tokens: 1, ..Sampling::greedy() };
-        let mut request = Request::new(Prompt::Chat(messages.clone()), sampling, Stream::root(0));
-        request.after = self.read.take();
-        request.gains = gains.cloned();
-        let completion = self.model.complete(request, None).await.map_err(told)?;
-        self.read.clone_from(&completion.before);
-        Ok(Standing { model: self.model, messages, read: completion.before, gains: gains.cloned() })
-    }
-
-    /// Reads `messages` and `reply` after them, and tells how likely it was.
+    /// How likely `reply` is after `messages`, and goes on after it.
     pub(super) async fn go_on(
         &mut self,
         messages: Vec<Message>,
         reply: &[TokenId],
         gains: Option<&DeltaGains>,
-    ) -> Result<Vec<TokenLogprob>, String> {
-        let standing = Standing { model: self.model, messages, read: self.read.take(), gains: gains.cloned() };
-        let scored = standing.score(Continuation::Ids(reply.to_vec())).await?;
+    ) -> Likely {
+        let after = self.read.take();
+        let scored = self.score(messages, Continuation::Ids(reply.to_vec()), after, gains).await?;
         self.read = scored.snapshot;
         Ok(scored.tokens)
     }
-}
 
-impl Standing<'_> {
-    /// How likely these tokens are as the reply.
-    pub(super) async fn ids(&self, reply: &[TokenId]) -> Result<Vec<TokenLogprob>, String> {
-        Ok(self.score(Continuation::Ids(reply.to_vec())).await?.tokens)
+    /// How likely each of several replies is after `messages`, and stays before them.
+    pub(super) async fn stay(
+        &mut self,
+        messages: Vec<Message>,
+        replies: Vec<Continuation>,
+        gains: Option<&DeltaGains>,
+    ) -> Vec<Likely> {
+        let mut replies = replies.into_iter();
+        let Some(first) = replies.next() else { return Vec::new() };
+        // The first reading brings everyone to the place before the reply.
+        let after = self.read.take();
+        let first = self.score(messages.clone(), first, after, gains).await;
+        if let Ok(scored) = &first {
+            self.read.clone_from(&scored.before);
+        }
+        let this = &*self;
+        let rest = replies.map(|reply| this.score(messages.clone(), reply, this.read.clone(), gains));
+        let rest = join_all(rest).await;
+        std::iter::once(first).chain(rest).map(|scored| scored.map(|scored| scored.tokens)).collect()
     }
 
-    /// How likely the reply is to begin with `text`.
-    pub(super) async fn text(&self, text: &str) -> Result<Vec<TokenLogprob>, String> {
-        Ok(self.score(Continuation::Text(text.to_owned())).await?.tokens)
+    async fn score(
+        &self,
+        messages: Vec<Message>,
+        reply: Continuation,
+        after: Option<Snapshot>,
+        gains: Option<&DeltaGains>,
+    ) -> Result<Scored, String> {
+        let mut request = Request::new(Prompt::Chat(messages), Sampling::greedy(), Stream::root(0));
+        request.after = after;
+        request.gains = gains.cloned();
+        self.model.score(request, reply).await.map_err(|error| error.to_string())
     }
-
-    async fn score(&self, reply: Continuation) -> Result<Scored, String> {
-        let mut request =
-            Request::new(Prompt::Chat(self.messages.clone()), Sampling::greedy(), Stream::root(0));
-        request.after.clone_from(&self.read);
-        request.gains.clone_from(&self.gains);
-        self.model.score(request, reply).await.map_err(told)
-    }
-}
-
-fn told(error: ModelError) -> String {
-    error.to_string()
 }

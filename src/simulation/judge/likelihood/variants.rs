@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::{Extent, definition, logprobs};
 use super::shadow::Shadow;
+use super::{Extent, definition, logprobs};
 use crate::foundation::chat::{LanguageModel, Message, Role};
 use crate::foundation::stats::{Interval, rmse, spearman};
 use crate::simulation::judge::points::point;
@@ -31,7 +31,9 @@ const SPEARMAN: &str = "intensity_spearman/1";
 pub(super) fn ids(config: &PersonaConfig) -> impl Iterator<Item = (&'static str, Option<&str>)> {
     let whole = [IDENTIFICATION].into_iter().chain(SECTIONS).map(|id| (id, None));
     let dimensions = config.trajectory.dimensions.iter();
-    whole.chain(dimensions.flat_map(|dimension| [EXPRESSED, RMSE, SPEARMAN].map(|id| (id, Some(dimension.name.as_str())))))
+    whole.chain(
+        dimensions.flat_map(|dimension| [EXPRESSED, RMSE, SPEARMAN].map(|id| (id, Some(dimension.name.as_str())))),
+    )
 }
 
 /// The readings so far.
@@ -71,13 +73,7 @@ impl Variants {
     }
 
     /// Reads the turn's words under every variant.
-    pub(super) async fn read(
-        &mut self,
-        model: &dyn LanguageModel,
-        rehearsal: &Rehearsal,
-        turn: &Turn,
-        heard: &Heard,
-    ) {
+    pub(super) async fn read(&mut self, model: &dyn LanguageModel, rehearsal: &Rehearsal, turn: &Turn, heard: &Heard) {
         let situation = Situation { turn: turn.index, persona_messages: &heard.said };
         let own = &heard.plan.prompt;
         let others: Vec<String> = self.distractors.iter().map(|other| other.plan(&situation).prompt).collect();
@@ -132,7 +128,8 @@ impl Variants {
         let mut scores = vec![score(IDENTIFICATION, self.identification)];
         scores.extend(SECTIONS.iter().zip(self.sections).map(|(id, points)| score(id, points)));
         for ((dimension, points), prescribed) in self.dimensions.iter().zip(self.expressed).zip(self.prescribed) {
-            let pairs = points.iter().zip(&prescribed).filter_map(|(point, prescribed)| Some((point.value?, *prescribed)));
+            let pairs =
+                points.iter().zip(&prescribed).filter_map(|(point, prescribed)| Some((point.value?, *prescribed)));
             let (expressed, prescribed): (Vec<f64>, Vec<f64>) = pairs.unzip();
             let of = |id| definition(id, Some(&dimension.name), sample, Some(taker.clone()));
             scores.push(of(EXPRESSED).over(points));

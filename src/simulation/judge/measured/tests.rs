@@ -78,6 +78,16 @@ fn language_is_counted() {
 }
 
 #[test]
+fn what_repeats_is_compressed_and_what_is_built_alike_is_told() {
+    // In Python: len(zlib.compress(b"a" * 1000, 6)) == 17.
+    let same = "a".repeat(1000);
+    check(&[(&same, "")], "compression_window_1000/1", 1000.0 / 17.0);
+    // Statement, question | statement, question | statement: distances 0, 1/2 and 1/2.
+    let pairs = [("It rains. Does it?", ""), ("The van left. Why?", ""), ("I sleep.", "")];
+    check(&pairs, "structural_diversity/1", 1.0 / 3.0);
+}
+
+#[test]
 fn initiative_goes_to_who_says_a_word_first() {
     let pairs = [("patterns commits", "sleep medication"), ("sleep hashes", "hashes"), ("hashes medication", "")];
     // Introduced: patterns, commits, hashes; picked up: sleep, medication.

@@ -118,7 +118,8 @@ fn messages(
     persona: Role,
     config: Option<&PersonaConfig>,
 ) -> Foreign {
-    let (system, spoken): (Vec<_>, Vec<_>) = line.messages.into_iter().partition(|message| message.role == Role::System);
+    let (system, spoken): (Vec<_>, Vec<_>) =
+        line.messages.into_iter().partition(|message| message.role == Role::System);
     let said = spoken.into_iter().map(|message| Said {
         speaker: if message.role == persona { Speaker::Persona } else { Speaker::Interlocutor },
         text: message.content,

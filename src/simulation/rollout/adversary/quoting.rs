@@ -15,8 +15,22 @@ const BEFORE: usize = 3;
 
 /// Words that make a sentence definite: it says how things are, and could be held against the speaker.
 const DEFINITE: [&str; 16] = [
-    "i", "i'm", "i've", "my", "we", "never", "always", "every", "nobody", "everybody", "today", "yesterday", "week", "weeks",
-    "month", "year",
+    "i",
+    "i'm",
+    "i've",
+    "my",
+    "we",
+    "never",
+    "always",
+    "every",
+    "nobody",
+    "everybody",
+    "today",
+    "yesterday",
+    "week",
+    "weeks",
+    "month",
+    "year",
 ];
 
 /// What stands for what in a misquotation. Each says something else, and none of them turns the sense into abuse.
@@ -85,7 +99,8 @@ pub(super) fn misquoted(sentence: &str, stream: Stream) -> Option<String> {
     let other = |word: &str| -> Option<String> {
         let folded = straighten(word).to_lowercase();
         let exchanged = EXCHANGED.iter().find(|(from, _)| *from == folded).map(|(_, to)| (*to).to_owned());
-        let exchanged = exchanged.or_else(|| folded.parse::<u32>().ok().map(|number| number.saturating_add(2).to_string()))?;
+        let exchanged =
+            exchanged.or_else(|| folded.parse::<u32>().ok().map(|number| number.saturating_add(2).to_string()))?;
         let capital = word.chars().next().is_some_and(char::is_uppercase);
         let mut chars = exchanged.chars();
         let first = chars.next()?;
