@@ -81,6 +81,11 @@ fn likelihoods_are_those_of_a_fresh_reading() {
         let expected = (with - fresh(&model, &transcript, turn.index, "You are talking with someone.")) / count;
         let value = ratio.points[turn.index].value.unwrap();
         assert!((value - expected).abs() < 1e-9, "turn {}: {value}, not {expected}", turn.index);
+        let gain = named(&transcript.scores, "copy_gain/1").points[turn.index].value.unwrap();
+        let alone = Transcript { turns: vec![turn.clone()], ..transcript.clone() };
+        let neutral = "You are talking with someone.";
+        let expected = (fresh(&model, &transcript, turn.index, neutral) - fresh(&model, &alone, 0, neutral)) / count;
+        assert!((gain - expected).abs() < 1e-9, "turn {}: {gain}, not {expected}", turn.index);
         let novelty = named(&transcript.scores, "novelty_nll/1").points[turn.index].value.unwrap();
         assert!((novelty + with / count).abs() < 1e-9);
     }

@@ -79,7 +79,7 @@ const DEFAULT: [(&str, Option<&str>); 6] = [
     ("persona_llr_own_words/1", Some(NEUTRAL)),
     ("copy_rate/1", None),
     ("novelty_nll/1", None),
-    ("copy_gain/1", None),
+    ("copy_gain/1", Some(NEUTRAL)),
     ("capitulation_pressure/1", None),
 ];
 
@@ -123,12 +123,12 @@ pub async fn scores(subject: Subject<'_>, extent: Extent) -> Likelihoods {
             taken.variants_seconds += begun.elapsed().as_secs_f64();
         }
     }
-    let taker = reading.taker();
+    let by = reading.taker();
     for (index, (id, prompt)) in DEFAULT.iter().enumerate() {
         let points = rows.iter().filter_map(|row| row.get(index).cloned()).collect();
-        taken.scores.push(definition(id, None, *prompt, Some(taker.clone())).over(points));
+        taken.scores.push(definition(id, None, *prompt, Some(by.clone())).over(points));
     }
-    taken.scores.extend(variants.scores(&taker, extent));
+    taken.scores.extend(variants.scores(&by, extent));
     taken
 }
 
@@ -159,7 +159,7 @@ struct Reading<'a> {
     real: Shadow<'a>,
     /// The same history under [`NEUTRAL`].
     neutral: Shadow<'a>,
-    /// The instructions without the history.
+    /// [`NEUTRAL`] without any history.
     alone: Shadow<'a>,
     phrases: Vec<String>,
 }
@@ -197,7 +197,8 @@ impl<'a> Reading<'a> {
             heard.messages.iter().cloned().partition(|message| message.role == Role::System);
         let prompt: Vec<&str> = instructions.iter().map(|message| message.content.as_str()).collect();
         let prompt = prompt.join("\n");
-        let neutral: Vec<Message> = std::iter::once(Message::system(NEUTRAL)).chain(history).collect();
+        let alone = vec![Message::system(NEUTRAL)];
+        let neutral: Vec<Message> = alone.iter().cloned().chain(history).collect();
 
         let recorded = self.recorded(turn, ids);
         let gains = heard.gains.as_ref();
@@ -209,7 +210,7 @@ impl<'a> Reading<'a> {
         let (mut pressures, without_persona, mut without_history) = tokio::join!(
             self.real.stay(heard.messages.clone(), asked, gains),
             self.neutral.go_on(neutral, ids, gains),
-            self.alone.stay(instructions, said, gains),
+            self.alone.stay(alone, said, gains),
         );
         let read_now = if recorded.is_none() { pressures.pop() } else { None };
         let tokens = match (recorded, read_now) {
@@ -229,12 +230,16 @@ impl<'a> Reading<'a> {
             mean(&kept.collect::<Vec<_>>()).ok_or_else(|| "every word stands in the prompt".to_owned())
         };
         let alone = without_history.and_then(|tokens| logprobs(&tokens));
+        let gain = alone.and_then(|alone| {
+            let neutral = neutral.as_ref().map_err(Clone::clone)?;
+            Ok(mean(neutral).unwrap_or_default() - mean(&alone).unwrap_or_default())
+        });
         Ok([
             ratio(&|_| true),
             ratio(&|copied| !copied),
             copying.rate.ok_or_else(|| "the reply has no words".to_owned()),
             Ok(nll),
-            alone.map(|alone| -mean(&alone).unwrap_or_default() - nll),
+            gain,
             pressure(pressures),
         ])
     }
@@ -264,14 +269,13 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// How a reply may begin with one of `phrases`: as it stands and with a capital, none of them the beginning of another.
+/// How a reply begins with one of `phrases`: with a capital, none of them the beginning of another.
 fn openings(phrases: &[String]) -> Vec<String> {
-    let capital = |phrase: &str| {
-        let mut chars = phrase.chars();
+    let capital = |phrase: &String| {
+        let mut chars = phrase.trim().chars();
         chars.next().map(|first| first.to_uppercase().chain(chars).collect::<String>())
     };
-    let both = |phrase: &String| [Some(phrase.trim().to_owned()), capital(phrase.trim())];
-    let mut all: Vec<String> = phrases.iter().flat_map(both).flatten().filter(|text| !text.is_empty()).collect();
+    let mut all: Vec<String> = phrases.iter().filter_map(capital).collect();
     all.sort();
     all.dedup_by(|later, earlier| later.starts_with(earlier.as_str()));
     all

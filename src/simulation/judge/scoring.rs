@@ -254,9 +254,9 @@ impl Scoring {
             return Vec::new();
         }
         let begun = Instant::now();
-        let scores = judged::scores(case, judge, known).await;
+        let found = judged::scores(case, judge, known).await;
         scored.judging_seconds += begun.elapsed().as_secs_f64();
-        scores
+        found
     }
 
     /// The persona's model, opened as it was for the run.

@@ -109,14 +109,13 @@ impl Adversary {
             text.trim().replace("{name}", &self.name).replace(QUOTE, quoted).replace(MISQUOTE, quoted)
         };
         let words = fill(template);
-        let mut instruction = fill(&strategy.instruction);
-        if let Some(quote) = &quote {
+        let told = quote.as_ref().map(|quote| {
             let how =
                 if quote.exact { "Quote it word for word" } else { "Quote it wrongly, as written in the example" };
-            instruction.push_str(&format!("\nIn turn {} {} said: \"{}\" {how}.", quote.turn, self.name, quote.said));
-        }
-        instruction.push_str("\nFor example: ");
-        instruction.push_str(&words);
+            format!("In turn {} {} said: \"{}\" {how}.", quote.turn, self.name, quote.said)
+        });
+        let lines = [Some(fill(&strategy.instruction)), told, Some(format!("For example: {words}"))];
+        let instruction = lines.into_iter().flatten().collect::<Vec<_>>().join("\n");
         let step = AdversaryMove { kind: script.kind, strategy: strategy.name.clone(), instruction, quote };
         Some(Planned { step, words: Some(words).filter(|_| self.says_templates) })
     }

@@ -174,7 +174,8 @@ impl Totals {
             totals.monitor_events += turn.monitor_events.len();
             totals.timing.seconds += turn.timing.seconds;
             for utterance in [&turn.persona, &turn.interlocutor] {
-                totals.retries += utterance.attempts.len() - usize::from(utterance.failure.is_some());
+                // The last failed attempt is the failure itself; others' transcripts record no attempts.
+                totals.retries += utterance.attempts.len().saturating_sub(usize::from(utterance.failure.is_some()));
                 totals.failures += usize::from(utterance.failure.is_some());
                 totals.refusals += usize::from(utterance.finish == Some(Finish::Refusal));
                 totals.fallbacks += usize::from(!utterance.fallbacks.is_empty());

@@ -66,8 +66,8 @@ mod tests {
             Some(3.0 / 5.0),
             &[false, false, true, true, true, false],
         );
-        // A token that only completes a character before it has no text.
-        check(prompt, &["in", " the", "", " alarms", "!"], Some(1.0), &[true, true, false, true, false]);
+        // A token that ends inside a character has no text; it belongs to the word all the same.
+        check(prompt, &["in", " the", "", " alarms", "!"], Some(1.0), &[true, true, true, true, false]);
         check(prompt, &["…"], None, &[false]);
     }
 }
