@@ -176,7 +176,7 @@ impl Scoring {
         if self.extent != Extent::Off
             && let Ok(config) = &config
         {
-            let info = model.as_ref().ok().map(|model| model.as_ref());
+            let info = model.as_ref().ok().map(AsRef::as_ref);
             let wanted = likelihood::missing(config, info, "", self.extent);
             if self.again || wanted.iter().any(|wanted| !transcript.scores.iter().any(|there| same(there, wanted))) {
                 match &model {
