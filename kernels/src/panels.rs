@@ -68,7 +68,7 @@ impl Dtype {
     }
 
     /// Bytes of a block as files have it.
-    fn block_bytes(self) -> usize {
+    pub fn block_bytes(self) -> usize {
         match self {
             Self::F32 => 4,
             Self::Bf16 => 2,

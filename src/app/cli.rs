@@ -8,6 +8,7 @@ mod doctor;
 mod dry_run;
 mod examples;
 mod generate;
+mod judge;
 mod logprobs;
 mod memory;
 mod model;
@@ -20,6 +21,7 @@ mod remote;
 mod report;
 mod run;
 mod schema;
+mod score;
 mod serve;
 mod terminal;
 mod validate;
@@ -64,6 +66,8 @@ enum Command {
     Validate(validate::Args),
     DryRun(dry_run::Args),
     Run(Box<run::Args>),
+    Score(score::Args),
+    Judge(judge::Args),
     Report(report::Args),
     View(view::Args),
     Generate(Box<generate::Args>),
@@ -88,6 +92,8 @@ impl Command {
             Self::Validate(args) => args.run(terminal),
             Self::DryRun(args) => args.run(terminal),
             Self::Run(args) => args.run(terminal),
+            Self::Score(args) => args.run(terminal),
+            Self::Judge(args) => args.run(terminal),
             Self::Report(args) => args.run(terminal),
             Self::View(args) => args.run(terminal),
             Self::Generate(args) => args.run(terminal),

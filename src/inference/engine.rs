@@ -57,7 +57,7 @@ pub use error::LoadError;
 pub use local::{EngineOptions, LocalModel};
 pub use loom_kernels::Dtype;
 pub use machine::{available_memory, total_memory};
-pub use shape::{ModelShape, WeightDtype, size};
+pub use shape::{ModelShape, size};
 pub(in crate::inference) use weights::shard_names;
 
 use std::ops::Range;

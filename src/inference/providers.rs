@@ -20,7 +20,7 @@ pub use self::facts::{Facts, Memory, Origin};
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
 use crate::inference::engine::{
-    Budget, Dtype, EngineOptions, LocalEmbedder, LocalModel, ModelShape, WeightDtype, available_memory,
+    Budget, Dtype, EngineOptions, LocalEmbedder, LocalModel, ModelShape, available_memory,
 };
 use crate::inference::remote::hub::{self, HubOptions};
 use crate::inference::remote::{self, RemoteOptions};
@@ -130,7 +130,7 @@ impl OpenOptions {
             ModelSpec::Scripted(path) => Arc::new(Scripted::open(path)?),
             ModelSpec::Bundled => Arc::new(LocalModel::bundled(&self.engine())?),
             ModelSpec::Local(path) => {
-                roomy(spec, path)?;
+                self.roomy(spec, path)?;
                 Arc::new(LocalModel::from_path(path, &self.engine())?)
             }
             ModelSpec::OpenAi(_) | ModelSpec::Anthropic(_) | ModelSpec::OpenAiCompatible { .. } => {
@@ -140,22 +140,22 @@ impl OpenOptions {
                 let fetched = hub::ready(repo, revision.as_deref(), &self.hub);
                 let fetched = fetched
                     .map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })?;
-                roomy(spec, &fetched.folder)?;
+                self.roomy(spec, &fetched.folder)?;
                 Arc::new(LocalModel::named(&spec.to_string(), &fetched.folder, &self.engine())?)
             }
         })
     }
-}
 
-/// Refuses a model that will not fit into memory, before any of its weights are read. One that this cannot be told of is
-/// let through: the engine says what is wrong with it.
-fn roomy(spec: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
-    let config = std::fs::read_to_string(folder.join("config.json"));
-    let shape = config.ok().and_then(|json| ModelShape::parse(&json).ok());
-    let (Some(shape), Some(available)) = (shape, available_memory()) else { return Ok(()) };
-    let tokens = facts::context(&shape);
-    let fits = shape.fits(WeightDtype::F32, tokens, available);
-    fits.map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })
+    /// Refuses a model that will not fit into memory, before any of its weights are read. One that this cannot be told of
+    /// is let through: the engine says what is wrong with it.
+    fn roomy(&self, spec: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
+        let config = std::fs::read_to_string(folder.join("config.json"));
+        let shape = config.ok().and_then(|json| ModelShape::parse(&json).ok());
+        let (Some(shape), Some(available)) = (shape, available_memory()) else { return Ok(()) };
+        let dtype = self.dtype.or(shape.stored).unwrap_or(Dtype::F32);
+        let fits = shape.fits(dtype, facts::context(&shape), available);
+        fits.map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })
+    }
 }
 
 /// The same files under two names are one model.

@@ -24,4 +24,5 @@ mod regulate;
 mod report;
 mod rollout;
 mod run;
+mod score;
 mod serve;

@@ -16,6 +16,7 @@ const ANNA: &str = include_str!("../data/report/anna.yaml");
 pub(crate) fn run(folder: &Path, rollouts: usize) {
     let config = Arc::new(parse("anna.yaml", ANNA).unwrap());
     let plan = RunPlan {
+        adversary_script: None,
         yaml: ANNA.to_owned(),
         seed: 42,
         rollouts,

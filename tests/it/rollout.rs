@@ -52,6 +52,7 @@ impl Table {
             rollouts: self.rollouts,
             turns: turns(&config, None).unwrap(),
             adversary: AdversaryKind::None,
+            adversary_script: None,
             persona: model("persona"),
             interlocutor: model("interlocutor"),
             judge: "echo".parse().unwrap(),

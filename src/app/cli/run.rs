@@ -9,12 +9,13 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::score::{self, How};
 use super::{Exit, Failure, Terminal, remote};
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::inference::engine::Dtype;
 use crate::inference::providers::{OpenOptions, RoleDtypes};
-use crate::simulation::persona::{self, AdversaryKind};
+use crate::simulation::persona::{self, AdversaryKind, AdversaryScript};
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{
     FileError, Observer, Outcome, Progress, RolloutSummary, Run, RunError, RunPlan, StopFlag, turns,
@@ -56,6 +57,9 @@ pub(super) struct Args {
     /// Who the persona talks with; the config's choice if not given
     #[arg(long, value_name = "KIND", value_enum)]
     adversary: Option<Adversary>,
+    /// The adversary's strategies: an edited copy of one that comes with loom (`loom examples`)
+    #[arg(long, value_name = "FILE", conflicts_with = "adversary")]
+    adversary_file: Option<PathBuf>,
     /// The adversary's model; the config's, else the judge's, if not given
     #[arg(long, value_name = "MODEL")]
     adversary_model: Option<ModelChain>,
@@ -73,11 +77,17 @@ pub(super) struct Args {
         long,
         value_name = "DIR",
         conflicts_with_all = [
-            "config", "persona_model", "target", "judge_model", "turns", "rollouts", "adversary", "adversary_model",
-            "seed", "output", "chat_template", "dtype", "persona_dtype", "interlocutor_dtype", "judge_dtype",
+            "config", "persona_model", "target", "judge_model", "turns", "rollouts", "adversary", "adversary_file",
+            "adversary_model", "seed", "output", "chat_template", "dtype", "persona_dtype", "interlocutor_dtype",
+            "judge_dtype",
         ]
     )]
     resume: Option<PathBuf>,
+    /// Score the rollouts when they are finished, as `loom score` does
+    #[arg(long, conflicts_with = "no_score")]
+    score: bool,
+    #[command(flatten)]
+    how: How,
     /// Neither score nor report
     #[arg(long)]
     no_score: bool,
@@ -147,6 +157,11 @@ impl Args {
             writeln!(terminal.out, "Interrupted. Go on with: loom run --resume {}", quoted(&folder))?;
             return Ok(Exit::Interrupted);
         }
+        if self.score {
+            let judge = run.manifest().models.judge.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+            drop(run);
+            runtime.block_on(score::run(terminal, &folder, &judge, &self.how, &options, self.parallel.max(1)))?;
+        }
         if !self.no_score {
             report(terminal, &folder)?;
         }
@@ -174,7 +189,13 @@ impl Args {
         let config = Arc::new(persona::parse(&config.source, &yaml)?);
         let model = |named: &Option<ModelChain>| named.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
         let judge = model(&self.judge_model);
-        let adversary = self.adversary.map_or(config.evaluation.adversary, AdversaryKind::from);
+        let script = self.adversary_file.as_ref().map(|path| Ok::<_, Failure>((path, std::fs::read_to_string(path)?)));
+        let script = script.transpose()?;
+        let edited = script.as_ref().map(|(path, yaml)| AdversaryScript::parse(&path.display().to_string(), yaml));
+        let adversary = match edited.transpose()? {
+            Some(script) => script.kind,
+            None => self.adversary.map_or(config.evaluation.adversary, AdversaryKind::from),
+        };
         let of_config = config.evaluation.adversary_model.as_ref();
         let interlocutor = match adversary {
             AdversaryKind::None => model(&self.target),
@@ -185,6 +206,7 @@ impl Args {
             seed: self.seed,
             rollouts: self.rollouts,
             adversary,
+            adversary_script: script.map(|(_, yaml)| yaml),
             persona: model(&self.persona_model),
             judge,
             yaml,

@@ -18,6 +18,10 @@ pub const REPLY_TOKENS_MAX: usize = 4_096;
 pub const REPLY_FAILURES_RETRIED_MAX: usize = 1;
 /// A rollout is given up after this many messages in a row without a reply.
 pub const FAILURES_IN_A_ROW_MAX: usize = 4;
+/// How often a judge that wrote no rating is asked again.
+pub const JUDGE_REPAIRS_MAX: usize = 2;
+/// Most questions that one transcript has before judges at the same time.
+pub const JUDGE_QUESTIONS_MAX: usize = 16;
 /// Largest script for the `scripted:` model, bytes.
 pub const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// Largest transcript read, bytes.

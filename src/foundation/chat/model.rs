@@ -237,12 +237,14 @@ pub struct Scored {
     pub reading: Reading,
     /// Everything read, the continuation included.
     pub snapshot: Option<Snapshot>,
+    /// Everything read before the continuation, to score another one from.
+    pub before: Option<Snapshot>,
 }
 
 impl Scored {
-    /// A score over `tokens`.
+    /// A score over `tokens`, without a snapshot before them.
     pub fn new(tokens: Vec<TokenLogprob>, usage: Usage, reading: Reading, snapshot: Option<Snapshot>) -> Self {
-        Self { tokens, usage, reading, snapshot }
+        Self { tokens, usage, reading, snapshot, before: None }
     }
 
     /// The continuation's log-likelihood in nats; `None` if any token's is unknown.

@@ -14,23 +14,33 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The 95 % percentile bootstrap interval of the mean (Efron and Tibshirani 1993, ch. 13), from `resamples` resamples
-/// drawn from `stream`. `None` for fewer than two values or no resamples. Over few values it is too narrow: with three,
-/// read it as a range and no more.
+/// The 95 % percentile bootstrap interval of the mean; see [`bootstrap`].
 pub fn bootstrap_mean(values: &[f64], resamples: u32, stream: &Stream) -> Option<Interval> {
-    let n = values.len();
+    bootstrap(values, resamples, stream, mean)
+}
+
+/// The 95 % percentile bootstrap interval of `statistic` (Efron and Tibshirani 1993, ch. 13), from `resamples` resamples
+/// of `items` drawn from `stream`; those for which there is no statistic are left out. `None` for fewer than two items or
+/// no resamples. Over few items it is too narrow: with three, read it as a range and no more.
+pub fn bootstrap<T: Clone>(
+    items: &[T],
+    resamples: u32,
+    stream: &Stream,
+    statistic: impl Fn(&[T]) -> Option<f64>,
+) -> Option<Interval> {
+    let n = items.len();
     if n < 2 {
         return None;
     }
-    let means: Vec<f64> = (0..u64::from(resamples))
+    let drawn: Vec<f64> = (0..u64::from(resamples))
         .filter_map(|resample| {
             let first = resample * n as u64;
-            let drawn: Vec<f64> =
-                (first..first + n as u64).filter_map(|at| values.get(stream.index(at, n)).copied()).collect();
-            mean(&drawn)
+            let drawn: Vec<T> =
+                (first..first + n as u64).filter_map(|at| items.get(stream.index(at, n)).cloned()).collect();
+            statistic(&drawn)
         })
         .collect();
-    Some(Interval { low: quantile(&means, 0.025)?, high: quantile(&means, 0.975)? })
+    Some(Interval { low: quantile(&drawn, 0.025)?, high: quantile(&drawn, 0.975)? })
 }
 
 #[cfg(test)]

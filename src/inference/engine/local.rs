@@ -202,8 +202,9 @@ impl LanguageModel for LocalModel {
             let longest = continuation.len();
             let task = Task::Score { tokens: continuation, top };
             let prepared = shared.prepare(request, task).map_err(|why| shared.unsupported(why))?;
-            let Outcome { tokens, usage, reading, snapshot, .. } = shared.ask(prepared, (longest, top), None).await?;
-            Ok(Scored::new(tokens, usage, reading, Some(snapshot)))
+            let Outcome { tokens, usage, reading, snapshot, before, .. } =
+                shared.ask(prepared, (longest, top), None).await?;
+            Ok(Scored { before, ..Scored::new(tokens, usage, reading, Some(snapshot)) })
         })
     }
 }

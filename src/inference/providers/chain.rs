@@ -119,6 +119,7 @@ impl LanguageModel for Chain {
                 match model.score(unwrap(&request, link), continuation.clone()).await {
                     Ok(mut scored) => {
                         scored.snapshot = scored.snapshot.map(|snapshot| wrap(link, snapshot));
+                        scored.before = scored.before.map(|snapshot| wrap(link, snapshot));
                         return Ok(scored);
                     }
                     Err(error) => errors.push(error.to_string()),

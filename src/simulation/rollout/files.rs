@@ -245,9 +245,7 @@ impl RolloutFiles {
             lines.push(b'\n');
         }
         write_atomically(&self.tokens, &lines)?;
-        let mut text = serde_json::to_vec_pretty(transcript).map_err(|error| at(&self.transcript)(error.into()))?;
-        text.push(b'\n');
-        write_atomically(&self.transcript, &text)?;
+        write_json(&self.transcript, transcript)?;
         fs::remove_file(&self.partial).map_err(at(&self.partial))
     }
 }
@@ -277,6 +275,16 @@ pub fn read_transcript(path: &Path) -> Result<Transcript, FileError> {
     let known = transcript.format == super::TRANSCRIPT_FORMAT && transcript.version <= super::TRANSCRIPT_VERSION;
     let why = || format!("`{}` version {} is not known to this version of loom", transcript.format, transcript.version);
     if known { Ok(transcript) } else { Err(FileError::Corrupt { path: path.to_owned(), line: 1, why: why() }) }
+}
+
+/// Writes `value` as indented JSON at `path`, whole or not at all.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), FileError> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(|error| at(path)(error.into()))?;
+    text.push(b'\n');
+    write_atomically(path, &text)
 }
 
 /// Reads the side file of the transcript at `path`.

@@ -31,6 +31,9 @@ pub struct Manifest {
     pub turns: usize,
     /// Who the interlocutor is.
     pub adversary: AdversaryKind,
+    /// The text of the adversary's file, where one was given in place of the strategies that come with the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adversary_script: Option<String>,
     /// The models, by role.
     pub models: RunModels,
     /// The text of the chat template that replaces the models' own.

@@ -33,6 +33,8 @@ pub struct RunPlan {
     pub turns: usize,
     /// Who the interlocutor is.
     pub adversary: AdversaryKind,
+    /// The text of the adversary's file, in place of the strategies that come with the program.
+    pub adversary_script: Option<String>,
     /// The persona's model.
     pub persona: ModelChain,
     /// The other side's: the target's, or the adversary's if there is one.
@@ -167,6 +169,7 @@ impl Run {
             rollouts: plan.rollouts,
             turns: plan.turns,
             adversary: plan.adversary,
+            adversary_script: plan.adversary_script.clone(),
             models: RunModels {
                 persona: model_ref(&plan.persona, of_persona.dtype, persona.as_ref()),
                 interlocutor: model_ref(&plan.interlocutor, of_interlocutor.dtype, interlocutor.as_ref()),
@@ -284,6 +287,7 @@ fn stage(
     interlocutor: Arc<dyn LanguageModel>,
 ) -> Result<Arc<Stage>, RunError> {
     let Manifest { seed, turns, adversary, .. } = *manifest;
+    let adversary = (adversary, manifest.adversary_script.as_deref());
     Stage::new(Arc::clone(config), seed, turns, adversary, persona, interlocutor).map(Arc::new)
 }
 

@@ -35,7 +35,7 @@ impl Stage {
         config: Arc<PersonaConfig>,
         seed: u64,
         turns: usize,
-        adversary: AdversaryKind,
+        (adversary, script): (AdversaryKind, Option<&str>),
         persona: Arc<dyn LanguageModel>,
         interlocutor: Arc<dyn LanguageModel>,
     ) -> Result<Self, RunError> {
@@ -47,7 +47,7 @@ impl Stage {
             Placement::Append if persona.info().prompt_tokens_max.is_some() => PlacementUsed::SystemForBudget,
             Placement::Append => PlacementUsed::Append,
         };
-        let adversary = Adversary::new(adversary, &config, &interlocutor)?;
+        let adversary = Adversary::new(adversary, script, &config, &interlocutor)?;
         let interlocutor_prompt = adversary
             .as_ref()
             .map_or_else(|| interaction.target_prompt.clone(), |adversary| adversary.prompt().to_owned());
@@ -63,6 +63,11 @@ impl Stage {
             placement,
             adversary,
         })
+    }
+
+    /// The prompts of another persona, for the same model and as many turns.
+    pub(super) fn other(&self, config: Arc<PersonaConfig>) -> Result<Assembler, RunError> {
+        Ok(Assembler::new(config, self.assembler.turns(), budget(&self.persona))?)
     }
 
     /// Whether instructions are put into the opening of the persona's conversation instead of behind its history.
@@ -82,6 +87,11 @@ impl Stage {
     /// What the adversary tries in turn `turn`, if there is one.
     pub(super) fn adversary(&self, turn: usize, said: &[String], stream: Stream) -> Option<Planned> {
         self.adversary.as_ref()?.plan(turn, said, stream.child("strategy", 0))
+    }
+
+    /// The questions that are put to the persona aside after turn `turn`.
+    pub(super) fn probes(&self, turn: usize) -> Vec<String> {
+        self.adversary.iter().flat_map(|adversary| adversary.probes(turn)).collect()
     }
 
     /// A transcript of rollout number `rollout` before its first turn.

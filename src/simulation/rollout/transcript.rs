@@ -11,10 +11,11 @@ mod turn;
 
 use serde::{Deserialize, Serialize};
 
-pub use scores::{Score, ScoreJudge, ScoreMethod, ScorePoint};
+pub use scores::{Reliability, Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{TokenLine, TokenSummary};
 pub use turn::{
-    AdversaryMove, Attempt, Failure, Fallback, HostedRecord, Intensity, MonitorAction, MonitorEvent, PromptRecord,
+    AdversaryMove, Attempt, Failure, Fallback, HostedRecord, Intensity, MonitorAction, MonitorEvent, Probe,
+    PromptRecord, Quote,
     Regulated, Slide, TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
 };
 
@@ -180,7 +181,8 @@ impl Totals {
             totals.monitor_events += turn.monitor_events.len();
             totals.timing.seconds += turn.timing.seconds;
             for utterance in [&turn.persona, &turn.interlocutor] {
-                totals.retries += utterance.attempts.len() - usize::from(utterance.failure.is_some());
+                // The last failed attempt is the failure itself; others' transcripts record no attempts.
+                totals.retries += utterance.attempts.len().saturating_sub(usize::from(utterance.failure.is_some()));
                 totals.failures += usize::from(utterance.failure.is_some());
                 totals.refusals += usize::from(utterance.finish == Some(Finish::Refusal));
                 totals.fallbacks += usize::from(!utterance.fallbacks.is_empty());
