@@ -18,19 +18,33 @@ pub struct Interval {
 /// drawn from `stream`. `None` for fewer than two values or no resamples. Over few values it is too narrow: with three,
 /// read it as a range and no more.
 pub fn bootstrap_mean(values: &[f64], resamples: u32, stream: &Stream) -> Option<Interval> {
+    bootstrap(values, resamples, stream, mean)
+}
+
+/// The same interval of any statistic. A resample for which it is `None` (one class alone, say) is left out; more than
+/// half of them left out is no interval.
+pub fn bootstrap<T: Copy>(
+    values: &[T],
+    resamples: u32,
+    stream: &Stream,
+    statistic: impl Fn(&[T]) -> Option<f64>,
+) -> Option<Interval> {
     let n = values.len();
     if n < 2 {
         return None;
     }
-    let means: Vec<f64> = (0..u64::from(resamples))
+    let found: Vec<f64> = (0..u64::from(resamples))
         .filter_map(|resample| {
             let first = resample * n as u64;
-            let drawn: Vec<f64> =
+            let drawn: Vec<T> =
                 (first..first + n as u64).filter_map(|at| values.get(stream.index(at, n)).copied()).collect();
-            mean(&drawn)
+            statistic(&drawn)
         })
         .collect();
-    Some(Interval { low: quantile(&means, 0.025)?, high: quantile(&means, 0.975)? })
+    if 2 * found.len() < resamples as usize {
+        return None;
+    }
+    Some(Interval { low: quantile(&found, 0.025)?, high: quantile(&found, 0.975)? })
 }
 
 #[cfg(test)]
@@ -58,5 +72,6 @@ mod tests {
         assert_eq!(bootstrap_mean(&[2.0; 3], 50, &Stream::root(0)), Some(Interval { low: 2.0, high: 2.0 }));
         assert_eq!(bootstrap_mean(&[2.0], 50, &Stream::root(0)), None);
         assert_eq!(bootstrap_mean(&[2.0, 3.0], 0, &Stream::root(0)), None);
+        assert_eq!(bootstrap(&[2.0, 3.0], 9, &Stream::root(0), |_| None), None);
     }
 }
