@@ -76,3 +76,5 @@ pub const MICROSTEPS_MAX: usize = 1_000;
 pub const EVENT_LINE_BYTES_MAX: u64 = 16 << 20;
 /// Largest file of the regulator's state or settings, bytes.
 pub const REGULATOR_STATE_BYTES_MAX: u64 = 64 << 20;
+/// Most answers known to be right that a calibration keeps for comparison; more are thinned out evenly.
+pub const CES_REFERENCE_MAX: usize = 1_000;

@@ -10,7 +10,7 @@ use crate::foundation::base::limits::REGULATOR_TOKENS_MAX;
 const CLIPPED: f32 = -9999.0;
 
 /// Estimates of how uncertain a reply was. In nats, and higher is less certain, unless said otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Estimates {
     /// Mean negative log-probability per token (LN-NLL; Malinin and Gales 2021). Its exponential is the perplexity.
     pub ln_nll: Option<f64>,
@@ -36,6 +36,31 @@ pub struct Estimates {
     /// Self-certainty (Kang et al. 2025): the divergence of the uniform distribution from the model's, averaged over
     /// tokens; higher is *more* certain. Needs alternatives for the whole vocabulary.
     pub self_certainty: Option<f64>,
+    /// The terms −p ln p of the likeliest alternatives, by rank: what [`Estimates::wepr`] is made of. Needs alternatives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank_entropies: Option<RankEntropies>,
+    /// How the mean and the highest entropy compare with those of answers known to be right, in [0, 1]: the geometric
+    /// mean of the shares of them that were less uncertain (CES). Needs such answers, [`References::ces`](super::References::ces).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ces: Option<f64>,
+    /// Log-odds of being right from [`Estimates::rank_entropies`] (WEPR): higher is *more* certain. Needs weights fitted
+    /// to labelled answers, [`References::wepr`](super::References::wepr).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wepr: Option<f64>,
+    /// Where the reply was chosen among candidates: how much likelier it was than the next, nats; higher is *more*
+    /// certain. Only who scored the candidates can give it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice_margin: Option<f64>,
+}
+
+/// The terms −p ln p of the alternatives, by rank from the likeliest; nats.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankEntropies {
+    /// Mean over the tokens; as many ranks as every token has, eight at most.
+    pub mean: Vec<f64>,
+    /// The largest.
+    pub max: Vec<f64>,
 }
 
 /// A running mean and maximum.
@@ -132,8 +157,40 @@ struct Alternatives {
     count: usize,
     sum: f32,
     entropy: f32,
+    /// The terms of the entropy that the first alternatives give.
+    terms: [f32; LANES],
     best: f32,
     second: f32,
+}
+
+/// The terms of the entropy, by rank.
+#[derive(Debug, Clone, Copy)]
+struct Ranks {
+    tokens: u64,
+    /// As many ranks as every token has.
+    common: usize,
+    sums: [f64; LANES],
+    max: [f32; LANES],
+}
+
+impl Ranks {
+    const NONE: Self = Self { tokens: 0, common: LANES, sums: [0.0; LANES], max: [0.0; LANES] };
+
+    fn push(&mut self, terms: [f32; LANES], ranks: usize) {
+        self.tokens += 1;
+        self.common = self.common.min(ranks);
+        for ((sum, max), term) in self.sums.iter_mut().zip(&mut self.max).zip(terms) {
+            *sum += f64::from(term);
+            *max = if term > *max { term } else { *max };
+        }
+    }
+
+    fn entropies(&self) -> Option<RankEntropies> {
+        (self.tokens > 0).then(|| RankEntropies {
+            mean: self.sums.iter().take(self.common).map(|sum| sum / self.tokens as f64).collect(),
+            max: self.max.iter().take(self.common).copied().map(f64::from).collect(),
+        })
+    }
 }
 
 /// The statistics of one reply.
@@ -145,6 +202,7 @@ pub(super) struct TokenStats {
     truncated: bool,
     margin: Mean,
     self_certainty: Mean,
+    ranks: Ranks,
     vocabulary: Option<usize>,
     /// The sum over a group above which it is hopeless.
     stop_sum: f64,
@@ -170,6 +228,7 @@ impl TokenStats {
             truncated: false,
             margin: Mean::default(),
             self_certainty: Mean::default(),
+            ranks: Ranks::NONE,
             vocabulary: settings.vocabulary,
             stop_sum: settings.stop_nll.unwrap_or(f64::INFINITY) * recent.size as f64,
             recent,
@@ -188,6 +247,7 @@ impl TokenStats {
         self.truncated = false;
         self.margin = Mean::default();
         self.self_certainty = Mean::default();
+        self.ranks = Ranks::NONE;
         self.recent.clear();
         self.groups.clear();
         self.group_readings.clear();
@@ -240,6 +300,7 @@ impl TokenStats {
         if self.groups.full() && self.group_readings.len() < REGULATOR_TOKENS_MAX {
             self.group_readings.extend(self.groups.mean().map(|mean| mean as f32));
         }
+        self.ranks.push(read.terms, top.len());
         if read.count > 1 {
             self.margin.push(exp_nonpositive(read.best) - exp_nonpositive(read.second));
         }
@@ -307,6 +368,10 @@ impl TokenStats {
             group_confidence_bottom: bottom_tenth(readings).or_else(short),
             group_confidence_tail: short(),
             self_certainty: self.self_certainty.mean(),
+            rank_entropies: self.ranks.entropies(),
+            ces: None,
+            wepr: None,
+            choice_margin: None,
         }
     }
 }
@@ -318,12 +383,14 @@ fn bottom_tenth(readings: &[f32]) -> Option<f64> {
     (lowest > 0).then(|| sorted.iter().take(lowest).copied().map(f64::from).sum::<f64>() / lowest as f64)
 }
 
-/// How many alternatives are read side by side, so that the arithmetic becomes vector instructions.
+/// How many alternatives are read side by side, so that the arithmetic becomes vector instructions; and of how many ranks
+/// the entropies are kept.
 const LANES: usize = 8;
 
 fn read_alternatives<T>(top: &[T], value: impl Fn(&T) -> f32) -> Alternatives {
     let mut counts = [0u32; LANES];
     let (mut sums, mut entropies) = ([0f32; LANES], [0f32; LANES]);
+    let mut terms = None;
     let (mut bests, mut seconds) = ([f32::NEG_INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
     for chunk in top.chunks(LANES) {
         // A lane without an alternative holds an unusable one. Branches would cost more than the arithmetic: what is
@@ -340,9 +407,11 @@ fn read_alternatives<T>(top: &[T], value: impl Fn(&T) -> f32) -> Alternatives {
         for (sum, logprob) in sums.iter_mut().zip(safe) {
             *sum += logprob;
         }
-        for (entropy, logprob) in entropies.iter_mut().zip(safe) {
-            *entropy -= exp_nonpositive(logprob) * logprob;
+        let own = safe.map(|logprob| -exp_nonpositive(logprob) * logprob);
+        for (entropy, term) in entropies.iter_mut().zip(own) {
+            *entropy += term;
         }
+        terms = terms.or(Some(own));
         for ((best, second), seen) in bests.iter_mut().zip(&mut seconds).zip(seen) {
             let lower = if seen < *best { seen } else { *best };
             *second = if lower > *second { lower } else { *second };
@@ -355,6 +424,7 @@ fn read_alternatives<T>(top: &[T], value: impl Fn(&T) -> f32) -> Alternatives {
         count: counts.iter().sum::<u32>() as usize,
         sum: sums.iter().sum(),
         entropy: entropies.iter().sum::<f32>().max(0.0),
+        terms: terms.unwrap_or_default(),
         best,
         second,
     }
