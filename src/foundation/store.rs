@@ -4,7 +4,9 @@
 mod disk;
 mod sim;
 mod transaction;
+mod whole;
 
 pub use disk::{Disk, Lock, RealDisk};
 pub use sim::{SimDisk, Surviving};
 pub use transaction::{Change, Committed, HOME, Recovery, StoreError, Transaction, recover, replace};
+pub use whole::{sync_names, write_whole};

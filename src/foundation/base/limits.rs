@@ -78,3 +78,5 @@ pub const EVENT_LINE_BYTES_MAX: u64 = 16 << 20;
 pub const REGULATOR_STATE_BYTES_MAX: u64 = 64 << 20;
 /// Most answers known to be right that a calibration keeps for comparison; more are thinned out evenly.
 pub const CES_REFERENCE_MAX: usize = 1_000;
+/// Largest file of a task for `loom confidence`, bytes.
+pub const TASK_BYTES_MAX: u64 = 256 << 20;

@@ -51,6 +51,9 @@ pub struct ModelInfo {
     pub name: String,
     /// The digest of weights, tokenizer and configuration together.
     pub digest: Option<Digest>,
+    /// The digest of the chat template's text; `None` for a model without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<Digest>,
     /// Number of layers, for per-layer gains.
     pub layers: Option<usize>,
     /// Vocabulary size.

@@ -90,6 +90,7 @@ impl Files<'_> {
         let info = ModelInfo {
             name: self.name,
             digest: Some(digest),
+            template: own.map(Digest::of),
             layers: Some(layers),
             vocabulary: Some(vocabulary),
             window_tokens: self.manifest.window_tokens,

@@ -57,6 +57,8 @@ fn common<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + Clone
     ModelInfo {
         name,
         digest: Some(Digest::of(digests)),
+        // Each link has its own, and the digest covers them.
+        template: None,
         layers: links.clone().next().and_then(|info| info.layers),
         vocabulary: links.clone().next().and_then(|info| info.vocabulary),
         window_tokens: least(|info| info.window_tokens),
