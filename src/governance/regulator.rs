@@ -44,6 +44,7 @@ mod delta;
 mod event;
 mod features;
 mod negation;
+mod otlp;
 #[cfg(test)]
 mod properties;
 mod quality;

@@ -157,7 +157,11 @@ mod tests {
                 case["x"].as_array().unwrap().iter().zip(labels).map(|(x, y)| (numbers(x), y > 0.5)).collect();
             let model = Logistic::fit(&rows, case["penalty"].as_f64().unwrap()).unwrap();
             let near = |found: f64, expected: f64| {
-                assert!((found - expected).abs() < 1e-6 * expected.abs().max(1.0), "{}: {found} {expected}", case["name"]);
+                assert!(
+                    (found - expected).abs() < 1e-6 * expected.abs().max(1.0),
+                    "{}: {found} {expected}",
+                    case["name"]
+                );
             };
             near(model.intercept, case["intercept"].as_f64().unwrap());
             for (found, expected) in model.weights.iter().zip(numbers(&case["weights"])) {

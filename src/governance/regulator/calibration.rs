@@ -147,7 +147,9 @@ pub struct Made {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CalibrationError {
     /// Written by a later version.
-    #[error("the calibration has version {0}, and this program reads up to {VERSION}: use the newer program, or fit it again with `loom confidence fit`")]
+    #[error(
+        "the calibration has version {0}, and this program reads up to {VERSION}: use the newer program, or fit it again with `loom confidence fit`"
+    )]
     Newer(u64),
     /// Not a calibration.
     #[error("this is no calibration ({0}): make one with `loom confidence fit`")]
@@ -195,7 +197,7 @@ impl Calibration {
             .into_iter()
             .filter_map(|(estimates, right)| Some((certainty(estimates)?, f64::from(right))))
             .collect();
-        let curve = Isotonic::fit(&data)?;
+        let curve = Isotonic::fit_centred(&data)?;
         Ok(Self { version: VERSION, scope, estimator, n: data.len(), made: Made::default(), references, curve })
     }
 
@@ -224,7 +226,12 @@ impl Calibration {
     ///
     /// # Errors
     /// [`CalibrationError::Model`] or [`CalibrationError::Template`], which say what has changed.
-    pub fn holds_for(&self, name: &str, model: Option<Digest>, template: Option<Digest>) -> Result<(), CalibrationError> {
+    pub fn holds_for(
+        &self,
+        name: &str,
+        model: Option<Digest>,
+        template: Option<Digest>,
+    ) -> Result<(), CalibrationError> {
         let short = |digest: Option<Digest>| digest.map_or_else(|| "none".to_owned(), |digest| digest.short());
         let name = name.to_owned();
         // The model's digest covers its template: told first, since it says more.
@@ -257,7 +264,13 @@ pub(super) mod tests {
             .chain([(Estimates::default(), true)])
             .collect();
         let references = References::default();
-        Calibration::fit(scope(model), Estimator::LnNll, references, replies.iter().map(|(reply, right)| (reply, *right))).unwrap()
+        Calibration::fit(
+            scope(model),
+            Estimator::LnNll,
+            references,
+            replies.iter().map(|(reply, right)| (reply, *right)),
+        )
+        .unwrap()
     }
 
     #[test]

@@ -7,7 +7,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::task::{Item, Likelihood, Question, Task};
 use crate::foundation::base::limits::ACTIVE_SEQUENCES_MAX;
 use crate::foundation::base::{Digest, Stream};
-use crate::foundation::chat::{Continuation, LanguageModel, Message, ModelError, Prompt, Request, Sampling, TokenLogprob};
+use crate::foundation::chat::{
+    Continuation, LanguageModel, Message, ModelError, Prompt, Request, Sampling, TokenLogprob,
+};
 use crate::governance::regulator::{Estimates, LlmEvent, Regulator, Settings};
 
 /// Longest free answer, tokens.

@@ -5,7 +5,8 @@ use crate::foundation::plot::{Figure, Panel, Series};
 
 /// One estimator's reliability diagram, on the items that were held out, above how many answers each bin holds.
 pub fn reliability_figure(measured: &Measured) -> Figure {
-    let line = |name: &str, points: Vec<(f64, f64)>| Series { name: name.to_owned(), runs: vec![points], band: Vec::new() };
+    let line =
+        |name: &str, points: Vec<(f64, f64)>| Series { name: name.to_owned(), runs: vec![points], band: Vec::new() };
     let bins = &measured.reliability;
     let most = bins.iter().map(|bin| bin.n).max().unwrap_or(0) as f64;
     Figure {

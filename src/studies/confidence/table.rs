@@ -14,7 +14,9 @@ pub fn table(study: &Study) -> String {
         "{} on {}: {} items held out, {} to fit on; right: {accuracy}\n",
         study.subject.model, study.subject.task, study.n_held_out, study.n_fit
     );
-    text.push_str("| Estimator | n | AUROC | PRR | AUARC | ECE | Brier | Brier skill |\n|---|---|---|---|---|---|---|---|\n");
+    text.push_str(
+        "| Estimator | n | AUROC | PRR | AUARC | ECE | Brier | Brier skill |\n|---|---|---|---|---|---|---|---|\n",
+    );
     for row in &study.estimators {
         let figures = [row.auroc, row.prr, row.auarc, row.ece, row.brier, row.brier_skill].map(shown);
         let _ = writeln!(text, "| {} | {} | {} |", row.estimator.name(), row.n, figures.join(" | "));

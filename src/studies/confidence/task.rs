@@ -95,7 +95,9 @@ impl Matching {
                 let mut left = reference.clone();
                 let shared = answer
                     .iter()
-                    .filter(|word| left.iter().position(|other| other == *word).map(|at| left.swap_remove(at)).is_some())
+                    .filter(|word| {
+                        left.iter().position(|other| other == *word).map(|at| left.swap_remove(at)).is_some()
+                    })
                     .count();
                 // F1 = 2·shared / (lengths together) ≥ ½.
                 shared > 0 && 4 * shared >= answer.len() + reference.len()
@@ -145,7 +147,8 @@ impl Task {
             return Err(unread(format!("it is larger than {TASK_BYTES_MAX} bytes (TASK_BYTES_MAX)")));
         }
         let text = std::fs::read_to_string(name).map_err(|error| unread(error.to_string()))?;
-        let stem = Path::new(name).file_stem().map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned());
+        let stem =
+            Path::new(name).file_stem().map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned());
         Self::parse(&stem, &text)
     }
 
@@ -162,13 +165,18 @@ impl Task {
                 continue;
             }
             let row = row(line).map_err(|why| TaskError::Line { name: name.to_owned(), line: number, why })?;
-            let question = row.question().map_err(|why| TaskError::Line { name: name.to_owned(), line: number, why })?;
+            let question =
+                row.question().map_err(|why| TaskError::Line { name: name.to_owned(), line: number, why })?;
             let id = Digest::of(format!("{question:?}"));
             if seen.insert(id) {
                 items.push(Item { id, question });
             }
         }
-        if items.is_empty() { Err(TaskError::Empty(name.to_owned())) } else { Ok(Self { name: name.to_owned(), items }) }
+        if items.is_empty() {
+            Err(TaskError::Empty(name.to_owned()))
+        } else {
+            Ok(Self { name: name.to_owned(), items })
+        }
     }
 }
 
@@ -182,7 +190,8 @@ enum Row {
 
 fn row(line: &str) -> Result<Row, String> {
     if !line.starts_with('{') {
-        let (good, bad) = line.split_once('\t').ok_or("a JSON object is needed, or two sentences with a tab between")?;
+        let (good, bad) =
+            line.split_once('\t').ok_or("a JSON object is needed, or two sentences with a tab between")?;
         return Ok(Row::Pair { good: good.trim().to_owned(), bad: bad.trim().to_owned() });
     }
     let value: Value = serde_json::from_str(line).map_err(|error| format!("this is not JSON ({error})"))?;
@@ -192,7 +201,8 @@ fn row(line: &str) -> Result<Row, String> {
     };
     let texts = |field: &str| {
         let found = value.get(field).and_then(Value::as_array);
-        let found: Option<Vec<String>> = found.and_then(|list| list.iter().map(|v| v.as_str().map(str::to_owned)).collect());
+        let found: Option<Vec<String>> =
+            found.and_then(|list| list.iter().map(|v| v.as_str().map(str::to_owned)).collect());
         found.ok_or_else(|| format!("`{field}` must be a list of texts"))
     };
     if value.get("sentence_good").is_some() {
@@ -208,7 +218,10 @@ fn row(line: &str) -> Result<Row, String> {
         return Ok(Row::Statement { statement: text("statement")?, label });
     }
     if value.get("choices").is_some() {
-        let answer = value.get("answer").and_then(Value::as_u64).ok_or("`answer` must be the number of the right choice, from 0")?;
+        let answer = value
+            .get("answer")
+            .and_then(Value::as_u64)
+            .ok_or("`answer` must be the number of the right choice, from 0")?;
         return Ok(Row::Choice { question: text("question")?, choices: texts("choices")?, answer: answer as usize });
     }
     if value.get("answers").is_some() {
