@@ -55,6 +55,8 @@ impl Table {
             persona: model("persona"),
             interlocutor: model("interlocutor"),
             judge: "echo".parse().unwrap(),
+            regulator: config.regulator,
+            calibration: None,
             config,
         }
     }

@@ -12,7 +12,8 @@ use crate::foundation::store::write_whole;
 use crate::governance::regulator::{CalibrationScope, Estimator, Made};
 use crate::inference::providers::{self, OpenOptions};
 use crate::studies::confidence::{
-    Alternatives, Answered, Study, StudyError, Subject, Task, TaskError, answer, fit, reliability_figure, table,
+    Alternatives, Answered, Study, StudyError, Subject, Task, TaskError, answer, effect, effect_table, fit,
+    reliability_figure, table,
 };
 
 /// Measure a model's confidence against known answers, and calibrate it
@@ -26,6 +27,7 @@ pub(super) struct Args {
 enum Action {
     Bench(Bench),
     Fit(Fit),
+    Effect(Effect),
 }
 
 /// Run every estimator on a task: AUROC, PRR, AUARC, ECE, Brier, each with its interval
@@ -76,6 +78,58 @@ struct Fit {
     output: PathBuf,
 }
 
+/// Play fifty conversations with the regulator observing and enforcing: quality, scope, cost, and the differences
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom confidence effect --output effect                       the bundled model
+  loom confidence effect --output effect --model scripted      a script, which has no log-probabilities")]
+struct Effect {
+    /// The persona's model; `scripted` is a right answer or an evasion, drawn by the seed
+    #[arg(long, value_name = "MODEL", default_value = "bundled")]
+    model: String,
+    /// How often each conversation is held
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    rollouts: usize,
+    /// The folder for the transcripts; a new one
+    #[arg(long, value_name = "DIR")]
+    output: PathBuf,
+    /// Write everything that was measured, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Threads for the arithmetic; all cores if not given
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+impl Effect {
+    fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let chain = match self.model.as_str() {
+            "scripted" => None,
+            model => Some(model.parse::<ModelChain>().map_err(|error| Failure::usage(error.to_string()))?),
+        };
+        let bar = bar(50);
+        let options = OpenOptions::new(self.threads, None);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let told = |done: usize| bar.set_position(done as u64);
+        let found = runtime.block_on(effect(chain.as_ref(), self.rollouts, &self.output, &options, told));
+        bar.finish_and_clear();
+        let found = found.map_err(|error| Failure::usage(error.to_string()))?;
+        write!(terminal.out, "{}", effect_table(&found))?;
+        if let Some(path) = &self.json {
+            let json = serde_json::to_vec_pretty(&found).map_err(|error| Failure::usage(error.to_string()))?;
+            write(path, &json)?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn bar(length: u64) -> ProgressBar {
+    let target =
+        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    ProgressBar::with_draw_target(Some(length), target)
+}
+
 #[derive(Debug, clap::Args)]
 struct What {
     /// The task: `grammar`, or a file
@@ -115,6 +169,7 @@ impl Args {
         match &self.action {
             Action::Bench(bench) => bench.run(terminal),
             Action::Fit(fit) => fit.run(terminal),
+            Action::Effect(effect) => effect.run(terminal),
         }
     }
 }
@@ -182,9 +237,7 @@ impl What {
         });
         let model = providers::open(&self.model, &OpenOptions::new(self.threads, template.transpose()?))?;
         let subject = Subject { task: task.name.clone(), model: self.model.to_string(), scope: scope(&*model, &task)? };
-        let target =
-            if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(task.items.len() as u64), target);
+        let bar = bar(task.items.len() as u64);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let answers = runtime.block_on(answer(&model, &task, self.alternatives, |done| bar.set_position(done as u64)));
         bar.finish_and_clear();

@@ -11,10 +11,12 @@ use super::transcript::{
     ModelRef, Models, Opening, Outcome, PlacementUsed, RunRef, TRANSCRIPT_FORMAT, TRANSCRIPT_VERSION, Totals,
     Transcript,
 };
+use super::watch::Watch;
 use crate::foundation::base::Stream;
-use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain};
+use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain, ModelInfo};
+use crate::governance::regulator::{Calibration, CalibrationError};
 use crate::simulation::persona::{
-    AdversaryKind, Assembler, DeltaPolicy, PersonaConfig, Placement, PromptBudget, Speaker, TurnPlan,
+    Assembler, DeltaPolicy, PersonaConfig, Placement, PromptBudget, Regulation, Speaker, TurnPlan,
 };
 
 pub(super) struct Stage {
@@ -25,6 +27,8 @@ pub(super) struct Stage {
     pub(super) interlocutor: Arc<dyn LanguageModel>,
     pub(super) interlocutor_prompt: String,
     pub(super) first_speaker: Speaker,
+    pub(super) regulation: Regulation,
+    calibration: Option<Calibration>,
     placement: PlacementUsed,
     adversary: Option<Adversary>,
 }
@@ -32,12 +36,15 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn new(
         config: Arc<PersonaConfig>,
-        seed: u64,
-        turns: usize,
-        adversary: AdversaryKind,
+        manifest: &Manifest,
         persona: Arc<dyn LanguageModel>,
         interlocutor: Arc<dyn LanguageModel>,
     ) -> Result<Self, RunError> {
+        let Manifest { seed, turns, adversary, regulator: regulation, .. } = *manifest;
+        let calibration = manifest.calibration.clone();
+        if let Some(calibration) = &calibration {
+            holds(calibration, persona.info(), interlocutor.info())?;
+        }
         delta::check(&config.delta, persona.info())?;
         let assembler = Assembler::new(Arc::clone(&config), turns, budget(&persona))?;
         let interaction = &config.interaction;
@@ -59,9 +66,20 @@ impl Stage {
             interlocutor,
             interlocutor_prompt,
             first_speaker,
+            regulation,
+            calibration,
             placement,
             adversary,
         })
+    }
+
+    /// A regulator for one side.
+    pub(super) fn watch(&self, speaker: Speaker) -> Watch {
+        let model = match speaker {
+            Speaker::Persona => &self.persona,
+            Speaker::Interlocutor => &self.interlocutor,
+        };
+        Watch::new(speaker, model.info(), self.regulation, self.calibration.as_ref())
     }
 
     /// Whether instructions are put into the opening of the persona's conversation instead of behind its history.
@@ -108,6 +126,12 @@ impl Stage {
             scores: Vec::new(),
         }
     }
+}
+
+/// A calibration must hold for one of the two models at least; what stands against the persona's is told.
+fn holds(calibration: &Calibration, persona: &ModelInfo, interlocutor: &ModelInfo) -> Result<(), CalibrationError> {
+    let of = |model: &ModelInfo| calibration.holds_for(&model.name, model.digest, model.template);
+    of(persona).or_else(|error| of(interlocutor).map_err(|_| error))
 }
 
 /// How many tokens of instructions the model takes, and how they are counted.

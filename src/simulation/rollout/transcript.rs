@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 pub use scores::{Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{TokenLine, TokenSummary};
 pub use turn::{
-    AdversaryMove, Attempt, Failure, Fallback, Intensity, MonitorAction, MonitorEvent, PromptRecord, Regulated, Slide,
-    TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
+    Act, AdversaryMove, Attempt, Failure, Fallback, Intensity, Intervention, MonitorAction, MonitorEvent, PromptRecord,
+    Regulated, Slide, TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
 };
 
 use crate::foundation::base::Digest;
@@ -138,6 +138,9 @@ pub enum Outcome {
     Stopped {
         /// Why.
         reason: String,
+        /// The regulator broke the circuit; otherwise models gave no replies.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        circuit_break: bool,
     },
 }
 

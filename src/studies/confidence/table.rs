@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::effect::{Effect, PolicyFigures};
 use super::study::{Figure, Study};
 
 /// The study as a Markdown table, one row per estimator.
@@ -20,6 +21,30 @@ pub fn table(study: &Study) -> String {
     for row in &study.estimators {
         let figures = [row.auroc, row.prr, row.auarc, row.ece, row.brier, row.brier_skill].map(shown);
         let _ = writeln!(text, "| {} | {} | {} |", row.estimator.name(), row.n, figures.join(" | "));
+    }
+    text
+}
+
+/// The effect of enforcing as a Markdown table.
+pub fn effect_table(effect: &Effect) -> String {
+    let mut text = format!("{}: {} conversations under each policy\n\n", effect.model, effect.n);
+    text.push_str("| | Quality | Scope compliance | Tokens | Interventions |\n|---|---|---|---|---|\n");
+    let rows = [("observe", &effect.observe), ("enforce", &effect.enforce), ("difference", &effect.difference)];
+    for (name, PolicyFigures { quality, cost_tokens, scope_compliance, interventions }) in rows {
+        let tokens = cost_tokens.map_or_else(
+            || "–".to_owned(),
+            |figure| {
+                let around = figure.interval.map(|interval| format!(" ({:.1} to {:.1})", interval.low, interval.high));
+                format!("{:.1}{}", figure.value, around.unwrap_or_default())
+            },
+        );
+        // Writing into a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| {name} | {} | {} | {tokens} | {interventions:.2} |",
+            shown(*quality),
+            shown(*scope_compliance)
+        );
     }
     text
 }

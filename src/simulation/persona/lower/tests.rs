@@ -106,6 +106,15 @@ fn modes_and_end_conditions_fit_together() {
 }
 
 #[test]
+fn the_regulators_policy_is_read() {
+    let quiet = accepted("interaction:", "interaction:").regulator;
+    assert_eq!(quiet, Regulation::default());
+    let text = "regulator: {policy: enforce, max_regenerations: 2, tokens_max: 5000}\ninteraction:";
+    let expected = Regulation { policy: RegulatorPolicy::Enforce, regenerations_max: 2, tokens_max: Some(5_000) };
+    assert_eq!(accepted("interaction:", text).regulator, expected);
+}
+
+#[test]
 fn a_delta_policy_is_read() {
     let fixed = accepted("interaction:", "delta: {policy: fixed, gains: {decay: 1.5}}\ninteraction:");
     assert!(matches!(fixed.delta, DeltaPolicy::Fixed(_)));
