@@ -98,7 +98,8 @@ fn what_is_enforced_is_recorded_and_replayed_on_resume() {
     assert_eq!(files(&broken), files(&folder.join("whole")));
 }
 
-const CORRECTED: &str = r#"[["Have you ever felt this? It is late.", "Have you ever felt that? I am tired."], "The alarms sing."]"#;
+const CORRECTED: &str =
+    r#"[["Have you ever felt this? It is late.", "Have you ever felt that? I am tired."], "The alarms sing."]"#;
 
 #[test]
 fn a_cap_ends_an_enforced_rollout_and_what_was_corrected_goes_to_the_memory() {

@@ -141,8 +141,8 @@ struct What {
     /// Only the first items
     #[arg(long, value_name = "N")]
     items: Option<usize>,
-    /// How many alternatives per token to look at, or `all`
-    #[arg(long, value_name = "N", default_value = "20", value_parser = alternatives)]
+    /// How many alternatives per token to look at, or `all`; the default is what `loom run` asks for
+    #[arg(long, value_name = "N", default_value = "3", value_parser = alternatives)]
     alternatives: Alternatives,
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N")]

@@ -133,12 +133,12 @@ impl Watch {
     /// The parts of the complete reply that the model itself found unlikely, where something is to be done about it.
     pub(super) fn doubts(&self) -> &[ConfidenceSpan] {
         let decisions = self.regulator.decide().iter().filter(|_| self.enforces).map(|ruling| &ruling.decision);
-        decisions
-            .filter_map(
-                |decision| if let Decision::LowConfidenceSpans { spans } = decision { Some(spans) } else { None },
-            )
-            .next()
-            .map_or(&[], Vec::as_slice)
+        for decision in decisions {
+            if let Decision::LowConfidenceSpans { spans } = decision {
+                return spans;
+            }
+        }
+        &[]
     }
 
     /// Why the reply under way was told to end, as the regulator names it.

@@ -136,6 +136,7 @@ pub fn fit(scope: CalibrationScope, estimator: Estimator, answers: &[Answered]) 
     Calibration::fit(scope, estimator, references, replies).map_err(|_| StudyError::Unfit(estimator.name().to_owned()))
 }
 
+type Statistic = fn(&[(f64, bool)]) -> Option<f64>;
 type Labelled = Vec<(Estimates, bool)>;
 
 fn split(answers: &[Answered]) -> Result<(Labelled, Labelled), StudyError> {
@@ -167,20 +168,20 @@ fn measured(
     let calibration = Calibration::fit(scope.clone(), estimator, references.clone(), replies).ok()?;
     let stated: Vec<(f64, bool)> =
         held_out.iter().filter_map(|(estimates, right)| Some((calibration.probability(estimates)?, *right))).collect();
-    let of = |name, values: &[(f64, bool)], statistic: &dyn Fn(&[(f64, bool)]) -> Option<f64>| {
+    let of = |name, values: &[(f64, bool)], statistic: Statistic| {
         figure(values, resamples, &stream.child(name, 0), statistic)
     };
     (!raw.is_empty()).then(|| Measured {
         estimator,
         n: raw.len(),
         auroc_fit: auroc(to_fit),
-        auroc: of("auroc", &raw, &|values| auroc(values.iter().copied())),
+        auroc: of("auroc", &raw, |values| auroc(values.iter().copied())),
         auroc_calibrated: auroc(stated.iter().copied()),
-        prr: of("prr", &raw, &prediction_rejection_ratio),
-        auarc: of("auarc", &raw, &|values| auarc(values.iter().copied())),
-        ece: of("ece", &stated, &|values| ece(values, BINS)),
-        brier: of("brier", &stated, &brier),
-        brier_skill: of("brier_skill", &stated, &brier_skill),
+        prr: of("prr", &raw, prediction_rejection_ratio),
+        auarc: of("auarc", &raw, |values| auarc(values.iter().copied())),
+        ece: of("ece", &stated, |values| ece(values, BINS)),
+        brier: of("brier", &stated, brier),
+        brier_skill: of("brier_skill", &stated, brier_skill),
         reliability: reliability(&stated, BINS),
     })
 }

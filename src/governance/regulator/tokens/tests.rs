@@ -1,5 +1,6 @@
 //! The estimators against their formulas.
 
+use super::alternatives::LANES;
 use super::*;
 
 fn stats(group_tokens: usize, tokens: &[(Option<f32>, Option<f32>, &[f32])]) -> TokenStats {

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::simulation::persona::{Curve, DeltaPolicy, EndCondition, Pattern, PersonaConfig, TrajectoryMode, parse};
+use crate::simulation::persona::{
+    Curve, DeltaPolicy, EndCondition, Pattern, PersonaConfig, Regulation, RegulatorPolicy, TrajectoryMode, parse,
+};
 
 const SOUND: &str = r#"schema_version: "0.1.0"
 persona:
