@@ -70,13 +70,27 @@ fn spans_and_a_byte_order_mark_are_read() {
     assert!(lines.lines().any(|line| line.contains("\"circuit_break\"") && line.contains("\"spent\":278")), "{lines}");
 }
 
-/// Two rollouts of four turns on the bundled model with the regulator's word carried out.
+/// The bundled model's files with a temperature at which it says what it finds unlikely itself.
+fn hot(folder: &Path) {
+    fs::create_dir(folder).unwrap();
+    for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("models/bundled")).unwrap() {
+        let path = file.unwrap().path();
+        if path.is_file() {
+            fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let sampling = r#"{"eos_token_id": [0, 4], "do_sample": true, "temperature": 1.3, "top_p": 1.0}"#;
+    fs::write(folder.join("generation_config.json"), sampling).unwrap();
+}
+
 #[test]
 fn what_is_enforced_is_recorded_and_replayed_on_resume() {
     let dir = TempDir::new().unwrap();
     let folder = dir.path();
-    fs::write(folder.join("anna.yaml"), ANNA).unwrap();
-    let run = ["run", "anna.yaml", "--turns", "4", "--no-score", "--seed", "3", "--regulator"];
+    hot(&folder.join("hot"));
+    let brief = ANNA.replace("interaction:\n", "interaction:\n  response_length: {default: \"1-2 sentences\"}\n");
+    fs::write(folder.join("anna.yaml"), brief).unwrap();
+    let run = ["run", "anna.yaml", "--persona-model", "local:hot", "--turns", "4", "--no-score", "--regulator"];
     let observed = loom(folder, &[&run[..], &["observe", "--output", "observe"]].concat());
     assert_eq!(observed.status.code(), Some(0), "{}", told(&observed));
     let enforced = loom(folder, &[&run[..], &["enforce", "--output", "whole"]].concat());

@@ -104,7 +104,7 @@ pub async fn effect(
                 Some(model) => model.clone(),
                 None => ModelSpec::Scripted(script(task, &run.with_extension("script.json"))?).into(),
             };
-            play(task, persona, policy, rollouts, &run, options).await?;
+            play(task, persona, policy, (number as u64, rollouts), &run, options).await?;
             for rollout in 0..rollouts {
                 let transcript = read_transcript(&run.join(format!("rollout_{rollout:03}.json")))?;
                 outcomes.push(Outcome::of(task, &transcript));
@@ -177,7 +177,7 @@ async fn play(
     task: &Task,
     persona: ModelChain,
     policy: RegulatorPolicy,
-    rollouts: usize,
+    (seed, rollouts): (u64, usize),
     folder: &Path,
     options: &OpenOptions,
 ) -> Result<(), EffectError> {
@@ -186,7 +186,7 @@ async fn play(
     let plan = RunPlan {
         config: Arc::new(config),
         yaml,
-        seed: 0,
+        seed,
         rollouts,
         turns: 1,
         adversary: AdversaryKind::None,
