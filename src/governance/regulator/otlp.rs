@@ -216,7 +216,9 @@ mod tests {
         let refused = LlmEvent::TurnComplete { full_response: "I cannot.", finish: Some(Finish::Refusal) };
         assert_eq!(events[8], refused);
         let mut regulator = Regulator::default();
-        events.into_iter().for_each(|event| regulator.on_event(event));
+        for event in events {
+            regulator.on_event(event);
+        }
         assert_eq!((regulator.turn(), regulator.turn_reading().cost_session.tokens_in), (2, 97 + 120 + 40));
     }
 
