@@ -4,6 +4,7 @@
 
 mod chart;
 mod completions;
+mod confidence;
 mod doctor;
 mod dry_run;
 mod examples;
@@ -76,6 +77,7 @@ enum Command {
     Examples(examples::Args),
     Chart(chart::Args),
     Regulate(regulate::Args),
+    Confidence(confidence::Args),
     Schema(schema::Args),
     Memory(Box<memory::Args>),
     Model(model::Args),
@@ -102,6 +104,7 @@ impl Command {
             Self::Examples(args) => args.run(terminal),
             Self::Chart(args) => args.run(terminal),
             Self::Regulate(args) => args.run(terminal),
+            Self::Confidence(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Memory(args) => args.run(terminal),
             Self::Model(args) => args.run(terminal),

@@ -9,6 +9,7 @@
 
 mod charts;
 mod commands;
+mod confidence;
 mod configs;
 mod engine;
 mod floors;

@@ -25,6 +25,8 @@ pub(crate) fn run(folder: &Path, rollouts: usize) {
         persona: "scripted:tests/data/report/persona.json".parse().unwrap(),
         interlocutor: "scripted:tests/data/report/interlocutor.json".parse().unwrap(),
         judge: "echo".parse().unwrap(),
+        regulator: config.regulator,
+        calibration: None,
         config,
     };
     let run = Run::create(&plan, folder, &OpenOptions::default()).unwrap();

@@ -13,9 +13,12 @@ use super::score::{self, How};
 use super::{Exit, Failure, Terminal, remote};
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
+use crate::governance::memory::capture::Heard;
+use crate::governance::memory::workspace::Workspace;
+use crate::governance::regulator::Calibration;
 use crate::inference::engine::Dtype;
 use crate::inference::providers::{OpenOptions, RoleDtypes};
-use crate::simulation::persona::{self, AdversaryKind, AdversaryScript};
+use crate::simulation::persona::{self, AdversaryKind, AdversaryScript, Regulation, RegulatorPolicy};
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{
     FileError, Observer, Outcome, Progress, RolloutSummary, Run, RunError, RunPlan, StopFlag, turns,
@@ -29,12 +32,14 @@ Examples:
   loom run anna.yaml --turns 50 --rollouts 4             four, side by side
   loom run anna.yaml --adversary contradiction
   loom run anna.yaml --persona-model local:mamba-130m --target scripted:replies.txt
+  loom run anna.yaml --regulator enforce --memory notes  act on the regulator's word, keep what was corrected
   loom run --resume results/2026-03-04_101500_anna       go on where a run was interrupted
 
 A model is `bundled`, `local:DIR_OR_GGUF`, `hf:OWNER/REPO`, `openai/NAME`, `anthropic/NAME`, `openai-compatible:URL#NAME`,
 `scripted:FILE` or `echo`, or several with commas between them: the first that answers does. The same seed says the same, at any --parallel and after any interruption.
 
-Exit codes: 0 all rollouts are complete, 5 a model failed, 130 interrupted.")]
+Exit codes: 0 all rollouts are complete, 1 the regulator ended one (`--regulator enforce`), 5 a model failed, 130
+interrupted.")]
 pub(super) struct Args {
     /// The persona's config
     #[arg(value_name = "CONFIG", required_unless_present = "resume")]
@@ -79,7 +84,7 @@ pub(super) struct Args {
         conflicts_with_all = [
             "config", "persona_model", "target", "judge_model", "turns", "rollouts", "adversary", "adversary_file",
             "adversary_model", "seed", "output", "chat_template", "dtype", "persona_dtype", "interlocutor_dtype",
-            "judge_dtype",
+            "judge_dtype", "regulator", "calibration",
         ]
     )]
     resume: Option<PathBuf>,
@@ -88,6 +93,15 @@ pub(super) struct Args {
     score: bool,
     #[command(flatten)]
     how: How,
+    /// Whether the regulator's decisions are carried out; the config's choice if not given
+    #[arg(long, value_name = "POLICY", value_enum)]
+    regulator: Option<Policy>,
+    /// What `loom confidence fit` wrote for one of the models: confidence is then a probability of being right
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+    /// A memory workspace that takes what the persona was corrected for again and again, as signals
+    #[arg(long, value_name = "DIR")]
+    memory: Option<PathBuf>,
     /// Neither score nor report
     #[arg(long)]
     no_score: bool,
@@ -129,12 +143,21 @@ fn dtype(text: &str) -> Result<Dtype, String> {
     text.parse()
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Policy {
+    /// They are recorded
+    Observe,
+    /// They are recorded and carried out
+    Enforce,
+}
+
 /// How often the plain output tells where the run stands.
 const PLAIN_LINES: u64 = 10;
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let options = self.options()?;
+        let memory = self.memory.as_ref().map(|folder| Workspace::at(folder, SystemClock.now())).transpose()?;
         let run = match &self.resume {
             Some(folder) => Run::resume(folder, &options).map_err(failure)?,
             None => self.create(&options)?,
@@ -165,8 +188,29 @@ impl Args {
         if !self.no_score {
             report(terminal, &folder)?;
         }
-        let stopped = summaries.iter().any(|one| matches!(one.outcome, Outcome::Stopped { .. }));
-        Ok(if stopped { Exit::ModelFailed } else { Exit::Ok })
+        if let Some(memory) = &memory {
+            remember(memory, &folder, &summaries, terminal)?;
+        }
+        let stopped = |by_regulator: bool| {
+            let by = |one: &RolloutSummary| matches!(one.outcome, Outcome::Stopped { circuit_break, .. } if circuit_break == by_regulator);
+            summaries.iter().any(by)
+        };
+        Ok(if stopped(false) {
+            Exit::ModelFailed
+        } else if stopped(true) {
+            Exit::CheckFailed
+        } else {
+            Exit::Ok
+        })
+    }
+
+    fn regulation(&self, of_config: Regulation) -> Regulation {
+        let policy = match self.regulator {
+            None => of_config.policy,
+            Some(Policy::Observe) => RegulatorPolicy::Observe,
+            Some(Policy::Enforce) => RegulatorPolicy::Enforce,
+        };
+        Regulation { policy, ..of_config }
     }
 
     fn options(&self) -> Result<OpenOptions, Failure> {
@@ -208,6 +252,8 @@ impl Args {
             adversary,
             adversary_script: script.map(|(_, yaml)| yaml),
             persona: model(&self.persona_model),
+            regulator: self.regulation(config.regulator),
+            calibration: self.calibration.as_deref().map(calibration).transpose()?,
             judge,
             yaml,
             interlocutor,
@@ -269,6 +315,38 @@ impl Args {
     }
 }
 
+fn calibration(path: &Path) -> Result<Calibration, Failure> {
+    let told = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
+    let json = std::fs::read_to_string(path).map_err(|error| told(&error))?;
+    Calibration::from_json(&json).map_err(|error| told(&error))
+}
+
+/// Writes what was learned in the rollouts as signals, where a person may accept it.
+fn remember(
+    memory: &Workspace,
+    folder: &Path,
+    summaries: &[RolloutSummary],
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let run = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
+    let learned = summaries.iter().flat_map(|one| one.learned.iter().map(move |pattern| (one.rollout, pattern)));
+    let texts: Vec<(String, String)> = learned
+        .map(|(rollout, pattern)| {
+            let example = pattern.example_corrections.last().map_or("", String::as_str);
+            let times = pattern.learned_from_turns;
+            (format!("{run}/rollout_{rollout:03}"), format!("{times} corrections: {example}"))
+        })
+        .collect();
+    let heard: Vec<Heard<'_>> =
+        texts.iter().map(|(source, text)| Heard { text, source, kind: Some("correction") }).collect();
+    let (signals, lost) = memory.capture(&heard)?;
+    writeln!(terminal.out, "Memory: {} captured for review", count(signals.len(), "signal"))?;
+    if lost > 0 {
+        writeln!(terminal.err, "{} found no id left today and is lost", count(lost, "signal"))?;
+    }
+    Ok(())
+}
+
 /// Where reports on a run are made: `loom report` makes the same.
 fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
     let told =
@@ -321,7 +399,7 @@ impl Show {
                 }
             }
             Progress::Notice { rollout, text } => self.line(&format!("rollout {rollout}: {text}"), terminal)?,
-            Progress::Ended { rollout, outcome: Outcome::Stopped { reason } } => {
+            Progress::Ended { rollout, outcome: Outcome::Stopped { reason, .. } } => {
                 self.line(&format!("rollout {rollout} was stopped: {reason}"), terminal)?;
             }
             _ => {}
@@ -358,7 +436,7 @@ fn headline(run: &Run) -> String {
 }
 
 fn summary(terminal: &mut Terminal, folder: &Path, summaries: &[RolloutSummary]) -> Result<(), Failure> {
-    for RolloutSummary { rollout, outcome, totals } in summaries {
+    for RolloutSummary { rollout, outcome, totals, .. } in summaries {
         let how = match outcome {
             Outcome::Complete => "complete",
             Outcome::Stopped { .. } => "stopped",

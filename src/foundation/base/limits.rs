@@ -141,3 +141,7 @@ pub const GGUF_TENSORS_MAX: usize = 1 << 16;
 pub const GGUF_VALUES_MAX: u64 = 1 << 22;
 /// Longest token of a GGUF vocabulary, bytes.
 pub const GGUF_TOKEN_BYTES_MAX: usize = 1_024;
+/// Most answers known to be right that a calibration keeps for comparison; more are thinned out evenly.
+pub const CES_REFERENCE_MAX: usize = 1_000;
+/// Largest file of a task for `loom confidence`, bytes.
+pub const TASK_BYTES_MAX: u64 = 256 << 20;

@@ -59,6 +59,9 @@ pub struct ModelInfo {
     /// The number type in which most of its weights are kept: `f32`, `bf16`, `q8_0` or `q4_k`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
+    /// The digest of the chat template's text; `None` for a model without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<Digest>,
     /// Number of layers, for per-layer gains.
     pub layers: Option<usize>,
     /// Vocabulary size.

@@ -20,8 +20,9 @@ pub fn bootstrap_mean(values: &[f64], resamples: u32, stream: &Stream) -> Option
 }
 
 /// The 95 % percentile bootstrap interval of `statistic` (Efron and Tibshirani 1993, ch. 13), from `resamples` resamples
-/// of `items` drawn from `stream`; those for which there is no statistic are left out. `None` for fewer than two items or
-/// no resamples. Over few items it is too narrow: with three, read it as a range and no more.
+/// of `items` drawn from `stream`; a resample for which there is no statistic (one class alone, say) is left out, and more
+/// than half of them left out is no interval. `None` for fewer than two items or no resamples. Over few items it is too
+/// narrow: with three, read it as a range and no more.
 pub fn bootstrap<T: Clone>(
     items: &[T],
     resamples: u32,
@@ -40,6 +41,9 @@ pub fn bootstrap<T: Clone>(
             statistic(&drawn)
         })
         .collect();
+    if 2 * drawn.len() < resamples as usize {
+        return None;
+    }
     Some(Interval { low: quantile(&drawn, 0.025)?, high: quantile(&drawn, 0.975)? })
 }
 
@@ -68,5 +72,6 @@ mod tests {
         assert_eq!(bootstrap_mean(&[2.0; 3], 50, &Stream::root(0)), Some(Interval { low: 2.0, high: 2.0 }));
         assert_eq!(bootstrap_mean(&[2.0], 50, &Stream::root(0)), None);
         assert_eq!(bootstrap_mean(&[2.0, 3.0], 0, &Stream::root(0)), None);
+        assert_eq!(bootstrap(&[2.0, 3.0], 9, &Stream::root(0), |_| None), None);
     }
 }

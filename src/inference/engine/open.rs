@@ -105,6 +105,7 @@ impl Files<'_> {
             name: self.name,
             digest: Some(digest),
             dtype: dtype.map(|dtype| dtype.to_string()),
+            template: own.map(Digest::of),
             layers: Some(layers),
             vocabulary: Some(vocabulary),
             window_tokens: self.manifest.window_tokens.or(window),

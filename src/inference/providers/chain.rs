@@ -58,6 +58,8 @@ fn common<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + Clone
         name,
         digest: Some(Digest::of(digests)),
         dtype: links.clone().next().and_then(|info| info.dtype.clone()),
+        // Each link has its own, and the digest covers them.
+        template: None,
         layers: links.clone().next().and_then(|info| info.layers),
         vocabulary: links.clone().next().and_then(|info| info.vocabulary),
         window_tokens: least(|info| info.window_tokens),

@@ -44,7 +44,7 @@ impl Report {
             .rollouts
             .iter()
             .filter_map(|row| match &row.outcome {
-                Outcome::Stopped { reason } => Some((row, reason)),
+                Outcome::Stopped { reason, .. } => Some((row, reason)),
                 _ => None,
             })
             .collect();

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::manifest::Manifest;
 use super::transcript::{TokenLine, Transcript, Turn};
 use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
+use crate::foundation::store::{sync_names, write_whole};
 
 /// Why a run's files cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -321,23 +322,10 @@ fn read_limited(path: &Path) -> Result<String, FileError> {
 
 /// `bytes` at `path`, whole or not at all.
 pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".tmp");
-    let beside = path.with_file_name(name);
-    let mut file = File::create(&beside).map_err(at(&beside))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at(&beside))?;
-    fs::rename(&beside, path).map_err(at(path))?;
-    sync_folder(path)
+    write_whole(path, bytes).map_err(at(path))
 }
 
-/// Makes the name of `path` durable. Only Unix can sync a folder, and only Unix needs it.
+/// Makes the name of `path` durable.
 fn sync_folder(path: &Path) -> Result<(), FileError> {
-    #[cfg(unix)]
-    if let Some(folder) = path.parent() {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))?;
-    }
-    #[cfg(not(unix))]
-    let _ = path;
-    Ok(())
+    sync_names(path).map_err(at(path))
 }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::transcript::{ConfigRef, ModelRef};
-use crate::simulation::persona::AdversaryKind;
+use crate::governance::regulator::Calibration;
+use crate::simulation::persona::{AdversaryKind, Regulation};
 
 /// The value of [`Manifest::format`].
 pub const RUN_FORMAT: &str = "loom-run";
@@ -38,6 +39,12 @@ pub struct Manifest {
     pub models: RunModels,
     /// The text of the chat template that replaces the models' own.
     pub chat_template: Option<String>,
+    /// Whether the regulator's decisions are carried out.
+    #[serde(default)]
+    pub regulator: Regulation,
+    /// What makes confidence a probability, if anything does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
 }
 
 /// The models of a run, by role.

@@ -18,6 +18,7 @@ use super::transcript::{
 use super::watch::Watch;
 use crate::foundation::base::{Digest, Stream};
 use crate::foundation::chat::{DeltaGains, Flow, Message, ModelError, Snapshot, TokenLogprob};
+use crate::governance::regulator::CorrectionPattern;
 use crate::simulation::persona::{InjectionKind, Situation, Speaker, TurnPlan};
 
 /// A rollout under way.
@@ -103,8 +104,8 @@ impl Player {
             stream: Stream::root(stage.seed).child("rollout", rollout as u64),
             persona,
             interlocutor,
-            persona_watch: Watch::new(stage.persona.info()),
-            interlocutor_watch: Watch::new(stage.interlocutor.info()),
+            persona_watch: stage.watch(Speaker::Persona),
+            interlocutor_watch: stage.watch(Speaker::Interlocutor),
             monitors,
             said: Vec::new(),
             last_words: opening.unwrap_or_default(),
@@ -121,6 +122,16 @@ impl Player {
     /// How many messages in a row got no reply.
     pub(super) const fn failures_in_a_row(&self) -> usize {
         self.failures
+    }
+
+    /// Why the rollout ends here, where the regulator's word is carried out and it breaks the circuit.
+    pub(super) fn broken(&self) -> Option<String> {
+        self.persona_watch.broken().or_else(|| self.interlocutor_watch.broken())
+    }
+
+    /// What the persona was corrected for again and again, the best established first.
+    pub(super) fn learned(&self) -> Vec<CorrectionPattern> {
+        self.persona_watch.learned()
     }
 
     /// The next turn, played by the models.
@@ -237,6 +248,7 @@ impl Player {
     async fn persona_speaks(&mut self, going: &mut Going) -> Utterance {
         let tokens_max = going.plan.response_length.as_deref().and_then(length::tokens_for);
         going.slides.extend(self.persona.slide(tokens_max, Some(&going.plan.prompt), note(&going.plan)));
+        self.persona_watch.task(&going.plan.sections.must_do);
         self.persona_watch.heard(&self.last_words);
         let (monitors, said, stage) = (&self.monitors, &self.said, &self.stage);
         let turn = going.plan.turn;
@@ -249,6 +261,7 @@ impl Player {
             gains: going.gains.clone(),
             tokens_max,
             redrafts_max: monitors.retries_max(),
+            regenerations_max: stage.regulation.regenerations_max,
             check: &|draft| monitors.check(turn, draft),
             instruct: &|findings| {
                 let intervene = || stage.assembler.intervention(&Situation { turn, persona_messages: said }, plan);
@@ -282,6 +295,8 @@ impl Player {
             gains: None,
             tokens_max: None,
             redrafts_max: 0,
+            // The other side is what is measured: watched, and stopped where it must be, but never improved.
+            regenerations_max: 0,
             check: &|_| Vec::new(),
             instruct: &|_| String::new(),
         };
@@ -345,8 +360,9 @@ impl Player {
             let read = self.persona.read_again(utterance.instruction.as_deref(), ids, gains.clone()).await;
             read.map_err(|source| ReplayError::Model { turn: line.turn.index, source })?;
         }
+        self.persona_watch.task(&plan.sections.must_do);
         self.persona_watch.heard(&self.last_words);
-        self.persona_watch.replay(utterance, &line.tokens);
+        self.persona_watch.replay(utterance, &line.tokens, &line.turn.monitor_events);
         self.note_interventions(line.turn.index, utterance, &line.turn.monitor_events);
         self.persona_said(utterance, remembered(utterance), None);
         Ok(before)
@@ -363,7 +379,7 @@ impl Player {
             self.interlocutor.leave(slide.messages, None, note);
         }
         self.interlocutor_watch.heard(&self.last_words);
-        self.interlocutor_watch.replay(utterance, &line.tokens);
+        self.interlocutor_watch.replay(utterance, &line.tokens, &[]);
         self.interlocutor_said(utterance, remembered(utterance), None);
     }
 

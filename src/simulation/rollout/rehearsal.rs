@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::player::{Heard, Player, ReplayError};
 use super::run::RunError;
-use super::stage::Stage;
+use super::stage::{Setting, Stage};
 use super::transcript::{Transcript, Turn};
 use crate::foundation::chat::LanguageModel;
-use crate::simulation::persona::{AdversaryKind, Assembler, PersonaConfig};
+use crate::simulation::persona::{Assembler, PersonaConfig};
 
 /// A rollout's turns, in order.
 pub struct Rehearsal {
@@ -28,8 +28,8 @@ impl Rehearsal {
     ) -> Result<Self, RunError> {
         let run = &transcript.run;
         // The other side only listens here: who it was, and what it was told, changes nothing that the persona heard.
-        let (persona, other, nobody) = (Arc::clone(model), Arc::clone(model), (AdversaryKind::None, None));
-        let stage = Stage::new(Arc::clone(config), run.seed, run.turns_planned, nobody, persona, other)?;
+        let setting = Setting { seed: run.seed, turns: run.turns_planned, ..Setting::default() };
+        let stage = Stage::new(Arc::clone(config), setting, Arc::clone(model), Arc::clone(model))?;
         let stage = Arc::new(stage);
         Ok(Self { player: Player::new(Arc::clone(&stage), run.rollout), stage })
     }

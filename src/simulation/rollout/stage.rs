@@ -11,11 +11,13 @@ use super::transcript::{
     ModelRef, Models, Opening, Outcome, PlacementUsed, RunRef, TRANSCRIPT_FORMAT, TRANSCRIPT_VERSION, Totals,
     Transcript,
 };
+use super::watch::Watch;
 use crate::foundation::base::Stream;
-use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain};
+use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain, ModelInfo};
+use crate::governance::regulator::{Calibration, CalibrationError};
 use crate::inference::engine::Dtype;
 use crate::simulation::persona::{
-    AdversaryKind, Assembler, DeltaPolicy, PersonaConfig, Placement, PromptBudget, Speaker, TurnPlan,
+    AdversaryKind, Assembler, DeltaPolicy, PersonaConfig, Placement, PromptBudget, Regulation, Speaker, TurnPlan,
 };
 
 pub(super) struct Stage {
@@ -26,19 +28,48 @@ pub(super) struct Stage {
     pub(super) interlocutor: Arc<dyn LanguageModel>,
     pub(super) interlocutor_prompt: String,
     pub(super) first_speaker: Speaker,
+    pub(super) regulation: Regulation,
+    calibration: Option<Calibration>,
     placement: PlacementUsed,
     adversary: Option<Adversary>,
+}
+
+/// How a run is set, beside its configuration and its models.
+#[derive(Default)]
+pub(super) struct Setting<'s> {
+    pub(super) seed: u64,
+    pub(super) turns: usize,
+    pub(super) adversary: AdversaryKind,
+    /// The text of the adversary's own file.
+    pub(super) script: Option<&'s str>,
+    pub(super) regulation: Regulation,
+    pub(super) calibration: Option<&'s Calibration>,
+}
+
+impl<'s> Setting<'s> {
+    pub(super) fn of(manifest: &'s Manifest) -> Self {
+        Self {
+            seed: manifest.seed,
+            turns: manifest.turns,
+            adversary: manifest.adversary,
+            script: manifest.adversary_script.as_deref(),
+            regulation: manifest.regulator,
+            calibration: manifest.calibration.as_ref(),
+        }
+    }
 }
 
 impl Stage {
     pub(super) fn new(
         config: Arc<PersonaConfig>,
-        seed: u64,
-        turns: usize,
-        (adversary, script): (AdversaryKind, Option<&str>),
+        setting: Setting<'_>,
         persona: Arc<dyn LanguageModel>,
         interlocutor: Arc<dyn LanguageModel>,
     ) -> Result<Self, RunError> {
+        let Setting { seed, turns, adversary, script, regulation, calibration } = setting;
+        if let Some(calibration) = calibration {
+            holds(calibration, persona.info(), interlocutor.info())?;
+        }
         delta::check(&config.delta, persona.info())?;
         let assembler = Assembler::new(Arc::clone(&config), turns, budget(&persona))?;
         let interaction = &config.interaction;
@@ -60,6 +91,8 @@ impl Stage {
             interlocutor,
             interlocutor_prompt,
             first_speaker,
+            regulation,
+            calibration: calibration.cloned(),
             placement,
             adversary,
         })
@@ -68,6 +101,15 @@ impl Stage {
     /// The prompts of another persona, for the same model and as many turns.
     pub(super) fn other(&self, config: Arc<PersonaConfig>) -> Result<Assembler, RunError> {
         Ok(Assembler::new(config, self.assembler.turns(), budget(&self.persona))?)
+    }
+
+    /// A regulator for one side.
+    pub(super) fn watch(&self, speaker: Speaker) -> Watch {
+        let model = match speaker {
+            Speaker::Persona => &self.persona,
+            Speaker::Interlocutor => &self.interlocutor,
+        };
+        Watch::new(speaker, model.info(), self.regulation, self.calibration.as_ref())
     }
 
     /// Whether instructions are put into the opening of the persona's conversation instead of behind its history.
@@ -119,6 +161,12 @@ impl Stage {
             scores: Vec::new(),
         }
     }
+}
+
+/// A calibration must hold for one of the two models at least; what stands against the persona's is told.
+fn holds(calibration: &Calibration, persona: &ModelInfo, interlocutor: &ModelInfo) -> Result<(), CalibrationError> {
+    let of = |model: &ModelInfo| calibration.holds_for(&model.name, model.digest, model.template);
+    of(persona).or_else(|error| of(interlocutor).map_err(|_| error))
 }
 
 /// How many tokens of instructions the model takes, and how they are counted.

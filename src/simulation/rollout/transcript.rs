@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 pub use scores::{Reliability, Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{TokenLine, TokenSummary};
 pub use turn::{
-    AdversaryMove, Attempt, Failure, Fallback, HostedRecord, Intensity, MonitorAction, MonitorEvent, Probe,
-    PromptRecord, Quote,
+    Act, AdversaryMove, Attempt, Failure, Fallback, HostedRecord, Intensity, Intervention, MonitorAction, MonitorEvent,
+    Probe, PromptRecord, Quote,
     Regulated, Slide, TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
 };
 
@@ -142,6 +142,9 @@ pub enum Outcome {
     Stopped {
         /// Why.
         reason: String,
+        /// The regulator broke the circuit; otherwise models gave no replies.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        circuit_break: bool,
     },
 }
 

@@ -198,6 +198,7 @@ fn utterance(speaker: Speaker, text: Option<String>) -> Utterance {
         usage: TokenCount::default(),
         tokens: TokenSummary::default(),
         regulator: Regulated { reading: TurnReading::default(), decisions: Vec::new() },
+        interventions: Vec::new(),
         hosted: None,
         timing: UtteranceTiming::default(),
     }

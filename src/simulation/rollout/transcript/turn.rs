@@ -126,8 +126,45 @@ pub struct Utterance {
     pub tokens: TokenSummary,
     /// What the regulator made of it. It is told neither wall-clock time nor cached tokens, so both are 0 here.
     pub regulator: Regulated,
+    /// What was done on the regulator's word, in order; nothing under `policy: observe`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interventions: Vec<Intervention>,
     /// Wall clock.
     pub timing: UtteranceTiming,
+}
+
+/// Something that was done on the regulator's word.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Intervention {
+    /// In which attempt.
+    pub attempt: usize,
+    /// What.
+    #[serde(flatten)]
+    pub act: Act,
+}
+
+/// What can be done on the regulator's word within a message. What ends a rollout stands in its outcome.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Act {
+    /// The model was told, before it spoke, what it had been corrected for again and again.
+    Prelude {
+        /// What it was told.
+        told: String,
+    },
+    /// The reply was ended in mid-stream.
+    StopEarly {
+        /// Why, as the regulator names it.
+        decision: String,
+    },
+    /// The model was asked again because it found parts of this draft unlikely itself.
+    Regenerate {
+        /// The parts.
+        spans: Vec<String>,
+        /// What it was told.
+        told: String,
+    },
 }
 
 /// A regulator after a message.
