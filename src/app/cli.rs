@@ -3,10 +3,12 @@
 //! [`Command::run`]. What it prints goes through the [`Terminal`], so that a closed pipe ends it quietly.
 
 mod chart;
+mod compare;
 mod completions;
 mod doctor;
 mod dry_run;
 mod examples;
+mod export;
 mod memory;
 mod new;
 mod report;
@@ -57,6 +59,8 @@ enum Command {
     DryRun(dry_run::Args),
     Run(Box<run::Args>),
     Report(report::Args),
+    Compare(compare::Args),
+    Export(export::Args),
     View(view::Args),
     Examples(examples::Args),
     Chart(chart::Args),
@@ -75,6 +79,8 @@ impl Command {
             Self::DryRun(args) => args.run(terminal),
             Self::Run(args) => args.run(terminal),
             Self::Report(args) => args.run(terminal),
+            Self::Compare(args) => args.run(terminal),
+            Self::Export(args) => args.run(terminal),
             Self::View(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
             Self::Chart(args) => args.run(terminal),

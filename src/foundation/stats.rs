@@ -8,7 +8,7 @@ mod ranking;
 mod summary;
 
 pub use agreement::{pearson, rmse, spearman};
-pub use interval::{Interval, bootstrap_mean};
+pub use interval::{Interval, bootstrap_difference, bootstrap_mean};
 pub use isotonic::{Isotonic, IsotonicError};
 pub use ranking::auroc;
 pub use summary::{mean, quantile, sd};

@@ -227,8 +227,8 @@ impl Args {
 fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
     let told =
         |error: &dyn std::fmt::Display| Failure::usage(format!("the run is complete, but not its report: {error}"));
-    let report = Report::on(folder).map_err(|error| told(&error))?;
-    let path = report.write_to(folder).map_err(|error| told(&error))?;
+    let (report, conversations) = Report::with_conversations(folder).map_err(|error| told(&error))?;
+    let path = report.write_to(folder, &conversations).map_err(|error| told(&error))?;
     writeln!(terminal.out, "Report: {}", path.display())?;
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! The report as Markdown: reads well as plain text, and renders as a page.
 
-mod notation;
-
 use std::fmt::{self, Write};
 
-use self::notation::{NONE, code, grouped, mean, mean_known, number, plain, quote, range, sentence, spark, table};
 use super::aggregate::counted;
 use super::data::{EventRow, Flag, Report, SideRow, TurnRow};
+use super::notation::{
+    NONE, code, grouped, mean, mean_known, number, plain, quote, range, sentence, spark, table,
+};
 use crate::simulation::persona::{AdversaryKind, Speaker};
 use crate::simulation::rollout::{MonitorAction, Outcome};
 
@@ -332,7 +332,7 @@ fn rest(out: &mut String, all: usize) -> fmt::Result {
     if all > ROWS_MAX { writeln!(out, "{} more in `report.json`.\n", all - ROWS_MAX) } else { Ok(()) }
 }
 
-fn side(side: &SideRow) -> String {
+pub(super) fn side(side: &SideRow) -> String {
     let mut text = match side.answered.as_slice() {
         [] => "no model answered".to_owned(),
         answered => {
@@ -354,7 +354,7 @@ fn side(side: &SideRow) -> String {
     text
 }
 
-const fn adversary(kind: AdversaryKind) -> &'static str {
+pub(super) const fn adversary(kind: AdversaryKind) -> &'static str {
     match kind {
         AdversaryKind::None => "no adversary",
         AdversaryKind::Contradiction => "contradiction trap",
