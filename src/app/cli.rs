@@ -10,11 +10,14 @@ mod dry_run;
 mod examples;
 mod export;
 mod memory;
+mod merge;
 mod new;
+mod port;
 mod report;
 mod run;
 mod regulate;
 mod schema;
+mod sweep;
 mod terminal;
 mod validate;
 mod view;
@@ -60,6 +63,9 @@ enum Command {
     Run(Box<run::Args>),
     Report(report::Args),
     Compare(compare::Args),
+    Sweep(sweep::Args),
+    Merge(merge::Args),
+    Port(port::Args),
     Export(export::Args),
     View(view::Args),
     Examples(examples::Args),
@@ -80,6 +86,9 @@ impl Command {
             Self::Run(args) => args.run(terminal),
             Self::Report(args) => args.run(terminal),
             Self::Compare(args) => args.run(terminal),
+            Self::Sweep(args) => args.run(terminal),
+            Self::Merge(args) => args.run(terminal),
+            Self::Port(args) => args.run(terminal),
             Self::Export(args) => args.run(terminal),
             Self::View(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
@@ -115,4 +124,13 @@ fn run() -> Exit {
     let mut terminal = Terminal::stdout(cli.color);
     let outcome = cli.command.run(&mut terminal);
     terminal.finish(outcome)
+}
+
+/// A number that must not be 0, for clap.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
 }

@@ -19,7 +19,8 @@ pub(crate) fn run(folder: &Path, rollouts: usize) {
 
 fn run_of(folder: &Path, rollouts: usize, yaml: &str, scripts: [&str; 2]) {
     let config = Arc::new(parse("anna.yaml", yaml).unwrap());
-    let [persona, interlocutor] = scripts.map(|name| format!("scripted:tests/data/report/{name}.json").parse().unwrap());
+    let [persona, interlocutor] =
+        scripts.map(|name| format!("scripted:tests/data/report/{name}.json").parse().unwrap());
     let plan = RunPlan {
         yaml: yaml.to_owned(),
         seed: 42,
@@ -69,7 +70,8 @@ fn the_same_transcripts_give_the_same_bytes() {
     let written = || {
         let (report, conversations) = Report::with_conversations(folder.path()).unwrap();
         report.write_to(folder.path(), &conversations).unwrap();
-        ["report.html", "report.md", "report.json", "curves.svg"].map(|name| fs::read(folder.path().join(name)).unwrap())
+        ["report.html", "report.md", "report.json", "curves.svg"]
+            .map(|name| fs::read(folder.path().join(name)).unwrap())
     };
     assert_eq!(written(), written());
 
@@ -135,7 +137,8 @@ fn a_side_file_that_is_missing_or_cut_short_is_told() {
     fs::remove_file(folder.path().join("rollout_000.tokens.jsonl")).unwrap();
     let side = folder.path().join("rollout_001.tokens.jsonl");
     let lines = fs::read_to_string(&side).unwrap();
-    fs::write(&side, lines.lines().skip(3).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    let kept: Vec<&str> = lines.lines().skip(3).collect();
+    fs::write(&side, kept.join("\n")).unwrap();
     let missing = Report::on(folder.path()).unwrap().missing.join("\n");
     assert!(missing.contains("tokens of rollout_000.json: "), "{missing}");
     assert!(missing.contains("tokens of rollout_001.json: the side file lacks 3 of the messages"), "{missing}");
@@ -154,7 +157,9 @@ fn two_folders_are_set_side_by_side_with_intervals_for_the_difference() {
     let interval = words.interval.unwrap();
     assert!(interval.low <= right - left && right - left <= interval.high, "{interval:?}");
     let itself = Comparison::of(&a, &a).unwrap();
-    assert!(itself.scores.iter().filter_map(|row| row.interval).all(|interval| interval.low <= 0.0 && interval.high >= 0.0));
+    assert!(
+        itself.scores.iter().filter_map(|row| row.interval).all(|interval| interval.low <= 0.0 && interval.high >= 0.0)
+    );
     let mut named = comparison;
     (named.a.path, named.b.path) = ("results/a".into(), "results/b".into());
     insta::assert_snapshot!("comparison", named.markdown());
@@ -187,12 +192,16 @@ fn exports_hold_both_sides_views() {
     }
     let files = export(&report, &conversations, ExportFormat::ShareGpt).unwrap();
     let first = &lines(&files[0].1)[0]["conversations"];
-    assert_eq!((&first[0]["from"], &first[1]["from"], &first[2]["from"]), (&"system".into(), &"gpt".into(), &"human".into()));
+    assert_eq!(
+        (&first[0]["from"], &first[1]["from"], &first[2]["from"]),
+        (&"system".into(), &"gpt".into(), &"human".into())
+    );
     // `scripts/check-inspect.sh` reads the same with Inspect itself; here only what it asks of the order.
     let files = export(&report, &conversations, ExportFormat::Inspect).unwrap();
     let text = &files[0].1;
-    let places: Vec<_> = ["\"version\":2", "\"status\"", "\"eval\"", "\"plan\"", "\"results\"", "\"stats\"", "\"samples\":[{"]
-        .map(|key| text.find(key).unwrap_or_else(|| panic!("{key}")))
-        .to_vec();
+    let places: Vec<_> =
+        ["\"version\":2", "\"status\"", "\"eval\"", "\"plan\"", "\"results\"", "\"stats\"", "\"samples\":[{"]
+            .map(|key| text.find(key).unwrap_or_else(|| panic!("{key}")))
+            .to_vec();
     assert!(places.is_sorted(), "{places:?}");
 }

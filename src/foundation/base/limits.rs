@@ -76,3 +76,5 @@ pub const MICROSTEPS_MAX: usize = 1_000;
 pub const EVENT_LINE_BYTES_MAX: u64 = 16 << 20;
 /// Largest file of the regulator's state or settings, bytes.
 pub const REGULATOR_STATE_BYTES_MAX: u64 = 64 << 20;
+/// Most runs in a sweep.
+pub const SWEEP_CELLS_MAX: usize = 10_000;

@@ -21,7 +21,8 @@ pub fn bootstrap_mean(values: &[f64], resamples: u32, stream: &Stream) -> Option
     if values.len() < 2 {
         return None;
     }
-    let means: Vec<f64> = (0..u64::from(resamples)).filter_map(|resample| resampled(values, resample, stream)).collect();
+    let means: Vec<f64> =
+        (0..u64::from(resamples)).filter_map(|resample| resampled(values, resample, stream)).collect();
     percentiles(&means)
 }
 
@@ -42,8 +43,7 @@ pub fn bootstrap_difference(a: &[f64], b: &[f64], resamples: u32, stream: &Strea
 fn resampled(values: &[f64], resample: u64, stream: &Stream) -> Option<f64> {
     let n = values.len();
     let first = resample * n as u64;
-    let drawn: Vec<f64> =
-        (first..first + n as u64).filter_map(|at| values.get(stream.index(at, n)).copied()).collect();
+    let drawn: Vec<f64> = (first..first + n as u64).filter_map(|at| values.get(stream.index(at, n)).copied()).collect();
     mean(&drawn)
 }
 

@@ -56,7 +56,8 @@ impl Report {
             let rollout = transcript.run.rollout;
             measured.stretches.iter().map(move |stretch| StretchRow { rollout, stretch: stretch.clone() })
         });
-        let own: Vec<&str> = measured.iter().flat_map(|measured| &measured.scores).map(|score| score.id.as_str()).collect();
+        let own: Vec<&str> =
+            measured.iter().flat_map(|measured| &measured.scores).map(|score| score.id.as_str()).collect();
         let dimensions = transcripts().find_map(|transcript| transcript.turns.first());
         Ok(Self {
             format: FORMAT.to_owned(),
@@ -242,8 +243,14 @@ fn intensities(of: &[&Held<'_>]) -> Vec<Intensity> {
 }
 
 fn missing(loaded: &[Loaded], held: &[Held<'_>], measured: &[Measured]) -> Vec<String> {
-    let mut missing: Vec<String> =
-        loaded.iter().filter_map(|loaded| Some(format!("tokens of {}: {}", loaded.file, loaded.tokens_missing.as_ref()?))).collect();
+    let mut missing: Vec<String> = loaded
+        .iter()
+        .filter_map(|loaded| Some(format!("tokens of {}: {}", loaded.file, loaded.tokens_missing.as_ref()?)))
+        .collect();
+    let notes = loaded
+        .iter()
+        .flat_map(|loaded| loaded.transcript.notes.iter().map(move |note| format!("{}: {note}", loaded.file)));
+    missing.extend(notes);
     let spoken = || held.iter().filter(|held| held.turn.persona.failure.is_none());
     let all = spoken().count();
     let without = spoken().filter(|held| confidence(&held.turn.persona).is_none()).count();

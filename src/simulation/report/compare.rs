@@ -93,7 +93,9 @@ impl Comparison {
         let only_right = right.iter().filter(|side| left.iter().all(|other| other.key != side.key));
         let scores = left
             .iter()
-            .map(|side| row(side, side, right.iter().find(|other| other.key == side.key).map_or(&[], |side| &side.values)))
+            .map(|side| {
+                row(side, side, right.iter().find(|other| other.key == side.key).map_or(&[], |side| &side.values))
+            })
             .chain(only_right.map(|side| {
                 let none = Side { values: Vec::new(), ..Side::like(side) };
                 row(side, &none, &side.values)
@@ -145,7 +147,8 @@ impl Comparison {
                 "> The rollouts differ in length. Scores that fall with length (`docs/SCORES.md`) cannot be compared.\n"
             )?;
         }
-        let mean = |value: Option<Mean>| value.map_or(NONE.into(), |mean| format!("{} ({})", number(mean.mean), mean.n));
+        let mean =
+            |value: Option<Mean>| value.map_or(NONE.into(), |mean| format!("{} ({})", number(mean.mean), mean.n));
         let rows: Vec<Vec<String>> = self
             .scores
             .iter()
@@ -206,11 +209,7 @@ fn sides(report: &Report, loaded: &[Loaded]) -> Vec<Side> {
         dimension: None,
         judge: None,
         key: score.id.clone(),
-        values: report
-            .rollouts
-            .iter()
-            .filter_map(|row| row.scores.iter().find(|(id, _)| *id == score.id)?.1)
-            .collect(),
+        values: report.rollouts.iter().filter_map(|row| row.scores.iter().find(|(id, _)| *id == score.id)?.1).collect(),
     });
     let mut sides: Vec<Side> = own.collect();
     let measured = sides.len();
@@ -218,8 +217,7 @@ fn sides(report: &Report, loaded: &[Loaded]) -> Vec<Side> {
         if sides.iter().take(measured).any(|side| side.id == score.id) {
             continue;
         }
-        let key =
-            format!("{:?}", (&score.id, &score.dimension, score.method, &score.judge, score.prompt_digest));
+        let key = format!("{:?}", (&score.id, &score.dimension, score.method, &score.judge, score.prompt_digest));
         match sides.iter_mut().find(|side| side.key == key) {
             Some(side) => side.values.extend(score.value),
             None => sides.push(Side {

@@ -24,11 +24,7 @@ pub enum ExportFormat {
 ///
 /// # Errors
 /// When something cannot be JSON.
-pub fn export(
-    report: &Report,
-    loaded: &[Loaded],
-    format: ExportFormat,
-) -> Result<Vec<(String, String)>, ReportError> {
+pub fn export(report: &Report, loaded: &[Loaded], format: ExportFormat) -> Result<Vec<(String, String)>, ReportError> {
     let name = match format {
         ExportFormat::Inspect => return Ok(vec![inspect::log(report, loaded)?]),
         ExportFormat::Messages => "messages",
@@ -121,7 +117,8 @@ fn prompt(transcript: &Transcript, side: Speaker) -> Option<&str> {
 fn spoken(transcript: &Transcript) -> impl Iterator<Item = (usize, &Utterance)> {
     let persona_first = transcript.opening.first_speaker == Speaker::Persona;
     transcript.turns.iter().enumerate().flat_map(move |(at, turn)| {
-        let both = if persona_first { [&turn.persona, &turn.interlocutor] } else { [&turn.interlocutor, &turn.persona] };
+        let both =
+            if persona_first { [&turn.persona, &turn.interlocutor] } else { [&turn.interlocutor, &turn.persona] };
         both.map(|said| (at, said))
     })
 }

@@ -129,9 +129,11 @@ fn file(path: &Path) -> Result<Loaded, ReportError> {
 fn lacking(transcript: &Transcript, tokens: &[TokenLine]) -> Option<String> {
     let there: BTreeSet<(usize, bool)> =
         tokens.iter().map(|line| (line.turn, line.speaker == Speaker::Persona)).collect();
-    let messages = transcript.turns.iter().flat_map(|turn| [(turn.index, &turn.persona), (turn.index, &turn.interlocutor)]);
+    let messages =
+        transcript.turns.iter().flat_map(|turn| [(turn.index, &turn.persona), (turn.index, &turn.interlocutor)]);
     let counted = messages.filter(|(_, message)| message.tokens.count > 0);
-    let lacking = counted.filter(|(turn, message)| !there.contains(&(*turn, message.speaker == Speaker::Persona))).count();
+    let lacking =
+        counted.filter(|(turn, message)| !there.contains(&(*turn, message.speaker == Speaker::Persona))).count();
     (lacking > 0).then(|| format!("the side file lacks {lacking} of the messages"))
 }
 

@@ -4,9 +4,7 @@ use std::fmt::{self, Write};
 
 use super::aggregate::counted;
 use super::data::{EventRow, Flag, Report, SideRow, TurnRow};
-use super::notation::{
-    NONE, code, grouped, mean, mean_known, number, plain, quote, range, sentence, spark, table,
-};
+use super::notation::{NONE, code, grouped, mean, mean_known, number, plain, quote, range, sentence, spark, table};
 use crate::simulation::persona::{AdversaryKind, Speaker};
 use crate::simulation::rollout::{MonitorAction, Outcome};
 

@@ -59,7 +59,8 @@ pub(super) fn log(report: &Report, loaded: &[Loaded]) -> Result<(String, String)
     } else {
         "cancelled"
     };
-    let samples: Vec<Sample> = loaded.iter().zip(&report.rollouts).map(|(loaded, row)| sample(loaded, &row.scores)).collect();
+    let samples: Vec<Sample> =
+        loaded.iter().zip(&report.rollouts).map(|(loaded, row)| sample(loaded, &row.scores)).collect();
     let log = Log {
         version: 2,
         status,
@@ -167,25 +168,26 @@ fn messages(transcript: &Transcript) -> Vec<Value> {
     let plain = |name: &str, role: &str, content: &str| json!({"id": format!("{rollout}-{name}"), "content": content, "source": "input", "role": role});
     let system = prompt(transcript, Speaker::Persona).map(|text| plain("system", "system", text));
     let opening = transcript.opening.words.as_deref().map(|text| plain("opening", "user", text));
-    let said = spoken(transcript).filter_map(|(at, said)| {
-        let turn = transcript.turns.get(at)?;
-        let mut message = match said.speaker {
-            Speaker::Persona => plain(&format!("{}p", turn.index), "assistant", &said.content),
-            Speaker::Interlocutor => plain(&format!("{}o", turn.index), "user", &said.content),
-        };
-        let fields = message.as_object_mut()?;
-        if said.speaker == Speaker::Persona {
-            fields.insert("source".to_owned(), "generate".into());
-            fields.insert("model".to_owned(), json!(said.model));
-        }
-        fields.insert("metadata".to_owned(), json!({
+    let said =
+        spoken(transcript).filter_map(|(at, said)| {
+            let turn = transcript.turns.get(at)?;
+            let mut message = match said.speaker {
+                Speaker::Persona => plain(&format!("{}p", turn.index), "assistant", &said.content),
+                Speaker::Interlocutor => plain(&format!("{}o", turn.index), "user", &said.content),
+            };
+            let fields = message.as_object_mut()?;
+            if said.speaker == Speaker::Persona {
+                fields.insert("source".to_owned(), "generate".into());
+                fields.insert("model".to_owned(), json!(said.model));
+            }
+            fields.insert("metadata".to_owned(), json!({
             "turn": turn.index, "phase": turn.phase, "intensities": turn.intensities, "answered_by": said.model,
             "tokens": said.tokens, "failure": said.failure, "adversary": said.adversary,
             "confidence": said.regulator.reading.confidence,
             "monitor_events": if said.speaker == Speaker::Persona { turn.monitor_events.as_slice() } else { &[] },
         }));
-        Some(message)
-    });
+            Some(message)
+        });
     system.into_iter().chain(opening).chain(said).collect()
 }
 
@@ -220,6 +222,8 @@ fn stop_reason(said: &Utterance) -> &'static str {
 fn logprobs(line: &TokenLine) -> Option<Vec<Value>> {
     let tokens = line.text.iter().zip(&line.logprob);
     tokens
-        .map(|(text, logprob)| Some(json!({"token": text, "logprob": (*logprob)?, "bytes": text.as_bytes(), "top_logprobs": null})))
+        .map(|(text, logprob)| {
+            Some(json!({"token": text, "logprob": (*logprob)?, "bytes": text.as_bytes(), "top_logprobs": null}))
+        })
         .collect()
 }

@@ -1,6 +1,8 @@
 //! The page's curves as paths in a box of fixed size. The page draws them itself, rather than showing `curves.svg`, so that
 //! they follow its colours in light, dark and print.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
 use super::super::data::{Mean, Report, StoredScore};
@@ -93,9 +95,15 @@ pub(super) fn panels(report: &Report) -> Vec<Panel> {
             intensities.push((format!("{name}, expressed"), colour, true, points));
         }
     }
-    let note = if intensities.len() > report.dimensions.len() { "prescribed, and dashed: expressed" } else { "prescribed" };
+    let note =
+        if intensities.len() > report.dimensions.len() { "prescribed, and dashed: expressed" } else { "prescribed" };
     panel("Intensity", note, intensities, Some(1.0));
-    panel("Confidence", "of the persona's messages", vec![("mean".into(), 0, false, of(|row| row.confidence))], Some(1.0));
+    panel(
+        "Confidence",
+        "of the persona's messages",
+        vec![("mean".into(), 0, false, of(|row| row.confidence))],
+        Some(1.0),
+    );
     panel("Entropy", "nats per token, the persona's", vec![("mean".into(), 1, false, of(|row| row.entropy))], None);
     panel("Length", "words per message, the persona's", vec![("mean".into(), 2, false, of(|row| row.words))], None);
     panels
@@ -119,7 +127,8 @@ fn line(points: &Points, x: &impl Fn(usize) -> f64, top: f64, sparse: bool) -> S
     for (turn, mean) in points {
         let joined = before.is_some_and(|before| sparse || before + 1 == *turn);
         let (to, at) = (if joined { 'L' } else { 'M' }, y(mean.mean, top));
-        path.push_str(&format!("{to}{:.1} {at:.1}", x(*turn)));
+        // Writing to a String does not fail.
+        let _infallible = write!(path, "{to}{:.1} {at:.1}", x(*turn));
         if !joined {
             // A point by itself shows as a dot: the line's ends are round.
             path.push_str("h0");
@@ -140,7 +149,7 @@ fn band(points: &Points, x: &impl Fn(usize) -> f64, top: f64) -> String {
         let lower = run.iter().rev().map(|(turn, mean)| (*turn, mean.low));
         for (at, (turn, value)) in upper.chain(lower).enumerate() {
             let to = if at == 0 { 'M' } else { 'L' };
-            path.push_str(&format!("{to}{:.1} {:.1}", x(turn), y(value, top)));
+            let _infallible = write!(path, "{to}{:.1} {:.1}", x(turn), y(value, top));
         }
         path.push('Z');
     }
@@ -161,8 +170,11 @@ fn spans(report: &Report, x: &impl Fn(usize) -> f64) -> Vec<Span> {
             }
         }
     }
-    let span = |(index, (name, first, last)): (usize, (String, usize, usize))| {
-        Span { name, x: x(first), width: x(last) - x(first), odd: index % 2 == 1 }
+    let span = |(index, (name, first, last)): (usize, (String, usize, usize))| Span {
+        name,
+        x: x(first),
+        width: x(last) - x(first),
+        odd: index % 2 == 1,
     };
     spans.into_iter().enumerate().map(span).collect()
 }
@@ -170,7 +182,8 @@ fn spans(report: &Report, x: &impl Fn(usize) -> f64) -> Vec<Span> {
 fn labels(report: &Report, x: &impl Fn(usize) -> f64) -> Vec<Label> {
     let every = report.turns.len().div_ceil(LABELS_MAX).max(1);
     // Round distances read better.
-    let every = [1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1_000].into_iter().find(|round| *round >= every).unwrap_or(every);
+    let every =
+        [1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1_000].into_iter().find(|round| *round >= every).unwrap_or(every);
     let rows = report.turns.iter().filter(|row| row.turn % every == 0);
     rows.map(|row| Label { x: x(row.turn) / WIDTH * 100.0, turn: row.turn }).collect()
 }

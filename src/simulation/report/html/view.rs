@@ -80,10 +80,11 @@ impl View {
             findings_more: findings.len().saturating_sub(ROWS_MAX),
             findings: findings.into_iter().take(ROWS_MAX).collect(),
             flags_shown: ROWS_MAX,
-            began: report.timing.began.split_once('.').map_or_else(
-                || report.timing.began.clone(),
-                |(whole, _)| format!("{whole}Z"),
-            ),
+            began: report
+                .timing
+                .began
+                .split_once('.')
+                .map_or_else(|| report.timing.began.clone(), |(whole, _)| format!("{whole}Z")),
         }
     }
 }
@@ -108,18 +109,19 @@ fn notices(report: &Report) -> Vec<String> {
     let unfinished = ended(|outcome| *outcome == Outcome::Unfinished);
     let planned = report.rollouts_planned.unwrap_or(report.rollouts.len());
     if finished < planned {
-        let mut text = format!("Not all of this run is here: {finished} of {} finished", counted(planned, "rollout"));
-        if unfinished > 0 {
-            text.push_str(&format!(", {unfinished} under way"));
-        }
-        if report.rollouts.len() < planned {
-            text.push_str(&format!(", {} not begun", planned - report.rollouts.len()));
-        }
-        notices.push(text + ". What follows covers what there is.");
+        let mut parts = vec![format!("{finished} of {} finished", counted(planned, "rollout"))];
+        parts.extend((unfinished > 0).then(|| format!("{unfinished} under way")));
+        let begun = report.rollouts.len();
+        parts.extend((begun < planned).then(|| format!("{} not begun", planned - begun)));
+        notices.push(format!("Not all of this run is here: {}. What follows covers what there is.", parts.join(", ")));
     }
     for row in &report.rollouts {
         if let Outcome::Stopped { reason } = &row.outcome {
-            notices.push(format!("Rollout {} was given up after {}: {reason}", row.rollout, counted(row.turns, "turn")));
+            notices.push(format!(
+                "Rollout {} was given up after {}: {reason}",
+                row.rollout,
+                counted(row.turns, "turn")
+            ));
         }
     }
     notices
