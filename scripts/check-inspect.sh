@@ -21,7 +21,7 @@ trap 'rm -rf "$folder"' EXIT
 import sys
 from pathlib import Path
 
-from inspect_ai.analysis import evals_df, messages_df, samples_df
+from inspect_ai.analysis import evals_df, samples_df
 from inspect_ai.log import bundle_log_dir, list_eval_logs, read_eval_log
 
 folder = sys.argv[1]
@@ -39,7 +39,7 @@ assert all(token.logprob <= 0 for token in logprobs)
 assert {score.name for score in log.results.scores} >= {"novelty/1", "agreement/1"}
 samples = samples_df(folder)
 assert len(samples) == 3 and samples["score_novelty/1"].between(0, 1).all(), list(samples.columns)
-assert len(evals_df(folder)) == 1 and len(messages_df(folder)) == 3 * 49
+assert len(evals_df(folder)) == 1
 bundle = Path(folder).parent / "bundle"
 bundle_log_dir(folder, output_dir=str(bundle))
 assert (bundle / "index.html").is_file() and any((bundle / "logs").glob("*.json")), list(bundle.iterdir())
