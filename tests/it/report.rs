@@ -7,7 +7,9 @@ use std::sync::Arc;
 use loom_agent::inference::providers::OpenOptions;
 use loom_agent::simulation::persona::{AdversaryKind, parse};
 use loom_agent::simulation::report::{Comparison, ExportFormat, Report, ReportError, export, load};
-use loom_agent::simulation::rollout::{Observer, Run, RunPlan, StopFlag, turns};
+use loom_agent::simulation::rollout::{
+    Observer, Run, RunPlan, Score, ScoreJudge, ScoreMethod, ScorePoint, StopFlag, read_transcript, turns,
+};
 use tempfile::TempDir;
 
 const ANNA: &str = include_str!("../data/report/anna.yaml");
@@ -204,4 +206,44 @@ fn exports_hold_both_sides_views() {
             .map(|key| text.find(key).unwrap_or_else(|| panic!("{key}")))
             .to_vec();
     assert!(places.is_sorted(), "{places:?}");
+}
+
+#[test]
+fn scores_that_stand_in_transcripts_are_shown_by_method_and_judge() {
+    let folder = TempDir::new().unwrap();
+    run(folder.path(), 3);
+    for rollout in 0..3 {
+        let path = folder.path().join(format!("rollout_00{rollout}.json"));
+        let mut transcript = read_transcript(&path).unwrap();
+        let score = |judge: &str, value: Option<f64>| Score {
+            id: "expressed_intensity/1".into(),
+            dimension: Some("conviction".into()),
+            method: ScoreMethod::LogprobRating,
+            judge: Some(ScoreJudge {
+                model: judge.into(),
+                ..serde_json::from_str(r#"{"model": "", "digest": null}"#).unwrap()
+            }),
+            prompt_digest: None,
+            value,
+            why: value.is_none().then(|| "the judge refused".into()),
+            points: value
+                .map(|value| ScorePoint { turns: (0, 5), value: Some(value), mass: Some(0.9), why: None })
+                .into_iter()
+                .collect(),
+        };
+        transcript.scores = vec![score("first", Some(0.2 + 0.1 * f64::from(rollout))), score("<b>second</b>", None)];
+        fs::write(&path, serde_json::to_string(&transcript).unwrap()).unwrap();
+    }
+    let (report, conversations) = Report::with_conversations(folder.path()).unwrap();
+    let [first, second] = report.stored.as_slice() else { panic!("{:#?}", report.stored) };
+    assert!((first.value.unwrap().mean - 0.3).abs() < 1e-12 && first.interval.is_some());
+    assert_eq!((first.points.len(), first.points[0].turn), (1, 5));
+    assert_eq!((second.value, second.missing.as_slice()), (None, &[("the judge refused".to_owned(), 3)][..]));
+    let markdown = report.markdown(None);
+    assert!(
+        markdown.contains("rating by log-probabilities") && markdown.contains("3 times: the judge refused"),
+        "{markdown}"
+    );
+    let page = report.html(&conversations).unwrap();
+    assert!(page.contains("conviction, expressed") && page.contains("&lt;b&gt;second"), "drawn, and escaped");
 }

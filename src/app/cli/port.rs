@@ -19,21 +19,19 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum From {
+    #[command(name = "mania-bench")]
     Mania(Mania),
 }
 
 /// The dynamic mania benchmark: profiles (YAML, versions 1 and 2) and transcripts (JSON)
 #[derive(Debug, clap::Args)]
-#[command(
-    name = "mania-bench",
-    after_help = "\
+#[command(after_help = "\
 Examples:
   loom port mania-bench profile.yaml --turns 50 --output anna.yaml
   loom port mania-bench profile.yaml --schedule fast.yaml --mode implicit
   loom port mania-bench old-runs/*.json --output results/old      a results folder, for `loom report` and `loom score`
 
-What is lost or changed is told on top of the config, in `notes` of a transcript, and here."
-)]
+What is lost or changed is told on top of the config, in `notes` of a transcript, and here.")]
 struct Mania {
     /// One profile, or transcripts
     #[arg(value_name = "FILE", required = true)]

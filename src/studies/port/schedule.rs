@@ -123,7 +123,8 @@ impl Schedule {
             if let Some(last) = last {
                 let value = |turn: usize| {
                     let share = (turn as f64 / turns as f64 - start) / (phase.end - start);
-                    phase.ranges.map(|(a, b)| a + (b - a) * share)
+                    // Between the two but for rounding, and rounding must not carry a value past the ceiling.
+                    phase.ranges.map(|(a, b)| (a + (b - a) * share).max(a.min(b)).min(a.max(b)))
                 };
                 let (from, to) = (value(first), value(last));
                 let [b, d, a] = from;

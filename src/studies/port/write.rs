@@ -273,13 +273,8 @@ fn trajectory(
         let Some(source) = schedule.phases.get(phase.number - 1) else { continue };
         let (is_first, is_last) = (index == 0, index + 1 == placed.len());
         writeln!(out, "    - name: {}", quoted(&source.name))?;
-        // A turn is where the next phase begins; the last phase ends with the conversation.
-        let end = phase.turns.1 + 1;
-        if is_last {
-            writeln!(out, "      end_condition: {{type: pct, value: 1.0}}")?;
-        } else {
-            writeln!(out, "      end_condition: {{type: turn, value: {end}}}")?;
-        }
+        // The turn with which the next phase begins, or the conversation is over.
+        writeln!(out, "      end_condition: {{type: turn, value: {}}}", phase.turns.1 + 1)?;
         list(out, 6, "requirements", &requirements(mode, is_first, is_last))?;
         let absent: Vec<String> =
             profile.symptoms_absent.iter().map(|symptom| format!("Do not show: {symptom}")).collect();

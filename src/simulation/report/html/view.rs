@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::super::aggregate::counted;
 use super::super::data::{EventRow, Mean, Report, ScoreRow};
-use super::super::markdown::{adversary, side};
+use super::super::markdown::{adversary, method, side};
 use super::super::notation::grouped;
 use crate::foundation::stats::Interval;
-use crate::simulation::rollout::{MonitorAction, Outcome, ScoreMethod};
+use crate::simulation::rollout::{MonitorAction, Outcome};
 
 /// The most rows of findings and of flagged turns on the page; the rest is in `report.json`.
 const ROWS_MAX: usize = 200;
@@ -155,15 +155,6 @@ fn bar(value: Option<Mean>, interval: Option<Interval>) -> Option<Bar> {
     let at = |value: f64| value / scale * 100.0;
     let interval = interval.map(|interval| (at(interval.low), at(interval.high)));
     Some(Bar { low: at(value.low), high: at(value.high), interval, mean: at(value.mean) })
-}
-
-fn method(method: ScoreMethod) -> &'static str {
-    match method {
-        ScoreMethod::Measured => "measured",
-        ScoreMethod::LogprobRating => "rating by log-probabilities",
-        ScoreMethod::WrittenRating => "written rating",
-        ScoreMethod::Likelihood => "likelihood",
-    }
 }
 
 fn findings(events: &[EventRow]) -> Vec<Row> {
