@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compares Loom with what nobody here wrote: `transformers` (Mamba logits, chat templates), scikit-learn, NumPy and SciPy
-# (text and statistics), SCION's statecharts, and Inspect's logs. Every reference value is made afresh, in an environment of the script's
-# own under target/; then the tests that read them run. The committed values are put back at the end.
+# (text and statistics), SCION's statecharts, and Inspect (exported logs). Every reference value is made afresh, in an
+# environment of the script's own under target/; then the tests that read them run. The committed values are put back at
+# the end.
 #
 # Needs Python 3.11 or newer and npm; the first run fetches about 3 GB from PyPI.
 set -euo pipefail
