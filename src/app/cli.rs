@@ -3,19 +3,23 @@
 //! [`Command::run`]. What it prints goes through the [`Terminal`], so that a closed pipe ends it quietly.
 
 mod chart;
+mod compare;
 mod completions;
 mod confidence;
 mod doctor;
 mod dry_run;
 mod examples;
+mod export;
 mod generate;
 mod judge;
 mod logprobs;
 mod memory;
+mod merge;
 mod model;
 mod model_args;
 mod mood;
 mod new;
+mod port;
 mod receipts;
 mod regulate;
 mod remote;
@@ -24,6 +28,7 @@ mod run;
 mod schema;
 mod score;
 mod serve;
+mod sweep;
 mod terminal;
 mod validate;
 mod view;
@@ -70,6 +75,11 @@ enum Command {
     Score(score::Args),
     Judge(judge::Args),
     Report(report::Args),
+    Compare(compare::Args),
+    Sweep(sweep::Args),
+    Merge(merge::Args),
+    Port(port::Args),
+    Export(export::Args),
     View(view::Args),
     Generate(Box<generate::Args>),
     Logprobs(Box<logprobs::Args>),
@@ -97,6 +107,11 @@ impl Command {
             Self::Score(args) => args.run(terminal),
             Self::Judge(args) => args.run(terminal),
             Self::Report(args) => args.run(terminal),
+            Self::Compare(args) => args.run(terminal),
+            Self::Sweep(args) => args.run(terminal),
+            Self::Merge(args) => args.run(terminal),
+            Self::Port(args) => args.run(terminal),
+            Self::Export(args) => args.run(terminal),
             Self::View(args) => args.run(terminal),
             Self::Generate(args) => args.run(terminal),
             Self::Logprobs(args) => args.run(terminal),
@@ -138,4 +153,13 @@ fn run() -> Exit {
     let mut terminal = Terminal::stdout(cli.color);
     let outcome = cli.command.run(&mut terminal);
     terminal.finish(outcome)
+}
+
+/// A number that must not be 0, for clap.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
 }

@@ -13,7 +13,7 @@ mod summary;
 
 pub use agreement::{pearson, rmse, spearman};
 pub use calibration::{ReliabilityBin, brier, brier_skill, ece, reliability};
-pub use interval::{Interval, bootstrap, bootstrap_mean};
+pub use interval::{Interval, bootstrap, bootstrap_difference, bootstrap_mean};
 pub use isotonic::{Isotonic, IsotonicError};
 pub use logistic::{Logistic, LogisticError};
 pub use ranking::auroc;

@@ -19,9 +19,7 @@ use self::echo::Echo;
 pub use self::facts::{Facts, Memory, Origin};
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::inference::engine::{
-    Budget, Dtype, EngineOptions, LocalEmbedder, LocalModel, ModelShape, available_memory,
-};
+use crate::inference::engine::{Budget, Dtype, EngineOptions, LocalEmbedder, LocalModel, ModelShape, available_memory};
 use crate::inference::remote::hub::{self, HubOptions};
 use crate::inference::remote::{self, RemoteOptions};
 

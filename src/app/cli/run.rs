@@ -75,7 +75,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// How many rollouts at the same time
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = super::at_least_one)]
     parallel: usize,
     /// Go on with the run in this folder; its own settings hold
     #[arg(
@@ -106,7 +106,7 @@ pub(super) struct Args {
     #[arg(long)]
     no_score: bool,
     /// Threads for the arithmetic; all cores if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
     /// How local models keep their weights: f32, bf16, `q8_0` or `q4_k`; as their files have them if not given
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
@@ -151,6 +151,9 @@ enum Policy {
     Enforce,
 }
 
+/// How many runs may begin in one second under names of the program's choosing.
+const SAME_SECOND_MAX: usize = 100;
+
 /// How often the plain output tells where the run stands.
 const PLAIN_LINES: u64 = 10;
 
@@ -165,7 +168,7 @@ impl Args {
         let folder = run.path().to_owned();
         writeln!(terminal.err, "{}", headline(&run))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let (played, interrupted) = runtime.block_on(self.play(&run, terminal))?;
+        let (played, interrupted) = runtime.block_on(play(&run, self.parallel, terminal))?;
         let summaries = match played {
             Ok(summaries) => summaries,
             Err(error) => {
@@ -259,8 +262,18 @@ impl Args {
             interlocutor,
             config,
         };
-        let output = self.output.clone().unwrap_or_else(|| dated(path));
-        Run::create(&plan, &output, options).map_err(|error| match error {
+        let mut output = self.output.clone().unwrap_or_else(|| dated(path, 1));
+        let mut created = Run::create(&plan, &output, options);
+        // Another run of the same second has that name already.
+        for number in 2..=SAME_SECOND_MAX {
+            let taken = matches!(created, Err(RunError::File(FileError::Exists { .. } | FileError::Busy { .. })));
+            if self.output.is_some() || !taken {
+                break;
+            }
+            output = dated(path, number);
+            created = Run::create(&plan, &output, options);
+        }
+        created.map_err(|error| match error {
             RunError::Model(ModelError::Unavailable { model, why })
                 if self.adversary_model.is_none() && of_config_is(&plan, &model) =>
             {
@@ -270,49 +283,49 @@ impl Args {
             error => failure(error),
         })
     }
+}
 
-    /// Plays the run and shows how it goes; whether it was interrupted is told as well.
-    async fn play(
-        &self,
-        run: &Run,
-        terminal: &mut Terminal,
-    ) -> Result<(Result<Vec<RolloutSummary>, RunError>, bool), Failure> {
-        let (sender, mut events) = unbounded_channel();
-        let observer: Observer = Arc::new(move |progress| {
-            // Nobody listens any more once the run is over.
-            let _ = sender.send(progress);
-        });
-        let stop = StopFlag::default();
-        let mut show = Show::new(run);
-        let mut interrupted = false;
-        let parallel = self.parallel.clamp(1, limits::ROLLOUTS_MAX);
-        let playing = run.play(parallel, &observer, &stop);
-        // One future over all passes: a signal that comes while something is shown waits in it.
-        let interrupt = tokio::signal::ctrl_c();
-        tokio::pin!(playing, interrupt);
-        let played = loop {
-            tokio::select! {
-                biased;
-                signal = &mut interrupt => {
-                    signal?;
-                    interrupt.set(tokio::signal::ctrl_c());
-                    if interrupted {
-                        std::process::exit(Exit::Interrupted as i32);
-                    }
-                    interrupted = true;
-                    stop.ask();
-                    show.line("The turns under way are being finished; Ctrl-C again leaves at once.", terminal)?;
+/// Plays the run and shows how it goes; whether it was interrupted is told as well.
+pub(super) async fn play(
+    run: &Run,
+    parallel: usize,
+    terminal: &mut Terminal,
+) -> Result<(Result<Vec<RolloutSummary>, RunError>, bool), Failure> {
+    let (sender, mut events) = unbounded_channel();
+    let observer: Observer = Arc::new(move |progress| {
+        // Nobody listens any more once the run is over.
+        let _ = sender.send(progress);
+    });
+    let stop = StopFlag::default();
+    let mut show = Show::new(run);
+    let mut interrupted = false;
+    let parallel = parallel.min(limits::ROLLOUTS_MAX);
+    let playing = run.play(parallel, &observer, &stop);
+    // One future over all passes: a signal that comes while something is shown waits in it.
+    let interrupt = tokio::signal::ctrl_c();
+    tokio::pin!(playing, interrupt);
+    let played = loop {
+        tokio::select! {
+            biased;
+            signal = &mut interrupt => {
+                signal?;
+                interrupt.set(tokio::signal::ctrl_c());
+                if interrupted {
+                    std::process::exit(Exit::Interrupted as i32);
                 }
-                Some(progress) = events.recv() => show.progress(&progress, terminal)?,
-                played = &mut playing => break played,
+                interrupted = true;
+                stop.ask();
+                show.line("The turns under way are being finished; Ctrl-C again leaves at once.", terminal)?;
             }
-        };
-        while let Ok(progress) = events.try_recv() {
-            show.progress(&progress, terminal)?;
+            Some(progress) = events.recv() => show.progress(&progress, terminal)?,
+            played = &mut playing => break played,
         }
-        show.bar.finish_and_clear();
-        Ok((played, interrupted))
+    };
+    while let Ok(progress) = events.try_recv() {
+        show.progress(&progress, terminal)?;
     }
+    show.bar.finish_and_clear();
+    Ok((played, interrupted))
 }
 
 fn calibration(path: &Path) -> Result<Calibration, Failure> {
@@ -351,8 +364,8 @@ fn remember(
 fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
     let told =
         |error: &dyn std::fmt::Display| Failure::usage(format!("the run is complete, but not its report: {error}"));
-    let report = Report::on(folder).map_err(|error| told(&error))?;
-    let path = report.write_to(folder).map_err(|error| told(&error))?;
+    let (report, conversations) = Report::with_conversations(folder).map_err(|error| told(&error))?;
+    let path = report.write_to(folder, &conversations).map_err(|error| told(&error))?;
     writeln!(terminal.out, "Report: {}", path.display())?;
     Ok(())
 }
@@ -417,7 +430,7 @@ impl Show {
     }
 }
 
-fn headline(run: &Run) -> String {
+pub(super) fn headline(run: &Run) -> String {
     let manifest = run.manifest();
     let (persona, other) = (&manifest.models.persona.spec, &manifest.models.interlocutor.spec);
     let who = match manifest.adversary {
@@ -461,18 +474,19 @@ fn summary(terminal: &mut Terminal, folder: &Path, summaries: &[RolloutSummary])
     Ok(())
 }
 
-fn count(number: usize, what: &str) -> String {
+pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// `results/2026-03-04_101500_anna` for `anna.yaml`, in UTC.
-fn dated(config: &Path) -> PathBuf {
+/// `results/2026-03-04_101500_anna` for `anna.yaml`, in UTC; from the second on with its number behind.
+fn dated(config: &Path, number: usize) -> PathBuf {
     let name = config.file_stem().unwrap_or_default().to_string_lossy();
-    Path::new("results").join(format!("{}_{name}", SystemClock.now().strftime("%Y-%m-%d_%H%M%S")))
+    let more = if number > 1 { format!("_{number}") } else { String::new() };
+    Path::new("results").join(format!("{}_{name}{more}", SystemClock.now().strftime("%Y-%m-%d_%H%M%S")))
 }
 
 /// The folder as a shell reads it.
-fn quoted(folder: &Path) -> String {
+pub(super) fn quoted(folder: &Path) -> String {
     let text = folder.display().to_string();
     let plain = text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c));
     if plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
@@ -483,10 +497,9 @@ fn of_config_is(plan: &RunPlan, model: &str) -> bool {
         && plan.config.evaluation.adversary_model.as_ref().is_some_and(|chain| chain.to_string() == model)
 }
 
-fn failure(error: RunError) -> Failure {
+pub(super) fn failure(error: RunError) -> Failure {
     let exit = match &error {
         RunError::Delta(_) | RunError::Assemble(_) => Exit::BadConfig,
-        RunError::File(FileError::Io { .. }) => Exit::CheckFailed,
         _ => Exit::Usage,
     };
     match error {

@@ -145,3 +145,5 @@ pub const GGUF_TOKEN_BYTES_MAX: usize = 1_024;
 pub const CES_REFERENCE_MAX: usize = 1_000;
 /// Largest file of a task for `loom confidence`, bytes.
 pub const TASK_BYTES_MAX: u64 = 256 << 20;
+/// Most runs in a sweep.
+pub const SWEEP_CELLS_MAX: usize = 10_000;

@@ -44,7 +44,32 @@ pub fn bootstrap<T: Clone>(
     if 2 * drawn.len() < resamples as usize {
         return None;
     }
-    Some(Interval { low: quantile(&drawn, 0.025)?, high: quantile(&drawn, 0.975)? })
+    percentiles(&drawn)
+}
+
+/// The 95 % percentile bootstrap interval of mean(`b`) − mean(`a`), two independent samples, each resampled by itself
+/// (Efron and Tibshirani 1993, ch. 8 and 13). `None` where [`bootstrap_mean`] of either would be.
+pub fn bootstrap_difference(a: &[f64], b: &[f64], resamples: u32, stream: &Stream) -> Option<Interval> {
+    if a.len() < 2 || b.len() < 2 {
+        return None;
+    }
+    let (first, second) = (stream.child("a", 0), stream.child("b", 0));
+    let differences: Vec<f64> = (0..u64::from(resamples))
+        .filter_map(|resample| Some(resampled(b, resample, &second)? - resampled(a, resample, &first)?))
+        .collect();
+    percentiles(&differences)
+}
+
+/// The mean of resample number `resample`.
+fn resampled(values: &[f64], resample: u64, stream: &Stream) -> Option<f64> {
+    let n = values.len();
+    let first = resample * n as u64;
+    let drawn: Vec<f64> = (first..first + n as u64).filter_map(|at| values.get(stream.index(at, n)).copied()).collect();
+    mean(&drawn)
+}
+
+fn percentiles(estimates: &[f64]) -> Option<Interval> {
+    Some(Interval { low: quantile(estimates, 0.025)?, high: quantile(estimates, 0.975)? })
 }
 
 #[cfg(test)]
@@ -63,6 +88,23 @@ mod tests {
         let noise = 0.1 * sd(&x).unwrap() / (x.len() as f64).sqrt();
         assert!((ours.low - case["low"].as_f64().unwrap()).abs() < noise, "{ours:?}");
         assert!((ours.high - case["high"].as_f64().unwrap()).abs() < noise, "{ours:?}");
+    }
+
+    /// For large samples the interval of a difference is the normal one: ± 1.96 standard errors (1.959964 is the 97.5 %
+    /// point of the normal distribution).
+    #[test]
+    fn the_interval_of_a_difference_is_the_normal_one_for_large_samples() {
+        let draws = |seed, shift: f64| -> Vec<f64> {
+            let stream = Stream::root(seed);
+            (0..400).map(|at| shift + (0..12).map(|k| stream.uniform(at * 12 + k)).sum::<f64>()).collect()
+        };
+        let (a, b) = (draws(1, 0.0), draws(2, 0.5));
+        let ours = bootstrap_difference(&a, &b, 20_000, &Stream::root(3)).unwrap();
+        let error = (sd(&a).unwrap().powi(2) / 400.0 + sd(&b).unwrap().powi(2) / 400.0).sqrt();
+        let middle = mean(&b).unwrap() - mean(&a).unwrap();
+        assert!((ours.low - (middle - 1.959_964 * error)).abs() < 0.1 * error, "{ours:?}");
+        assert!((ours.high - (middle + 1.959_964 * error)).abs() < 0.1 * error, "{ours:?}");
+        assert_eq!(bootstrap_difference(&a, &[1.0], 100, &Stream::root(0)), None);
     }
 
     #[test]

@@ -6,8 +6,7 @@ use super::monitors::Finding;
 use super::side::{Ask, Side};
 use super::transcript::{
     Act, Attempt, Failure, Fallback, HostedRecord, Intervention, MonitorAction, MonitorEvent, TokenCount, TokenSummary,
-    Utterance,
-    UtteranceTiming,
+    Utterance, UtteranceTiming,
 };
 use super::watch::Watch;
 use crate::foundation::base::Stream;

@@ -95,6 +95,9 @@ impl RunFolder {
             sync_folder(folder)?;
         }
         let file = path.join("run.json");
+        // Two processes may choose one name in the same second: whoever holds the claim writes, and whoever gets it later
+        // finds the run.
+        let claim = Claim::on(path)?;
         if file.exists() {
             return Err(FileError::Exists { path: path.to_owned() });
         }
@@ -102,7 +105,9 @@ impl RunFolder {
         let mut text = serde_json::to_string_pretty(manifest).map_err(|error| at(&file)(error.into()))?;
         text.push('\n');
         write_atomically(&file, text.as_bytes())?;
-        Self::lock(path)
+        let locked = Self::lock(path);
+        drop(claim);
+        locked
     }
 
     /// Opens the folder of an earlier run: its manifest and its configuration's text.
@@ -139,6 +144,32 @@ impl RunFolder {
     pub(super) fn rollout(&self, rollout: usize) -> RolloutFiles {
         let file = |ending: &str| self.path.join(format!("rollout_{rollout:03}.{ending}"));
         RolloutFiles { transcript: file("json"), tokens: file("tokens.jsonl"), partial: file("partial.jsonl") }
+    }
+}
+
+/// A new run's folder while its first files are written.
+struct Claim {
+    path: PathBuf,
+    /// Its lock ends with it.
+    _file: File,
+}
+
+impl Claim {
+    fn on(folder: &Path) -> Result<Self, FileError> {
+        let path = folder.join("run.claim");
+        let file = File::create(&path).map_err(at(&path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { path, _file: file }),
+            Err(TryLockError::WouldBlock) => Err(FileError::Busy { path: folder.to_owned() }),
+            Err(TryLockError::Error(source)) => Err(at(&path)(source)),
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Left behind it does no harm: the lock is what counts.
+        let _best_effort = fs::remove_file(&self.path);
     }
 }
 

@@ -143,6 +143,7 @@ impl Stage {
             version: TRANSCRIPT_VERSION,
             loom: manifest.loom.clone(),
             created_at,
+            notes: Vec::new(),
             config: manifest.config.clone(),
             run: RunRef { seed: manifest.seed, rollout, turns_planned: manifest.turns, adversary: manifest.adversary },
             models: Models {

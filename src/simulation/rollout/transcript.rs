@@ -15,8 +15,7 @@ pub use scores::{Reliability, Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{TokenLine, TokenSummary};
 pub use turn::{
     Act, AdversaryMove, Attempt, Failure, Fallback, HostedRecord, Intensity, Intervention, MonitorAction, MonitorEvent,
-    Probe, PromptRecord, Quote,
-    Regulated, Slide, TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
+    Probe, PromptRecord, Quote, Regulated, Slide, TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
 };
 
 use crate::foundation::base::Digest;
@@ -39,6 +38,10 @@ pub struct Transcript {
     pub loom: String,
     /// When the rollout began, RFC 3339, UTC.
     pub created_at: String,
+    /// What a reader must know of where it comes from: losses and changes of a transcript that was ported. Empty for one
+    /// that Loom played.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Whose conversation this is.
     pub config: ConfigRef,
     /// Which rollout of which run.

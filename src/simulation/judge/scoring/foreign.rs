@@ -241,6 +241,7 @@ fn transcript(
         totals: Totals::of(&turns),
         turns,
         scores: Vec::new(),
+        notes: Vec::new(),
     }
 }
 
