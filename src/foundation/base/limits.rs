@@ -90,7 +90,7 @@ pub const STREAM_EVENT_BYTES_MAX: usize = 8 << 20;
 /// How often a request to a hosted model is sent again at most.
 pub const REMOTE_RETRIES_MAX: u32 = 5;
 /// Longest wait before a request is sent again; a provider that asks for more is taken for unavailable.
-pub const REMOTE_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(120);
+pub const REMOTE_WAIT_MAX: std::time::Duration = std::time::Duration::from_mins(2);
 /// Largest answer of a hosted model that does not come as a stream, bytes.
 pub const REMOTE_ANSWER_BYTES_MAX: usize = 64 << 20;
 /// How often a cut download from the hub is taken up again.
