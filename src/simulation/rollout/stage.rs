@@ -35,7 +35,7 @@ pub(super) struct Stage {
 }
 
 /// How a run is set, beside its configuration and its models.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Setting<'s> {
     pub(super) seed: u64,
     pub(super) turns: usize,

@@ -84,5 +84,5 @@ fn a_gguf_is_the_folder_it_was_made_of() {
     let spec = ModelSpec::Local(path.clone());
     assert_eq!(open(&spec.into(), &OpenOptions::default()).unwrap().info().vocabulary, Some(40));
     let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
-    super::parity::check(&LocalModel::from_path(&path, &options).unwrap(), "plain");
+    super::parity::check_model(&LocalModel::from_path(&path, &options).unwrap(), &fixture("plain"));
 }
