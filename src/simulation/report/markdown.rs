@@ -34,6 +34,7 @@ impl Report {
         self.monitor_events(out)?;
         self.flagged(out)?;
         self.gaps(out)?;
+        self.notes(out)?;
         self.timing(out)
     }
 
@@ -336,6 +337,15 @@ impl Report {
             let dimension = score.dimension.as_ref().map_or(String::new(), |name| format!(" ({})", plain(name)));
             writeln!(out, "- Not scored: {}{dimension}, {}: {}", code(&score.id), counted(*count, "time"), plain(why))?;
         }
+        writeln!(out)
+    }
+
+    fn notes(&self, out: &mut String) -> fmt::Result {
+        if self.notes.is_empty() {
+            return Ok(());
+        }
+        heading(out, "Where it comes from")?;
+        self.notes.iter().try_for_each(|note| writeln!(out, "- {}", plain(note)))?;
         writeln!(out)
     }
 
