@@ -229,10 +229,13 @@ fn scores_that_stand_in_transcripts_are_shown_by_method_and_judge() {
             prompt_digest: None,
             value,
             why: value.is_none().then(|| "the judge refused".into()),
-            points: value
-                .map(|value| ScorePoint { turns: (0, 5), value: Some(value), mass: Some(0.9), interval: None, why: None })
-                .into_iter()
-                .collect(),
+            points: vec![ScorePoint {
+                turns: (0, 5),
+                value,
+                mass: value.map(|_| 0.9),
+                interval: None,
+                why: value.is_none().then(|| "the judge refused".into()),
+            }],
         };
         let mut first = score("first", Some(0.2 + 0.1 * f64::from(rollout)));
         // The judge was tested after it had rated the first rollout.

@@ -49,8 +49,10 @@ fn row(group: &[&Score], seed: u64) -> Option<StoredScore> {
     let mut by_turn: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     let mut masses = Vec::new();
     for score in group {
-        let whole = score.why.as_deref().filter(|_| score.value.is_none());
-        for why in whole.into_iter().chain(score.points.iter().filter_map(|point| point.why.as_deref())) {
+        // A score over points says again what its first point says.
+        let points = || score.points.iter().filter_map(|point| point.why.as_deref());
+        let whole = score.why.as_deref().filter(|_| points().next().is_none());
+        for why in points().chain(whole) {
             *reasons.entry(why).or_default() += 1;
         }
         for point in &score.points {
