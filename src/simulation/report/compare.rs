@@ -163,14 +163,18 @@ impl Comparison {
                     judge.push_str(", **unreliable**");
                 }
                 let interval = row.interval.map_or(NONE.into(), |i| format!("{} to {}", number(i.low), number(i.high)));
-                let clear = row.interval.is_some_and(|interval| interval.low > 0.0 || interval.high < 0.0);
+                let clear = match row.interval {
+                    None => NONE,
+                    Some(interval) if interval.low > 0.0 || interval.high < 0.0 => "**yes**",
+                    Some(_) => "no",
+                };
                 vec![
                     format!("{}{dimension}{judge}", code(&row.id)),
                     mean(row.a),
                     mean(row.b),
                     row.difference.map_or(NONE.into(), number),
                     interval,
-                    if clear { "**yes**" } else { "no" }.to_owned(),
+                    clear.to_owned(),
                 ]
             })
             .collect();
