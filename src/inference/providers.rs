@@ -100,6 +100,16 @@ impl OpenOptions {
         Self { dtype: dtype.or(self.dtype), ..self.clone() }
     }
 
+    /// These options with a chat template in place of the models' own. A model with another template is another model:
+    /// unless the template is that already, none is shared.
+    #[must_use]
+    pub fn with_template(&self, template: String) -> Self {
+        if self.chat_template.as_ref() == Some(&template) {
+            return self.clone();
+        }
+        Self { chat_template: Some(template), opened: Arc::default(), ..self.clone() }
+    }
+
     fn one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);

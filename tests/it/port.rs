@@ -151,9 +151,14 @@ fn an_old_transcript_can_be_reported_on() {
     let path = folder.path().join("rollout_000.json");
     std::fs::write(&path, serde_json::to_string(transcript).unwrap()).unwrap();
     std::fs::write(path.with_extension("tokens.jsonl"), "").unwrap();
-    let report = Report::on(folder.path()).unwrap();
+    let (report, conversations) = Report::with_conversations(folder.path()).unwrap();
     assert_eq!(report.persona, "harbour_clock");
-    assert!(report.missing.iter().any(|missing| missing.contains("Ported from")), "{:#?}", report.missing);
+    assert!(report.notes.iter().any(|note| note.contains("Ported from")), "{:#?}", report.notes);
+    assert!(report.missing.iter().all(|missing| !missing.contains("Ported from")), "{:#?}", report.missing);
+    for page in [report.markdown(None), report.html(&conversations).unwrap()] {
+        let told = page.find("Ported from").unwrap();
+        assert!(page.rfind("Where it comes from").unwrap() < told && told > page.rfind("What is missing").unwrap());
+    }
     let error = loom_agent::studies::port::transcript(Path::new("x"), r#"{"conversation": []}"#, 0).unwrap_err();
     assert!(error.to_string().contains("patient_profile_id"), "{error}");
 }

@@ -142,6 +142,8 @@ fn a_replay_shows_what_other_settings_would_decide() {
     let output = regulate(folder.path(), &flags, &turn.repeat(3));
     assert_eq!(output.status.code(), Some(0));
     insta::assert_snapshot!("replay", String::from_utf8(output.stdout).unwrap());
+    let unused = regulate(folder.path(), &["--replay", "cost.hard.tokens=1", "--calibration", "no.json"], "");
+    assert_eq!(unused.status.code(), Some(2), "what a replay does not use is refused, not ignored");
     let typo = regulate(folder.path(), &["--replay", "cost.cap=1"], "");
     assert_eq!(typo.status.code(), Some(2));
     assert!(String::from_utf8(typo.stderr).unwrap().contains("there is no such setting"));

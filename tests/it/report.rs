@@ -229,12 +229,19 @@ fn scores_that_stand_in_transcripts_are_shown_by_method_and_judge() {
             prompt_digest: None,
             value,
             why: value.is_none().then(|| "the judge refused".into()),
-            points: value
-                .map(|value| ScorePoint { turns: (0, 5), value: Some(value), mass: Some(0.9), interval: None, why: None })
-                .into_iter()
-                .collect(),
+            points: vec![ScorePoint {
+                turns: (0, 5),
+                value,
+                mass: value.map(|_| 0.9),
+                interval: None,
+                why: value.is_none().then(|| "the judge refused".into()),
+            }],
         };
-        transcript.scores = vec![score("first", Some(0.2 + 0.1 * f64::from(rollout))), score("<b>second</b>", None)];
+        let mut first = score("first", Some(0.2 + 0.1 * f64::from(rollout)));
+        // The judge was tested after it had rated the first rollout.
+        let known = r#"{"agreement": 0.43, "interval": null, "pairs": 8}"#;
+        first.judge.as_mut().unwrap().reliability = (rollout > 0).then(|| serde_json::from_str(known).unwrap());
+        transcript.scores = vec![first, score("<b>second</b>", None)];
         fs::write(&path, serde_json::to_string(&transcript).unwrap()).unwrap();
     }
     let (report, conversations) = Report::with_conversations(folder.path()).unwrap();
@@ -249,4 +256,12 @@ fn scores_that_stand_in_transcripts_are_shown_by_method_and_judge() {
     );
     let page = report.html(&conversations).unwrap();
     assert!(page.contains("conviction, expressed") && page.contains("&lt;b&gt;second"), "drawn, and escaped");
+    for text in [&markdown, &page] {
+        assert!(text.contains("unreliable: agreement 0.43") && text.contains("not tested"), "{text}");
+    }
+    let compared = Comparison::of(&folder.path().join("rollout_000.json"), folder.path()).unwrap();
+    let rows: Vec<_> = compared.scores.iter().filter(|row| row.judge.as_deref() == Some("first")).collect();
+    assert_eq!(rows.len(), 1, "a judge that was tested is still the same judge: {rows:#?}");
+    assert!(rows[0].unreliable.is_some() && rows[0].difference.is_some());
+    assert!(compared.markdown().contains("by `first`, **unreliable**"));
 }

@@ -97,6 +97,8 @@ fn likelihoods_are_those_of_a_fresh_reading() {
     // What is there is not taken again; without the side file the same comes out, computed anew.
     let kept = fs::read(&path).unwrap();
     assert!(good(dir.path(), &score).contains("scored already"));
+    let sampled = good(dir.path(), &["score", "run", "--judge-model", "none"]);
+    assert!(sampled.contains("scored already"), "every turn is more than a sample of them: {sampled}");
     assert_eq!(fs::read(&path).unwrap(), kept);
     fs::remove_file(path.with_extension("tokens.jsonl")).unwrap();
     good(dir.path(), &[&score[..], &["--again"]].concat());
@@ -108,6 +110,39 @@ fn likelihoods_are_those_of_a_fresh_reading() {
         value
     };
     assert_eq!(unscored(&before), unscored(&kept));
+
+    // A model that has changed since cannot take them again, and what was taken stays.
+    let mut value: Value = serde_json::from_slice(&kept).unwrap();
+    value["models"]["persona"]["info"]["digest"] = "0".repeat(64).into();
+    fs::write(&path, value.to_string()).unwrap();
+    let told = good(dir.path(), &[&score[..], &["--again"]].concat());
+    assert!(told.contains("its digest has changed"), "{told}");
+    assert_eq!(read_transcript(&path).unwrap().scores, transcript.scores);
+}
+
+#[test]
+fn a_judge_is_opened_as_the_run_says() {
+    let dir = folder(&[("anna.yaml", ANNA), ("p.json", r#"["I count them.", "They ring."]"#)]);
+    let run = ["run", "anna.yaml", "--turns", "2", "--persona-model", "scripted:p.json", "--target", "echo"];
+    let how = ["--judge-dtype", "q8_0", "--output", "run", "--score", "--likelihood", "off"];
+    good(dir.path(), &[&run[..], &how[..]].concat());
+    let judge = |scores: &[Score]| named(scores, "naturalness/1").judge.clone().unwrap().digest;
+    let first = scores(dir.path());
+    assert!(judge(&first).is_some());
+    for again in
+        [&["score", "run", "--likelihood", "off"][..], &["run", "--resume", "run", "--score", "--likelihood", "off"]]
+    {
+        let told = good(dir.path(), again);
+        assert!(told.contains("scored already"), "{told}");
+        assert_eq!(judge(&scores(dir.path())), judge(&first));
+    }
+    good(
+        dir.path(),
+        &["run", "anna.yaml", "--persona-model", "echo", "--target", "echo", "--output", "two", "--no-score"],
+    );
+    let both = loom(dir.path(), &["score", "run", "two"]);
+    assert_eq!(both.status.code(), Some(2), "neither judge is silently the other's");
+    assert!(String::from_utf8_lossy(&both.stderr).contains("--judge-model"));
 }
 
 #[test]
@@ -134,6 +169,15 @@ fn a_run_is_scored_by_its_own_judge_whoever_it_talked_with() {
         let again = self::scores(dir.path());
         let reliability = named(&again, "naturalness/1").judge.clone().unwrap().reliability.unwrap();
         assert!((reliability.agreement - 0.5).abs() < 1e-12 && !reliability.is_reliable());
+        assert!(good(dir.path(), &["score", "run"]).contains("scored already"));
+        // A rubric that a judge could not be tested on is no reason to ask it again and again.
+        let checks = dir.path().join("cache/loom/judges");
+        let path = fs::read_dir(checks).unwrap().next().unwrap().unwrap().path();
+        let mut check: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        check["rubrics"].as_object_mut().unwrap().remove("fidelity").unwrap();
+        fs::write(&path, check.to_string()).unwrap();
+        good(dir.path(), &["score", "run", "--again"]);
+        assert!(named(&self::scores(dir.path()), "fidelity/1").judge.clone().unwrap().reliability.is_none());
         assert!(good(dir.path(), &["score", "run"]).contains("scored already"));
     }
 }
@@ -170,10 +214,38 @@ fn other_peoples_transcripts_are_scored_beside_them() {
     assert_eq!((&own["id"], &own["value"]), (&"persona_adherence/1".into(), &0.25.into()));
     assert!(good(dir.path(), &arguments).contains("scored already"));
 
+    // The other side's words are another matter: nothing of the first reading stays.
+    let swapped = ["score", "talks.jsonl", "--judge-model", "none", "--persona", "user"];
+    good(dir.path(), &swapped);
+    let talks = read("talks.jsonl.scores.json");
+    let words = |of: &Value| of["measured"][0].clone();
+    assert_eq!(
+        (&words(&talks["conversations"][0])["id"], &talks["persona"]),
+        (&"words_per_message/1".into(), &"user".into())
+    );
+    assert_eq!(words(&talks["conversations"][0])["value"], 1.0, "Hi.");
+    assert_eq!(talks["conversations"][0]["scores"], json!([]));
+    fs::write(dir.path().join("talks.jsonl"), line.to_string().replace("Hi.", "Hi there.")).unwrap();
+    good(dir.path(), &swapped);
+    assert_eq!(words(&read("talks.jsonl.scores.json")["conversations"][0])["value"], 2.0, "the file has changed");
+
     fs::write(dir.path().join("bad.jsonl"), "{\"messages\": 3}").unwrap();
     let bad = loom(dir.path(), &["score", "bad.jsonl", "--judge-model", "scripted:j.json"]);
     assert_eq!(bad.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&bad.stderr).contains("line 1"));
+}
+
+#[test]
+fn a_ported_transcript_is_scored_by_the_configuration_that_is_named() {
+    let ported = include_str!("../data/port/transcript.json");
+    let dir = folder(&[("anna.yaml", ANNA), ("old.json", ported), ("j.json", r#"["{\"rating\": 5}"]"#)]);
+    good(dir.path(), &["port", "mania-bench", "old.json", "--output", "run"]);
+    let score = ["score", "run", "--judge-model", "scripted:j.json"];
+    let told = good(dir.path(), &score);
+    assert!(told.contains("likelihoods: there is no config.yaml"), "{told}");
+    assert!(named(&scores(dir.path()), "persona_adherence/1").why.clone().unwrap().contains("--config"));
+    good(dir.path(), &[&score[..], &["--config", "anna.yaml", "--again"]].concat());
+    assert_eq!(named(&scores(dir.path()), "persona_adherence/1").value, Some(1.0));
 }
 
 #[test]

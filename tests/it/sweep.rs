@@ -85,6 +85,44 @@ fn all_shares_may_write_one_folder_and_a_sweep_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn a_regulator_that_ends_a_rollout_is_no_model_that_failed() {
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let anna = fs::read_to_string("tests/data/rollout/anna.yaml").unwrap();
+    fs::write(at("anna.yaml"), format!("{anna}\nregulator: {{policy: enforce, tokens_max: 1}}\n")).unwrap();
+    fs::write(
+        at("sweep.yaml"),
+        "sweep_version: \"0.1.0\"\nconfigs: [anna.yaml]\npersona_models: [bundled]\ntargets: [echo]\n",
+    )
+    .unwrap();
+    let output = loom(&["sweep", &at("sweep.yaml"), "--output", &at("out"), "--no-score"]);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+}
+
+#[test]
+fn cells_that_say_the_same_are_pooled_once() {
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    fs::copy("tests/data/rollout/anna.yaml", at("anna.yaml")).unwrap();
+    fs::write(at("reply.json"), r#"["Go on."]"#).unwrap();
+    let models =
+        format!("persona_models: [echo]\ntargets: [echo, \"scripted:{}\"]\nadversary_model: echo\n", at("reply.json"));
+    let rest = "adversaries: [contradiction]\nseeds: [0, 1]\nrollouts: 2\nturns: 1\n";
+    fs::write(at("sweep.yaml"), format!("sweep_version: \"0.1.0\"\nconfigs: [anna.yaml]\n{models}{rest}")).unwrap();
+    runs(&["sweep", &at("sweep.yaml"), "--output", &at("out")]);
+    let report: serde_json::Value =
+        serde_json::from_slice(&bytes(&dir.path().join("out"), "sweep_report.json")).unwrap();
+    assert_eq!(report["cells"].as_array().unwrap().len(), 4);
+    let pooled: Vec<_> = report["factors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (&row["factor"], &row["scores"][0]["rollouts"]))
+        .collect();
+    assert_eq!(pooled, [(&"seed".into(), &2.into()), (&"seed".into(), &2.into())]);
+}
+
+#[test]
 fn a_sweep_that_cannot_be_says_what_to_do() {
     let dir = TempDir::new().unwrap();
     let output = dir.path().join("out").to_string_lossy().into_owned();

@@ -98,7 +98,7 @@ struct Effect {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Threads for the arithmetic; all cores if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
 }
 
@@ -145,7 +145,7 @@ struct What {
     #[arg(long, value_name = "N", default_value = "3", value_parser = alternatives)]
     alternatives: Alternatives,
     /// Threads for the arithmetic; all cores if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
     /// A chat template (Jinja) in place of the local models' own
     #[arg(long, value_name = "FILE")]

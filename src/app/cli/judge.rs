@@ -45,7 +45,7 @@ struct CheckArgs {
     #[arg(long, value_name = "FORM", value_enum, default_value_t)]
     format: Format,
     /// Threads for the arithmetic; all cores if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
 }
 

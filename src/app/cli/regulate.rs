@@ -82,7 +82,11 @@ pub(super) struct Args {
     signals: Option<jiff::civil::Date>,
     /// Replay the events with a setting at other values, and print which turns would be decided otherwise;
     /// `scope.drift=0.3,0.5` varies one, and the flag may be given again
-    #[arg(long, value_name = "SETTING=VALUES")]
+    #[arg(
+        long,
+        value_name = "SETTING=VALUES",
+        conflicts_with_all = ["state", "user", "calibration", "readings", "signals"]
+    )]
     replay: Vec<String>,
     /// End at the first line that is no event
     #[arg(long)]

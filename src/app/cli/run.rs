@@ -172,7 +172,7 @@ impl Args {
         let summaries = match played {
             Ok(summaries) => summaries,
             Err(error) => {
-                writeln!(terminal.err, "What is finished is kept; go on with: loom run --resume {}", quoted(&folder))?;
+                writeln!(terminal.err, "What is finished is kept; go on with: {}", self.go_on(&folder))?;
                 return Err(failure(error));
             }
         };
@@ -180,13 +180,13 @@ impl Args {
         if interrupted
             && summaries.iter().filter(|one| one.outcome != Outcome::Unfinished).count() < run.manifest().rollouts
         {
-            writeln!(terminal.out, "Interrupted. Go on with: loom run --resume {}", quoted(&folder))?;
+            writeln!(terminal.out, "Interrupted. Go on with: {}", self.go_on(&folder))?;
             return Ok(Exit::Interrupted);
         }
         if self.score {
-            let judge = run.manifest().models.judge.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+            let manifest = run.manifest().clone();
             drop(run);
-            runtime.block_on(score::run(terminal, &folder, &judge, &self.how, &options, self.parallel.max(1)))?;
+            runtime.block_on(score::run(terminal, &folder, &manifest, &self.how, &options, self.parallel.max(1)))?;
         }
         if !self.no_score {
             report(terminal, &folder)?;
@@ -205,6 +205,12 @@ impl Args {
         } else {
             Exit::Ok
         })
+    }
+
+    /// What goes on with the run in `folder`. What is done after it is no part of the run's own settings.
+    fn go_on(&self, folder: &Path) -> String {
+        let score = if self.score { " --score" } else { "" };
+        format!("loom run --resume {}{score}", quoted(folder))
     }
 
     fn regulation(&self, of_config: Regulation) -> Regulation {

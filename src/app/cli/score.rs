@@ -52,10 +52,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "MODEL")]
     judge_model: Option<JudgeModel>,
     /// How many transcripts at the same time
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = super::at_least_one)]
     parallel: usize,
     /// Threads for the arithmetic; all cores if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Args {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct How {
     /// How many turns the judge reads; the config's `judge_window` if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     judge_window: Option<usize>,
     /// How many likelihood scores are taken
     #[arg(long, value_name = "SET", value_enum, default_value_t)]
@@ -109,19 +109,17 @@ impl Args {
         let files = self.paths.iter().map(|path| transcripts(path)).collect::<Result<Vec<_>, _>>();
         let files: Vec<PathBuf> = files.map_err(failure)?.into_iter().flatten().collect();
         let config = self.config.as_ref().map(|path| persona::load(path).map(Arc::new)).transpose()?;
+        let options = OpenOptions::new(self.threads, None);
         let judge = match &self.judge_model {
             Some(JudgeModel::None) => None,
-            Some(JudgeModel::Model(chain)) => Some(chain.clone()),
-            None => {
-                Some(self.paths.iter().find_map(|path| judge_of(path)).unwrap_or_else(|| ModelSpec::Bundled.into()))
-            }
+            Some(JudgeModel::Model(chain)) => Some((chain.clone(), options.clone())),
+            None => Some(self.runs_judge(&options)?),
         };
-        let options = OpenOptions::new(self.threads, None);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
             let (judge, known) = match &judge {
-                Some(chain) => {
-                    let judge = Judge::new(providers::open(chain, &options)?).await?;
+                Some((chain, options)) => {
+                    let judge = Judge::new(providers::open(chain, options)?).await?;
                     let known = known(terminal, &judge).await?;
                     (Some(judge), known)
                 }
@@ -140,9 +138,29 @@ impl Args {
                 },
                 options,
             };
-            all(terminal, &scoring, &files, self.parallel.clamp(1, ROLLOUTS_MAX)).await
+            all(terminal, &scoring, &files, self.parallel.min(ROLLOUTS_MAX)).await
         })?;
         Ok(Exit::Ok)
+    }
+}
+
+impl Args {
+    /// The judge of the runs that are scored; of them there must be one.
+    fn runs_judge(&self, options: &OpenOptions) -> Result<(ModelChain, OpenOptions), Failure> {
+        let mut manifests = self.paths.iter().filter_map(|path| manifest_of(path));
+        let Some(first) = manifests.next() else { return Ok((ModelSpec::Bundled.into(), options.clone())) };
+        let how = |manifest: &Manifest| {
+            let models = &manifest.models;
+            (models.judge.clone(), models.judge_dtype.clone(), manifest.chat_template.clone())
+        };
+        match manifests.find(|other| how(other) != how(&first)) {
+            None => judge_of(&first, options),
+            Some(other) => Err(Failure::usage(format!(
+                "these runs were to have different judges ({} and {}, or the same one opened otherwise): score them one by \
+                 one, or name one with --judge-model",
+                first.models.judge, other.models.judge
+            ))),
+        }
     }
 }
 
@@ -160,12 +178,13 @@ impl How {
 pub(super) async fn run(
     terminal: &mut Terminal,
     folder: &Path,
-    judge: &ModelChain,
+    manifest: &Manifest,
     how: &How,
     options: &OpenOptions,
     parallel: usize,
 ) -> Result<(), Failure> {
-    let judge = Judge::new(providers::open(judge, &options.at(options.dtypes.judge))?).await?;
+    let (chain, of_judge) = judge_of(manifest, options)?;
+    let judge = Judge::new(providers::open(&chain, &of_judge)?).await?;
     let known = known(terminal, &judge).await?;
     let scoring = Scoring {
         judge: Some(judge),
@@ -244,11 +263,23 @@ fn tell(terminal: &mut Terminal, scored: &Scored) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The judge that the run at `path` was to have.
-fn judge_of(path: &Path) -> Option<ModelChain> {
+/// The manifest of the run at `path`.
+fn manifest_of(path: &Path) -> Option<Manifest> {
     let folder = if path.is_dir() { path } else { path.parent()? };
-    let manifest: Manifest = serde_json::from_str(&std::fs::read_to_string(folder.join("run.json")).ok()?).ok()?;
-    manifest.models.judge.parse().ok()
+    serde_json::from_str(&std::fs::read_to_string(folder.join("run.json")).ok()?).ok()
+}
+
+/// The judge that a run was to have, and how it is opened: in its number type, and with the run's chat template, as if it
+/// had never ended.
+fn judge_of(manifest: &Manifest, options: &OpenOptions) -> Result<(ModelChain, OpenOptions), Failure> {
+    let chain = manifest.models.judge.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+    let dtype = manifest.models.judge_dtype.as_deref().map(str::parse).transpose();
+    let dtype = dtype.map_err(|why: String| Failure::usage(why))?;
+    let options = match &manifest.chat_template {
+        Some(template) => options.with_template(template.clone()),
+        None => options.clone(),
+    };
+    Ok((chain, options.at(dtype)))
 }
 
 fn failure(error: ScoringError) -> Failure {

@@ -21,7 +21,8 @@ Examples:
 
 docs/SWEEPS.md shows a sweep's file, a Slurm array and a Kubernetes Job.
 
-Exit codes: 0 all cells of the share are complete, 5 a model failed, 130 interrupted.")]
+Exit codes: 0 all cells of the share are complete, 1 the regulator ended a rollout (`regulator: {policy: enforce}` in a
+config), 5 a model failed, 130 interrupted.")]
 pub(super) struct Args {
     /// The sweep's file
     #[arg(value_name = "SWEEP")]
@@ -72,8 +73,13 @@ impl Args {
                     return Err(run_failure(error));
                 }
             };
-            if summaries.iter().any(|one| matches!(one.outcome, Outcome::Stopped { .. })) {
-                exit = Exit::ModelFailed;
+            for one in &summaries {
+                // A model that failed is the graver of the two.
+                match one.outcome {
+                    Outcome::Stopped { circuit_break: false, .. } => exit = Exit::ModelFailed,
+                    Outcome::Stopped { circuit_break: true, .. } if exit == Exit::Ok => exit = Exit::CheckFailed,
+                    _ => {}
+                }
             }
             if interrupted {
                 writeln!(terminal.out, "Interrupted. {}", go_on())?;

@@ -55,12 +55,25 @@ struct Question<'a> {
     asked: Option<&'a str>,
 }
 
-/// What defines each score that is wanted: its id, its dimension and the digest of what is asked.
-pub(super) fn definitions(case: Case<'_>, judge: &Judge) -> Vec<(&'static str, Option<String>, Digest)> {
-    let each = case.questions().into_iter().flat_map(|question| {
-        let digest = case.digest(&question, judge);
-        let dimension = question.dimension.map(|(name, _)| name.to_owned());
-        ids(question.rubric).iter().map(move |id| (*id, dimension.clone(), digest)).collect::<Vec<_>>()
+/// A score that is wanted.
+pub(super) struct Wanted {
+    pub(super) id: &'static str,
+    pub(super) dimension: Option<String>,
+    /// The digest of what is asked.
+    pub(super) prompt: Digest,
+    /// What it rests on.
+    pub(super) rubric: Rubric,
+}
+
+/// Every score that is wanted.
+pub(super) fn wanted(case: Case<'_>, judge: &Judge) -> Vec<Wanted> {
+    let each = case.questions().into_iter().flat_map(|Question { rubric, dimension, rate, asked }| {
+        let prompt = case.digest(&Question { rubric, dimension, rate, asked }, judge);
+        let dimension = dimension.map(|(name, _)| name.to_owned());
+        ids(rubric)
+            .iter()
+            .map(move |&id| Wanted { id, dimension: dimension.clone(), prompt, rubric })
+            .collect::<Vec<_>>()
     });
     each.collect()
 }

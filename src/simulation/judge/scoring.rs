@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use self::foreign::Foreign;
 pub use self::keep::{CheckFile, checks_folder};
-use super::judged::{self, Case, Check, Judge};
+use super::judged::{self, Case, Check, Judge, Wanted};
 use super::likelihood::{self, Extent, Subject};
 use super::measured;
 use crate::foundation::base::Digest;
@@ -107,6 +107,10 @@ pub struct ScoresFile {
     pub source: String,
     /// The digest of its bytes.
     pub digest: Digest,
+    /// The persona's role in it, where it is lines of messages.
+    pub persona: Role,
+    /// The digest of the configuration that it was scored by; absent where none was named.
+    pub config: Option<Digest>,
     /// Its conversations, in order.
     pub conversations: Vec<Conversation>,
 }
@@ -166,7 +170,7 @@ impl Scoring {
         let folder = path.parent().unwrap_or(Path::new(""));
         let config = own_config(folder, &transcript)?;
         let mut scored = Scored::new(path, path, transcript.totals.timing.seconds);
-        let case = self.case(&transcript, config.as_deref().ok(), None);
+        let case = self.case(&transcript, config.as_deref().ok().or(self.config.as_deref()), None);
         let model = match &config {
             Ok(_) if self.extent != Extent::Off => self.persona(folder, &transcript),
             Ok(_) => Err("the likelihood scores are off".to_owned()),
@@ -177,8 +181,13 @@ impl Scoring {
             && let Ok(config) = &config
         {
             let info = model.as_ref().ok().map(AsRef::as_ref);
-            let wanted = likelihood::missing(config, info, "", self.extent);
-            if self.again || wanted.iter().any(|wanted| !transcript.scores.iter().any(|there| same(there, wanted))) {
+            let there = &transcript.scores;
+            let all = |extent| {
+                let wanted = likelihood::missing(config, info, "", extent);
+                wanted.iter().all(|wanted| there.iter().any(|there| same(there, wanted)))
+            };
+            // What was taken on every turn is not taken again on a sample.
+            if self.again || !(all(self.extent) || all(Extent::Full)) {
                 match &model {
                     Ok(model) => {
                         // Without its side file everything is computed again.
@@ -194,9 +203,12 @@ impl Scoring {
             }
         }
         taken.extend(self.judged(case, &transcript.scores, &mut scored).await);
-        if !taken.is_empty() {
-            scored.note(&taken);
-            merge(&mut transcript.scores, taken);
+        if let (Err(why), true) = (&config, self.extent != Extent::Off) {
+            scored.missing.push(("likelihoods".to_owned(), why.clone()));
+        }
+        scored.note(&taken);
+        scored.taken = merge(&mut transcript.scores, taken);
+        if scored.taken > 0 {
             write_json(path, &transcript)?;
         }
         Ok(scored)
@@ -208,21 +220,31 @@ impl Scoring {
         let foreign = foreign::read(&name, text, self.persona, self.config.as_deref()).map_err(form)?;
         let kept_in = path.with_file_name(format!("{name}.scores.json"));
         let digest = Digest::of(text);
+        let config = self.config.as_ref().map(|config| config.digest);
         let before = read(&kept_in).ok().and_then(|text| serde_json::from_str::<ScoresFile>(&text).ok());
-        let before = before.filter(|before| before.digest == digest && before.conversations.len() == foreign.len());
-        let mut conversations = before.map_or_else(Vec::new, |before| before.conversations);
-        conversations.resize_with(foreign.len(), Conversation::default);
+        // Of other words, of the other side's, or by another configuration: not the scores of this.
+        let of = |before: &ScoresFile| (before.digest, before.persona, before.config) == (digest, self.persona, config);
+        let before = before.filter(of).map(|before| before.conversations).filter(|of| of.len() == foreign.len());
+        let mut conversations = before.clone().unwrap_or_else(|| vec![Conversation::default(); foreign.len()]);
         let mut scored = Scored::new(path, &kept_in, 0.0);
         for (Foreign { transcript, profile }, kept) in foreign.iter().zip(&mut conversations) {
             kept.measured = measured::measure(transcript).scores;
             let case = self.case(transcript, self.config.as_deref(), profile.as_deref());
             let taken = self.judged(case, &kept.scores, &mut scored).await;
             scored.note(&taken);
-            merge(&mut kept.scores, taken);
+            scored.taken += merge(&mut kept.scores, taken);
         }
-        if scored.taken > 0 || !kept_in.exists() {
-            let format = SCORES_FORMAT.to_owned();
-            write_json(&kept_in, &ScoresFile { format, version: SCORES_VERSION, source: name, digest, conversations })?;
+        if before.as_ref() != Some(&conversations) {
+            let file = ScoresFile {
+                format: SCORES_FORMAT.to_owned(),
+                version: SCORES_VERSION,
+                source: name,
+                digest,
+                persona: self.persona,
+                config,
+                conversations,
+            };
+            write_json(&kept_in, &file)?;
         }
         Ok(scored)
     }
@@ -240,12 +262,13 @@ impl Scoring {
     async fn judged(&self, case: Case<'_>, there: &[Score], scored: &mut Scored) -> Vec<Score> {
         let Some(judge) = &self.judge else { return Vec::new() };
         let known = self.known.as_ref();
-        let wanted = judged::definitions(case, judge);
-        let done = wanted.iter().all(|(id, dimension, prompt)| {
+        let done = judged::wanted(case, judge).iter().all(|Wanted { id, dimension, prompt, rubric }| {
+            // A rubric that the judge could not be tested on has no reliability to wait for.
+            let tested = known.is_some_and(|known| known.rubrics.contains_key(rubric));
             there.iter().any(|score| {
                 let by = score.judge.as_ref().is_some_and(|by| {
                     (&by.model, by.digest) == (&judge.info().name, judge.info().digest)
-                        && (known.is_none() || by.reliability.is_some())
+                        && (!tested || by.reliability.is_some())
                 });
                 by && (score.id.as_str(), &score.dimension, score.prompt_digest) == (*id, dimension, Some(*prompt))
             })
@@ -266,11 +289,10 @@ impl Scoring {
         let manifest = read(&folder.join("run.json")).ok();
         let manifest = manifest.and_then(|text| serde_json::from_str::<Manifest>(&text).ok());
         let template = manifest.and_then(|manifest| Some((manifest.chat_template?, manifest.created_at)));
-        // A model with another template is another model: it is not shared with those that keep their own.
         let options = template.map_or_else(
             || self.options.clone(),
             |(template, created_at)| {
-                let mut options = OpenOptions::new(self.options.threads, Some(template));
+                let mut options = self.options.with_template(template);
                 options.now = created_at.parse().ok();
                 options
             },
@@ -296,7 +318,6 @@ impl Scored {
     }
 
     fn note(&mut self, scores: &[Score]) {
-        self.taken += scores.len();
         for score in scores {
             if let Some(why) = &score.why {
                 let missing = (score.id.clone(), why.clone());
@@ -327,19 +348,24 @@ fn same(one: &Score, other: &Score) -> bool {
         == (&other.id, &other.dimension, other.method, other.prompt_digest, by(other))
 }
 
-/// New scores stand in place of those that have the same name; another judge's stay.
-fn merge(scores: &mut Vec<Score>, taken: Vec<Score>) {
+/// New scores stand in place of those that have the same name; another judge's stay. One without a value takes the place
+/// of none that has one. How many were put in comes back.
+fn merge(scores: &mut Vec<Score>, taken: Vec<Score>) -> usize {
+    let mut put = taken.len();
     for score in taken {
         let takes_place = |there: &&mut Score| {
             let by = |score: &Score| score.judge.as_ref().map(|judge| judge.model.clone());
             (&there.id, &there.dimension) == (&score.id, &score.dimension)
-                && (there.judge.is_none() || by(there) == by(&score))
+                && (there.judge.is_none() || score.judge.is_none() || by(there) == by(&score))
         };
         match scores.iter_mut().find(takes_place) {
+            // What can no longer be taken was taken once: its model, its digest and its prompt stand beside it.
+            Some(there) if score.value.is_none() && there.value.is_some() => put -= 1,
             Some(there) => *there = score,
             None => scores.push(score),
         }
     }
+    put
 }
 
 fn read(path: &Path) -> Result<String, FileError> {

@@ -85,6 +85,7 @@ impl Report {
             flags: loaded.iter().flat_map(|loaded| flags::of(&loaded.transcript)).collect(),
             failures: failures.collect(),
             missing: missing(loaded, &held, &measured),
+            notes: notes(loaded),
             timing: timing(loaded),
         })
     }
@@ -247,10 +248,6 @@ fn missing(loaded: &[Loaded], held: &[Held<'_>], measured: &[Measured]) -> Vec<S
         .iter()
         .filter_map(|loaded| Some(format!("tokens of {}: {}", loaded.file, loaded.tokens_missing.as_ref()?)))
         .collect();
-    let notes = loaded
-        .iter()
-        .flat_map(|loaded| loaded.transcript.notes.iter().map(move |note| format!("{}: {note}", loaded.file)));
-    missing.extend(notes);
     let spoken = || held.iter().filter(|held| held.turn.persona.failure.is_none());
     let all = spoken().count();
     let without = spoken().filter(|held| confidence(&held.turn.persona).is_none()).count();
@@ -274,6 +271,11 @@ fn missing(loaded: &[Loaded], held: &[Held<'_>], measured: &[Measured]) -> Vec<S
     let each = reasons.into_iter().map(|((id, why), count)| format!("{id} on {}: {why}", counted(count, "rollout")));
     missing.extend(each);
     missing
+}
+
+fn notes(loaded: &[Loaded]) -> Vec<String> {
+    let of = |loaded: &Loaded, note: &String| format!("{}: {note}", loaded.file);
+    loaded.iter().flat_map(|loaded| loaded.transcript.notes.iter().map(move |note| of(loaded, note))).collect()
 }
 
 /// `1 rollout`, `2 rollouts`.

@@ -11,6 +11,7 @@ use super::load::{Loaded, ReportError};
 use super::notation::{NONE, code, number, plain, table};
 use crate::foundation::base::Stream;
 use crate::foundation::stats::{Interval, bootstrap_difference};
+use crate::simulation::rollout::Reliability;
 
 /// The value of [`Comparison::format`].
 const FORMAT: &str = "loom-comparison";
@@ -60,6 +61,9 @@ pub struct DifferenceRow {
     pub dimension: Option<String>,
     /// By whom it was taken; absent for scores without a judge.
     pub judge: Option<String>,
+    /// What is known of a judge that failed its own test on what this score asks; absent for all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreliable: Option<Reliability>,
     /// Over the first folder's rollouts.
     pub a: Option<Mean>,
     /// Over the second's.
@@ -76,7 +80,8 @@ struct Side {
     id: String,
     dimension: Option<String>,
     judge: Option<String>,
-    /// What must agree for two scores to be the same: the three above, the method and what the judge was asked.
+    unreliable: Option<Reliability>,
+    /// What must agree for two scores to be the same: id, dimension, judge, method and what the judge was asked.
     key: String,
     values: Vec<f64>,
 }
@@ -94,12 +99,11 @@ impl Comparison {
         let scores = left
             .iter()
             .map(|side| {
-                row(side, side, right.iter().find(|other| other.key == side.key).map_or(&[], |side| &side.values))
+                let other = right.iter().find(|other| other.key == side.key);
+                let unreliable = side.unreliable.as_ref().or(other.and_then(|other| other.unreliable.as_ref()));
+                row(side, unreliable, &side.values, other.map_or(&[], |other| &other.values))
             })
-            .chain(only_right.map(|side| {
-                let none = Side { values: Vec::new(), ..Side::like(side) };
-                row(side, &none, &side.values)
-            }))
+            .chain(only_right.map(|side| row(side, side.unreliable.as_ref(), &[], &side.values)))
             .collect();
         Ok(Self {
             format: FORMAT.to_owned(),
@@ -154,16 +158,23 @@ impl Comparison {
             .iter()
             .map(|row| {
                 let dimension = row.dimension.as_ref().map_or(String::new(), |name| format!(" {}", plain(name)));
-                let judge = row.judge.as_ref().map_or(String::new(), |name| format!(" by {}", code(name)));
+                let mut judge = row.judge.as_ref().map_or(String::new(), |name| format!(" by {}", code(name)));
+                if row.unreliable.is_some() {
+                    judge.push_str(", **unreliable**");
+                }
                 let interval = row.interval.map_or(NONE.into(), |i| format!("{} to {}", number(i.low), number(i.high)));
-                let clear = row.interval.is_some_and(|interval| interval.low > 0.0 || interval.high < 0.0);
+                let clear = match row.interval {
+                    None => NONE,
+                    Some(interval) if interval.low > 0.0 || interval.high < 0.0 => "**yes**",
+                    Some(_) => "no",
+                };
                 vec![
                     format!("{}{dimension}{judge}", code(&row.id)),
                     mean(row.a),
                     mean(row.b),
                     row.difference.map_or(NONE.into(), number),
                     interval,
-                    if clear { "**yes**" } else { "no" }.to_owned(),
+                    clear.to_owned(),
                 ]
             })
             .collect();
@@ -175,19 +186,6 @@ impl Comparison {
              twenty leaves 0 out by chance.",
             self.scores.len()
         )
-    }
-}
-
-impl Side {
-    /// The same score without values.
-    fn like(side: &Self) -> Self {
-        Self {
-            id: side.id.clone(),
-            dimension: side.dimension.clone(),
-            judge: side.judge.clone(),
-            key: side.key.clone(),
-            values: Vec::new(),
-        }
     }
 }
 
@@ -208,6 +206,7 @@ fn sides(report: &Report, loaded: &[Loaded]) -> Vec<Side> {
         id: score.id.clone(),
         dimension: None,
         judge: None,
+        unreliable: None,
         key: score.id.clone(),
         values: report.rollouts.iter().filter_map(|row| row.scores.iter().find(|(id, _)| *id == score.id)?.1).collect(),
     });
@@ -217,13 +216,20 @@ fn sides(report: &Report, loaded: &[Loaded]) -> Vec<Side> {
         if sides.iter().take(measured).any(|side| side.id == score.id) {
             continue;
         }
-        let key = format!("{:?}", (&score.id, &score.dimension, score.method, &score.judge, score.prompt_digest));
+        let judge = score.judge.as_ref().map(|judge| (&judge.model, judge.digest));
+        let key = format!("{:?}", (&score.id, &score.dimension, score.method, judge, score.prompt_digest));
+        let known = score.judge.as_ref().and_then(|judge| judge.reliability.clone());
+        let unreliable = known.filter(|known| !known.is_reliable());
         match sides.iter_mut().find(|side| side.key == key) {
-            Some(side) => side.values.extend(score.value),
+            Some(side) => {
+                side.values.extend(score.value);
+                side.unreliable = side.unreliable.take().or(unreliable);
+            }
             None => sides.push(Side {
                 id: score.id.clone(),
                 dimension: score.dimension.clone(),
                 judge: score.judge.as_ref().map(|judge| judge.model.clone()),
+                unreliable,
                 key,
                 values: score.value.into_iter().collect(),
             }),
@@ -232,18 +238,19 @@ fn sides(report: &Report, loaded: &[Loaded]) -> Vec<Side> {
     sides
 }
 
-fn row(score: &Side, a: &Side, b: &[f64]) -> DifferenceRow {
-    let (left, right) = (summary(a.values.iter().copied()), summary(b.iter().copied()));
-    let enough = a.values.len().min(b.len()) >= INTERVAL_ROLLOUTS_MIN;
+fn row(score: &Side, unreliable: Option<&Reliability>, a: &[f64], b: &[f64]) -> DifferenceRow {
+    let (left, right) = (summary(a.iter().copied()), summary(b.iter().copied()));
+    let enough = a.len().min(b.len()) >= INTERVAL_ROLLOUTS_MIN;
     // No run's seed: the interval follows from the two sets of values alone.
     let stream = Stream::root(0).child("compare", 0).child(&score.key, 0);
     DifferenceRow {
         id: score.id.clone(),
         dimension: score.dimension.clone(),
         judge: score.judge.clone(),
+        unreliable: unreliable.cloned(),
         a: left,
         b: right,
         difference: left.zip(right).map(|(a, b)| b.mean - a.mean),
-        interval: if enough { bootstrap_difference(&a.values, b, RESAMPLES, &stream) } else { None },
+        interval: if enough { bootstrap_difference(a, b, RESAMPLES, &stream) } else { None },
     }
 }

@@ -63,6 +63,9 @@ pub struct Report {
     pub failures: Vec<FailureRow>,
     /// What could not be measured, and why.
     pub missing: Vec<String>,
+    /// What a reader must know of where the transcripts come from.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// What a clock measured. The only part that differs between two runs of one seed.
     pub timing: ReportTiming,
 }

@@ -5,8 +5,9 @@ use std::fmt::{self, Write};
 use super::aggregate::counted;
 use super::data::{EventRow, Flag, Report, SideRow, TurnRow};
 use super::notation::{NONE, code, grouped, mean, mean_known, number, plain, quote, range, sentence, spark, table};
+use super::stored::doubt;
 use crate::simulation::persona::{AdversaryKind, Speaker};
-use crate::simulation::rollout::{MonitorAction, Outcome, ScoreMethod};
+use crate::simulation::rollout::{MonitorAction, Outcome, Reliability, ScoreMethod};
 
 /// The longest line of a sparkline; more turns share a column.
 const SPARK_COLUMNS: usize = 60;
@@ -33,6 +34,7 @@ impl Report {
         self.monitor_events(out)?;
         self.flagged(out)?;
         self.gaps(out)?;
+        self.notes(out)?;
         self.timing(out)
     }
 
@@ -154,7 +156,10 @@ impl Report {
                 vec![
                     format!("{}{dimension}", code(&score.id)),
                     method(score.method).to_owned(),
-                    score.judge.as_ref().map_or(NONE.into(), |judge| code(&judge.model)),
+                    score.judge.as_ref().map_or(NONE.into(), |judge| {
+                        let doubt = doubt(score).map_or(String::new(), |doubt| format!(", **{doubt}**"));
+                        code(&judge.model) + &doubt
+                    }),
                     mean(score.value),
                     interval,
                     mean(score.mass),
@@ -165,7 +170,9 @@ impl Report {
         table(out, &["Score", "Method", "Judge", "Mean", "95 % interval", "On the scale", "Rollouts"], &rows)?;
         writeln!(
             out,
-            "Taken by `loom score`. *On the scale* is how much probability a judge's ratings had on the scale it was given.\n"
+            "Taken by `loom score`. *On the scale* is how much probability a judge's ratings had on the scale it was given. A \
+             judge is *unreliable* where its own test (`loom judge check`) found less than {} agreement: do not read its scores.\n",
+            number(Reliability::AGREEMENT_MIN)
         )
     }
 
@@ -330,6 +337,15 @@ impl Report {
             let dimension = score.dimension.as_ref().map_or(String::new(), |name| format!(" ({})", plain(name)));
             writeln!(out, "- Not scored: {}{dimension}, {}: {}", code(&score.id), counted(*count, "time"), plain(why))?;
         }
+        writeln!(out)
+    }
+
+    fn notes(&self, out: &mut String) -> fmt::Result {
+        if self.notes.is_empty() {
+            return Ok(());
+        }
+        heading(out, "Where it comes from")?;
+        self.notes.iter().try_for_each(|note| writeln!(out, "- {}", plain(note)))?;
         writeln!(out)
     }
 

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use super::aggregate::{interval, summary};
 use super::data::{StoredPoint, StoredScore};
 use super::load::Loaded;
-use crate::simulation::rollout::Score;
+use super::notation::number;
+use crate::simulation::rollout::{Score, ScoreMethod};
 
 /// The stored scores over the rollouts, in the order in which they are first met. What the report itself measures, `own`
 /// by id, is left out.
@@ -22,10 +23,23 @@ pub(super) fn scores(loaded: &[Loaded], own: &[&str], seed: u64) -> Vec<StoredSc
     groups.iter().filter_map(|group| row(group, seed)).collect()
 }
 
-/// Numbers may be put together only where id, dimension, method, judge and prompt agree.
+/// Numbers may be put together only where id, dimension, method, judge and prompt agree. What is known of the judge is no
+/// part of that: it may have been tested after the first of them was taken.
 fn alike(a: &Score, b: &Score) -> bool {
-    (&a.id, &a.dimension, a.method, &a.judge, a.prompt_digest)
-        == (&b.id, &b.dimension, b.method, &b.judge, b.prompt_digest)
+    let by = |score: &Score| score.judge.as_ref().map(|judge| (judge.model.clone(), judge.digest));
+    (&a.id, &a.dimension, a.method, by(a), a.prompt_digest) == (&b.id, &b.dimension, b.method, by(b), b.prompt_digest)
+}
+
+/// What speaks against a judge's word; nothing where it passed its test, or where nothing was judged.
+pub(super) fn doubt(score: &StoredScore) -> Option<String> {
+    if !matches!(score.method, ScoreMethod::LogprobRating | ScoreMethod::WrittenRating) {
+        return None;
+    }
+    match &score.judge.as_ref()?.reliability {
+        None => Some("not tested".to_owned()),
+        Some(known) if known.is_reliable() => None,
+        Some(known) => Some(format!("unreliable: agreement {}", number(known.agreement))),
+    }
 }
 
 fn row(group: &[&Score], seed: u64) -> Option<StoredScore> {
@@ -35,8 +49,10 @@ fn row(group: &[&Score], seed: u64) -> Option<StoredScore> {
     let mut by_turn: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     let mut masses = Vec::new();
     for score in group {
-        let whole = score.why.as_deref().filter(|_| score.value.is_none());
-        for why in whole.into_iter().chain(score.points.iter().filter_map(|point| point.why.as_deref())) {
+        // A score over points says again what its first point says.
+        let points = || score.points.iter().filter_map(|point| point.why.as_deref());
+        let whole = score.why.as_deref().filter(|_| points().next().is_none());
+        for why in points().chain(whole) {
             *reasons.entry(why).or_default() += 1;
         }
         for point in &score.points {
@@ -46,12 +62,13 @@ fn row(group: &[&Score], seed: u64) -> Option<StoredScore> {
             }
         }
     }
+    let tested = group.iter().filter_map(|score| score.judge.as_ref()).find(|judge| judge.reliability.is_some());
     let name = format!("{} {}", first.id, first.dimension.as_deref().unwrap_or_default());
     Some(StoredScore {
         id: first.id.clone(),
         dimension: first.dimension.clone(),
         method: first.method,
-        judge: first.judge.clone(),
+        judge: tested.or(first.judge.as_ref()).cloned(),
         prompt_digest: first.prompt_digest,
         interval: interval(&values, seed, &name),
         value: summary(values),

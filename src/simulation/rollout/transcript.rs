@@ -5,6 +5,7 @@
 //! `timing`; without those and `created_at`, the same seed gives the same bytes. And nothing is made up: what is not
 //! known is `null`.
 
+mod foreign;
 mod scores;
 mod tokens;
 mod turn;
@@ -187,7 +188,7 @@ impl Totals {
             totals.monitor_events += turn.monitor_events.len();
             totals.timing.seconds += turn.timing.seconds;
             for utterance in [&turn.persona, &turn.interlocutor] {
-                // The last failed attempt is the failure itself; others' transcripts record no attempts.
+                // The last failed attempt is the failure itself; conversations of others record no attempts.
                 totals.retries += utterance.attempts.len().saturating_sub(usize::from(utterance.failure.is_some()));
                 totals.failures += usize::from(utterance.failure.is_some());
                 totals.refusals += usize::from(utterance.finish == Some(Finish::Refusal));

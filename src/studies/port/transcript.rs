@@ -5,17 +5,12 @@ use serde::Deserialize;
 use super::PortError;
 use super::schedule::DIMENSIONS;
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{Finish, ModelInfo, Sampling};
-use crate::governance::regulator::TurnReading;
-use crate::simulation::persona::{AdversaryKind, InjectionKind, Speaker};
+use crate::foundation::chat::Finish;
+use crate::simulation::persona::{AdversaryKind, Speaker};
 use crate::simulation::rollout::{
-    ConfigRef, Failure, Intensity, ModelRef, Models, Opening, Outcome, PlacementUsed, PromptRecord, Regulated, RunRef,
-    TRANSCRIPT_FORMAT, TRANSCRIPT_VERSION, TokenCount, TokenSummary, Totals, Transcript, Turn, TurnTiming, Utterance,
-    UtteranceTiming,
+    ConfigRef, Intensity, ModelRef, Models, Opening, Outcome, PlacementUsed, RunRef, TRANSCRIPT_FORMAT,
+    TRANSCRIPT_VERSION, TokenCount, Totals, Transcript, Turn, Utterance,
 };
-
-/// What stands in place of a message that the source does not hold; as after any failed reply.
-const STAND_IN: &str = "…";
 
 /// A transcript of ours and what was lost on the way.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,8 +107,8 @@ pub(super) fn port(path: &str, text: &str, rollout: usize) -> Result<PortedTrans
         let mut named = source.conversation.iter().filter(|message| message.speaker == who);
         named.find_map(|message| message.metadata.model.clone())
     };
-    let persona = model(Who::Patient).unwrap_or_else(|| "unknown".to_owned());
-    let assistant = model(Who::Assistant).or(source.assistant_model.clone()).unwrap_or_else(|| "unknown".to_owned());
+    let persona = model(Who::Patient);
+    let assistant = model(Who::Assistant).or(source.assistant_model.clone());
     let outcome = if turns.len() < planned {
         let reason = format!("the source ends after {} of {planned} turns", turns.len());
         Outcome::Stopped { reason, circuit_break: false }
@@ -135,7 +130,10 @@ pub(super) fn port(path: &str, text: &str, rollout: usize) -> Result<PortedTrans
             name: source.patient_profile_id.clone(),
         },
         run: RunRef { seed: 0, rollout, turns_planned: planned, adversary: AdversaryKind::None },
-        models: Models { persona: model_ref(persona), interlocutor: model_ref(assistant) },
+        models: Models {
+            persona: ModelRef::foreign(persona.as_deref()),
+            interlocutor: ModelRef::foreign(assistant.as_deref()),
+        },
         opening: Opening {
             first_speaker: if patient_first { Speaker::Persona } else { Speaker::Interlocutor },
             words: None,
@@ -189,12 +187,6 @@ fn notes(source: &Source) -> Vec<String> {
     notes
 }
 
-fn model_ref(spec: String) -> ModelRef {
-    let mut info = ModelInfo::default();
-    info.name.clone_from(&spec);
-    ModelRef { spec, dtype: None, info, sampling: Sampling::default() }
-}
-
 fn turn(
     index: usize,
     planned: usize,
@@ -212,32 +204,20 @@ fn turn(
     if intensities.len() < DIMENSIONS.len() {
         notes.push(format!("Turn {index}: the source does not give all three intensities."));
     }
-    Turn {
-        index,
-        phase: patient.and_then(|message| message.phase_name.clone()),
-        progress: if planned > 1 { (index as f64 / (planned - 1) as f64).min(1.0) } else { 0.0 },
-        intensities,
-        prompt: PromptRecord {
-            injection: InjectionKind::None,
-            digest: Digest::of(""),
-            template_version: 0,
-            dropped: Vec::new(),
-        },
-        injected: Vec::new(),
-        gains: None,
-        slides: Vec::new(),
-        persona: utterance(Speaker::Persona, patient, index, notes),
-        interlocutor: utterance(Speaker::Interlocutor, assistant, index, notes),
-        monitor_events: Vec::new(),
-        probes: Vec::new(),
-        timing: TurnTiming::default(),
-    }
+    let persona = utterance(Speaker::Persona, patient, index, notes);
+    let interlocutor = utterance(Speaker::Interlocutor, assistant, index, notes);
+    let phase = patient.and_then(|message| message.phase_name.clone());
+    Turn { phase, intensities, ..Turn::foreign(index, planned, persona, interlocutor) }
 }
 
 fn utterance(speaker: Speaker, message: Option<&Message>, turn: usize, notes: &mut Vec<String>) -> Utterance {
-    let missing = message.is_none_or(|message| message.content.trim().is_empty());
-    let metadata = message.map(|message| &message.metadata);
-    let finish = match metadata.and_then(|metadata| metadata.finish_reason.as_deref()) {
+    let said = message.map(|message| message.content.clone());
+    let foreign = Utterance::foreign(speaker, said, "the source holds no such message");
+    let Some(Metadata { model, finish_reason, input_tokens, output_tokens }) = message.map(|message| &message.metadata)
+    else {
+        return foreign;
+    };
+    let finish = match finish_reason.as_deref() {
         Some("length" | "max_tokens") => Finish::Length,
         Some("content_filter" | "refusal") => Finish::Refusal,
         None | Some("stop" | "end_turn" | "stop_sequence") => Finish::Stop,
@@ -246,37 +226,7 @@ fn utterance(speaker: Speaker, message: Option<&Message>, turn: usize, notes: &m
             Finish::Stop
         }
     };
-    Utterance {
-        speaker,
-        adversary: None,
-        content: message.filter(|_| !missing).map_or_else(|| STAND_IN.to_owned(), |message| message.content.clone()),
-        ids: None,
-        model: metadata.filter(|_| !missing).and_then(|metadata| metadata.model.clone()),
-        fallbacks: Vec::new(),
-        finish: (!missing).then_some(finish),
-        failure: missing.then(|| Failure { why: "the source holds no such message".to_owned() }),
-        attempt: 0,
-        instruction: None,
-        // A failed message counts one attempt that was not taken.
-        attempts: if missing { vec![nothing()] } else { Vec::new() },
-        usage: TokenCount {
-            tokens_in: metadata.and_then(|metadata| metadata.input_tokens).unwrap_or(0),
-            tokens_out: metadata.and_then(|metadata| metadata.output_tokens).unwrap_or(0),
-        },
-        tokens: TokenSummary::default(),
-        regulator: Regulated { reading: TurnReading::default(), decisions: Vec::new() },
-        interventions: Vec::new(),
-        hosted: None,
-        timing: UtteranceTiming::default(),
-    }
-}
-
-fn nothing() -> crate::simulation::rollout::Attempt {
-    crate::simulation::rollout::Attempt {
-        index: 0,
-        content: String::new(),
-        instruction: None,
-        finish: None,
-        error: Some("the source holds no such message".to_owned()),
-    }
+    let there = foreign.failure.is_none();
+    let usage = TokenCount { tokens_in: input_tokens.unwrap_or(0), tokens_out: output_tokens.unwrap_or(0) };
+    Utterance { model: model.clone().filter(|_| there), finish: there.then_some(finish), usage, ..foreign }
 }

@@ -1,6 +1,7 @@
 //! The report on a whole sweep: every cell's scores, and each factor's levels with the other factors pooled. It follows from
 //! the transcripts alone; nothing in it was measured by a clock.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 use std::fs;
 use std::path::Path;
@@ -233,9 +234,10 @@ fn factors(taken: &[Taken]) -> Vec<FactorRow> {
         ("seed", |cell| cell.seed.to_string()),
     ];
     let mut rows = Vec::new();
+    let taken = distinct(taken);
     for (factor, level) in factors {
         let mut levels: Vec<String> = Vec::new();
-        for one in taken {
+        for one in &taken {
             let level = level(&one.report.cell);
             if !levels.contains(&level) {
                 levels.push(level);
@@ -245,12 +247,19 @@ fn factors(taken: &[Taken]) -> Vec<FactorRow> {
             continue;
         }
         for name in levels {
-            let at: Vec<&Taken> = taken.iter().filter(|taken| level(&taken.report.cell) == name).collect();
+            let at: Vec<&Taken> = taken.iter().copied().filter(|taken| level(&taken.report.cell) == name).collect();
             let scores = pooled(factor, &name, &at);
             rows.push(FactorRow { factor: factor.to_owned(), level: name, scores });
         }
     }
     rows
+}
+
+/// Cells that say the same count once: those that differ in a target alone which their adversary takes the place of.
+fn distinct(taken: &[Taken]) -> Vec<&Taken> {
+    let mut seen = BTreeSet::new();
+    let new = |taken: &&Taken| seen.insert(format!("{:?}", Cell { cell: 0, ..taken.report.cell.clone() }));
+    taken.iter().filter(new).collect()
 }
 
 fn pooled(factor: &str, level: &str, taken: &[&Taken]) -> Vec<Pooled> {

@@ -38,7 +38,7 @@ fn judged(script: &str, yaml: &str) -> Vec<Score> {
         assert_eq!(judge.method(), ScoreMethod::WrittenRating);
         let case = Case { transcript: &talk, config: Some(&config), profile: None, window: None };
         let scores = scores(case, &judge, None).await;
-        let wanted: Vec<_> = definitions(case, &judge).into_iter().map(|(id, dimension, _)| (id, dimension)).collect();
+        let wanted: Vec<_> = wanted(case, &judge).into_iter().map(|wanted| (wanted.id, wanted.dimension)).collect();
         let taken: Vec<_> = scores.iter().map(|score| (score.id.as_str(), score.dimension.clone())).collect();
         assert_eq!(taken, wanted);
         scores

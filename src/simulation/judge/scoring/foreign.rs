@@ -6,13 +6,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{Finish, ModelInfo, Role, Sampling};
-use crate::governance::regulator::TurnReading;
-use crate::simulation::persona::{AdversaryKind, InjectionKind, PersonaConfig, Speaker, TEMPLATE_VERSION};
+use crate::foundation::chat::Role;
+use crate::simulation::persona::{AdversaryKind, PersonaConfig, Speaker};
 use crate::simulation::rollout::{
-    ConfigRef, Failure, Intensity, ModelRef, Models, Opening, Outcome, PlacementUsed, PromptRecord, Regulated, RunRef,
-    TRANSCRIPT_FORMAT, TRANSCRIPT_VERSION, TokenCount, TokenSummary, Totals, Transcript, Turn, TurnTiming, Utterance,
-    UtteranceTiming,
+    ConfigRef, Intensity, ModelRef, Models, Opening, Outcome, PlacementUsed, RunRef, TRANSCRIPT_FORMAT,
+    TRANSCRIPT_VERSION, Totals, Transcript, Turn, Utterance,
 };
 
 /// A conversation and what its file tells of the persona.
@@ -157,51 +155,12 @@ fn turns(said: Vec<Said>) -> (Speaker, Vec<Turn>) {
                 Speaker::Interlocutor => interlocutor = Some(message.text),
             }
         }
-        turns.push(Turn {
-            index,
-            phase: None,
-            progress: if count > 1 { index as f64 / (count - 1) as f64 } else { 0.0 },
-            intensities,
-            prompt: PromptRecord {
-                injection: InjectionKind::None,
-                digest: Digest::of(""),
-                template_version: TEMPLATE_VERSION,
-                dropped: Vec::new(),
-            },
-            injected: Vec::new(),
-            gains: None,
-            slides: Vec::new(),
-            persona: utterance(Speaker::Persona, persona),
-            interlocutor: utterance(Speaker::Interlocutor, interlocutor),
-            probes: Vec::new(),
-            monitor_events: Vec::new(),
-            timing: TurnTiming::default(),
-        });
+        let said = |speaker, text| Utterance::foreign(speaker, text, "the conversation has no such message");
+        let persona = said(Speaker::Persona, persona);
+        let interlocutor = said(Speaker::Interlocutor, interlocutor);
+        turns.push(Turn { intensities, ..Turn::foreign(index, count, persona, interlocutor) });
     }
     (first, turns)
-}
-
-fn utterance(speaker: Speaker, text: Option<String>) -> Utterance {
-    let failure = text.is_none().then(|| Failure { why: "the conversation ends before it".to_owned() });
-    Utterance {
-        speaker,
-        adversary: None,
-        finish: text.is_some().then_some(Finish::Stop),
-        content: text.unwrap_or_else(|| "…".to_owned()),
-        ids: None,
-        model: None,
-        fallbacks: Vec::new(),
-        failure,
-        attempt: 0,
-        instruction: None,
-        attempts: Vec::new(),
-        usage: TokenCount::default(),
-        tokens: TokenSummary::default(),
-        regulator: Regulated { reading: TurnReading::default(), decisions: Vec::new() },
-        interventions: Vec::new(),
-        hosted: None,
-        timing: UtteranceTiming::default(),
-    }
 }
 
 fn transcript(
@@ -214,11 +173,6 @@ fn transcript(
     config: Option<&PersonaConfig>,
 ) -> Transcript {
     let (first_speaker, turns) = turns(said);
-    let model = |name: Option<&str>| {
-        let name = name.unwrap_or("unknown").to_owned();
-        let info = ModelInfo { name: name.clone(), ..ModelInfo::default() };
-        ModelRef { spec: name, dtype: None, info, sampling: Sampling::default() }
-    };
     Transcript {
         format: TRANSCRIPT_FORMAT.to_owned(),
         version: TRANSCRIPT_VERSION,
@@ -230,7 +184,7 @@ fn transcript(
             name: config.map_or(name, |config| &config.persona.name).to_owned(),
         },
         run: RunRef { seed: 0, rollout, turns_planned: turns.len(), adversary: AdversaryKind::None },
-        models: Models { persona: model(None), interlocutor: model(interlocutor) },
+        models: Models { persona: ModelRef::foreign(None), interlocutor: ModelRef::foreign(interlocutor) },
         opening: Opening {
             first_speaker,
             words: None,
@@ -285,6 +239,13 @@ mod tests {
         assert_eq!(own[1].profile.as_deref(), Some("Be Ana."));
         let other = read("x.jsonl", line, Role::User, None).unwrap();
         assert_eq!((said(&other[0]), &other[0].profile), (vec![("Hi.", "One.\nTwo.")], &None));
+    }
+
+    #[test]
+    fn a_message_without_words_is_none() {
+        let line = r#"{"messages": [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": " \n"}]}"#;
+        let foreign = read("x.jsonl", line, Role::Assistant, None).unwrap();
+        assert_eq!(said(&foreign[0]), [("-", "Hi.")]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::super::aggregate::counted;
 use super::super::data::{EventRow, Mean, Report, ScoreRow};
 use super::super::markdown::{adversary, method, side};
 use super::super::notation::grouped;
+use super::super::stored::doubt;
 use crate::foundation::stats::Interval;
 use crate::simulation::rollout::{MonitorAction, Outcome};
 
@@ -43,6 +44,7 @@ struct Bar {
 struct StoredRow {
     method: &'static str,
     judge: Option<String>,
+    doubt: Option<String>,
     bar: Option<Bar>,
 }
 
@@ -71,6 +73,7 @@ impl View {
                 .map(|score| StoredRow {
                     method: method(score.method),
                     judge: score.judge.as_ref().map(|judge| judge.model.clone()),
+                    doubt: doubt(score),
                     bar: bar(score.value, score.interval),
                 })
                 .collect(),
