@@ -184,9 +184,9 @@ impl Args {
             return Ok(Exit::Interrupted);
         }
         if self.score {
-            let judge = run.manifest().models.judge.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+            let models = run.manifest().models.clone();
             drop(run);
-            runtime.block_on(score::run(terminal, &folder, &judge, &self.how, &options, self.parallel.max(1)))?;
+            runtime.block_on(score::run(terminal, &folder, &models, &self.how, &options, self.parallel.max(1)))?;
         }
         if !self.no_score {
             report(terminal, &folder)?;

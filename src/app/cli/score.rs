@@ -12,12 +12,13 @@ use super::judge::{self, check_of};
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits::ROLLOUTS_MAX;
 use crate::foundation::chat::{ModelChain, ModelSpec, Role};
+use crate::inference::engine::Dtype;
 use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::judge::judged::Judge;
 use crate::simulation::judge::likelihood::Extent;
 use crate::simulation::judge::scoring::{Scored, Scoring, ScoringError, transcripts};
 use crate::simulation::persona;
-use crate::simulation::rollout::{Manifest, ScoreMethod};
+use crate::simulation::rollout::{Manifest, RunModels, ScoreMethod};
 
 /// Score transcripts: by a judge, and by the likelihood of what was said
 #[derive(Debug, clap::Args)]
@@ -111,17 +112,18 @@ impl Args {
         let config = self.config.as_ref().map(|path| persona::load(path).map(Arc::new)).transpose()?;
         let judge = match &self.judge_model {
             Some(JudgeModel::None) => None,
-            Some(JudgeModel::Model(chain)) => Some(chain.clone()),
+            Some(JudgeModel::Model(chain)) => Some((chain.clone(), None)),
             None => {
-                Some(self.paths.iter().find_map(|path| judge_of(path)).unwrap_or_else(|| ModelSpec::Bundled.into()))
+                let of_run = self.paths.iter().find_map(|path| judge_at(path)).transpose()?;
+                Some(of_run.unwrap_or_else(|| (ModelSpec::Bundled.into(), None)))
             }
         };
         let options = OpenOptions::new(self.threads, None);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
             let (judge, known) = match &judge {
-                Some(chain) => {
-                    let judge = Judge::new(providers::open(chain, &options)?).await?;
+                Some((chain, dtype)) => {
+                    let judge = Judge::new(providers::open(chain, &options.at(*dtype))?).await?;
                     let known = known(terminal, &judge).await?;
                     (Some(judge), known)
                 }
@@ -160,12 +162,13 @@ impl How {
 pub(super) async fn run(
     terminal: &mut Terminal,
     folder: &Path,
-    judge: &ModelChain,
+    models: &RunModels,
     how: &How,
     options: &OpenOptions,
     parallel: usize,
 ) -> Result<(), Failure> {
-    let judge = Judge::new(providers::open(judge, &options.at(options.dtypes.judge))?).await?;
+    let (chain, dtype) = judge_of(models)?;
+    let judge = Judge::new(providers::open(&chain, &options.at(dtype))?).await?;
     let known = known(terminal, &judge).await?;
     let scoring = Scoring {
         judge: Some(judge),
@@ -245,10 +248,17 @@ fn tell(terminal: &mut Terminal, scored: &Scored) -> Result<(), Failure> {
 }
 
 /// The judge that the run at `path` was to have.
-fn judge_of(path: &Path) -> Option<ModelChain> {
+fn judge_at(path: &Path) -> Option<Result<(ModelChain, Option<Dtype>), Failure>> {
     let folder = if path.is_dir() { path } else { path.parent()? };
     let manifest: Manifest = serde_json::from_str(&std::fs::read_to_string(folder.join("run.json")).ok()?).ok()?;
-    manifest.models.judge.parse().ok()
+    Some(judge_of(&manifest.models))
+}
+
+/// A run's judge, and the number type that was asked for it: in another it is another judge.
+fn judge_of(models: &RunModels) -> Result<(ModelChain, Option<Dtype>), Failure> {
+    let chain = models.judge.parse().map_err(|error| Failure::usage(format!("the run's judge: {error}")))?;
+    let dtype = models.judge_dtype.as_deref().map(str::parse).transpose();
+    Ok((chain, dtype.map_err(|why| Failure::usage(format!("the run's judge: {why}")))?))
 }
 
 fn failure(error: ScoringError) -> Failure {
