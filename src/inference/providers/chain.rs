@@ -92,11 +92,15 @@ impl LanguageModel for Chain {
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
             let mut sink = sink;
+            let mut heard = false;
             let mut fallbacks = Vec::new();
             for (link, (spec, model)) in self.links.iter().enumerate() {
                 fallbacks.extend(self.passed(link));
                 let listener = sink.as_mut().map(|sink| {
-                    let hear = |token: &TokenLogprob| -> Flow { sink.token(token) };
+                    let hear = |token: &TokenLogprob| -> Flow {
+                        heard = true;
+                        sink.token(token)
+                    };
                     Box::new(hear) as Box<dyn TokenSink + '_>
                 });
                 match model.complete(unwrap(&request, link), listener).await {
@@ -107,6 +111,8 @@ impl LanguageModel for Chain {
                         completion.fallbacks = fallbacks;
                         return Ok(completion);
                     }
+                    // What was heard cannot be unheard: another link's answer would come on top of it.
+                    Err(error) if heard => return Err(error),
                     Err(error) => fallbacks.push((spec.clone(), error.to_string())),
                 }
             }

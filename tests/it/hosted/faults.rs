@@ -217,6 +217,20 @@ async fn the_next_link_of_a_chain_answers_and_both_reasons_stand_with_it() {
     assert!(why.contains("/nowhere") && then.contains("knows no such model or path"), "{why} {then}");
 }
 
+#[tokio::test]
+async fn a_chain_goes_no_further_once_something_was_heard() {
+    let half = vec![Act::Send([STREAM.as_bytes(), &chunk(&event("Hel"))].concat())];
+    let server = Server::start(vec![half]).await;
+    let chain = format!("openai-compatible:{}#m,echo", server.url);
+    let model = open(&chain.parse().unwrap(), &options(impatient())).unwrap();
+    let mut heard = Vec::new();
+    let error = model.complete(request(0), Some(hears(100, &mut heard))).await.unwrap_err().to_string();
+    assert!(error.contains("broke off after 1 tokens"), "{error}");
+    assert_eq!(heard, ["Hel"]);
+    // Nobody heard the half of it: the next link answers.
+    assert_eq!(say(&model, 0).await.unwrap().model, "echo");
+}
+
 fn score(prompt: &str) -> Request {
     Request::new(Prompt::Text(prompt.to_owned()), Sampling::greedy(), Stream::root(0))
 }
