@@ -100,6 +100,15 @@ fn a_long_text_is_scored_in_pieces_as_it_is_in_one() {
 }
 
 #[test]
+fn a_text_too_long_for_any_model_is_refused_before_it_is_scored() {
+    let ids = format!("[{}7]", "7,".repeat(1 << 20));
+    let output = loom(&["logprobs", "--ids", "--format", "json"], &ids);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("has 1048577 tokens, and a model takes at most 1048576: cut it"), "{told}");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+}
+
+#[test]
 fn a_context_and_a_beginning_have_the_first_token_scored() {
     let scored = json(&["logprobs", "--format", "json", "--bos"], "Hello");
     assert_eq!(scored["totals"]["scored"], scored["totals"]["tokens"]);

@@ -12,6 +12,7 @@ use super::model_args::{DeltaArgs, ModelArgs};
 use super::{Exit, Failure, Terminal};
 use crate::app::serve::{reading, text_of};
 use crate::foundation::base::Stream;
+use crate::foundation::base::limits::PROMPT_TOKENS_MAX;
 use crate::foundation::chat::{
     Continuation, DeltaGains, LanguageModel, Prompt, Request, Sampling, Snapshot, TokenId, TokenLogprob,
 };
@@ -139,6 +140,12 @@ impl Args {
         };
         if text.ids.is_empty() {
             return Err(Failure::usage(format!("{}: there is nothing to score", self.file.display())));
+        }
+        let tokens = text.context.len() + text.ids.len();
+        if tokens > PROMPT_TOKENS_MAX {
+            // Said now, and not when as much of it has been scored and printed.
+            let why = format!("has {tokens} tokens, and a model takes at most {PROMPT_TOKENS_MAX}: cut it into parts");
+            return Err(Failure::usage(format!("{} {why}", self.file.display())));
         }
         Ok(text)
     }
