@@ -10,7 +10,7 @@ use serde_json::json;
 use super::generate::read_text;
 use super::model_args::{DeltaArgs, ModelArgs};
 use super::{Exit, Failure, Terminal};
-use crate::app::serve::{reading, text_of};
+use crate::app::serve::{reading, text_of_first};
 use crate::foundation::base::Stream;
 use crate::foundation::base::limits::PROMPT_TOKENS_MAX;
 use crate::foundation::chat::{
@@ -162,7 +162,8 @@ impl Args {
         let mut rest = text.ids.as_slice();
         if read.is_empty() {
             let Some(first) = rest.split_off_first() else { return Ok(()) };
-            tell(&TokenLogprob::unknown(Some(*first), text_of(*first, model.vocabulary()).unwrap_or_default()))?;
+            let text = model.vocabulary().map(|vocabulary| text_of_first(*first, vocabulary));
+            tell(&TokenLogprob::unknown(Some(*first), text.unwrap_or_default()))?;
             read.push(*first);
         }
         let mut after: Option<Snapshot> = None;
