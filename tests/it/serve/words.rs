@@ -217,3 +217,19 @@ async fn an_echoed_text_is_its_tokens_also_where_characters_are_spread_over_seve
     assert_eq!(tokens[..4], ["", "", "", "🦀"]);
     assert_eq!(told["text_offset"].as_array().unwrap()[..5], [0, 0, 0, 0, 1].map(Value::from));
 }
+
+#[tokio::test]
+async fn a_seed_is_told_as_it_was_given() {
+    let server = Server::bundled().await;
+    let ask = async |seed: Value| {
+        let body = json!({ "model": "bundled", "prompt": "Once", "seed": seed, "temperature": 1.0, "max_tokens": 8 });
+        server.ask("/v1/completions", &body).await
+    };
+    let first = ask(json!(-1)).await;
+    assert_eq!(first["loom"]["seed"], -1);
+    let drawn = ask(Value::Null).await;
+    for told in [first, drawn] {
+        let again = ask(told["loom"]["seed"].clone()).await;
+        assert_eq!(again["choices"], told["choices"]);
+    }
+}
