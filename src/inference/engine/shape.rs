@@ -1,11 +1,15 @@
-//! How large a model is, from its `config.json` alone: parameters, and the memory that weights and sequences take. Whether
+//! How large a model is, from its `config.json` or its GGUF header alone: parameters, and the memory that weights and sequences take. Whether
 //! the engine can run it is not asked here.
+
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use loom_kernels::Dtype;
 
 use super::LoadError;
+use super::gguf::Gguf;
 use crate::foundation::base::limits::MODEL_DIM_MAX;
 
 const FILE: &str = "config.json";
@@ -119,6 +123,20 @@ impl ModelShape {
                 supported: "mamba, falcon_mamba, mamba2, llama, mistral, qwen2, qwen3, bert",
             }),
         }
+    }
+
+    /// Reads the header of a GGUF file.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), and when it is no GGUF file.
+    pub fn of_gguf(path: &Path) -> Result<Self, LoadError> {
+        let (gguf, _) = Gguf::open(path)?;
+        let mut kept = BTreeMap::<Dtype, usize>::new();
+        for tensor in gguf.tensors()? {
+            *kept.entry(tensor.stored.own()).or_default() += tensor.bytes;
+        }
+        let stored = kept.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(dtype, _)| dtype);
+        Ok(Self { stored, ..Self::parse(&gguf.config()?)? })
     }
 
     /// Bytes of the weights when matrices are kept as `dtype`.
