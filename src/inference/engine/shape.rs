@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use loom_kernels::Dtype;
 
 use super::LoadError;
+use super::config::standard_json;
 use super::gguf::Gguf;
 use crate::foundation::base::limits::MODEL_DIM_MAX;
 
@@ -110,7 +111,7 @@ impl ModelShape {
     /// # Errors
     /// When it is no configuration, or of an architecture that is not known here.
     pub fn parse(json: &str) -> Result<Self, LoadError> {
-        let raw: Raw = serde_json::from_str(json).map_err(|error| LoadError::malformed(FILE, error))?;
+        let raw: Raw = serde_json::from_str(&standard_json(json)).map_err(|error| LoadError::malformed(FILE, error))?;
         raw.check()?;
         let kind = raw.model_type.clone().unwrap_or_default();
         match kind.as_str() {
@@ -349,6 +350,14 @@ mod tests {
             let shape = ModelShape::parse(&known["config"].to_string()).unwrap();
             assert_eq!(Value::from(shape.parameters), known["parameters"], "{name}");
         }
+    }
+
+    #[test]
+    fn numbers_that_json_does_not_have_are_no_hindrance() {
+        // As Mamba-2's files are published.
+        let json = r#"{"model_type": "mamba2", "vocab_size": 8, "hidden_size": 4, "num_hidden_layers": 1, "num_heads": 2,
+            "head_dim": 4, "time_step_limit": [0.0, Infinity]}"#;
+        assert_eq!(ModelShape::parse(json).unwrap().layers, 1);
     }
 
     #[test]
