@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use loom_agent::foundation::base::Stream;
 use loom_agent::foundation::base::limits::ACTIVE_SEQUENCES_MAX;
 use loom_agent::foundation::chat::{
-    Continuation, DeltaGains, LanguageModel, LayerGains, Message, ModelError, Prompt, Reading, Request, Sampling, Snapshot,
+    Continuation, DeltaGains, LanguageModel, LayerGains, Message, ModelError, Prompt, Reading, Request, Sampling,
+    Snapshot,
 };
 use loom_agent::inference::engine::LocalModel;
 use proptest::prelude::*;
