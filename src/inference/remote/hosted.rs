@@ -136,7 +136,7 @@ impl HostedModel {
         Ok(self.completion(answer, retries, false))
     }
 
-    fn check(&self, gains: Option<&DeltaGains>) -> Result<(), ModelError> {
+    pub(super) fn check(&self, gains: Option<&DeltaGains>) -> Result<(), ModelError> {
         let neutral = match gains {
             None => true,
             Some(DeltaGains::Uniform(gains)) => *gains == LayerGains::ONE,
