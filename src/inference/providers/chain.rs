@@ -120,20 +120,16 @@ impl LanguageModel for Chain {
         })
     }
 
+    /// Scores with the first link alone: a score does not say whose it is, so another link's would pass for its own.
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
-            let mut errors = Vec::new();
-            for (link, (_, model)) in self.links.iter().enumerate() {
-                match model.score(unwrap(&request, link), continuation.clone()).await {
-                    Ok(mut scored) => {
-                        scored.snapshot = scored.snapshot.map(|snapshot| wrap(link, snapshot));
-                        scored.before = scored.before.map(|snapshot| wrap(link, snapshot));
-                        return Ok(scored);
-                    }
-                    Err(error) => errors.push(error.to_string()),
-                }
-            }
-            Err(none_answered(&self.info.name, errors.into_iter()))
+            let Some((_, model)) = self.links.first() else {
+                return Err(none_answered(&self.info.name, std::iter::empty()));
+            };
+            let mut scored = model.score(unwrap(&request, 0), continuation).await?;
+            scored.snapshot = scored.snapshot.map(|snapshot| wrap(0, snapshot));
+            scored.before = scored.before.map(|snapshot| wrap(0, snapshot));
+            Ok(scored)
         })
     }
 }

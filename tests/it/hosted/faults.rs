@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loom_agent::foundation::base::Stream;
-use loom_agent::foundation::chat::{Basis, Continuation, Finish, Prompt, Request, Sampling};
+use loom_agent::foundation::chat::{Basis, Continuation, Finish, ModelError, Prompt, Request, Sampling};
 use loom_agent::inference::providers::open;
 use loom_agent::inference::remote::RemoteOptions;
 use serde_json::json;
@@ -229,6 +229,17 @@ async fn a_chain_goes_no_further_once_something_was_heard() {
     assert_eq!(heard, ["Hel"]);
     // Nobody heard the half of it: the next link answers.
     assert_eq!(say(&model, 0).await.unwrap().model, "echo");
+}
+
+#[tokio::test]
+async fn a_chain_scores_with_its_first_model_alone() {
+    let scored = async |chain: &str| {
+        let model = open(&chain.parse().unwrap(), &options(impatient())).unwrap();
+        model.score(score("One"), Continuation::Text(" two".to_owned())).await
+    };
+    // As the first by itself says it, so that a judge who cannot score writes.
+    assert!(matches!(scored("echo,bundled").await, Err(ModelError::Unsupported { .. })));
+    assert!(scored("bundled,echo").await.unwrap().logprob().is_some());
 }
 
 fn score(prompt: &str) -> Request {
