@@ -7,4 +7,4 @@ pub mod http;
 pub mod mcp;
 
 pub(in crate::app) use gains::Gains;
-pub(in crate::app) use reading::{reading, text_of};
+pub(in crate::app) use reading::{reading, text_of, text_of_first};

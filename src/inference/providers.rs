@@ -19,7 +19,7 @@ use self::echo::Echo;
 pub use self::facts::{Facts, Memory, Origin};
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::inference::engine::{Budget, Dtype, EngineOptions, LocalEmbedder, LocalModel, ModelShape, available_memory};
+use crate::inference::engine::{Budget, Dtype, EngineOptions, LocalEmbedder, LocalModel, available_memory};
 use crate::inference::remote::hub::{self, HubOptions};
 use crate::inference::remote::{self, RemoteOptions};
 
@@ -157,9 +157,7 @@ impl OpenOptions {
     /// Refuses a model that will not fit into memory, before any of its weights are read. One that this cannot be told of
     /// is let through: the engine says what is wrong with it.
     fn roomy(&self, spec: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
-        let config = std::fs::read_to_string(folder.join("config.json"));
-        let shape = config.ok().and_then(|json| ModelShape::parse(&json).ok());
-        let (Some(shape), Some(available)) = (shape, available_memory()) else { return Ok(()) };
+        let (Ok(shape), Some(available)) = (facts::shape(folder), available_memory()) else { return Ok(()) };
         let dtype = self.dtype.or(shape.stored).unwrap_or(Dtype::F32);
         let fits = shape.fits(dtype, facts::context(&shape), available);
         fits.map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })

@@ -137,6 +137,31 @@ pub fn open(spec: &ModelSpec, options: &RemoteOptions) -> Result<Arc<dyn Languag
     opened().map(|model| Arc::new(model) as Arc<dyn LanguageModel>).map_err(told)
 }
 
+/// An error with what lies under it, without its address: one that a hub has signed is a secret.
+fn causes(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(url) = error.url() {
+        text = text.replace(&format!(" for url ({url})"), "");
+    }
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[tokio::test]
+    async fn no_address_stands_in_an_error() {
+        let error = reqwest::get("http://127.0.0.1:1/file?X-Amz-Signature=secret").await.unwrap_err();
+        assert!(error.to_string().contains("secret"), "{error}");
+        let told = super::causes(&error);
+        assert!(told.contains("onnect") && !told.contains("secret"), "{told}");
+    }
+}
+
 #[cfg(test)]
 mod testing {
     use super::*;

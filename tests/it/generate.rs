@@ -3,7 +3,11 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
+use loom_agent::foundation::chat::LanguageModel;
+use loom_agent::inference::engine::{EngineOptions, LocalModel};
 use serde_json::{Value, json};
+
+use crate::engine::bundled;
 
 fn loom(arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_loom"))
@@ -97,6 +101,24 @@ fn a_long_text_is_scored_in_pieces_as_it_is_in_one() {
     let bytes = long.len() - tokens[0]["text"].as_str().unwrap().len();
     assert_eq!(totals["bytes"], json!(bytes));
     assert_eq!(totals["bits_per_byte"].as_f64(), Some(-sum("logprob") / std::f64::consts::LN_2 / bytes as f64));
+}
+
+#[test]
+fn a_text_is_scored_at_the_dtype_that_was_asked_for() {
+    let told = json(&["logprobs", "--dtype", "q8_0", "--format", "json"], "I have two dogs.");
+    let options = EngineOptions { dtype: Some("q8_0".parse().unwrap()), ..EngineOptions::default() };
+    let model = LocalModel::bundled(&options).unwrap();
+    assert_eq!(told["digest"], json!(model.info().digest));
+    assert_ne!(told["digest"], json!(bundled(1).info().digest));
+}
+
+#[test]
+fn a_text_too_long_for_any_model_is_refused_before_it_is_scored() {
+    let ids = format!("[{}7]", "7,".repeat(1 << 20));
+    let output = loom(&["logprobs", "--ids", "--format", "json"], &ids);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("has 1048577 tokens, and a model takes at most 1048576: cut it"), "{told}");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
 }
 
 #[test]

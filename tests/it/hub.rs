@@ -95,6 +95,16 @@ fn refusals_say_what_to_do() {
 }
 
 #[test]
+fn an_address_with_a_secret_in_it_is_refused_and_not_told() {
+    let (hub, home) = (Hub::start(), tempfile::tempdir().unwrap());
+    for endpoint in ["https://me:hf_secret@127.0.0.1:1", "hf_secret"] {
+        let options = HubOptions { endpoint: Some(endpoint.to_owned()), ..hub_options(&hub, home.path()) };
+        let why = refusal("hf:acme/plain", options);
+        assert!(why.contains("hold no user or password") && !why.contains("secret"), "{why}");
+    }
+}
+
+#[test]
 fn a_hostile_hub_gets_no_path_and_no_file() {
     for (lie, why) in [
         (Lie::ShardOutside, "the shard `../../../x` is not a plain file name"),

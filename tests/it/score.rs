@@ -183,6 +183,22 @@ fn a_run_is_scored_by_its_own_judge_whoever_it_talked_with() {
 }
 
 #[test]
+fn a_judge_stays_at_the_dtype_that_its_run_asked_for() {
+    let dir = folder(&[("anna.yaml", ANNA), ("p.json", r#"["I count them."]"#)]);
+    let models = ["--persona-model", "scripted:p.json", "--target", "echo", "--judge-model", "bundled"];
+    let rest = ["--judge-dtype", "q8_0", "--turns", "1", "--score", "--output", "run"];
+    let mut options = OpenOptions::default();
+    options.dtype = Some("q8_0".parse().unwrap());
+    let narrow = open(&"bundled".parse().unwrap(), &options).unwrap().info().digest;
+    let begin = [&["run", "anna.yaml"], &models[..], &rest[..]].concat();
+    for arguments in [&begin[..], &["score", "run", "--again"], &["run", "--resume", "run", "--score"]] {
+        good(dir.path(), arguments);
+        let judge = named(&scores(dir.path()), "naturalness/1").judge.clone().unwrap();
+        assert_eq!(judge.digest, narrow, "{arguments:?}");
+    }
+}
+
+#[test]
 fn other_peoples_transcripts_are_scored_beside_them() {
     let bench = json!({"patient_profile_id": "decoder", "assistant_model": "m", "conversation": [
         {"turn": 1, "speaker": "patient", "content": "Hello.", "intensity": {"belief": 0.2}},

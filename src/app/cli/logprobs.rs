@@ -10,8 +10,9 @@ use serde_json::json;
 use super::generate::read_text;
 use super::model_args::{DeltaArgs, ModelArgs};
 use super::{Exit, Failure, Terminal};
-use crate::app::serve::{reading, text_of};
+use crate::app::serve::{reading, text_of_first};
 use crate::foundation::base::Stream;
+use crate::foundation::base::limits::PROMPT_TOKENS_MAX;
 use crate::foundation::chat::{
     Continuation, DeltaGains, LanguageModel, Prompt, Request, Sampling, Snapshot, TokenId, TokenLogprob,
 };
@@ -140,6 +141,12 @@ impl Args {
         if text.ids.is_empty() {
             return Err(Failure::usage(format!("{}: there is nothing to score", self.file.display())));
         }
+        let tokens = text.context.len() + text.ids.len();
+        if tokens > PROMPT_TOKENS_MAX {
+            // Said now, and not when as much of it has been scored and printed.
+            let why = format!("has {tokens} tokens, and a model takes at most {PROMPT_TOKENS_MAX}: cut it into parts");
+            return Err(Failure::usage(format!("{} {why}", self.file.display())));
+        }
         Ok(text)
     }
 
@@ -155,7 +162,8 @@ impl Args {
         let mut rest = text.ids.as_slice();
         if read.is_empty() {
             let Some(first) = rest.split_off_first() else { return Ok(()) };
-            tell(&TokenLogprob::unknown(Some(*first), text_of(*first, model.vocabulary()).unwrap_or_default()))?;
+            let text = model.vocabulary().map(|vocabulary| text_of_first(*first, vocabulary));
+            tell(&TokenLogprob::unknown(Some(*first), text.unwrap_or_default()))?;
             read.push(*first);
         }
         let mut after: Option<Snapshot> = None;

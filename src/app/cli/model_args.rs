@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Failure;
 use crate::app::serve::Gains;
 use crate::foundation::chat::{DeltaGains, LanguageModel, ModelChain, ModelInfo, Sampling};
+use crate::inference::engine::Dtype;
 use crate::inference::providers::{self, OpenOptions};
 
 /// Which model.
@@ -14,6 +15,9 @@ pub(super) struct ModelArgs {
     /// The model
     #[arg(long, short, value_name = "MODEL", default_value = "bundled")]
     pub(super) model: ModelChain,
+    /// How a local model keeps its weights: f32, bf16, `q8_0` or `q4_k`; as its files have them if not given
+    #[arg(long, value_name = "DTYPE")]
+    dtype: Option<Dtype>,
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -27,7 +31,9 @@ impl ModelArgs {
         let template = self.chat_template.as_ref().map(|path| {
             std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
         });
-        Ok(OpenOptions::new(self.threads, template.transpose()?))
+        let mut options = OpenOptions::new(self.threads, template.transpose()?);
+        options.dtype = self.dtype;
+        Ok(options)
     }
 
     pub(super) fn open(&self) -> Result<Arc<dyn LanguageModel>, Failure> {

@@ -39,7 +39,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::error::ApiError;
 use self::metrics::Metrics;
-use super::{Gains, reading, text_of};
+use super::{Gains, reading, text_of, text_of_first};
 use crate::foundation::base::limits::{ACTIVE_SEQUENCES_MAX, REQUEST_BYTES_MAX, REQUESTS_WAITING_MAX};
 use crate::foundation::base::{Clock, Stream, SystemClock};
 use crate::foundation::chat::{Embedder, LanguageModel};

@@ -21,6 +21,12 @@ pub(in crate::app) fn reading(token: &TokenLogprob, vocabulary: Option<&dyn Voca
     })
 }
 
+/// The text of a text's first token: none where it ends inside a character, which comes with the token that completes it.
+pub(in crate::app) fn text_of_first(id: TokenId, vocabulary: &dyn Vocabulary) -> String {
+    let text = text_of(id, Some(vocabulary)).unwrap_or_default();
+    if text.ends_with(char::REPLACEMENT_CHARACTER) { String::new() } else { text }
+}
+
 /// The text of one token by itself.
 pub(in crate::app) fn text_of(id: TokenId, vocabulary: Option<&dyn Vocabulary>) -> Option<String> {
     vocabulary?.decode(&[id]).ok()

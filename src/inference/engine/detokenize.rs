@@ -22,6 +22,20 @@ impl Detokenizer {
         Self { tokenizer, context: Vec::new(), pending: Vec::new() }
     }
 
+    /// One that goes on after `before`: a character that ends open there comes with the token that completes it. After
+    /// whole characters a text begins of its own.
+    pub(super) fn after(tokenizer: Arc<Tokenizer>, before: &[TokenId]) -> Self {
+        let mut detokenizer = Self::new(tokenizer);
+        let (_, last) = before.split_at(before.len().saturating_sub(2 * TOKENS_PER_CHARACTER_MAX));
+        for &id in last {
+            detokenizer.push(id);
+        }
+        if detokenizer.pending.is_empty() {
+            detokenizer.context.clear();
+        }
+        detokenizer
+    }
+
     /// The text that `id` completes; empty when it ends inside a character.
     pub(super) fn push(&mut self, id: TokenId) -> String {
         let before = self.tokenizer.decode(&self.context);
@@ -43,9 +57,9 @@ impl Detokenizer {
     }
 }
 
-/// Each of `ids` with the text that it completes.
-pub(super) fn pieces(tokenizer: &Arc<Tokenizer>, ids: Vec<TokenId>) -> Vec<(TokenId, String)> {
-    let mut detokenizer = Detokenizer::new(Arc::clone(tokenizer));
+/// Each of `ids` with the text that it completes, after `before`.
+pub(super) fn pieces(tokenizer: &Arc<Tokenizer>, before: &[TokenId], ids: Vec<TokenId>) -> Vec<(TokenId, String)> {
+    let mut detokenizer = Detokenizer::after(Arc::clone(tokenizer), before);
     ids.into_iter().map(|id| (id, detokenizer.push(id))).collect()
 }
 
@@ -58,7 +72,18 @@ mod tests {
 
     fn texts(ids: &[TokenId]) -> Vec<String> {
         let tokenizer = Arc::new(Tokenizer::parse(bundled::TOKENIZER).unwrap());
-        pieces(&tokenizer, ids.to_vec()).into_iter().map(|(_, text)| text).collect()
+        pieces(&tokenizer, &[], ids.to_vec()).into_iter().map(|(_, text)| text).collect()
+    }
+
+    #[test]
+    fn a_character_left_open_before_is_completed_after() {
+        let tokenizer = Arc::new(Tokenizer::parse(bundled::TOKENIZER).unwrap());
+        let ids = tokenizer.encode("a 🦀! naïve").unwrap();
+        let whole = pieces(&tokenizer, &[], ids.clone());
+        for border in 0..ids.len() {
+            let (before, after) = ids.split_at(border);
+            assert_eq!(pieces(&tokenizer, before, after.to_vec()), whole[border..], "from token {border} on");
+        }
     }
 
     #[test]

@@ -198,7 +198,8 @@ impl LanguageModel for LocalModel {
         Box::pin(async move {
             let shared = &*self.0;
             let top = request.sampling.top_logprobs;
-            let continuation = shared.to_score(continuation).map_err(|why| shared.unsupported(why))?;
+            let continuation =
+                shared.to_score(continuation, told(&request.prompt)).map_err(|why| shared.unsupported(why))?;
             let longest = continuation.len();
             let task = Task::Score { tokens: continuation, top };
             let prepared = shared.prepare(request, task).map_err(|why| shared.unsupported(why))?;
@@ -253,10 +254,11 @@ impl Shared {
         if matches!(request.prompt, Prompt::Chat(_)) {
             sampling.stop.extend(self.stops.iter().cloned());
         }
-        Reply::new(Arc::clone(&self.tokenizer), Arc::clone(&self.ends), sampling, request.stream)
+        let before = told(&request.prompt);
+        Reply::new(Arc::clone(&self.tokenizer), before, Arc::clone(&self.ends), sampling, request.stream)
     }
 
-    fn to_score(&self, continuation: Continuation) -> Result<Vec<(TokenId, String)>, String> {
+    fn to_score(&self, continuation: Continuation, before: &[TokenId]) -> Result<Vec<(TokenId, String)>, String> {
         let ids = match continuation {
             Continuation::Text(text) => self.tokenizer.encode(&text)?,
             Continuation::Ids(ids) => ids,
@@ -265,7 +267,7 @@ impl Shared {
             return Err("there is nothing to score: give a continuation of at least one token".to_owned());
         }
         self.check_ids(&ids)?;
-        Ok(detokenize::pieces(&self.tokenizer, ids))
+        Ok(detokenize::pieces(&self.tokenizer, before, ids))
     }
 
     fn prepare(&self, request: Request, mut task: Task) -> Result<Prepared, String> {
@@ -368,6 +370,11 @@ impl Shared {
             }
         }
     }
+}
+
+/// The tokens that a prompt names: these alone may end inside a character.
+fn told(prompt: &Prompt) -> &[TokenId] {
+    if let Prompt::Ids(ids) = prompt { ids } else { &[] }
 }
 
 struct Listener<'a> {

@@ -48,17 +48,20 @@ pub(super) struct Kept {
 }
 
 impl Reply {
+    /// A reply to a prompt whose tokens are `before`, as far as they matter to its text.
+    ///
     /// # Errors
     /// What in `sampling` makes no sense, in words.
     pub(super) fn new(
         tokenizer: Arc<Tokenizer>,
+        before: &[TokenId],
         ends: Arc<[TokenId]>,
         sampling: Sampling,
         stream: Stream,
     ) -> Result<Self, String> {
         Ok(Self {
             sampler: Sampler::new(&sampling, stream)?,
-            detokenizer: Detokenizer::new(Arc::clone(&tokenizer)),
+            detokenizer: Detokenizer::after(Arc::clone(&tokenizer), before),
             tokenizer,
             ends,
             stops: sampling.stop,
@@ -129,7 +132,7 @@ impl Reply {
     /// The spelling of a text that stands in for the part of a token.
     pub(super) fn respell(&self, text: &str) -> Result<Vec<(TokenId, String)>, String> {
         let ids = if text.is_empty() { Vec::new() } else { self.tokenizer.encode(text)? };
-        Ok(detokenize::pieces(&self.tokenizer, ids))
+        Ok(detokenize::pieces(&self.tokenizer, &[], ids))
     }
 
     fn whole(&self) -> Kept {
@@ -177,7 +180,7 @@ mod tests {
         let tokenizer = Arc::new(Tokenizer::parse(bundled::TOKENIZER).unwrap());
         let ids = tokenizer.encode(text).unwrap();
         let sampling = Sampling { stop: stops.iter().map(ToString::to_string).collect(), ..Sampling::greedy() };
-        let mut reply = Reply::new(tokenizer, Arc::from([4]), sampling, Stream::root(0)).unwrap();
+        let mut reply = Reply::new(tokenizer, &[], Arc::from([4]), sampling, Stream::root(0)).unwrap();
         let mut settled = Vec::new();
         for id in ids {
             let mut logits = vec![0.0; 4096];

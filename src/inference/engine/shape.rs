@@ -1,11 +1,16 @@
-//! How large a model is, from its `config.json` alone: parameters, and the memory that weights and sequences take. Whether
+//! How large a model is, from its `config.json` or its GGUF header alone: parameters, and the memory that weights and sequences take. Whether
 //! the engine can run it is not asked here.
+
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use loom_kernels::Dtype;
 
 use super::LoadError;
+use super::config::standard_json;
+use super::gguf::Gguf;
 use crate::foundation::base::limits::MODEL_DIM_MAX;
 
 const FILE: &str = "config.json";
@@ -106,7 +111,7 @@ impl ModelShape {
     /// # Errors
     /// When it is no configuration, or of an architecture that is not known here.
     pub fn parse(json: &str) -> Result<Self, LoadError> {
-        let raw: Raw = serde_json::from_str(json).map_err(|error| LoadError::malformed(FILE, error))?;
+        let raw: Raw = serde_json::from_str(&standard_json(json)).map_err(|error| LoadError::malformed(FILE, error))?;
         raw.check()?;
         let kind = raw.model_type.clone().unwrap_or_default();
         match kind.as_str() {
@@ -119,6 +124,20 @@ impl ModelShape {
                 supported: "mamba, falcon_mamba, mamba2, llama, mistral, qwen2, qwen3, bert",
             }),
         }
+    }
+
+    /// Reads the header of a GGUF file.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), and when it is no GGUF file.
+    pub fn of_gguf(path: &Path) -> Result<Self, LoadError> {
+        let (gguf, _) = Gguf::open(path)?;
+        let mut kept = BTreeMap::<Dtype, usize>::new();
+        for tensor in gguf.tensors()? {
+            *kept.entry(tensor.stored.own()).or_default() += tensor.bytes;
+        }
+        let stored = kept.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(dtype, _)| dtype);
+        Ok(Self { stored, ..Self::parse(&gguf.config()?)? })
     }
 
     /// Bytes of the weights when matrices are kept as `dtype`.
@@ -331,6 +350,14 @@ mod tests {
             let shape = ModelShape::parse(&known["config"].to_string()).unwrap();
             assert_eq!(Value::from(shape.parameters), known["parameters"], "{name}");
         }
+    }
+
+    #[test]
+    fn numbers_that_json_does_not_have_are_no_hindrance() {
+        // As Mamba-2's files are published.
+        let json = r#"{"model_type": "mamba2", "vocab_size": 8, "hidden_size": 4, "num_hidden_layers": 1, "num_heads": 2,
+            "head_dim": 4, "time_step_limit": [0.0, Infinity]}"#;
+        assert_eq!(ModelShape::parse(json).unwrap().layers, 1);
     }
 
     #[test]

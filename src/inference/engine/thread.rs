@@ -235,10 +235,13 @@ impl<A: Architecture> Owner<A> {
         }
         let wanted: Vec<_> = batch.iter().map(|segment| segment.logits.len()).collect();
         drop(batch);
-        let mut rows = self.logits.chunks_exact(self.model.vocabulary());
+        let width = self.model.vocabulary();
+        let mut logits = self.logits.as_slice();
         let mut landmarks = Vec::new();
         for (active, wanted) in able.iter_mut().zip(wanted) {
-            active.failed = active.sequence.advance(rows.by_ref().take(wanted)).err();
+            // Its own part, whether it takes all of it or fails at the first row.
+            let rows = logits.split_off(..wanted * width).unwrap_or_default();
+            active.failed = active.sequence.advance(rows.chunks_exact(width)).err();
             active.tell();
             landmarks.extend(active.sequence.landmark().map(|past| (active.key, past)));
         }

@@ -92,11 +92,15 @@ impl LanguageModel for Chain {
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
             let mut sink = sink;
+            let mut heard = false;
             let mut fallbacks = Vec::new();
             for (link, (spec, model)) in self.links.iter().enumerate() {
                 fallbacks.extend(self.passed(link));
                 let listener = sink.as_mut().map(|sink| {
-                    let hear = |token: &TokenLogprob| -> Flow { sink.token(token) };
+                    let hear = |token: &TokenLogprob| -> Flow {
+                        heard = true;
+                        sink.token(token)
+                    };
                     Box::new(hear) as Box<dyn TokenSink + '_>
                 });
                 match model.complete(unwrap(&request, link), listener).await {
@@ -107,6 +111,8 @@ impl LanguageModel for Chain {
                         completion.fallbacks = fallbacks;
                         return Ok(completion);
                     }
+                    // What was heard cannot be unheard: another link's answer would come on top of it.
+                    Err(error) if heard => return Err(error),
                     Err(error) => fallbacks.push((spec.clone(), error.to_string())),
                 }
             }
@@ -114,20 +120,16 @@ impl LanguageModel for Chain {
         })
     }
 
+    /// Scores with the first link alone: a score does not say whose it is, so another link's would pass for its own.
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
-            let mut errors = Vec::new();
-            for (link, (_, model)) in self.links.iter().enumerate() {
-                match model.score(unwrap(&request, link), continuation.clone()).await {
-                    Ok(mut scored) => {
-                        scored.snapshot = scored.snapshot.map(|snapshot| wrap(link, snapshot));
-                        scored.before = scored.before.map(|snapshot| wrap(link, snapshot));
-                        return Ok(scored);
-                    }
-                    Err(error) => errors.push(error.to_string()),
-                }
-            }
-            Err(none_answered(&self.info.name, errors.into_iter()))
+            let Some((_, model)) = self.links.first() else {
+                return Err(none_answered(&self.info.name, std::iter::empty()));
+            };
+            let mut scored = model.score(unwrap(&request, 0), continuation).await?;
+            scored.snapshot = scored.snapshot.map(|snapshot| wrap(0, snapshot));
+            scored.before = scored.before.map(|snapshot| wrap(0, snapshot));
+            Ok(scored)
         })
     }
 }

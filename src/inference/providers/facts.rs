@@ -140,7 +140,11 @@ pub(super) fn context(shape: &ModelShape) -> u64 {
     shape.window_tokens.unwrap_or(CONTEXT).min(CONTEXT) as u64
 }
 
-fn shape(folder: &Path) -> Result<ModelShape, LoadError> {
+/// The dims of the model in a folder or a GGUF file.
+pub(super) fn shape(folder: &Path) -> Result<ModelShape, LoadError> {
+    if folder.is_file() {
+        return ModelShape::of_gguf(folder);
+    }
     let path = folder.join("config.json");
     let json = std::fs::read_to_string(&path)
         .map_err(|error| LoadError::Read { file: path.display().to_string(), why: error.to_string() })?;
@@ -174,6 +178,8 @@ fn licence(folder: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::foundation::chat::LanguageModel;
+    use crate::inference::engine::{EngineOptions, LocalModel};
 
     fn check(card: &str, expected: Option<&str>) {
         let folder = tempfile::tempdir().unwrap();
@@ -188,6 +194,17 @@ mod tests {
         check("---\nlicense: [mit, cc-by-4.0]\n---\n", Some("mit AND cc-by-4.0"));
         check("---\ntags: [a]\n---\nlicense: mit", None);
         check("# A model\nlicense: mit", None);
+    }
+
+    #[test]
+    fn a_gguf_file_is_told_of_by_its_header() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/gguf/plain.gguf");
+        let facts = Facts::of(&format!("local:{file}").parse().unwrap(), &HubOptions::default()).unwrap();
+        assert_eq!((facts.origin, facts.shape.architecture.as_str()), (Origin::Folder, "mamba"));
+        let model = LocalModel::from_gguf(Path::new(file), &EngineOptions::default()).unwrap();
+        let (shape, info) = (&facts.shape, model.info());
+        assert_eq!((Some(shape.layers), Some(shape.vocabulary)), (info.layers, info.vocabulary));
+        assert_eq!(shape.stored.map(|dtype| dtype.to_string()), info.dtype);
     }
 
     #[test]

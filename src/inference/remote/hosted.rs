@@ -17,7 +17,7 @@ use super::keys::Account;
 use super::pace::{Meter, backoff};
 use super::prices::Prices;
 use super::sse::Events;
-use super::{Ask, Dialect, RemoteOptions};
+use super::{Ask, Dialect, RemoteOptions, causes};
 use crate::foundation::base::Stream;
 use crate::foundation::base::limits::REMOTE_ANSWER_BYTES_MAX;
 use crate::foundation::chat::{
@@ -136,7 +136,7 @@ impl HostedModel {
         Ok(self.completion(answer, retries, false))
     }
 
-    fn check(&self, gains: Option<&DeltaGains>) -> Result<(), ModelError> {
+    pub(super) fn check(&self, gains: Option<&DeltaGains>) -> Result<(), ModelError> {
         let neutral = match gains {
             None => true,
             Some(DeltaGains::Uniform(gains)) => *gains == LayerGains::ONE,
@@ -202,7 +202,7 @@ impl HostedModel {
                 Err(_) => return Err(cut(format!("silence for {patience:?}"), draft)),
                 Ok(None) if draft.finish.is_some() => return Ok(()),
                 Ok(None) => return Err(cut("its end is missing".to_owned(), draft)),
-                Ok(Some(Err(error))) => return Err(cut(causes(error), draft)),
+                Ok(Some(Err(error))) => return Err(cut(causes(&error), draft)),
                 Ok(Some(Ok(chunk))) => chunk,
             };
             patience = self.options.idle;
@@ -231,7 +231,7 @@ impl HostedModel {
                 return Err(Fault::new(Kind::Unreachable, why));
             }
             Ok(Err(error)) => {
-                let why = format!("{} cannot be reached ({})", self.account.url, causes(error));
+                let why = format!("{} cannot be reached ({})", self.account.url, causes(&error));
                 return Err(Fault::new(Kind::Unreachable, why));
             }
             Ok(Ok(response)) => response,
@@ -252,7 +252,7 @@ impl HostedModel {
         while let Some(chunk) =
             timeout(self.options.idle, chunks.next()).await.map_err(|_| cut("silence".to_owned()))?
         {
-            bytes.extend_from_slice(&chunk.map_err(|error| cut(causes(error)))?);
+            bytes.extend_from_slice(&chunk.map_err(|error| cut(causes(&error)))?);
             if bytes.len() > REMOTE_ANSWER_BYTES_MAX {
                 let why = format!("its answer is larger than {REMOTE_ANSWER_BYTES_MAX} bytes");
                 return Err(Fault::new(Kind::Garbled, why));
@@ -398,18 +398,6 @@ impl HostedModel {
         });
         completion
     }
-}
-
-/// An error with what lies under it, without the address.
-fn causes(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }
 
 impl LanguageModel for HostedModel {

@@ -17,6 +17,7 @@ use indicatif::ProgressBar;
 use reqwest::StatusCode;
 
 use self::record::Records;
+use super::causes;
 use super::pace::backoff;
 use crate::foundation::base::Stream;
 use crate::foundation::base::limits::{FETCH_RESUMES_MAX, MODEL_JSON_BYTES_MAX};
@@ -75,6 +76,11 @@ pub enum HubError {
     /// The name or the revision is none.
     #[error("`{0}` is no name on the hub: letters, digits, `.`, `_` and `-` make one")]
     Name(String),
+    /// The hub's address is none, or holds a secret.
+    #[error(
+        "the hub's address must begin with http:// or https:// and hold no user or password: set HF_ENDPOINT anew, and a token in HF_TOKEN"
+    )]
+    Endpoint,
     /// There is no place for the cache or the records.
     #[error("there is no home folder to keep models in: set HF_HOME and XDG_DATA_HOME")]
     Homeless,
@@ -229,6 +235,11 @@ impl Place {
         let records = options.records.clone().or_else(Records::folder).ok_or(HubError::Homeless)?;
         let endpoint =
             options.endpoint.clone().or_else(|| variable("HF_ENDPOINT")).unwrap_or_else(|| ENDPOINT.to_owned());
+        // It stands in messages.
+        let open = |url: reqwest::Url| url.username().is_empty() && url.password().is_none();
+        if !reqwest::Url::parse(&endpoint).is_ok_and(open) {
+            return Err(HubError::Endpoint);
+        }
         Ok(Self {
             repo: repo.to_owned(),
             revision: revision.to_owned(),
@@ -433,16 +444,6 @@ fn passes(error: &ApiError) -> bool {
 
 fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
-}
-
-fn causes(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }
 
 fn variable(name: &str) -> Option<String> {

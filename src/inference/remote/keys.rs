@@ -29,7 +29,7 @@ impl Account {
         Self::new(variable, &url, set(variable), needs_key)
     }
 
-    fn new(variable: &'static str, url: &str, key: Option<String>, needs_key: bool) -> Result<Self, String> {
+    pub(super) fn new(variable: &'static str, url: &str, key: Option<String>, needs_key: bool) -> Result<Self, String> {
         if needs_key && key.is_none() {
             return Err(format!("its key is missing: set the environment variable {variable}"));
         }

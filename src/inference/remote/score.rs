@@ -44,9 +44,7 @@ impl HostedModel {
         if !self.dialect.scores() {
             return Err(self.unsupported("its provider scores no prompts; use `bundled` or `local:DIR`"));
         }
-        if request.gains.is_some() {
-            return Err(self.unsupported("it has no Δ to modulate; use `bundled` or `local:DIR`"));
-        }
+        self.check(request.gains.as_ref())?;
         let top = request.sampling.top_logprobs;
         let stream = request.stream;
         let (prompt, wanted) = match (request.prompt, continuation) {
@@ -73,6 +71,7 @@ impl HostedModel {
 
     async fn probe(&self, stream: Stream) -> Result<(), ModelError> {
         let no = |why: String| {
+            let why = self.account.redact(&why);
             self.unsupported(format!(
                 "its server does not echo log-probabilities ({why}); score with `bundled`, `local:DIR`, or a server such as vLLM"
             ))
@@ -171,7 +170,29 @@ impl Echoed {
 
 #[cfg(test)]
 mod tests {
+    use wiremock::matchers::method;
+    use wiremock::{Mock, MockServer, ResponseTemplate};
+
+    use super::super::RemoteOptions;
+    use super::super::keys::Account;
+    use super::super::openai::OpenAi;
     use super::*;
+    use crate::foundation::chat::{DeltaGains, LayerGains, Sampling};
+
+    #[tokio::test]
+    async fn a_key_that_a_server_sends_back_is_not_told() {
+        let server = MockServer::start().await;
+        let answer = ResponseTemplate::new(400).set_body_json(json!({"error": {"message": "what is sk-1?"}}));
+        Mock::given(method("POST")).respond_with(answer).mount(&server).await;
+        let account = Account::new("A_KEY", &server.uri(), Some("sk-1".to_owned()), true).unwrap();
+        let (name, dialect) = ("m".to_owned(), Box::new(OpenAi::Compatible));
+        let model = HostedModel::new(name.clone(), name, dialect, account, &RemoteOptions::default()).unwrap();
+        let mut request = Request::new(Prompt::Text("a".to_owned()), Sampling::greedy(), Stream::root(0));
+        // Gains of one are none, as they are to a reply.
+        request.gains = Some(DeltaGains::Uniform(LayerGains::ONE));
+        let error = model.likelihood(request, Continuation::Text(" b".to_owned())).await.err().unwrap().to_string();
+        assert!(error.contains("what is …?"), "{error}");
+    }
 
     fn echoed(tokens: &[&str], offsets: Option<&[usize]>) -> Echoed {
         let logprobs = tokens.iter().enumerate().map(|(index, _)| (index > 0).then_some(-(index as f64))).collect();

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use loom_agent::foundation::base::Stream;
 use loom_agent::foundation::base::limits::ACTIVE_SEQUENCES_MAX;
 use loom_agent::foundation::chat::{
-    DeltaGains, LanguageModel, LayerGains, Message, ModelError, Prompt, Reading, Request, Sampling, Snapshot,
+    Continuation, DeltaGains, LanguageModel, LayerGains, Message, ModelError, Prompt, Reading, Request, Sampling,
+    Snapshot,
 };
 use loom_agent::inference::engine::LocalModel;
 use proptest::prelude::*;
@@ -191,6 +192,25 @@ async fn join<F: Future<Output: Send + 'static> + Send + 'static>(tasks: Vec<F>)
         done.push(handle.await.unwrap());
     }
     done
+}
+
+#[test]
+fn one_that_fails_leaves_the_others_their_own_rows() {
+    let model = &subjects()[0].one;
+    let ids: Vec<u32> = (0..60).map(|number| 100 + 7 * number % 900).collect();
+    // A reading of many passes, so that the two after it come in together.
+    let company: Vec<u32> = ids.iter().copied().cycle().take(2_000).collect();
+    let score = |first: u32, ids: &[u32], write: f32| {
+        let mut request = fresh(&[first]);
+        request.gains = Some(DeltaGains::Uniform(LayerGains { write, ..LayerGains::ONE }));
+        let (model, continuation) = (model.clone(), Continuation::Ids(ids.to_vec()));
+        async move { model.score(request, continuation).await.map(|scored| bits(&scored.tokens)) }
+    };
+    let alone = block_on(score(7, &ids, 1.0)).unwrap();
+    let together = block_on(join(vec![score(5, &company, 1.0), score(6, &ids, f32::MAX), score(7, &ids, 1.0)]));
+    let [Ok(_), Err(broken), good] = &together[..] else { panic!("{together:?}") };
+    assert!(broken.to_string().contains("is no distribution"), "{broken}");
+    assert_eq!(good.as_ref().unwrap(), &alone);
 }
 
 #[test]

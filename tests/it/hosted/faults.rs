@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loom_agent::foundation::base::Stream;
-use loom_agent::foundation::chat::{Basis, Continuation, Finish, Prompt, Request, Sampling};
+use loom_agent::foundation::chat::{Basis, Continuation, Finish, ModelError, Prompt, Request, Sampling};
 use loom_agent::inference::providers::open;
 use loom_agent::inference::remote::RemoteOptions;
 use serde_json::json;
@@ -215,6 +215,31 @@ async fn the_next_link_of_a_chain_answers_and_both_reasons_stand_with_it() {
     let [(first, why), (second, then)] = &completion.fallbacks[..] else { panic!("{:?}", completion.fallbacks) };
     assert_eq!((first.as_str(), second), ("local:/nowhere", &format!("openai-compatible:{}#m", server.uri())));
     assert!(why.contains("/nowhere") && then.contains("knows no such model or path"), "{why} {then}");
+}
+
+#[tokio::test]
+async fn a_chain_goes_no_further_once_something_was_heard() {
+    let half = vec![Act::Send([STREAM.as_bytes(), &chunk(&event("Hel"))].concat())];
+    let server = Server::start(vec![half]).await;
+    let chain = format!("openai-compatible:{}#m,echo", server.url);
+    let model = open(&chain.parse().unwrap(), &options(impatient())).unwrap();
+    let mut heard = Vec::new();
+    let error = model.complete(request(0), Some(hears(100, &mut heard))).await.unwrap_err().to_string();
+    assert!(error.contains("broke off after 1 tokens"), "{error}");
+    assert_eq!(heard, ["Hel"]);
+    // Nobody heard the half of it: the next link answers.
+    assert_eq!(say(&model, 0).await.unwrap().model, "echo");
+}
+
+#[tokio::test]
+async fn a_chain_scores_with_its_first_model_alone() {
+    let scored = async |chain: &str| {
+        let model = open(&chain.parse().unwrap(), &options(impatient())).unwrap();
+        model.score(score("One"), Continuation::Text(" two".to_owned())).await
+    };
+    // As the first by itself says it, so that a judge who cannot score writes.
+    assert!(matches!(scored("echo,bundled").await, Err(ModelError::Unsupported { .. })));
+    assert!(scored("bundled,echo").await.unwrap().logprob().is_some());
 }
 
 fn score(prompt: &str) -> Request {

@@ -205,3 +205,31 @@ async fn tokens_go_there_and_back() {
     let model: Value = server.get("/v1/models/bundled").send().await.unwrap().json().await.unwrap();
     assert_eq!((&model["id"], &model["loom"]["layers"]), (&json!("bundled"), &json!(6)));
 }
+
+#[tokio::test]
+async fn an_echoed_text_is_its_tokens_also_where_characters_are_spread_over_several() {
+    let server = Server::bundled().await;
+    let text = "🦀 naïve 日本";
+    let body = json!({ "model": "bundled", "prompt": text, "echo": true, "max_tokens": 0, "logprobs": 1 });
+    let told = &server.ask("/v1/completions", &body).await["choices"][0]["logprobs"];
+    let tokens: Vec<_> = told["tokens"].as_array().unwrap().iter().map(|token| token.as_str().unwrap()).collect();
+    assert_eq!(tokens.concat(), text);
+    assert_eq!(tokens[..4], ["", "", "", "🦀"]);
+    assert_eq!(told["text_offset"].as_array().unwrap()[..5], [0, 0, 0, 0, 1].map(Value::from));
+}
+
+#[tokio::test]
+async fn a_seed_is_told_as_it_was_given() {
+    let server = Server::bundled().await;
+    let ask = async |seed: Value| {
+        let body = json!({ "model": "bundled", "prompt": "Once", "seed": seed, "temperature": 1.0, "max_tokens": 8 });
+        server.ask("/v1/completions", &body).await
+    };
+    let first = ask(json!(-1)).await;
+    assert_eq!(first["loom"]["seed"], -1);
+    let drawn = ask(Value::Null).await;
+    for told in [first, drawn] {
+        let again = ask(told["loom"]["seed"].clone()).await;
+        assert_eq!(again["choices"], told["choices"]);
+    }
+}

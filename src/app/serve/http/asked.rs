@@ -110,7 +110,8 @@ impl Asked {
             "created": SystemClock.now().as_second(),
             "model": shared.name,
             "system_fingerprint": shared.model.info().digest,
-            "loom": { "seed": self.seed },
+            // As it can be sent again.
+            "loom": { "seed": self.seed.cast_signed() },
         })
     }
 }

@@ -16,7 +16,7 @@ use super::answer::{Chunks, complete, stream_of};
 use super::asked::{Asked, alternatives, finish_reason, no_vocabulary, of_one_prompt, usage, with};
 use super::error::ApiError;
 use super::fields::Fields;
-use super::{Shared, reading, text_of};
+use super::{Shared, reading, text_of_first};
 use crate::foundation::base::limits::CHOICES_MAX;
 use crate::foundation::chat::{
     Continuation, Finish, Flow, Prompt, Request, Snapshot, TokenId, TokenLogprob, Usage, Vocabulary,
@@ -191,7 +191,7 @@ impl Completions {
         if !self.logprobs && !self.asked.readings {
             return Ok(echoed);
         }
-        let text = text_of(*first, Some(vocabulary)).unwrap_or_default();
+        let text = text_of_first(*first, vocabulary);
         echoed.tokens.push(TokenLogprob::unknown(Some(*first), text));
         if !rest.is_empty() {
             let _at_work = shared.metrics.sequence();
