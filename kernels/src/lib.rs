@@ -15,7 +15,9 @@
 //! | | |
 //! |---|---|
 //! | [`matmul`], [`matmul_rows`], [`Panels`] | products with packed weights |
-//! | [`causal_conv_silu`], [`selective_scan`], [`rms_norm`] | the parts of a Mamba layer |
+//! | [`causal_conv_silu`], [`selective_scan`], [`head_scan`] | the parts of a Mamba-1 and a Mamba-2 layer |
+//! | [`attend`], [`KvPage`] | attention over pages of keys and values |
+//! | [`rms_norm`], [`layer_norm`], [`silu_gate`], [`gelu`] | norms and activations |
 //! | [`read_logits`], [`read_token`], [`rank_of`] | log-probabilities, entropy, the likeliest entries |
 //! | [`penalise`], [`sample`] | drawing |
 //! | [`active_path`], [`cpu_features`] | what runs here |
@@ -36,8 +38,11 @@
 #![expect(clippy::inline_always, reason = "a kernel must be compiled whole inside the function that enables its lanes")]
 #![expect(clippy::needless_range_loop, reason = "closures do not inherit a function's instruction set; loops do")]
 
+mod activation;
+mod attention;
 mod conv;
 mod dispatch;
+mod head_scan;
 mod lanes;
 mod logits;
 mod math;
@@ -49,11 +54,14 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+pub use activation::{gelu, silu_gate};
+pub use attention::{Attention, KvPage, PAGE_LEN, Sight, attend};
 pub use conv::{CONV_TAPS_MAX, causal_conv_silu};
 pub use dispatch::{PATH_VARIABLE, Path, active_path, cpu_features};
+pub use head_scan::{HeadScan, head_scan};
 pub use logits::{LogitReading, LogitSummary, rank_of, read_logits, read_token};
 pub use matmul::{Panels, matmul, matmul_rows};
-pub use norm::rms_norm;
+pub use norm::{layer_norm, rms_norm};
 pub use rows::Rows;
 pub use sample::{SampleParams, penalise, sample};
 pub use scan::{Scan, selective_scan};

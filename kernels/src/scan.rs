@@ -10,7 +10,7 @@
 //!
 //! Σₙ: lane i of sixteen takes n = i, i + 16, … by fused multiply-adds from +0, then the lanes are summed in the fixed
 //! tree. A gain of 1 multiplies Δ by 1 and so changes no bit; `gain_decay` = `gain_write` = 0 leaves a finite state as
-//! it is. Mamba-2 (one decay per head) is to be a sibling of this file.
+//! it is. Mamba-2's, with one decay per head, is `head_scan.rs`.
 
 use rayon::prelude::*;
 

@@ -3,4 +3,5 @@
 #![expect(clippy::single_range_in_vec_init, reason = "lists of segments, some of one")]
 
 mod bits;
+mod parts;
 mod values;

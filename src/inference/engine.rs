@@ -8,22 +8,31 @@
 //!   owns the model and its rayon pool; every step is one forward pass over all active sequences,
 //!   one row for each that writes and a share of the pass for each that reads
 //!   │ a ragged batch of segments
-//! Architecture                                         mamba.rs
+//! Architecture                                         mamba.rs, mamba2.rs, decoder.rs
 //!   knows tensors and states; nothing of text, sampling or who asked
 //! ```
+//!
+//! Beside it stands [`LocalEmbedder`] (`embedder.rs`, `bert.rs`): text in, a vector out, no state.
 //!
 //! What an architecture promises is on this page. On the CPU a row's result depends on its own sequence alone: the
 //! same bits whether it was read in one piece or token by token, by itself or in a batch, with one thread or many.
 //! That is what makes a score equal the generation it scores, and a resumed run equal the unbroken one.
 
+mod bert;
 mod bundled;
 mod config;
+mod decoder;
 mod detokenize;
+mod embedder;
+mod ends;
 mod error;
 mod history;
+mod linear;
 mod local;
 mod mamba;
+mod mamba2;
 mod open;
+mod recurrent;
 mod reply;
 mod sampler;
 mod sequence;
@@ -32,6 +41,7 @@ mod thread;
 mod tokenizer;
 mod weights;
 
+pub use embedder::LocalEmbedder;
 pub use error::LoadError;
 pub use local::{EngineOptions, LocalModel};
 
@@ -44,11 +54,17 @@ pub(crate) trait Architecture: Send + Sync + 'static {
     /// Everything the network keeps of one sequence. Cloning forks the sequence.
     type State: Clone + Send + Sync + 'static;
 
-    /// Number of layers that take their own Δ gains.
+    /// Whether it has a Δ that gains can scale.
+    const DELTA: bool;
+
+    /// Number of layers; each takes its own gains where there is a Δ.
     fn layers(&self) -> usize;
 
     /// Vocabulary size: the length of a row of logits.
     fn vocabulary(&self) -> usize;
+
+    /// Longest sequence that it can read, tokens; `None` where nothing sets an end.
+    fn window(&self) -> Option<usize>;
 
     /// The state before the first token.
     fn start(&self) -> Self::State;

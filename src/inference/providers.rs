@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use self::chain::Chain;
 use self::echo::Echo;
 use self::scripted::Scripted;
-use crate::foundation::chat::{LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::inference::engine::{EngineOptions, LocalModel};
+use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
+use crate::inference::engine::{EngineOptions, LocalEmbedder, LocalModel};
 
 /// How models are opened. Models that are opened with clones of one value share their engines: a model is loaded once,
 /// however many roles and rollouts use it.
@@ -42,6 +42,20 @@ pub fn open(chain: &ModelChain, options: &OpenOptions) -> Result<Arc<dyn Languag
     }
     let tried = chain.specs().map(|spec| (spec.to_string(), options.one(spec)));
     Ok(Arc::new(Chain::new(&chain.to_string(), tried)?))
+}
+
+/// Opens a sentence embedder. Of `options` only `threads` counts; every call loads the model, so share what comes back.
+///
+/// # Errors
+/// [`ModelError::Unavailable`] for a spec that names no folder with one.
+pub fn open_embedder(spec: &ModelSpec, options: &OpenOptions) -> Result<Arc<dyn Embedder>, ModelError> {
+    match spec {
+        ModelSpec::Local(path) => Ok(Arc::new(LocalEmbedder::from_dir(path, &options.engine())?)),
+        other => {
+            let why = "it is no sentence embedder; name the folder of one, such as all-MiniLM-L6-v2: `local:DIR`";
+            Err(ModelError::Unavailable { model: other.to_string(), why: why.to_owned() })
+        }
+    }
 }
 
 impl OpenOptions {

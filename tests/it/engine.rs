@@ -2,13 +2,15 @@
 //! how a sequence was read.
 
 mod batches;
+mod embeddings;
 mod oracle;
 mod parity;
 mod replies;
 mod snapshots;
 mod weights;
+mod windows;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use loom_agent::foundation::base::Stream;
 use loom_agent::foundation::chat::{
@@ -20,12 +22,23 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
+/// A file or folder that `scripts/make-mamba-fixtures.py` or `scripts/make-model-fixtures.py` made.
 pub(crate) fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/mamba").join(name)
+    let data = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let path = data.join("models").join(name);
+    if path.exists() { path } else { data.join("mamba").join(name) }
+}
+
+/// The fixtures that are language models beyond Mamba-1's, one or more of each architecture.
+pub(crate) const MODELS: [&str; 8] =
+    ["llama", "llama-odd", "smollm", "qwen2", "qwen3", "mamba2", "mamba2-odd", "falcon-mamba"];
+
+pub(crate) fn folder(path: &Path, threads: usize) -> LocalModel {
+    LocalModel::from_dir(path, &EngineOptions { threads: Some(threads), ..EngineOptions::default() }).unwrap()
 }
 
 pub(crate) fn tiny(name: &str) -> LocalModel {
-    LocalModel::from_dir(&fixture(name), &EngineOptions { threads: Some(1), ..EngineOptions::default() }).unwrap()
+    folder(&fixture(name), 1)
 }
 
 pub(crate) fn bundled(threads: usize) -> LocalModel {

@@ -148,7 +148,7 @@ fn ln_in_double_precision() {
 }
 
 /// Numbers in ±1, the same on every machine (a linear congruential generator, high bits).
-fn noise(seed: u64, len: usize) -> Vec<f32> {
+pub(super) fn noise(seed: u64, len: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len)
         .map(|_| {
@@ -158,11 +158,11 @@ fn noise(seed: u64, len: usize) -> Vec<f32> {
         .collect()
 }
 
-fn close(got: f32, want: f64, tolerance: f64) {
+pub(super) fn close(got: f32, want: f64, tolerance: f64) {
     assert!((f64::from(got) - want).abs() <= tolerance * want.abs().max(1.0), "{got} is not {want}");
 }
 
-fn wide(x: f32) -> f64 {
+pub(super) fn wide(x: f32) -> f64 {
     f64::from(x)
 }
 

@@ -42,6 +42,8 @@ pub struct LocalModel(Arc<Shared>);
 /// What the clones of a handle share.
 pub(super) struct Shared {
     pub(super) info: ModelInfo,
+    /// Longest sequence, prompt and reply together, where the architecture sets an end to it.
+    pub(super) window: Option<usize>,
     pub(super) tokenizer: Arc<Tokenizer>,
     pub(super) template: ChatTemplate,
     pub(super) memory: history::Memory,
@@ -184,7 +186,7 @@ impl Shared {
         Ok(Task::Score { tokens: detokenize::pieces(&self.tokenizer, ids), top })
     }
 
-    fn prepare(&self, request: Request, task: Task) -> Result<Prepared, String> {
+    fn prepare(&self, request: Request, mut task: Task) -> Result<Prepared, String> {
         let (ids, history) = match request.prompt {
             Prompt::Chat(messages) => {
                 let reading = history::read(&self.template, &self.tokenizer, &self.memory, &messages)?;
@@ -200,6 +202,7 @@ impl Shared {
         if let Some(gains) = &request.gains {
             self.check_gains(gains)?;
         }
+        self.fit(ids.len(), &mut task)?;
         Ok(Prepared { ids, history, after: request.after, gains: request.gains, task })
     }
 
@@ -216,7 +219,29 @@ impl Shared {
         Ok(())
     }
 
+    /// Sees to it that prompt and task lie within the window: a reply ends where the window does.
+    fn fit(&self, prompt: usize, task: &mut Task) -> Result<(), String> {
+        let Some(window) = self.window else { return Ok(()) };
+        let least = match task {
+            Task::Write(_) => 1,
+            Task::Score { tokens, .. } => tokens.len(),
+        };
+        let room = window.saturating_sub(prompt);
+        if room < least {
+            return Err(format!(
+                "a prompt of {prompt} tokens and {least} more are over its window of {window}: shorten the prompt"
+            ));
+        }
+        if let Task::Write(reply) = task {
+            reply.limit(room);
+        }
+        Ok(())
+    }
+
     fn check_gains(&self, gains: &DeltaGains) -> Result<(), String> {
+        if !self.info.delta {
+            return Err("it has no Δ that gains could scale; use a Mamba, or leave the gains out".to_owned());
+        }
         let layers = self.info.layers.unwrap_or_default();
         let all = match gains {
             DeltaGains::Uniform(gains) => std::slice::from_ref(gains),

@@ -8,10 +8,12 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use super::bundled::Manifest;
-use super::config::Config;
+use super::config::{Config, standard_json};
+use super::decoder::Decoder;
 use super::history::Memory;
 use super::local::{EngineOptions, Shared};
 use super::mamba::Mamba;
+use super::mamba2::Mamba2;
 use super::template::{ChatTemplate, TokenizerConfig};
 use super::tokenizer::Tokenizer;
 use super::weights::Weights;
@@ -54,7 +56,19 @@ enum Ids {
 impl Files<'_> {
     /// Loads everything and starts the engine.
     pub(super) fn open(mut self, options: &EngineOptions) -> Result<Shared, LoadError> {
-        let Config::Mamba(config) = Config::parse(&self.config)?;
+        self.config = standard_json(&self.config);
+        match Config::parse(&self.config)? {
+            Config::Mamba(config) => self.start(options, |weights| Mamba::load(config, weights)),
+            Config::Mamba2(config) => self.start(options, |weights| Mamba2::load(config, weights)),
+            Config::Decoder(config) => self.start(options, |weights| Decoder::load(config, weights)),
+        }
+    }
+
+    fn start<A: Architecture>(
+        mut self,
+        options: &EngineOptions,
+        load: impl FnOnce(&mut Weights<'_>) -> Result<A, LoadError>,
+    ) -> Result<Shared, LoadError> {
         let tokenizer = Arc::new(Tokenizer::parse(&self.tokenizer)?);
         let tokenizer_config = match &self.tokenizer_config {
             Some(json) => TokenizerConfig::parse(json)?,
@@ -75,8 +89,8 @@ impl Files<'_> {
         let mut stops = template.stops.clone();
         stops.append(&mut self.manifest.stop);
 
-        let model = Mamba::load(config, &mut self.weights)?;
-        let (layers, vocabulary) = (model.layers(), model.vocabulary());
+        let model = load(&mut self.weights)?;
+        let (layers, vocabulary, window) = (model.layers(), model.vocabulary(), model.window());
         let digest = {
             let (config, tokenizer) = (Digest::of(&self.config), Digest::of(&self.tokenizer));
             let (template, weights) = (Digest::of(own.unwrap_or_default()), self.weights.finish()?);
@@ -92,14 +106,15 @@ impl Files<'_> {
             digest: Some(digest),
             layers: Some(layers),
             vocabulary: Some(vocabulary),
-            window_tokens: self.manifest.window_tokens,
+            window_tokens: self.manifest.window_tokens.or(window),
             prompt_tokens_max: self.manifest.prompt_tokens_max,
             logprobs: true,
-            delta: true,
+            delta: A::DELTA,
             sampling: Some(Sampling { stop: stops.clone(), ..sampling }),
         };
         Ok(Shared {
             info,
+            window,
             tokenizer,
             template,
             memory: Memory::default(),

@@ -68,6 +68,11 @@ impl Reply {
         })
     }
 
+    /// Ends the reply after `tokens_max` tokens if it would be longer.
+    pub(super) fn limit(&mut self, tokens_max: usize) {
+        self.tokens_max = self.tokens_max.min(tokens_max);
+    }
+
     /// How many alternatives per token are reported.
     pub(super) fn top(&self) -> usize {
         self.top

@@ -1,5 +1,7 @@
 //! Text to token ids and back, by the model's own `tokenizer.json`.
 
+use tokenizers::{PostProcessor, TruncationParams};
+
 use super::LoadError;
 use crate::foundation::chat::TokenId;
 
@@ -17,10 +19,33 @@ impl Tokenizer {
         Ok(Self(inner))
     }
 
+    /// Reads the text of a `tokenizer.json` for an encoder: a text is cut so that it has at most `most` tokens, those
+    /// put before and after it included.
+    pub(super) fn parse_cutting(json: &str, most: usize) -> Result<Self, LoadError> {
+        let mut tokenizer = Self::parse(json)?;
+        let framing = tokenizer.0.get_post_processor().map_or(0, |post| post.added_tokens(false));
+        if most <= framing {
+            let why = format!("it puts {framing} tokens around a text, and {most} in all are what the model reads");
+            return Err(LoadError::malformed("tokenizer.json", why));
+        }
+        let cut = TruncationParams { max_length: most, ..TruncationParams::default() };
+        tokenizer.0.with_truncation(Some(cut)).map_err(|error| LoadError::malformed("tokenizer.json", error))?;
+        Ok(tokenizer)
+    }
+
+    /// The ids of `text` with what the tokenizer puts before and after it.
+    pub(super) fn encode_framed(&self, text: &str) -> Result<Vec<TokenId>, String> {
+        self.encoded(text, true)
+    }
+
     /// The ids of `text`; nothing is put before or after it.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<TokenId>, String> {
+        self.encoded(text, false)
+    }
+
+    fn encoded(&self, text: &str, framed: bool) -> Result<Vec<TokenId>, String> {
         let encoding =
-            self.0.encode_fast(text, false).map_err(|error| format!("the tokenizer refuses the text: {error}"))?;
+            self.0.encode_fast(text, framed).map_err(|error| format!("the tokenizer refuses the text: {error}"))?;
         Ok(encoding.get_ids().to_vec())
     }
 

@@ -7,6 +7,7 @@ use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::{Component, Path};
 
 use candle_core::{DType, Device, Tensor};
+use loom_kernels::Panels;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde::Deserialize;
 
@@ -143,6 +144,11 @@ impl<'a> Weights<'a> {
             Some(at) => Err(LoadError::tensor(name, format!("holds a NaN or an infinity (element {at})"))),
             None => Ok(values),
         }
+    }
+
+    /// Takes the matrix `name`, `[outputs, inputs]`, packed for products. Every element is finite.
+    pub(super) fn panels(&mut self, name: &str, outputs: usize, inputs: usize) -> Result<Panels, LoadError> {
+        self.take(name, &[outputs, inputs]).map(|weight| Panels::pack(&weight, outputs, inputs))
     }
 
     /// A digest of everything that was taken. A tensor left over is an error: the model would not be what the file says.

@@ -1,23 +1,49 @@
-//! However a sequence is read, it says the same, bit for bit.
+//! However a sequence is read, it says the same, bit for bit, whatever the architecture.
 
 use std::sync::OnceLock;
 
 use loom_agent::foundation::base::Stream;
 use loom_agent::foundation::base::limits::ACTIVE_SEQUENCES_MAX;
 use loom_agent::foundation::chat::{
-    DeltaGains, LanguageModel, LayerGains, Message, Prompt, Reading, Request, Sampling,
+    DeltaGains, LanguageModel, LayerGains, Message, ModelError, Prompt, Reading, Request, Sampling, Snapshot,
 };
 use loom_agent::inference::engine::LocalModel;
 use proptest::prelude::*;
 
-use super::{bits, block_on, bundled, complete, request, score};
+use super::{MODELS, bits, block_on, bundled, complete, fixture, folder, request, score};
 
-fn shared(threads: usize) -> &'static LocalModel {
-    static ONE: OnceLock<LocalModel> = OnceLock::new();
-    static TWO: OnceLock<LocalModel> = OnceLock::new();
-    if threads == 1 { ONE.get_or_init(|| bundled(1)) } else { TWO.get_or_init(|| bundled(2)) }
+/// A model opened with one thread and with two.
+struct Subject {
+    name: &'static str,
+    one: LocalModel,
+    two: LocalModel,
 }
 
+impl Subject {
+    /// Any numbers as ids of this model.
+    fn ids(&self, numbers: &[u32]) -> Vec<u32> {
+        let vocabulary = self.one.info().vocabulary.unwrap() as u32;
+        numbers.iter().map(|number| number % vocabulary).collect()
+    }
+}
+
+/// The bundled model and a small one of each other architecture.
+fn subjects() -> &'static [Subject] {
+    static SUBJECTS: OnceLock<Vec<Subject>> = OnceLock::new();
+    SUBJECTS.get_or_init(|| {
+        let open = |name| match name {
+            "bundled" => Subject { name, one: bundled(1), two: bundled(2) },
+            name => Subject { name, one: folder(&fixture(name), 1), two: folder(&fixture(name), 2) },
+        };
+        ["bundled"].into_iter().chain(MODELS).map(open).collect()
+    })
+}
+
+fn recurrent() -> impl Iterator<Item = &'static Subject> {
+    subjects().iter().filter(|subject| subject.one.info().delta)
+}
+
+/// Any numbers; [`Subject::ids`] makes ids of them. More than one page of an attention's cache, where `len` is long.
 fn ids(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(0..4096u32, len)
 }
@@ -30,76 +56,120 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn in_one_piece_in_chunks_and_token_by_token(ids in ids(3..290), chunk in 1..40usize) {
-        let model = shared(1);
-        let whole = score(model, fresh(&ids[..1]), &ids[1..], 0);
-        for chunk in [chunk, 1] {
-            let (mut tokens, mut after) = (Vec::new(), None);
-            let mut read = 1;
-            while read < ids.len() {
-                let mut request = fresh(&ids[..read]);
-                request.after = after;
-                let to = (read + chunk).min(ids.len());
-                let scored = score(model, request, &ids[read..to], 0);
-                prop_assert_eq!(scored.reading, if read == 1 { Reading::Fresh } else { Reading::Continued });
-                tokens.extend(scored.tokens);
-                (after, read) = (scored.snapshot, to);
+    fn in_one_piece_in_chunks_and_token_by_token(numbers in ids(3..290), chunk in 1..40usize) {
+        for subject in subjects() {
+            let window = subject.one.info().window_tokens.filter(|_| !subject.one.info().delta);
+            let mut ids = subject.ids(&numbers);
+            ids.truncate(window.unwrap_or(usize::MAX));
+            let model = &subject.one;
+            let whole = score(model, fresh(&ids[..1]), &ids[1..], 0);
+            for chunk in [chunk, 1] {
+                let (mut tokens, mut after) = (Vec::new(), None);
+                let mut read = 1;
+                while read < ids.len() {
+                    let mut request = fresh(&ids[..read]);
+                    request.after = after;
+                    let to = (read + chunk).min(ids.len());
+                    let scored = score(model, request, &ids[read..to], 0);
+                    prop_assert_eq!(scored.reading, if read == 1 { Reading::Fresh } else { Reading::Continued });
+                    tokens.extend(scored.tokens);
+                    (after, read) = (scored.snapshot, to);
+                }
+                prop_assert_eq!(bits(&tokens), &bits(&whole.tokens)[..ids.len() - 1], "{}", subject.name);
             }
-            prop_assert_eq!(bits(&tokens), &bits(&whole.tokens)[..ids.len() - 1]);
         }
     }
 
     #[test]
-    fn alone_and_in_company(all in prop::collection::vec(ids(2..60), 2..8)) {
-        let model = shared(1);
-        let alone: Vec<_> = all.iter().map(|ids| bits(&complete(model, write(ids)).unwrap().tokens)).collect();
-        let together = block_on(async {
-            let tasks: Vec<_> = all.iter().map(|ids| {
-                let (model, request) = (model.clone(), write(ids));
-                async move { model.complete(request, None).await.unwrap() }
-            }).collect();
-            join(tasks).await
-        });
-        for (alone, together) in alone.iter().zip(&together) {
-            prop_assert_eq!(alone, &bits(&together.tokens));
+    fn alone_and_in_company(all in prop::collection::vec(ids(2..50), 2..8)) {
+        for subject in subjects() {
+            let model = &subject.one;
+            let all: Vec<_> = all.iter().map(|numbers| subject.ids(numbers)).collect();
+            let alone: Vec<_> = all.iter().map(|ids| bits(&complete(model, write(ids)).unwrap().tokens)).collect();
+            let together = block_on(async {
+                let tasks: Vec<_> = all.iter().map(|ids| {
+                    let (model, request) = (model.clone(), write(ids));
+                    async move { model.complete(request, None).await.unwrap() }
+                }).collect();
+                join(tasks).await
+            });
+            for (alone, together) in alone.iter().zip(&together) {
+                prop_assert_eq!(alone, &bits(&together.tokens), "{}", subject.name);
+            }
         }
     }
 
     #[test]
-    fn with_one_thread_and_with_two(ids in ids(2..300)) {
-        let one = complete(shared(1), write(&ids)).unwrap();
-        let two = complete(shared(2), write(&ids)).unwrap();
-        prop_assert_eq!(bits(&one.tokens), bits(&two.tokens));
+    fn with_one_thread_and_with_two(numbers in ids(2..300)) {
+        for subject in subjects() {
+            let mut ids = subject.ids(&numbers);
+            ids.truncate(50);
+            let one = complete(&subject.one, write(&ids)).unwrap();
+            let two = complete(&subject.two, write(&ids)).unwrap();
+            prop_assert_eq!(bits(&one.tokens), bits(&two.tokens), "{}", subject.name);
+        }
+        let bundled = &subjects()[0];
+        let (one, two) = (complete(&bundled.one, write(&numbers)), complete(&bundled.two, write(&numbers)));
+        prop_assert_eq!(bits(&one.unwrap().tokens), bits(&two.unwrap().tokens));
     }
 
     #[test]
-    fn written_and_scored(ids in ids(1..80)) {
-        let model = shared(2);
-        let written = complete(model, write(&ids)).unwrap();
-        let own: Vec<_> = written.tokens.iter().map(|token| token.id.unwrap()).collect();
-        prop_assume!(!own.is_empty());
-        let scored = score(model, fresh(&ids), &own, 3);
-        prop_assert_eq!(&scored.tokens, &written.tokens);
-        // And from the state before the reply.
-        let mut again = fresh(&ids);
-        again.after = written.before;
-        prop_assert_eq!(&score(model, again, &own, 3).tokens, &written.tokens);
+    fn written_and_scored(numbers in ids(1..50)) {
+        for subject in subjects() {
+            let (model, ids) = (&subject.two, subject.ids(&numbers));
+            let written = complete(model, write(&ids)).unwrap();
+            let own: Vec<_> = written.tokens.iter().map(|token| token.id.unwrap()).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let scored = score(model, fresh(&ids), &own, 3);
+            prop_assert_eq!(&scored.tokens, &written.tokens, "{}", subject.name);
+            // And from the state before the reply.
+            let mut again = fresh(&ids);
+            again.after = written.before;
+            prop_assert_eq!(&score(model, again, &own, 3).tokens, &written.tokens, "{}", subject.name);
+        }
     }
 
     #[test]
-    fn gains_of_one_change_no_bit_and_the_gain_on_delta_is_both_others(ids in ids(2..60), gain in 0.0..3.0f32) {
-        let model = shared(1);
-        let with = |gains: Option<DeltaGains>| {
-            let mut request = fresh(&ids[..1]);
-            request.gains = gains;
-            bits(&score(model, request, &ids[1..], 0).tokens)
-        };
-        prop_assert_eq!(with(None), with(Some(DeltaGains::Uniform(LayerGains::ONE))));
-        prop_assert_eq!(with(None), with(Some(DeltaGains::PerLayer(vec![LayerGains::ONE; 6]))));
-        prop_assert_eq!(
-            with(Some(DeltaGains::Uniform(LayerGains { delta: gain, ..LayerGains::ONE }))),
-            with(Some(DeltaGains::Uniform(LayerGains { decay: gain, write: gain, ..LayerGains::ONE })))
-        );
+    fn two_forks_of_one_state_know_nothing_of_each_other(
+        numbers in ids(1..62), left in ids(1..5), right in ids(1..5),
+    ) {
+        for subject in subjects() {
+            let model = &subject.one;
+            let (ids, left, right) = (subject.ids(&numbers), subject.ids(&left), subject.ids(&right));
+            let opening = complete(model, request(Prompt::Ids(ids.clone()), silent())).unwrap().before;
+            let scores = |after: Option<Snapshot>, continuation: &[u32]| {
+                let mut request = fresh(&ids);
+                request.after = after;
+                bits(&score(model, request, continuation, 0).tokens)
+            };
+            let (fresh_left, fresh_right) = (scores(None, &left), scores(None, &right));
+            for _ in 0..2 {
+                prop_assert_eq!(&scores(opening.clone(), &left), &fresh_left, "{}", subject.name);
+                prop_assert_eq!(&scores(opening.clone(), &right), &fresh_right, "{}", subject.name);
+            }
+        }
+    }
+
+    #[test]
+    fn gains_of_one_change_no_bit_and_the_gain_on_delta_is_both_others(numbers in ids(2..60), gain in 0.0..3.0f32) {
+        for subject in recurrent() {
+            let (model, ids) = (&subject.one, subject.ids(&numbers));
+            let with = |gains: Option<DeltaGains>| {
+                let mut request = fresh(&ids[..1]);
+                request.gains = gains;
+                bits(&score(model, request, &ids[1..], 0).tokens)
+            };
+            let layers = model.info().layers.unwrap();
+            prop_assert_eq!(with(None), with(Some(DeltaGains::Uniform(LayerGains::ONE))));
+            prop_assert_eq!(with(None), with(Some(DeltaGains::PerLayer(vec![LayerGains::ONE; layers]))));
+            prop_assert_eq!(
+                with(Some(DeltaGains::Uniform(LayerGains { delta: gain, ..LayerGains::ONE }))),
+                with(Some(DeltaGains::Uniform(LayerGains { decay: gain, write: gain, ..LayerGains::ONE }))),
+                "{}", subject.name
+            );
+        }
     }
 }
 
@@ -107,6 +177,11 @@ proptest! {
 fn write(ids: &[u32]) -> Request {
     let sampling = Sampling { max_tokens: 12, temperature: 1.0, top_logprobs: 3, ..Sampling::default() };
     request(Prompt::Ids(ids.to_vec()), sampling)
+}
+
+/// A reply of one token, for the sake of the state before it.
+fn silent() -> Sampling {
+    Sampling { max_tokens: 1, ..Sampling::greedy() }
 }
 
 async fn join<F: Future<Output: Send + 'static> + Send + 'static>(tasks: Vec<F>) -> Vec<F::Output> {
@@ -120,21 +195,35 @@ async fn join<F: Future<Output: Send + 'static> + Send + 'static>(tasks: Vec<F>)
 
 #[test]
 fn a_gain_of_zero_freezes_the_state() {
-    // Then only the convolutions remember: 6 layers, 3 tokens each.
+    // Then only the convolutions remember: 6 layers, 3 tokens each, in the largest of them.
     let tail: Vec<u32> = (100..120).collect();
-    let after = |first: u32, gains| {
-        let mut request = fresh(&[&[first, first + 1], tail.as_slice()].concat());
-        request.gains = gains;
-        bits(&score(shared(1), request, &[7], 0).tokens)
-    };
-    let frozen = Some(DeltaGains::Uniform(LayerGains { delta: 0.0, ..LayerGains::ONE }));
-    assert_eq!(after(10, frozen.clone()), after(900, frozen));
-    assert_ne!(after(10, None), after(900, None));
+    for subject in recurrent() {
+        let after = |first: u32, gains| {
+            let ids = subject.ids(&[&[first, first + 1], tail.as_slice()].concat());
+            let mut request = fresh(&ids);
+            request.gains = gains;
+            bits(&score(&subject.one, request, &[7], 0).tokens)
+        };
+        let frozen = Some(DeltaGains::Uniform(LayerGains { delta: 0.0, ..LayerGains::ONE }));
+        assert_eq!(after(10, frozen.clone()), after(913, frozen), "{}", subject.name);
+        assert_ne!(after(10, None), after(913, None), "{}", subject.name);
+    }
+}
+
+#[test]
+fn gains_are_refused_where_there_is_no_delta() {
+    for subject in subjects().iter().filter(|subject| !subject.one.info().delta) {
+        let mut request = fresh(&[1, 2]);
+        request.gains = Some(DeltaGains::Uniform(LayerGains::ONE));
+        let error = complete(&subject.one, request).unwrap_err();
+        assert!(matches!(error, ModelError::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains("no Δ that gains could scale; use a Mamba"), "{error}");
+    }
 }
 
 #[test]
 fn more_callers_than_places_are_all_served() {
-    let model = shared(2);
+    let model = &subjects()[0].two;
     let replies = block_on(async {
         let calls = (0..ACTIVE_SEQUENCES_MAX as u64 + 9).map(|seed| {
             let prompt = Prompt::Chat(vec![Message::user("Hi!")]);

@@ -1,9 +1,11 @@
-//! Against `transformers`: `scripts/make-mamba-fixtures.py` made the numbers.
+//! Against `transformers`: `scripts/make-mamba-fixtures.py` and `scripts/make-model-fixtures.py` made the numbers.
+
+use std::path::{Path, PathBuf};
 
 use loom_agent::foundation::chat::{Prompt, Sampling};
 use serde::Deserialize;
 
-use super::{bundled, fixture, request, score, tiny};
+use super::{MODELS, bundled, complete, fixture, folder, request, score};
 
 const TOLERANCE: f32 = 1e-4;
 
@@ -11,6 +13,11 @@ const TOLERANCE: f32 = 1e-4;
 struct Expected {
     ids: Vec<u32>,
     logprobs: Vec<Vec<f32>>,
+    /// How many of `ids` `greedy` continues.
+    #[serde(default)]
+    prompt: usize,
+    #[serde(default)]
+    greedy: Vec<u32>,
 }
 
 #[derive(Deserialize)]
@@ -21,13 +28,20 @@ struct Golden {
     greedy: Vec<u32>,
 }
 
-fn check(name: &str) {
-    let text = std::fs::read_to_string(fixture(name).join("expected.json")).unwrap();
-    let Expected { mut ids, logprobs } = serde_json::from_str(&text).unwrap();
+fn check(path: &Path) {
+    let name = path.file_name().unwrap().display();
+    let text = std::fs::read_to_string(path.join("expected.json")).unwrap();
+    let Expected { mut ids, logprobs, prompt, greedy } = serde_json::from_str(&text).unwrap();
+    let model = folder(path, 2);
+    if !greedy.is_empty() {
+        let sampling = Sampling { max_tokens: greedy.len(), ..Sampling::greedy() };
+        let written = complete(&model, request(Prompt::Ids(ids[..prompt].to_vec()), sampling)).unwrap();
+        assert_eq!(written.message.ids.as_deref(), Some(greedy.as_slice()), "{name}");
+    }
     // One more, so that the last row is read as well.
     ids.push(0);
-    let model = tiny(name);
-    let scored = score(&model, request(Prompt::Ids(ids[..1].to_vec()), Sampling::greedy()), &ids[1..], 40);
+    let vocabulary = logprobs[0].len();
+    let scored = score(&model, request(Prompt::Ids(ids[..1].to_vec()), Sampling::greedy()), &ids[1..], vocabulary);
     assert_eq!(scored.tokens.len(), logprobs.len());
     let mut worst = 0f32;
     for (token, row) in scored.tokens.iter().zip(&logprobs) {
@@ -44,9 +58,26 @@ fn check(name: &str) {
 
 #[test]
 fn tiny_models_agree_with_transformers() {
-    for name in ["plain", "odd", "shards"] {
-        check(name);
+    for name in ["plain", "odd", "shards"].iter().chain(&MODELS) {
+        check(&fixture(name));
     }
+}
+
+#[test]
+#[ignore = "scripts/check-peers.sh makes these models and says where they are"]
+fn models_of_published_widths_agree_with_transformers() {
+    let wide = PathBuf::from(std::env::var_os("LOOM_WIDE_MODELS").expect("LOOM_WIDE_MODELS names their folder"));
+    let mut compared = 0;
+    for entry in std::fs::read_dir(wide).unwrap() {
+        let path = entry.unwrap().path();
+        if path.join("1_Pooling").is_dir() {
+            super::embeddings::check(&path);
+        } else {
+            check(&path);
+        }
+        compared += 1;
+    }
+    assert_eq!(compared, 7);
 }
 
 #[test]

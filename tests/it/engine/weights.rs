@@ -30,7 +30,11 @@ fn check(folder: &Path, why: &str) {
 
 /// The model `plain` with its tensors changed.
 fn check_tensors(change: impl FnOnce(&mut Tensors), why: &str) {
-    let folder = copy("plain");
+    check_tensors_of("plain", change, why);
+}
+
+fn check_tensors_of(model: &str, change: impl FnOnce(&mut Tensors), why: &str) {
+    let folder = copy(model);
     let path = folder.path().join("model.safetensors");
     let bytes = fs::read(&path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -69,6 +73,42 @@ fn tensors_that_do_not_fit_the_config() {
         },
         "differs from the embedding although `tie_word_embeddings` is set",
     );
+}
+
+#[test]
+fn tensors_that_do_not_fit_a_decoder() {
+    let layer = |name: &str| format!("model.layers.1.{name}");
+    check_tensors_of(
+        "qwen3",
+        |t| drop(t.remove(&layer("self_attn.q_norm.weight"))),
+        "tensor `model.layers.1.self_attn.q_norm.weight` is missing",
+    );
+    check_tensors_of(
+        "qwen2",
+        |t| drop(t.remove(&layer("self_attn.k_proj.bias"))),
+        "tensor `model.layers.1.self_attn.k_proj.bias` is missing",
+    );
+    // A bias that the config does not speak of.
+    check_tensors_of(
+        "llama",
+        |t| drop(t.insert(layer("mlp.up_proj.bias"), (vec![48], vec![0; 192]))),
+        "tensor `model.layers.1.mlp.up_proj.bias` and 0 more belong to no layer",
+    );
+    check_tensors_of("llama", |t| drop(t.remove("lm_head.weight")), "tensor `lm_head.weight` is missing");
+    check_tensors_of("mamba2", |t| t.get_mut("backbone.layers.0.mixer.D").unwrap().0 = vec![4, 2], "has dims [4, 2]");
+}
+
+#[test]
+fn frequencies_that_older_files_carry_along_are_not_in_the_way() {
+    let folder = copy("llama");
+    let path = folder.path().join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let frequencies = TensorView::new(Dtype::F32, vec![4], &[0; 16]).unwrap();
+    let mut views = file.tensors();
+    views.push(("model.layers.0.self_attn.rotary_emb.inv_freq".to_owned(), frequencies));
+    fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
+    LocalModel::from_dir(folder.path(), &EngineOptions::default()).unwrap();
 }
 
 #[test]

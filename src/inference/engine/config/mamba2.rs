@@ -1,0 +1,162 @@
+//! Mamba-2 (`mamba2`).
+
+use serde::Deserialize;
+
+use super::super::LoadError;
+use super::{FILE, check_dims, check_epsilon, check_silu, epsilon, four, parse, silu, two, yes};
+
+/// The dims of a Mamba-2 (Dao and Gu 2024), under the names of Hugging Face's `Mamba2Config`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Mamba2Config {
+    pub(crate) vocabulary: usize,
+    pub(crate) d_model: usize,
+    pub(crate) heads: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) d_state: usize,
+    /// Groups of heads that share a B and a C.
+    pub(crate) groups: usize,
+    /// Width of the causal convolution, its own step included.
+    pub(crate) d_conv: usize,
+    pub(crate) layers: usize,
+    pub(crate) norm_epsilon: f32,
+    /// Δ is kept within these.
+    pub(crate) dt_limit: (f32, f32),
+    /// `in_proj` and `out_proj` have biases.
+    pub(crate) use_bias: bool,
+    pub(crate) use_conv_bias: bool,
+    /// The head is the embedding table.
+    pub(crate) tied: bool,
+}
+
+impl Mamba2Config {
+    pub(crate) fn d_inner(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Channels that go through the convolution: the heads, and B and C of every group.
+    pub(crate) fn d_convolved(&self) -> usize {
+        self.d_inner() + 2 * self.groups * self.d_state
+    }
+}
+
+/// The file's own fields. Defaults are those of `transformers`; `chunk_size` cuts nothing here, and `residual_in_fp32`
+/// needs no field, since all of the arithmetic is f32.
+#[derive(Deserialize)]
+struct Raw {
+    vocab_size: usize,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    #[serde(default = "heads")]
+    num_heads: usize,
+    #[serde(default = "head_dim")]
+    head_dim: usize,
+    #[serde(default = "state_size")]
+    state_size: usize,
+    #[serde(default = "groups")]
+    n_groups: usize,
+    #[serde(default = "two")]
+    expand: f64,
+    #[serde(default = "four")]
+    conv_kernel: usize,
+    #[serde(default = "epsilon")]
+    layer_norm_epsilon: f32,
+    #[serde(default)]
+    time_step_limit: Option<(Bound, Bound)>,
+    #[serde(default)]
+    use_bias: bool,
+    #[serde(default = "yes")]
+    use_conv_bias: bool,
+    #[serde(default = "silu")]
+    hidden_act: String,
+    #[serde(default)]
+    tie_word_embeddings: bool,
+}
+
+/// A number, or however an infinity is spelled: `null` once [`standard_json`](super::standard_json) has seen it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Bound {
+    Number(f32),
+    Named {
+        #[serde(rename = "__float__")]
+        name: String,
+    },
+    Endless(()),
+}
+
+impl Bound {
+    fn value(&self) -> f32 {
+        match self {
+            Self::Number(number) => *number,
+            Self::Named { name } if name == "Infinity" => f32::INFINITY,
+            Self::Named { .. } => f32::NAN,
+            Self::Endless(()) => f32::INFINITY,
+        }
+    }
+}
+
+fn heads() -> usize {
+    128
+}
+
+fn head_dim() -> usize {
+    64
+}
+
+fn state_size() -> usize {
+    128
+}
+
+fn groups() -> usize {
+    8
+}
+
+impl Mamba2Config {
+    pub(super) fn parse(json: &str) -> Result<Self, LoadError> {
+        let raw: Raw = parse(json)?;
+        check_silu(&raw.hidden_act)?;
+        check_dims(&[
+            ("vocab_size", raw.vocab_size),
+            ("hidden_size", raw.hidden_size),
+            ("num_heads", raw.num_heads),
+            ("head_dim", raw.head_dim),
+            ("num_heads × head_dim", raw.num_heads.saturating_mul(raw.head_dim)),
+            ("state_size", raw.state_size),
+            ("n_groups × state_size", raw.n_groups.saturating_mul(raw.state_size)),
+            ("conv_kernel", raw.conv_kernel),
+            ("num_hidden_layers", raw.num_hidden_layers),
+        ])?;
+        check_epsilon("layer_norm_epsilon", raw.layer_norm_epsilon)?;
+        let (d_inner, stated) = ((raw.num_heads * raw.head_dim) as f64, raw.expand * raw.hidden_size as f64);
+        if (d_inner - stated).abs() >= 1.0 {
+            let why = format!("`num_heads` × `head_dim` is {d_inner}, but `expand` × `hidden_size` is {stated}");
+            return Err(LoadError::malformed(FILE, why));
+        }
+        if !raw.num_heads.is_multiple_of(raw.n_groups) {
+            let why = format!("`num_heads` is {}, no multiple of the {} of `n_groups`", raw.num_heads, raw.n_groups);
+            return Err(LoadError::malformed(FILE, why));
+        }
+        let dt_limit = raw.time_step_limit.map_or((0.0, f32::INFINITY), |(low, high)| (low.value(), high.value()));
+        if !(dt_limit.0 >= 0.0 && dt_limit.0 < dt_limit.1) {
+            return Err(LoadError::malformed(
+                FILE,
+                "`time_step_limit` must be two numbers, 0 or more, the lower first",
+            ));
+        }
+        Ok(Self {
+            vocabulary: raw.vocab_size,
+            d_model: raw.hidden_size,
+            heads: raw.num_heads,
+            head_dim: raw.head_dim,
+            d_state: raw.state_size,
+            groups: raw.n_groups,
+            d_conv: raw.conv_kernel,
+            layers: raw.num_hidden_layers,
+            norm_epsilon: raw.layer_norm_epsilon,
+            dt_limit,
+            use_bias: raw.use_bias,
+            use_conv_bias: raw.use_conv_bias,
+            tied: raw.tie_word_embeddings,
+        })
+    }
+}

@@ -1,0 +1,221 @@
+//! The Llama family: one decoder for Llama, Qwen2 and Qwen3 (Touvron et al. 2023, arXiv:2302.13971; Yang et al. 2024,
+//! arXiv:2412.15115; Yang et al. 2025, arXiv:2505.09388), weights in the layout of Hugging Face's `LlamaForCausalLM`. What
+//! differs between them is a norm, a bias or a number, and `config.json` says which.
+//!
+//! Keys and values lie in pages that forks share (`decoder/cache.rs`); positions are turned in `decoder/rotary.rs`.
+
+mod cache;
+mod rotary;
+
+use loom_kernels::{Attention, Rows, Sight, attend, rms_norm, silu_gate};
+
+use self::cache::Cache;
+use self::rotary::Turns;
+use super::config::DecoderConfig;
+use super::ends::{Ends, EndsConfig};
+use super::linear::{Linear, Part, add};
+use super::weights::Weights;
+use super::{Architecture, LoadError, Segment};
+
+pub(super) struct Decoder {
+    config: DecoderConfig,
+    ends: Ends,
+    turns: Turns,
+    layers: Vec<Layer>,
+}
+
+struct Layer {
+    norm: Vec<f32>,
+    q_proj: Linear,
+    k_proj: Linear,
+    v_proj: Linear,
+    /// Weights of the norms of queries and keys, `[head_dim]` each.
+    qk_norms: Option<(Vec<f32>, Vec<f32>)>,
+    o_proj: Linear,
+    feed_norm: Vec<f32>,
+    gate_proj: Linear,
+    up_proj: Linear,
+    down_proj: Linear,
+}
+
+/// What a decoder keeps of a sequence.
+#[derive(Debug, Clone)]
+pub(super) struct DecoderState {
+    cache: Cache,
+    /// The residual stream after the last layer at the last token, `[d_model]`: what the head makes logits of.
+    last: Vec<f32>,
+}
+
+impl Decoder {
+    /// Takes the weights that `config` speaks of; the caller sees to it that none is left over.
+    pub(super) fn load(config: DecoderConfig, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
+        let ends = EndsConfig {
+            table: "model.embed_tokens.weight",
+            norm: "model.norm.weight",
+            vocabulary: config.vocabulary,
+            d_model: config.d_model,
+            norm_epsilon: config.norm_epsilon,
+            tied: config.tied,
+        };
+        let ends = Ends::load(&ends, weights)?;
+        let layers = (0..config.layers).map(|index| Layer::load(&config, index, weights)).collect::<Result<_, _>>()?;
+        Ok(Self { turns: Turns::new(config.rotary, config.head_dim), config, ends, layers })
+    }
+}
+
+impl Layer {
+    fn load(config: &DecoderConfig, index: usize, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
+        let &DecoderConfig { d_model, d_feed, heads, kv_heads, head_dim, qkv_bias, out_bias, feed_bias, .. } = config;
+        // Older files carry the frequencies along; they follow from the config.
+        let frequencies = format!("model.layers.{index}.self_attn.rotary_emb.inv_freq");
+        if weights.has(&frequencies) {
+            weights.take(&frequencies, &[head_dim / 2])?;
+        }
+        let mut part = Part::new(weights, format!("model.layers.{index}."));
+        let qk_norms = if config.qk_norms {
+            let mut norm = |name: &str| part.take(name, &[head_dim]);
+            Some((norm("self_attn.q_norm.weight")?, norm("self_attn.k_norm.weight")?))
+        } else {
+            None
+        };
+        Ok(Self {
+            norm: part.take("input_layernorm.weight", &[d_model])?,
+            q_proj: part.linear("self_attn.q_proj", heads * head_dim, d_model, qkv_bias)?,
+            k_proj: part.linear("self_attn.k_proj", kv_heads * head_dim, d_model, qkv_bias)?,
+            v_proj: part.linear("self_attn.v_proj", kv_heads * head_dim, d_model, qkv_bias)?,
+            qk_norms,
+            o_proj: part.linear("self_attn.o_proj", d_model, heads * head_dim, out_bias)?,
+            feed_norm: part.take("post_attention_layernorm.weight", &[d_model])?,
+            gate_proj: part.linear("mlp.gate_proj", d_feed, d_model, feed_bias)?,
+            up_proj: part.linear("mlp.up_proj", d_feed, d_model, feed_bias)?,
+            down_proj: part.linear("mlp.down_proj", d_model, d_feed, feed_bias)?,
+        })
+    }
+}
+
+/// The buffers of one pass, reused by every layer.
+struct Pass {
+    /// `[rows, d_model]`: the residual stream, and what goes in and out of a layer.
+    x: Vec<f32>,
+    h: Vec<f32>,
+    /// `[rows, heads · head_dim]`: queries, and what attention gives (before that, the queries before their norm).
+    q: Vec<f32>,
+    y: Vec<f32>,
+    /// `[rows, kv_heads · head_dim]`
+    k: Vec<f32>,
+    v: Vec<f32>,
+    k_raw: Vec<f32>,
+    /// `[rows, d_feed]`
+    gate: Vec<f32>,
+    up: Vec<f32>,
+    /// Cosines and sines of every row's position, `[rows, head_dim]`.
+    turns: Vec<f32>,
+}
+
+impl Architecture for Decoder {
+    type State = DecoderState;
+
+    const DELTA: bool = false;
+
+    fn layers(&self) -> usize {
+        self.config.layers
+    }
+
+    fn vocabulary(&self) -> usize {
+        self.ends.vocabulary()
+    }
+
+    fn window(&self) -> Option<usize> {
+        Some(self.config.window)
+    }
+
+    fn start(&self) -> DecoderState {
+        DecoderState { cache: Cache::default(), last: vec![0.0; self.config.d_model] }
+    }
+
+    fn forward(&self, batch: &mut [Segment<'_, DecoderState>], logits: &mut Vec<f32>) {
+        let DecoderConfig { d_model, d_feed, layers, heads, kv_heads, head_dim, .. } = self.config;
+        let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
+        let zeros = |width: usize| vec![0.0; rows * width];
+        let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
+        let mut pass = Pass {
+            x: zeros(d_model),
+            h: zeros(d_model),
+            q: zeros(queries),
+            y: zeros(queries),
+            k: zeros(keys),
+            v: zeros(keys),
+            k_raw: zeros(keys),
+            gate: zeros(d_feed),
+            up: zeros(d_feed),
+            turns: zeros(head_dim),
+        };
+        let mut turns = pass.turns.chunks_exact_mut(head_dim);
+        for segment in batch.iter_mut() {
+            let cache = &mut segment.state.cache;
+            let positions = cache.len()..cache.len() + segment.ids.len();
+            positions.zip(&mut turns).for_each(|(position, turns)| self.turns.at(position, turns));
+            cache.extend(segment.ids.len(), layers, kv_heads, head_dim);
+        }
+        self.ends.embed(batch, &mut pass.x);
+        for (index, layer) in self.layers.iter().enumerate() {
+            self.attention(layer, index, batch, &mut pass);
+            self.feed(layer, rows, &mut pass);
+        }
+        self.ends.finish(batch, &pass.x, |state| &mut state.last, logits);
+    }
+
+    fn next(&self, state: &DecoderState, logits: &mut Vec<f32>) {
+        self.ends.logits(&state.last, logits);
+    }
+}
+
+impl Decoder {
+    fn attention(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, DecoderState>], pass: &mut Pass) {
+        let DecoderConfig { d_model, heads, kv_heads, head_dim, norm_epsilon, .. } = self.config;
+        let rows = pass.x.len() / d_model;
+        rms_norm(&pass.x, &layer.norm, norm_epsilon, &mut pass.h);
+        layer.v_proj.apply(&pass.h, rows, &mut pass.v);
+        if let Some((q_norm, k_norm)) = &layer.qk_norms {
+            layer.q_proj.apply(&pass.h, rows, &mut pass.y);
+            layer.k_proj.apply(&pass.h, rows, &mut pass.k_raw);
+            rms_norm(&pass.y, q_norm, norm_epsilon, &mut pass.q);
+            rms_norm(&pass.k_raw, k_norm, norm_epsilon, &mut pass.k);
+        } else {
+            layer.q_proj.apply(&pass.h, rows, &mut pass.q);
+            layer.k_proj.apply(&pass.h, rows, &mut pass.k);
+        }
+        rotary::turn(&mut pass.q, &pass.turns, heads, head_dim);
+        rotary::turn(&mut pass.k, &pass.turns, kv_heads, head_dim);
+
+        let width = kv_heads * head_dim;
+        let (mut k, mut v) = (pass.k.chunks_exact(width), pass.v.chunks_exact(width));
+        let (mut q, mut y) = (pass.q.as_slice(), pass.y.as_mut_slice());
+        for segment in batch {
+            let len = segment.ids.len();
+            let cache = &mut segment.state.cache;
+            cache.write(index, k.by_ref().take(len).zip(v.by_ref().take(len)));
+            let pages = cache.pages(index);
+            let attention = Attention {
+                pages: &pages,
+                heads,
+                scale: 1.0 / (head_dim as f32).sqrt(),
+                sight: Sight::Causal { before: cache.len() - len },
+            };
+            let part = len * heads * head_dim;
+            attend(&attention, q.split_off(..part).unwrap_or_default(), y.split_off_mut(..part).unwrap_or_default());
+        }
+        layer.o_proj.apply(&pass.y, rows, &mut pass.h);
+        add(&mut pass.x, &pass.h);
+    }
+
+    fn feed(&self, layer: &Layer, rows: usize, pass: &mut Pass) {
+        let DecoderConfig { d_feed, norm_epsilon, .. } = self.config;
+        rms_norm(&pass.x, &layer.feed_norm, norm_epsilon, &mut pass.h);
+        layer.gate_proj.apply(&pass.h, rows, &mut pass.gate);
+        layer.up_proj.apply(&pass.h, rows, &mut pass.up);
+        silu_gate(Rows::new(&pass.gate, d_feed), d_feed, &mut pass.up);
+        layer.down_proj.apply(&pass.up, rows, &mut pass.h);
+        add(&mut pass.x, &pass.h);
+    }
+}

@@ -1,0 +1,194 @@
+//! Mamba-2 (Dao and Gu 2024, arXiv:2405.21060): weights in the layout of Hugging Face's `Mamba2ForCausalLM`, and one forward
+//! pass for prefill, decode, scoring and batches, built like Mamba-1's.
+//!
+//! The scan is the recurrence itself, also over a long prompt. The paper's chunked form makes matrix products of it, and
+//! its sums depend on where chunks begin: prefill, decode and a continuation from a snapshot would differ in their last
+//! bits. On the CPU equality counts for more; a GPU, where a tolerance is stated, is the place for the chunked form.
+
+use loom_kernels::{HeadScan, Rows, head_scan, rms_norm, silu_gate};
+use rayon::prelude::*;
+
+use super::config::Mamba2Config;
+use super::ends::Ends;
+use super::linear::{Linear, Part, add};
+use super::recurrent::{Convolution, SsmState, check_taps, ends, layer_of};
+use super::weights::Weights;
+use super::{Architecture, LoadError, Segment};
+use crate::foundation::chat::LayerGains;
+
+pub(super) struct Mamba2 {
+    config: Mamba2Config,
+    ends: Ends,
+    layers: Vec<Layer>,
+}
+
+struct Layer {
+    norm: Vec<f32>,
+    /// To `[z | x | B | C | Δ]`: `d_inner`, `d_inner`, twice `groups · d_state`, and `heads` wide.
+    in_proj: Linear,
+    /// Over x, B and C.
+    conv: Convolution,
+    /// `[heads]`
+    dt_bias: Vec<f32>,
+    /// −exp(`A_log`), `[heads]`.
+    a: Vec<f32>,
+    d: Vec<f32>,
+    /// Of the gated output, each group of heads by itself; `[d_inner]`.
+    gated_norm: Vec<f32>,
+    out_proj: Linear,
+}
+
+impl Mamba2 {
+    /// Takes the weights that `config` speaks of; the caller sees to it that none is left over.
+    pub(super) fn load(config: Mamba2Config, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
+        check_taps(config.d_conv)?;
+        let Mamba2Config { vocabulary, d_model, norm_epsilon, tied, .. } = config;
+        let ends = ends(weights, vocabulary, d_model, norm_epsilon, tied)?;
+        let layers = (0..config.layers).map(|index| Layer::load(&config, index, weights)).collect::<Result<_, _>>()?;
+        Ok(Self { config, ends, layers })
+    }
+
+    /// Width of a row that `in_proj` gives.
+    fn projected(&self) -> usize {
+        self.config.d_inner() + self.config.d_convolved() + self.config.heads
+    }
+}
+
+impl Layer {
+    fn load(config: &Mamba2Config, index: usize, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
+        let &Mamba2Config { d_model, heads, d_conv, use_bias, .. } = config;
+        let (d_inner, convolved) = (config.d_inner(), config.d_convolved());
+        let mut part = Part::new(weights, format!("backbone.layers.{index}."));
+        Ok(Self {
+            norm: part.take("norm.weight", &[d_model])?,
+            in_proj: part.linear("mixer.in_proj", d_inner + convolved + heads, d_model, use_bias)?,
+            conv: Convolution {
+                weight: part.take("mixer.conv1d.weight", &[convolved, 1, d_conv])?,
+                bias: part.take_if(config.use_conv_bias, "mixer.conv1d.bias", &[convolved])?,
+                taps: d_conv,
+            },
+            dt_bias: part.take("mixer.dt_bias", &[heads])?,
+            a: part.decay("mixer.A_log", &[heads])?,
+            d: part.take("mixer.D", &[heads])?,
+            gated_norm: part.take("mixer.norm.weight", &[d_inner])?,
+            out_proj: part.linear("mixer.out_proj", d_model, d_inner, use_bias)?,
+        })
+    }
+}
+
+/// The buffers of one pass, reused by every layer.
+struct Pass {
+    /// `[rows, d_model]`: the residual stream, and what goes in and out of a layer.
+    x: Vec<f32>,
+    h: Vec<f32>,
+    /// `[rows, projected]`
+    zxbcdt: Vec<f32>,
+    /// `[rows, d_convolved]`
+    xbc: Vec<f32>,
+    /// `[rows, d_inner]`
+    y: Vec<f32>,
+    normed: Vec<f32>,
+}
+
+impl Architecture for Mamba2 {
+    type State = SsmState;
+
+    const DELTA: bool = true;
+
+    fn layers(&self) -> usize {
+        self.config.layers
+    }
+
+    fn vocabulary(&self) -> usize {
+        self.ends.vocabulary()
+    }
+
+    fn window(&self) -> Option<usize> {
+        None
+    }
+
+    fn start(&self) -> SsmState {
+        let Mamba2Config { layers, d_model, d_conv, d_state, .. } = self.config;
+        SsmState {
+            conv: vec![0.0; layers * self.config.d_convolved() * (d_conv - 1)],
+            ssm: vec![0.0; layers * self.config.d_inner() * d_state],
+            last: vec![0.0; d_model],
+        }
+    }
+
+    fn forward(&self, batch: &mut [Segment<'_, SsmState>], logits: &mut Vec<f32>) {
+        let Mamba2Config { d_model, norm_epsilon, .. } = self.config;
+        let (d_inner, convolved, projected) = (self.config.d_inner(), self.config.d_convolved(), self.projected());
+        let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
+        let zeros = |width: usize| vec![0.0; rows * width];
+        let mut pass = Pass {
+            x: zeros(d_model),
+            h: zeros(d_model),
+            zxbcdt: zeros(projected),
+            xbc: zeros(convolved),
+            y: zeros(d_inner),
+            normed: zeros(d_inner),
+        };
+        self.ends.embed(batch, &mut pass.x);
+        for (index, layer) in self.layers.iter().enumerate() {
+            rms_norm(&pass.x, &layer.norm, norm_epsilon, &mut pass.h);
+            layer.in_proj.apply(&pass.h, rows, &mut pass.zxbcdt);
+            let (_, xbc) = pass.zxbcdt.split_at(d_inner);
+            layer.conv.apply(batch, index, xbc, projected, &mut pass.xbc);
+            self.scan(layer, index, batch, &mut pass);
+            silu_gate(Rows::new(&pass.zxbcdt, projected), d_inner, &mut pass.y);
+            self.norm_gated(layer, &mut pass);
+            layer.out_proj.apply(&pass.normed, rows, &mut pass.h);
+            add(&mut pass.x, &pass.h);
+        }
+        self.ends.finish(batch, &pass.x, |state| &mut state.last, logits);
+    }
+
+    fn next(&self, state: &SsmState, logits: &mut Vec<f32>) {
+        self.ends.logits(&state.last, logits);
+    }
+}
+
+impl Mamba2 {
+    fn scan(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, SsmState>], pass: &mut Pass) {
+        let Mamba2Config { heads, head_dim, d_state, groups, dt_limit, .. } = self.config;
+        let (d_inner, convolved, projected) = (self.config.d_inner(), self.config.d_convolved(), self.projected());
+        let (mut zxbcdt, mut xbc) = (&*pass.zxbcdt, &*pass.xbc);
+        let mut outputs = pass.y.as_mut_slice();
+        let mut tasks = Vec::with_capacity(batch.len());
+        for segment in batch {
+            let len = segment.ids.len();
+            let gains = segment.gains.and_then(|gains| gains.layer(index)).unwrap_or(LayerGains::ONE);
+            let row = zxbcdt.split_off(..len * projected).unwrap_or_default();
+            let x = xbc.split_off(..len * convolved).unwrap_or_default();
+            let (_, b) = x.split_at(d_inner);
+            let scan = HeadScan {
+                x: Rows::new(x, convolved),
+                delta_raw: Rows::new(row.split_at(projected - heads).1, projected),
+                dt_bias: &layer.dt_bias,
+                dt_limit,
+                a: &layer.a,
+                b: Rows::new(b, convolved),
+                c: Rows::new(b.split_at(groups * d_state).1, convolved),
+                d: &layer.d,
+                head_dim,
+                d_state,
+                groups,
+                gain_decay: gains.on_decay(),
+                gain_write: gains.on_write(),
+            };
+            let y = outputs.split_off_mut(..len * d_inner).unwrap_or_default();
+            tasks.push((scan, layer_of(&mut segment.state.ssm, index, d_inner * d_state), y));
+        }
+        tasks.into_par_iter().for_each(|(scan, state, y)| head_scan(&scan, state, y));
+    }
+
+    /// The norm of each group of heads by itself.
+    fn norm_gated(&self, layer: &Layer, pass: &mut Pass) {
+        let width = self.config.d_inner() / self.config.groups;
+        let weights = layer.gated_norm.chunks_exact(width).cycle();
+        for ((y, normed), weight) in pass.y.chunks_exact(width).zip(pass.normed.chunks_exact_mut(width)).zip(weights) {
+            rms_norm(y, weight, self.config.norm_epsilon, normed);
+        }
+    }
+}
