@@ -21,6 +21,15 @@ constexpr float LOG2_E = 1.4426950408889634f;
 struct bf16 { uint16_t bits; };
 struct f16 { uint16_t bits; };
 
+// One sequence of a launch.
+struct Sequence {
+    // Its first row in the buffers of the launch, and how many rows it has.
+    int row, len;
+    // The slot that holds its state before, and the one for its state after.
+    int from, to;
+    float gain_decay, gain_write;
+};
+
 __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ float widen(bf16 x) { return __uint_as_float(unsigned(x.bits) << 16); }
 __device__ __forceinline__ float widen(f16 x) {

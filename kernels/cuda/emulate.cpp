@@ -1,64 +1,60 @@
-// The kernels as functions for the CPU (simt.hpp), with the launches that the device side makes: for tests only.
+// The kernels as functions for the CPU (simt.hpp), launched by name as the driver launches them: for tests only.
 #define LOOM_SIMT
+#include "attention.cu"
 #include "logits.cu"
 #include "mamba.cu"
+#include "mamba2.cu"
 #include "norm.cu"
 #include "product.cu"
 
+#include <type_traits>
+#include <utility>
+
 namespace {
-unsigned blocks(unsigned work, unsigned each) { return (work + each - 1) / each; }
+
+template <typename... A, size_t... I>
+void run(dim3 grid, dim3 threads, void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
+    simt::launch(grid, threads, 0, kernel, *static_cast<std::remove_cv_t<A>*>(arguments[I])...);
+}
+
+template <typename... A>
+bool run(dim3 grid, dim3 threads, void (*kernel)(A...), void** arguments, unsigned count) {
+    if (count != sizeof...(A)) return false;
+    run(grid, threads, kernel, arguments, std::index_sequence_for<A...>());
+    return true;
+}
+
 }  // namespace
 
-extern "C" {
-
-void emulate_rms_norm(float* x, const float* added, const float* weight, float eps, float* y, int width, int rows) {
-    simt::launch(dim3(rows), dim3(256), 0, rms_norm_residual, x, added, weight, eps, y, width);
+// One block after the other. Gives 0 where there is no such kernel, or it takes another number of arguments.
+extern "C" int loom_emulate(const char* name, const unsigned* grid, unsigned threads, void** arguments, unsigned count) {
+    const dim3 blocks(grid[0], grid[1], grid[2]);
+#define KERNEL(kernel) \
+    if (std::strcmp(name, #kernel) == 0) return run(blocks, dim3(threads), kernel, arguments, count);
+    KERNEL(add_to)
+    KERNEL(attend_join)
+    KERNEL(attend_part)
+    KERNEL(conv_silu)
+    KERNEL(embed_bf16)
+    KERNEL(embed_f16)
+    KERNEL(embed_f32)
+    KERNEL(gated_rms_norm)
+    KERNEL(head_segments)
+    KERNEL(head_step)
+    KERNEL(product_bf16_1)
+    KERNEL(product_bf16_8)
+    KERNEL(product_f16_1)
+    KERNEL(product_f16_8)
+    KERNEL(product_f32_1)
+    KERNEL(product_f32_8)
+    KERNEL(product_q8_0_1)
+    KERNEL(product_q8_0_8)
+    KERNEL(read_logits)
+    KERNEL(rms_norm_residual)
+    KERNEL(rotary_write)
+    KERNEL(scan_segments)
+    KERNEL(scan_step16)
+    KERNEL(silu_gate)
+#undef KERNEL
+    return 0;
 }
-
-void emulate_conv_silu(const float* u, int stride, const float* weight, const float* bias, float* tails,
-                       const Sequence* sequences, int count, int channels, int taps, float* y) {
-    simt::launch(dim3(blocks(channels, 128), count), dim3(128), 0, conv_silu, u, stride, weight, bias, tails, sequences,
-                 channels, taps, y);
-}
-
-void emulate_scan_step16(const float* u, const float* delta, const float* dt_bias, const float* a, const float* bc,
-                         int bc_stride, const float* d, const float* z, int z_stride, float* states,
-                         const Sequence* sequences, int count, int channels, float* y) {
-    simt::launch(dim3(blocks(channels, 8), count), dim3(128), 0, scan_step16, u, delta, dt_bias, a, bc, bc_stride, d, z,
-                 z_stride, states, sequences, channels, y);
-}
-
-void emulate_scan_segments(const float* u, const float* delta, const float* dt_bias, const float* a, const float* bc,
-                           int bc_stride, const float* d, const float* z, int z_stride, float* states,
-                           const Sequence* sequences, int count, int channels, int d_state, float* y) {
-    simt::launch(dim3(channels, count), dim3(SCAN_THREADS), 0, scan_segments, u, delta, dt_bias, a, bc, bc_stride, d, z,
-                 z_stride, states, sequences, channels, d_state, y);
-}
-
-// `kind`: 0 f32, 1 bf16, 2 f16. One row at a time, or eight.
-void emulate_product(int kind, const float* x, const void* weight, const float* bias, float* y, int rows, int inputs,
-                     int outputs, int y_stride) {
-    const bool one = rows == 1;
-    const dim3 grid(blocks(outputs, 4), one ? 1 : blocks(rows, 8));
-    auto run = [&](auto kernel, auto* w) {
-        simt::launch(grid, dim3(128), 0, kernel, x, w, bias, y, rows, inputs, outputs, y_stride);
-    };
-    if (kind == 0) run(one ? product_f32_1 : product_f32_8, static_cast<const float*>(weight));
-    if (kind == 1) run(one ? product_bf16_1 : product_bf16_8, static_cast<const bf16*>(weight));
-    if (kind == 2) run(one ? product_f16_1 : product_f16_8, static_cast<const f16*>(weight));
-}
-
-void emulate_product_q8_0(const float* x, const int8_t* quants, const uint16_t* scales, float* y, int rows, int inputs,
-                          int outputs) {
-    const bool one = rows == 1;
-    simt::launch(dim3(blocks(outputs, 4), one ? 1 : blocks(rows, 8)), dim3(128), 0, one ? product_q8_0_1 : product_q8_0_8,
-                 x, quants, reinterpret_cast<const f16*>(scales), static_cast<const float*>(nullptr), y, rows, inputs,
-                 outputs, outputs);
-}
-
-void emulate_read_logits(const float* logits, float* weights, const Ask* asks, const unsigned* penalised, Reading* out,
-                         int rows, int vocabulary) {
-    simt::launch(dim3(rows), dim3(512), 0, read_logits, logits, weights, asks, penalised, out, vocabulary);
-}
-
-}  // extern "C"

@@ -6,15 +6,6 @@
 
 constexpr int TAPS_MAX = 8;
 
-// One sequence of a launch.
-struct Sequence {
-    // Its first row in the buffers of the launch, and how many rows it has.
-    int row, len;
-    // The slot that holds its state before, and the one for its state after.
-    int from, to;
-    float gain_decay, gain_write;
-};
-
 // Causal depthwise convolution with SiLU over every sequence's rows.
 // u: rows of `stride` floats, the first `channels` of them; weight: [channels, taps]; bias: [channels] or null;
 // tails: [slots, channels, taps − 1], oldest first; y: [rows, channels].

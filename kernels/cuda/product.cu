@@ -20,12 +20,12 @@ __device__ __forceinline__ void unpack(const Half* at, float (&w)[8]) {
 }
 
 template <int ROWS, int COUNT>
-__device__ __forceinline__ void multiply(const float* __restrict__ x, int inputs, int rows, int i, const float (&w)[COUNT],
+__device__ __forceinline__ void multiply(const float* __restrict__ x, int x_stride, int rows, int i, const float (&w)[COUNT],
                                          float (&sums)[ROWS]) {
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         if (r >= rows) break;
-        const float4* at = reinterpret_cast<const float4*>(x + size_t(r) * inputs + i);
+        const float4* at = reinterpret_cast<const float4*>(x + size_t(r) * x_stride + i);
 #pragma unroll
         for (int j = 0; j < COUNT / 4; ++j) {
             const float4 four = at[j];
@@ -48,10 +48,9 @@ __device__ __forceinline__ void finish(float (&sums)[ROWS], int rows, int output
     }
 }
 
-// Rows of x and y follow each other: x [rows, inputs], y [rows, y_stride]. `inputs` is a multiple of the weights in 16
-// bytes. Grid: (⌈outputs / warps a block⌉, ⌈rows / ROWS⌉).
+// x: rows of `x_stride` floats, a multiple of 4; y: rows of `y_stride`. `inputs` is a multiple of the weights in 16 bytes. Grid: (⌈outputs / warps a block⌉, ⌈rows / ROWS⌉).
 template <typename T, int ROWS>
-__device__ __forceinline__ void product(const float* __restrict__ x, const T* __restrict__ weight,
+__device__ __forceinline__ void product(const float* __restrict__ x, int x_stride, const T* __restrict__ weight,
                                         const float* __restrict__ bias, float* __restrict__ y, int rows, int inputs,
                                         int outputs, int y_stride) {
     constexpr int COUNT = 16 / sizeof(T);
@@ -59,21 +58,21 @@ __device__ __forceinline__ void product(const float* __restrict__ x, const T* __
     const int output = blockIdx.x * (blockDim.x / WARP_SIZE) + threadIdx.x / WARP_SIZE;
     const T* row = weight + size_t(output < outputs ? output : outputs - 1) * inputs;
     const int first = blockIdx.y * ROWS, some = min(ROWS, rows - first);
-    x += size_t(first) * inputs;
+    x += size_t(first) * x_stride;
     y += size_t(first) * y_stride;
     float sums[ROWS] = {};
 #pragma unroll 4
     for (int i = lane * COUNT; i < inputs; i += WARP_SIZE * COUNT) {
         float w[COUNT];
         unpack(row + i, w);
-        multiply<ROWS>(x, inputs, some, i, w, sums);
+        multiply<ROWS>(x, x_stride, some, i, w, sums);
     }
     finish<ROWS>(sums, some, output, outputs, y_stride, bias, y);
 }
 
 // GGML's Q8_0 with the integers and the scales apart: quants [outputs, inputs], scales [outputs, inputs / 32] in f16.
 template <int ROWS>
-__device__ __forceinline__ void product_q8(const float* __restrict__ x, const int8_t* __restrict__ quants,
+__device__ __forceinline__ void product_q8(const float* __restrict__ x, int x_stride, const int8_t* __restrict__ quants,
                                            const f16* __restrict__ scales, const float* __restrict__ bias,
                                            float* __restrict__ y, int rows, int inputs, int outputs, int y_stride) {
     constexpr int COUNT = 16, BLOCK = 32;
@@ -81,7 +80,7 @@ __device__ __forceinline__ void product_q8(const float* __restrict__ x, const in
     const int output = blockIdx.x * (blockDim.x / WARP_SIZE) + threadIdx.x / WARP_SIZE;
     const size_t at = size_t(output < outputs ? output : outputs - 1);
     const int first = blockIdx.y * ROWS, some = min(ROWS, rows - first);
-    x += size_t(first) * inputs;
+    x += size_t(first) * x_stride;
     y += size_t(first) * y_stride;
     float sums[ROWS] = {};
 #pragma unroll 2
@@ -92,16 +91,16 @@ __device__ __forceinline__ void product_q8(const float* __restrict__ x, const in
         float w[COUNT];
 #pragma unroll
         for (int j = 0; j < COUNT; ++j) w[j] = scale * float(int8_t(words[j / 4] >> (j % 4 * 8)));
-        multiply<ROWS>(x, inputs, some, i, w, sums);
+        multiply<ROWS>(x, x_stride, some, i, w, sums);
     }
     finish<ROWS>(sums, some, output, outputs, y_stride, bias, y);
 }
 
 #define PRODUCT(name, type, rows_)                                                                                       \
     extern "C" __global__ void __launch_bounds__(128)                                                                    \
-    name(const float* __restrict__ x, const type* __restrict__ weight, const float* __restrict__ bias,                   \
+    name(const float* __restrict__ x, int x_stride, const type* __restrict__ weight, const float* __restrict__ bias,                   \
          float* __restrict__ y, int rows, int inputs, int outputs, int y_stride) {                                       \
-        product<type, rows_>(x, weight, bias, y, rows, inputs, outputs, y_stride);                                       \
+        product<type, rows_>(x, x_stride, weight, bias, y, rows, inputs, outputs, y_stride);                                       \
     }
 PRODUCT(product_f32_1, float, 1)
 PRODUCT(product_f32_8, float, 8)
@@ -112,9 +111,9 @@ PRODUCT(product_f16_8, f16, 8)
 
 #define PRODUCT_Q8(name, rows_)                                                                                          \
     extern "C" __global__ void __launch_bounds__(128)                                                                    \
-    name(const float* __restrict__ x, const int8_t* __restrict__ quants, const f16* __restrict__ scales,                 \
+    name(const float* __restrict__ x, int x_stride, const int8_t* __restrict__ quants, const f16* __restrict__ scales,                 \
          const float* __restrict__ bias, float* __restrict__ y, int rows, int inputs, int outputs, int y_stride) {       \
-        product_q8<rows_>(x, quants, scales, bias, y, rows, inputs, outputs, y_stride);                                  \
+        product_q8<rows_>(x, x_stride, quants, scales, bias, y, rows, inputs, outputs, y_stride);                                  \
     }
 PRODUCT_Q8(product_q8_0_1, 1)
 PRODUCT_Q8(product_q8_0_8, 8)
