@@ -35,6 +35,7 @@ extern "C" int loom_emulate(const char* name, const unsigned* grid, unsigned thr
     KERNEL(attend_join)
     KERNEL(attend_part)
     KERNEL(conv_silu)
+    KERNEL(copy_rows)
     KERNEL(embed_bf16)
     KERNEL(embed_f16)
     KERNEL(embed_f32)

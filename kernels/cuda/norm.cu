@@ -1,4 +1,4 @@
-// Norms and gates: RMS norm with the residual stream, a gated norm by groups, SwiGLU's gate.
+// Norms and gates: RMS norm with the residual stream, a gated norm by groups, SwiGLU's gate, and copies of rows.
 #include "common.cuh"
 
 // x[row] += added[row] where `added` is not null; y[row] = x[row] / sqrt(mean(x[row]^2) + eps) * weight.
@@ -50,4 +50,12 @@ extern "C" __global__ void __launch_bounds__(256)
 add_to(float* __restrict__ x, const float* __restrict__ added, int count) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) x[i] += added[i];
+}
+
+// to[to_rows[r]] = from[from_rows[r]], rows of `width` floats; null stands for r itself. Grid: rows.
+extern "C" __global__ void __launch_bounds__(256)
+copy_rows(const float* __restrict__ from, const int* __restrict__ from_rows, float* __restrict__ to,
+          const int* __restrict__ to_rows, int width) {
+    const size_t source = from_rows ? from_rows[blockIdx.x] : blockIdx.x, target = to_rows ? to_rows[blockIdx.x] : blockIdx.x;
+    for (int i = threadIdx.x; i < width; i += blockDim.x) to[target * width + i] = from[source * width + i];
 }

@@ -103,7 +103,7 @@ inline void run_block(const std::function<void()>& body, size_t shared_bytes) {
         Fiber& fiber = here.fibers[i];
         fiber.linear = i;
         fiber.index = dim3(i % block_dim.x, i / block_dim.x % block_dim.y, i / block_dim.x / block_dim.y);
-        fiber.stack = std::make_unique<char[]>(STACK);
+        fiber.stack = std::make_unique_for_overwrite<char[]>(STACK);
         getcontext(&fiber.context);
         fiber.context.uc_stack.ss_sp = fiber.stack.get();
         fiber.context.uc_stack.ss_size = STACK;

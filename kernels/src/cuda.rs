@@ -1,16 +1,19 @@
 //! NVIDIA GPUs: memory, launches and the kernels of `cuda/*.cu`, one method each. What stands behind a [`Gpu`] is the CUDA
 //! driver, opened at run time (feature `cuda`), or the CPU playing a GPU thread by thread (feature `cuda-emulation`,
-//! for tests). Weights are f32, bf16, f16 or Q8_0; all arithmetic is in f32.
+//! for tests). Weights are f32, bf16, f16 or `Q8_0`; all arithmetic is in f32.
 //!
 //! Unlike the CPU's kernels these promise no bits: sums are taken in another order, so results agree within a tolerance.
 //! A call enqueues work and returns; work of one [`Gpu`] is done in the order of the calls. [`Buffer::read`] waits.
 //!
 //! Wrong dims panic, as on the CPU; what the device or the driver refuses is a [`GpuError`].
 
-#[cfg(feature = "cuda")]
-mod driver;
+// Where both features are on, the CPU plays: so a whole program can be tried without a GPU.
+#[cfg(all(feature = "cuda", not(feature = "cuda-emulation")))]
+#[path = "cuda/driver.rs"]
+mod backend;
 #[cfg(feature = "cuda-emulation")]
-mod emulated;
+#[path = "cuda/emulated.rs"]
+mod backend;
 mod memory;
 mod operations;
 mod product;
@@ -91,24 +94,16 @@ impl Gpu {
     ///
     /// # Errors
     /// If there is no driver, or it refuses.
-    #[cfg(feature = "cuda")]
     pub fn all() -> Result<Vec<GpuInfo>, GpuError> {
-        driver::all()
+        backend::all()
     }
 
     /// Opens GPU `ordinal` and loads the kernels.
     ///
     /// # Errors
     /// If there is no driver, no such GPU, or it is older than [`CAPABILITY_MIN`].
-    #[cfg(feature = "cuda")]
     pub fn open(ordinal: usize) -> Result<Self, GpuError> {
-        Ok(Self(Arc::new(driver::Device::open(ordinal)?)))
-    }
-
-    /// The CPU playing a GPU, slowly.
-    #[cfg(feature = "cuda-emulation")]
-    pub fn emulated() -> Self {
-        Self(Arc::new(emulated::Emulated))
+        Ok(Self(backend::open(ordinal)?))
     }
 
     /// Bytes of its memory that nobody uses.

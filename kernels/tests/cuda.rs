@@ -15,12 +15,9 @@ use loom_kernels::{
     head_scan, matmul, penalise, rank_of, read_logits, rms_norm, sample, selective_scan, silu_gate,
 };
 
-/// The GPU itself where the build can drive one.
+/// The GPU, or the CPU that plays one.
 fn gpu() -> Gpu {
-    #[cfg(not(feature = "cuda-emulation"))]
-    return Gpu::open(0).expect("a GPU; to play one on the CPU use the feature cuda-emulation alone");
-    #[cfg(feature = "cuda-emulation")]
-    Gpu::emulated()
+    Gpu::open(0).expect("a GPU; the feature cuda-emulation plays one on the CPU")
 }
 
 fn up(gpu: &Gpu, values: &[f32]) -> Buffer<f32> {
@@ -89,6 +86,24 @@ fn norms_add_the_residual_first() {
         gpu.add_to(x.view(), added.view(), rows * width).unwrap();
         let twice: Vec<f32> = sum.iter().zip(down(&added)).map(|(x, y)| x + y).collect();
         assert_eq!(down(&x), twice);
+    }
+}
+
+#[test]
+fn rows_are_gathered_and_scattered() {
+    let (gpu, mut draw) = (gpu(), Draw(22));
+    let width = 300;
+    let from = draw.floats(5 * width, 1.0);
+    let (held, to) = (up(&gpu, &from), poisoned(&gpu, 6 * width));
+    gpu.copy_rows((held.view(), &[4, 0, 4]), (to.view(), Some(&[5, 1, 2])), width).unwrap();
+    gpu.copy_rows((held.view(), &[3]), (to.view(), None), width).unwrap();
+    let to = down(&to);
+    for (row, source) in [(0, Some(3)), (1, Some(0)), (2, Some(4)), (3, None), (4, None), (5, Some(4))] {
+        let got = &to[row * width..][..width];
+        match source {
+            Some(source) => assert_eq!(got, &from[source * width..][..width]),
+            None => assert!(got.iter().all(|x| x.is_nan()), "row {row} was not asked for"),
+        }
     }
 }
 

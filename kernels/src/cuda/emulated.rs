@@ -4,9 +4,9 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use super::{GpuError, Machine};
+use super::{CAPABILITY_MIN, GpuError, GpuInfo, Machine};
 
 unsafe extern "C" {
     fn loom_emulate(
@@ -24,7 +24,20 @@ static TURN: Mutex<()> = Mutex::new(());
 /// Allocations in use and their sizes.
 static SIZES: Mutex<Option<HashMap<u64, usize>>> = Mutex::new(None);
 
-pub(super) struct Emulated;
+struct Emulated;
+
+#[expect(clippy::unnecessary_wraps, reason = "the form of the driver's")]
+pub(super) fn all() -> Result<Vec<GpuInfo>, GpuError> {
+    let name = "a CPU that plays a GPU".to_owned();
+    Ok(vec![GpuInfo { ordinal: 0, name, capability: CAPABILITY_MIN, memory: MEMORY, driver: (0, 0) }])
+}
+
+pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>, GpuError> {
+    if ordinal == 0 { Ok(Arc::new(Emulated)) } else { Err(GpuError(format!("there is no cuda:{ordinal}"))) }
+}
+
+/// What it says of its memory.
+const MEMORY: usize = 1 << 28;
 
 fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, 256).expect("a size that fits")
@@ -32,7 +45,7 @@ fn layout(bytes: usize) -> Layout {
 
 impl Machine for Emulated {
     fn free(&self) -> Result<usize, GpuError> {
-        Ok(1 << 30)
+        Ok(MEMORY)
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, GpuError> {

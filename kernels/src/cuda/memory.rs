@@ -52,6 +52,15 @@ impl Gpu {
         Ok(buffer)
     }
 
+    /// Room for `len` numbers, whatever lies there: to be written before it is read.
+    ///
+    /// # Errors
+    /// If the memory does not suffice.
+    pub fn room(&self, len: usize) -> Result<Buffer<f32>, GpuError> {
+        let at = self.machine().allocate((len * size_of::<f32>()).max(16))?;
+        Ok(Buffer { machine: Arc::clone(self.machine()), at, len, of: PhantomData })
+    }
+
     /// A copy of `values`.
     ///
     /// # Errors

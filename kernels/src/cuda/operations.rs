@@ -315,6 +315,32 @@ impl Gpu {
         unsafe { self.launch("add_to", [count.div_ceil(256), 1, 1], 256, arguments) }
     }
 
+    /// to[`to_rows`[r]] = from[`from_rows`[r]] for rows of `width` numbers, one target each; `None` stands for r itself.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// If a row lies beyond its buffer, or the lists are of different lengths.
+    pub fn copy_rows(
+        &self,
+        (from, from_rows): (View<'_, f32>, &[i32]),
+        (to, to_rows): (View<'_, f32>, Option<&[i32]>),
+        width: usize,
+    ) -> Result<(), GpuError> {
+        let rows = from_rows.len();
+        let end = |rows: &[i32]| rows.iter().map(|&row| usize::try_from(row).expect("a row") + 1).max().unwrap_or(0);
+        assert!(to_rows.is_none_or(|list| list.len() == rows), "copy_rows: {rows} rows to another number of them");
+        let (source, target) = (end(from_rows), to_rows.map_or(rows, end));
+        let (from, to) =
+            (from.rows("copy_rows from", source, width, width), to.rows("copy_rows to", target, width, width));
+        let (from_list, to_list) = (self.upload(from_rows)?, to_rows.map(|list| self.upload(list)).transpose()?);
+        let to_at = to_list.as_ref().map_or(Arg::At(0), |list| list.view().at());
+        let arguments = [from, from_list.view().at(), to, to_at, Arg::int(width)];
+        // SAFETY: the kernel's parameters, checked above.
+        unsafe { self.launch("copy_rows", [rows, 1, 1], 256, arguments) }
+    }
+
     /// y `[rows, channels]`: every sequence's convolution and `SiLU`, from inputs that lie `stride` apart; `tails`
     /// `[slots, channels, taps − 1]` move on.
     ///
