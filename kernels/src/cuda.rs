@@ -31,6 +31,13 @@ pub use reading::{Ask, Entry, NO_ENTRY, Reading, TOP_MAX};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuError(pub(crate) String);
 
+impl GpuError {
+    /// With this message.
+    pub fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
+
 impl std::fmt::Display for GpuError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)

@@ -8,7 +8,7 @@
 //!   owns the model and its rayon pool; every step is one forward pass over all active sequences,
 //!   one row for each that writes and a share of the pass for each that reads
 //!   │ a ragged batch of segments
-//! Architecture                                         mamba.rs, mamba2.rs, decoder.rs
+//! Architecture                                         mamba.rs, mamba2.rs, decoder.rs; device/mamba.rs on a GPU
 //!   knows tensors and states; nothing of text, sampling or who asked
 //! ```
 //!
@@ -23,6 +23,7 @@ mod bundled;
 mod config;
 mod decoder;
 mod detokenize;
+mod device;
 mod embedder;
 mod ends;
 mod error;
@@ -41,6 +42,7 @@ mod thread;
 mod tokenizer;
 mod weights;
 
+pub use device::{Device, DeviceChoice, gpus};
 pub use embedder::LocalEmbedder;
 pub use error::LoadError;
 pub use local::{EngineOptions, LocalModel};
@@ -75,6 +77,11 @@ pub(crate) trait Architecture: Send + Sync + 'static {
 
     /// Replaces `logits` by the row after the last token that `state` has read: the same bits that reading it gave.
     fn next(&self, state: &Self::State, logits: &mut Vec<f32>);
+
+    /// Why the last pass or row failed, told once; its logits and states are then void. A CPU does not fail.
+    fn fault(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What one sequence reads in one pass.

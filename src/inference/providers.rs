@@ -15,7 +15,7 @@ use self::chain::Chain;
 use self::echo::Echo;
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::inference::engine::{EngineOptions, LocalEmbedder, LocalModel};
+use crate::inference::engine::{Device, EngineOptions, LocalEmbedder, LocalModel};
 
 /// How models are opened. Models that are opened with clones of one value share their engines: a model is loaded once,
 /// however many roles and rollouts use it.
@@ -23,6 +23,8 @@ use crate::inference::engine::{EngineOptions, LocalEmbedder, LocalModel};
 pub struct OpenOptions {
     /// Threads of an engine inside the process; as many as there are cores if `None`.
     pub threads: Option<usize>,
+    /// Where models inside the process run; an embedder stays on the CPU.
+    pub device: Device,
     /// The text of a chat template that replaces the model's own.
     pub chat_template: Option<String>,
     /// What a chat template that asks for the date is told; the time of opening if `None`.
@@ -77,7 +79,8 @@ impl OpenOptions {
     }
 
     fn engine(&self) -> EngineOptions {
-        EngineOptions { threads: self.threads, chat_template: self.chat_template.clone(), now: self.now }
+        let chat_template = self.chat_template.clone();
+        EngineOptions { threads: self.threads, device: self.device, chat_template, now: self.now }
     }
 
     fn load(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::Digest;
 use crate::foundation::chat::ModelSpec;
+use crate::inference::engine::gpus;
 use crate::inference::providers::{OpenOptions, open};
 
 /// Tell what this machine offers and whether the bundled model works
@@ -37,7 +38,9 @@ struct Findings {
     kernels: &'static str,
     memory_total_bytes: Option<u64>,
     memory_available_bytes: Option<u64>,
-    devices: Vec<&'static str>,
+    devices: Vec<String>,
+    /// Why no GPU is among them.
+    no_gpu: Option<String>,
     bundled_model: Bundled,
     model_cache: Option<PathBuf>,
     model_cache_exists: bool,
@@ -82,6 +85,7 @@ impl Findings {
         };
         let features = loom_kernels::cpu_features().into_iter().map(|(name, present)| Feature { name, present });
         let model_cache = cache();
+        let (gpus, no_gpu) = gpus().map_or_else(|why| (Vec::new(), Some(why)), |gpus| (gpus, None));
         Self {
             loom: env!("CARGO_PKG_VERSION"),
             platform: format!("{} {}", env::consts::OS, env::consts::ARCH),
@@ -90,7 +94,8 @@ impl Findings {
             kernels: loom_kernels::active_path().name(),
             memory_total_bytes: memory("MemTotal:"),
             memory_available_bytes: memory("MemAvailable:"),
-            devices: vec!["cpu"],
+            devices: ["cpu".to_owned()].into_iter().chain(gpus).collect(),
+            no_gpu,
             bundled_model,
             model_cache_exists: model_cache.as_ref().is_some_and(|path| path.is_dir()),
             model_cache,
@@ -121,13 +126,17 @@ impl Findings {
             Some(path) if self.model_cache_exists => path.display().to_string(),
             Some(path) => format!("{} (not there)", path.display()),
         };
+        let devices = match &self.no_gpu {
+            Some(why) => format!("CPU only: {why}"),
+            None => self.devices.join("; "),
+        };
         let lines = [
             ("loom", format!("{} on {}", self.loom, self.platform)),
             ("cores", number(self.cores)),
             ("CPU features", format!("{}; absent: {}", features(true), features(false))),
             ("kernels", format!("{} ({} chooses another)", self.kernels, loom_kernels::PATH_VARIABLE)),
             ("memory", format!("{}, {} of it free", gib(self.memory_total_bytes), gib(self.memory_available_bytes))),
-            ("devices", "CPU only: this build drives no GPU".to_owned()),
+            ("devices", devices),
             ("bundled model", bundled),
             ("model cache", cache),
         ];

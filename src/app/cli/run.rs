@@ -12,6 +12,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
+use crate::inference::engine::DeviceChoice;
 use crate::inference::providers::OpenOptions;
 use crate::simulation::persona::{self, AdversaryKind};
 use crate::simulation::report::Report;
@@ -83,6 +84,9 @@ pub(super) struct Args {
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Where local models run: `cpu`, `cuda:N`, or `auto` for a GPU where one can be used
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    device: DeviceChoice,
     /// A chat template (Jinja) in place of the local models' own
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
@@ -105,7 +109,7 @@ const PLAIN_LINES: u64 = 10;
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let options = self.options()?;
+        let options = self.options(terminal)?;
         let run = match &self.resume {
             Some(folder) => Run::resume(folder, &options).map_err(failure)?,
             None => self.create(&options)?,
@@ -135,11 +139,17 @@ impl Args {
         Ok(if stopped { Exit::ModelFailed } else { Exit::Ok })
     }
 
-    fn options(&self) -> Result<OpenOptions, Failure> {
+    fn options(&self, terminal: &mut Terminal) -> Result<OpenOptions, Failure> {
         let template = self.chat_template.as_ref().map(|path| {
             std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
         });
-        Ok(OpenOptions::new(self.threads, template.transpose()?))
+        let (device, why) = self.device.decide();
+        if let Some(why) = why {
+            writeln!(terminal.err, "On the CPU: {why}.")?;
+        }
+        let mut options = OpenOptions::new(self.threads, template.transpose()?);
+        options.device = device;
+        Ok(options)
     }
 
     fn create(&self, options: &OpenOptions) -> Result<Run, Failure> {

@@ -143,7 +143,7 @@ impl<A: Architecture> Owner<A> {
         for active in self.active.iter_mut().filter(|active| !active.waits) {
             if let Some(state) = active.sequence.stands_at_row() {
                 self.model.next(state, &mut self.logits);
-                active.failed = active.sequence.judge(&self.logits).err();
+                active.failed = self.model.fault().or_else(|| active.sequence.judge(&self.logits).err());
                 active.tell();
             }
         }
@@ -158,9 +158,10 @@ impl<A: Architecture> Owner<A> {
         }
         let wanted: Vec<_> = batch.iter().map(|segment| segment.logits.len()).collect();
         drop(batch);
+        let fault = self.model.fault();
         let mut rows = self.logits.chunks_exact(self.model.vocabulary());
         for (active, wanted) in able.iter_mut().zip(wanted) {
-            active.failed = active.sequence.advance(rows.by_ref().take(wanted)).err();
+            active.failed = fault.clone().or_else(|| active.sequence.advance(rows.by_ref().take(wanted)).err());
             active.tell();
         }
         self.hand_over();
