@@ -3,6 +3,7 @@
 
 mod batches;
 mod embeddings;
+mod gpu;
 mod oracle;
 mod parity;
 mod replies;
