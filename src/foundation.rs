@@ -6,4 +6,5 @@ pub mod stats;
 pub mod chat;
 pub mod config;
 pub mod plot;
+pub mod gate;
 pub mod store;

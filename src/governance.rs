@@ -4,3 +4,4 @@
 pub mod regulator;
 pub mod statechart;
 pub mod memory;
+pub mod mood;

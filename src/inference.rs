@@ -1,4 +1,5 @@
 //! Floor 2: running models inside the process, and handing out [`LanguageModel`](crate::foundation::chat::LanguageModel)s.
 
 pub mod engine;
+pub mod remote;
 pub mod providers;

@@ -32,7 +32,6 @@ struct Group {
 
 struct Fiber {
     ucontext_t context;
-    std::unique_ptr<char[]> stack;
     dim3 index;
     unsigned linear = 0;
     bool done = false;
@@ -54,6 +53,8 @@ struct Block {
 };
 
 inline Block* block = nullptr;
+// One a thread of a block, kept from block to block.
+inline std::vector<std::unique_ptr<char[]>> stacks;
 inline dim3 block_index, block_dim, grid_dim;
 
 inline void yield() { swapcontext(&block->current->context, &block->scheduler); }
@@ -99,13 +100,13 @@ inline void run_block(const std::function<void()>& body, size_t shared_bytes) {
     // Poisoned: a kernel that reads what it has not written shows.
     here.shared.assign(shared_bytes, char(0xff));
     here.all.members = count;
+    while (stacks.size() < count) stacks.push_back(std::make_unique_for_overwrite<char[]>(STACK));
     for (unsigned i = 0; i < count; ++i) {
         Fiber& fiber = here.fibers[i];
         fiber.linear = i;
         fiber.index = dim3(i % block_dim.x, i / block_dim.x % block_dim.y, i / block_dim.x / block_dim.y);
-        fiber.stack = std::make_unique_for_overwrite<char[]>(STACK);
         getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.get();
+        fiber.context.uc_stack.ss_sp = stacks[i].get();
         fiber.context.uc_stack.ss_size = STACK;
         fiber.context.uc_link = nullptr;
         makecontext(&fiber.context, enter, 0);

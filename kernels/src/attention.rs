@@ -48,6 +48,11 @@ impl KvPage {
         Self { heads, dim, keys, values }
     }
 
+    /// Bytes of a page for `heads` key heads of `dim` numbers each.
+    pub const fn bytes(heads: usize, dim: usize) -> usize {
+        size_of::<f32>() * heads * PAGE_LEN * (dim + dim.next_multiple_of(LANES))
+    }
+
     /// Puts down the key and the value of place `at`, both `[heads, dim]`.
     ///
     /// # Panics

@@ -15,14 +15,16 @@ mod sampling;
 mod snapshot;
 mod spec;
 mod token;
+mod vocabulary;
 
 pub use delta::{DeltaGains, LayerGains};
 pub use message::{Message, Role};
 pub use model::{
-    BoxFuture, Completion, Continuation, Embedder, Finish, LanguageModel, ModelError, ModelInfo, Prompt, Reading,
-    Request, Scored, Usage,
+    BoxFuture, Completion, Continuation, Embedder, Finish, Hosted, LanguageModel, ModelError, ModelInfo, Prompt,
+    Reading, Request, Scored, Usage,
 };
 pub use sampling::Sampling;
 pub use snapshot::Snapshot;
 pub use spec::{ModelChain, ModelSpec, ModelSpecError};
 pub use token::{Basis, Flow, TokenId, TokenLogprob, TokenSink};
+pub use vocabulary::{SpecialTokens, Vocabulary};

@@ -1,10 +1,13 @@
-//! Crash-safe files: a [`Disk`] that may be the real one or one that can be made to fail, and a [`Transaction`] that
-//! changes many files of one folder, all or none. Knows nothing of what the files say.
+//! Crash-safe files: a [`Disk`] that may be the real one or one that can be made to fail, a [`Transaction`] that
+//! changes many files of one folder, all or none, and the log of [`receipts`]. Knows nothing of what the files say.
 
 mod disk;
+pub mod receipts;
 mod sim;
 mod transaction;
+mod whole;
 
 pub use disk::{Disk, Lock, RealDisk, Stamp};
 pub use sim::{SimDisk, Surviving};
 pub use transaction::{Change, Committed, HOME, Recovery, StoreError, Transaction, recover, replace};
+pub use whole::{sync_names, write_whole};

@@ -3,10 +3,11 @@
 //! ```text
 //! LocalModel (a handle, any number of clones)         local.rs
 //!   text → token ids: template, history, tokenizer     on the caller's task
-//!   │ one job per request; as many at once as there are places, the rest wait in order
-//! the engine thread                                    thread.rs, sequence.rs, reply.rs
+//!   │ one job per request; as many at once as there is room for, the rest wait in order     admission.rs
+//! the engine thread                                    thread.rs, sequence.rs, reply.rs, prefix.rs
 //!   owns the model and its rayon pool; every step is one forward pass over all active sequences,
-//!   one row for each that writes and a share of the pass for each that reads
+//!   one row for each that writes and a share of the pass for each that reads; what several prompts begin with
+//!   is read once
 //!   │ a ragged batch of segments
 //! Architecture                                         mamba.rs, mamba2.rs, decoder.rs; device/mamba.rs on a GPU
 //!   knows tensors and states; nothing of text, sampling or who asked
@@ -18,6 +19,7 @@
 //! same bits whether it was read in one piece or token by token, by itself or in a batch, with one thread or many.
 //! That is what makes a score equal the generation it scores, and a resumed run equal the unbroken one.
 
+mod admission;
 mod bert;
 mod bundled;
 mod config;
@@ -27,25 +29,38 @@ mod device;
 mod embedder;
 mod ends;
 mod error;
+mod gguf;
 mod history;
 mod linear;
 mod local;
-mod mamba;
+mod machine;
 mod mamba2;
+mod mamba;
 mod open;
+mod prefix;
 mod recurrent;
 mod reply;
 mod sampler;
 mod sequence;
+mod shape;
+mod stored;
 mod template;
 mod thread;
 mod tokenizer;
 mod weights;
+#[doc(hidden)]
+pub mod fuzzing;
 
+pub use admission::Budget;
+pub use bundled::bundled;
 pub use device::{Device, DeviceChoice, gpus};
 pub use embedder::LocalEmbedder;
 pub use error::LoadError;
 pub use local::{EngineOptions, LocalModel};
+pub use loom_kernels::Dtype;
+pub use machine::{available_memory, total_memory};
+pub use shape::{ModelShape, size};
+pub(in crate::inference) use weights::shard_names;
 
 use std::ops::Range;
 
@@ -67,6 +82,9 @@ pub(crate) trait Architecture: Send + Sync + 'static {
 
     /// Longest sequence that it can read, tokens; `None` where nothing sets an end.
     fn window(&self) -> Option<usize>;
+
+    /// Bytes of a state that has read `tokens` tokens; never less for more of them.
+    fn state_bytes(&self, tokens: usize) -> usize;
 
     /// The state before the first token.
     fn start(&self) -> Self::State;

@@ -1,21 +1,29 @@
 //! From a model's spec string to a model: opens every kind, shares what is opened twice, and builds fallback chains.
 
+mod catalog;
 mod chain;
 mod echo;
+mod facts;
 mod scripted;
 mod words;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
+pub use self::catalog::{Known, catalog};
 use self::chain::Chain;
 use self::echo::Echo;
+pub use self::facts::{Facts, Memory, Origin};
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::inference::engine::{Device, EngineOptions, LocalEmbedder, LocalModel};
+use crate::inference::engine::{
+    Budget, Device, Dtype, EngineOptions, LocalEmbedder, LocalModel, ModelShape, available_memory,
+};
+use crate::inference::remote::hub::{self, HubOptions};
+use crate::inference::remote::{self, RemoteOptions};
 
 /// How models are opened. Models that are opened with clones of one value share their engines: a model is loaded once,
 /// however many roles and rollouts use it.
@@ -29,7 +37,31 @@ pub struct OpenOptions {
     pub chat_template: Option<String>,
     /// What a chat template that asks for the date is told; the time of opening if `None`.
     pub now: Option<Timestamp>,
-    opened: Arc<Mutex<HashMap<ModelSpec, Arc<dyn LanguageModel>>>>,
+    /// How hosted models are asked.
+    pub remote: RemoteOptions,
+    /// How the hub is used.
+    pub hub: HubOptions,
+    /// How much memory each engine may use beside the weights.
+    pub budget: Budget,
+    /// How the matrices of local models are kept; as their files have them if `None`.
+    pub dtype: Option<Dtype>,
+    /// The same by role, each before `dtype`; see [`at`](Self::at).
+    pub dtypes: RoleDtypes,
+    opened: Arc<Mutex<HashMap<Identity, Arc<dyn LanguageModel>>>>,
+}
+
+/// What makes two models the same: their files, and how their weights are kept.
+type Identity = (ModelSpec, Option<Dtype>);
+
+/// Dtypes of the roles of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RoleDtypes {
+    /// The persona's model.
+    pub persona: Option<Dtype>,
+    /// The other side's.
+    pub interlocutor: Option<Dtype>,
+    /// The judge's.
+    pub judge: Option<Dtype>,
 }
 
 /// Opens the models of `chain`: the first that answers does, and every fallback is recorded in
@@ -66,10 +98,16 @@ impl OpenOptions {
         Self { threads, chat_template, ..Self::default() }
     }
 
+    /// These options with `dtype` where it is given: of a role, say. Engines are still shared.
+    #[must_use]
+    pub fn at(&self, dtype: Option<Dtype>) -> Self {
+        Self { dtype: dtype.or(self.dtype), ..self.clone() }
+    }
+
     fn one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = identity(spec);
+        let key = (identity(spec), self.dtype);
         if let Some(model) = opened.get(&key) {
             return Ok(Arc::clone(model));
         }
@@ -79,8 +117,14 @@ impl OpenOptions {
     }
 
     fn engine(&self) -> EngineOptions {
-        let chat_template = self.chat_template.clone();
-        EngineOptions { threads: self.threads, device: self.device, chat_template, now: self.now }
+        EngineOptions {
+            threads: self.threads,
+            device: self.device,
+            chat_template: self.chat_template.clone(),
+            now: self.now,
+            budget: self.budget,
+            dtype: self.dtype,
+        }
     }
 
     fn load(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
@@ -88,12 +132,32 @@ impl OpenOptions {
             ModelSpec::Echo => Arc::new(Echo::new()),
             ModelSpec::Scripted(path) => Arc::new(Scripted::open(path)?),
             ModelSpec::Bundled => Arc::new(LocalModel::bundled(&self.engine())?),
-            ModelSpec::Local(path) => Arc::new(LocalModel::from_dir(path, &self.engine())?),
-            ModelSpec::Hub { .. }
-            | ModelSpec::OpenAi(_)
-            | ModelSpec::Anthropic(_)
-            | ModelSpec::OpenAiCompatible { .. } => return Err(not_built(spec)),
+            ModelSpec::Local(path) => {
+                self.roomy(spec, path)?;
+                Arc::new(LocalModel::from_path(path, &self.engine())?)
+            }
+            ModelSpec::OpenAi(_) | ModelSpec::Anthropic(_) | ModelSpec::OpenAiCompatible { .. } => {
+                remote::open(spec, &self.remote)?
+            }
+            ModelSpec::Hub { repo, revision } => {
+                let fetched = hub::ready(repo, revision.as_deref(), &self.hub);
+                let fetched = fetched
+                    .map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })?;
+                self.roomy(spec, &fetched.folder)?;
+                Arc::new(LocalModel::named(&spec.to_string(), &fetched.folder, &self.engine())?)
+            }
         })
+    }
+
+    /// Refuses a model that will not fit into memory, before any of its weights are read. One that this cannot be told of
+    /// is let through: the engine says what is wrong with it.
+    fn roomy(&self, spec: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
+        let config = std::fs::read_to_string(folder.join("config.json"));
+        let shape = config.ok().and_then(|json| ModelShape::parse(&json).ok());
+        let (Some(shape), Some(available)) = (shape, available_memory()) else { return Ok(()) };
+        let dtype = self.dtype.or(shape.stored).unwrap_or(Dtype::F32);
+        let fits = shape.fits(dtype, facts::context(&shape), available);
+        fits.map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })
     }
 }
 
@@ -105,18 +169,6 @@ fn identity(spec: &ModelSpec) -> ModelSpec {
         ModelSpec::Scripted(path) => ModelSpec::Scripted(real(path)),
         other => other.clone(),
     }
-}
-
-fn not_built(spec: &ModelSpec) -> ModelError {
-    let why = match spec {
-        ModelSpec::Hub { repo, .. } => format!(
-            "models are not fetched from the Hugging Face hub by this version; download https://huggingface.co/{repo} \
-             and name the folder: `local:DIR`"
-        ),
-        _ => "hosted models cannot be reached by this version; use `bundled`, `local:DIR`, `scripted:FILE` or `echo`"
-            .to_owned(),
-    };
-    ModelError::Unavailable { model: spec.to_string(), why }
 }
 
 #[cfg(test)]
@@ -132,11 +184,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_opened_says_what_can() {
-        assert!(refusal("openai/gpt-4.1").contains("use `bundled`, `local:DIR`"));
-        assert!(refusal("hf:state-spaces/mamba-130m-hf").contains("huggingface.co/state-spaces/mamba-130m-hf"));
+        assert!(refusal("openai-compatible:nowhere#m").contains("its base URL is no URL"));
         assert!(refusal("scripted:/nowhere.txt").contains("/nowhere.txt"));
-        let both = refusal("openai/a,scripted:/nowhere.txt");
-        assert!(both.contains("openai/a") && both.contains("/nowhere.txt"), "{both}");
+        let both = refusal("openai-compatible:ftp://a#a,scripted:/nowhere.txt");
+        assert!(both.contains("ftp://a#a") && both.contains("/nowhere.txt"), "{both}");
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //! how a sequence was read.
 
 mod batches;
+mod dtypes;
 mod embeddings;
 mod gpu;
 mod oracle;
 mod parity;
 mod replies;
+mod sharing;
 mod snapshots;
 mod weights;
 mod windows;

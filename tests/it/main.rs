@@ -9,13 +9,23 @@
 
 mod charts;
 mod commands;
+mod confidence;
 mod configs;
 mod engine;
 mod floors;
+mod generate;
+mod hosted;
+mod hub;
 mod mcp;
 mod memory;
+mod moods;
+mod port;
 mod prompts;
+mod receipts;
 mod regulate;
 mod report;
 mod rollout;
 mod run;
+mod score;
+mod serve;
+mod sweep;

@@ -10,8 +10,9 @@ use serde::Serialize;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::Digest;
 use crate::foundation::chat::ModelSpec;
-use crate::inference::engine::gpus;
+use crate::inference::engine::{available_memory, gpus, total_memory};
 use crate::inference::providers::{OpenOptions, open};
+use crate::inference::remote::hub::cache_folder;
 
 /// Tell what this machine offers and whether the bundled model works
 #[derive(Debug, clap::Args)]
@@ -84,16 +85,16 @@ impl Findings {
             Err(error) => Bundled { digest: None, layers: None, vocabulary: None, problem: Some(error.to_string()) },
         };
         let features = loom_kernels::cpu_features().into_iter().map(|(name, present)| Feature { name, present });
-        let model_cache = cache();
         let (gpus, no_gpu) = gpus().map_or_else(|why| (Vec::new(), Some(why)), |gpus| (gpus, None));
+        let model_cache = cache_folder();
         Self {
             loom: env!("CARGO_PKG_VERSION"),
             platform: format!("{} {}", env::consts::OS, env::consts::ARCH),
             cores: std::thread::available_parallelism().ok().map(usize::from),
             cpu_features: features.collect(),
             kernels: loom_kernels::active_path().name(),
-            memory_total_bytes: memory("MemTotal:"),
-            memory_available_bytes: memory("MemAvailable:"),
+            memory_total_bytes: total_memory(),
+            memory_available_bytes: available_memory(),
             devices: ["cpu".to_owned()].into_iter().chain(gpus).collect(),
             no_gpu,
             bundled_model,
@@ -145,20 +146,3 @@ impl Findings {
 }
 
 const GIB: f64 = (1u64 << 30) as f64;
-
-/// A line of Linux's `/proc/meminfo`, in bytes; unknown elsewhere.
-fn memory(name: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kib = text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?;
-    kib.parse::<u64>().ok()?.checked_mul(1024)
-}
-
-/// Where the Hugging Face hub's tools keep models, by their own rules.
-fn cache() -> Option<PathBuf> {
-    let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(cache) = variable("HF_HUB_CACHE") {
-        return Some(cache);
-    }
-    let home = variable("HF_HOME").or_else(|| Some(env::home_dir()?.join(".cache").join("huggingface")))?;
-    Some(home.join("hub"))
-}

@@ -18,6 +18,10 @@ pub const REPLY_TOKENS_MAX: usize = 4_096;
 pub const REPLY_FAILURES_RETRIED_MAX: usize = 1;
 /// A rollout is given up after this many messages in a row without a reply.
 pub const FAILURES_IN_A_ROW_MAX: usize = 4;
+/// How often a judge that wrote no rating is asked again.
+pub const JUDGE_REPAIRS_MAX: usize = 2;
+/// Most questions that one transcript has before judges at the same time.
+pub const JUDGE_QUESTIONS_MAX: usize = 16;
 /// Largest script for the `scripted:` model, bytes.
 pub const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// Largest transcript read, bytes.
@@ -46,6 +50,15 @@ pub const SAFETENSORS_SHARDS_MAX: usize = 4_096;
 pub const ACTIVE_SEQUENCES_MAX: usize = 64;
 /// States of sequences that an engine keeps in a GPU's memory, snapshots among them; fewer where it is small.
 pub const GPU_STATES_MAX: usize = 4096;
+/// Most bytes that the states and tokens of all requests at work in one engine may come to, unless it is told
+/// otherwise; further callers wait in order.
+pub const STATE_BYTES_MAX: u64 = 2 << 30;
+/// Most bytes of states that one engine keeps of openings that other prompts may share, unless it is told otherwise.
+pub const PREFIX_BYTES_MAX: u64 = 256 << 20;
+/// Most openings that one engine keeps.
+pub const PREFIXES_MAX: usize = 1_024;
+/// Shortest opening that is worth sharing, in tokens: below it, reading costs less than keeping a state.
+pub const PREFIX_TOKENS_MIN: usize = 16;
 /// Most tokens read in one forward pass.
 pub const PASS_TOKENS_MAX: usize = 256;
 /// Most tokens in one prompt, the continuation to be scored included.
@@ -74,11 +87,65 @@ pub const CHART_STATES_MAX: usize = 128;
 pub const CHART_TRANSITIONS_MAX: usize = 1_000;
 /// Most microsteps in answer to one event; a chart that needs more goes round without end.
 pub const MICROSTEPS_MAX: usize = 1_000;
+/// Largest event of a hosted model's stream, bytes.
+pub const STREAM_EVENT_BYTES_MAX: usize = 8 << 20;
+/// How often a request to a hosted model is sent again at most.
+pub const REMOTE_RETRIES_MAX: u32 = 5;
+/// Longest wait before a request is sent again; a provider that asks for more is taken for unavailable.
+pub const REMOTE_WAIT_MAX: std::time::Duration = std::time::Duration::from_mins(2);
+/// Largest answer of a hosted model that does not come as a stream, bytes.
+pub const REMOTE_ANSWER_BYTES_MAX: usize = 64 << 20;
+/// How often a cut download from the hub is taken up again.
+pub const FETCH_RESUMES_MAX: usize = 5;
 /// Longest line of events that `loom regulate` reads, bytes.
 pub const EVENT_LINE_BYTES_MAX: u64 = 16 << 20;
 /// Largest file of the regulator's state or settings, bytes.
 pub const REGULATOR_STATE_BYTES_MAX: u64 = 64 << 20;
+/// Largest text that `loom generate` and `loom logprobs` read, bytes.
+pub const TEXT_BYTES_MAX: u64 = 64 << 20;
+/// Largest request that `loom serve` takes, bytes, unless it is told otherwise.
+pub const REQUEST_BYTES_MAX: usize = 16 << 20;
+/// Most requests that wait for `loom serve`, unless it is told otherwise.
+pub const REQUESTS_WAITING_MAX: usize = 256;
+/// Most answers to one HTTP request: prompts times answers to each.
+pub const CHOICES_MAX: usize = 256;
+/// Most stop texts in one HTTP request.
+pub const STOP_TEXTS_MAX: usize = 16;
+/// Longest stop text in an HTTP request, bytes.
+pub const STOP_TEXT_BYTES_MAX: usize = 1_024;
+/// Most alternatives to each token that an HTTP request may ask for.
+pub const TOP_LOGPROBS_MAX: usize = 100;
+/// Longest API key, bytes.
+pub const API_KEY_BYTES_MAX: u64 = 4_096;
 /// Most characters of a block that are embedded for a search by meaning.
 pub const PASSAGE_CHARS_MAX: usize = 2_000;
 /// How deep each of two rankings is read before they are joined.
 pub const FUSED_DEPTH: usize = 100;
+/// Most leases that one gate gives.
+pub const LEASES_MAX: usize = 100_000;
+/// Largest receipt, bytes of its line.
+pub const RECEIPT_BYTES_MAX: usize = 1 << 20;
+/// Largest log of receipts that is read, bytes.
+pub const RECEIPTS_BYTES_MAX: u64 = 1 << 32;
+/// Receipts after which a log signs its head of itself.
+pub const RECEIPTS_UNSIGNED_MAX: u64 = 1_024;
+/// Longest text of an entry in a run's registers, bytes.
+pub const MOOD_TEXT_BYTES_MAX: usize = 4_096;
+/// Most questions that a run asks at a time.
+pub const QUESTIONS_MAX: usize = 3;
+/// Longest header of a GGUF file, its vocabulary included, bytes.
+pub const GGUF_HEADER_BYTES_MAX: u64 = 256 << 20;
+/// Most keys in a GGUF header.
+pub const GGUF_KEYS_MAX: usize = 1 << 12;
+/// Most tensors in a GGUF file.
+pub const GGUF_TENSORS_MAX: usize = 1 << 16;
+/// Most values in a GGUF header, those in lists counted one by one.
+pub const GGUF_VALUES_MAX: u64 = 1 << 22;
+/// Longest token of a GGUF vocabulary, bytes.
+pub const GGUF_TOKEN_BYTES_MAX: usize = 1_024;
+/// Most answers known to be right that a calibration keeps for comparison; more are thinned out evenly.
+pub const CES_REFERENCE_MAX: usize = 1_000;
+/// Largest file of a task for `loom confidence`, bytes.
+pub const TASK_BYTES_MAX: u64 = 256 << 20;
+/// Most runs in a sweep.
+pub const SWEEP_CELLS_MAX: usize = 10_000;

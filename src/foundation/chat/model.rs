@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DeltaGains, Message, Sampling, Snapshot, TokenId, TokenLogprob, TokenSink};
+use super::{DeltaGains, Message, Sampling, Snapshot, TokenId, TokenLogprob, TokenSink, Vocabulary};
 use crate::foundation::base::{Digest, Stream};
 
 /// A future that can be sent between threads.
@@ -18,6 +18,11 @@ pub trait LanguageModel: Send + Sync {
 
     /// How many tokens `messages` take, with everything the chat template adds; `None` when the model cannot tell.
     fn count(&self, messages: &[Message]) -> Option<usize>;
+
+    /// The model's tokens, for those who speak in ids; `None` where they are not known here.
+    fn vocabulary(&self) -> Option<&dyn Vocabulary> {
+        None
+    }
 
     /// One reply. `sink` hears every token as it comes and may end the reply.
     ///
@@ -51,6 +56,12 @@ pub struct ModelInfo {
     pub name: String,
     /// The digest of weights, tokenizer and configuration together.
     pub digest: Option<Digest>,
+    /// The number type in which most of its weights are kept: `f32`, `bf16`, `q8_0` or `q4_k`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
+    /// The digest of the chat template's text; `None` for a model without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<Digest>,
     /// Number of layers, for per-layer gains.
     pub layers: Option<usize>,
     /// Vocabulary size.
@@ -151,6 +162,25 @@ pub struct Usage {
     pub tokens_cached: u64,
 }
 
+/// What is known of a reply that a hosted model gave.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Hosted {
+    /// The model, as the provider names it in its answer: often more exact than the name that was asked for.
+    pub served: Option<String>,
+    /// The list price of the tokens, US dollars; `None` where a price or the usage is not known.
+    pub cost_usd: Option<f64>,
+    /// The provider told how many tokens it read and wrote. If not, [`Completion::usage`] counts the pieces that were
+    /// heard, and no prompt.
+    pub usage_told: bool,
+    /// Read from the response cache: nobody was asked and nothing was paid.
+    pub replayed: bool,
+    /// How often the request was sent again.
+    pub retries: u32,
+    /// What was asked for and not given, each with why.
+    pub left_out: Vec<String>,
+}
+
 /// A reply.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -159,6 +189,8 @@ pub struct Completion {
     pub message: Message,
     /// Its tokens, in order.
     pub tokens: Vec<TokenLogprob>,
+    /// The token that ended the reply, where one did and the model tells: it is no part of `tokens`.
+    pub end: Option<TokenLogprob>,
     /// Why it ended.
     pub finish: Finish,
     /// Tokens read and written.
@@ -173,6 +205,8 @@ pub struct Completion {
     pub before: Option<Snapshot>,
     /// The models tried before the one that answered, each with why it did not.
     pub fallbacks: Vec<(String, String)>,
+    /// About the provider; `None` for a model inside the process.
+    pub hosted: Option<Hosted>,
 }
 
 impl Completion {
@@ -181,6 +215,7 @@ impl Completion {
         Self {
             message: Message::assistant(content),
             tokens: Vec::new(),
+            end: None,
             finish: Finish::Stop,
             usage: Usage::default(),
             reading: Reading::Fresh,
@@ -188,6 +223,7 @@ impl Completion {
             snapshot: None,
             before: None,
             fallbacks: Vec::new(),
+            hosted: None,
         }
     }
 }
@@ -204,12 +240,14 @@ pub struct Scored {
     pub reading: Reading,
     /// Everything read, the continuation included.
     pub snapshot: Option<Snapshot>,
+    /// Everything read before the continuation, to score another one from.
+    pub before: Option<Snapshot>,
 }
 
 impl Scored {
-    /// A score over `tokens`.
+    /// A score over `tokens`, without a snapshot before them.
     pub fn new(tokens: Vec<TokenLogprob>, usage: Usage, reading: Reading, snapshot: Option<Snapshot>) -> Self {
-        Self { tokens, usage, reading, snapshot }
+        Self { tokens, usage, reading, snapshot, before: None }
     }
 
     /// The continuation's log-likelihood in nats; `None` if any token's is unknown.

@@ -63,6 +63,13 @@ impl FromStr for ModelSpec {
             return some(path, "the path is missing").map(|path| Self::Local(path.into()));
         }
         if let Some(rest) = text.strip_prefix("openai-compatible:") {
+            // Specs are written into transcripts and messages: a password in one would be as well.
+            let authority = rest.split_once("://").map_or(rest, |(_, rest)| rest);
+            if authority.split(['/', '#', '?']).next().is_some_and(|host| host.contains('@')) {
+                let text = "openai-compatible:…".to_owned();
+                let why = "a URL must not hold a user or password; the key comes from OPENAI_COMPATIBLE_API_KEY";
+                return Err(ModelSpecError { text, why });
+            }
             return match rest.split_once('#') {
                 Some((url, name)) if !url.is_empty() && !name.is_empty() => {
                     Ok(Self::OpenAiCompatible { url: url.to_owned(), name: name.to_owned() })
@@ -217,6 +224,10 @@ mod tests {
             ("hf:a/b@", "the revision after `@` is missing"),
             ("openai/", "the name is missing"),
             ("openai-compatible:http://x", "a URL and a name"),
+            (
+                "openai-compatible:https://me:hunter2@x/v1#m",
+                "`openai-compatible:…` names no model: a URL must not hold",
+            ),
             ("echo,", "it is empty"),
         ] {
             let error = text.parse::<ModelChain>().unwrap_err().to_string();

@@ -34,12 +34,24 @@ pub struct TokenLogprob {
     pub rank: Option<u32>,
     /// The likeliest tokens with their log-probabilities, best first (ties by lower id); as many as were asked for.
     pub top: Vec<(TokenId, f32)>,
+    /// The same by their texts, from a provider that gives no ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub top_texts: Vec<(String, f32)>,
 }
 
 impl TokenLogprob {
     /// A token of which only id and text are known.
     pub fn unknown(id: Option<TokenId>, text: impl Into<String>) -> Self {
-        Self { id, text: text.into(), logprob: None, basis: Basis::Raw, entropy: None, rank: None, top: Vec::new() }
+        Self {
+            id,
+            text: text.into(),
+            logprob: None,
+            basis: Basis::Raw,
+            entropy: None,
+            rank: None,
+            top: Vec::new(),
+            top_texts: Vec::new(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The few operations on files that crash safety is made of, as a trait, and the operating system's own.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -35,7 +35,7 @@ const FILE_TIME_STEP: Duration = Duration::from_secs(3);
 
 /// A folder tree. Paths are relative to its root, with `/` between names, and never leave it.
 ///
-/// What [`write`](Self::write), [`rename`](Self::rename), [`remove`](Self::remove) and
+/// What [`write`](Self::write), [`append`](Self::append), [`rename`](Self::rename), [`remove`](Self::remove) and
 /// [`make_dir`](Self::make_dir) did is durable only after [`sync`](Self::sync) of the file, for its content, and
 /// [`sync_dir`](Self::sync_dir) of the folder, for its name.
 pub trait Disk: Send + Sync {
@@ -45,6 +45,8 @@ pub trait Disk: Send + Sync {
     fn stamp(&self, path: &str) -> io::Result<Option<Stamp>>;
     /// Creates or overwrites a file.
     fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Adds to the end of a file, which is created if need be. What was durable of it before stays so.
+    fn append(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
     /// Makes a file's content durable.
     fn sync(&self, path: &str) -> io::Result<()>;
     /// Makes the names in a folder durable; `""` is the root.
@@ -110,8 +112,13 @@ impl Disk for RealDisk {
         fs::write(self.at(path)?, bytes)
     }
 
+    fn append(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        OpenOptions::new().create(true).append(true).open(self.at(path)?)?.write_all(bytes)
+    }
+
     fn sync(&self, path: &str) -> io::Result<()> {
-        OpenOptions::new().write(true).open(self.at(path)?)?.sync_all()
+        // Data and size; times may come later.
+        OpenOptions::new().write(true).open(self.at(path)?)?.sync_data()
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {

@@ -45,6 +45,19 @@ struct Inner {
 struct Content {
     bytes: Vec<u8>,
     durable: Option<Vec<u8>>,
+    /// So many bytes from the start are durable and were not written over since.
+    kept: usize,
+}
+
+impl Content {
+    fn durable(bytes: Vec<u8>) -> Self {
+        Self { durable: Some(bytes.clone()), kept: bytes.len(), bytes }
+    }
+
+    /// What is durable, and the first half of what is not.
+    fn torn(&self) -> Vec<u8> {
+        self.bytes.get(..usize::midpoint(self.kept, self.bytes.len())).unwrap_or_default().to_vec()
+    }
 }
 
 /// One atomic change of names: `from` loses its name, `to` gets the content.
@@ -70,13 +83,22 @@ impl Rename {
     }
 }
 
+impl Inner {
+    fn create(&mut self, path: &str, bytes: &[u8]) {
+        let number = self.contents.len();
+        self.contents.push(Content { bytes: bytes.to_vec(), ..Content::default() });
+        self.names.insert(path.to_owned(), number);
+        self.pending.push(Rename { from: None, to: Some((path.to_owned(), number)) });
+    }
+}
+
 impl SimDisk {
     /// A disk that durably holds `files`.
     pub fn with<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Self {
         let mut inner = Inner::default();
         for (path, bytes) in files {
             inner.names.insert(path.to_owned(), inner.contents.len());
-            inner.contents.push(Content { bytes: bytes.to_vec(), durable: Some(bytes.to_vec()) });
+            inner.contents.push(Content::durable(bytes.to_vec()));
             let mut dir = parent(path);
             while !dir.is_empty() {
                 inner.dirs.insert(dir.to_owned());
@@ -127,7 +149,7 @@ impl SimDisk {
         for (path, number) in names {
             let Some(content) = old.contents.get(number) else { continue };
             let lasting = content.durable.clone().unwrap_or_default();
-            let half = content.bytes.get(..content.bytes.len() / 2).unwrap_or_default().to_vec();
+            let half = content.torn();
             let bytes = match surviving {
                 _ if content.durable.as_ref() == Some(&content.bytes) => lasting,
                 Surviving::Nothing => lasting,
@@ -142,7 +164,7 @@ impl SimDisk {
                 dir = parent(dir);
             }
             found.names.insert(path, found.contents.len());
-            found.contents.push(Content { durable: Some(bytes.clone()), bytes });
+            found.contents.push(Content::durable(bytes));
         }
         found.durable = found.names.clone();
         Self { inner: Arc::new(Mutex::new(found)) }
@@ -208,13 +230,24 @@ impl Disk for SimDisk {
         }
         let known = inner.names.get(path).copied();
         if let Some(content) = known.and_then(|number| inner.contents.get_mut(number)) {
-            content.bytes = bytes.to_vec();
+            (content.bytes, content.kept) = (bytes.to_vec(), 0);
             return Ok(());
         }
-        let number = inner.contents.len();
-        inner.contents.push(Content { bytes: bytes.to_vec(), durable: None });
-        inner.names.insert(path.to_owned(), number);
-        inner.pending.push(Rename { from: None, to: Some((path.to_owned(), number)) });
+        inner.create(path, bytes);
+        Ok(())
+    }
+
+    fn append(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut inner = self.step()?;
+        let known = inner.names.get(path).copied();
+        if let Some(content) = known.and_then(|number| inner.contents.get_mut(number)) {
+            content.bytes.extend_from_slice(bytes);
+            return Ok(());
+        }
+        if !parent(path).is_empty() && !inner.dirs.contains(parent(path)) {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("no folder for `{path}`")));
+        }
+        inner.create(path, bytes);
         Ok(())
     }
 
@@ -222,7 +255,7 @@ impl Disk for SimDisk {
         let mut inner = self.step()?;
         let number = inner.names.get(path).copied();
         let content = number.and_then(|number| inner.contents.get_mut(number)).ok_or(io::ErrorKind::NotFound)?;
-        content.durable = Some(content.bytes.clone());
+        (content.durable, content.kept) = (Some(content.bytes.clone()), content.bytes.len());
         Ok(())
     }
 

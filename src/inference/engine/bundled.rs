@@ -55,6 +55,14 @@ pub(super) fn manifest() -> Result<Manifest, LoadError> {
     serde_saphyr::from_str(MANIFEST).map_err(|error| LoadError::malformed("models/bundled/manifest.yaml", error))
 }
 
+/// The bundled model's `config.json`, and its licence.
+///
+/// # Errors
+/// None in a program whose tests pass.
+pub fn bundled() -> Result<(&'static str, Option<String>), LoadError> {
+    Ok((CONFIG, manifest()?.licence))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

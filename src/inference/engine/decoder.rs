@@ -129,6 +129,11 @@ impl Architecture for Decoder {
         Some(self.config.window)
     }
 
+    fn state_bytes(&self, tokens: usize) -> usize {
+        let DecoderConfig { layers, kv_heads, head_dim, d_model, .. } = self.config;
+        Cache::bytes(tokens, layers, kv_heads, head_dim) + size_of::<f32>() * d_model
+    }
+
     fn start(&self) -> DecoderState {
         DecoderState { cache: Cache::default(), last: vec![0.0; self.config.d_model] }
     }

@@ -6,23 +6,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
-use tokio::sync::Semaphore;
+use loom_kernels::Dtype;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use super::admission::Budget;
 use super::bundled::{self, Manifest};
 use super::device::Device;
+use super::gguf::Gguf;
 use super::open::Files;
 use super::reply::Reply;
 use super::sequence::{Outcome, Prepared, Task};
 use super::template::ChatTemplate;
-use super::thread::{Answer, Event, Job, Message};
+use super::thread::{Answer, Engine, Event, Job, Message};
 use super::tokenizer::Tokenizer;
 use super::weights::{Weights, read_text};
 use super::{LoadError, detokenize, history};
 use crate::foundation::base::limits::PROMPT_TOKENS_MAX;
 use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, DeltaGains, Flow, LanguageModel, LayerGains, Message as ChatMessage,
-    ModelError, ModelInfo, Prompt, Request, Role, Scored, TokenId, TokenSink,
+    ModelError, ModelInfo, Prompt, Request, Role, Scored, SpecialTokens, TokenId, TokenLogprob, TokenSink, Vocabulary,
 };
 
 /// How to run a model.
@@ -36,6 +38,11 @@ pub struct EngineOptions {
     pub chat_template: Option<String>,
     /// What `strftime_now` tells in a chat template; the time of opening if absent.
     pub now: Option<Timestamp>,
+    /// How much memory it may use beside the weights.
+    pub budget: Budget,
+    /// How matrices are kept; as the model's files have them if absent, f16 widened to f32. Another dtype is another
+    /// model: it says other things.
+    pub dtype: Option<Dtype>,
 }
 
 /// A model that runs in this process. Clones share it; it is unloaded when the last is gone.
@@ -53,9 +60,7 @@ pub(super) struct Shared {
     /// Tokens that end the model's turn, and texts that end a reply in a conversation.
     pub(super) ends: Arc<[TokenId]>,
     pub(super) stops: Vec<String>,
-    pub(super) engine: UnboundedSender<Message>,
-    /// Requests at work; the rest wait in order.
-    pub(super) places: Arc<Semaphore>,
+    pub(super) engine: Engine,
     pub(super) keys: AtomicU64,
 }
 
@@ -81,6 +86,36 @@ impl LocalModel {
         files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(name))
     }
 
+    /// A model in a folder ([`from_dir`](Self::from_dir)) or in a GGUF file ([`from_gguf`](Self::from_gguf)).
+    ///
+    /// # Errors
+    /// As theirs.
+    pub fn from_path(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
+        if path.is_file() { Self::from_gguf(path, options) } else { Self::from_dir(path, options) }
+    }
+
+    /// A model in a GGUF file, with the file's own tokenizer and chat template.
+    ///
+    /// # Errors
+    /// [`ModelError::Unavailable`], naming the key or tensor that does not fit.
+    pub fn from_gguf(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
+        let name = format!("local:{}", path.display());
+        let files = || {
+            let (gguf, file) = Gguf::open(path)?;
+            Ok(Files {
+                name: name.clone(),
+                config: gguf.config()?,
+                generation_config: Some(gguf.generation_config()?),
+                tokenizer: gguf.tokenizer()?,
+                tokenizer_config: Some(gguf.tokenizer_config()?),
+                template: None,
+                weights: Weights::from_gguf(&path.display().to_string(), file, &gguf)?,
+                manifest: Manifest::default(),
+            })
+        };
+        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(&name))
+    }
+
     fn of(shared: Shared) -> Self {
         Self(Arc::new(shared))
     }
@@ -91,12 +126,19 @@ impl LocalModel {
     /// # Errors
     /// [`ModelError::Unavailable`], naming the file or tensor that does not fit.
     pub fn from_dir(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
-        let name = format!("local:{}", path.display());
+        Self::named(&format!("local:{}", path.display()), path, options)
+    }
+
+    /// The same under another name: where the folder came from.
+    ///
+    /// # Errors
+    /// As [`from_dir`](Self::from_dir).
+    pub fn named(name: &str, path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
         let needed = |file: &str| read_text(&path.join(file));
         let maybe = |file: &str| if path.join(file).is_file() { needed(file).map(Some) } else { Ok(None) };
         let files = || {
             Ok(Files {
-                name: name.clone(),
+                name: name.to_owned(),
                 config: needed("config.json")?,
                 generation_config: maybe("generation_config.json")?,
                 tokenizer: needed("tokenizer.json")?,
@@ -106,7 +148,7 @@ impl LocalModel {
                 manifest: Manifest::default(),
             })
         };
-        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(&name))
+        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(name))
     }
 }
 
@@ -121,6 +163,10 @@ impl LanguageModel for LocalModel {
             .map(|reading| reading.ids.len())
     }
 
+    fn vocabulary(&self) -> Option<&dyn Vocabulary> {
+        Some(self)
+    }
+
     fn complete<'a>(
         &'a self,
         request: Request,
@@ -129,14 +175,16 @@ impl LanguageModel for LocalModel {
         Box::pin(async move {
             let shared = &*self.0;
             let reply = shared.reply(&request).map_err(|why| shared.unsupported(why))?;
+            let (longest, top) = (request.sampling.max_tokens, request.sampling.top_logprobs);
             let prepared =
                 shared.prepare(request, Task::Write(Box::new(reply))).map_err(|why| shared.unsupported(why))?;
-            let outcome = shared.ask(prepared, sink).await?;
+            let outcome = shared.ask(prepared, (longest, top), sink).await?;
             let content: String = outcome.tokens.iter().map(|token| token.text.as_str()).collect();
             let ids = outcome.tokens.iter().filter_map(|token| token.id).collect();
             Ok(Completion {
                 message: ChatMessage { role: Role::Assistant, content, ids: Some(ids) },
                 tokens: outcome.tokens,
+                end: outcome.end,
                 finish: outcome.finish,
                 usage: outcome.usage,
                 reading: outcome.reading,
@@ -144,6 +192,7 @@ impl LanguageModel for LocalModel {
                 snapshot: Some(outcome.snapshot),
                 before: outcome.before,
                 fallbacks: Vec::new(),
+                hosted: None,
             })
         })
     }
@@ -151,12 +200,45 @@ impl LanguageModel for LocalModel {
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
             let shared = &*self.0;
-            let task =
-                shared.to_score(continuation, request.sampling.top_logprobs).map_err(|why| shared.unsupported(why))?;
+            let top = request.sampling.top_logprobs;
+            let continuation = shared.to_score(continuation).map_err(|why| shared.unsupported(why))?;
+            let longest = continuation.len();
+            let task = Task::Score { tokens: continuation, top };
             let prepared = shared.prepare(request, task).map_err(|why| shared.unsupported(why))?;
-            let Outcome { tokens, usage, reading, snapshot, .. } = shared.ask(prepared, None).await?;
-            Ok(Scored::new(tokens, usage, reading, Some(snapshot)))
+            let Outcome { tokens, usage, reading, snapshot, before, .. } =
+                shared.ask(prepared, (longest, top), None).await?;
+            Ok(Scored { before, ..Scored::new(tokens, usage, reading, Some(snapshot)) })
         })
+    }
+}
+
+impl Vocabulary for LocalModel {
+    fn encode(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
+        self.0.tokenizer.encode(text).map_err(|why| self.0.unsupported(why))
+    }
+
+    fn decode(&self, ids: &[TokenId]) -> Result<String, ModelError> {
+        self.0.check_ids(ids).map_err(|why| self.0.unsupported(why))?;
+        Ok(self.0.tokenizer.decode(ids))
+    }
+
+    fn chat(&self, messages: &[ChatMessage]) -> Result<Vec<TokenId>, ModelError> {
+        let shared = &*self.0;
+        history::read(&shared.template, &shared.tokenizer, &shared.memory, messages)
+            .map(|reading| reading.ids)
+            .map_err(|why| shared.unsupported(why))
+    }
+
+    fn special(&self) -> SpecialTokens {
+        let template = &self.0.template;
+        SpecialTokens {
+            bos: template.special("bos_token"),
+            eos: template.special("eos_token"),
+            pad: template.special("pad_token"),
+            unk: template.special("unk_token"),
+            ends: self.0.ends.to_vec(),
+            chat_template: template.source(),
+        }
     }
 }
 
@@ -177,7 +259,7 @@ impl Shared {
         Reply::new(Arc::clone(&self.tokenizer), Arc::clone(&self.ends), sampling, request.stream)
     }
 
-    fn to_score(&self, continuation: Continuation, top: usize) -> Result<Task, String> {
+    fn to_score(&self, continuation: Continuation) -> Result<Vec<(TokenId, String)>, String> {
         let ids = match continuation {
             Continuation::Text(text) => self.tokenizer.encode(&text)?,
             Continuation::Ids(ids) => ids,
@@ -186,7 +268,7 @@ impl Shared {
             return Err("there is nothing to score: give a continuation of at least one token".to_owned());
         }
         self.check_ids(&ids)?;
-        Ok(Task::Score { tokens: detokenize::pieces(&self.tokenizer, ids), top })
+        Ok(detokenize::pieces(&self.tokenizer, ids))
     }
 
     fn prepare(&self, request: Request, mut task: Task) -> Result<Prepared, String> {
@@ -261,31 +343,31 @@ impl Shared {
         if all.iter().all(sane) { Ok(()) } else { Err("a gain on Δ must be a finite number, 0 or more".to_owned()) }
     }
 
-    /// Has a request served, letting `sink` hear the reply as it comes.
-    async fn ask(&self, request: Prepared, sink: Option<Box<dyn TokenSink + '_>>) -> Result<Outcome, ModelError> {
+    /// Has a request served, letting `sink` hear the reply as it comes. At most `longest` tokens come after the prompt,
+    /// each with `top` alternatives.
+    async fn ask(
+        &self,
+        request: Prepared,
+        (longest, top): (usize, usize),
+        sink: Option<Box<dyn TokenSink + '_>>,
+    ) -> Result<Outcome, ModelError> {
         let gone = || self.failed("the engine thread has ended; this is a bug, please report it".to_owned());
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| gone())?;
+        let Engine { admission, inbox } = &self.engine;
+        let tokens = request.ids.len().saturating_add(longest).min(self.window.unwrap_or(usize::MAX));
+        let admitted = admission.admit(tokens, top).await.map_err(|why| self.unsupported(why))?;
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
         let (events, mut answers) = unbounded_channel();
-        let job = Job { key, request, listens: sink.is_some(), events, place };
-        self.engine.send(Message::Start(job)).map_err(|_| gone())?;
-        let _leave = Leave { engine: &self.engine, key };
+        let job = Job { key, request, listens: sink.is_some(), events, admitted };
+        inbox.send(Message::Start(job)).map_err(|_| gone())?;
+        let _leave = Leave { engine: inbox, key };
         let mut listener = sink.map(|sink| Listener { sink, heard: 0, stopped: false });
         loop {
             match answers.recv().await.ok_or_else(gone)? {
                 Event::Tokens(tokens) => {
                     let answer = listener.as_mut().map_or(Answer::Continue, |listener| listener.hear(&tokens));
-                    self.engine.send(Message::Heard { key, answer }).map_err(|_| gone())?;
+                    inbox.send(Message::Heard { key, answer }).map_err(|_| gone())?;
                 }
-                Event::Done(outcome) => {
-                    let outcome = outcome.map_err(|why| self.failed(why))?;
-                    if let Some(listener) = &mut listener {
-                        // What was held back until the end was clear.
-                        let (_, rest) = outcome.tokens.split_at(listener.heard.min(outcome.tokens.len()));
-                        listener.hear(rest);
-                    }
-                    return Ok(outcome);
-                }
+                Event::Done(outcome) => return outcome.map_err(|why| self.failed(why)),
             }
         }
     }
@@ -299,7 +381,7 @@ struct Listener<'a> {
 
 impl Listener<'_> {
     /// Lets the sink hear `tokens` until it wants no more.
-    fn hear(&mut self, tokens: &[crate::foundation::chat::TokenLogprob]) -> Answer {
+    fn hear(&mut self, tokens: &[TokenLogprob]) -> Answer {
         for token in tokens {
             if self.stopped {
                 break;

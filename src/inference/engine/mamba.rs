@@ -104,6 +104,11 @@ impl Architecture for Mamba {
         None
     }
 
+    fn state_bytes(&self, _tokens: usize) -> usize {
+        let MambaConfig { layers, d_model, d_inner, d_conv, d_state, .. } = self.config;
+        size_of::<f32>() * (layers * d_inner * (d_conv - 1 + d_state) + d_model)
+    }
+
     fn start(&self) -> SsmState {
         let MambaConfig { layers, d_model, d_inner, d_conv, d_state, .. } = self.config;
         SsmState {

@@ -107,6 +107,12 @@ impl Architecture for Mamba2 {
         None
     }
 
+    fn state_bytes(&self, _tokens: usize) -> usize {
+        let Mamba2Config { layers, d_model, d_conv, d_state, .. } = self.config;
+        let (convolved, inner) = (self.config.d_convolved() * (d_conv - 1), self.config.d_inner() * d_state);
+        size_of::<f32>() * (layers * (convolved + inner) + d_model)
+    }
+
     fn start(&self) -> SsmState {
         let Mamba2Config { layers, d_model, d_conv, d_state, .. } = self.config;
         SsmState {

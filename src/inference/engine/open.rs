@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicU64;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 
 use super::bundled::Manifest;
 use super::config::{Config, standard_json};
@@ -18,7 +17,6 @@ use super::tokenizer::Tokenizer;
 use super::weights::Weights;
 use super::{Architecture, LoadError, thread};
 use crate::foundation::base::Digest;
-use crate::foundation::base::limits::ACTIVE_SEQUENCES_MAX;
 use crate::foundation::chat::{ModelInfo, Sampling, TokenId};
 
 /// A model's files, by what they say.
@@ -94,8 +92,10 @@ impl Files<'_> {
         let mut stops = template.stops.clone();
         stops.append(&mut self.manifest.stop);
 
+        self.weights.ask(options.dtype);
         let model = load(&mut self.weights)?;
         let (layers, vocabulary, window) = (model.layers(), model.vocabulary(), model.window());
+        let dtype = self.weights.dtype();
         let digest = {
             let (config, tokenizer) = (Digest::of(&self.config), Digest::of(&self.tokenizer));
             let (template, weights) = (Digest::of(own.unwrap_or_default()), self.weights.finish()?);
@@ -104,11 +104,13 @@ impl Files<'_> {
             ))
         };
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let engine = thread::start(model, digest, threads.max(1))?;
+        let engine = thread::start(model, digest, threads.max(1), options.budget)?;
         let sampling = self.manifest.sampling.take().unwrap_or_else(|| writing.sampling());
         let info = ModelInfo {
             name: self.name,
             digest: Some(digest),
+            dtype: dtype.map(|dtype| dtype.to_string()),
+            template: own.map(Digest::of),
             layers: Some(layers),
             vocabulary: Some(vocabulary),
             window_tokens: self.manifest.window_tokens.or(window),
@@ -126,7 +128,6 @@ impl Files<'_> {
             ends: ends.into(),
             stops,
             engine,
-            places: Arc::new(Semaphore::new(ACTIVE_SEQUENCES_MAX)),
             keys: AtomicU64::new(0),
         })
     }

@@ -25,6 +25,8 @@ pub(super) struct Reply {
     text: String,
     /// Where each token's text ends in `text`.
     ends_at: Vec<usize>,
+    /// The end token, once it is drawn.
+    end: Option<TokenLogprob>,
 }
 
 /// What a row of logits led to.
@@ -65,6 +67,7 @@ impl Reply {
             tokens: Vec::new(),
             text: String::new(),
             ends_at: Vec::new(),
+            end: None,
         })
     }
 
@@ -83,6 +86,11 @@ impl Reply {
         &self.tokens
     }
 
+    /// The end token, if one was drawn.
+    pub(super) fn take_end(&mut self) -> Option<TokenLogprob> {
+        self.end.take()
+    }
+
     /// The first `count` tokens, by value.
     pub(super) fn into_tokens(mut self, count: usize) -> Vec<TokenLogprob> {
         self.tokens.truncate(count);
@@ -93,6 +101,7 @@ impl Reply {
     pub(super) fn step(&mut self, logits: &[f32], history: &[TokenId]) -> Option<Step> {
         let id = self.sampler.draw(logits, history, self.tokens.len() as u64)?;
         if self.ends.contains(&id) {
+            self.end = Some(sampler::read(logits, id, self.tokenizer.decode(&[id]), self.top)?);
             return Some(Step::End(Finish::Stop, self.whole()));
         }
         let text = self.detokenizer.push(id);

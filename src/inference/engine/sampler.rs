@@ -69,5 +69,6 @@ pub(super) fn read(logits: &[f32], id: TokenId, text: String, top: usize) -> Opt
         entropy: Some(reading.entropy),
         rank: Some(reading.rank),
         top: reading.top,
+        top_texts: Vec::new(),
     })
 }

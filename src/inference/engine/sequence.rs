@@ -5,10 +5,12 @@
 //! the reply, and one at the end, when everything kept has been read.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::reply::{Kept, Reply, Step};
 use super::{Segment, sampler};
 use crate::foundation::base::Digest;
+use crate::foundation::base::limits::PREFIX_TOKENS_MIN;
 use crate::foundation::chat::{DeltaGains, Finish, Reading, Snapshot, TokenId, TokenLogprob, Usage};
 
 /// What a snapshot of a local model holds. The tokens after it may be read under other gains than those before it.
@@ -16,6 +18,13 @@ pub(super) struct Past<S> {
     model: Digest,
     ids: Box<[TokenId]>,
     state: S,
+}
+
+impl<S> Past<S> {
+    /// What has been read.
+    pub(super) fn ids(&self) -> &[TokenId] {
+        &self.ids
+    }
 }
 
 /// What is asked of the engine.
@@ -41,6 +50,8 @@ pub(super) enum Task {
 /// What became of a request.
 pub(super) struct Outcome {
     pub(super) tokens: Vec<TokenLogprob>,
+    /// The token that ended the reply, if one did.
+    pub(super) end: Option<TokenLogprob>,
     pub(super) finish: Finish,
     pub(super) usage: Usage,
     pub(super) reading: Reading,
@@ -58,6 +69,10 @@ pub(super) struct Sequence<S> {
     gains: Option<DeltaGains>,
     reading: Reading,
     cached: usize,
+    /// How many of `ids` other prompts may share, if all of it is read from the beginning under `gains`.
+    opening: Option<usize>,
+    /// Places on the way where others wait for a state.
+    marks: Vec<usize>,
     fork_at: usize,
     before: Option<Snapshot>,
     work: Work,
@@ -77,6 +92,7 @@ enum Work {
 struct Judged {
     finish: Finish,
     tokens: Vec<TokenLogprob>,
+    end: Option<TokenLogprob>,
     /// The place of the first token still to be judged, and the texts of it and those after it.
     from: usize,
     texts: std::vec::IntoIter<String>,
@@ -101,7 +117,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
                 let (continuation, texts): (Vec<_>, Vec<_>) = tokens.into_iter().unzip();
                 ids.extend(continuation);
                 let (finish, texts) = (Finish::Length, texts.into_iter());
-                Work::Read(Judged { finish, tokens: Vec::new(), from: prompt, texts, top })
+                Work::Read(Judged { finish, tokens: Vec::new(), end: None, from: prompt, texts, top })
             }
         };
         let fork_at = history.max(cached).min(prompt);
@@ -114,6 +130,8 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
             gains,
             reading,
             cached,
+            opening: past.is_none().then_some(history.min(prompt)),
+            marks: Vec::new(),
             fork_at,
             before: None,
             work,
@@ -131,7 +149,8 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
 
     /// Plans to read up to `most` tokens, and is what they are.
     pub(super) fn segment(&mut self, most: usize) -> Segment<'_, S> {
-        let stop = if self.read < self.fork_at { self.fork_at } else { self.ids.len() };
+        let stops = self.marks.iter().copied().chain([self.fork_at, self.ids.len()]);
+        let stop = stops.filter(|&at| at > self.read).min().unwrap_or(self.read);
         self.pass = self.read..stop.min(self.read.saturating_add(most));
         // The row of a token tells of the one after it.
         let wanted = match &self.work {
@@ -196,19 +215,26 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         Ok(())
     }
 
-    /// Tokens of the reply that a listener may have, from number `heard` on.
+    /// Tokens of the reply that a listener may have, from number `heard` on: at its end those held back until then.
     pub(super) fn settled(&self, heard: usize) -> &[TokenLogprob] {
         match &self.work {
             Work::Write(reply) => reply.tokens().get(heard..reply.settled()).unwrap_or_default(),
+            Work::Read(judged) if self.is_done() => judged.tokens.get(heard..).unwrap_or_default(),
             Work::Read(_) => &[],
         }
     }
 
     /// Ends the reply after its first `count` tokens because the listener said so.
     pub(super) fn stop_after(&mut self, count: usize) -> Result<(), String> {
-        match self.work {
+        match &mut self.work {
             Work::Write(_) => self.settle(Finish::Asked, Kept { tokens: count, rest: String::new() }),
-            // It had ended by itself.
+            // It had ended by itself, but not before a token that the listener does not want.
+            Work::Read(judged) if count < judged.tokens.len() => {
+                judged.tokens.truncate(count);
+                (judged.finish, judged.end, judged.from) = (Finish::Asked, None, self.prompt + count);
+                self.ids.truncate(self.prompt + count);
+                self.go_back_to(self.prompt + count)
+            }
             Work::Read(_) => Ok(()),
         }
     }
@@ -216,13 +242,13 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
     /// What became of it, once it [`is_done`](Self::is_done).
     pub(super) fn finish(self) -> Outcome {
         let snapshot = self.snapshot();
-        let (tokens, finish) = match self.work {
-            Work::Read(judged) => (judged.tokens, judged.finish),
-            Work::Write(reply) => (reply.into_tokens(usize::MAX), Finish::Length),
+        let (tokens, end, finish) = match self.work {
+            Work::Read(judged) => (judged.tokens, judged.end, judged.finish),
+            Work::Write(reply) => (reply.into_tokens(usize::MAX), None, Finish::Length),
         };
         let read = if self.drawn == 0 { self.ids.len() } else { self.prompt };
         let usage = Usage { tokens_in: read as u64, tokens_out: self.drawn as u64, tokens_cached: self.cached as u64 };
-        Outcome { tokens, finish, usage, reading: self.reading, snapshot, before: self.before }
+        Outcome { tokens, end, finish, usage, reading: self.reading, snapshot, before: self.before }
     }
 
     /// From writing to reading what is left of what is kept. Where the state has gone further than that, it goes back
@@ -230,20 +256,79 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
     fn settle(&mut self, finish: Finish, kept: Kept) -> Result<(), String> {
         let Kept { tokens: kept, rest } = kept;
         let from = self.prompt + kept;
-        let judged = Judged { finish, tokens: Vec::new(), from, texts: Vec::new().into_iter(), top: 0 };
-        let Work::Write(reply) = std::mem::replace(&mut self.work, Work::Read(judged)) else { return Ok(()) };
+        let nothing = Vec::new().into_iter();
+        let judged = Judged { finish, tokens: Vec::new(), end: None, from, texts: nothing, top: 0 };
+        let Work::Write(mut reply) = std::mem::replace(&mut self.work, Work::Read(judged)) else { return Ok(()) };
         let (respelled, texts): (Vec<_>, Vec<_>) = reply.respell(&rest)?.into_iter().unzip();
+        self.go_back_to(from)?;
+        let (top, end) = (reply.top(), reply.take_end());
+        let tokens = reply.into_tokens(kept);
+        self.ids.truncate(self.prompt);
+        self.ids.extend(tokens.iter().filter_map(|token| token.id).chain(respelled));
+        self.work = Work::Read(Judged { finish, tokens, end, from, texts: texts.into_iter(), top });
+        Ok(())
+    }
+
+    /// Where the state has read more than `from` tokens, it goes back to the fork.
+    fn go_back_to(&mut self, from: usize) -> Result<(), String> {
         if self.read > from {
             let past = self.before.as_ref().and_then(Snapshot::downcast::<Past<S>>);
             let past = past.ok_or("its own snapshot is gone: this is a bug in the engine")?;
             (self.state, self.read) = (past.state.clone(), past.ids.len());
         }
-        let top = reply.top();
-        let tokens = reply.into_tokens(kept);
-        self.ids.truncate(self.prompt);
-        self.ids.extend(tokens.iter().filter_map(|token| token.id).chain(respelled));
-        self.work = Work::Read(Judged { finish, tokens, from, texts: texts.into_iter(), top });
         Ok(())
+    }
+
+    /// How many tokens the state has read.
+    pub(super) fn read(&self) -> usize {
+        self.read
+    }
+
+    /// What other prompts may share, and the gains under which it is read; `None` where a caller's snapshot began it.
+    pub(super) fn opening(&self) -> Option<(&[TokenId], Option<&DeltaGains>)> {
+        let (opening, _) = self.ids.split_at_checked(self.opening?)?;
+        Some((opening, self.gains.as_ref()))
+    }
+
+    /// The last place that this one is yet to come to and at which `other` may take over its state.
+    pub(super) fn meets(&self, other: &Self) -> Option<usize> {
+        let ((mine, gains), (others, other_gains)) = (self.opening()?, other.opening()?);
+        let parts = common(mine, others);
+        // A state is left at the fork anyway.
+        let at_fork = self.fork_at <= parts && parts - self.fork_at < PREFIX_TOKENS_MIN;
+        let at = if at_fork { self.fork_at } else { parts };
+        (gains == other_gains && at > self.read).then_some(at)
+    }
+
+    /// Asks for a state at `at`, which it is yet to come to.
+    pub(super) fn mark(&mut self, at: usize) {
+        if !self.marks.contains(&at) {
+            self.marks.push(at);
+        }
+    }
+
+    /// Takes over the state of another that has read the same, if that saves reading.
+    pub(super) fn take_over(&mut self, past: &Past<S>) {
+        if past.ids.len() > self.read {
+            (self.state, self.read, self.cached) = (past.state.clone(), past.ids.len(), past.ids.len());
+            self.fork_at = self.fork_at.max(self.read);
+            self.marks.retain(|&at| at > past.ids.len());
+            self.remember();
+        }
+    }
+
+    /// The state for others at the place that it has just come to, if there is to be one.
+    pub(super) fn landmark(&mut self) -> Option<Arc<Past<S>>> {
+        let read = self.read;
+        let promised = self.marks.extract_if(.., |at| *at == read).next().is_some();
+        let (opening, _) = self.opening()?;
+        if read > opening.len() || read < PREFIX_TOKENS_MIN {
+            return None;
+        }
+        match &self.before {
+            Some(before) if before.tokens() == read => before.downcast(),
+            _ => promised.then(|| self.snapshot().downcast())?,
+        }
     }
 
     /// Takes the snapshot before the reply when it is time.
@@ -258,6 +343,11 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         let (ids, _) = self.ids.split_at(self.read);
         Snapshot::new(Past { model: self.model, ids: ids.into(), state: self.state.clone() }, self.read)
     }
+}
+
+/// How many tokens `a` and `b` begin with alike.
+pub(super) fn common(a: &[TokenId], b: &[TokenId]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 fn senseless(at: usize) -> String {

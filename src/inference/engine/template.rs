@@ -121,6 +121,16 @@ impl ChatTemplate {
         Ok(Self { environment, globals, stops })
     }
 
+    /// The text of the special token that templates call `name` (`bos_token`, say).
+    pub(super) fn special(&self, name: &str) -> Option<String> {
+        self.globals.get_attr(name).ok().and_then(|text| text.as_str().map(str::to_owned))
+    }
+
+    /// What was compiled.
+    pub(super) fn source(&self) -> Option<String> {
+        self.environment.get_template("chat").ok().map(|template| template.source().to_owned())
+    }
+
     /// The text of `messages`, and of the beginning of the model's own next turn if `generate`.
     ///
     /// # Errors

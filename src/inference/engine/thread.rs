@@ -4,17 +4,23 @@
 //!
 //! A listener lives on its caller's task: its tokens go there and the sequence waits for the answer, while the others
 //! go on. A caller that leaves takes its sequence along.
+//!
+//! What several prompts begin with is read once. A state left on the way is kept for those to come (`prefix.rs`); one
+//! that begins like another which is still being read waits for that one to come to where they part. It waits for
+//! earlier ones only, so nobody waits in a circle.
 
+use std::sync::Arc;
 use std::thread;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::sequence::{Outcome, Prepared, Sequence};
+use super::admission::{Admission, Admitted, Budget};
+use super::prefix::Prefixes;
+use super::sequence::{Outcome, Past, Prepared, Sequence};
 use super::{Architecture, LoadError};
 use crate::foundation::base::Digest;
-use crate::foundation::base::limits::PASS_TOKENS_MAX;
+use crate::foundation::base::limits::{PASS_TOKENS_MAX, PREFIX_TOKENS_MIN};
 use crate::foundation::chat::TokenLogprob;
 
 /// What the engine is told. The channel needs no bound of its own: every job holds a place, and places are counted.
@@ -38,7 +44,7 @@ pub(super) struct Job {
     /// Tokens are to be sent as they come, each time awaiting [`Message::Heard`].
     pub(super) listens: bool,
     pub(super) events: UnboundedSender<Event>,
-    pub(super) place: OwnedSemaphorePermit,
+    pub(super) admitted: Admitted,
 }
 
 /// A listener's answer.
@@ -54,30 +60,45 @@ pub(super) enum Event {
     Done(Result<Outcome, String>),
 }
 
+/// The way to an engine thread.
+pub(super) struct Engine {
+    pub(super) admission: Admission,
+    pub(super) inbox: UnboundedSender<Message>,
+}
+
 /// Starts the thread of `model`. It ends when the last sender is gone.
 pub(super) fn start<A: Architecture>(
     model: A,
     digest: Digest,
     threads: usize,
-) -> Result<UnboundedSender<Message>, LoadError> {
+    budget: Budget,
+) -> Result<Engine, LoadError> {
     let start = |error: &dyn std::error::Error| LoadError::Start(error.to_string());
     let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|index| format!("loom-pool-{index}"));
     let pool: ThreadPool = pool.build().map_err(|error| start(&error))?;
+    let model = Arc::new(model);
+    let admission = {
+        let model = Arc::clone(&model);
+        Admission::new(budget, move |tokens| model.state_bytes(tokens))
+    };
+    let prefixes = Prefixes::new(usize::try_from(budget.prefix_bytes).unwrap_or(usize::MAX));
     let (sender, inbox) = unbounded_channel();
     let owner = thread::Builder::new().name("loom-engine".to_owned());
     owner
         .spawn(move || {
-            let owner = Owner { model, digest, active: Vec::new(), logits: Vec::new() };
+            let owner = Owner { model, digest, active: Vec::new(), prefixes, logits: Vec::new() };
             pool.install(|| owner.run(inbox));
         })
         .map_err(|error| start(&error))?;
-    Ok(sender)
+    Ok(Engine { admission, inbox: sender })
 }
 
 struct Owner<A: Architecture> {
-    model: A,
+    model: Arc<A>,
     digest: Digest,
+    /// In order of arrival.
     active: Vec<Active<A::State>>,
+    prefixes: Prefixes<A::State>,
     logits: Vec<f32>,
 }
 
@@ -90,9 +111,11 @@ struct Active<S> {
     /// How many tokens the listener was sent, and whether its answer is due.
     sent: usize,
     waits: bool,
+    /// The job whose state it is to take over, and at which token.
+    awaits: Option<(u64, usize)>,
     failed: Option<String>,
     /// Held until the job is done.
-    _place: OwnedSemaphorePermit,
+    _admitted: Admitted,
 }
 
 impl<A: Architecture> Owner<A> {
@@ -113,7 +136,7 @@ impl<A: Architecture> Owner<A> {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Start(Job { key, request, listens, events, place }) => {
+            Message::Start(Job { key, request, listens, events, admitted }) => {
                 let sequence = Sequence::new(self.digest, request, || self.model.start());
                 self.active.push(Active {
                     key,
@@ -122,9 +145,11 @@ impl<A: Architecture> Owner<A> {
                     listens,
                     sent: 0,
                     waits: false,
+                    awaits: None,
                     failed: None,
-                    _place: place,
+                    _admitted: admitted,
                 });
+                self.find_opening(self.active.len() - 1);
             }
             Message::Heard { key, answer } => {
                 if let Some(active) = self.active.iter_mut().find(|active| active.key == key) {
@@ -134,21 +159,73 @@ impl<A: Architecture> Owner<A> {
                     }
                 }
             }
-            Message::Left { key } => self.active.retain(|active| active.key != key),
+            Message::Left { key } => {
+                self.active.retain(|active| active.key != key);
+                self.release();
+            }
+        }
+    }
+
+    /// Sees whether the beginning of number `index` has been read, or is about to be.
+    fn find_opening(&mut self, index: usize) {
+        let Some((earlier, [active, ..])) = self.active.split_at_mut_checked(index) else { return };
+        let Some((opening, gains)) = active.sequence.opening().filter(|_| self.prefixes.is_on()) else { return };
+        let known = self.prefixes.longest(opening, gains);
+        let parts = self.prefixes.parts(opening, gains);
+        if let Some(past) = known {
+            active.sequence.take_over(&past);
+        }
+        let worth = active.sequence.read() + PREFIX_TOKENS_MIN;
+        let meets = earlier.iter_mut().filter_map(|other| Some((other.sequence.meets(&active.sequence)?, other)));
+        match meets.max_by_key(|(at, _)| *at) {
+            Some((at, other)) if at >= worth => {
+                other.sequence.mark(at);
+                active.awaits = Some((other.key, at));
+            }
+            // Two have begun like this now: a third one may.
+            _ if parts >= worth => active.sequence.mark(parts),
+            _ => {}
+        }
+    }
+
+    /// Gives a state on to those that wait for it, and keeps it for those to come.
+    fn hand_on(&mut self, key: u64, past: &Arc<Past<A::State>>) {
+        let at = past.ids().len();
+        for waiting in self.active.iter_mut().filter(|active| active.awaits == Some((key, at))) {
+            waiting.awaits = None;
+            waiting.sequence.take_over(past);
+        }
+        let reader = self.active.iter().find(|active| active.key == key);
+        if let Some((_, gains)) = reader.and_then(|active| active.sequence.opening()) {
+            let bytes = self.model.state_bytes(at) + size_of_val(past.ids());
+            self.prefixes.keep(Arc::clone(past), gains, bytes);
+        }
+    }
+
+    /// Lets those go on by themselves whose state will not come any more.
+    fn release(&mut self) {
+        for index in 0..self.active.len() {
+            let Some((key, at)) = self.active.get(index).and_then(|active| active.awaits) else { continue };
+            let comes = |active: &Active<A::State>| active.key == key && active.sequence.read() < at;
+            if !self.active.iter().any(comes) {
+                if let Some(active) = self.active.get_mut(index) {
+                    active.awaits = None;
+                }
+                self.find_opening(index);
+            }
         }
     }
 
     /// One pass over everything that can go on.
     fn step(&mut self) {
-        for active in self.active.iter_mut().filter(|active| !active.waits) {
+        for active in self.active.iter_mut().filter(|active| active.can_go_on()) {
             if let Some(state) = active.sequence.stands_at_row() {
                 self.model.next(state, &mut self.logits);
                 active.failed = self.model.fault().or_else(|| active.sequence.judge(&self.logits).err());
                 active.tell();
             }
         }
-        let able =
-            |active: &&mut Active<A::State>| !active.waits && active.failed.is_none() && active.sequence.unread() > 0;
+        let able = |active: &&mut Active<A::State>| active.can_go_on() && active.sequence.unread() > 0;
         let mut able: Vec<_> = self.active.iter_mut().filter(able).collect();
         let reading = able.iter().filter(|active| active.sequence.unread() > 1).count();
         let share = (PASS_TOKENS_MAX.saturating_sub(able.len()) / reading.max(1)).max(1);
@@ -160,16 +237,22 @@ impl<A: Architecture> Owner<A> {
         drop(batch);
         let fault = self.model.fault();
         let mut rows = self.logits.chunks_exact(self.model.vocabulary());
+        let mut landmarks = Vec::new();
         for (active, wanted) in able.iter_mut().zip(wanted) {
             active.failed = fault.clone().or_else(|| active.sequence.advance(rows.by_ref().take(wanted)).err());
             active.tell();
+            landmarks.extend(active.sequence.landmark().map(|past| (active.key, past)));
+        }
+        for (key, past) in landmarks {
+            self.hand_on(key, &past);
         }
         self.hand_over();
+        self.release();
     }
 
     /// Answers those whose work is over, and lets them go.
     fn hand_over(&mut self) {
-        for active in self.active.extract_if(.., |active| active.sequence.is_done() || active.failed.is_some()) {
+        for active in self.active.extract_if(.., |active| active.is_over()) {
             let outcome = match active.failed {
                 Some(why) => Err(why),
                 None => Ok(active.sequence.finish()),
@@ -181,10 +264,20 @@ impl<A: Architecture> Owner<A> {
 }
 
 impl<S: Clone + Send + Sync + 'static> Active<S> {
+    /// Whether it waits for nobody.
+    fn can_go_on(&self) -> bool {
+        !self.waits && self.awaits.is_none() && self.failed.is_none()
+    }
+
+    /// Whether its caller can be answered.
+    fn is_over(&self) -> bool {
+        self.failed.is_some() || (!self.waits && self.awaits.is_none() && self.sequence.is_done())
+    }
+
     /// Sends the listener what it may have and waits for its answer.
     fn tell(&mut self) {
         let tokens = self.sequence.settled(self.sent);
-        if self.listens && !tokens.is_empty() {
+        if self.listens && self.failed.is_none() && !tokens.is_empty() {
             let tokens = tokens.to_vec();
             self.sent += tokens.len();
             self.waits = self.events.send(Event::Tokens(tokens)).is_ok();

@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use loom_agent::foundation::chat::{
-    Continuation, DeltaGains, Finish, Flow, LanguageModel, LayerGains, Message, Prompt, Request, Role, Sampling,
-    TokenLogprob,
+    Continuation, DeltaGains, Finish, Flow, LanguageModel, LayerGains, Message, Prompt, Reading, Request, Role,
+    Sampling, TokenLogprob,
 };
 use loom_agent::inference::engine::{EngineOptions, LocalModel};
 
@@ -51,6 +51,57 @@ fn a_listener_that_says_stop_gets_no_further_token() {
         assert_eq!((heard, reply.finish), (wanted, Finish::Asked));
         assert_eq!(reply.tokens, whole.tokens[..wanted]);
     }
+}
+
+#[test]
+fn a_listener_may_stop_at_a_token_that_was_held_back_to_the_end() {
+    let model = bundled(1);
+    let told = || Sampling { temperature: 1.0, top_p: 1.0, ..Sampling::default() };
+    let whole = complete(&model, ask("Tell me about your day.", told())).unwrap();
+    let text = &whole.message.content;
+    assert!(whole.tokens.len() > 5, "{text}");
+    // The reply is cut off in the middle of what may be a stop text: its last tokens come all at once, at the end.
+    let cut: String = whole.tokens.iter().take(5).map(|token| token.text.as_str()).collect();
+    let open: String = whole.tokens.iter().skip(2).take(3).map(|token| token.text.as_str()).collect();
+    let sampling = Sampling { max_tokens: 5, stop: vec![format!("{open} and not like this")], ..told() };
+    let all = complete(&model, ask("Tell me about your day.", sampling.clone())).unwrap();
+    assert_eq!((all.message.content.as_str(), all.finish), (cut.as_str(), Finish::Length));
+    for wanted in 1..=5 {
+        let mut heard = 0;
+        let sink = |_: &TokenLogprob| {
+            heard += 1;
+            if heard == wanted { Flow::Stop } else { Flow::Continue }
+        };
+        let request = ask("Tell me about your day.", sampling.clone());
+        let reply = block_on(model.complete(request, Some(Box::new(sink)))).unwrap();
+        assert_eq!((heard, reply.tokens.len()), (wanted, wanted));
+        assert_eq!(reply.finish, if wanted < 5 { Finish::Asked } else { Finish::Length });
+        assert_eq!(reply.tokens, whole.tokens[..wanted]);
+        // What follows goes on from there.
+        let said = vec![Message::user("Tell me about your day."), reply.message, Message::user("Go on.")];
+        let mut next = request_of(said.clone());
+        next.after = reply.snapshot;
+        let continued = complete(&model, next).unwrap();
+        assert_eq!(continued.reading, Reading::Continued);
+        assert_eq!(continued.tokens, complete(&model, request_of(said)).unwrap().tokens);
+    }
+}
+
+fn request_of(messages: Vec<Message>) -> Request {
+    request(Prompt::Chat(messages), Sampling { max_tokens: 4, ..Sampling::greedy() })
+}
+
+#[test]
+fn the_token_that_ends_a_reply_is_told_beside_it_and_scores_alike() {
+    let model = bundled(1);
+    let reply = complete(&model, ask("Hi!", Sampling { max_tokens: 200, ..Sampling::greedy() })).unwrap();
+    let end = reply.end.unwrap();
+    assert_eq!((end.id, end.text.as_str(), reply.finish), (Some(4), "<|end|>", Finish::Stop));
+    let ids: Vec<_> = reply.tokens.iter().chain([&end]).map(|token| token.id.unwrap()).collect();
+    let scored = block_on(model.score(ask("Hi!", Sampling::greedy()), Continuation::Ids(ids))).unwrap();
+    assert_eq!(scored.tokens.last(), Some(&end));
+    let cut = complete(&model, ask("Hi!", Sampling { max_tokens: 1, ..Sampling::greedy() })).unwrap();
+    assert_eq!(cut.end, None);
 }
 
 #[test]

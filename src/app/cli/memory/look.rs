@@ -10,10 +10,12 @@ use serde_json::json;
 use super::{Common, Format, plural};
 use crate::app::cli::terminal::render;
 use crate::app::cli::{Exit, Failure, Terminal};
+use crate::foundation::chat::ModelSpec;
 use crate::governance::memory::finding::Level;
 use crate::governance::memory::id::Kind;
 use crate::governance::memory::search::Query;
-use crate::governance::memory::workspace::VALIDATION;
+use crate::governance::memory::workspace::{Finder, VALIDATION};
+use crate::inference::providers::{self, OpenOptions};
 
 /// Check the grammar and the structural invariants S1 to S9
 #[derive(Debug, clap::Args)]
@@ -102,6 +104,10 @@ pub(super) struct Search {
     /// Most hits
     #[arg(long, default_value_t = 10)]
     limit: usize,
+    /// Search by meaning as well, with this sentence embedder: `local:DIR` with all-MiniLM-L6-v2 for example. The first
+    /// search embeds every block
+    #[arg(long, value_name = "SPEC")]
+    embedder: Option<ModelSpec>,
     #[command(flatten)]
     common: Common,
 }
@@ -123,13 +129,33 @@ impl Search {
             to: self.to,
             limit: self.limit,
         };
-        let hits = self.common.open(self.folder.as_ref())?.search(&query)?;
+        let workspace = self.common.open(self.folder.as_ref())?;
+        let hits = match &self.embedder {
+            None => workspace.search(&query)?,
+            Some(spec) => {
+                let embedder = providers::open_embedder(spec, &OpenOptions::default())?;
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                let mut finder = Finder::default();
+                runtime.block_on(finder.search_with(&workspace, &query, embedder.as_ref(), &spec.to_string()))?
+            }
+        };
         self.common.tell(terminal, &hits, |terminal| {
             for hit in &hits {
                 writeln!(terminal.out, "{}  {}  {}:{}", hit.id, hit.status, hit.file, hit.line)?;
                 writeln!(terminal.out, "  {}", hit.title)?;
+                if let Some(ranks) = hit.ranks {
+                    let place = |rank: Option<usize>| rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
+                    let cosine = ranks.similarity.map_or_else(String::new, |cosine| format!(", cosine {cosine:.2}"));
+                    writeln!(
+                        terminal.out,
+                        "  {:.4} from place {} by words, {} by meaning{cosine}",
+                        hit.score,
+                        place(ranks.words),
+                        place(ranks.meaning)
+                    )?;
+                }
                 let why: Vec<_> = hit.why.iter().map(|(word, part)| format!("{word} {part:.2}")).collect();
-                if !why.is_empty() {
+                if !why.is_empty() && hit.ranks.is_none() {
                     writeln!(terminal.out, "  {:.2} = {}", hit.score, why.join(" + "))?;
                 }
             }

@@ -11,7 +11,7 @@ use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{MonitorAction, TokenLine, Turn, Utterance};
 
 /// How likely a token was, and how that is shown: from this probability on, in this style.
-pub(super) const LIKELY: [(f32, &str, Style); 4] = [
+pub(in crate::app::cli) const LIKELY: [(f32, &str, Style); 4] = [
     (0.5, "p ≥ .5", Style::new()),
     (0.1, "≥ .1", Style::new().fg(Color::Yellow)),
     (0.01, "≥ .01", Style::new().fg(Color::LightRed)),
@@ -111,7 +111,8 @@ impl<'a> Page<'a> {
     }
 }
 
-fn likely(logprob: f32) -> Style {
+/// How a token of this log-probability is shown.
+pub(in crate::app::cli) fn likely(logprob: f32) -> Style {
     let probability = logprob.exp();
     LIKELY.iter().find(|(from, ..)| probability >= *from).map_or(Style::new(), |(_, _, style)| *style)
 }

@@ -25,6 +25,11 @@ impl Cache {
         self.len
     }
 
+    /// Bytes of a cache of `positions`, in whole pages.
+    pub(super) fn bytes(positions: usize, layers: usize, kv_heads: usize, head_dim: usize) -> usize {
+        positions.div_ceil(PAGE_LEN) * layers * KvPage::bytes(kv_heads, head_dim)
+    }
+
     /// Makes room for `new` positions more, which [`write`](Self::write) fills in layer by layer.
     pub(super) fn extend(&mut self, new: usize, layers: usize, kv_heads: usize, head_dim: usize) {
         (self.len, self.new) = (self.len + new, new);

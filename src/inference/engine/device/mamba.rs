@@ -401,6 +401,10 @@ impl Architecture for GpuMamba {
         None
     }
 
+    fn state_bytes(&self, _tokens: usize) -> usize {
+        slot_bytes(&self.config)
+    }
+
     fn start(&self) -> GpuState {
         GpuState(None)
     }

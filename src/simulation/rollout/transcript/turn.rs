@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TokenSummary;
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{DeltaGains, Finish, Reading, TokenId, Usage};
+use crate::foundation::chat::{DeltaGains, Finish, Hosted, Reading, TokenId, Usage};
 use crate::governance::regulator::{Ruling, TurnReading};
 use crate::simulation::persona::{AdversaryKind, Dropped, InjectionKind, Speaker};
 use crate::simulation::rollout::monitors::Finding;
@@ -33,10 +33,28 @@ pub struct Turn {
     pub persona: Utterance,
     /// The other side's.
     pub interlocutor: Utterance,
+    /// Questions that were put to the persona after this turn, in a fork that nobody remembers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<Probe>,
     /// What the monitors found in drafts of this turn, in order.
     pub monitor_events: Vec<MonitorEvent>,
     /// Wall clock.
     pub timing: TurnTiming,
+}
+
+/// A question to the persona that is no part of the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// What was asked.
+    pub question: String,
+    /// What the persona's model answered; absent when it failed.
+    pub answer: Option<String>,
+    /// The model that answered.
+    pub model: Option<String>,
+    /// Why there is no answer.
+    pub why: Option<String>,
+    /// Tokens read and written for it; they are not among the rollout's totals.
+    pub usage: TokenCount,
 }
 
 /// One dimension's prescribed value.
@@ -101,12 +119,52 @@ pub struct Utterance {
     pub attempts: Vec<Attempt>,
     /// Tokens read and written, over all attempts.
     pub usage: TokenCount,
+    /// About the provider; absent where no hosted model was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosted: Option<HostedRecord>,
     /// The reply's tokens in figures; the tokens themselves are in the side file.
     pub tokens: TokenSummary,
     /// What the regulator made of it. It is told neither wall-clock time nor cached tokens, so both are 0 here.
     pub regulator: Regulated,
+    /// What was done on the regulator's word, in order; nothing under `policy: observe`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interventions: Vec<Intervention>,
     /// Wall clock.
     pub timing: UtteranceTiming,
+}
+
+/// Something that was done on the regulator's word.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Intervention {
+    /// In which attempt.
+    pub attempt: usize,
+    /// What.
+    #[serde(flatten)]
+    pub act: Act,
+}
+
+/// What can be done on the regulator's word within a message. What ends a rollout stands in its outcome.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Act {
+    /// The model was told, before it spoke, what it had been corrected for again and again.
+    Prelude {
+        /// What it was told.
+        told: String,
+    },
+    /// The reply was ended in mid-stream.
+    StopEarly {
+        /// Why, as the regulator names it.
+        decision: String,
+    },
+    /// The model was asked again because it found parts of this draft unlikely itself.
+    Regenerate {
+        /// The parts.
+        spans: Vec<String>,
+        /// What it was told.
+        told: String,
+    },
 }
 
 /// A regulator after a message.
@@ -127,6 +185,46 @@ pub struct AdversaryMove {
     pub strategy: String,
     /// What it was told for this message.
     pub instruction: String,
+    /// What of the persona's it was to quote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quote: Option<Quote>,
+}
+
+/// Something that the persona said, as an adversary holds it up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quote {
+    /// In which turn it was said.
+    pub turn: usize,
+    /// What was said, word for word.
+    pub said: String,
+    /// What is quoted: the same, or deliberately something else.
+    pub quoted: String,
+    /// Whether `quoted` is `said`.
+    pub exact: bool,
+}
+
+/// What is known of the hosted model behind a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostedRecord {
+    /// The model, as the provider names it in its last answer.
+    pub served: Option<String>,
+    /// The list price of all attempts' tokens, US dollars, replayed ones included; absent where any of it is unknown.
+    pub cost_usd: Option<f64>,
+    /// What was asked for and not given, each with why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+}
+
+impl HostedRecord {
+    /// One more attempt was answered.
+    pub(in super::super) fn add(record: &mut Option<Self>, hosted: &Hosted) {
+        let before = record.take().map_or(Some(0.0), |record| record.cost_usd);
+        *record = Some(Self {
+            served: hosted.served.clone(),
+            cost_usd: before.zip(hosted.cost_usd).map(|(before, cost)| before + cost),
+            left_out: hosted.left_out.clone(),
+        });
+    }
 }
 
 /// A model that did not answer.
@@ -213,6 +311,17 @@ pub struct UtteranceTiming {
     pub reading: Option<Reading>,
     /// Tokens of prompts, over all attempts, that needed no reading.
     pub tokens_cached: u64,
+    /// Attempts that were read from the response cache: nobody was asked.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub replayed: u32,
+    /// How often requests were sent again, over all attempts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resent: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// How long a turn took.

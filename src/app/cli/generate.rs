@@ -1,0 +1,226 @@
+//! `loom generate`: a prompt in, its continuation out, with what the model thought of every token.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use ratatui::style::{Color, Modifier, Style};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::model_args::{DeltaArgs, ModelArgs, SamplingArgs};
+use super::view::{LIKELY, likely};
+use super::{Exit, Failure, Terminal};
+use crate::app::serve::reading;
+use crate::foundation::base::Stream;
+use crate::foundation::base::limits::TEXT_BYTES_MAX;
+use crate::foundation::chat::{Completion, Flow, LanguageModel, Message, ModelError, Prompt, Request, TokenLogprob};
+
+/// Let a model go on from a prompt
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom generate \"Once upon a time\"                       bare text, continued
+  loom generate --chat talk.json                         the next turn of a conversation
+  echo \"The sea\" | loom generate --temperature 0 --max-tokens 20
+  loom generate \"Hi\" --delta g_delta=0.8 --format json   a Mamba with weaker Δ, told in full
+
+A conversation is a list of {\"role\": \"system\"|\"user\"|\"assistant\", \"content\": \"…\"}, or an object with
+it under `messages`. On a terminal, a token's colour says how likely the model found it. The same
+seed says the same.")]
+pub(super) struct Args {
+    /// The prompt; standard input if not given
+    #[arg(value_name = "PROMPT", conflicts_with = "chat")]
+    prompt: Option<String>,
+    /// A conversation, JSON; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    chat: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    #[command(flatten)]
+    delta: DeltaArgs,
+    /// Where all draws come from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default, ValueEnum)]
+enum Format {
+    /// The text, as it comes
+    #[default]
+    Text,
+    /// One object with ids, log-probabilities, entropies, ranks and alternatives
+    Json,
+}
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let prompt = self.prompt()?;
+        let model = self.model.open()?;
+        let mut request =
+            Request::new(prompt.clone(), self.sampling.over(model.info()), Stream::root(self.seed).child("reply", 0));
+        request.gains = self.delta.on(model.info())?;
+        let described = json!({ "sampling": request.sampling, "gains": request.gains });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let shown = (self.format == Format::Text).then_some(&mut *terminal);
+        let reply = runtime.block_on(listen(&*model, request, shown))?;
+        match self.format {
+            Format::Text => close(terminal, &reply)?,
+            Format::Json => {
+                let told = self.told(&*model, &prompt, &reply, &described)?;
+                writeln!(terminal.out, "{told:#}")?;
+            }
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn prompt(&self) -> Result<Prompt, Failure> {
+        match (&self.chat, &self.prompt) {
+            (Some(path), _) => conversation(path).map(Prompt::Chat),
+            (None, Some(text)) => Ok(Prompt::Text(text.clone())),
+            (None, None) => Ok(Prompt::Text(read_text(Path::new("-"))?)),
+        }
+    }
+
+    fn told(
+        &self,
+        model: &dyn LanguageModel,
+        prompt: &Prompt,
+        reply: &Completion,
+        described: &Value,
+    ) -> Result<Value, Failure> {
+        let vocabulary = model.vocabulary();
+        let (said, ids) = match prompt {
+            Prompt::Chat(messages) => (json!(messages), vocabulary.map(|known| known.chat(messages)).transpose()?),
+            Prompt::Text(text) => (json!(text), vocabulary.map(|known| known.encode(text)).transpose()?),
+            _ => (Value::Null, None),
+        };
+        let tokens: Vec<_> = reply.tokens.iter().map(|token| reading(token, vocabulary)).collect();
+        let fallbacks: Vec<_> =
+            reply.fallbacks.iter().map(|(model, why)| json!({ "model": model, "why": why })).collect();
+        Ok(json!({
+            "model": reply.model,
+            "digest": model.info().digest,
+            "seed": self.seed,
+            "sampling": described.get("sampling"),
+            "gains": described.get("gains"),
+            "prompt": { "text": said, "ids": ids },
+            "text": reply.message.content,
+            "finish": reply.finish,
+            "tokens": tokens,
+            "end": reply.end.as_ref().map(|token| reading(token, vocabulary)),
+            "usage": reply.usage,
+            "fallbacks": fallbacks,
+        }))
+    }
+}
+
+/// Has the request answered; what comes is shown at once, if there is where.
+async fn listen(
+    model: &dyn LanguageModel,
+    request: Request,
+    mut shown: Option<&mut Terminal>,
+) -> Result<Completion, Failure> {
+    let (sender, mut tokens) = unbounded_channel();
+    let sink = move |token: &TokenLogprob| match sender.send((token.text.clone(), token.logprob)) {
+        Ok(()) => Flow::Continue,
+        Err(_) => Flow::Stop,
+    };
+    let reply = model.complete(request, Some(Box::new(sink)));
+    tokio::pin!(reply);
+    let mut show = |(text, logprob): (String, Option<f32>)| match &mut shown {
+        Some(terminal) => show(terminal, &text, logprob),
+        None => Ok(()),
+    };
+    let reply: Result<Completion, ModelError> = loop {
+        tokio::select! {
+            biased;
+            Some(token) = tokens.recv() => show(token)?,
+            reply = &mut reply => break reply,
+        }
+    };
+    while let Ok(token) = tokens.try_recv() {
+        show(token)?;
+    }
+    Ok(reply?)
+}
+
+fn show(terminal: &mut Terminal, text: &str, logprob: Option<f32>) -> Result<(), Failure> {
+    if terminal.color {
+        // What a model writes must not steer the terminal.
+        let plain = |c: char| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
+        let text: String = text.chars().map(plain).collect();
+        write!(terminal.out, "{}", painted(&text, logprob.map_or(Style::new(), likely)))?;
+    } else {
+        write!(terminal.out, "{text}")?;
+    }
+    terminal.out.flush()?;
+    Ok(())
+}
+
+/// Ends the text, and tells what its colours mean.
+fn close(terminal: &mut Terminal, reply: &Completion) -> Result<(), Failure> {
+    if !reply.message.content.ends_with('\n') {
+        writeln!(terminal.out)?;
+    }
+    for (model, why) in &reply.fallbacks {
+        writeln!(terminal.err, "{model} did not answer: {why}")?;
+    }
+    if terminal.color && reply.tokens.iter().any(|token| token.logprob.is_some()) {
+        let legend: Vec<_> = LIKELY.iter().map(|(_, label, style)| painted(label, *style)).collect();
+        writeln!(terminal.out, "\n{}", legend.join("  "))?;
+    }
+    Ok(())
+}
+
+/// `text` in ANSI's words for `style`.
+fn painted(text: &str, style: Style) -> String {
+    let color = match style.fg {
+        Some(Color::Yellow) => "33",
+        Some(Color::LightRed) => "91",
+        Some(Color::Red) => "31",
+        _ => return text.to_owned(),
+    };
+    let bold = if style.add_modifier.contains(Modifier::BOLD) { "1;" } else { "" };
+    format!("\x1b[{bold}{color}m{text}\x1b[0m")
+}
+
+/// The messages of a JSON file.
+fn conversation(path: &Path) -> Result<Vec<Message>, Failure> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Talk {
+        Messages(Vec<Message>),
+        Under { messages: Vec<Message> },
+    }
+    match serde_json::from_str(&read_text(path)?) {
+        Ok(Talk::Messages(messages) | Talk::Under { messages }) => Ok(messages),
+        Err(_) => Err(Failure::usage(format!(
+            "{}: no conversation; write a list of {{\"role\": \"user\", \"content\": \"…\"}}",
+            path.display()
+        ))),
+    }
+}
+
+/// The text of a file, or of standard input.
+pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+    let told = |what: &dyn std::fmt::Display| Failure::usage(format!("{}: {what}", path.display()));
+    let mut text = String::new();
+    let read = |source: &mut dyn Read, text: &mut String| source.take(TEXT_BYTES_MAX + 1).read_to_string(text);
+    let length = if path == Path::new("-") {
+        read(&mut io::stdin().lock(), &mut text)
+    } else {
+        std::fs::File::open(path).and_then(|mut file| read(&mut file, &mut text))
+    };
+    let length = length.map_err(|error| told(&error))?;
+    if length as u64 > TEXT_BYTES_MAX {
+        return Err(told(&format!("is larger than the {TEXT_BYTES_MAX} bytes that are read")));
+    }
+    Ok(text)
+}

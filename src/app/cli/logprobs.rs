@@ -1,0 +1,259 @@
+//! `loom logprobs`: how likely a model finds a text, token by token.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::generate::read_text;
+use super::model_args::{DeltaArgs, ModelArgs};
+use super::{Exit, Failure, Terminal};
+use crate::app::serve::{reading, text_of};
+use crate::foundation::base::Stream;
+use crate::foundation::chat::{
+    Continuation, DeltaGains, LanguageModel, Prompt, Request, Sampling, Snapshot, TokenId, TokenLogprob,
+};
+
+/// Tell how likely a model finds a text, token by token
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom logprobs book.txt
+  echo \"Dogs bark.\" | loom logprobs --bos
+  loom logprobs answer.txt --context \"Question: why? Answer:\"
+  loom generate \"Hi\" --format json | loom logprobs --ids      the same numbers again
+
+The first token is not scored, unless --bos or --context puts something before it. Logarithms are
+natural; bits per byte count the bytes of the scored tokens. --format json prints one object,
+`totals` last.")]
+pub(super) struct Args {
+    /// The text; `-` is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    delta: DeltaArgs,
+    /// Text that is read before it and not scored
+    #[arg(long, value_name = "TEXT")]
+    context: Option<String>,
+    /// Put the model's own beginning-of-text token before everything
+    #[arg(long)]
+    bos: bool,
+    /// The file holds token ids: a JSON array, or what `loom generate --format json` prints
+    #[arg(long, conflicts_with_all = ["context", "bos"])]
+    ids: bool,
+    /// How many alternatives to each token to report
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    top_logprobs: usize,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default, ValueEnum)]
+enum Format {
+    /// The totals
+    #[default]
+    Human,
+    /// Every token, and the totals
+    Json,
+}
+
+/// Tokens that are scored, printed and forgotten at a time.
+const CHUNK: usize = 2_048;
+
+/// What comes before, and what is scored.
+struct Text {
+    context: Vec<TokenId>,
+    ids: Vec<TokenId>,
+}
+
+#[derive(Default)]
+struct Totals {
+    scored: usize,
+    greedy: usize,
+    bytes: usize,
+    logprob: f64,
+    entropy: f64,
+}
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let model = self.model.open()?;
+        let text = self.text(&*model)?;
+        let gains = self.delta.on(model.info())?;
+        if let Some(window) = model.info().window_tokens.filter(|window| text.context.len() + text.ids.len() > *window)
+        {
+            writeln!(terminal.err, "The text is longer than the {window} tokens that the model reads well.")?;
+        }
+        let json = self.format == Format::Json;
+        if json {
+            let (model, digest) = (json!(model.info().name), json!(model.info().digest));
+            write!(
+                terminal.out,
+                "{{\"model\": {model}, \"digest\": {digest}, \"gains\": {}, \"tokens\": [",
+                json!(gains)
+            )?;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut totals = Totals::default();
+        let mut first = true;
+        runtime.block_on(self.score(&*model, &text, gains.as_ref(), &mut |token| {
+            totals.add(token);
+            if json {
+                write!(terminal.out, "{}\n{}", if first { "" } else { "," }, reading(token, model.vocabulary()))?;
+                first = false;
+            }
+            Ok(())
+        }))?;
+        let tokens = text.ids.len();
+        if json {
+            writeln!(terminal.out, "\n], \"totals\": {}}}", totals.json(tokens))?;
+        } else {
+            totals.print(tokens, terminal)?;
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn text(&self, model: &dyn LanguageModel) -> Result<Text, Failure> {
+        let Some(vocabulary) = model.vocabulary() else {
+            let name = &model.info().name;
+            return Err(Failure::usage(format!(
+                "model `{name}` does not tell its tokens; use `bundled` or `local:DIR`"
+            )));
+        };
+        let given = read_text(&self.file)?;
+        let text = if self.ids {
+            ids(&given, &self.file)?
+        } else {
+            let bos = if self.bos { vocabulary.special().bos } else { None };
+            if self.bos && bos.is_none() {
+                return Err(Failure::usage("the model has no beginning-of-text token; give --context instead"));
+            }
+            let mut context = vocabulary.encode(&bos.unwrap_or_default())?;
+            context.extend(vocabulary.encode(self.context.as_deref().unwrap_or_default())?);
+            Text { context, ids: vocabulary.encode(&given)? }
+        };
+        if text.ids.is_empty() {
+            return Err(Failure::usage(format!("{}: there is nothing to score", self.file.display())));
+        }
+        Ok(text)
+    }
+
+    /// Reads the text once, from its beginning to its end, and tells each token.
+    async fn score(
+        &self,
+        model: &dyn LanguageModel,
+        text: &Text,
+        gains: Option<&DeltaGains>,
+        tell: &mut dyn FnMut(&TokenLogprob) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut read = text.context.clone();
+        let mut rest = text.ids.as_slice();
+        if read.is_empty() {
+            let Some(first) = rest.split_off_first() else { return Ok(()) };
+            tell(&TokenLogprob::unknown(Some(*first), text_of(*first, model.vocabulary()).unwrap_or_default()))?;
+            read.push(*first);
+        }
+        let mut after: Option<Snapshot> = None;
+        for chunk in rest.chunks(CHUNK) {
+            let sampling = Sampling { top_logprobs: self.top_logprobs, ..Sampling::greedy() };
+            let mut request = Request::new(Prompt::Ids(read.clone()), sampling, Stream::root(0));
+            request.gains = gains.cloned();
+            request.after = after;
+            let scored = model.score(request, Continuation::Ids(chunk.to_vec())).await?;
+            for token in &scored.tokens {
+                tell(token)?;
+            }
+            read.extend(chunk);
+            after = scored.snapshot;
+        }
+        Ok(())
+    }
+}
+
+/// The ids in a JSON file.
+fn ids(content: &str, file: &Path) -> Result<Text, Failure> {
+    #[derive(Deserialize)]
+    struct Id {
+        id: TokenId,
+    }
+    #[derive(Deserialize)]
+    struct Before {
+        ids: Vec<TokenId>,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Ids {
+        Bare(Vec<TokenId>),
+        Generated { prompt: Before, tokens: Vec<Id>, end: Option<Id> },
+    }
+    match serde_json::from_str(content) {
+        Ok(Ids::Bare(ids)) => Ok(Text { context: Vec::new(), ids }),
+        Ok(Ids::Generated { prompt, tokens, end }) => {
+            Ok(Text { context: prompt.ids, ids: tokens.into_iter().chain(end).map(|token| token.id).collect() })
+        }
+        Err(_) => Err(Failure::usage(format!(
+            "{}: no token ids; give a JSON array of them, or what `loom generate --format json` prints",
+            file.display()
+        ))),
+    }
+}
+
+impl Totals {
+    fn add(&mut self, token: &TokenLogprob) {
+        let Some(logprob) = token.logprob else { return };
+        self.scored += 1;
+        self.greedy += usize::from(token.rank == Some(0));
+        self.bytes += token.text.len();
+        self.logprob += f64::from(logprob);
+        self.entropy += token.entropy.map_or(0.0, f64::from);
+    }
+
+    /// A total divided by `by`; `None` where nothing was scored.
+    fn per(total: f64, by: usize) -> Option<f64> {
+        (by > 0).then(|| total / by as f64)
+    }
+
+    fn perplexity(&self) -> Option<f64> {
+        Self::per(-self.logprob, self.scored).map(f64::exp)
+    }
+
+    fn bits_per_byte(&self) -> Option<f64> {
+        Self::per(-self.logprob / std::f64::consts::LN_2, self.bytes)
+    }
+
+    fn json(&self, tokens: usize) -> serde_json::Value {
+        json!({
+            "tokens": tokens,
+            "scored": self.scored,
+            "greedy": self.greedy,
+            "bytes": self.bytes,
+            "logprob": self.logprob,
+            "logprob_mean": Self::per(self.logprob, self.scored),
+            "entropy_mean": Self::per(self.entropy, self.scored),
+            "perplexity": self.perplexity(),
+            "bits_per_byte": self.bits_per_byte(),
+        })
+    }
+
+    fn print(&self, tokens: usize, terminal: &mut Terminal) -> Result<(), Failure> {
+        let told =
+            |value: Option<f64>, unit: &str| value.map_or("unknown".to_owned(), |value| format!("{value:.4}{unit}"));
+        let lines = [
+            ("tokens", format!("{tokens}, {} scored, {} of them the likeliest", self.scored, self.greedy)),
+            ("log-likelihood", format!("{:.4} nats", self.logprob)),
+            ("per token", told(Self::per(self.logprob, self.scored), " nats")),
+            ("entropy", told(Self::per(self.entropy, self.scored), " nats")),
+            ("perplexity", told(self.perplexity(), "")),
+            ("bits per byte", told(self.bits_per_byte(), "")),
+        ];
+        for (name, value) in lines {
+            writeln!(terminal.out, "{name:<16}{value}")?;
+        }
+        Ok(())
+    }
+}

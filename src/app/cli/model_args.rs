@@ -1,0 +1,131 @@
+//! What the commands that ask one model have in common: which model, how it samples, which gains on Δ.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Failure;
+use crate::app::serve::Gains;
+use crate::foundation::chat::{DeltaGains, LanguageModel, ModelChain, ModelInfo, Sampling};
+use crate::inference::providers::{self, OpenOptions};
+
+/// Which model.
+#[derive(Debug, clap::Args)]
+pub(super) struct ModelArgs {
+    /// The model
+    #[arg(long, short, value_name = "MODEL", default_value = "bundled")]
+    pub(super) model: ModelChain,
+    /// Threads for the arithmetic; all cores if not given
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// A chat template (Jinja) in place of the model's own
+    #[arg(long, value_name = "FILE")]
+    chat_template: Option<PathBuf>,
+}
+
+impl ModelArgs {
+    pub(super) fn options(&self) -> Result<OpenOptions, Failure> {
+        let template = self.chat_template.as_ref().map(|path| {
+            std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+        });
+        Ok(OpenOptions::new(self.threads, template.transpose()?))
+    }
+
+    pub(super) fn open(&self) -> Result<Arc<dyn LanguageModel>, Failure> {
+        Ok(providers::open(&self.model, &self.options()?)?)
+    }
+}
+
+/// How to sample; what is not given is as the model's own files say.
+#[derive(Debug, clap::Args)]
+pub(super) struct SamplingArgs {
+    /// Divides the logits; 0 always takes the likeliest token
+    #[arg(long, value_name = "T")]
+    temperature: Option<f32>,
+    /// Keep the likeliest tokens that hold this much probability
+    #[arg(long, value_name = "P")]
+    top_p: Option<f32>,
+    /// Keep this many of the likeliest tokens
+    #[arg(long, value_name = "N")]
+    top_k: Option<usize>,
+    /// Drop tokens less likely than this share of the likeliest
+    #[arg(long, value_name = "P")]
+    min_p: Option<f32>,
+    /// Make tokens seen lately less likely; 1 is off
+    #[arg(long, value_name = "X")]
+    repetition_penalty: Option<f32>,
+    /// Longest reply
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<usize>,
+    /// A text that ends the reply; the flag may be given again
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+    /// How many alternatives to each token to report
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    top_logprobs: usize,
+}
+
+impl SamplingArgs {
+    pub(super) fn over(&self, model: &ModelInfo) -> Sampling {
+        let own = model.sampling.clone().unwrap_or_default();
+        Sampling {
+            temperature: self.temperature.unwrap_or(own.temperature),
+            top_p: self.top_p.unwrap_or(own.top_p),
+            top_k: self.top_k.or(own.top_k),
+            min_p: self.min_p.unwrap_or(own.min_p),
+            repetition_penalty: self.repetition_penalty.unwrap_or(own.repetition_penalty),
+            max_tokens: self.max_tokens.unwrap_or(own.max_tokens),
+            stop: self.stop.clone(),
+            top_logprobs: self.top_logprobs,
+            ..own
+        }
+    }
+}
+
+/// Gains on Δ.
+#[derive(Debug, clap::Args)]
+pub(super) struct DeltaArgs {
+    /// Gains on a Mamba's Δ for all that is read and written: `g_delta` on both its effects, `g_decay` on forgetting,
+    /// `g_write` on writing; what is left out is 1
+    #[arg(long, value_name = "g_delta=X,…", value_parser = parse_gains)]
+    delta: Option<Gains>,
+    /// The layers that --delta is for, from 0; all if not given
+    #[arg(long, value_name = "N,…", value_delimiter = ',', requires = "delta")]
+    delta_layers: Option<Vec<usize>>,
+}
+
+impl DeltaArgs {
+    pub(super) fn on(&self, model: &ModelInfo) -> Result<Option<DeltaGains>, Failure> {
+        let Some(gains) = &self.delta else { return Ok(None) };
+        let gains = Gains { layers: self.delta_layers.clone(), ..gains.clone() };
+        gains.on(model).map(Some).map_err(Failure::usage)
+    }
+}
+
+fn parse_gains(text: &str) -> Result<Gains, String> {
+    let mut gains = Gains { g_delta: 1.0, g_decay: 1.0, g_write: 1.0, layers: None };
+    for part in text.split(',') {
+        let (name, value) = part.split_once('=').ok_or("write it like `g_delta=0.8,g_write=1.2`")?;
+        let gain = match name.trim() {
+            "g_delta" => &mut gains.g_delta,
+            "g_decay" => &mut gains.g_decay,
+            "g_write" => &mut gains.g_write,
+            name => return Err(format!("there is no gain `{name}`: use `g_delta`, `g_decay` and `g_write`")),
+        };
+        *gain = value.trim().parse().map_err(|_| format!("`{value}` is no number"))?;
+    }
+    Ok(gains)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gains_are_read_from_one_line() {
+        let gains = parse_gains("g_delta=0.5, g_write=2").unwrap();
+        assert_eq!(gains, Gains { g_delta: 0.5, g_decay: 1.0, g_write: 2.0, layers: None });
+        assert!(parse_gains("delta=1").unwrap_err().contains("no gain `delta`"));
+        assert!(parse_gains("g_delta").unwrap_err().contains("g_delta=0.8"));
+        assert!(parse_gains("g_delta=x").unwrap_err().contains("`x` is no number"));
+    }
+}

@@ -1,0 +1,190 @@
+//! `loom mood`: moods shown, explained, replayed and checked.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+
+use super::{Exit, Failure, Terminal};
+use crate::foundation::base::limits;
+use crate::foundation::config::nearest;
+use crate::foundation::store::receipts::{LOG, chain};
+use crate::governance::mood::{Fact, Facts, GUARDS, Mood, MoodState, Profiles, SHIPPED, explain, replay};
+
+/// Show moods, explain why one holds, replay a log, or check profiles
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print a mood's profile, or what all of them allow
+    Show {
+        /// The mood: calm, curious, skeptical, paranoid, bold, contrite, petty, deferential
+        #[arg(value_parser = mood)]
+        mood: Option<Mood>,
+    },
+    /// Say which mood holds under some facts, and by which guard
+    #[command(after_help = "\
+Examples:
+  loom mood explain                           the facts that there are
+  loom mood explain failing                   how a run begins after failures
+  loom mood explain --in bold failing exposed what a run in BOLD does then")]
+    Explain {
+        /// The mood that the run is in; without it, the run begins
+        #[arg(long = "in", value_name = "MOOD", value_parser = mood)]
+        mood: Option<Mood>,
+        /// Facts that hold
+        #[arg(value_name = "FACT", value_parser = fact)]
+        facts: Vec<Fact>,
+    },
+    /// Go through the moods of a log again, and compare
+    #[command(after_help = "Exit codes: 0 the same, 1 not the same.")]
+    Replay {
+        /// A log of receipts, or its folder
+        log: PathBuf,
+    },
+    /// Check profiles of your own; every problem is shown with its line
+    #[command(after_help = "\
+A profile may only narrow the one that comes with loom: `loom mood show MOOD` prints it.
+
+Exit codes: 0 all are good, 3 one is not.")]
+    Check {
+        /// The profiles to check
+        #[arg(required = true, value_name = "FILE")]
+        profiles: Vec<PathBuf>,
+    },
+}
+
+fn mood(name: &str) -> Result<Mood, String> {
+    Mood::named(name).ok_or_else(|| unknown(name, Mood::ALL.iter().map(|mood| mood.name())))
+}
+
+fn fact(name: &str) -> Result<Fact, String> {
+    let known = || Fact::ALL.iter().copied();
+    known().find(|fact| fact.name() == name).ok_or_else(|| unknown(name, known().map(Fact::name)))
+}
+
+fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<_> = known.collect();
+    match nearest(name, known.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("write one of: {}", known.join(", ")),
+    }
+}
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        match &self.command {
+            Command::Show { mood } => show(*mood, terminal),
+            Command::Explain { mood: None, facts } if facts.is_empty() => {
+                for fact in Fact::ALL {
+                    writeln!(terminal.out, "{:<14} {}", fact.name(), fact.meaning())?;
+                }
+                Ok(Exit::Ok)
+            }
+            Command::Explain { mood, facts } => why(*mood, Facts::of(facts), terminal),
+            Command::Replay { log } => again(log, terminal),
+            Command::Check { profiles } => check(profiles, terminal),
+        }
+    }
+}
+
+fn show(mood: Option<Mood>, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    if let Some(mood) = mood {
+        let text = SHIPPED.iter().find(|(named, _)| *named == mood).map_or("", |(_, text)| *text);
+        write!(terminal.out, "{text}")?;
+        return Ok(Exit::Ok);
+    }
+    for profile in Profiles::shipped()?.iter() {
+        let rights = profile.rights();
+        writeln!(terminal.out, "{}  {}", profile.mood, profile.purpose)?;
+        writeln!(terminal.out, "    uses {}", rights.uses)?;
+        writeln!(terminal.out, "    reads {}", rights.reads)?;
+        writeln!(terminal.out, "    writes {}", rights.writes)?;
+        if !profile.with_token().is_empty() {
+            writeln!(terminal.out, "    with a policy token {}", profile.with_token())?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn why(mood: Option<Mood>, facts: Facts, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let Some(mood) = mood else {
+        let entered = MoodState::enter(facts);
+        let by = if entered.taken.is_empty() { "as it begins".to_owned() } else { entered.taken.join(", then ") };
+        writeln!(terminal.out, "{}  {by}", entered.state.mood())?;
+        return Ok(Exit::Ok);
+    };
+    let (passed, found) = explain(mood, facts);
+    let number = |name: &str| GUARDS.iter().position(|guard| guard.name == name).map_or(0, |at| at + 1);
+    for guard in passed {
+        let lacking: Vec<_> = guard.needs.without(facts).iter().map(|fact| format!("needs {}", fact.name())).collect();
+        let hindering: Vec<_> = guard
+            .lacks
+            .iter()
+            .filter(|fact| facts.holds(*fact))
+            .map(|fact| format!("not with {}", fact.name()))
+            .collect();
+        let reason = [lacking, hindering].concat().join(", ");
+        writeln!(terminal.out, "  {:>2} {:<22} no: {reason}", number(guard.name), guard.name)?;
+    }
+    match found {
+        None => writeln!(terminal.out, "{mood} stays: no guard holds")?,
+        Some(guard) => {
+            writeln!(terminal.out, "  {:>2} {:<22} yes (spec {})", number(guard.name), guard.name, guard.source)?;
+            let settled = MoodState::within(mood, facts);
+            let way = if settled.taken.is_empty() { "waits".to_owned() } else { settled.taken.join(", then ") };
+            writeln!(terminal.out, "{mood} becomes {}: {way}", settled.state.mood())?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn again(log: &Path, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let path = if log.is_dir() { log.join(LOG) } else { log.to_owned() };
+    let told =
+        |message: String| Failure::Told { message: format!("{}: {message}", path.display()), exit: Exit::CheckFailed };
+    let text = read(&path, limits::RECEIPTS_BYTES_MAX)?;
+    let (receipts, _) = chain(&text).map_err(|fault| told(fault.to_string()))?;
+    let entries = receipts.iter().map(|receipt| (receipt.seq + 1, &receipt.entry));
+    let steps = replay(entries).map_err(|error| told(error.to_string()))?;
+    for step in steps.iter().filter(|step| !step.taken.is_empty()) {
+        writeln!(terminal.out, "{:>6}  {:<12} {}", step.line, step.state.mood().to_string(), step.taken.join(", "))?;
+    }
+    let last = steps.last().map_or_else(|| "no mood".to_owned(), |step| step.state.mood().to_string());
+    writeln!(terminal.out, "{} steps replayed, all as recorded; at the end {last}", steps.len())?;
+    Ok(Exit::Ok)
+}
+
+fn check(files: &[PathBuf], terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let shipped = Profiles::shipped()?;
+    let mut exit = Exit::Ok;
+    for path in files {
+        let name = path.display().to_string();
+        let bytes = read(path, limits::CONFIG_BYTES_MAX)?;
+        let text = String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8: save it so")))?;
+        match shipped.clone().narrowed(&name, &text) {
+            Ok(_) => writeln!(terminal.out, "{name}: ok")?,
+            Err(errors) => {
+                exit = Exit::BadConfig;
+                terminal.out.flush()?;
+                terminal.show_problems(&errors)?;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+fn read(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
+    let fault = |error: std::io::Error| Failure::usage(format!("{} cannot be read: {error}", path.display()));
+    let mut bytes = Vec::new();
+    File::open(path).map_err(fault)?.take(most + 1).read_to_end(&mut bytes).map_err(fault)?;
+    if bytes.len() as u64 > most {
+        return Err(Failure::usage(format!("{} is larger than {most} bytes: is it the right file?", path.display())));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,167 @@
+//! `loom serve`: a model over HTTP, as OpenAI's API speaks.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+use tokio::net::TcpListener;
+
+use super::model_args::ModelArgs;
+use super::{Exit, Failure, Terminal};
+use crate::app::serve::http::{self, Bounds, Service};
+use crate::foundation::base::limits::{
+    ACTIVE_SEQUENCES_MAX, API_KEY_BYTES_MAX, PREFIX_BYTES_MAX, REQUEST_BYTES_MAX, REQUESTS_WAITING_MAX, STATE_BYTES_MAX,
+};
+use crate::foundation::chat::ModelSpec;
+use crate::inference::engine::Budget;
+use crate::inference::providers;
+
+/// The environment variable that holds the API key.
+const KEY: &str = "LOOM_API_KEY";
+
+/// Serve a model over HTTP, as OpenAI's API speaks
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom serve                                             the bundled model, for this machine alone
+  loom serve -m local:mamba-130m --port 8080
+  LOOM_API_KEY=$(cat key) loom serve --host 0.0.0.0      for others, who must know the key
+
+  curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
+       -d '{\"model\": \"bundled\", \"prompt\": \"Once\", \"logprobs\": 3, \"echo\": true}'
+
+Endpoints: /v1/models /v1/chat/completions /v1/completions /v1/embeddings /tokenize /detokenize
+/tokenizer_info /health /metrics
+
+A request may put gains on a Mamba's Δ and ask for what the model thought of each token:
+  \"loom\": {\"delta\": {\"g_delta\": 0.8, \"layers\": [0, 1]}, \"readings\": true}
+Ctrl-C lets what is under way be answered; a second one leaves at once. docs/SERVE.md tells more.")]
+pub(super) struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The name that requests call the model by; its spec string if not given
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The address to listen at; one that others reach needs an API key
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    host: IpAddr,
+    /// The port; 0 takes any that is free
+    #[arg(long, value_name = "N", default_value_t = 8000)]
+    port: u16,
+    /// A file that holds the API key; else the environment variable `LOOM_API_KEY`, if it is set
+    #[arg(long, value_name = "FILE")]
+    api_key: Option<PathBuf>,
+    /// Let anybody ask who reaches the address
+    #[arg(long, conflicts_with = "api_key")]
+    without_key: bool,
+    /// Largest request
+    #[arg(long, value_name = "N", default_value_t = REQUEST_BYTES_MAX)]
+    body_bytes: usize,
+    /// The sentence embedder behind /v1/embeddings: `local:DIR` with all-MiniLM-L6-v2 for example
+    #[arg(long, value_name = "SPEC")]
+    embedder: Option<ModelSpec>,
+    /// Requests at work at the same time
+    #[arg(long, value_name = "N", default_value_t = ACTIVE_SEQUENCES_MAX)]
+    at_work: usize,
+    /// Requests that may wait for these; more are turned away
+    #[arg(long, value_name = "N", default_value_t = REQUESTS_WAITING_MAX)]
+    waiting: usize,
+    /// Memory for the states and tokens of requests at work
+    #[arg(long, value_name = "MIB", default_value_t = STATE_BYTES_MAX >> 20)]
+    state_mib: u64,
+    /// Memory for the states of openings that later prompts may share; 0 shares nothing
+    #[arg(long, value_name = "MIB", default_value_t = PREFIX_BYTES_MAX >> 20)]
+    prefix_mib: u64,
+}
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let key = self.key()?;
+        if key.is_none() && !self.host.is_loopback() && !self.without_key {
+            return Err(Failure::usage(format!(
+                "others reach {}: give an API key (--api-key FILE or {KEY}), or --without-key if anybody may ask",
+                self.host
+            )));
+        }
+        let mut options = self.model.options()?;
+        options.budget = Budget {
+            state_bytes: self.state_mib.saturating_mul(1 << 20),
+            prefix_bytes: self.prefix_mib.saturating_mul(1 << 20),
+        };
+        let model = providers::open(&self.model.model, &options)?;
+        let embedder = match &self.embedder {
+            Some(spec) => Some((spec.to_string(), providers::open_embedder(spec, &options)?)),
+            None => None,
+        };
+        let service = Service {
+            name: self.name.clone().unwrap_or_else(|| model.info().name.clone()),
+            model,
+            embedder,
+            key,
+            bounds: Bounds { body_bytes: self.body_bytes, at_work: self.at_work, waiting: self.waiting },
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        runtime.block_on(async {
+            let address = SocketAddr::new(self.host, self.port);
+            let listener = TcpListener::bind(address).await.map_err(|error| {
+                Failure::usage(format!("{address} cannot be listened at: {error}; --port 0 takes any free port"))
+            })?;
+            let at = listener.local_addr()?;
+            let guarded = if service.key.is_some() { ", for those who know the key" } else { "" };
+            writeln!(terminal.out, "`{}` at http://{at}/v1{guarded}", service.name)?;
+            terminal.out.flush()?;
+            http::serve(listener, service, asked_to_stop()?).await?;
+            writeln!(terminal.err, "All requests are answered.")?;
+            Ok(Exit::Ok)
+        })
+    }
+
+    fn key(&self) -> Result<Option<SecretString>, Failure> {
+        if self.without_key {
+            return Ok(None);
+        }
+        let (key, from) = match &self.api_key {
+            Some(path) => {
+                let told = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", path.display()));
+                if std::fs::metadata(path).map_err(|error| told(&error))?.len() > API_KEY_BYTES_MAX {
+                    return Err(told(&format!("is longer than the {API_KEY_BYTES_MAX} bytes that a key may have")));
+                }
+                (std::fs::read_to_string(path).map_err(|error| told(&error))?, path.display().to_string())
+            }
+            None => match std::env::var(KEY) {
+                Ok(key) => (key, KEY.to_owned()),
+                Err(std::env::VarError::NotPresent) => return Ok(None),
+                Err(error) => return Err(Failure::usage(format!("{KEY}: {error}"))),
+            },
+        };
+        let key = key.trim();
+        if key.is_empty() {
+            return Err(Failure::usage(format!("{from}: the API key is empty; --without-key serves without one")));
+        }
+        Ok(Some(SecretString::from(key)))
+    }
+}
+
+/// Done at the first Ctrl-C or SIGTERM; the second ends the program.
+fn asked_to_stop() -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
+    #[cfg(unix)]
+    let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut signal = async move || {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminated.recv() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    };
+    Ok(async move {
+        signal().await;
+        eprintln!("What is under way is being answered; a second Ctrl-C leaves at once.");
+        tokio::spawn(async move {
+            signal().await;
+            std::process::exit(Exit::Interrupted as i32);
+        });
+    })
+}

@@ -1,0 +1,75 @@
+//! `/tokenize`, `/detokenize` and `/tokenizer_info`, as vLLM's server has them and lm-evaluation-harness asks.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::asked::no_vocabulary;
+use super::chat::messages;
+use super::error::ApiError;
+use super::fields::Fields;
+use crate::foundation::chat::{TokenId, Vocabulary};
+
+type Answer = Result<Json<Value>, ApiError>;
+
+fn vocabulary(shared: &Shared) -> Result<&dyn Vocabulary, ApiError> {
+    shared.model.vocabulary().ok_or_else(|| no_vocabulary(shared, "this"))
+}
+
+/// The name of the model, where it is given.
+fn of(body: Result<Bytes, BytesRejection>, shared: &Shared) -> Result<Fields, ApiError> {
+    let mut fields = Fields::of(body)?;
+    if let Some(model) = fields.take::<String>("model")? {
+        shared.check_name(&model)?;
+    }
+    Ok(fields)
+}
+
+pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, body: Result<Bytes, BytesRejection>) -> Answer {
+    let mut fields = of(body, &shared)?;
+    let known = vocabulary(&shared)?;
+    let text: Option<String> = fields.take("prompt")?;
+    let ids = match text {
+        Some(text) => known.encode(&text)?,
+        None => known.chat(&messages(&mut fields)?)?,
+    };
+    let texts = fields.take("return_token_strs")?.unwrap_or(false);
+    // Nothing is put before a text here, nor when it is a prompt.
+    fields.only("add_special_tokens", &[json!(false)])?;
+    fields.done("the request")?;
+    let texts = texts.then(|| ids.iter().map(|id| known.decode(&[*id])).collect::<Result<Vec<_>, _>>()).transpose()?;
+    Ok(Json(json!({
+        "tokens": ids,
+        "count": ids.len(),
+        "max_model_len": shared.model.info().window_tokens,
+        "token_strs": texts,
+    })))
+}
+
+pub(super) async fn detokenize(State(shared): State<Arc<Shared>>, body: Result<Bytes, BytesRejection>) -> Answer {
+    let mut fields = of(body, &shared)?;
+    let ids: Vec<TokenId> = fields.need("tokens")?;
+    fields.done("the request")?;
+    Ok(Json(json!({ "prompt": vocabulary(&shared)?.decode(&ids)? })))
+}
+
+pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Answer {
+    let special = vocabulary(&shared)?.special();
+    Ok(Json(json!({
+        "bos_token": special.bos,
+        "eos_token": special.eos,
+        "pad_token": special.pad,
+        "unk_token": special.unk,
+        "end_token_ids": special.ends,
+        "add_bos_token": false,
+        "add_eos_token": false,
+        "vocab_size": shared.model.info().vocabulary,
+        "model_max_length": shared.model.info().window_tokens,
+        "chat_template": special.chat_template,
+    })))
+}

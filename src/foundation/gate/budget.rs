@@ -1,0 +1,100 @@
+//! What can run out. Every figure is finite: there is no "unlimited".
+
+use serde::{Deserialize, Serialize};
+
+/// Amounts of everything that can run out: a limit, a cost, or what was spent so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Budget {
+    /// Money, millionths of the account's currency.
+    pub money_micros: u64,
+    /// Tokens read and written.
+    pub tokens: u64,
+    /// Wall-clock time of the effects, ms.
+    pub wall_ms: u64,
+    /// Effects.
+    pub calls: u64,
+    /// Files written.
+    pub files: u64,
+    /// Lines changed.
+    pub diff_lines: u64,
+}
+
+/// One of the things that can run out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// Money.
+    MoneyMicros,
+    /// Tokens.
+    Tokens,
+    /// Wall-clock time.
+    WallMs,
+    /// Effects.
+    Calls,
+    /// Files written.
+    Files,
+    /// Lines changed.
+    DiffLines,
+}
+
+impl Resource {
+    const ALL: [Self; 6] = [Self::MoneyMicros, Self::Tokens, Self::WallMs, Self::Calls, Self::Files, Self::DiffLines];
+
+    /// Its name in files and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MoneyMicros => "money_micros",
+            Self::Tokens => "tokens",
+            Self::WallMs => "wall_ms",
+            Self::Calls => "calls",
+            Self::Files => "files",
+            Self::DiffLines => "diff_lines",
+        }
+    }
+}
+
+impl Budget {
+    /// None of anything.
+    pub const NOTHING: Self = Self { money_micros: 0, tokens: 0, wall_ms: 0, calls: 0, files: 0, diff_lines: 0 };
+
+    const fn figures(&self) -> [u64; 6] {
+        [self.money_micros, self.tokens, self.wall_ms, self.calls, self.files, self.diff_lines]
+    }
+
+    fn zip(&self, other: &Self, pick: impl Fn(u64, u64) -> u64) -> Self {
+        let [a, b] = [self.figures(), other.figures()];
+        let mut both = a.into_iter().zip(b).map(|(a, b)| pick(a, b));
+        let mut next = || both.next().unwrap_or_default();
+        Self { money_micros: next(), tokens: next(), wall_ms: next(), calls: next(), files: next(), diff_lines: next() }
+    }
+
+    /// The first resource of which `self` has less than `other`.
+    pub fn short_of(&self, other: &Self) -> Option<Resource> {
+        let [a, b] = [self.figures(), other.figures()];
+        Resource::ALL.into_iter().zip(a.into_iter().zip(b)).find(|(_, (a, b))| a < b).map(|(resource, _)| resource)
+    }
+
+    /// Whether no figure is above `other`'s.
+    pub fn within(&self, other: &Self) -> bool {
+        other.short_of(self).is_none()
+    }
+
+    /// The smaller of each figure.
+    #[must_use]
+    pub fn meet(&self, other: &Self) -> Self {
+        self.zip(other, u64::min)
+    }
+
+    /// The sums; a sum beyond what a word holds is as good as that.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.zip(other, u64::saturating_add)
+    }
+
+    /// What is left after `spent`; never below nothing.
+    #[must_use]
+    pub fn minus(&self, spent: &Self) -> Self {
+        self.zip(spent, u64::saturating_sub)
+    }
+}

@@ -1,0 +1,75 @@
+//! Well-known models, each with its spec string and the facts that are known of it: `models/catalog`. What a manifest does
+//! not say is unknown.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::inference::engine::{LoadError, ModelShape};
+
+/// A well-known model.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Known {
+    /// How to name it on the command line.
+    pub spec: String,
+    /// An SPDX expression.
+    pub licence: Option<String>,
+    /// How many tokens it reads at most.
+    pub window_tokens: Option<usize>,
+    /// The parts of its `config.json` that decide its size.
+    pub config: Map<String, Value>,
+    /// Where these facts stand.
+    pub source: String,
+}
+
+macro_rules! catalog {
+    ($($file:literal)*) => {
+        [$(($file, include_str!(concat!("../../../models/catalog/", $file, ".yaml")))),*]
+    };
+}
+
+const FILES: [(&str, &str); 12] = catalog![
+    "mamba-130m" "mamba-370m" "mamba-790m" "mamba-1.4b" "mamba-2.8b" "falcon-mamba-7b" "smollm2-135m" "tinyllama-1.1b"
+    "llama-3.2-1b" "qwen2.5-0.5b" "qwen3-0.6b" "all-minilm-l6-v2"
+];
+
+/// The catalog, in order of architecture.
+///
+/// # Errors
+/// None in a program whose tests pass.
+pub fn catalog() -> Result<Vec<Known>, LoadError> {
+    let read = |(name, yaml): (&str, &str)| {
+        serde_saphyr::from_str(yaml).map_err(|error| LoadError::Malformed {
+            file: format!("models/catalog/{name}.yaml"),
+            why: error.to_string(),
+        })
+    };
+    FILES.into_iter().map(read).collect()
+}
+
+impl Known {
+    /// Its size.
+    ///
+    /// # Errors
+    /// None in a program whose tests pass.
+    pub fn shape(&self) -> Result<ModelShape, LoadError> {
+        ModelShape::parse(&Value::from(self.config.clone()).to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::foundation::chat::ModelSpec;
+
+    #[test]
+    fn every_manifest_is_read_and_has_a_size() {
+        for known in catalog().unwrap() {
+            assert!(matches!(known.spec.parse(), Ok(ModelSpec::Hub { .. })), "{}", known.spec);
+            assert!(known.shape().unwrap().parameters > 20_000_000, "{}", known.spec);
+            assert!(known.source.starts_with("https://"), "{}", known.spec);
+        }
+        let there = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/models/catalog")).unwrap().count();
+        assert_eq!(there, FILES.len());
+    }
+}

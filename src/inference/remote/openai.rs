@@ -1,0 +1,294 @@
+//! OpenAI's chat completions, as OpenAI serves them and as many other servers do.
+
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::draft::{Draft, known};
+use super::fault::{Fault, Kind, quote};
+use super::keys::Account;
+use super::sse::Event;
+use super::{Ask, Dialect};
+use crate::foundation::chat::{Finish, TokenId, Usage};
+
+/// Most stop texts that OpenAI takes.
+const STOPS_MAX: usize = 4;
+/// Most alternatives per token that OpenAI reports.
+const ALTERNATIVES_MAX: usize = 20;
+
+/// OpenAI's own service, or a server that speaks like it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpenAi {
+    Own,
+    /// Takes the settings that vLLM and llama.cpp's server add: `top_k`, `min_p`, `repetition_penalty`.
+    Compatible,
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    error: Option<Value>,
+    model: Option<String>,
+    #[serde(default)]
+    choices: Vec<Choice>,
+    usage: Option<Counts>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    index: usize,
+    delta: Option<Delta>,
+    logprobs: Option<Logprobs>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Delta {
+    content: Option<String>,
+    refusal: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Logprobs {
+    content: Option<Vec<Token>>,
+}
+
+#[derive(Deserialize)]
+struct Token {
+    /// Given by llama.cpp's server, not by OpenAI.
+    id: Option<TokenId>,
+    #[serde(rename = "token")]
+    text: String,
+    logprob: Option<f64>,
+    bytes: Option<Vec<u8>>,
+    top_logprobs: Option<Vec<Token>>,
+}
+
+#[derive(Deserialize)]
+struct Counts {
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+    prompt_tokens_details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
+}
+
+impl Dialect for OpenAi {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Own => "openai",
+            Self::Compatible => "openai-compatible",
+        }
+    }
+
+    fn path(&self) -> &'static str {
+        "/chat/completions"
+    }
+
+    fn scores(&self) -> bool {
+        *self == Self::Compatible
+    }
+
+    fn headers(&self, account: &Account) -> Result<HeaderMap, String> {
+        Ok(account.header("Bearer ")?.map(|key| (AUTHORIZATION, key)).into_iter().collect())
+    }
+
+    fn body(&self, ask: &Ask<'_>) -> Result<Map<String, Value>, String> {
+        let sampling = ask.sampling;
+        let messages = ask.messages.iter();
+        let messages: Vec<_> = messages.map(|m| json!({"role": m.role.as_str(), "content": m.content})).collect();
+        let mut body = Map::new();
+        let mut set = |key: &str, value: Value| drop(body.insert(key.to_owned(), value));
+        set("model", json!(ask.model));
+        set("messages", json!(messages));
+        set("logprobs", json!(true));
+        if sampling.top_logprobs > 0 {
+            set("top_logprobs", json!(sampling.top_logprobs.min(ALTERNATIVES_MAX)));
+        }
+        // What equals the interface's own default is left out: models that reason refuse these settings.
+        if sampling.temperature.to_bits() != 1f32.to_bits() {
+            set("temperature", number(sampling.temperature));
+        }
+        if sampling.top_p < 1.0 {
+            set("top_p", number(sampling.top_p));
+        }
+        if !sampling.stop.is_empty() {
+            set("stop", json!(sampling.stop));
+        }
+        if let Some(seed) = ask.seed {
+            set("seed", json!(seed));
+        }
+        let extra = [
+            ("top_k", sampling.top_k.map(|k| json!(k))),
+            ("min_p", (sampling.min_p > 0.0).then(|| number(sampling.min_p))),
+            (
+                "repetition_penalty",
+                (sampling.repetition_penalty.to_bits() != 1f32.to_bits()).then(|| number(sampling.repetition_penalty)),
+            ),
+        ];
+        match self {
+            Self::Compatible => {
+                set("max_tokens", json!(sampling.max_tokens));
+                for (key, value) in extra {
+                    if let Some(value) = value {
+                        set(key, value);
+                    }
+                }
+            }
+            Self::Own => {
+                set("max_completion_tokens", json!(sampling.max_tokens));
+                if let Some((key, _)) = extra.into_iter().find(|(_, value)| value.is_some()) {
+                    return Err(format!("OpenAI does not sample with `{key}`; leave it out"));
+                }
+                if sampling.stop.len() > STOPS_MAX {
+                    return Err(format!("OpenAI takes at most {STOPS_MAX} stop texts, not {}", sampling.stop.len()));
+                }
+            }
+        }
+        set("stream", json!(true));
+        set("stream_options", json!({"include_usage": true}));
+        Ok(body)
+    }
+
+    fn event(&self, event: &Event, draft: &mut Draft) -> Result<(), Fault> {
+        if event.data.trim() == "[DONE]" {
+            draft.over = true;
+            return Ok(());
+        }
+        let chunk: Chunk = serde_json::from_str(&event.data)
+            .map_err(|_| Fault::new(Kind::Garbled, format!("it sent no chunk of a reply: {}", quote(&event.data))))?;
+        if let Some(error) = &chunk.error {
+            return Err(Fault::of_event(error));
+        }
+        draft.served = chunk.model.filter(|model| !model.is_empty()).or(draft.served.take());
+        if let Some(counts) = chunk.usage {
+            draft.usage = Some(Usage {
+                tokens_in: counts.prompt_tokens,
+                tokens_out: counts.completion_tokens,
+                tokens_cached: counts.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
+            });
+        }
+        chunk.choices.into_iter().filter(|choice| choice.index == 0).try_for_each(|choice| choice.read(draft))
+    }
+}
+
+impl Choice {
+    fn read(self, draft: &mut Draft) -> Result<(), Fault> {
+        let tokens = self.logprobs.and_then(|logprobs| logprobs.content).unwrap_or_default();
+        if let Some(delta) = self.delta {
+            let refused = delta.refusal.filter(|text| !text.is_empty());
+            if let Some(text) = &refused {
+                draft.piece(text);
+                draft.finish = Some(Finish::Refusal);
+            }
+            let content = delta.content.unwrap_or_default();
+            if tokens.is_empty() { draft.piece(&content) } else { draft.spell(&content) }
+        }
+        for token in tokens {
+            let top = token.top_logprobs.unwrap_or_default();
+            let ids = top.iter().map(|other| other.id.zip(other.logprob.and_then(known))).collect::<Option<Vec<_>>>();
+            let top = top.into_iter().filter_map(|other| Some((other.text, other.logprob?))).collect();
+            let logprob = token.logprob.unwrap_or(f64::NEG_INFINITY);
+            draft.token(&token.text, token.bytes.as_deref(), logprob, top);
+            if let (Some(last), Some(id)) = (draft.tokens.last_mut(), token.id) {
+                last.id = Some(id);
+                last.top = ids.unwrap_or_default();
+            }
+        }
+        let finish = match self.finish_reason.as_deref() {
+            None => return Ok(()),
+            Some("stop") => Finish::Stop,
+            Some("length") => Finish::Length,
+            Some("content_filter") => Finish::Refusal,
+            Some(other) => {
+                let why = format!("it ended the reply with `{}`, which no request here asks for", quote(other));
+                return Err(Fault::new(Kind::Garbled, why));
+            }
+        };
+        draft.finish = draft.finish.or(Some(finish));
+        Ok(())
+    }
+}
+
+/// An f32 as people write it: 0.8, not 0.800000011920929.
+pub(super) fn number(value: f32) -> Value {
+    value.to_string().parse::<f64>().map_or(Value::Null, |value| json!(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ask, read};
+    use super::*;
+    use crate::foundation::chat::{Message, Sampling};
+
+    #[test]
+    fn the_request_says_what_is_asked_for_and_no_more() {
+        let messages = [Message::system("be Anna"), Message::user("hi")];
+        let sampling =
+            Sampling { temperature: 0.8, top_p: 1.0, max_tokens: 9, top_logprobs: 50, ..Sampling::default() };
+        let body = OpenAi::Own.body(&ask(&messages, &sampling)).unwrap();
+        let expected = json!({
+            "model": "m", "messages": [{"role": "system", "content": "be Anna"}, {"role": "user", "content": "hi"}],
+            "logprobs": true, "top_logprobs": 20, "temperature": 0.8, "seed": 7, "max_completion_tokens": 9,
+            "stream": true, "stream_options": {"include_usage": true},
+        });
+        assert_eq!(Value::Object(body), expected);
+        let sampling = Sampling { min_p: 0.1, ..sampling };
+        assert!(OpenAi::Own.body(&ask(&messages, &sampling)).unwrap_err().contains("`min_p`"));
+        assert_eq!(OpenAi::Compatible.body(&ask(&messages, &sampling)).unwrap().get("min_p"), Some(&json!(0.1)));
+    }
+
+    #[test]
+    fn a_reply_comes_with_its_tokens() {
+        let draft = read(&OpenAi::Own, &[
+            r#"{"model": "m-1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}"#,
+            r#"{"choices": [{"index": 0, "delta": {"content": "Hi"}, "logprobs": {"content": [{"token": "Hi", "logprob": -0.25, "bytes": [72, 105], "top_logprobs": [{"token": "Hi", "logprob": -0.25}, {"token": "Oh", "logprob": -2.0}]}]}}]}"#,
+            r#"{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}"#,
+            r#"{"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}}"#,
+            "[DONE]",
+        ]).unwrap();
+        assert!(draft.over);
+        assert_eq!((draft.finish, draft.served.as_deref()), (Some(Finish::Stop), Some("m-1")));
+        assert_eq!(draft.usage, Some(Usage { tokens_in: 9, tokens_out: 1, tokens_cached: 4 }));
+        let [token] = &draft.tokens[..] else { panic!("{:?}", draft.tokens) };
+        assert_eq!((token.text.as_str(), token.logprob, token.rank), ("Hi", Some(-0.25), Some(0)));
+        assert_eq!(token.top_texts, [("Hi".to_owned(), -0.25), ("Oh".to_owned(), -2.0)]);
+    }
+
+    #[test]
+    fn ids_are_taken_where_a_server_gives_them_and_a_broken_character_is_marked() {
+        // From llama.cpp's server, which holds back what may be the beginning of a character.
+        let chunk = r#"{"choices": [{"index": 0, "delta": {"content": "�\""}, "logprobs": {"content": [{"id": 261,
+            "token": "�\"", "bytes": [197, 34], "logprob": -4.75, "top_logprobs": [{"id": 158, "token": "�",
+            "bytes": [155], "logprob": -1.5}]}]}, "finish_reason": "length"}]}"#;
+        let mut draft = read(&OpenAi::Compatible, &[chunk]).unwrap();
+        assert_eq!(draft.settle(), ("\u{fffd}\"".to_owned(), None));
+        assert_eq!((draft.tokens[0].id, draft.tokens[0].top.as_slice()), (Some(261), [(158, -1.5)].as_slice()));
+    }
+
+    #[test]
+    fn refusals_and_faults_are_told_apart() {
+        let draft = read(
+            &OpenAi::Own,
+            &[
+                r#"{"choices": [{"delta": {"refusal": "I can't help with that."}}]}"#,
+                r#"{"choices": [{"delta": {}, "finish_reason": "stop"}]}"#,
+            ],
+        )
+        .unwrap();
+        assert_eq!((draft.finish, draft.tokens[0].text.as_str()), (Some(Finish::Refusal), "I can't help with that."));
+        let filtered = read(&OpenAi::Own, &[r#"{"choices": [{"finish_reason": "content_filter"}]}"#]).unwrap();
+        assert_eq!(filtered.finish, Some(Finish::Refusal));
+        for (data, kind) in [
+            ("<html>", Kind::Garbled),
+            (r#"{"error": {"type": "server_error", "message": "x"}}"#, Kind::Overloaded),
+            (r#"{"choices": [{"finish_reason": "tool_calls"}]}"#, Kind::Garbled),
+        ] {
+            assert_eq!(read(&OpenAi::Own, &[data]).unwrap_err().kind, kind, "{data}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What several prompts begin with is read once, changes no bit, and outlives neither its budget nor its reader.
+
+use std::pin::pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll, Waker};
+
+use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::chat::{
+    Completion, DeltaGains, LanguageModel, LayerGains, Message, Prompt, Reading, Request, Sampling,
+};
+use loom_agent::inference::engine::{Budget, EngineOptions, LocalModel};
+use proptest::prelude::*;
+
+use super::{bits, block_on, complete};
+
+fn with(budget: Budget) -> LocalModel {
+    LocalModel::bundled(&EngineOptions { threads: Some(1), budget, ..EngineOptions::default() }).unwrap()
+}
+
+fn sharing() -> LocalModel {
+    with(Budget::default())
+}
+
+/// The same model, reading everything itself.
+fn alone() -> &'static LocalModel {
+    static ALONE: OnceLock<LocalModel> = OnceLock::new();
+    ALONE.get_or_init(|| with(Budget { prefix_bytes: 0, ..Budget::default() }))
+}
+
+fn persona() -> Vec<Message> {
+    vec![
+        Message::system("I have two dogs and a cat. I love hiking in the hills, and I bake bread on Sundays."),
+        Message::user("Hi! Do you have any pets?"),
+    ]
+}
+
+fn write(prompt: Prompt, seed: u64) -> Request {
+    let sampling = Sampling { max_tokens: 6, temperature: 1.0, top_logprobs: 2, ..Sampling::default() };
+    Request::new(prompt, sampling, Stream::root(seed))
+}
+
+/// All at the same time.
+fn together(model: &LocalModel, requests: &[Request]) -> Vec<Completion> {
+    block_on(async {
+        let calls = requests.iter().map(|request| {
+            let (model, request) = (model.clone(), request.clone());
+            tokio::spawn(async move { model.complete(request, None).await.unwrap() })
+        });
+        let mut done = Vec::new();
+        for call in calls.collect::<Vec<_>>() {
+            done.push(call.await.unwrap());
+        }
+        done
+    })
+}
+
+fn same(replies: &[Completion], requests: &[Request]) {
+    for (reply, request) in replies.iter().zip(requests) {
+        let lone = complete(alone(), request.clone()).unwrap();
+        assert_eq!(reply.message, lone.message);
+        assert_eq!(bits(&reply.tokens), bits(&lone.tokens));
+        assert_eq!((reply.finish, reply.reading), (lone.finish, Reading::Fresh));
+        assert_eq!((reply.usage.tokens_in, lone.usage.tokens_cached), (lone.usage.tokens_in, 0));
+    }
+}
+
+#[test]
+fn rollouts_that_start_together_read_their_opening_once() {
+    let requests: Vec<_> = (0..8).map(|seed| write(Prompt::Chat(persona()), seed)).collect();
+    let replies = together(&sharing(), &requests);
+    same(&replies, &requests);
+    let mut cached: Vec<_> = replies.iter().map(|reply| reply.usage.tokens_cached).collect();
+    cached.sort_unstable();
+    // All but the beginning of the model's own turn.
+    let opening = replies[0].usage.tokens_in - 1;
+    assert_eq!(cached, [&[0][..], &[opening; 7]].concat());
+}
+
+#[test]
+fn prompts_that_part_share_what_lies_before() {
+    let model = sharing();
+    let opening = "The old man had lived by the sea all his life, and every morning he went down to his boat";
+    let requests: Vec<_> = [" to fish.", " with his dog.", ", whatever the weather.", " to fish."]
+        .into_iter()
+        .map(|ending| write(Prompt::Text(format!("{opening}{ending}")), 1))
+        .collect();
+    let replies = together(&model, &requests);
+    same(&replies, &requests);
+    let shared = model.vocabulary().unwrap().encode(opening).unwrap().len() as u64;
+    let cached: Vec<_> = replies.iter().map(|reply| reply.usage.tokens_cached).collect();
+    // The last is the first once more.
+    assert_eq!(cached, [0, shared, shared, replies[0].usage.tokens_in]);
+    // Later, one after the other: what is left of them serves again.
+    let later = write(Prompt::Text(format!("{opening}, and back again.")), 2);
+    let reply = complete(&model, later.clone()).unwrap();
+    assert_eq!(reply.usage.tokens_cached, shared);
+    same(&[reply], &[later]);
+}
+
+#[test]
+fn the_third_of_those_that_come_one_after_another_reads_only_what_is_its_own() {
+    let model = sharing();
+    let opening = "I have two dogs and a cat, and I love hiking in the hills with all of them";
+    let shared = model.vocabulary().unwrap().encode(opening).unwrap().len() as u64;
+    let cached = ["? No.", "! Yes.", ". Why?"].map(|ending| {
+        let request = write(Prompt::Text(format!("{opening}{ending}")), 1);
+        let reply = complete(&model, request.clone()).unwrap();
+        let cached = reply.usage.tokens_cached;
+        same(&[reply], &[request]);
+        cached
+    });
+    assert_eq!(cached, [0, 0, shared]);
+}
+
+#[test]
+fn a_reader_that_leaves_does_not_take_those_along_that_wait_for_it() {
+    let model = sharing();
+    let requests: Vec<_> = (0..3).map(|seed| write(Prompt::Chat(persona()), seed)).collect();
+    let replies = block_on(async {
+        let mut first = Some(Box::pin(model.complete(requests[0].clone(), None)));
+        let mut rest: Vec<_> = requests[1..].iter().map(|r| Box::pin(model.complete(r.clone(), None))).collect();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().unwrap().as_mut().poll(&mut context).is_pending());
+        for call in &mut rest {
+            assert!(call.as_mut().poll(&mut context).is_pending());
+        }
+        drop(first.take());
+        let mut replies = Vec::new();
+        for call in rest {
+            replies.push(call.await.unwrap());
+        }
+        replies
+    });
+    same(&replies, &requests[1..]);
+}
+
+#[test]
+fn a_budget_of_one_state_keeps_the_last_and_one_of_none_keeps_nothing() {
+    let one = with(Budget { prefix_bytes: 200 << 10, ..Budget::default() });
+    let cached = |model: &LocalModel, text: &str| {
+        let text = format!("{text} is a fine thing to do on a long and rainy afternoon in the middle of the week");
+        let request = write(Prompt::Text(text), 1);
+        let reply = complete(model, request.clone()).unwrap();
+        let usage = reply.usage;
+        same(&[reply], &[request]);
+        usage.tokens_cached == usage.tokens_in
+    };
+    assert_eq!(["Baking", "Baking", "Hiking", "Baking"].map(|text| cached(&one, text)), [false, true, false, false]);
+    let none = with(Budget { prefix_bytes: 0, ..Budget::default() });
+    assert_eq!(["Baking", "Baking"].map(|text| cached(&none, text)), [false, false]);
+}
+
+#[test]
+fn what_was_read_under_other_gains_is_not_taken_over() {
+    let model = sharing();
+    let mut weak = write(Prompt::Chat(persona()), 1);
+    weak.gains = Some(DeltaGains::Uniform(LayerGains { delta: 0.7, ..LayerGains::ONE }));
+    let requests = [write(Prompt::Chat(persona()), 1), weak.clone(), weak];
+    let replies: Vec<_> = requests.iter().map(|request| complete(&model, request.clone()).unwrap()).collect();
+    same(&replies, &requests);
+    assert_eq!(replies[1].usage.tokens_cached, 0);
+    assert!(replies[2].usage.tokens_cached > 0);
+}
+
+#[test]
+fn callers_that_leave_under_load_leave_nothing_behind() {
+    let model = sharing();
+    let mut requests: Vec<_> = (0..10).map(|seed| write(Prompt::Chat(persona()), seed)).collect();
+    for request in &mut requests {
+        request.sampling.max_tokens = 40;
+    }
+    let replies = block_on(async {
+        let mut replies = Vec::new();
+        for round in 0..20 {
+            let mut calls: Vec<_> =
+                requests.iter().map(|request| Box::pin(model.complete(request.clone(), None))).collect();
+            let mut context = Context::from_waker(Waker::noop());
+            for call in &mut calls {
+                assert!(call.as_mut().poll(&mut context).is_pending());
+            }
+            // One is awaited while the others come and go.
+            let stays = calls.swap_remove(round % 10);
+            drop(calls);
+            replies.push(stays.await.unwrap());
+        }
+        replies
+    });
+    same(&replies[..10], &requests);
+    same(&replies[10..], &requests);
+}
+
+#[test]
+fn requests_beyond_the_budget_wait_and_one_that_can_never_fit_is_told_the_sums() {
+    // Two states of 171 KiB each per request: room for three at once.
+    let model = with(Budget { state_bytes: 1 << 20, ..Budget::default() });
+    let requests: Vec<_> = (0..12).map(|seed| write(Prompt::Chat(persona()), seed)).collect();
+    same(&together(&model, &requests), &requests);
+    let mut long = write(Prompt::Text("Once".to_owned()), 1);
+    long.sampling.max_tokens = 100_000;
+    let error = complete(&model, long).unwrap_err().to_string();
+    assert!(error.starts_with("model `bundled` cannot do this: 10000"), "{error}");
+    assert!(error.contains("(2 states of 0.2 MiB") && error.contains("all requests together have 1.0 MiB"), "{error}");
+    // It did not stand in the way of others.
+    assert!(matches!(
+        pin!(model.complete(requests[0].clone(), None)).poll(&mut Context::from_waker(Waker::noop())),
+        Poll::Pending
+    ));
+    complete(&model, requests[1].clone()).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_prompts_have_in_common(
+        stem in prop::collection::vec(0..4096u32, 1..120),
+        cuts in prop::collection::vec((0..120usize, prop::collection::vec(0..4096u32, 1..30), any::<bool>()), 2..7),
+    ) {
+        let model = sharing();
+        let requests: Vec<_> = cuts.into_iter().map(|(cut, own, weak)| {
+            let ids = [&stem[..cut.min(stem.len())], &own].concat();
+            let mut request = write(Prompt::Ids(ids), 3);
+            request.gains = weak.then_some(DeltaGains::Uniform(LayerGains { write: 0.8, ..LayerGains::ONE }));
+            request
+        }).collect();
+        same(&together(&model, &requests), &requests);
+        same(&together(&model, &requests), &requests);
+    }
+}

@@ -1,0 +1,141 @@
+//! `loom generate` and `loom logprobs` from outside.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn loom(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_loom"))
+        .args(arguments)
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that reads nothing may have ended already.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(arguments: &[&str], input: &str) -> String {
+    let output = loom(arguments, input);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(arguments: &[&str], input: &str) -> Value {
+    serde_json::from_str(&text(arguments, input)).unwrap()
+}
+
+const HI: &str = r#"[{"role": "system", "content": "I have two dogs."}, {"role": "user", "content": "Hi! Any pets?"}]"#;
+
+#[test]
+fn what_was_generated_scores_as_it_was_told() {
+    for arguments in [
+        &["generate", "--chat", "-", "--seed", "3", "--temperature", "1.1"][..],
+        &["generate", "--max-tokens", "40", "--delta", "g_delta=0.8,g_write=1.2", "--delta-layers", "0,2"],
+    ] {
+        let input = if arguments.contains(&"--chat") { HI } else { "I have two dogs" };
+        let mut arguments = arguments.to_vec();
+        arguments.extend(["--format", "json", "--top-logprobs", "3"]);
+        let generated = json(&arguments, input);
+        let tokens = generated["tokens"].as_array().unwrap();
+        assert!(tokens.len() > 2, "{generated}");
+        let mut again = vec!["logprobs", "--ids", "--format", "json", "--top-logprobs", "3"];
+        again.extend(arguments.iter().skip_while(|a| **a != "--delta").take(4));
+        let scored = json(&again, &generated.to_string());
+        let mut told = tokens.clone();
+        told.extend(generated["end"].as_object().map(|end| json!(end)));
+        // Floats were printed and read back: equal means equal bits.
+        assert_eq!(scored["tokens"].as_array().unwrap(), &told);
+        let sum: f64 = told.iter().map(|token| token["logprob"].as_f64().unwrap()).sum();
+        assert_eq!(scored["totals"]["logprob"], json!(sum));
+        assert_eq!(scored["totals"]["scored"], json!(told.len()));
+        assert_eq!(scored["digest"], generated["digest"]);
+    }
+}
+
+#[test]
+fn text_and_json_say_the_same_and_colours_only_add() {
+    let arguments = ["generate", "Once upon a time", "--seed", "4", "--max-tokens", "24"];
+    let plain = text(&arguments, "");
+    let told = json(&[&arguments[..], &["--format", "json"]].concat(), "");
+    assert_eq!(plain, format!("{}\n", told["text"].as_str().unwrap()));
+    let colored = text(&[&["--color", "always"], &arguments[..]].concat(), "");
+    assert!(colored.contains("\x1b["), "{colored}");
+    let mut bare = String::new();
+    for part in colored.split('\x1b') {
+        bare.push_str(part.split_once('m').filter(|_| part.starts_with('[')).map_or(part, |(_, rest)| rest));
+    }
+    assert_eq!(bare, format!("{plain}\np ≥ .5  ≥ .1  ≥ .01  less\n"));
+    // From standard input as from the command line.
+    let piped = [&["generate"], &arguments[2..]].concat();
+    assert_eq!(text(&piped, "Once upon a time"), plain);
+}
+
+#[test]
+fn a_long_text_is_scored_in_pieces_as_it_is_in_one() {
+    let long = "I have two dogs and a cat. They love the hills behind our house. ".repeat(320);
+    let scored = json(&["logprobs", "--format", "json"], &long);
+    let totals = &scored["totals"];
+    assert!(totals["tokens"].as_u64().unwrap() > 4_200, "more than two pieces: {totals}");
+    let tokens = scored["tokens"].as_array().unwrap();
+    assert_eq!(tokens[0]["logprob"], Value::Null);
+    // Scored anew with everything before it as context, the end is the same.
+    let ids: Vec<_> = tokens.iter().map(|token| token["id"].clone()).collect();
+    let (context, end) = ids.split_at(3_000);
+    let input =
+        json!({ "prompt": { "ids": context }, "tokens": end.iter().map(|id| json!({ "id": id })).collect::<Vec<_>>() });
+    let again = json(&["logprobs", "--ids", "--format", "json"], &input.to_string());
+    assert_eq!(again["tokens"].as_array().unwrap()[..], tokens[3_000..]);
+    let sum = |key: &str| tokens.iter().filter_map(|token| token[key].as_f64()).sum::<f64>();
+    let scored = totals["scored"].as_f64().unwrap();
+    assert_eq!(totals["logprob"].as_f64(), Some(sum("logprob")));
+    assert_eq!(totals["perplexity"].as_f64(), Some((-sum("logprob") / scored).exp()));
+    let bytes = long.len() - tokens[0]["text"].as_str().unwrap().len();
+    assert_eq!(totals["bytes"], json!(bytes));
+    assert_eq!(totals["bits_per_byte"].as_f64(), Some(-sum("logprob") / std::f64::consts::LN_2 / bytes as f64));
+}
+
+#[test]
+fn a_context_and_a_beginning_have_the_first_token_scored() {
+    let scored = json(&["logprobs", "--format", "json", "--bos"], "Hello");
+    assert_eq!(scored["totals"]["scored"], scored["totals"]["tokens"]);
+    let kind = json(&["logprobs", "--format", "json", "--context", "My dog is"], " very good.");
+    let unkind = json(&["logprobs", "--format", "json", "--context", "My dog is"], " of electrons.");
+    assert!(kind["totals"]["logprob_mean"].as_f64() > unkind["totals"]["logprob_mean"].as_f64());
+    let human = text(&["logprobs", "--context", "My dog is"], " very good.");
+    assert!(human.lines().any(|line| line.starts_with("perplexity ")), "{human}");
+}
+
+#[test]
+fn what_cannot_be_done_is_told() {
+    for (arguments, input, code, why) in [
+        (&["logprobs", "-m", "echo"][..], "x", 2, "does not tell its tokens; use `bundled`"),
+        (&["logprobs"], "", 2, "-: there is nothing to score"),
+        (&["logprobs", "--ids"], "{}", 2, "-: no token ids; give a JSON array"),
+        (&["logprobs", "/nowhere.txt"], "", 2, "/nowhere.txt: "),
+        (&["generate", "--chat", "-"], "{}", 2, "-: no conversation; write a list of"),
+        (&["generate", "x", "--delta", "g=1"], "", 2, "there is no gain `g`"),
+        (&["generate", "x", "--delta", "g_write=1", "--delta-layers", "9"], "", 2, "there is no layer 9"),
+        (&["generate", "x", "-m", "echo", "--delta", "g_write=1"], "", 2, "model `echo` has no Δ"),
+        (&["generate", "x", "--temperature", "-1"], "", 2, "unexpected argument"),
+        (&["generate", "x", "--temperature=-1"], "", 5, "`temperature` must be 0 (greedy) or a positive number"),
+        (&["serve", "--host", "0.0.0.0"], "", 2, "others reach 0.0.0.0: give an API key"),
+        (&["serve", "--api-key", "/nowhere"], "", 2, "/nowhere: "),
+    ] {
+        let output = loom(arguments, input);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+        assert!(told.contains(why), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn help_teaches() {
+    for command in ["generate", "logprobs", "serve"] {
+        insta::assert_snapshot!(format!("help_{command}"), text(&[command, "--help"], ""));
+    }
+}

@@ -1,0 +1,53 @@
+//! Hosted models, against servers on loopback that fail in every way that real ones do.
+
+mod faults;
+mod keys;
+mod real;
+mod server;
+
+use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::chat::{
+    Completion, Flow, LanguageModel, Message, ModelError, Prompt, Request, Sampling, TokenLogprob, TokenSink,
+};
+use loom_agent::inference::providers::{OpenOptions, open};
+use loom_agent::inference::remote::RemoteOptions;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Options that wait for nothing.
+fn impatient() -> RemoteOptions {
+    RemoteOptions {
+        first_wait: Duration::from_millis(1),
+        first_byte: Duration::from_secs(5),
+        idle: Duration::from_secs(5),
+        ..RemoteOptions::default()
+    }
+}
+
+fn options(remote: RemoteOptions) -> OpenOptions {
+    let mut options = OpenOptions::default();
+    options.remote = remote;
+    options
+}
+
+/// The model `m` of the server at `url`.
+fn compatible(url: &str, remote: RemoteOptions) -> Arc<dyn LanguageModel> {
+    open(&format!("openai-compatible:{url}#m").parse().unwrap(), &options(remote)).unwrap()
+}
+
+fn request(seed: u64) -> Request {
+    let messages = vec![Message::system("You are Anna."), Message::user("Hello?")];
+    Request::new(Prompt::Chat(messages), Sampling { max_tokens: 16, ..Sampling::default() }, Stream::root(seed))
+}
+
+async fn say(model: &Arc<dyn LanguageModel>, seed: u64) -> Result<Completion, ModelError> {
+    model.complete(request(seed), None).await
+}
+
+/// Hears `limit` tokens and then wants no more.
+fn hears<'a>(limit: usize, heard: &'a mut Vec<String>) -> Box<dyn TokenSink + 'a> {
+    Box::new(move |token: &TokenLogprob| -> Flow {
+        heard.push(token.text.clone());
+        if heard.len() >= limit { Flow::Stop } else { Flow::Continue }
+    })
+}

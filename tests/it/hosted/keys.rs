@@ -1,0 +1,127 @@
+//! The program with hosted models, from outside: where keys come from, and that they go nowhere.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use wiremock::matchers::{header, method, path};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use crate::rollout::ANNA;
+
+const SECRET: &str = "sk-do-not-tell-4711";
+
+/// Every file below `folder`, as text.
+fn texts(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        all +=
+            &if path.is_dir() { texts(&path) } else { String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned() };
+    }
+    all
+}
+
+fn loom(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
+    command.current_dir(folder).args(arguments);
+    for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "LOOM_CACHE"] {
+        command.env_remove(name);
+    }
+    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_with_hosted_models_holds_the_reply_and_its_cost_and_no_key() {
+    let server = MockServer::start().await;
+    let stream = concat!(
+        "data: {\"model\": \"gpt-4o-2024-08-06\", \"choices\": [{\"delta\": {\"content\": \"Hosted words.\"}}]}\n\n",
+        "data: {\"choices\": [{\"delta\": {}, \"finish_reason\": \"stop\"}]}\n\n",
+        "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 1000, \"completion_tokens\": 100}}\n\ndata: [DONE]\n\n",
+    );
+    Mock::given(method("POST"))
+        .and(path("/chat/completions"))
+        .and(header("authorization", format!("Bearer {SECRET}")))
+        .respond_with(ResponseTemplate::new(200).set_body_raw(stream, "text/event-stream"))
+        .mount(&server)
+        .await;
+    // Anthropic answers with the key inside its error, which must not come through.
+    let error =
+        json!({"type": "error", "error": {"type": "invalid_request_error", "message": format!("what is {SECRET}?")}});
+    Mock::given(method("POST"))
+        .and(path("/v1/messages"))
+        .and(header("x-api-key", SECRET))
+        .respond_with(ResponseTemplate::new(400).set_body_json(error))
+        .mount(&server)
+        .await;
+
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("anna.yaml"), ANNA).unwrap();
+    let uri = server.uri();
+    let variables = [
+        ("OPENAI_API_KEY", SECRET),
+        ("OPENAI_BASE_URL", uri.as_str()),
+        ("ANTHROPIC_API_KEY", SECRET),
+        ("ANTHROPIC_BASE_URL", uri.as_str()),
+    ];
+    let run = |output: &str| {
+        let arguments = [
+            "run",
+            "anna.yaml",
+            "--persona-model",
+            "openai/gpt-4o",
+            "--target",
+            "anthropic/claude-x,echo",
+            "--turns",
+            "2",
+            "--cache",
+            "cache",
+            "--output",
+            output,
+        ];
+        loom(folder.path(), &variables, &arguments)
+    };
+    let (code, told) = run("out");
+    assert_eq!(code, Some(0), "{told}");
+    assert!(!told.contains(SECRET), "{told}");
+
+    let read = |output: &str| -> Value {
+        serde_json::from_str(&fs::read_to_string(folder.path().join(output).join("rollout_000.json")).unwrap()).unwrap()
+    };
+    let transcript = read("out");
+    let persona = &transcript["turns"][0]["persona"];
+    assert_eq!((&persona["content"], &persona["model"]), (&json!("Hosted words."), &json!("openai/gpt-4o")));
+    assert_eq!(persona["hosted"], json!({"served": "gpt-4o-2024-08-06", "cost_usd": 0.0035}));
+    assert_eq!(transcript["turns"][0]["interlocutor"]["model"], json!("echo"));
+    let why = transcript["turns"][0]["interlocutor"]["fallbacks"][0]["why"].as_str().unwrap();
+    assert!(why.contains("what is …?"), "{why}");
+    assert_eq!(transcript["totals"]["cost_usd"], json!(0.007));
+
+    // The rerun replays: the same words, and it says so.
+    let asked = server.received_requests().await.unwrap().len();
+    let (code, told) = run("again");
+    assert_eq!(code, Some(0), "{told}");
+    let again = read("again");
+    assert_eq!(again["turns"][1]["persona"]["content"], transcript["turns"][1]["persona"]["content"]);
+    assert_eq!(again["turns"][1]["persona"]["timing"]["replayed"], json!(1));
+    let chat = |request: &wiremock::Request| request.url.path() == "/chat/completions";
+    let requests = server.received_requests().await.unwrap();
+    assert_eq!(requests.iter().skip(asked).filter(|request| chat(request)).count(), 0);
+
+    let written = texts(folder.path());
+    assert!(written.contains("Hosted words.") && !written.contains(SECRET));
+}
+
+#[test]
+fn a_missing_key_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("anna.yaml"), ANNA).unwrap();
+    for (model, variable) in [("openai/gpt-4o", "OPENAI_API_KEY"), ("anthropic/claude-x", "ANTHROPIC_API_KEY")] {
+        let (code, told) = loom(folder.path(), &[], &["run", "anna.yaml", "--persona-model", model, "--output", "x"]);
+        assert_eq!(code, Some(5), "{told}");
+        assert!(told.contains(&format!("set the environment variable {variable}")), "{told}");
+    }
+}

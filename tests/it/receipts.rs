@@ -1,0 +1,84 @@
+//! `loom receipts` from outside: a log of moods and permits, checked, damaged, exported and replayed.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use loom_agent::foundation::store::RealDisk;
+use loom_agent::foundation::store::receipts::{Key, ReceiptLog};
+use loom_agent::governance::mood::{Event, Facts, MoodState, step, step_entry};
+use serde_json::{Value, json};
+
+fn loom(home: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
+    command.env("XDG_DATA_HOME", home).args(arguments).args(["--color", "never"]).output().unwrap()
+}
+
+fn expect(home: &Path, code: i32, arguments: &[&str]) -> String {
+    let output = loom(home, arguments);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{told}");
+    told
+}
+
+/// A log of a few steps in `folder`, signed with the key in `home`.
+fn write_log(home: &Path, folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    let key = Arc::new(Key::open(&home.join("loom/key")).unwrap());
+    let at = Timestamp::from_second(1_700_000_000).unwrap();
+    let (mut log, _) = ReceiptLog::open(Arc::new(RealDisk::new(folder)), key, at).unwrap();
+    let entered = MoodState::enter(Facts::NONE);
+    let mut entries = vec![step_entry(None, Facts::NONE, &entered)];
+    let mut state = entered.state;
+    for event in [Event::VerifiersFailed, Event::RiskGrew, Event::Mitigated, Event::VerifiersPassed, Event::Ambiguous] {
+        let after = step(&state, &event);
+        entries.push(step_entry(Some(&event), Facts::NONE, &after));
+        state = after.state;
+    }
+    let text = log.contents().put(b"what the user said").unwrap();
+    entries[0] = entries[0].clone().with_content("need", text);
+    log.commit(at, &entries).unwrap();
+    log.erase(text, at).unwrap();
+    log.seal().unwrap();
+}
+
+#[test]
+fn a_log_is_verified_shown_exported_and_replayed_and_damage_is_located() {
+    let folder = tempfile::tempdir().unwrap();
+    let (home, run) = (folder.path().join("home"), folder.path().join("run"));
+    write_log(&home, &run);
+    let path = run.to_str().unwrap();
+    let verified = expect(&home, 0, &["receipts", "verify", path]);
+    assert!(verified.starts_with("8 receipts, 8 signed for, 1 texts erased; last "), "{verified}");
+    let shown = expect(&home, 0, &["receipts", "show", path, "--kind", "mood."]);
+    assert_eq!(shown.lines().count(), 6, "{shown}");
+    let spans: Value =
+        serde_json::from_str(&expect(&home, 0, &["receipts", "export", path, "--format", "otlp"])).unwrap();
+    assert_eq!(spans["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().len(), 8);
+    assert_eq!(spans["resourceSpans"][0]["resource"]["attributes"][0]["value"], json!({"stringValue": "loom"}));
+    let replayed = expect(&home, 0, &["mood", "replay", path]);
+    assert!(replayed.ends_with("6 steps replayed, all as recorded; at the end CURIOUS\n"), "{replayed}");
+
+    let log = run.join("receipts.jsonl");
+    let whole = fs::read_to_string(&log).unwrap();
+    let lines: Vec<_> = whole.split_inclusive('\n').collect();
+    let damaged = [
+        (whole.replacen("verifiers_failed", "verifiers_passed", 1), "line 3: the receipt was altered"),
+        ([&lines[..4], &lines[5..]].concat().concat(), "line 5: receipt 5 stands where receipt 4 belongs"),
+        (lines[..6].concat(), "line 7: the log was cut short: 8 receipts were signed for, 6 are left"),
+    ];
+    for (text, expected) in damaged {
+        fs::write(&log, text).unwrap();
+        let told = expect(&home, 1, &["receipts", "verify", path]);
+        assert!(told.contains(expected), "{told}");
+    }
+    fs::write(&log, whole).unwrap();
+    let told = expect(&folder.path().join("other"), 0, &["receipts", "verify", path]);
+    assert!(told.contains("any signature counts"), "{told}");
+    let told = expect(&home, 1, &["receipts", "verify", path, "--key", &"ab".repeat(32)]);
+    assert!(told.contains("signed with another key"), "{told}");
+    fs::remove_file(run.join("receipts.head")).unwrap();
+    assert!(expect(&home, 1, &["receipts", "verify", path]).contains("no signed head"));
+}
