@@ -35,4 +35,9 @@ for source in kernels/cuda/*.cu; do
             END { exit bad }' "$out/log" || bad=1
     done
 done
-exit $bad
+[ "$bad" = 0 ] || exit "$bad"
+
+# The device side builds, and the kernels say what the Rust kernels say, on a CPU that plays the GPU thread by thread.
+export CUDA_HOME=$home
+cargo check --features cuda
+cargo test -p loom-kernels --features cuda-emulation --test cuda
