@@ -42,6 +42,8 @@ mod activation;
 mod attention;
 mod blocks;
 mod conv;
+#[cfg(any(feature = "cuda", feature = "cuda-emulation"))]
+pub mod cuda;
 mod dispatch;
 mod head_scan;
 mod lanes;

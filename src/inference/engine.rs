@@ -9,7 +9,7 @@
 //!   one row for each that writes and a share of the pass for each that reads; what several prompts begin with
 //!   is read once
 //!   │ a ragged batch of segments
-//! Architecture                                         mamba.rs, mamba2.rs, decoder.rs
+//! Architecture                                         mamba.rs, mamba2.rs, decoder.rs; device/mamba.rs on a GPU
 //!   knows tensors and states; nothing of text, sampling or who asked
 //! ```
 //!
@@ -25,6 +25,7 @@ mod bundled;
 mod config;
 mod decoder;
 mod detokenize;
+mod device;
 mod embedder;
 mod ends;
 mod error;
@@ -52,6 +53,7 @@ pub mod fuzzing;
 
 pub use admission::Budget;
 pub use bundled::bundled;
+pub use device::{Device, DeviceChoice, gpus};
 pub use embedder::LocalEmbedder;
 pub use error::LoadError;
 pub use local::{EngineOptions, LocalModel};
@@ -93,6 +95,11 @@ pub(crate) trait Architecture: Send + Sync + 'static {
 
     /// Replaces `logits` by the row after the last token that `state` has read: the same bits that reading it gave.
     fn next(&self, state: &Self::State, logits: &mut Vec<f32>);
+
+    /// Why the last pass or row failed, told once; its logits and states are then void. A CPU does not fail.
+    fn fault(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What one sequence reads in one pass.

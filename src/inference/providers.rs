@@ -19,7 +19,7 @@ use self::echo::Echo;
 pub use self::facts::{Facts, Memory, Origin};
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::inference::engine::{Budget, Dtype, EngineOptions, LocalEmbedder, LocalModel, available_memory};
+use crate::inference::engine::{Budget, Device, Dtype, EngineOptions, LocalEmbedder, LocalModel, available_memory};
 use crate::inference::remote::hub::{self, HubOptions};
 use crate::inference::remote::{self, RemoteOptions};
 
@@ -29,6 +29,8 @@ use crate::inference::remote::{self, RemoteOptions};
 pub struct OpenOptions {
     /// Threads of an engine inside the process; as many as there are cores if `None`.
     pub threads: Option<usize>,
+    /// Where models inside the process run; an embedder stays on the CPU.
+    pub device: Device,
     /// The text of a chat template that replaces the model's own.
     pub chat_template: Option<String>,
     /// What a chat template that asks for the date is told; the time of opening if `None`.
@@ -125,6 +127,7 @@ impl OpenOptions {
     fn engine(&self) -> EngineOptions {
         EngineOptions {
             threads: self.threads,
+            device: self.device,
             chat_template: self.chat_template.clone(),
             now: self.now,
             budget: self.budget,

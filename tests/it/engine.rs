@@ -4,6 +4,7 @@
 mod batches;
 mod dtypes;
 mod embeddings;
+mod gpu;
 mod oracle;
 mod parity;
 mod replies;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::Digest;
 use crate::foundation::chat::ModelSpec;
-use crate::inference::engine::{available_memory, total_memory};
+use crate::inference::engine::{available_memory, gpus, total_memory};
 use crate::inference::providers::{OpenOptions, open};
 use crate::inference::remote::hub::cache_folder;
 
@@ -39,7 +39,9 @@ struct Findings {
     kernels: &'static str,
     memory_total_bytes: Option<u64>,
     memory_available_bytes: Option<u64>,
-    devices: Vec<&'static str>,
+    devices: Vec<String>,
+    /// Why no GPU is among them.
+    no_gpu: Option<String>,
     bundled_model: Bundled,
     model_cache: Option<PathBuf>,
     model_cache_exists: bool,
@@ -83,6 +85,7 @@ impl Findings {
             Err(error) => Bundled { digest: None, layers: None, vocabulary: None, problem: Some(error.to_string()) },
         };
         let features = loom_kernels::cpu_features().into_iter().map(|(name, present)| Feature { name, present });
+        let (gpus, no_gpu) = gpus().map_or_else(|why| (Vec::new(), Some(why)), |gpus| (gpus, None));
         let model_cache = cache_folder();
         Self {
             loom: env!("CARGO_PKG_VERSION"),
@@ -92,7 +95,8 @@ impl Findings {
             kernels: loom_kernels::active_path().name(),
             memory_total_bytes: total_memory(),
             memory_available_bytes: available_memory(),
-            devices: vec!["cpu"],
+            devices: ["cpu".to_owned()].into_iter().chain(gpus).collect(),
+            no_gpu,
             bundled_model,
             model_cache_exists: model_cache.as_ref().is_some_and(|path| path.is_dir()),
             model_cache,
@@ -123,13 +127,17 @@ impl Findings {
             Some(path) if self.model_cache_exists => path.display().to_string(),
             Some(path) => format!("{} (not there)", path.display()),
         };
+        let devices = match &self.no_gpu {
+            Some(why) => format!("CPU only: {why}"),
+            None => self.devices.join("; "),
+        };
         let lines = [
             ("loom", format!("{} on {}", self.loom, self.platform)),
             ("cores", number(self.cores)),
             ("CPU features", format!("{}; absent: {}", features(true), features(false))),
             ("kernels", format!("{} ({} chooses another)", self.kernels, loom_kernels::PATH_VARIABLE)),
             ("memory", format!("{}, {} of it free", gib(self.memory_total_bytes), gib(self.memory_available_bytes))),
-            ("devices", "CPU only: this build drives no GPU".to_owned()),
+            ("devices", devices),
             ("bundled model", bundled),
             ("model cache", cache),
         ];

@@ -16,7 +16,7 @@ use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::governance::memory::capture::Heard;
 use crate::governance::memory::workspace::Workspace;
 use crate::governance::regulator::Calibration;
-use crate::inference::engine::Dtype;
+use crate::inference::engine::{DeviceChoice, Dtype};
 use crate::inference::providers::{OpenOptions, RoleDtypes};
 use crate::simulation::persona::{self, AdversaryKind, AdversaryScript, Regulation, RegulatorPolicy};
 use crate::simulation::report::Report;
@@ -108,6 +108,9 @@ pub(super) struct Args {
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
+    /// Where local models run: `cpu`, `cuda:N`, or `auto` for a GPU where one can be used
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    device: DeviceChoice,
     /// How local models keep their weights: f32, bf16, `q8_0` or `q4_k`; as their files have them if not given
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
     dtype: Option<Dtype>,
@@ -159,7 +162,7 @@ const PLAIN_LINES: u64 = 10;
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let options = self.options()?;
+        let options = self.options(terminal)?;
         let memory = self.memory.as_ref().map(|folder| Workspace::at(folder, SystemClock.now())).transpose()?;
         let run = match &self.resume {
             Some(folder) => Run::resume(folder, &options).map_err(failure)?,
@@ -222,11 +225,16 @@ impl Args {
         Regulation { policy, ..of_config }
     }
 
-    fn options(&self) -> Result<OpenOptions, Failure> {
+    fn options(&self, terminal: &mut Terminal) -> Result<OpenOptions, Failure> {
         let template = self.chat_template.as_ref().map(|path| {
             std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
         });
+        let (device, why) = self.device.decide();
+        if let Some(why) = why {
+            writeln!(terminal.err, "On the CPU: {why}.")?;
+        }
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
+        options.device = device;
         self.remote.set(&mut options);
         options.dtype = self.dtype;
         options.dtypes =

@@ -12,13 +12,12 @@ use super::judge::{self, check_of};
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits::ROLLOUTS_MAX;
 use crate::foundation::chat::{ModelChain, ModelSpec, Role};
-use crate::inference::engine::Dtype;
 use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::judge::judged::Judge;
 use crate::simulation::judge::likelihood::Extent;
 use crate::simulation::judge::scoring::{Scored, Scoring, ScoringError, transcripts};
 use crate::simulation::persona;
-use crate::simulation::rollout::{Manifest, RunModels, ScoreMethod};
+use crate::simulation::rollout::{Manifest, ScoreMethod};
 
 /// Score transcripts: by a judge, and by the likelihood of what was said
 #[derive(Debug, clap::Args)]

@@ -48,6 +48,8 @@ pub const MODEL_DIM_MAX: usize = 1 << 24;
 pub const SAFETENSORS_SHARDS_MAX: usize = 4_096;
 /// Most requests that one engine works on at the same time; further callers wait in order.
 pub const ACTIVE_SEQUENCES_MAX: usize = 64;
+/// States of sequences that an engine keeps in a GPU's memory, snapshots among them; fewer where it is small.
+pub const GPU_STATES_MAX: usize = 4096;
 /// Most bytes that the states and tokens of all requests at work in one engine may come to, unless it is told
 /// otherwise; further callers wait in order.
 pub const STATE_BYTES_MAX: u64 = 2 << 30;

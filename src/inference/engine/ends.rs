@@ -11,11 +11,11 @@ const HEAD: &str = "lm_head.weight";
 
 pub(super) struct Ends {
     /// `[vocabulary, d_model]`
-    table: Panels,
-    norm: Vec<f32>,
+    pub(super) table: Panels,
+    pub(super) norm: Vec<f32>,
     norm_epsilon: f32,
     /// `None` when it is the table.
-    head: Option<Panels>,
+    pub(super) head: Option<Panels>,
 }
 
 /// The tensors' names and dims.

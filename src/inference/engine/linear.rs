@@ -7,8 +7,8 @@ use super::weights::Weights;
 
 /// y = x·Wᵀ + b.
 pub(super) struct Linear {
-    weight: Panels,
-    bias: Option<Vec<f32>>,
+    pub(super) weight: Panels,
+    pub(super) bias: Option<Vec<f32>>,
 }
 
 impl Linear {

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::admission::Budget;
 use super::bundled::{self, Manifest};
+use super::device::Device;
 use super::gguf::Gguf;
 use super::open::Files;
 use super::reply::Reply;
@@ -31,6 +32,8 @@ use crate::foundation::chat::{
 pub struct EngineOptions {
     /// Threads for the arithmetic; all cores if absent. Results do not depend on it.
     pub threads: Option<usize>,
+    /// Where to run it.
+    pub device: Device,
     /// The text of a chat template that replaces the model's own.
     pub chat_template: Option<String>,
     /// What `strftime_now` tells in a chat template; the time of opening if absent.

@@ -15,26 +15,26 @@ use super::{Architecture, LoadError, Segment};
 use crate::foundation::chat::LayerGains;
 
 pub(super) struct Mamba {
-    config: MambaConfig,
-    ends: Ends,
-    layers: Vec<Layer>,
+    pub(super) config: MambaConfig,
+    pub(super) ends: Ends,
+    pub(super) layers: Vec<Layer>,
     /// Falcon Mamba's norms have no weights of their own: ones, as many as the widest of them needs.
     ones: Vec<f32>,
 }
 
-struct Layer {
-    norm: Vec<f32>,
+pub(super) struct Layer {
+    pub(super) norm: Vec<f32>,
     /// To `[u | z]`, each `d_inner` wide.
-    in_proj: Linear,
-    conv: Convolution,
+    pub(super) in_proj: Linear,
+    pub(super) conv: Convolution,
     /// To `[Δ low-rank | B | C]`: `dt_rank`, `d_state` and `d_state` wide.
-    x_proj: Panels,
-    dt_proj: Panels,
-    dt_bias: Vec<f32>,
+    pub(super) x_proj: Panels,
+    pub(super) dt_proj: Panels,
+    pub(super) dt_bias: Vec<f32>,
     /// −exp(`A_log`), `[d_inner, d_state]`.
-    a: Vec<f32>,
-    d: Vec<f32>,
-    out_proj: Linear,
+    pub(super) a: Vec<f32>,
+    pub(super) d: Vec<f32>,
+    pub(super) out_proj: Linear,
 }
 
 impl Mamba {

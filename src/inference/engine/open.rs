@@ -11,7 +11,6 @@ use super::config::{Config, standard_json};
 use super::decoder::Decoder;
 use super::history::Memory;
 use super::local::{EngineOptions, Shared};
-use super::mamba::Mamba;
 use super::mamba2::Mamba2;
 use super::template::{ChatTemplate, TokenizerConfig};
 use super::tokenizer::Tokenizer;
@@ -56,13 +55,19 @@ impl Files<'_> {
     pub(super) fn open(mut self, options: &EngineOptions) -> Result<Shared, LoadError> {
         self.config = standard_json(&self.config);
         match Config::parse(&self.config)? {
-            Config::Mamba(config) => self.start(options, |weights| Mamba::load(config, weights)),
-            Config::Mamba2(config) => self.start(options, |weights| Mamba2::load(config, weights)),
-            Config::Decoder(config) => self.start(options, |weights| Decoder::load(config, weights)),
+            Config::Mamba(config) => self.start_mamba(options, config),
+            Config::Mamba2(config) => {
+                options.device.must_be_cpu("Mamba-2")?;
+                self.start(options, |weights| Mamba2::load(config, weights))
+            }
+            Config::Decoder(config) => {
+                options.device.must_be_cpu("a transformer")?;
+                self.start(options, |weights| Decoder::load(config, weights))
+            }
         }
     }
 
-    fn start<A: Architecture>(
+    pub(super) fn start<A: Architecture>(
         mut self,
         options: &EngineOptions,
         load: impl FnOnce(&mut Weights<'_>) -> Result<A, LoadError>,

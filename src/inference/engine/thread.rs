@@ -221,7 +221,7 @@ impl<A: Architecture> Owner<A> {
         for active in self.active.iter_mut().filter(|active| active.can_go_on()) {
             if let Some(state) = active.sequence.stands_at_row() {
                 self.model.next(state, &mut self.logits);
-                active.failed = active.sequence.judge(&self.logits).err();
+                active.failed = self.model.fault().or_else(|| active.sequence.judge(&self.logits).err());
                 active.tell();
             }
         }
@@ -235,13 +235,14 @@ impl<A: Architecture> Owner<A> {
         }
         let wanted: Vec<_> = batch.iter().map(|segment| segment.logits.len()).collect();
         drop(batch);
+        let fault = self.model.fault();
         let width = self.model.vocabulary();
         let mut logits = self.logits.as_slice();
         let mut landmarks = Vec::new();
         for (active, wanted) in able.iter_mut().zip(wanted) {
             // Its own part, whether it takes all of it or fails at the first row.
             let rows = logits.split_off(..wanted * width).unwrap_or_default();
-            active.failed = active.sequence.advance(rows.chunks_exact(width)).err();
+            active.failed = fault.clone().or_else(|| active.sequence.advance(rows.chunks_exact(width)).err());
             active.tell();
             landmarks.extend(active.sequence.landmark().map(|past| (active.key, past)));
         }

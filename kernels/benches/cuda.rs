@@ -1,0 +1,151 @@
+//! Decode steps of Mamba-1 on a GPU at published widths: made-up bf16 weights, `scripts/gpu-bench.sh` says how to run it.
+//! Prints tokens/s, and the bytes that a step must read as a share of what the GPU copies in that time.
+
+#[cfg(not(any(feature = "cuda", feature = "cuda-emulation")))]
+fn main() {
+    eprintln!("nothing to measure: build with the feature `cuda`");
+}
+
+#[cfg(any(feature = "cuda", feature = "cuda-emulation"))]
+fn main() {
+    if let Err(error) = gpu::run() {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
+}
+
+#[cfg(any(feature = "cuda", feature = "cuda-emulation"))]
+mod gpu {
+    use std::time::Instant;
+
+    use loom_kernels::cuda::{Batch, Buffer, Gpu, GpuConv, GpuError, GpuScan, Kind, Matrix, Sequence};
+
+    const VOCABULARY: usize = 50_280;
+    const STATE: usize = 16;
+    const TAPS: usize = 4;
+    const STEPS: usize = 50;
+
+    struct Layer {
+        norm: Buffer<f32>,
+        in_proj: Matrix,
+        conv: [Buffer<f32>; 2],
+        x_proj: Matrix,
+        dt_proj: Matrix,
+        /// dt bias, D.
+        narrow: [Buffer<f32>; 2],
+        a: Buffer<f32>,
+        out_proj: Matrix,
+        tails: Buffer<f32>,
+        states: Buffer<f32>,
+    }
+
+    pub(super) fn run() -> Result<(), GpuError> {
+        let gpu = Gpu::open(0)?;
+        for info in Gpu::all()? {
+            println!("{info:?}");
+        }
+        let copied = bandwidth(&gpu)?;
+        println!("a copy moves {:.0} GB/s", copied / 1e9);
+        println!("{:<12} {:>4} {:>12} {:>9} {:>14}", "model", "N", "tokens/s", "ms/step", "of bandwidth");
+        for (name, layers, d_model, rank) in
+            [("mamba-130m", 24, 768, 48), ("mamba-1.4b", 48, 2048, 128), ("mamba-2.8b", 64, 2560, 160)]
+        {
+            for rows in [1, 8, 32, 128, 512] {
+                let (seconds, bytes) = step(&gpu, layers, d_model, rank, rows)?;
+                let share = bytes as f64 / seconds / copied * 100.0;
+                println!("{name:<12} {rows:>4} {:>12.0} {:>9.3} {share:>12.1} %", rows as f64 / seconds, seconds * 1e3);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes a second, read and written.
+    fn bandwidth(gpu: &Gpu) -> Result<f64, GpuError> {
+        let len = 1 << 28;
+        let (from, to) = (gpu.zeros::<f32>(len)?, gpu.zeros::<f32>(len)?);
+        let seconds = time(&to, 10, || gpu.copy(from.view(), to.view(), len))?;
+        Ok(8.0 * len as f64 / seconds)
+    }
+
+    /// Seconds of one `work`, out of `count` in a row after one to warm up; `end` is read to wait for them.
+    fn time(end: &Buffer<f32>, count: usize, work: impl Fn() -> Result<(), GpuError>) -> Result<f64, GpuError> {
+        let mut wait = [0.0];
+        work()?;
+        end.read(&mut wait)?;
+        let begun = Instant::now();
+        for _ in 0..count {
+            work()?;
+        }
+        end.read(&mut wait)?;
+        Ok(begun.elapsed().as_secs_f64() / count as f64)
+    }
+
+    /// Seconds of one step, and the bytes of weights and states that it must move.
+    fn step(gpu: &Gpu, layers: usize, d_model: usize, rank: usize, rows: usize) -> Result<(f64, usize), GpuError> {
+        let d_inner = 2 * d_model;
+        let width = rank + 2 * STATE;
+        // Small numbers of one sign, in bf16.
+        let matrix = |outputs: usize, inputs: usize| -> Result<Matrix, GpuError> {
+            Ok(Matrix::new(Kind::Bf16(gpu.upload(&vec![0x3a00_u16; outputs * inputs])?), outputs, inputs))
+        };
+        let ones = |len: usize| gpu.upload(&vec![1.0_f32; len]);
+        let room = |width: usize| gpu.zeros::<f32>(rows * width);
+        let stack = (0..layers)
+            .map(|_| {
+                Ok(Layer {
+                    norm: ones(d_model)?,
+                    in_proj: matrix(2 * d_inner, d_model)?,
+                    conv: [ones(d_inner * TAPS)?, ones(d_inner)?],
+                    x_proj: matrix(width, d_inner)?,
+                    dt_proj: matrix(d_inner, rank)?,
+                    narrow: [ones(d_inner)?, ones(d_inner)?],
+                    a: gpu.upload(&vec![-1.0_f32; d_inner * STATE])?,
+                    out_proj: matrix(d_model, d_inner)?,
+                    tails: room(d_inner * (TAPS - 1))?,
+                    states: room(d_inner * STATE)?,
+                })
+            })
+            .collect::<Result<Vec<_>, GpuError>>()?;
+        let (head, norm) = (matrix(VOCABULARY, d_model)?, ones(d_model)?);
+        let sequence = |row: i32| Sequence { row, len: 1, from: row, to: row, gain_decay: 1.0, gain_write: 1.0 };
+        let sequences: Vec<_> = (0..).take(rows).map(sequence).collect();
+        let batch = Batch::new(gpu, &sequences, rows)?;
+        let ids: Vec<u32> = (0..rows as u32).collect();
+        let (x, h, uz, u) = (room(d_model)?, room(d_model)?, room(2 * d_inner)?, room(d_inner)?);
+        let (delta, y, dbc, logits) = (room(d_inner)?, room(d_inner)?, room(width)?, room(VOCABULARY)?);
+        let one = || -> Result<(), GpuError> {
+            gpu.embed(&ids, &head, x.view())?;
+            for (index, layer) in stack.iter().enumerate() {
+                let added = (index > 0).then(|| h.view());
+                gpu.rms_norm(x.view(), added, layer.norm.view(), 1e-5, y.view(), [rows, d_model])?;
+                gpu.matmul((y.view(), d_model), rows, &layer.in_proj, None, (uz.view(), 2 * d_inner))?;
+                let [weight, bias] = layer.conv.each_ref().map(Buffer::view);
+                let conv = GpuConv { weight, bias: Some(bias), channels: d_inner, taps: TAPS };
+                gpu.conv_silu(&batch, &conv, (uz.view(), 2 * d_inner), layer.tails.view(), u.view())?;
+                gpu.matmul((u.view(), d_inner), rows, &layer.x_proj, None, (dbc.view(), width))?;
+                gpu.matmul((dbc.view(), width), rows, &layer.dt_proj, None, (delta.view(), d_inner))?;
+                let [dt_bias, d] = layer.narrow.each_ref().map(Buffer::view);
+                let scan = GpuScan {
+                    u: u.view(),
+                    delta_raw: delta.view(),
+                    dt_bias,
+                    a: layer.a.view(),
+                    bc: dbc.from(rank),
+                    bc_stride: width,
+                    d,
+                    z: Some((uz.from(d_inner), 2 * d_inner)),
+                    channels: d_inner,
+                    d_state: STATE,
+                };
+                gpu.selective_scan(&batch, &scan, layer.states.view(), y.view())?;
+                gpu.matmul((y.view(), d_inner), rows, &layer.out_proj, None, (h.view(), d_model))?;
+            }
+            gpu.rms_norm(x.view(), Some(h.view()), norm.view(), 1e-5, y.view(), [rows, d_model])?;
+            gpu.matmul((y.view(), d_model), rows, &head, None, (logits.view(), VOCABULARY))
+        };
+        let seconds = time(&logits, STEPS, one)?;
+        let weights = 2 * (layers * (3 * d_inner * d_model + width * d_inner + d_inner * rank) + VOCABULARY * d_model);
+        let states = 2 * 4 * rows * layers * d_inner * (STATE + TAPS - 1);
+        Ok((seconds, weights + states))
+    }
+}

@@ -1,0 +1,61 @@
+// Norms and gates: RMS norm with the residual stream, a gated norm by groups, SwiGLU's gate, and copies of rows.
+#include "common.cuh"
+
+// x[row] += added[row] where `added` is not null; y[row] = x[row] / sqrt(mean(x[row]^2) + eps) * weight.
+// x, added, y: [rows, width]; weight: [width]. Grid: rows. Block: whole warps.
+extern "C" __global__ void __launch_bounds__(256)
+rms_norm_residual(float* __restrict__ x, const float* __restrict__ added, const float* __restrict__ weight, float eps,
+                  float* __restrict__ y, int width) {
+    __shared__ float scratch[WARP_SIZE];
+    float* row = x + size_t(blockIdx.x) * width;
+    const float* more = added ? added + size_t(blockIdx.x) * width : nullptr;
+    float squares = 0.0f;
+    for (int i = threadIdx.x; i < width; i += blockDim.x) {
+        float value = row[i];
+        if (more) row[i] = value += more[i];
+        squares = fmaf(value, value, squares);
+    }
+    const float scale = rsqrtf(block_sum(squares, scratch) / float(width) + eps);
+    float* out = y + size_t(blockIdx.x) * width;
+    for (int i = threadIdx.x; i < width; i += blockDim.x) out[i] = row[i] * scale * weight[i];
+}
+
+// Mamba-2's norm: out = rms(y · silu(z)) · weight, each group of `width / groups` numbers by itself.
+// y, out: [rows, width]; z: rows of `z_stride` floats; weight: [width]. Grid: (groups, rows). Block: whole warps.
+extern "C" __global__ void __launch_bounds__(256)
+gated_rms_norm(const float* __restrict__ y, const float* __restrict__ z, int z_stride, const float* __restrict__ weight,
+               float eps, float* __restrict__ out, int width) {
+    __shared__ float scratch[WARP_SIZE];
+    const int part = width / gridDim.x, from = blockIdx.x * part;
+    const size_t row = blockIdx.y;
+    float squares = 0.0f;
+    for (int i = from + threadIdx.x; i < from + part; i += blockDim.x) {
+        const float value = y[row * width + i] * silu(z[row * z_stride + i]);
+        squares = fmaf(value, value, squares);
+    }
+    const float scale = rsqrtf(block_sum(squares, scratch) / float(part) + eps);
+    for (int i = from + threadIdx.x; i < from + part; i += blockDim.x)
+        out[row * width + i] = y[row * width + i] * silu(z[row * z_stride + i]) * scale * weight[i];
+}
+
+// up = silu(gate) · up, `count` numbers each.
+extern "C" __global__ void __launch_bounds__(256)
+silu_gate(const float* __restrict__ gate, float* __restrict__ up, int count) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) up[i] *= silu(gate[i]);
+}
+
+// x += added, `count` numbers each.
+extern "C" __global__ void __launch_bounds__(256)
+add_to(float* __restrict__ x, const float* __restrict__ added, int count) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) x[i] += added[i];
+}
+
+// to[to_rows[r]] = from[from_rows[r]], rows of `width` floats; null stands for r itself. Grid: rows.
+extern "C" __global__ void __launch_bounds__(256)
+copy_rows(const float* __restrict__ from, const int* __restrict__ from_rows, float* __restrict__ to,
+          const int* __restrict__ to_rows, int width) {
+    const size_t source = from_rows ? from_rows[blockIdx.x] : blockIdx.x, target = to_rows ? to_rows[blockIdx.x] : blockIdx.x;
+    for (int i = threadIdx.x; i < width; i += blockDim.x) to[target * width + i] = from[source * width + i];
+}

@@ -1,0 +1,231 @@
+//! The CUDA driver, opened when a program first asks for it. Nothing of CUDA is needed to build without the feature, to
+//! link, or to start.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUdevice_attribute::{
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+};
+use cudarc::driver::{DriverError, result, sys};
+
+use super::{CAPABILITY_MIN, GpuError, GpuInfo, Machine};
+
+/// The kernels, compiled by build.rs for compute capability 8.0 and 9.0, and as PTX for what comes after.
+const IMAGES: [(&str, &[u8]); 6] = [
+    ("attention", include_bytes!(concat!(env!("OUT_DIR"), "/attention.fatbin"))),
+    ("logits", include_bytes!(concat!(env!("OUT_DIR"), "/logits.fatbin"))),
+    ("mamba", include_bytes!(concat!(env!("OUT_DIR"), "/mamba.fatbin"))),
+    ("mamba2", include_bytes!(concat!(env!("OUT_DIR"), "/mamba2.fatbin"))),
+    ("norm", include_bytes!(concat!(env!("OUT_DIR"), "/norm.fatbin"))),
+    ("product", include_bytes!(concat!(env!("OUT_DIR"), "/product.fatbin"))),
+];
+
+const KERNELS: [(&str, &[&str]); 6] = [
+    ("attention", &["attend_join", "attend_part", "rotary_write"]),
+    ("logits", &["read_logits"]),
+    ("mamba", &["conv_silu", "scan_segments", "scan_step16"]),
+    ("mamba2", &["head_segments", "head_step"]),
+    ("norm", &["add_to", "copy_rows", "gated_rms_norm", "rms_norm_residual", "silu_gate"]),
+    (
+        "product",
+        &[
+            "embed_bf16",
+            "embed_f16",
+            "embed_f32",
+            "product_bf16_1",
+            "product_bf16_8",
+            "product_f16_1",
+            "product_f16_8",
+            "product_f32_1",
+            "product_f32_8",
+            "product_q8_0_1",
+            "product_q8_0_8",
+        ],
+    ),
+];
+
+/// The driver must serve at least this, as 1000·major + 10·minor.
+const DRIVER_MIN: i32 = 12_000;
+
+fn told(what: &str, error: DriverError) -> GpuError {
+    let why = error.error_string().map_or("unknown error".into(), |text| text.to_string_lossy().into_owned());
+    GpuError(format!("CUDA cannot {what}: {why}"))
+}
+
+/// Opens the driver's library.
+fn start() -> Result<(u32, u32), GpuError> {
+    // SAFETY: opening the driver's library runs its own initialisers only.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(GpuError("there is no NVIDIA driver here (libcuda cannot be opened)".into()));
+    }
+    let mut version = 0;
+    // SAFETY: a pointer to one int, as the function asks.
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(|error| told("tell its version", error))?;
+    if version < DRIVER_MIN {
+        let (major, minor) = (version / 1000, version % 1000 / 10);
+        return Err(GpuError(format!(
+            "the NVIDIA driver serves CUDA {major}.{minor}; 12.0 or newer is needed: update the driver"
+        )));
+    }
+    result::init().map_err(|error| told("start", error))?;
+    Ok(((version / 1000) as u32, (version % 1000 / 10) as u32))
+}
+
+pub(super) fn all() -> Result<Vec<GpuInfo>, GpuError> {
+    let driver = start()?;
+    let count = result::device::get_count().map_err(|error| told("count GPUs", error))?;
+    (0..count).map(|ordinal| info(ordinal, driver)).collect()
+}
+
+fn info(ordinal: i32, driver: (u32, u32)) -> Result<GpuInfo, GpuError> {
+    let ask = |error: DriverError| told("describe a GPU", error);
+    let device = result::device::get(ordinal).map_err(ask)?;
+    // SAFETY: `device` comes from the driver.
+    let (major, minor, memory) = unsafe {
+        let number = |attribute| result::device::get_attribute(device, attribute).map_err(ask);
+        (number(MAJOR)?, number(MINOR)?, result::device::total_mem(device).map_err(ask)?)
+    };
+    let name = result::device::get_name(device).map_err(ask)?;
+    Ok(GpuInfo { ordinal: ordinal as usize, name, capability: (major as u32, minor as u32), memory, driver })
+}
+
+pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>, GpuError> {
+    Ok(Arc::new(Device::open(ordinal)?))
+}
+
+/// A device, its primary context, one stream and the kernels' functions.
+struct Device {
+    gpu: sys::CUdevice,
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    functions: HashMap<&'static str, sys::CUfunction>,
+}
+
+// SAFETY: handles of the driver, which is thread-safe; every method makes the context current on its own thread first.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+impl Device {
+    fn open(ordinal: usize) -> Result<Self, GpuError> {
+        let gpus = all()?;
+        let Some(gpu) = gpus.get(ordinal) else {
+            return Err(GpuError(format!("there is no cuda:{ordinal}; the driver knows {} GPUs", gpus.len())));
+        };
+        if gpu.capability < CAPABILITY_MIN {
+            let ((major, minor), (least, least_minor)) = (gpu.capability, CAPABILITY_MIN);
+            return Err(GpuError(format!(
+                "{} has compute capability {major}.{minor}; {least}.{least_minor} or newer is needed (A100, RTX 30 and later)",
+                gpu.name
+            )));
+        }
+        let open = |error: DriverError| told(&format!("open cuda:{ordinal}"), error);
+        let device = i32::try_from(ordinal)
+            .map_or(Err(DriverError(sys::CUresult::CUDA_ERROR_INVALID_DEVICE)), result::device::get)
+            .map_err(open)?;
+        // SAFETY: `device` comes from the driver; the context is released in `drop`.
+        let context = unsafe { result::primary_ctx::retain(device) }.map_err(open)?;
+        // SAFETY: just retained.
+        unsafe { result::ctx::set_current(context) }.map_err(open)?;
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(open)?;
+        let mut here = Self { gpu: device, context, stream, functions: HashMap::new() };
+        for ((name, image), (_, kernels)) in IMAGES.iter().zip(KERNELS) {
+            let load = |error: DriverError| told(&format!("load the kernels of {name}"), error);
+            // SAFETY: the image is a fat binary as nvcc wrote it, and lives as long as the program.
+            let module = unsafe { result::module::load_data(image.as_ptr().cast()) }.map_err(load)?;
+            for kernel in kernels {
+                let symbol = CString::new(*kernel).expect("names hold no NUL");
+                // SAFETY: the module was just loaded and is never unloaded.
+                let function = unsafe { result::module::get_function(module, symbol) }.map_err(load)?;
+                here.functions.insert(kernel, function);
+            }
+        }
+        Ok(here)
+    }
+
+    fn here(&self) -> Result<(), GpuError> {
+        // SAFETY: retained until `drop`.
+        unsafe { result::ctx::set_current(self.context) }.map_err(|error| told("use its context", error))
+    }
+}
+
+impl Machine for Device {
+    fn free(&self) -> Result<usize, GpuError> {
+        self.here()?;
+        Ok(result::mem_get_info().map_err(|error| told("tell its memory", error))?.0)
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<u64, GpuError> {
+        self.here()?;
+        // SAFETY: the memory is used on this stream alone, and written before it is read.
+        unsafe { result::malloc_async(self.stream, bytes) }
+            .map_err(|error| told(&format!("allocate {} MiB", bytes.div_ceil(1 << 20)), error))
+    }
+
+    fn release(&self, at: u64) {
+        // Nobody is left to tell of a failure; the next call will fail too.
+        if self.here().is_ok() {
+            // SAFETY: allocated on this stream, and its one owner is being dropped.
+            let _ = unsafe { result::free_async(at, self.stream) };
+        }
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), GpuError> {
+        self.here()?;
+        // SAFETY: `Buffer` checked the length. The source is pageable: the driver has copied it when the call returns.
+        unsafe { result::memcpy_htod_async(at, bytes, self.stream) }.map_err(|error| told("copy to the GPU", error))
+    }
+
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), GpuError> {
+        self.here()?;
+        // SAFETY: `Buffer` checked the length, and the stream is waited for before `bytes` is used again.
+        unsafe {
+            let copied = result::memcpy_dtoh_async(bytes, at, self.stream);
+            result::stream::synchronize(self.stream).and(copied)
+        }
+        .map_err(|error| told("copy from the GPU", error))
+    }
+
+    fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
+        self.here()?;
+        // SAFETY: `Gpu::copy` checked the lengths.
+        unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream) }
+            .map_err(|error| told("copy on the GPU", error))
+    }
+
+    fn zero(&self, at: u64, bytes: usize) -> Result<(), GpuError> {
+        self.here()?;
+        // SAFETY: within one allocation, by the callers in memory.rs.
+        unsafe { result::memset_d8_async(at, 0, bytes, self.stream) }.map_err(|error| told("clear memory", error))
+    }
+
+    unsafe fn launch(
+        &self,
+        kernel: &'static str,
+        grid: [u32; 3],
+        threads: u32,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), GpuError> {
+        self.here()?;
+        let function = *self.functions.get(kernel).ok_or_else(|| GpuError(format!("no kernel {kernel}")))?;
+        let [x, y, z] = grid;
+        // SAFETY: the caller's promise; the function belongs to this context.
+        unsafe { result::launch_kernel(function, (x, y, z), (threads, 1, 1), 0, self.stream, arguments) }
+            .map_err(|error| told(&format!("launch {kernel}"), error))
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if self.here().is_ok() {
+            // SAFETY: nobody else has the stream or this hold on the context; errors at the end change nothing.
+            unsafe {
+                let _ = result::stream::synchronize(self.stream);
+                let _ = result::stream::destroy(self.stream);
+                let _ = result::primary_ctx::release(self.gpu);
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Where a model runs, and what stands ready for it. The CPU always does; an NVIDIA GPU where the program was built with
+//! the feature `cuda` and the driver finds one. A model is never moved elsewhere than asked: what the GPU does not serve
+//! is refused with the reason.
+
+#[cfg(feature = "cuda")]
+mod mamba;
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::LoadError;
+use super::config::MambaConfig;
+use super::local::{EngineOptions, Shared};
+use super::mamba::Mamba;
+use super::open::Files;
+
+/// Where to run a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Device {
+    /// This machine's cores.
+    #[default]
+    Cpu,
+    /// The NVIDIA GPU of this number, in the driver's order.
+    Cuda(usize),
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+/// What a user asks for: a device, or the best there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The first GPU that can be used, else the CPU.
+    Auto,
+    /// This one or none.
+    Only(Device),
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ordinal = |text: &str| text.strip_prefix("cuda:")?.parse().ok();
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Only(Device::Cpu)),
+            "cuda" => Ok(Self::Only(Device::Cuda(0))),
+            other => ordinal(other)
+                .map(|ordinal| Self::Only(Device::Cuda(ordinal)))
+                .ok_or_else(|| format!("`{other}` is no device; it is `auto`, `cpu` or `cuda:N`")),
+        }
+    }
+}
+
+impl DeviceChoice {
+    /// The device to use, and why it is the CPU where that was not asked for.
+    pub fn decide(self) -> (Device, Option<String>) {
+        match self {
+            Self::Only(device) => (device, None),
+            Self::Auto => match usable() {
+                Ok(ordinal) => (Device::Cuda(ordinal), None),
+                Err(why) => (Device::Cpu, Some(why)),
+            },
+        }
+    }
+}
+
+/// What `loom doctor` tells of the GPUs: a line each, or why there is none to use.
+///
+/// # Errors
+/// The reason, in words.
+pub fn gpus() -> Result<Vec<String>, String> {
+    listed()
+}
+
+#[cfg(not(feature = "cuda"))]
+const NOT_BUILT: &str = "this build drives no GPU (the feature `cuda` adds that)";
+
+#[cfg(not(feature = "cuda"))]
+fn listed() -> Result<Vec<String>, String> {
+    Err(NOT_BUILT.to_owned())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn usable() -> Result<usize, String> {
+    Err(NOT_BUILT.to_owned())
+}
+
+#[cfg(feature = "cuda")]
+fn listed() -> Result<Vec<String>, String> {
+    use loom_kernels::cuda::{CAPABILITY_MIN, Gpu};
+    let gpus = Gpu::all().map_err(|error| error.to_string())?;
+    if gpus.is_empty() {
+        return Err("the NVIDIA driver knows no GPU".to_owned());
+    }
+    let line = |gpu: &loom_kernels::cuda::GpuInfo| {
+        let ((major, minor), (least, least_minor), (driver, driver_minor)) =
+            (gpu.capability, CAPABILITY_MIN, gpu.driver);
+        let old = if gpu.capability < CAPABILITY_MIN {
+            format!("; too old, {least}.{least_minor} is needed")
+        } else {
+            String::new()
+        };
+        let gib = gpu.memory as f64 / f64::from(1 << 30);
+        let (name, ordinal) = (&gpu.name, gpu.ordinal);
+        format!(
+            "cuda:{ordinal} {name}, {gib:.1} GiB, compute capability {major}.{minor}{old}, driver for CUDA {driver}.{driver_minor}"
+        )
+    };
+    Ok(gpus.iter().map(line).collect())
+}
+
+#[cfg(feature = "cuda")]
+fn usable() -> Result<usize, String> {
+    use loom_kernels::cuda::{CAPABILITY_MIN, Gpu};
+    let gpus = Gpu::all().map_err(|error| error.to_string())?;
+    let new = gpus.iter().find(|gpu| gpu.capability >= CAPABILITY_MIN);
+    new.map(|gpu| gpu.ordinal).ok_or_else(|| "no GPU here is new enough".to_owned())
+}
+
+impl Device {
+    /// Refuses `what`, which the CPU alone serves, on any other device.
+    pub(super) fn must_be_cpu(self, what: &str) -> Result<(), LoadError> {
+        match self {
+            Self::Cpu => Ok(()),
+            Self::Cuda(_) => Err(LoadError::Start(match listed() {
+                Ok(_) => format!("{what} is not served on a GPU yet; use the device `cpu`"),
+                Err(why) => format!("{self} cannot be used: {why}; use the device `cpu`"),
+            })),
+        }
+    }
+}
+
+impl Files<'_> {
+    /// Starts a Mamba-1 on the device asked for.
+    pub(super) fn start_mamba(self, options: &EngineOptions, config: MambaConfig) -> Result<Shared, LoadError> {
+        #[cfg(feature = "cuda")]
+        if let Device::Cuda(ordinal) = options.device {
+            let open = |error| LoadError::Start(format!("{}: {error}", options.device));
+            let gpu = loom_kernels::cuda::Gpu::open(ordinal).map_err(open)?;
+            return self.start(options, |weights| {
+                mamba::GpuMamba::new(&Mamba::load(config, weights)?, gpu).map_err(|error| match error {
+                    mamba::Refusal::Unserved(what) => {
+                        LoadError::Start(format!("{what} is not served on a GPU; use the device `cpu`"))
+                    }
+                    mamba::Refusal::Gpu(error) => open(error),
+                })
+            });
+        }
+        options.device.must_be_cpu("Mamba")?;
+        self.start(options, |weights| Mamba::load(config, weights))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_named_or_chosen() {
+        let check = |text: &str, expected| assert_eq!(text.parse::<DeviceChoice>().ok(), expected, "{text}");
+        check("auto", Some(DeviceChoice::Auto));
+        check("cpu", Some(DeviceChoice::Only(Device::Cpu)));
+        check("cuda", Some(DeviceChoice::Only(Device::Cuda(0))));
+        check("cuda:3", Some(DeviceChoice::Only(Device::Cuda(3))));
+        check("cuda:", None);
+        check("cuda:-1", None);
+        check("gpu", None);
+        check("CPU", None);
+    }
+
+    #[test]
+    fn only_auto_goes_elsewhere_and_it_says_why() {
+        assert_eq!(DeviceChoice::Only(Device::Cuda(7)).decide(), (Device::Cuda(7), None));
+        match DeviceChoice::Auto.decide() {
+            (Device::Cpu, why) => assert!(why.is_some()),
+            (Device::Cuda(_), why) => assert!(why.is_none()),
+        }
+    }
+}
