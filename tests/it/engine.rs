@@ -6,6 +6,7 @@ mod dtypes;
 mod embeddings;
 mod oracle;
 mod parity;
+mod readings;
 mod replies;
 mod sharing;
 mod snapshots;
