@@ -1,17 +1,18 @@
 //! Readings of the recurrent state, and what gains on Δ may and may not do to it.
 
-use loom_agent::foundation::chat::{DeltaGains, LayerGains, LayerReading, Prompt, Request, Sampling, SsmReading, TokenId};
+use loom_agent::foundation::chat::{
+    DeltaGains, LanguageModel, LayerGains, LayerReading, Prompt, Request, Sampling, SsmReading, TokenId,
+};
 use loom_agent::inference::engine::LocalModel;
 
 use super::{bits, bundled, complete, request, score, tiny};
 
 /// A Mamba-1, a Falcon Mamba and a Mamba-2.
 fn models() -> Vec<LocalModel> {
-    vec![bundled(1), tiny("models/falcon-mamba"), tiny("models/mamba2")]
+    vec![bundled(1), tiny("falcon-mamba"), tiny("mamba2")]
 }
 
 fn ids(model: &LocalModel, len: u32) -> Vec<TokenId> {
-    use loom_agent::foundation::chat::LanguageModel;
     let vocabulary = u32::try_from(model.info().vocabulary.unwrap()).unwrap();
     (0..len).map(|at| (at * 7 + 3) % vocabulary).collect()
 }
@@ -20,6 +21,11 @@ fn ask(ids: &[TokenId], gains: Option<LayerGains>) -> Request {
     let mut asked = request(Prompt::Ids(ids.to_vec()), Sampling { max_tokens: 5, ..Sampling::greedy() });
     asked.gains = gains.map(DeltaGains::Uniform);
     asked.readings = true;
+    asked
+}
+
+fn unseen(mut asked: Request) -> Request {
+    asked.readings = false;
     asked
 }
 
@@ -33,15 +39,15 @@ fn looking_on_changes_no_bit() {
         let ids = ids(&model, 12);
         let (prompt, rest) = ids.split_at(4);
         let looked = score(&model, ask(prompt, None), rest, 2);
-        let quiet = score(&model, Request { readings: false, ..ask(prompt, None) }, rest, 2);
+        let quiet = score(&model, unseen(ask(prompt, None)), rest, 2);
         assert_eq!((bits(&looked.tokens), quiet.ssm), (bits(&quiet.tokens), None));
         assert_eq!(looked.ssm.unwrap().tokens, 12);
         let looked = complete(&model, ask(&ids, None)).unwrap();
-        let quiet = complete(&model, Request { readings: false, ..ask(&ids, None) }).unwrap();
+        let quiet = complete(&model, unseen(ask(&ids, None))).unwrap();
         assert_eq!((bits(&looked.tokens), quiet.ssm), (bits(&quiet.tokens), None));
         assert_eq!(looked.ssm.unwrap().tokens as usize, 12 + looked.tokens.len());
     }
-    let attention = tiny("models/llama");
+    let attention = tiny("llama");
     assert_eq!(score(&attention, ask(&[1, 2], None), &[3], 0).ssm, None);
 }
 
