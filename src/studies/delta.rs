@@ -37,7 +37,9 @@ pub enum DeltaStudyError {
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// The model has no Δ, or does not tell what is needed.
-    #[error("model `{0}` has no Δ to put gains on, or does not tell its tokens and layers: use a Mamba (`bundled`, `local:DIR`)")]
+    #[error(
+        "model `{0}` has no Δ to put gains on, or does not tell its tokens and layers: use a Mamba (`bundled`, `local:DIR`)"
+    )]
     NoDelta(String),
     /// A text cannot be used.
     #[error("{name}: {why}")]

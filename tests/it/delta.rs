@@ -18,15 +18,28 @@ fn told(output: &Output) -> String {
 }
 
 const SWEEP: [&str; 14] = [
-    "delta", "sweep", "--passages", "2", "--length", "40", "--continuation", "6", "--gain", "g_delta=0.5,1", "--window",
-    "all", "--window", "8:16",
+    "delta",
+    "sweep",
+    "--passages",
+    "2",
+    "--length",
+    "40",
+    "--continuation",
+    "6",
+    "--gain",
+    "g_delta=0.5,1",
+    "--window",
+    "all",
+    "--window",
+    "8:16",
 ];
 
 #[test]
 fn a_sweep_measures_gains_and_goes_on_after_an_interruption_with_the_same_bytes() {
     let dir = TempDir::new().unwrap();
     let folder = dir.path();
-    fs::write(folder.join("t.txt"), "I have a dog. We walk in the park every day. My dog likes the park. ".repeat(4)).unwrap();
+    fs::write(folder.join("t.txt"), "I have a dog. We walk in the park every day. My dog likes the park. ".repeat(4))
+        .unwrap();
     let run = |more: &[&str]| loom(folder, &[&SWEEP[..], &["--text", "t.txt", "--output", "s"], more].concat());
     let output = run(&[]);
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));

@@ -259,6 +259,9 @@ mod tests {
     #[test]
     fn stretches_double() {
         let of = |position| stretch(position);
-        assert_eq!([of(1), of(31), of(32), of(63), of(64), of(200)], [(0, 32), (0, 32), (32, 64), (32, 64), (64, 128), (128, 256)]);
+        assert_eq!(
+            [of(1), of(31), of(32), of(63), of(64), of(200)],
+            [(0, 32), (0, 32), (32, 64), (32, 64), (64, 128), (128, 256)]
+        );
     }
 }

@@ -43,7 +43,11 @@ pub fn passages(
         } else {
             let ids = text_ids(vocabulary, name)?;
             let pieces = ids.chunks(length.max(2)).filter(|piece| piece.len() > 1).take(most).enumerate();
-            all.extend(pieces.map(|(at, piece)| Passage { name: format!("{name}#{at}"), ids: piece.to_vec(), from: 1 }));
+            all.extend(pieces.map(|(at, piece)| Passage {
+                name: format!("{name}#{at}"),
+                ids: piece.to_vec(),
+                from: 1,
+            }));
         }
         if all.len() == before {
             let why = "there are not two tokens in it: give more text, and at least one passage".to_owned();

@@ -70,7 +70,8 @@ impl Plan {
     /// # Errors
     /// When one makes no sense, or there are too many.
     pub fn settings(&self, count: usize) -> Result<Vec<Setting>, DeltaStudyError> {
-        let gains: Vec<(Gain, Vec<f32>)> = self.gains.iter().map(|text| parse_values(text)).collect::<Result<_, _>>()?;
+        let gains: Vec<(Gain, Vec<f32>)> =
+            self.gains.iter().map(|text| parse_values(text)).collect::<Result<_, _>>()?;
         let mut settings = Vec::new();
         for window in &self.windows {
             for layers in &self.layers {
@@ -84,7 +85,8 @@ impl Plan {
             }
         }
         if settings.is_empty() || settings.len() > SWEEP_CELLS_MAX {
-            let why = format!("there are {} settings; name at least one, and at most {SWEEP_CELLS_MAX}", settings.len());
+            let why =
+                format!("there are {} settings; name at least one, and at most {SWEEP_CELLS_MAX}", settings.len());
             return Err(DeltaStudyError::Text { name: "the sweep".to_owned(), why });
         }
         Ok(settings)

@@ -65,7 +65,9 @@ pub enum SettingError {
     #[error("`{0}` is no gain: give numbers from 0 to {GAIN_MAX}")]
     Value(String),
     /// No such layers.
-    #[error("`{text}` are no layers of a model that has 0 to {last}: write `all`, `early`, `late`, or numbers such as `0,2`")]
+    #[error(
+        "`{text}` are no layers of a model that has 0 to {last}: write `all`, `early`, `late`, or numbers such as `0,2`"
+    )]
     Layers {
         /// What was written.
         text: String,
@@ -123,9 +125,7 @@ impl fmt::Display for Layers {
             Self::All => f.write_str("all"),
             Self::Early => f.write_str("early"),
             Self::Late => f.write_str("late"),
-            Self::These(layers) => {
-                f.write_str(&layers.iter().map(usize::to_string).collect::<Vec<_>>().join(","))
-            }
+            Self::These(layers) => f.write_str(&layers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")),
         }
     }
 }

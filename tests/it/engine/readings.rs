@@ -85,10 +85,15 @@ fn a_gain_of_zero_freezes_the_state() {
 fn twice_the_decay_is_half_the_half_life_where_nothing_else_changed() {
     for model in models() {
         let ids = ids(&model, 16);
-        let of = |decay| layers(score(&model, ask(&ids[..1], Some(LayerGains { decay, ..LayerGains::ONE })), &ids[1..], 0).ssm);
+        let of = |decay| {
+            layers(score(&model, ask(&ids[..1], Some(LayerGains { decay, ..LayerGains::ONE })), &ids[1..], 0).ssm)
+        };
         // The first layer's input knows nothing of gains.
         let (plain, twice) = (of(1.0)[0], of(2.0)[0]);
-        assert_eq!((plain.delta, 2.0 * plain.delta_decay, plain.delta_write), (twice.delta, twice.delta_decay, twice.delta_write));
+        assert_eq!(
+            (plain.delta, 2.0 * plain.delta_decay, plain.delta_write),
+            (twice.delta, twice.delta_decay, twice.delta_write)
+        );
         let (a, b) = (plain.half_life, twice.half_life);
         for (a, b) in [(a.p10, b.p10), (a.median, b.median), (a.p90, b.p90)] {
             assert!((a.unwrap() - 2.0 * b.unwrap()).abs() < 1e-9 * a.unwrap(), "{a:?} {b:?}");

@@ -68,7 +68,10 @@ impl Args {
             write(path, json + "\n")?;
         }
         writeln!(terminal.out, "{} settings tried in {} rounds\n", fit.tried, fit.rounds)?;
-        writeln!(terminal.out, "| | Passages | Tokens | NLL before | NLL after | Difference, nats/token |\n|---|---|---|---|---|---|")?;
+        writeln!(
+            terminal.out,
+            "| | Passages | Tokens | NLL before | NLL after | Difference, nats/token |\n|---|---|---|---|---|---|"
+        )?;
         for (name, c) in [("fitted on", &fit.train), ("held out", &fit.held_out)] {
             let around = c.interval.map_or_else(String::new, |i| format!(" ({:+.4} to {:+.4})", i.low, i.high));
             let difference = c.nll_after - c.nll_before;

@@ -78,7 +78,13 @@ impl Args {
         let report = Report::of(&done?);
         report.write_to(&self.output)?;
         let tokens = report.rows.first().map_or(0, |row| row.tokens);
-        writeln!(terminal.out, "{} on {}: {} passages, {tokens} tokens\n", plan.model, plan.texts.join(", "), texts.len())?;
+        writeln!(
+            terminal.out,
+            "{} on {}: {} passages, {tokens} tokens\n",
+            plan.model,
+            plan.texts.join(", "),
+            texts.len()
+        )?;
         write!(terminal.out, "{}", report.table())?;
         writeln!(terminal.out, "\nWritten: {}", self.output.display())?;
         Ok(Exit::Ok)
