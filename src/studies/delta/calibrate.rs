@@ -118,13 +118,13 @@ pub async fn calibrate(
                 *log = (*log + sign * step).clamp(-REACH, REACH);
                 tried += 1;
                 // A model that breaks down under these gains is no improvement.
-                let loss = match losses(&**model, &train, Some(&DeltaGains::PerLayer(gains(&candidate)))).await {
+                let nll = match losses(&**model, &train, Some(&DeltaGains::PerLayer(gains(&candidate)))).await {
                     Ok(each) => total(&each),
                     Err(DeltaStudyError::Model(ModelError::Failed { .. })) => f64::INFINITY,
                     Err(error) => return Err(error),
                 };
-                if loss < best {
-                    (logs, best, better) = (candidate, loss, true);
+                if nll < best {
+                    (logs, best, better) = (candidate, nll, true);
                     break;
                 }
             }

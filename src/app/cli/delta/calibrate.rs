@@ -56,7 +56,8 @@ impl Args {
         let plan = FitPlan { gain: self.gain, rounds: self.rounds };
         let fit = runtime.block_on(calibrate(&model, plan, &texts, |round, nll| {
             if watched {
-                eprintln!("round {round}: {nll:.4} nats per token");
+                // Progress that cannot be shown is no failure.
+                let _shown = writeln!(terminal.err, "round {round}: {nll:.4} nats per token");
             }
         }))?;
         let write = |path: &PathBuf, text: String| {
