@@ -365,7 +365,7 @@ impl Shared {
                     let answer = listener.as_mut().map_or(Answer::Continue, |listener| listener.hear(&tokens));
                     inbox.send(Message::Heard { key, answer }).map_err(|_| gone())?;
                 }
-                Event::Done(outcome) => return outcome.map_err(|why| self.failed(why)),
+                Event::Done(outcome) => return outcome.map(|outcome| *outcome).map_err(|why| self.failed(why)),
             }
         }
     }
