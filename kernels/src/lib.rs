@@ -55,6 +55,7 @@ mod panels;
 mod rows;
 mod sample;
 mod scan;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -70,3 +71,4 @@ pub use panels::{Dtype, Panels};
 pub use rows::Rows;
 pub use sample::{SampleParams, penalise, sample};
 pub use scan::{Scan, selective_scan};
+pub use steps::add_steps;

@@ -1,5 +1,7 @@
 //! Reading a row of logits once: normaliser, entropy, the likeliest entries; and the place of one given entry.
 
+use std::cmp::Ordering;
+
 use crate::dispatch::{Kernel, Path, active_path, dispatch};
 use crate::lanes::{LANES, Lanes};
 use crate::math::{exp, ln_f64};
@@ -43,6 +45,9 @@ pub struct LogitReading {
     pub top: Vec<(u32, f32)>,
 }
 
+/// One entry in so many, or more, are most of them.
+const MOST: usize = 8;
+
 /// Entries summed in f32 lanes (sixty-four a lane) before the lanes go into f64 sums: 4 KiB, which stay in L1.
 const CHUNK: usize = 1024;
 
@@ -62,7 +67,14 @@ pub fn read_logits(logits: &[f32], top: usize) -> (LogitSummary, Vec<(u32, f32)>
 
 pub(crate) fn read_logits_on(path: Path, logits: &[f32], top: usize) -> (LogitSummary, Vec<(u32, f32)>) {
     let mut best = Vec::with_capacity(top.min(logits.len()));
-    let summary = dispatch(path, Read { logits, top, best: &mut best });
+    // Where most entries are wanted, one sort is cheaper than putting each in its place.
+    let most = top > LANES && top.saturating_mul(MOST) >= logits.len();
+    let summary = dispatch(path, Read { logits, top: if most { 0 } else { top }, best: &mut best });
+    if most {
+        best.extend((0..).zip(logits.iter().copied()).filter(|(_, x)| !x.is_nan()));
+        best.sort_unstable_by(|a, b| b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0)));
+        best.truncate(top);
+    }
     for (_, x) in &mut best {
         *x = summary.logprob(*x);
     }

@@ -6,6 +6,7 @@ mod chart;
 mod compare;
 mod completions;
 mod confidence;
+mod delta;
 mod doctor;
 mod dry_run;
 mod examples;
@@ -88,6 +89,7 @@ enum Command {
     Chart(chart::Args),
     Regulate(regulate::Args),
     Confidence(confidence::Args),
+    Delta(delta::Args),
     Schema(schema::Args),
     Memory(Box<memory::Args>),
     Model(model::Args),
@@ -120,6 +122,7 @@ impl Command {
             Self::Chart(args) => args.run(terminal),
             Self::Regulate(args) => args.run(terminal),
             Self::Confidence(args) => args.run(terminal),
+            Self::Delta(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Memory(args) => args.run(terminal),
             Self::Model(args) => args.run(terminal),

@@ -14,6 +14,7 @@ mod model;
 mod sampling;
 mod snapshot;
 mod spec;
+mod ssm;
 mod token;
 mod vocabulary;
 
@@ -26,5 +27,6 @@ pub use model::{
 pub use sampling::Sampling;
 pub use snapshot::Snapshot;
 pub use spec::{ModelChain, ModelSpec, ModelSpecError};
+pub use ssm::{HalfLife, LayerReading, SsmReading};
 pub use token::{Basis, Flow, TokenId, TokenLogprob, TokenSink};
 pub use vocabulary::{SpecialTokens, Vocabulary};

@@ -43,6 +43,7 @@ mod reply;
 mod sampler;
 mod sequence;
 mod shape;
+mod steps;
 mod stored;
 mod template;
 mod thread;
@@ -64,7 +65,8 @@ pub(in crate::inference) use weights::shard_names;
 
 use std::ops::Range;
 
-use crate::foundation::chat::{DeltaGains, TokenId};
+use self::steps::Steps;
+use crate::foundation::chat::{DeltaGains, SsmReading, TokenId};
 
 /// A network that reads ragged batches.
 pub(crate) trait Architecture: Send + Sync + 'static {
@@ -100,6 +102,11 @@ pub(crate) trait Architecture: Send + Sync + 'static {
     fn fault(&self) -> Option<String> {
         None
     }
+
+    /// What `steps` say of a sequence that `state` has read under `gains`; `None` where there is no Δ.
+    fn look(&self, _state: &Self::State, _steps: &Steps, _gains: Option<&DeltaGains>) -> Option<SsmReading> {
+        None
+    }
 }
 
 /// What one sequence reads in one pass.
@@ -110,6 +117,8 @@ pub(crate) struct Segment<'a, S> {
     pub(crate) state: &'a mut S,
     /// Gains on Δ for these tokens.
     pub(crate) gains: Option<&'a DeltaGains>,
+    /// Where to add up the steps Δ, if somebody looks on.
+    pub(crate) steps: Option<&'a mut Steps>,
     /// Those of `ids`, by place, whose next-token logits are wanted.
     pub(crate) logits: Range<usize>,
 }

@@ -7,6 +7,7 @@ mod embeddings;
 mod gpu;
 mod oracle;
 mod parity;
+mod readings;
 mod replies;
 mod sharing;
 mod snapshots;

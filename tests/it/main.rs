@@ -11,6 +11,7 @@ mod charts;
 mod commands;
 mod confidence;
 mod configs;
+mod delta;
 mod engine;
 mod floors;
 mod generate;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use loom_agent::foundation::chat::{DeltaGains, LayerGains};
 use loom_agent::simulation::rollout::{Outcome, TokenLine, Totals, Transcript, read_tokens, read_transcript};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -127,6 +128,19 @@ fn gains_that_move_from_turn_to_turn_survive_a_resume() {
     talks_the_same(&format!("{ANNA}\n{gains}\n"));
 }
 
+#[test]
+fn gains_that_follow_from_the_regulator_survive_a_resume() {
+    let transcript = talks_the_same(&format!("{ANNA}\ndelta: {{policy: regulator}}\n"));
+    let layers = |turn: usize| match transcript.turns[turn].gains.clone().unwrap() {
+        DeltaGains::PerLayer(layers) => layers,
+        DeltaGains::Uniform(_) => panic!("per layer"),
+    };
+    // Nothing has been heard before the first turn; afterwards the model was not sure of every word.
+    assert_eq!(layers(0), [LayerGains::ONE; 6]);
+    assert!((1..5).all(|turn| layers(turn)[0] == LayerGains::ONE && layers(turn)[5].decay.to_bits() != 1f32.to_bits()));
+    assert_ne!(layers(1), layers(2), "they follow the turns");
+}
+
 /// Writes the partial file of a rollout that was killed in its turn number `turns`: its last line is torn.
 pub(crate) fn cut(finished: &Path, partial: &Path, turns: usize) -> (Transcript, Vec<TokenLine>) {
     let transcript = read_transcript(finished).unwrap();
@@ -144,7 +158,7 @@ pub(crate) fn cut(finished: &Path, partial: &Path, turns: usize) -> (Transcript,
 }
 
 /// Three rollouts of `config` between bundled models, one by one, side by side and resumed.
-fn talks_the_same(config: &str) {
+fn talks_the_same(config: &str) -> Transcript {
     let dir = folder("[]", "[]");
     fs::write(dir.path().join("anna.yaml"), config).unwrap();
     let at = |output: &'static str, parallel: &'static str| {
@@ -170,6 +184,7 @@ fn talks_the_same(config: &str) {
     // The model gives what only a local model gives.
     assert!(tokens.iter().all(|line| line.logprob.iter().all(Option::is_some) && !line.ids.is_empty()));
     assert!(transcript.turns.iter().all(|turn| turn.persona.regulator.reading.confidence.is_some()));
+    transcript
 }
 
 #[test]

@@ -8,7 +8,8 @@ use crate::matmul::matmul_on;
 use crate::norm::rms_norm_on;
 use crate::sample::sample_on;
 use crate::scan::selective_scan_on;
-use crate::{Panels, Path, Rows, SampleParams, Scan};
+use crate::steps::add_steps_on;
+use crate::{Panels, Path, Rows, SampleParams, Scan, read_logits};
 
 /// Bits, with every NaN alike.
 pub(super) fn bits(x: &[f32]) -> Vec<u32> {
@@ -135,6 +136,49 @@ proptest! {
             prop_assert_eq!(&want, &run(path, &[0..len]), "{}", path);
             prop_assert_eq!(&want, &run(path, &[0..cut, cut..len]), "{} cut at {}", path, cut);
         }
+    }
+
+    #[test]
+    fn steps_are_those_that_the_scan_takes_and_cutting_them_changes_no_sum(
+        (len, channels, cut, raw, bias) in (1usize..9, 1usize..40).prop_flat_map(|(len, channels)|
+            (Just(len), Just(channels), 0..len, numbers(len * channels), numbers(channels)))
+    ) {
+        let limit = (0.0, f32::INFINITY);
+        // With no decay, and ones for what is written, a scan's state after one step is Δ itself.
+        let (zeros, ones) = (vec![0.0; channels], vec![1.0; channels]);
+        let mut want = vec![0.0f64; channels];
+        for row in raw.chunks(channels) {
+            let scan = Scan {
+                u: Rows::new(&ones, channels),
+                delta_raw: Rows::new(row, channels),
+                dt_bias: &bias,
+                a: &zeros,
+                b: Rows::new(&ones, 1),
+                c: Rows::new(&ones, 1),
+                d: &zeros,
+                z: None,
+                gain_decay: 0.0,
+                gain_write: 1.0,
+            };
+            let mut state = vec![0.0; channels];
+            selective_scan_on(Path::Portable, &scan, &mut state, &mut vec![0.0; channels]);
+            want.iter_mut().zip(&state).for_each(|(sum, delta)| *sum += f64::from(*delta));
+        }
+        let exact = |sums: &[f64]| sums.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect::<Vec<_>>();
+        for path in Path::available() {
+            let mut sums = vec![0.0; channels];
+            let (first, rest) = raw.split_at(cut * channels);
+            add_steps_on(path, Rows::new(first, channels), &bias, limit, cut, &mut sums);
+            add_steps_on(path, Rows::new(rest, channels), &bias, limit, len - cut, &mut sums);
+            prop_assert_eq!(exact(&want), exact(&sums), "{}", path);
+        }
+    }
+
+    #[test]
+    fn the_likeliest_few_are_the_first_of_all(logits in (0usize..600).prop_flat_map(numbers), top in 0usize..40) {
+        let bare = |top| read_logits(&logits, top).1.into_iter().map(|(id, x)| (id, bits(&[x]))).collect::<Vec<_>>();
+        let all = bare(logits.len());
+        prop_assert_eq!(&bare(top)[..], &all[..top.min(all.len())]);
     }
 
     #[test]

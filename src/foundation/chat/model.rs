@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DeltaGains, Message, Sampling, Snapshot, TokenId, TokenLogprob, TokenSink, Vocabulary};
+use super::{DeltaGains, Message, Sampling, Snapshot, SsmReading, TokenId, TokenLogprob, TokenSink, Vocabulary};
 use crate::foundation::base::{Digest, Stream};
 
 /// A future that can be sent between threads.
@@ -114,12 +114,15 @@ pub struct Request {
     pub stream: Stream,
     /// Gains on Δ for every token read or written by this request; `None` is no modulation.
     pub gains: Option<DeltaGains>,
+    /// Whether to tell what the recurrent state did meanwhile. It changes nothing else of the answer; a prompt is then
+    /// read by itself, and shares no opening with others.
+    pub readings: bool,
 }
 
 impl Request {
     /// A request from the beginning, without modulation.
     pub fn new(prompt: Prompt, sampling: Sampling, stream: Stream) -> Self {
-        Self { prompt, after: None, sampling, stream, gains: None }
+        Self { prompt, after: None, sampling, stream, gains: None, readings: false }
     }
 }
 
@@ -207,6 +210,8 @@ pub struct Completion {
     pub fallbacks: Vec<(String, String)>,
     /// About the provider; `None` for a model inside the process.
     pub hosted: Option<Hosted>,
+    /// What the recurrent state did; `None` where it was not asked for, or there is none.
+    pub ssm: Option<SsmReading>,
 }
 
 impl Completion {
@@ -224,6 +229,7 @@ impl Completion {
             before: None,
             fallbacks: Vec::new(),
             hosted: None,
+            ssm: None,
         }
     }
 }
@@ -242,12 +248,14 @@ pub struct Scored {
     pub snapshot: Option<Snapshot>,
     /// Everything read before the continuation, to score another one from.
     pub before: Option<Snapshot>,
+    /// What the recurrent state did; `None` where it was not asked for, or there is none.
+    pub ssm: Option<SsmReading>,
 }
 
 impl Scored {
     /// A score over `tokens`, without a snapshot before them.
     pub fn new(tokens: Vec<TokenLogprob>, usage: Usage, reading: Reading, snapshot: Option<Snapshot>) -> Self {
-        Self { tokens, usage, reading, snapshot, before: None }
+        Self { tokens, usage, reading, snapshot, before: None, ssm: None }
     }
 
     /// The continuation's log-likelihood in nats; `None` if any token's is unknown.

@@ -193,6 +193,7 @@ impl LanguageModel for LocalModel {
                 before: outcome.before,
                 fallbacks: Vec::new(),
                 hosted: None,
+                ssm: outcome.ssm,
             })
         })
     }
@@ -206,9 +207,9 @@ impl LanguageModel for LocalModel {
             let longest = continuation.len();
             let task = Task::Score { tokens: continuation, top };
             let prepared = shared.prepare(request, task).map_err(|why| shared.unsupported(why))?;
-            let Outcome { tokens, usage, reading, snapshot, before, .. } =
+            let Outcome { tokens, usage, reading, snapshot, before, ssm, .. } =
                 shared.ask(prepared, (longest, top), None).await?;
-            Ok(Scored { before, ..Scored::new(tokens, usage, reading, Some(snapshot)) })
+            Ok(Scored { before, ssm, ..Scored::new(tokens, usage, reading, Some(snapshot)) })
         })
     }
 }
@@ -290,7 +291,7 @@ impl Shared {
             self.check_gains(gains)?;
         }
         self.fit(ids.len(), &mut task)?;
-        Ok(Prepared { ids, history, after: request.after, gains: request.gains, task })
+        Ok(Prepared { ids, history, after: request.after, gains: request.gains, readings: request.readings, task })
     }
 
     fn check_ids(&self, ids: &[TokenId]) -> Result<(), String> {
@@ -369,7 +370,7 @@ impl Shared {
                     let answer = listener.as_mut().map_or(Answer::Continue, |listener| listener.hear(&tokens));
                     inbox.send(Message::Heard { key, answer }).map_err(|_| gone())?;
                 }
-                Event::Done(outcome) => return outcome.map_err(|why| self.failed(why)),
+                Event::Done(outcome) => return outcome.map(|outcome| *outcome).map_err(|why| self.failed(why)),
             }
         }
     }

@@ -10,9 +10,10 @@ use super::config::MambaConfig;
 use super::ends::Ends;
 use super::linear::{Linear, Part, add};
 use super::recurrent::{Convolution, SsmState, check_taps, ends, layer_of};
+use super::steps::Steps;
 use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
-use crate::foundation::chat::LayerGains;
+use crate::foundation::chat::{DeltaGains, LayerGains, SsmReading};
 
 pub(super) struct Mamba {
     pub(super) config: MambaConfig,
@@ -152,6 +153,11 @@ impl Architecture for Mamba {
     fn next(&self, state: &SsmState, logits: &mut Vec<f32>) {
         self.ends.logits(&state.last, logits);
     }
+
+    fn look(&self, state: &SsmState, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmReading> {
+        let parts = state.ssm.chunks_exact(self.config.d_inner * self.config.d_state);
+        Some(steps.reading(self.layers.iter().map(|layer| layer.a.as_slice()).zip(parts), gains))
+    }
 }
 
 impl Mamba {
@@ -195,6 +201,9 @@ impl Mamba {
                 gain_write: gains.on_write(),
             };
             let y = outputs.split_off_mut(..len * d_inner).unwrap_or_default();
+            if let Some(steps) = segment.steps.as_deref_mut() {
+                steps.add(index, scan.delta_raw, scan.dt_bias, (0.0, f32::INFINITY), len);
+            }
             tasks.push((scan, layer_of(&mut segment.state.ssm, index, d_inner * d_state), y));
         }
         tasks.into_par_iter().for_each(|(scan, state, y)| selective_scan(&scan, state, y));

@@ -12,9 +12,10 @@ use super::config::Mamba2Config;
 use super::ends::Ends;
 use super::linear::{Linear, Part, add};
 use super::recurrent::{Convolution, SsmState, check_taps, ends, layer_of};
+use super::steps::Steps;
 use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
-use crate::foundation::chat::LayerGains;
+use crate::foundation::chat::{DeltaGains, LayerGains, SsmReading};
 
 pub(super) struct Mamba2 {
     config: Mamba2Config,
@@ -153,6 +154,11 @@ impl Architecture for Mamba2 {
     fn next(&self, state: &SsmState, logits: &mut Vec<f32>) {
         self.ends.logits(&state.last, logits);
     }
+
+    fn look(&self, state: &SsmState, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmReading> {
+        let parts = state.ssm.chunks_exact(self.config.d_inner() * self.config.d_state);
+        Some(steps.reading(self.layers.iter().map(|layer| layer.a.as_slice()).zip(parts), gains))
+    }
 }
 
 impl Mamba2 {
@@ -184,6 +190,9 @@ impl Mamba2 {
                 gain_write: gains.on_write(),
             };
             let y = outputs.split_off_mut(..len * d_inner).unwrap_or_default();
+            if let Some(steps) = segment.steps.as_deref_mut() {
+                steps.add(index, scan.delta_raw, scan.dt_bias, dt_limit, len);
+            }
             tasks.push((scan, layer_of(&mut segment.state.ssm, index, d_inner * d_state), y));
         }
         tasks.into_par_iter().for_each(|(scan, state, y)| head_scan(&scan, state, y));

@@ -57,7 +57,7 @@ impl Convolution {
 }
 
 /// The part of a state that belongs to layer `index`, `len` numbers a layer.
-pub(super) fn layer_of(state: &mut [f32], index: usize, len: usize) -> &mut [f32] {
+pub(super) fn layer_of<T>(state: &mut [T], index: usize, len: usize) -> &mut [T] {
     state.split_at_mut(index * len).1.split_at_mut(len).0
 }
 

@@ -8,10 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::reply::{Kept, Reply, Step};
-use super::{Segment, sampler};
+use super::steps::Steps;
+use super::{Architecture, Segment, sampler};
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::PREFIX_TOKENS_MIN;
-use crate::foundation::chat::{DeltaGains, Finish, Reading, Snapshot, TokenId, TokenLogprob, Usage};
+use crate::foundation::chat::{DeltaGains, Finish, Reading, Snapshot, SsmReading, TokenId, TokenLogprob, Usage};
 
 /// What a snapshot of a local model holds. The tokens after it may be read under other gains than those before it.
 pub(super) struct Past<S> {
@@ -34,6 +35,8 @@ pub(super) struct Prepared {
     pub(super) history: usize,
     pub(super) after: Option<Snapshot>,
     pub(super) gains: Option<DeltaGains>,
+    /// Whether somebody looks on.
+    pub(super) readings: bool,
     pub(super) task: Task,
 }
 
@@ -57,6 +60,7 @@ pub(super) struct Outcome {
     pub(super) reading: Reading,
     pub(super) snapshot: Snapshot,
     pub(super) before: Option<Snapshot>,
+    pub(super) ssm: Option<SsmReading>,
 }
 
 pub(super) struct Sequence<S> {
@@ -67,6 +71,9 @@ pub(super) struct Sequence<S> {
     read: usize,
     state: S,
     gains: Option<DeltaGains>,
+    /// The steps so far, and those up to the fork, if somebody looks on.
+    steps: Option<Steps>,
+    steps_before: Option<Steps>,
     reading: Reading,
     cached: usize,
     /// How many of `ids` other prompts may share, if all of it is read from the beginning under `gains`.
@@ -102,7 +109,7 @@ struct Judged {
 impl<S: Clone + Send + Sync + 'static> Sequence<S> {
     /// A sequence that continues from the request's snapshot if it can, and from `start` otherwise.
     pub(super) fn new(model: Digest, request: Prepared, start: impl FnOnce() -> S) -> Self {
-        let Prepared { mut ids, history, after, gains, task } = request;
+        let Prepared { mut ids, history, after, gains, readings, task } = request;
         let prompt = ids.len();
         let given = after.is_some();
         let past = after.and_then(|snapshot| snapshot.downcast::<Past<S>>());
@@ -128,9 +135,12 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
             read: cached,
             state,
             gains,
+            steps: readings.then(Steps::default),
+            steps_before: None,
             reading,
             cached,
-            opening: past.is_none().then_some(history.min(prompt)),
+            // Whoever looks on sees every token read.
+            opening: (past.is_none() && !readings).then_some(history.min(prompt)),
             marks: Vec::new(),
             fork_at,
             before: None,
@@ -160,7 +170,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         let inside = |at: usize| at.clamp(self.pass.start, self.pass.end) - self.pass.start;
         let logits = inside(wanted.start)..inside(wanted.end);
         let ids = self.ids.get(self.pass.clone()).unwrap_or_default();
-        Segment { ids, state: &mut self.state, gains: self.gains.as_ref(), logits }
+        Segment { ids, state: &mut self.state, gains: self.gains.as_ref(), steps: self.steps.as_mut(), logits }
     }
 
     /// Whether nothing is left to do.
@@ -240,15 +250,16 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
     }
 
     /// What became of it, once it [`is_done`](Self::is_done).
-    pub(super) fn finish(self) -> Outcome {
+    pub(super) fn finish<A: Architecture<State = S>>(self, model: &A) -> Outcome {
         let snapshot = self.snapshot();
+        let ssm = self.steps.as_ref().and_then(|steps| model.look(&self.state, steps, self.gains.as_ref()));
         let (tokens, end, finish) = match self.work {
             Work::Read(judged) => (judged.tokens, judged.end, judged.finish),
             Work::Write(reply) => (reply.into_tokens(usize::MAX), None, Finish::Length),
         };
         let read = if self.drawn == 0 { self.ids.len() } else { self.prompt };
         let usage = Usage { tokens_in: read as u64, tokens_out: self.drawn as u64, tokens_cached: self.cached as u64 };
-        Outcome { tokens, end, finish, usage, reading: self.reading, snapshot, before: self.before }
+        Outcome { tokens, end, finish, usage, reading: self.reading, snapshot, before: self.before, ssm }
     }
 
     /// From writing to reading what is left of what is kept. Where the state has gone further than that, it goes back
@@ -275,6 +286,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
             let past = self.before.as_ref().and_then(Snapshot::downcast::<Past<S>>);
             let past = past.ok_or("its own snapshot is gone: this is a bug in the engine")?;
             (self.state, self.read) = (past.state.clone(), past.ids.len());
+            self.steps.clone_from(&self.steps_before);
         }
         Ok(())
     }
@@ -335,6 +347,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
     fn remember(&mut self) {
         if self.read == self.fork_at && self.before.is_none() {
             self.before = Some(self.snapshot());
+            self.steps_before.clone_from(&self.steps);
         }
     }
 

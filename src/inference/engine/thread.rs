@@ -57,7 +57,7 @@ pub(super) enum Answer {
 /// What a caller is told.
 pub(super) enum Event {
     Tokens(Vec<TokenLogprob>),
-    Done(Result<Outcome, String>),
+    Done(Result<Box<Outcome>, String>),
 }
 
 /// The way to an engine thread.
@@ -258,7 +258,7 @@ impl<A: Architecture> Owner<A> {
         for active in self.active.extract_if(.., |active| active.is_over()) {
             let outcome = match active.failed {
                 Some(why) => Err(why),
-                None => Ok(active.sequence.finish()),
+                None => Ok(Box::new(active.sequence.finish(&*self.model))),
             };
             // A caller that has left wants no answer.
             let _ = active.events.send(Event::Done(outcome));

@@ -378,7 +378,7 @@ config_record! {
         persona_safety_note: Maybe<String>,
     }
 
-    /// Modulation of Δ. `policy: fixed` needs `gains`; `trajectory` needs `dimension`, `low` and `high`.
+    /// Modulation of Δ. `policy: fixed` needs `gains`; `trajectory` needs `dimension`, `low` and `high`; `regulator` nothing.
     pub(super) struct Delta {
         /// How the gains are chosen.
         policy: Required<DeltaPolicyName>,

@@ -425,6 +425,8 @@ pub enum DeltaPolicy {
         /// The layers they act on; all if `None`.
         layers: Option<Vec<usize>>,
     },
+    /// What the persona's regulator reads of the turns so far gives the gains of the next.
+    Regulator,
 }
 
 /// Whether the regulator's decisions are carried out on a rollout, and how far.

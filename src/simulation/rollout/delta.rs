@@ -1,6 +1,7 @@
 //! From the configuration's Δ policy to the gains of a turn.
 
 use crate::foundation::chat::{DeltaGains, LayerGains, ModelInfo};
+use crate::governance::regulator::{DeltaSettings, Signals, delta_gains};
 use crate::simulation::persona::{DeltaPolicy, PersonaConfig};
 
 /// Why a policy cannot be carried out.
@@ -23,7 +24,7 @@ pub enum DeltaError {
         layers: usize,
     },
     /// A model whose layers are not known cannot be modulated by layer.
-    #[error("the configuration's `delta` names layers, but model `{0}` does not tell how many it has")]
+    #[error("the configuration's `delta` acts by layer, but model `{0}` does not tell how many it has")]
     LayersUnknown(String),
 }
 
@@ -35,22 +36,32 @@ pub(super) fn check(policy: &DeltaPolicy, model: &ModelInfo) -> Result<(), Delta
         DeltaPolicy::Trajectory { layers: Some(layers), .. } => {
             layers.iter().max().map(|&layer| (layer, format!("layer {layer}")))
         }
-        DeltaPolicy::Fixed(_) | DeltaPolicy::Trajectory { .. } => None,
+        DeltaPolicy::Fixed(_) | DeltaPolicy::Trajectory { .. } | DeltaPolicy::Regulator => None,
     };
     if !model.delta {
         return Err(DeltaError::Unsupported(model.name.clone()));
     }
-    let Some((number, named)) = named else { return Ok(()) };
+    if named.is_none() && *policy != DeltaPolicy::Regulator {
+        return Ok(());
+    }
     let layers = model.layers.ok_or_else(|| DeltaError::LayersUnknown(model.name.clone()))?;
+    let Some((number, named)) = named else { return Ok(()) };
     let fits = if matches!(policy, DeltaPolicy::Fixed(_)) { number == layers } else { number < layers };
     if fits { Ok(()) } else { Err(DeltaError::Layers { named, model: model.name.clone(), layers }) }
 }
 
-/// The gains of a turn with the prescribed `intensities`; `None` is no modulation.
-pub(super) fn gains(config: &PersonaConfig, intensities: &[(String, f64)], model: &ModelInfo) -> Option<DeltaGains> {
+/// The gains of a turn with the prescribed `intensities`, before which the persona's regulator read `signals`; `None` is no
+/// modulation.
+pub(super) fn gains(
+    config: &PersonaConfig,
+    intensities: &[(String, f64)],
+    signals: &Signals,
+    model: &ModelInfo,
+) -> Option<DeltaGains> {
     match &config.delta {
         DeltaPolicy::Off => None,
         DeltaPolicy::Fixed(gains) => Some(gains.clone()),
+        DeltaPolicy::Regulator => Some(delta_gains(signals, model.layers?, &DeltaSettings::default())),
         DeltaPolicy::Trajectory { dimension, low, high, layers } => {
             let (_, value) = intensities.iter().find(|(name, _)| name == dimension)?;
             let bounds = config.trajectory.dimensions.iter().find(|candidate| candidate.name == *dimension)?;
@@ -93,11 +104,13 @@ mod tests {
             (trajectory(Some(vec![6])), false),
             (fixed(6), true),
             (fixed(5), false),
+            (DeltaPolicy::Regulator, true),
         ] {
             assert_eq!(check(&policy, &model).is_ok(), fits, "{policy:?}");
         }
         model.layers = None;
         assert_eq!(check(&fixed(6), &model), Err(DeltaError::LayersUnknown("m".to_owned())));
+        assert_eq!(check(&DeltaPolicy::Regulator, &model), Err(DeltaError::LayersUnknown("m".to_owned())));
         model.delta = false;
         assert_eq!(check(&trajectory(None), &model), Err(DeltaError::Unsupported("m".to_owned())));
         assert_eq!(check(&DeltaPolicy::Off, &model), Ok(()));

@@ -212,7 +212,9 @@ impl Player {
 
     /// Begins a turn that was played before, if this program would have begun it so.
     fn recorded(&mut self, turn: &Turn) -> Result<Going, ReplayError> {
-        let going = self.begin(turn.index);
+        let mut going = self.begin(turn.index);
+        // A rehearsal hears no tokens, from which a regulator would make them.
+        going.gains.clone_from(&turn.gains);
         let assembled = Digest::of(&going.plan.prompt);
         if assembled != turn.prompt.digest || self.turns() != turn.index {
             let (recorded, assembled) = (turn.prompt.digest.short(), assembled.short());
@@ -235,7 +237,7 @@ impl Player {
             (None, _) => {}
         }
         Going {
-            gains: self.stage.gains(&plan),
+            gains: self.stage.gains(&plan, &self.persona_watch),
             stream: self.stream.child("turn", index as u64),
             injected: plan.message.iter().cloned().collect(),
             slides: Vec::new(),

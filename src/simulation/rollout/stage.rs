@@ -117,13 +117,14 @@ impl Stage {
         self.placement != PlacementUsed::Append
     }
 
-    pub(super) fn gains(&self, plan: &TurnPlan) -> Option<DeltaGains> {
-        delta::gains(&self.config, &plan.intensities, self.persona.info())
+    /// The gains of the turn that `plan` is for; `watch` has heard the turns before it.
+    pub(super) fn gains(&self, plan: &TurnPlan, watch: &Watch) -> Option<DeltaGains> {
+        delta::gains(&self.config, &plan.intensities, &watch.signals(), self.persona.info())
     }
 
     /// Whether the gains move from turn to turn.
     pub(super) fn gains_vary(&self) -> bool {
-        matches!(self.config.delta, DeltaPolicy::Trajectory { .. })
+        matches!(self.config.delta, DeltaPolicy::Trajectory { .. } | DeltaPolicy::Regulator)
     }
 
     /// What the adversary tries in turn `turn`, if there is one.

@@ -6,7 +6,7 @@
 use super::transcript::{Attempt, MonitorEvent, Regulated, TokenCount, TokenLine, Utterance};
 use crate::foundation::chat::{Completion, Finish, Flow, ModelInfo, TokenLogprob, TokenSink};
 use crate::governance::regulator::{
-    BreakAction, Calibration, ConfidenceSpan, CorrectionPattern, Decision, LlmEvent, Regulator, Settings,
+    BreakAction, Calibration, ConfidenceSpan, CorrectionPattern, Decision, LlmEvent, Regulator, Settings, Signals,
 };
 use crate::simulation::persona::{Regulation, RegulatorPolicy, Speaker};
 
@@ -110,6 +110,11 @@ impl Watch {
     /// What the regulator made of the turn.
     pub(super) fn record(&self) -> Regulated {
         Regulated { reading: self.regulator.turn_reading(), decisions: self.regulator.decide().to_vec() }
+    }
+
+    /// What the regulator makes of the work so far.
+    pub(super) fn signals(&self) -> Signals {
+        self.regulator.signals()
     }
 
     /// How confident the model was, to choose between drafts by.

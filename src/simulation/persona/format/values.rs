@@ -57,13 +57,15 @@ pub(in crate::simulation::persona) enum DeltaPolicyName {
     Fixed,
     /// Gains move with a dimension.
     Trajectory,
+    /// Gains follow from what the persona's regulator reads of the turns so far.
+    Regulator,
 }
 
 config_choices! {
     Mode { "fixed_length" => FixedLength, "phase_gated" => PhaseGated, "open_ended" => OpenEnded }
     CurveName { "linear" => Linear, "sigmoid" => Sigmoid, "delayed_ramp" => DelayedRamp, "step" => Step }
     EndType { "pct" => Pct, "turn" => Turn, "trigger" => Trigger }
-    DeltaPolicyName { "off" => Off, "fixed" => Fixed, "trajectory" => Trajectory }
+    DeltaPolicyName { "off" => Off, "fixed" => Fixed, "trajectory" => Trajectory, "regulator" => Regulator }
     Speaker { "persona" => Persona, "interlocutor" => Interlocutor }
     Placement { "append" => Append, "system" => System }
     RegulatorPolicy { "observe" => Observe, "enforce" => Enforce }

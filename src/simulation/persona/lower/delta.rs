@@ -24,6 +24,11 @@ pub(super) fn lower(raw: Option<&At<Delta>>, names: &Names<'_>, problems: &mut P
             refuse_unused(&of_trajectory, "`policy: off`", problems);
             Some(DeltaPolicy::Off)
         }
+        DeltaPolicyName::Regulator => {
+            refuse_unused(&of_fixed, "`policy: regulator`", problems);
+            refuse_unused(&of_trajectory, "`policy: regulator`", problems);
+            Some(DeltaPolicy::Regulator)
+        }
         DeltaPolicyName::Fixed => {
             refuse_unused(&of_trajectory, "`policy: fixed`", problems);
             fixed(needed(raw.gains.as_ref(), "gains", "fixed", raw, problems)?, problems)

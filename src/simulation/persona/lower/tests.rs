@@ -124,6 +124,9 @@ fn a_delta_policy_is_read() {
         "delta: {policy: trajectory, dimension: mood, low: {}, high: {write: 2}, layers: [0, 3]}\ninteraction:";
     assert!(matches!(accepted("interaction:", moving).delta, DeltaPolicy::Trajectory { .. }));
     assert_eq!(accepted("interaction:", "delta: {policy: off}\ninteraction:").delta, DeltaPolicy::Off);
+    assert_eq!(accepted("interaction:", "delta: {policy: regulator}\ninteraction:").delta, DeltaPolicy::Regulator);
+    let idle = "delta: {policy: regulator, gains: {decay: 1.5}}\ninteraction:";
+    refused("interaction:", idle, &["{decay: 1.5}: `gains` has no effect with `policy: regulator`"]);
 }
 
 #[test]

@@ -1,0 +1,303 @@
+//! One setting: which gain, how large, in which layers, over which tokens.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::foundation::chat::{DeltaGains, LayerGains};
+
+/// The largest gain that is studied; past it a state overflows within a few tokens.
+const GAIN_MAX: f32 = 100.0;
+
+/// Which of the three gains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Gain {
+    /// On both effects of Δ.
+    #[serde(rename = "g_delta")]
+    Delta,
+    /// On forgetting.
+    #[serde(rename = "g_decay")]
+    Decay,
+    /// On writing.
+    #[serde(rename = "g_write")]
+    Write,
+}
+
+impl Gain {
+    /// As files and flags call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Delta => "g_delta",
+            Self::Decay => "g_decay",
+            Self::Write => "g_write",
+        }
+    }
+
+    /// The gains of a layer on which this one is `value`.
+    pub fn of(self, value: f32) -> LayerGains {
+        let mut gains = LayerGains::ONE;
+        match self {
+            Self::Delta => gains.delta = value,
+            Self::Decay => gains.decay = value,
+            Self::Write => gains.write = value,
+        }
+        gains
+    }
+}
+
+impl FromStr for Gain {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        let found = [Self::Delta, Self::Decay, Self::Write].into_iter().find(|gain| gain.name() == text);
+        found.ok_or_else(|| SettingError::Gain(text.to_owned()))
+    }
+}
+
+/// A setting that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// No such gain.
+    #[error("there is no gain `{0}`: use `g_delta`, `g_decay` and `g_write`")]
+    Gain(String),
+    /// No such value.
+    #[error("`{0}` is no gain: give numbers from 0 to {GAIN_MAX}")]
+    Value(String),
+    /// No such layers.
+    #[error(
+        "`{text}` are no layers of a model that has 0 to {last}: write `all`, `early`, `late`, or numbers such as `0,2`"
+    )]
+    Layers {
+        /// What was written.
+        text: String,
+        /// The last layer.
+        last: usize,
+    },
+    /// No such window.
+    #[error(
+        "`{0}` is no window of tokens: write `all` or FROM:TO, such as `0:64` or `64:`; it begins at 0 or from 2 on, and \
+         is not empty"
+    )]
+    Window(String),
+}
+
+/// Which layers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Layers {
+    /// Every layer.
+    All,
+    /// The first half of them; of an odd number, the smaller half.
+    Early,
+    /// The others.
+    Late,
+    /// These.
+    These(Vec<usize>),
+}
+
+impl Layers {
+    /// Whether layer `index` of `count` is among them.
+    pub fn has(&self, index: usize, count: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Early => index < count / 2,
+            Self::Late => index >= count / 2,
+            Self::These(layers) => layers.contains(&index),
+        }
+    }
+
+    /// # Errors
+    /// When a layer is named that a model of `count` layers lacks.
+    pub fn check(&self, count: usize) -> Result<(), SettingError> {
+        match self {
+            Self::These(layers) if layers.iter().any(|layer| *layer >= count) => {
+                Err(SettingError::Layers { text: self.to_string(), last: count.saturating_sub(1) })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Early => f.write_str("early"),
+            Self::Late => f.write_str("late"),
+            Self::These(layers) => f.write_str(&layers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+impl FromStr for Layers {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        Ok(match text.trim() {
+            "all" => Self::All,
+            "early" => Self::Early,
+            "late" => Self::Late,
+            numbers => {
+                let layers: Result<Vec<usize>, _> = numbers.split(',').map(|number| number.trim().parse()).collect();
+                Self::These(layers.map_err(|_| SettingError::Layers { text: text.to_owned(), last: 0 })?)
+            }
+        })
+    }
+}
+
+impl From<Layers> for String {
+    fn from(layers: Layers) -> Self {
+        layers.to_string()
+    }
+}
+
+impl TryFrom<String> for Layers {
+    type Error = SettingError;
+
+    fn try_from(text: String) -> Result<Self, SettingError> {
+        text.parse()
+    }
+}
+
+/// Over which tokens of a passage, by their number: those in it are read under the gains, so that what it says of the
+/// next token is changed from the token after its first on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Window {
+    /// The first.
+    pub from: usize,
+    /// The one after the last; `None` is the end, and what is written after it.
+    pub to: Option<usize>,
+}
+
+impl Window {
+    /// Every token.
+    pub const ALL: Self = Self { from: 0, to: None };
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.from, self.to) {
+            (0, None) => f.write_str("all"),
+            (from, None) => write!(f, "{from}:"),
+            (from, Some(to)) => write!(f, "{from}:{to}"),
+        }
+    }
+}
+
+impl FromStr for Window {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        let wrong = || SettingError::Window(text.to_owned());
+        if text.trim() == "all" {
+            return Ok(Self::ALL);
+        }
+        let (from, to) = text.trim().split_once(':').ok_or_else(wrong)?;
+        let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong());
+        let window = Self {
+            from: if from.is_empty() { 0 } else { number(from)? },
+            to: if to.is_empty() { None } else { Some(number(to)?) },
+        };
+        // The first token is read together with the second.
+        let sane = window.from != 1 && window.to.is_none_or(|to| to > window.from && to > 1);
+        if sane { Ok(window) } else { Err(wrong()) }
+    }
+}
+
+impl From<Window> for String {
+    fn from(window: Window) -> Self {
+        window.to_string()
+    }
+}
+
+impl TryFrom<String> for Window {
+    type Error = SettingError;
+
+    fn try_from(text: String) -> Result<Self, SettingError> {
+        text.parse()
+    }
+}
+
+/// One setting.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Which gain; the others are 1.
+    pub gain: Gain,
+    /// Its value.
+    pub value: f32,
+    /// In which layers; in the others it is 1.
+    pub layers: Layers,
+    /// Over which tokens; over the others it is 1.
+    pub window: Window,
+}
+
+impl Setting {
+    /// The gains for a model of `count` layers.
+    pub fn gains(&self, count: usize) -> DeltaGains {
+        let gains = self.gain.of(self.value);
+        if self.layers == Layers::All {
+            return DeltaGains::Uniform(gains);
+        }
+        let of = |layer| if self.layers.has(layer, count) { gains } else { LayerGains::ONE };
+        DeltaGains::PerLayer((0..count).map(of).collect())
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={} layers {} tokens {}", self.gain.name(), self.value, self.layers, self.window)
+    }
+}
+
+/// A gain and its values, as a flag has them: `g_delta=0.5,0.8,2`.
+///
+/// # Errors
+/// What makes no sense in it.
+pub(super) fn parse_values(text: &str) -> Result<(Gain, Vec<f32>), SettingError> {
+    let (gain, values) = text.split_once('=').ok_or_else(|| SettingError::Gain(text.to_owned()))?;
+    let values: Result<_, _> = values
+        .split(',')
+        .map(|value| value.trim().parse().map_err(|_| SettingError::Value(value.to_owned())).and_then(check_value))
+        .collect();
+    Ok((gain.trim().parse()?, values?))
+}
+
+/// # Errors
+/// When the value is no gain.
+pub(super) fn check_value(value: f32) -> Result<f32, SettingError> {
+    if (0.0..=GAIN_MAX).contains(&value) { Ok(value) } else { Err(SettingError::Value(value.to_string())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_and_layers_are_written_as_they_are_read() {
+        for text in ["all", "0:64", "64:", "2:9"] {
+            assert_eq!(text.parse::<Window>().unwrap().to_string(), text);
+        }
+        assert_eq!(":64".parse::<Window>().unwrap().to_string(), "0:64");
+        for text in ["1:", "0:1", "5:5", "9:3", "x", "3"] {
+            assert!(text.parse::<Window>().is_err(), "{text}");
+        }
+        for text in ["all", "early", "late", "0,2"] {
+            assert_eq!(text.parse::<Layers>().unwrap().to_string(), text);
+        }
+        assert!("0,x".parse::<Layers>().is_err());
+        assert!("0,6".parse::<Layers>().unwrap().check(6).is_err());
+    }
+
+    #[test]
+    fn a_setting_leaves_the_other_gains_and_layers_alone() {
+        let setting = Setting { gain: Gain::Write, value: 0.5, layers: Layers::Late, window: Window::ALL };
+        let half = LayerGains { write: 0.5, ..LayerGains::ONE };
+        assert_eq!(setting.gains(3), DeltaGains::PerLayer(vec![LayerGains::ONE, half, half]));
+        assert_eq!(parse_values("g_decay=0,2").unwrap(), (Gain::Decay, vec![0.0, 2.0]));
+        for text in ["g=1", "g_decay", "g_decay=-1", "g_decay=nan", "g_decay=101"] {
+            assert!(parse_values(text).is_err(), "{text}");
+        }
+    }
+}

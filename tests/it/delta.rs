@@ -1,0 +1,106 @@
+//! `loom delta` from outside, on the bundled model.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::rollout::ANNA;
+
+fn loom(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_loom")).current_dir(folder).args(arguments).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+const SWEEP: [&str; 14] = [
+    "delta",
+    "sweep",
+    "--passages",
+    "2",
+    "--length",
+    "40",
+    "--continuation",
+    "6",
+    "--gain",
+    "g_delta=0.5,1",
+    "--window",
+    "all",
+    "--window",
+    "8:16",
+];
+
+#[test]
+fn a_sweep_measures_gains_and_goes_on_after_an_interruption_with_the_same_bytes() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path();
+    fs::write(folder.join("t.txt"), "I have a dog. We walk in the park every day. My dog likes the park. ".repeat(4))
+        .unwrap();
+    let run = |more: &[&str]| loom(folder, &[&SWEEP[..], &["--text", "t.txt", "--output", "s"], more].concat());
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert!(told(&output).contains("| g_delta 0.5 | all | 8:16 |"), "{}", told(&output));
+    let report: Value = serde_json::from_slice(&fs::read(folder.join("s/delta.json")).unwrap()).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 5);
+    let number = |row: usize, key: &str| rows[row][key].as_f64().unwrap();
+    // A gain of 1 is no gain, to the last bit; another one is felt.
+    for row in [0, 2, 4] {
+        assert_eq!((number(row, "kl"), number(row, "agreement"), number(row, "nll")), (0.0, 1.0, number(0, "nll")));
+    }
+    assert!(number(1, "kl") > number(3, "kl") && number(3, "kl") > 0.0);
+    assert!(rows.iter().all(|row| row["kl_exact"] == true && row["layers"].as_array().unwrap().len() == 6));
+    // What was read before a window is as it was.
+    let at = |row: usize| rows[row]["positions"][0]["delta_nll"].as_f64().unwrap();
+    assert!(at(1).abs() > 0.0 && rows[0]["positions"].as_array().unwrap().len() == 2);
+    assert!(fs::read_to_string(folder.join("s/delta.svg")).unwrap().contains("half-life"));
+
+    let (cells, report) = (folder.join("s/cells.jsonl"), folder.join("s/delta.json"));
+    let (all, before) = (fs::read_to_string(&cells).unwrap(), fs::read(&report).unwrap());
+    assert_eq!(all.lines().count(), 10);
+    fs::write(&cells, &all[..all.len() - 100]).unwrap();
+    fs::remove_file(&report).unwrap();
+    assert_eq!(run(&[]).status.code(), Some(0));
+    assert_eq!((fs::read_to_string(&cells).unwrap(), fs::read(&report).unwrap()), (all, before));
+    let other = run(&["--top", "5"]);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(told(&other).contains("another plan"), "{}", told(&other));
+}
+
+#[test]
+fn a_calibration_is_a_section_of_a_config() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path();
+    let fit = ["delta", "calibrate", "--text", "recall", "--passages", "4", "--length", "40", "--rounds", "1"];
+    let output = loom(folder, &[&fit[..], &["--output", "d.yaml", "--json", "d.json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let json: Value = serde_json::from_slice(&fs::read(folder.join("d.json")).unwrap()).unwrap();
+    let train = &json["train"];
+    assert!(train["nll_after"].as_f64() <= train["nll_before"].as_f64(), "{train}");
+    assert_eq!((json["gains"].as_array().unwrap().len(), json["held_out"]["passages"].as_u64()), (6, Some(2)));
+
+    let config = format!("{ANNA}\n{}", fs::read_to_string(folder.join("d.yaml")).unwrap());
+    fs::write(folder.join("anna.yaml"), config).unwrap();
+    let output = loom(folder, &["run", "anna.yaml", "--turns", "1", "--no-score", "--output", "run"]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+}
+
+#[test]
+fn what_makes_no_sense_is_told() {
+    let dir = TempDir::new().unwrap();
+    for (arguments, expected) in [
+        (&["--gain", "g_x=1"][..], "there is no gain `g_x`"),
+        (&["--layers", "9"], "0 to 5"),
+        (&["--window", "1:"], "no window of tokens"),
+        (&["--text", "missing.txt"], "missing.txt"),
+        (&["--model", "echo"], "has no Δ"),
+    ] {
+        let output = loom(dir.path(), &[&["delta", "sweep", "--output", "s"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+        assert!(told(&output).contains(expected), "{}", told(&output));
+    }
+}
