@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod schema;
 mod serve;
+mod session;
 mod terminal;
 mod validate;
 mod view;
@@ -69,6 +70,7 @@ enum Command {
     Generate(Box<generate::Args>),
     Logprobs(Box<logprobs::Args>),
     Serve(Box<serve::Args>),
+    Session(Box<session::Args>),
     Examples(examples::Args),
     Chart(chart::Args),
     Regulate(regulate::Args),
@@ -93,6 +95,7 @@ impl Command {
             Self::Generate(args) => args.run(terminal),
             Self::Logprobs(args) => args.run(terminal),
             Self::Serve(args) => args.run(terminal),
+            Self::Session(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
             Self::Chart(args) => args.run(terminal),
             Self::Regulate(args) => args.run(terminal),

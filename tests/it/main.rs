@@ -25,3 +25,4 @@ mod report;
 mod rollout;
 mod run;
 mod serve;
+mod sessions;

@@ -127,3 +127,7 @@ pub const RECEIPTS_UNSIGNED_MAX: u64 = 1_024;
 pub const MOOD_TEXT_BYTES_MAX: usize = 4_096;
 /// Most questions that a run asks at a time.
 pub const QUESTIONS_MAX: usize = 3;
+/// Largest file that a session's tool reads, bytes.
+pub const TOOL_FILE_BYTES_MAX: u64 = 16 << 20;
+/// Longest need or answer of a session, bytes.
+pub const SESSION_TEXT_BYTES_MAX: usize = 1 << 16;
