@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Compares Loom with what nobody here wrote: `transformers` (logits of every architecture, sentence embeddings, chat
-# templates), scikit-learn, NumPy and SciPy (text and statistics), SCION's statecharts, llama.cpp's and litellm's servers, and
-# real clients: `openai`, lm-evaluation-harness, the official MCP client. Every reference value is made afresh, in an environment of the script's own under target/; then
-# the tests that read them run. The committed values are put back at the end.
+# templates), scikit-learn, NumPy and SciPy (text and statistics), SCION's statecharts, Inspect (exported logs), llama.cpp's
+# and litellm's servers, and real clients: `openai`, lm-evaluation-harness, the official MCP client. Every reference value is
+# made afresh, in an environment of the script's own under target/; then the tests that read them run. The committed values
+# are put back at the end.
 #
 # Needs Python 3.11 or newer and npm; the first run fetches about 3 GB from PyPI.
 set -euo pipefail
@@ -38,3 +39,4 @@ scripts/check-scion.sh
 scripts/check-clients.sh
 scripts/check-mcp.sh
 scripts/check-hosted.sh
+scripts/check-inspect.sh

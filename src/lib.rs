@@ -8,6 +8,7 @@
 //! | 1 | [`foundation`] | the words all parts share, configs, files, randomness |
 //! | 2 | [`inference`], [`governance`] | running models; deciding what may happen |
 //! | 3 | [`simulation`] | personas, rollouts, scores, reports |
+//! | 4 | [`studies`] | what confidence is worth, sweeps over many runs, others' formats into ours |
 //! | 5 | [`app`] | the program `loom` |
 //!
 //! Without the default feature `inference` only [`foundation`] and [`governance`] are built: a small library for
@@ -22,3 +23,5 @@ pub mod app;
 pub mod inference;
 #[cfg(feature = "inference")]
 pub mod simulation;
+#[cfg(feature = "inference")]
+pub mod studies;

@@ -19,9 +19,9 @@ pub const PATH_VARIABLE: &str = "LOOM_KERNELS";
 pub enum Path {
     /// Plain Rust: the reference, and what runs on aarch64 (there the compiler makes NEON of it).
     Portable,
-    /// AVX2 with FMA.
+    /// AVX2 with FMA and F16C.
     Avx2,
-    /// AVX-512F.
+    /// AVX-512 F, BW and VNNI (Ice Lake, Zen 4 and later; what has AVX-512 without VNNI takes AVX2).
     Avx512,
 }
 
@@ -35,9 +35,9 @@ impl Path {
         match self {
             Self::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Self::Avx2 => ["avx2", "fma", "f16c"].into_iter().all(present),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => Self::Avx2.runs_here() && is_x86_feature_detected!("avx512f"),
+            Self::Avx512 => Self::Avx2.runs_here() && ["avx512f", "avx512bw", "avx512_vnni"].into_iter().all(present),
             #[cfg(not(target_arch = "x86_64"))]
             Self::Avx2 | Self::Avx512 => false,
         }
@@ -76,9 +76,10 @@ pub fn cpu_features() -> Vec<(&'static str, bool)> {
     {
         vec![
             ("fma", is_x86_feature_detected!("fma")),
+            ("f16c", is_x86_feature_detected!("f16c")),
             ("avx2", is_x86_feature_detected!("avx2")),
             ("avx512f", is_x86_feature_detected!("avx512f")),
-            ("avx512_bf16", is_x86_feature_detected!("avx512bf16")),
+            ("avx512bw", is_x86_feature_detected!("avx512bw")),
             ("avx512_vnni", is_x86_feature_detected!("avx512vnni")),
         ]
     }
@@ -90,6 +91,11 @@ pub fn cpu_features() -> Vec<(&'static str, bool)> {
     {
         Vec::new()
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn present(feature: &str) -> bool {
+    cpu_features().contains(&(feature, true))
 }
 
 /// A piece of work written once for any lanes. `run` and all that it calls must be `#[inline(always)]` and free of
@@ -117,13 +123,13 @@ pub(crate) fn dispatch<K: Kernel>(path: Path, kernel: K) -> K::Output {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 fn on_avx2<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Avx2>()
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx2,fma")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx2,fma,f16c")]
 fn on_avx512<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Avx512>()
 }

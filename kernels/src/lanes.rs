@@ -50,8 +50,18 @@ pub(crate) trait Lanes: Copy {
     fn int_sar<const N: u32>(self) -> Self;
     /// Lanes as integers: shift left.
     fn int_shl<const N: u32>(self) -> Self;
-    /// Lanes as integers, to the floats of those values (exact below 2²⁴).
+    /// Lanes as integers: shift right, zeros from the left.
+    fn int_shr<const N: u32>(self) -> Self;
+    /// Lanes as integers: those bits that are set in `k` too.
+    fn int_and(self, k: i32) -> Self;
+    /// Lanes as integers, to the floats of those values, rounded once (exact below 2²⁴).
     fn int_to_float(self) -> Self;
+    /// Lanes as integers: `self` + Σ w·x over four bytes each, those of `w` unsigned, those of `x` signed. Exact.
+    fn dot4(self, w: Self, x: i32) -> Self;
+    /// Sixteen half-precision numbers.
+    fn load_f16(x: &[u16; LANES]) -> Self;
+    /// Sixteen small integers as floats.
+    fn load_u8(x: &[u8; LANES]) -> Self;
 
     /// `self · 2ⁿ` for n integral within ±150 and `self` within a factor of two of 1, rounded once. `self` NaN gives NaN.
     #[inline(always)]
@@ -65,6 +75,27 @@ pub(crate) trait Lanes: Copy {
 
     /// Sum of the lanes in the fixed tree: i + (i+8), then i + (i+4), i + (i+2), 0 + 1.
     fn sum(self) -> f32;
+
+    /// The largest lane, none being NaN.
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        let mut all = [0.0; LANES];
+        self.store(&mut all);
+        let mut half = LANES / 2;
+        while half > 0 {
+            for i in 0..half {
+                all[i] = if all[i] > all[i + half] { all[i] } else { all[i + half] };
+            }
+            half /= 2;
+        }
+        all[0]
+    }
+
+    /// Lanes as integers: one value in all.
+    #[inline(always)]
+    fn int_splat(x: i32) -> Self {
+        Self::splat(f32::from_bits(x.cast_unsigned()))
+    }
 
     /// Sixteen numbers at `x`.
     ///

@@ -14,7 +14,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`matmul`], [`matmul_rows`], [`Panels`] | products with packed weights |
+//! | [`matmul`], [`matmul_rows`], [`Panels`], [`Dtype`] | products with packed weights, f32 or narrower |
 //! | [`causal_conv_silu`], [`selective_scan`], [`head_scan`] | the parts of a Mamba-1 and a Mamba-2 layer |
 //! | [`attend`], [`KvPage`] | attention over pages of keys and values |
 //! | [`rms_norm`], [`layer_norm`], [`silu_gate`], [`gelu`] | norms and activations |
@@ -40,6 +40,7 @@
 
 mod activation;
 mod attention;
+mod blocks;
 mod conv;
 mod dispatch;
 mod head_scan;
@@ -48,6 +49,7 @@ mod logits;
 mod math;
 mod matmul;
 mod norm;
+mod panels;
 mod rows;
 mod sample;
 mod scan;
@@ -60,8 +62,9 @@ pub use conv::{CONV_TAPS_MAX, causal_conv_silu};
 pub use dispatch::{PATH_VARIABLE, Path, active_path, cpu_features};
 pub use head_scan::{HeadScan, head_scan};
 pub use logits::{LogitReading, LogitSummary, rank_of, read_logits, read_token};
-pub use matmul::{Panels, matmul, matmul_rows};
+pub use matmul::{matmul, matmul_rows};
 pub use norm::{layer_norm, rms_norm};
+pub use panels::{Dtype, Panels};
 pub use rows::Rows;
 pub use sample::{SampleParams, penalise, sample};
 pub use scan::{Scan, selective_scan};

@@ -1,76 +1,38 @@
 //! Products with packed weights: y = x·Wᵀ for one row (decode) or many (prefill, batches), the same bits for all.
 //!
-//! Each output is one chain of fused multiply-adds over the inputs in rising order, begun at +0. Vector lanes lie
-//! across sixteen outputs, so neither the tile, the row count nor the thread count touches that order. The inner
-//! tile is the place for other weight types (`bf16`, `q8_0`, `q4_k`): a panel of sixteen outputs that widens as it is read.
+//! Vector lanes lie across sixteen outputs, so neither the tile, the row count nor the thread count touches the order
+//! in which an output is summed. What is summed depends on the weights' type; every sum begins at +0:
+//!
+//! | | y += … for rising inputs i or blocks b |
+//! |---|---|
+//! | f32 | xᵢ·Wᵢ, one fused multiply-add |
+//! | bf16 | the same, W widened exactly (`vdpbf16ps` rounds otherwise on every processor, so it is not used) |
+//! | `q8_0` | (Σ qx·qW over the block, an exact integer) · (dW·dx), one fused multiply-add |
+//! | `q4_k` | (Σ qx·qW) · ((d·scale)·dx), then (dmin·min) · (−dx·Σ qx), one fused multiply-add each |
+//!
+//! The last two first round x to integers of −127..=127 in blocks of 32 with a scale dx of its own, as llama.cpp does:
+//! sums of small integers are exact, so that every instruction set may add them in an order of its own. A NaN or an
+//! infinity in x makes every output of its row NaN.
 
 use rayon::prelude::*;
 
+use crate::blocks::{BLOCK, Quantised, SUPER};
 use crate::dispatch::{Kernel, Path, active_path, dispatch};
 use crate::lanes::{LANES, Lanes};
+use crate::panels::{Dtype, Line, Panels, Scales};
 use crate::rows::{Columns, Rows};
-
-/// Weights W[outputs, inputs] packed for [`matmul`]: `[panel][input][16 outputs]`, the last panel padded with zeros.
-#[derive(Debug, Clone)]
-pub struct Panels {
-    data: Vec<f32>,
-    outputs: usize,
-    inputs: usize,
-}
-
-impl Panels {
-    /// Packs a row-major weight as `Linear` layers store it. Allocates; done once, at loading.
-    ///
-    /// # Panics
-    /// Unless `weight` holds `outputs · inputs` numbers.
-    pub fn pack(weight: &[f32], outputs: usize, inputs: usize) -> Self {
-        assert_eq!(weight.len(), outputs * inputs, "Panels::pack: expected {outputs} × {inputs} weights");
-        let mut data = vec![0.0; outputs.div_ceil(LANES) * inputs * LANES];
-        if inputs > 0 {
-            for (output, row) in weight.chunks_exact(inputs).enumerate() {
-                let panel = &mut data[output / LANES * inputs * LANES..];
-                for (slot, &w) in panel.iter_mut().skip(output % LANES).step_by(LANES).zip(row) {
-                    *slot = w;
-                }
-            }
-        }
-        Self { data, outputs, inputs }
-    }
-
-    /// Length of a row of y.
-    pub fn outputs(&self) -> usize {
-        self.outputs
-    }
-
-    /// Length of a row of x.
-    pub fn inputs(&self) -> usize {
-        self.inputs
-    }
-
-    /// Copies one row of W (an output's weights) to `row`: an embedding tied to the output layer needs no second copy.
-    ///
-    /// # Panics
-    /// If there is no such output, or `row` is not `inputs` long.
-    pub fn unpack_row(&self, output: usize, row: &mut [f32]) {
-        assert!(output < self.outputs, "output {output} of {}", self.outputs);
-        assert_eq!(row.len(), self.inputs, "row length");
-        let panel = &self.data[output / LANES * self.inputs * LANES..];
-        for (slot, &w) in row.iter_mut().zip(panel.iter().skip(output % LANES).step_by(LANES)) {
-            *slot = w;
-        }
-    }
-}
 
 /// Fewer multiply-adds than this run on the calling thread; a parallel task has at least half as many.
 const PARALLEL_MIN: usize = 1 << 19;
 
-/// y[r, o] = Σᵢ x[r, i]·W[o, i] for contiguous rows of x. Parallel in rayon's current pool when that pays.
+/// y[r, o] = Σᵢ x[r, i]·W[o, i] for contiguous rows of x. Parallel in rayon's current pool when that pays. With `q8_0`
+/// and `q4_k` weights it allocates for the rounded x, a good byte a number.
 ///
 /// # Panics
 /// Unless x is `rows · inputs` and y `rows · outputs` long.
 pub fn matmul(x: &[f32], rows: usize, weight: &Panels, y: &mut [f32]) {
-    assert_eq!(x.len(), rows * weight.inputs, "matmul x: expected {rows} × {}", weight.inputs);
-    matmul_rows(Rows::new(x, weight.inputs), rows, weight, y);
+    assert_eq!(x.len(), rows * weight.inputs(), "matmul x: expected {rows} × {}", weight.inputs());
+    matmul_rows(Rows::new(x, weight.inputs()), rows, weight, y);
 }
 
 /// [`matmul`] on rows that lie in a wider buffer.
@@ -82,33 +44,53 @@ pub fn matmul_rows(x: Rows<'_>, rows: usize, weight: &Panels, y: &mut [f32]) {
 }
 
 pub(crate) fn matmul_on(path: Path, x: Rows<'_>, rows: usize, weight: &Panels, y: &mut [f32]) {
-    x.check("matmul x", rows, weight.inputs);
-    let y = Columns::new("matmul y", y, rows, weight.outputs);
-    let panels = weight.outputs.div_ceil(LANES);
-    let work_of_panel = (rows * weight.inputs * LANES).max(1);
+    x.check("matmul x", rows, weight.inputs());
+    let y = Columns::new("matmul y", y, rows, weight.outputs());
+    match weight.dtype() {
+        Dtype::F32 => product::<Single>(path, Task { x, rows, weight, y }),
+        Dtype::Bf16 => product::<Half>(path, Task { x, rows, weight, y }),
+        dtype => {
+            let x = &Quantised::new(path, x, rows, weight.inputs());
+            match dtype {
+                Dtype::Q4K => product::<Nibbles>(path, Task { x, rows, weight, y }),
+                _ => product::<Bytes>(path, Task { x, rows, weight, y }),
+            }
+        }
+    }
+}
+
+fn product<'a, F: Format>(path: Path, task: Task<'a, F::X<'a>>) {
+    let panels = task.weight.outputs().div_ceil(LANES);
+    let work_of_panel = (task.rows * task.weight.inputs() * LANES).max(1);
     let per_task = (PARALLEL_MIN / 2).div_ceil(work_of_panel).next_multiple_of(8);
     if panels * work_of_panel < PARALLEL_MIN || panels <= per_task {
-        dispatch(path, Task { x, rows, weight, y, panels: 0..panels });
+        dispatch(path, Part::<F> { task, panels: 0..panels });
     } else {
         // Small enough tasks to even out, large enough to be worth taking.
         let per_task = per_task.max((panels / (4 * rayon::current_num_threads())).next_multiple_of(8));
-        (0..panels.div_ceil(per_task)).into_par_iter().for_each(|task| {
-            let from = task * per_task;
-            dispatch(path, Task { x, rows, weight, y, panels: from..panels.min(from + per_task) });
+        (0..panels.div_ceil(per_task)).into_par_iter().for_each(|number| {
+            let from = number * per_task;
+            dispatch(path, Part::<F> { task, panels: from..panels.min(from + per_task) });
         });
     }
 }
 
-/// A range of panels over all rows.
-struct Task<'a> {
-    x: Rows<'a>,
+/// All of a product.
+#[derive(Clone, Copy)]
+struct Task<'a, X> {
+    x: X,
     rows: usize,
     weight: &'a Panels,
     y: Columns<'a>,
+}
+
+/// A range of panels over all rows.
+struct Part<'a, F: Format> {
+    task: Task<'a, F::X<'a>>,
     panels: std::ops::Range<usize>,
 }
 
-impl Kernel for Task<'_> {
+impl<F: Format> Kernel for Part<'_, F> {
     type Output = ();
 
     /// A group of panels serves all rows before the next is read: weights come from memory once, then from cache.
@@ -116,75 +98,311 @@ impl Kernel for Task<'_> {
     fn run<V: Lanes>(self) {
         let mut panel = self.panels.start;
         while panel < self.panels.end {
-            let left = self.panels.end - panel;
-            let one = self.rows == 1;
-            panel += match (V::WIDE, one) {
-                (true, true) if left >= 8 => self.group::<V, 1, 8>(panel),
-                (true, _) if left >= 4 => self.group::<V, 6, 4>(panel),
-                (true, _) if left >= 2 => self.group::<V, 6, 2>(panel),
-                (false, true) if left >= 4 => self.group::<V, 1, 4>(panel),
-                (false, _) if left >= 2 => self.group::<V, 3, 2>(panel),
-                _ => self.group::<V, 6, 1>(panel),
-            };
+            panel += F::group::<V>(&self.task, panel, self.panels.end - panel);
         }
     }
 }
 
-impl Task<'_> {
+/// A kind of weights: how a tile of rows and panels is computed, and how large tiles are.
+trait Format: Send + Sync + Sized {
+    type X<'a>: Copy + Send + Sync;
+
+    /// Takes some of the `left` panels from `panel` on through all rows; returns how many.
+    fn group<V: Lanes>(task: &Task<'_, Self::X<'_>>, panel: usize, left: usize) -> usize;
+
+    /// `R` rows × `P` panels with every sum in a register.
+    fn tile<V: Lanes, const R: usize, const P: usize>(task: &Task<'_, Self::X<'_>>, row: usize, panel: usize);
+
     /// All rows through `P` panels, `R` rows at a time, the rest in tiles of four, two and one.
     #[inline(always)]
-    fn group<V: Lanes, const R: usize, const P: usize>(&self, panel: usize) -> usize {
+    fn rows<V: Lanes, const R: usize, const P: usize>(task: &Task<'_, Self::X<'_>>, panel: usize) -> usize {
         let mut row = 0;
-        while row + R <= self.rows {
-            self.tile::<V, R, P>(row, panel);
+        while row + R <= task.rows {
+            Self::tile::<V, R, P>(task, row, panel);
             row += R;
         }
-        if R > 4 && row + 4 <= self.rows {
-            self.tile::<V, 4, P>(row, panel);
+        if R > 4 && row + 4 <= task.rows {
+            Self::tile::<V, 4, P>(task, row, panel);
             row += 4;
         }
-        if R > 2 && row + 2 <= self.rows {
-            self.tile::<V, 2, P>(row, panel);
+        if R > 2 && row + 2 <= task.rows {
+            Self::tile::<V, 2, P>(task, row, panel);
             row += 2;
         }
-        while row < self.rows {
-            self.tile::<V, 1, P>(row, panel);
+        while row < task.rows {
+            Self::tile::<V, 1, P>(task, row, panel);
             row += 1;
         }
         P
     }
+}
 
-    /// `R` rows × `P` panels with every sum in a register.
+/// f32 weights.
+struct Single;
+/// bf16 weights.
+struct Half;
+/// `Q8_0` weights.
+struct Bytes;
+/// `Q4_K` weights.
+struct Nibbles;
+
+impl Format for Single {
+    type X<'a> = Rows<'a>;
+
     #[inline(always)]
-    fn tile<V: Lanes, const R: usize, const P: usize>(&self, row: usize, panel: usize) {
-        let inputs = self.weight.inputs;
-        let weights = &self.weight.data[panel * inputs * LANES..][..P * inputs * LANES];
-        let mut x: [&[f32]; R] = [&[]; R];
-        for r in 0..R {
-            x[r] = self.x.get(row + r, inputs);
+    fn group<V: Lanes>(task: &Task<'_, Rows<'_>>, panel: usize, left: usize) -> usize {
+        match (V::WIDE, task.rows == 1) {
+            (true, true) if left >= 8 => Self::rows::<V, 1, 8>(task, panel),
+            (true, _) if left >= 4 => Self::rows::<V, 6, 4>(task, panel),
+            (true, _) if left >= 2 => Self::rows::<V, 6, 2>(task, panel),
+            (false, true) if left >= 4 => Self::rows::<V, 1, 4>(task, panel),
+            (false, _) if left >= 2 => Self::rows::<V, 3, 2>(task, panel),
+            _ => Self::rows::<V, 6, 1>(task, panel),
         }
+    }
+
+    #[inline(always)]
+    fn tile<V: Lanes, const R: usize, const P: usize>(task: &Task<'_, Rows<'_>>, row: usize, panel: usize) {
+        let inputs = task.weight.inputs();
+        let lines = task.lines::<P>(panel);
+        let x = task.x_rows::<R>(row);
         let mut sums = [[V::splat(0.0); P]; R];
         for i in 0..inputs {
             let mut w = [V::splat(0.0); P];
             for p in 0..P {
-                // SAFETY: (p·inputs + i)·16 + 16 ≤ P·inputs·16, the length of `weights`.
-                w[p] = unsafe { V::load_ptr(weights.as_ptr().add((p * inputs + i) * LANES)) };
+                // SAFETY: p·inputs + i < P·inputs, the length of `lines`.
+                w[p] = unsafe { load(lines, p * inputs + i) };
             }
             for r in 0..R {
-                // SAFETY: every row of x was taken `inputs` long.
+                // SAFETY: every row of x is `inputs` long.
                 let x = V::splat(unsafe { *x[r].get_unchecked(i) });
                 for p in 0..P {
                     sums[r][p] = x.mul_add(w[p], sums[r][p]);
                 }
             }
         }
+        task.store(row, panel, sums);
+    }
+}
+
+impl Format for Half {
+    type X<'a> = Rows<'a>;
+
+    #[inline(always)]
+    fn group<V: Lanes>(task: &Task<'_, Rows<'_>>, panel: usize, left: usize) -> usize {
+        match (V::WIDE, task.rows == 1) {
+            (true, true) if left >= 8 => Self::rows::<V, 1, 8>(task, panel),
+            (true, _) if left >= 4 => Self::rows::<V, 4, 4>(task, panel),
+            (true, _) if left >= 2 => Self::rows::<V, 6, 2>(task, panel),
+            (false, _) if left >= 2 => Self::rows::<V, 2, 2>(task, panel),
+            _ => Self::rows::<V, 4, 1>(task, panel),
+        }
+    }
+
+    #[inline(always)]
+    fn tile<V: Lanes, const R: usize, const P: usize>(task: &Task<'_, Rows<'_>>, row: usize, panel: usize) {
+        let inputs = task.weight.inputs();
+        let per_panel = inputs.div_ceil(2);
+        let lines = task.lines::<P>(panel);
+        let x = task.x_rows::<R>(row);
+        let mut sums = [[V::splat(0.0); P]; R];
+        for pair in 0..per_panel {
+            let (mut first, mut second) = ([V::splat(0.0); P], [V::splat(0.0); P]);
+            for p in 0..P {
+                // SAFETY: p·per_panel + pair < P·per_panel, the length of `lines`.
+                let both: V = unsafe { load(lines, p * per_panel + pair) };
+                first[p] = both.int_shl::<16>();
+                second[p] = both.int_and(!0xffff);
+            }
+            for r in 0..R {
+                // SAFETY: every row of x is `inputs` long, and 2·pair below that.
+                let x = V::splat(unsafe { *x[r].get_unchecked(2 * pair) });
+                for p in 0..P {
+                    sums[r][p] = x.mul_add(first[p], sums[r][p]);
+                }
+            }
+            if 2 * pair + 1 < inputs {
+                for r in 0..R {
+                    // SAFETY: as above, by the condition.
+                    let x = V::splat(unsafe { *x[r].get_unchecked(2 * pair + 1) });
+                    for p in 0..P {
+                        sums[r][p] = x.mul_add(second[p], sums[r][p]);
+                    }
+                }
+            }
+        }
+        task.store(row, panel, sums);
+    }
+}
+
+impl Format for Bytes {
+    type X<'a> = &'a Quantised;
+
+    #[inline(always)]
+    fn group<V: Lanes>(task: &Task<'_, &Quantised>, panel: usize, left: usize) -> usize {
+        match (V::WIDE, task.rows == 1) {
+            (true, true) if left >= 8 => Self::rows::<V, 1, 8>(task, panel),
+            (true, _) if left >= 2 => Self::rows::<V, 6, 2>(task, panel),
+            (false, true) if left >= 2 => Self::rows::<V, 1, 2>(task, panel),
+            _ => Self::rows::<V, 2, 1>(task, panel),
+        }
+    }
+
+    #[inline(always)]
+    fn tile<V: Lanes, const R: usize, const P: usize>(task: &Task<'_, &Quantised>, row: usize, panel: usize) {
+        const LINES: usize = BLOCK / 4;
+        let blocks = task.weight.inputs() / BLOCK;
+        let lines = task.lines::<P>(panel);
+        let Scales::Blocks(scales) = &task.weight.scales else { return };
+        let scales = &scales[panel * blocks..][..P * blocks];
+        let x = task.quantised_rows::<R>(row);
+        let mut sums = [[V::splat(0.0); P]; R];
+        for block in 0..blocks {
+            let mut dots = [[V::splat(0.0); P]; R];
+            for r in 0..R {
+                dots[r] = [V::int_splat(x[r].1[block].offset); P];
+            }
+            for step in 0..LINES {
+                let mut w = [V::splat(0.0); P];
+                for p in 0..P {
+                    // SAFETY: (p·blocks + block)·8 + step < P·blocks·8, the length of `lines`.
+                    w[p] = unsafe { load(lines, (p * blocks + block) * LINES + step) };
+                }
+                for r in 0..R {
+                    // SAFETY: a row has 8 integers of four a block.
+                    let x = unsafe { *x[r].0.get_unchecked(block * LINES + step) };
+                    for p in 0..P {
+                        dots[r][p] = dots[r][p].dot4(w[p], x);
+                    }
+                }
+            }
+            let mut scale = [V::splat(0.0); P];
+            for p in 0..P {
+                scale[p] = V::load_f16(&scales[p * blocks + block]);
+            }
+            for r in 0..R {
+                let by = V::splat(x[r].1[block].scale);
+                for p in 0..P {
+                    sums[r][p] = dots[r][p].int_to_float().mul_add(scale[p].mul(by), sums[r][p]);
+                }
+            }
+        }
+        task.store(row, panel, sums);
+    }
+}
+
+impl Format for Nibbles {
+    type X<'a> = &'a Quantised;
+
+    #[inline(always)]
+    fn group<V: Lanes>(task: &Task<'_, &Quantised>, panel: usize, left: usize) -> usize {
+        match (V::WIDE, task.rows == 1) {
+            (true, true) if left >= 4 => Self::rows::<V, 1, 4>(task, panel),
+            (true, _) if left >= 2 => Self::rows::<V, 4, 2>(task, panel),
+            _ => Self::rows::<V, 2, 1>(task, panel),
+        }
+    }
+
+    #[inline(always)]
+    fn tile<V: Lanes, const R: usize, const P: usize>(task: &Task<'_, &Quantised>, row: usize, panel: usize) {
+        const LINES: usize = BLOCK / 8;
+        const SUBS: usize = SUPER / BLOCK;
+        let supers = task.weight.inputs() / SUPER;
+        let lines = task.lines::<P>(panel);
+        let Scales::Supers(scales) = &task.weight.scales else { return };
+        let scales = &scales[panel * supers..][..P * supers];
+        let x = task.quantised_rows::<R>(row);
+        let mut sums = [[V::splat(0.0); P]; R];
+        for block in 0..supers * SUBS {
+            let (whole, sub) = (block / SUBS, block % SUBS);
+            let mut dots = [[V::int_splat(0); P]; R];
+            for step in 0..LINES {
+                let (mut first, mut second) = ([V::splat(0.0); P], [V::splat(0.0); P]);
+                for p in 0..P {
+                    // SAFETY: (p·supers·8 + block)·4 + step < P·supers·32, the length of `lines`.
+                    let both: V = unsafe { load(lines, (p * supers * SUBS + block) * LINES + step) };
+                    first[p] = both.int_and(0x0f0f_0f0f);
+                    second[p] = both.int_shr::<4>().int_and(0x0f0f_0f0f);
+                }
+                for r in 0..R {
+                    // SAFETY: a row has 8 integers of four a block, two a line.
+                    let at = unsafe { x[r].0.get_unchecked(2 * (block * LINES + step)..) };
+                    for p in 0..P {
+                        dots[r][p] = dots[r][p].dot4(first[p], at[0]);
+                    }
+                    for p in 0..P {
+                        dots[r][p] = dots[r][p].dot4(second[p], at[1]);
+                    }
+                }
+            }
+            let (mut scale, mut minimum) = ([V::splat(0.0); P], [V::splat(0.0); P]);
+            for p in 0..P {
+                let scales = &scales[p * supers + whole];
+                // Exact: 11 bits by 6.
+                scale[p] = V::load_f16(&scales.scale).mul(V::load_u8(&scales.scales[sub]));
+                minimum[p] = V::load_f16(&scales.minimum).mul(V::load_u8(&scales.minima[sub]));
+            }
+            for r in 0..R {
+                let (by, below) = (V::splat(x[r].1[block].scale), V::splat(x[r].1[block].below));
+                for p in 0..P {
+                    let sum = dots[r][p].int_to_float().mul_add(scale[p].mul(by), sums[r][p]);
+                    sums[r][p] = minimum[p].mul_add(below, sum);
+                }
+            }
+        }
+        task.store(row, panel, sums);
+    }
+}
+
+/// Line number `at` of `lines`.
+///
+/// # Safety
+/// There is such a line.
+#[inline(always)]
+unsafe fn load<V: Lanes>(lines: &[Line], at: usize) -> V {
+    // SAFETY: within `lines` by the caller's promise; a line is sixteen words of 32 bits.
+    unsafe { V::load_ptr(lines.as_ptr().add(at).cast()) }
+}
+
+impl<X> Task<'_, X> {
+    /// The lines of `P` panels from `panel` on.
+    #[inline(always)]
+    fn lines<const P: usize>(&self, panel: usize) -> &[Line] {
+        let of_panel = self.weight.lines_of_panel();
+        &self.weight.lines[panel * of_panel..][..P * of_panel]
+    }
+
+    #[inline(always)]
+    fn store<V: Lanes, const R: usize, const P: usize>(&self, row: usize, panel: usize, sums: [[V; P]; R]) {
         for r in 0..R {
             for p in 0..P {
                 let from = (panel + p) * LANES;
-                let len = LANES.min(self.weight.outputs - from);
+                let len = LANES.min(self.weight.outputs() - from);
                 // SAFETY: these columns belong to this task's panels, and the slice ends with the statement.
                 sums[r][p].store_part(unsafe { self.y.slice(row + r, from, len) });
             }
         }
+    }
+}
+
+impl<'a> Task<'a, Rows<'a>> {
+    #[inline(always)]
+    fn x_rows<const R: usize>(&self, row: usize) -> [&'a [f32]; R] {
+        let mut x: [&[f32]; R] = [&[]; R];
+        for r in 0..R {
+            x[r] = self.x.get(row + r, self.weight.inputs());
+        }
+        x
+    }
+}
+
+impl<'a> Task<'a, &'a Quantised> {
+    #[inline(always)]
+    fn quantised_rows<const R: usize>(&self, row: usize) -> [(&'a [i32], &'a [crate::blocks::Scaled]); R] {
+        let mut x: [(&[i32], &[crate::blocks::Scaled]); R] = [(&[], &[]); R];
+        for r in 0..R {
+            x[r] = self.x.row(row + r);
+        }
+        x
     }
 }

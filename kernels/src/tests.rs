@@ -4,4 +4,5 @@
 
 mod bits;
 mod parts;
+mod quantised;
 mod values;

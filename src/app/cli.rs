@@ -3,25 +3,36 @@
 //! [`Command::run`]. What it prints goes through the [`Terminal`], so that a closed pipe ends it quietly.
 
 mod chart;
+mod compare;
 mod completions;
+mod confidence;
 mod doctor;
 mod dry_run;
 mod examples;
+mod export;
 mod generate;
+mod judge;
 mod logprobs;
 mod memory;
+mod merge;
 mod model;
 mod model_args;
 mod mood;
 mod new;
+mod port;
 mod receipts;
 mod regulate;
 mod remote;
 mod report;
 mod run;
 mod schema;
+mod score;
 mod serve;
+<<<<<<< HEAD
 mod session;
+=======
+mod sweep;
+>>>>>>> main
 mod terminal;
 mod validate;
 mod view;
@@ -65,7 +76,14 @@ enum Command {
     Validate(validate::Args),
     DryRun(dry_run::Args),
     Run(Box<run::Args>),
+    Score(score::Args),
+    Judge(judge::Args),
     Report(report::Args),
+    Compare(compare::Args),
+    Sweep(sweep::Args),
+    Merge(merge::Args),
+    Port(port::Args),
+    Export(export::Args),
     View(view::Args),
     Generate(Box<generate::Args>),
     Logprobs(Box<logprobs::Args>),
@@ -74,6 +92,7 @@ enum Command {
     Examples(examples::Args),
     Chart(chart::Args),
     Regulate(regulate::Args),
+    Confidence(confidence::Args),
     Schema(schema::Args),
     Memory(Box<memory::Args>),
     Model(model::Args),
@@ -90,7 +109,14 @@ impl Command {
             Self::Validate(args) => args.run(terminal),
             Self::DryRun(args) => args.run(terminal),
             Self::Run(args) => args.run(terminal),
+            Self::Score(args) => args.run(terminal),
+            Self::Judge(args) => args.run(terminal),
             Self::Report(args) => args.run(terminal),
+            Self::Compare(args) => args.run(terminal),
+            Self::Sweep(args) => args.run(terminal),
+            Self::Merge(args) => args.run(terminal),
+            Self::Port(args) => args.run(terminal),
+            Self::Export(args) => args.run(terminal),
             Self::View(args) => args.run(terminal),
             Self::Generate(args) => args.run(terminal),
             Self::Logprobs(args) => args.run(terminal),
@@ -99,6 +125,7 @@ impl Command {
             Self::Examples(args) => args.run(terminal),
             Self::Chart(args) => args.run(terminal),
             Self::Regulate(args) => args.run(terminal),
+            Self::Confidence(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),
             Self::Memory(args) => args.run(terminal),
             Self::Model(args) => args.run(terminal),
@@ -132,4 +159,13 @@ fn run() -> Exit {
     let mut terminal = Terminal::stdout(cli.color);
     let outcome = cli.command.run(&mut terminal);
     terminal.finish(outcome)
+}
+
+/// A number that must not be 0, for clap.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
 }

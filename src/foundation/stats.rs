@@ -1,16 +1,23 @@
-//! Statistics: location and spread, agreement of two series, bootstrap intervals, AUROC, isotonic fit. Sums run in the
-//! order given; what cannot be computed (too few values, no spread) is `None`.
+//! Statistics: location and spread, agreement of two series, bootstrap intervals, how well scores rank and probabilities
+//! hold, isotonic and logistic fits. Sums run in the order given; what cannot be computed (too few values, no spread) is
+//! `None`.
 
 mod agreement;
+mod calibration;
 mod interval;
 mod isotonic;
+mod logistic;
 mod ranking;
+mod rejection;
 mod summary;
 
 pub use agreement::{pearson, rmse, spearman};
-pub use interval::{Interval, bootstrap_mean};
+pub use calibration::{ReliabilityBin, brier, brier_skill, ece, reliability};
+pub use interval::{Interval, bootstrap, bootstrap_difference, bootstrap_mean};
 pub use isotonic::{Isotonic, IsotonicError};
+pub use logistic::{Logistic, LogisticError};
 pub use ranking::auroc;
+pub use rejection::{auarc, prediction_rejection_ratio};
 pub use summary::{mean, quantile, sd};
 
 #[cfg(test)]
@@ -18,6 +25,15 @@ mod tests {
     /// Values from `NumPy` and `SciPy`, made by `scripts/text_fixtures.py`.
     pub(super) fn fixture() -> serde_json::Value {
         serde_json::from_str(include_str!("../../tests/data/stats.json")).expect("the fixture is JSON")
+    }
+
+    /// Values from scikit-learn and uncertainty-calibration, made by `scripts/confidence_fixture.py`.
+    pub(super) fn confidence_fixture() -> serde_json::Value {
+        serde_json::from_str(include_str!("../../tests/data/confidence.json")).expect("the fixture is JSON")
+    }
+
+    pub(super) fn labelled(scores: &serde_json::Value, labels: &serde_json::Value) -> Vec<(f64, bool)> {
+        numbers(scores).into_iter().zip(numbers(labels)).map(|(score, label)| (score, label > 0.5)).collect()
     }
 
     pub(super) fn numbers(value: &serde_json::Value) -> Vec<f64> {

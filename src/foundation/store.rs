@@ -5,7 +5,9 @@ mod disk;
 pub mod receipts;
 mod sim;
 mod transaction;
+mod whole;
 
 pub use disk::{Disk, Lock, RealDisk, Stamp};
 pub use sim::{SimDisk, Surviving};
 pub use transaction::{Change, Committed, HOME, Recovery, StoreError, Transaction, recover, replace};
+pub use whole::{sync_names, write_whole};

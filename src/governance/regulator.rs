@@ -44,9 +44,11 @@ mod delta;
 mod event;
 mod features;
 mod negation;
+mod otlp;
 #[cfg(test)]
 mod properties;
 mod quality;
+mod references;
 mod replay;
 mod reply;
 mod scanner;
@@ -62,7 +64,7 @@ mod topics;
 mod wire;
 
 pub use self::core::Regulator;
-pub use calibration::{Calibration, CalibrationScope, Estimator};
+pub use calibration::{Calibration, CalibrationError, CalibrationScope, Estimator, Made};
 pub use corrections::signal_blocks;
 pub use cost::Spent;
 pub use decision::{
@@ -71,6 +73,7 @@ pub use decision::{
 };
 pub use delta::{DeltaSettings, delta_gains};
 pub use event::LlmEvent;
+pub use references::{CesReference, References, Wepr};
 pub use replay::{Change, SettingError, TurnDecisions, changes, replay};
 pub use scope::SentenceEmbedder;
 pub use settings::{
@@ -79,5 +82,5 @@ pub use settings::{
 };
 pub use signals::{ConfidenceBasis, ResponseType, Signals, TurnReading};
 pub use state::{RegulatorState, StateError};
-pub use tokens::Estimates;
+pub use tokens::{Estimates, RankEntropies};
 pub use wire::{EventLine, EventLineError};

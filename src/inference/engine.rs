@@ -28,6 +28,7 @@ mod detokenize;
 mod embedder;
 mod ends;
 mod error;
+mod gguf;
 mod history;
 mod linear;
 mod local;
@@ -41,18 +42,22 @@ mod reply;
 mod sampler;
 mod sequence;
 mod shape;
+mod stored;
 mod template;
 mod thread;
 mod tokenizer;
 mod weights;
+#[doc(hidden)]
+pub mod fuzzing;
 
 pub use admission::Budget;
 pub use bundled::bundled;
 pub use embedder::LocalEmbedder;
 pub use error::LoadError;
 pub use local::{EngineOptions, LocalModel};
+pub use loom_kernels::Dtype;
 pub use machine::{available_memory, total_memory};
-pub use shape::{ModelShape, WeightDtype, size};
+pub use shape::{ModelShape, size};
 pub(in crate::inference) use weights::shard_names;
 
 use std::ops::Range;

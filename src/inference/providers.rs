@@ -19,9 +19,7 @@ use self::echo::Echo;
 pub use self::facts::{Facts, Memory, Origin};
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::inference::engine::{
-    Budget, EngineOptions, LocalEmbedder, LocalModel, ModelShape, WeightDtype, available_memory,
-};
+use crate::inference::engine::{Budget, Dtype, EngineOptions, LocalEmbedder, LocalModel, ModelShape, available_memory};
 use crate::inference::remote::hub::{self, HubOptions};
 use crate::inference::remote::{self, RemoteOptions};
 
@@ -41,7 +39,25 @@ pub struct OpenOptions {
     pub hub: HubOptions,
     /// How much memory each engine may use beside the weights.
     pub budget: Budget,
-    opened: Arc<Mutex<HashMap<ModelSpec, Arc<dyn LanguageModel>>>>,
+    /// How the matrices of local models are kept; as their files have them if `None`.
+    pub dtype: Option<Dtype>,
+    /// The same by role, each before `dtype`; see [`at`](Self::at).
+    pub dtypes: RoleDtypes,
+    opened: Arc<Mutex<HashMap<Identity, Arc<dyn LanguageModel>>>>,
+}
+
+/// What makes two models the same: their files, and how their weights are kept.
+type Identity = (ModelSpec, Option<Dtype>);
+
+/// Dtypes of the roles of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RoleDtypes {
+    /// The persona's model.
+    pub persona: Option<Dtype>,
+    /// The other side's.
+    pub interlocutor: Option<Dtype>,
+    /// The judge's.
+    pub judge: Option<Dtype>,
 }
 
 /// Opens the models of `chain`: the first that answers does, and every fallback is recorded in
@@ -96,10 +112,16 @@ impl OpenOptions {
         Self { threads, chat_template, ..Self::default() }
     }
 
+    /// These options with `dtype` where it is given: of a role, say. Engines are still shared.
+    #[must_use]
+    pub fn at(&self, dtype: Option<Dtype>) -> Self {
+        Self { dtype: dtype.or(self.dtype), ..self.clone() }
+    }
+
     fn one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = identity(spec);
+        let key = (identity(spec), self.dtype);
         if let Some(model) = opened.get(&key) {
             return Ok(Arc::clone(model));
         }
@@ -114,6 +136,7 @@ impl OpenOptions {
             chat_template: self.chat_template.clone(),
             now: self.now,
             budget: self.budget,
+            dtype: self.dtype,
         }
     }
 
@@ -123,8 +146,8 @@ impl OpenOptions {
             ModelSpec::Scripted(path) => Arc::new(Scripted::open(path)?),
             ModelSpec::Bundled => Arc::new(LocalModel::bundled(&self.engine())?),
             ModelSpec::Local(path) => {
-                roomy(spec, path)?;
-                Arc::new(LocalModel::from_dir(path, &self.engine())?)
+                self.roomy(spec, path)?;
+                Arc::new(LocalModel::from_path(path, &self.engine())?)
             }
             ModelSpec::OpenAi(_) | ModelSpec::Anthropic(_) | ModelSpec::OpenAiCompatible { .. } => {
                 remote::open(spec, &self.remote)?
@@ -133,22 +156,22 @@ impl OpenOptions {
                 let fetched = hub::ready(repo, revision.as_deref(), &self.hub);
                 let fetched = fetched
                     .map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })?;
-                roomy(spec, &fetched.folder)?;
+                self.roomy(spec, &fetched.folder)?;
                 Arc::new(LocalModel::named(&spec.to_string(), &fetched.folder, &self.engine())?)
             }
         })
     }
-}
 
-/// Refuses a model that will not fit into memory, before any of its weights are read. One that this cannot be told of is
-/// let through: the engine says what is wrong with it.
-fn roomy(spec: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
-    let config = std::fs::read_to_string(folder.join("config.json"));
-    let shape = config.ok().and_then(|json| ModelShape::parse(&json).ok());
-    let (Some(shape), Some(available)) = (shape, available_memory()) else { return Ok(()) };
-    let tokens = facts::context(&shape);
-    let fits = shape.fits(WeightDtype::F32, tokens, available);
-    fits.map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })
+    /// Refuses a model that will not fit into memory, before any of its weights are read. One that this cannot be told of
+    /// is let through: the engine says what is wrong with it.
+    fn roomy(&self, spec: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
+        let config = std::fs::read_to_string(folder.join("config.json"));
+        let shape = config.ok().and_then(|json| ModelShape::parse(&json).ok());
+        let (Some(shape), Some(available)) = (shape, available_memory()) else { return Ok(()) };
+        let dtype = self.dtype.or(shape.stored).unwrap_or(Dtype::F32);
+        let fits = shape.fits(dtype, facts::context(&shape), available);
+        fits.map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })
+    }
 }
 
 /// The same files under two names are one model.

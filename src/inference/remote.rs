@@ -74,8 +74,8 @@ impl Default for RemoteOptions {
             retries: REMOTE_RETRIES_MAX,
             first_wait: Duration::from_millis(500),
             connect: Duration::from_secs(10),
-            first_byte: Duration::from_secs(120),
-            idle: Duration::from_secs(60),
+            first_byte: Duration::from_mins(2),
+            idle: Duration::from_mins(1),
         }
     }
 }

@@ -17,7 +17,7 @@ mod load;
 mod examples;
 mod adversary;
 
-pub use adversary::{AdversaryScript, Strategy};
+pub use adversary::{AdversaryScript, MISQUOTE, Needs, QUOTE, Strategy};
 pub use assembler::{AssembleError, Assembler, PromptBudget, Sections, Situation, TEMPLATE_VERSION, TurnPlan};
 pub use compact::{Dropped, Part};
 pub use examples::{Example, STARTER, adversaries, examples};

@@ -2,6 +2,7 @@
 //! how a sequence was read.
 
 mod batches;
+mod dtypes;
 mod embeddings;
 mod oracle;
 mod parity;

@@ -9,6 +9,7 @@
 
 mod charts;
 mod commands;
+mod confidence;
 mod configs;
 mod engine;
 mod floors;
@@ -18,11 +19,14 @@ mod hub;
 mod mcp;
 mod memory;
 mod moods;
+mod port;
 mod prompts;
 mod receipts;
 mod regulate;
 mod report;
 mod rollout;
 mod run;
+mod score;
 mod serve;
 mod sessions;
+mod sweep;

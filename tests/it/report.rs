@@ -6,24 +6,35 @@ use std::sync::Arc;
 
 use loom_agent::inference::providers::OpenOptions;
 use loom_agent::simulation::persona::{AdversaryKind, parse};
-use loom_agent::simulation::report::{Report, ReportError, load};
-use loom_agent::simulation::rollout::{Observer, Run, RunPlan, StopFlag, turns};
+use loom_agent::simulation::report::{Comparison, ExportFormat, Report, ReportError, export, load};
+use loom_agent::simulation::rollout::{
+    Observer, Run, RunPlan, Score, ScoreJudge, ScoreMethod, ScorePoint, StopFlag, read_transcript, turns,
+};
 use tempfile::TempDir;
 
 const ANNA: &str = include_str!("../data/report/anna.yaml");
 
 /// A run of `rollouts` in `folder`. The scripts are named as seen from the repository's root, so the names are stable.
 pub(crate) fn run(folder: &Path, rollouts: usize) {
-    let config = Arc::new(parse("anna.yaml", ANNA).unwrap());
+    run_of(folder, rollouts, ANNA, ["persona", "interlocutor"]);
+}
+
+fn run_of(folder: &Path, rollouts: usize, yaml: &str, scripts: [&str; 2]) {
+    let config = Arc::new(parse("anna.yaml", yaml).unwrap());
+    let [persona, interlocutor] =
+        scripts.map(|name| format!("scripted:tests/data/report/{name}.json").parse().unwrap());
     let plan = RunPlan {
-        yaml: ANNA.to_owned(),
+        adversary_script: None,
+        yaml: yaml.to_owned(),
         seed: 42,
         rollouts,
         turns: turns(&config, None).unwrap(),
         adversary: AdversaryKind::None,
-        persona: "scripted:tests/data/report/persona.json".parse().unwrap(),
-        interlocutor: "scripted:tests/data/report/interlocutor.json".parse().unwrap(),
+        persona,
+        interlocutor,
         judge: "echo".parse().unwrap(),
+        regulator: config.regulator,
+        calibration: None,
         config,
     };
     let run = Run::create(&plan, folder, &OpenOptions::default()).unwrap();
@@ -62,8 +73,10 @@ fn the_same_transcripts_give_the_same_bytes() {
     let folder = TempDir::new().unwrap();
     run(folder.path(), 2);
     let written = || {
-        Report::on(folder.path()).unwrap().write_to(folder.path()).unwrap();
-        ["report.md", "report.json", "curves.svg"].map(|name| fs::read(folder.path().join(name)).unwrap())
+        let (report, conversations) = Report::with_conversations(folder.path()).unwrap();
+        report.write_to(folder.path(), &conversations).unwrap();
+        ["report.html", "report.md", "report.json", "curves.svg"]
+            .map(|name| fs::read(folder.path().join(name)).unwrap())
     };
     assert_eq!(written(), written());
 
@@ -104,4 +117,136 @@ fn what_is_no_run_says_so() {
     fs::write(folder.path().join("rollout_000.json"), "{}").unwrap();
     let error = Report::on(folder.path()).unwrap_err().to_string();
     assert!(error.contains("rollout_000.json") && error.contains("line 1"), "{error}");
+}
+
+/// `scripts/check-report.sh` opens the same page in a browser.
+#[test]
+fn what_a_persona_says_stays_text_in_the_page() {
+    let folder = TempDir::new().unwrap();
+    run_of(folder.path(), 1, include_str!("../data/report/hostile.yaml"), ["hostile", "hostile"]);
+    let (report, conversations) = Report::with_conversations(folder.path()).unwrap();
+    assert!(report.persona.contains("<img") && !report.flags.is_empty());
+    let page = report.html(&conversations).unwrap();
+    for tag in ["<img", "<svg onload", "<b ", "<script>alert", "</title><script", "onerror=alert(5)>"] {
+        assert!(!page.contains(tag), "{tag} stands in the page");
+    }
+    assert!(page.contains("&lt;img src=x onerror=alert(5)&gt;"), "what was said is shown");
+    assert_eq!(page.matches("<script>").count(), 1, "the page's own script alone");
+}
+
+#[test]
+fn a_side_file_that_is_missing_or_cut_short_is_told() {
+    let folder = TempDir::new().unwrap();
+    run(folder.path(), 2);
+    assert!(!Report::on(folder.path()).unwrap().missing.iter().any(|missing| missing.contains("tokens of")));
+    fs::remove_file(folder.path().join("rollout_000.tokens.jsonl")).unwrap();
+    let side = folder.path().join("rollout_001.tokens.jsonl");
+    let lines = fs::read_to_string(&side).unwrap();
+    let kept: Vec<&str> = lines.lines().skip(3).collect();
+    fs::write(&side, kept.join("\n")).unwrap();
+    let missing = Report::on(folder.path()).unwrap().missing.join("\n");
+    assert!(missing.contains("tokens of rollout_000.json: "), "{missing}");
+    assert!(missing.contains("tokens of rollout_001.json: the side file lacks 3 of the messages"), "{missing}");
+}
+
+#[test]
+fn two_folders_are_set_side_by_side_with_intervals_for_the_difference() {
+    let folder = TempDir::new().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    run(&a, 4);
+    run_of(&b, 4, ANNA, ["interlocutor", "persona"]);
+    let comparison = Comparison::of(&a, &b).unwrap();
+    let words = comparison.scores.iter().find(|row| row.id == "words_per_message/1").unwrap();
+    let (left, right) = (words.a.unwrap().mean, words.b.unwrap().mean);
+    assert!((words.difference.unwrap() - (right - left)).abs() < 1e-12);
+    let interval = words.interval.unwrap();
+    assert!(interval.low <= right - left && right - left <= interval.high, "{interval:?}");
+    let itself = Comparison::of(&a, &a).unwrap();
+    assert!(
+        itself.scores.iter().filter_map(|row| row.interval).all(|interval| interval.low <= 0.0 && interval.high >= 0.0)
+    );
+    let mut named = comparison;
+    (named.a.path, named.b.path) = ("results/a".into(), "results/b".into());
+    insta::assert_snapshot!("comparison", named.markdown());
+}
+
+#[test]
+fn exports_hold_both_sides_views() {
+    let folder = TempDir::new().unwrap();
+    run(folder.path(), 2);
+    let (report, conversations) = Report::with_conversations(folder.path()).unwrap();
+    let files = export(&report, &conversations, ExportFormat::Messages).unwrap();
+    let [(_, persona), (_, other)] = files.as_slice() else { panic!("{files:?}") };
+    let lines = |text: &str| -> Vec<serde_json::Value> {
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    for (persona, other) in lines(persona).iter().zip(lines(other)) {
+        let turned = |value: &serde_json::Value| -> Vec<(String, String)> {
+            let spoken = value["messages"].as_array().unwrap().iter().filter(|message| message["role"] != "system");
+            let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+            spoken.map(|message| (text(&message["role"]), text(&message["content"]))).collect()
+        };
+        let (mine, theirs) = (turned(persona), turned(&other));
+        assert_eq!(mine.len(), 48);
+        for ((role, content), (other_role, other_content)) in mine.iter().zip(&theirs) {
+            assert_eq!(content, other_content);
+            assert_ne!(role, other_role);
+        }
+        assert_eq!(mine[0].0, "assistant", "the persona speaks first");
+        assert_eq!(persona["messages"][0]["role"], "system");
+    }
+    let files = export(&report, &conversations, ExportFormat::ShareGpt).unwrap();
+    let first = &lines(&files[0].1)[0]["conversations"];
+    assert_eq!(
+        (&first[0]["from"], &first[1]["from"], &first[2]["from"]),
+        (&"system".into(), &"gpt".into(), &"human".into())
+    );
+    // `scripts/check-inspect.sh` reads the same with Inspect itself; here only what it asks of the order.
+    let files = export(&report, &conversations, ExportFormat::Inspect).unwrap();
+    let text = &files[0].1;
+    let places: Vec<_> =
+        ["\"version\":2", "\"status\"", "\"eval\"", "\"plan\"", "\"results\"", "\"stats\"", "\"samples\":[{"]
+            .map(|key| text.find(key).unwrap_or_else(|| panic!("{key}")))
+            .to_vec();
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+#[test]
+fn scores_that_stand_in_transcripts_are_shown_by_method_and_judge() {
+    let folder = TempDir::new().unwrap();
+    run(folder.path(), 3);
+    for rollout in 0..3 {
+        let path = folder.path().join(format!("rollout_00{rollout}.json"));
+        let mut transcript = read_transcript(&path).unwrap();
+        let score = |judge: &str, value: Option<f64>| Score {
+            id: "expressed_intensity/1".into(),
+            dimension: Some("conviction".into()),
+            method: ScoreMethod::LogprobRating,
+            judge: Some(ScoreJudge {
+                model: judge.into(),
+                ..serde_json::from_str(r#"{"model": "", "digest": null}"#).unwrap()
+            }),
+            prompt_digest: None,
+            value,
+            why: value.is_none().then(|| "the judge refused".into()),
+            points: value
+                .map(|value| ScorePoint { turns: (0, 5), value: Some(value), mass: Some(0.9), interval: None, why: None })
+                .into_iter()
+                .collect(),
+        };
+        transcript.scores = vec![score("first", Some(0.2 + 0.1 * f64::from(rollout))), score("<b>second</b>", None)];
+        fs::write(&path, serde_json::to_string(&transcript).unwrap()).unwrap();
+    }
+    let (report, conversations) = Report::with_conversations(folder.path()).unwrap();
+    let [first, second] = report.stored.as_slice() else { panic!("{:#?}", report.stored) };
+    assert!((first.value.unwrap().mean - 0.3).abs() < 1e-12 && first.interval.is_some());
+    assert_eq!((first.points.len(), first.points[0].turn), (1, 5));
+    assert_eq!((second.value, second.missing.as_slice()), (None, &[("the judge refused".to_owned(), 3)][..]));
+    let markdown = report.markdown(None);
+    assert!(
+        markdown.contains("rating by log-probabilities") && markdown.contains("3 times: the judge refused"),
+        "{markdown}"
+    );
+    let page = report.html(&conversations).unwrap();
+    assert!(page.contains("conviction, expressed") && page.contains("&lt;b&gt;second"), "drawn, and escaped");
 }

@@ -52,9 +52,12 @@ impl Table {
             rollouts: self.rollouts,
             turns: turns(&config, None).unwrap(),
             adversary: AdversaryKind::None,
+            adversary_script: None,
             persona: model("persona"),
             interlocutor: model("interlocutor"),
             judge: "echo".parse().unwrap(),
+            regulator: config.regulator,
+            calibration: None,
             config,
         }
     }
@@ -173,7 +176,9 @@ fn a_rollout_without_any_reply_is_stopped_and_kept() {
     let gone = r#"[{"error": "the server is gone"}]"#;
     let transcript = Table::new(gone, gone).play("run");
     assert_eq!(transcript.turns.len(), 2);
-    let Outcome::Stopped { reason } = transcript.outcome else { panic!("{:?}", transcript.outcome) };
+    let Outcome::Stopped { reason, circuit_break: false } = transcript.outcome else {
+        panic!("{:?}", transcript.outcome)
+    };
     assert!(reason.contains("4 messages in a row") && reason.contains("the server is gone"), "{reason}");
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use loom_agent::simulation::rollout::{Outcome, Totals, read_tokens, read_transcript};
+use loom_agent::simulation::rollout::{Outcome, TokenLine, Totals, Transcript, read_tokens, read_transcript};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -127,6 +127,22 @@ fn gains_that_move_from_turn_to_turn_survive_a_resume() {
     talks_the_same(&format!("{ANNA}\n{gains}\n"));
 }
 
+/// Writes the partial file of a rollout that was killed in its turn number `turns`: its last line is torn.
+pub(crate) fn cut(finished: &Path, partial: &Path, turns: usize) -> (Transcript, Vec<TokenLine>) {
+    let transcript = read_transcript(finished).unwrap();
+    let tokens = read_tokens(finished).unwrap();
+    let mut head = transcript.clone();
+    (head.turns, head.outcome, head.totals) = (Vec::new(), Outcome::Unfinished, Totals::default());
+    let mut text = serde_json::to_string(&head).unwrap() + "\n";
+    for turn in &transcript.turns[..turns] {
+        let tokens: Vec<_> = tokens.iter().filter(|line| line.turn == turn.index).collect();
+        text += &(serde_json::json!({"turn": turn, "tokens": tokens}).to_string() + "\n");
+    }
+    text.truncate(text.len() - 40);
+    fs::write(partial, text).unwrap();
+    (transcript, tokens)
+}
+
 /// Three rollouts of `config` between bundled models, one by one, side by side and resumed.
 fn talks_the_same(config: &str) {
     let dir = folder("[]", "[]");
@@ -146,17 +162,7 @@ fn talks_the_same(config: &str) {
         fs::copy(dir.path().join("one").join(file), broken.join(file)).unwrap();
     }
     let path = dir.path().join("one/rollout_000.json");
-    let transcript = read_transcript(&path).unwrap();
-    let tokens = read_tokens(&path).unwrap();
-    let mut head = transcript.clone();
-    (head.turns, head.outcome, head.totals) = (Vec::new(), Outcome::Unfinished, Totals::default());
-    let mut partial = serde_json::to_string(&head).unwrap() + "\n";
-    for turn in &transcript.turns[..4] {
-        let tokens: Vec<_> = tokens.iter().filter(|line| line.turn == turn.index).collect();
-        partial += &(serde_json::json!({"turn": turn, "tokens": tokens}).to_string() + "\n");
-    }
-    partial.truncate(partial.len() - 40);
-    fs::write(broken.join("rollout_000.partial.jsonl"), partial).unwrap();
+    let (transcript, tokens) = cut(&path, &broken.join("rollout_000.partial.jsonl"), 4);
     let output = loom(dir.path(), &["--resume", "broken", "--no-score"]);
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     assert!(told(&output).contains("torn"), "{}", told(&output));

@@ -135,6 +135,46 @@ impl Lanes for Avx2 {
         Self(avx!(_mm256_cvtepi32_ps(a)), avx!(_mm256_cvtepi32_ps(b)))
     }
     #[inline(always)]
+    fn int_shr<const N: u32>(self) -> Self {
+        let (a, b) = self.ints();
+        let n = avx!(_mm_cvtsi32_si128(N.cast_signed()));
+        Self::from_ints(avx!(_mm256_srl_epi32(a, n)), avx!(_mm256_srl_epi32(b, n)))
+    }
+    #[inline(always)]
+    fn int_and(self, k: i32) -> Self {
+        let (a, b) = self.ints();
+        let k = avx!(_mm256_set1_epi32(k));
+        Self::from_ints(avx!(_mm256_and_si256(a, k)), avx!(_mm256_and_si256(b, k)))
+    }
+    #[inline(always)]
+    fn dot4(self, w: Self, x: i32) -> Self {
+        // `vpmaddubsw` saturates; widened to 16 bits, even and odd bytes apart, the sums are exact.
+        let ((a, b), (wa, wb)) = (self.ints(), w.ints());
+        avx!({
+            let x = _mm256_set1_epi32(x);
+            let (even, odd) = (_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(x)), _mm256_srai_epi16::<8>(x));
+            let low = _mm256_set1_epi16(0xff);
+            let a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_and_si256(wa, low), even));
+            let a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_srli_epi16::<8>(wa), odd));
+            let b = _mm256_add_epi32(b, _mm256_madd_epi16(_mm256_and_si256(wb, low), even));
+            let b = _mm256_add_epi32(b, _mm256_madd_epi16(_mm256_srli_epi16::<8>(wb), odd));
+            Self::from_ints(a, b)
+        })
+    }
+    #[inline(always)]
+    fn load_f16(x: &[u16; LANES]) -> Self {
+        let x: *const __m128i = x.as_ptr().cast();
+        avx!(Self(_mm256_cvtph_ps(_mm_loadu_si128(x)), _mm256_cvtph_ps(_mm_loadu_si128(x.add(1)))))
+    }
+    #[inline(always)]
+    fn load_u8(x: &[u8; LANES]) -> Self {
+        avx!({
+            let x = _mm_loadu_si128(x.as_ptr().cast());
+            let (a, b) = (_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(x)));
+            Self(_mm256_cvtepi32_ps(a), _mm256_cvtepi32_ps(b))
+        })
+    }
+    #[inline(always)]
     fn sum(self) -> f32 {
         avx!(sum_eight(_mm256_add_ps(self.0, self.1)))
     }

@@ -10,7 +10,7 @@ pub(crate) struct Avx512(__m512);
 
 macro_rules! avx {
     ($e:expr) => {
-        // SAFETY: this type is only named by `dispatch`, inside a function compiled for avx512f and entered after
+        // SAFETY: this type is only named by `dispatch`, inside a function compiled for AVX-512 and entered after
         // the processor reported it; loads and stores go through references to sixteen numbers.
         unsafe { $e }
     };
@@ -97,6 +97,26 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn int_to_float(self) -> Self {
         Self(avx!(_mm512_cvtepi32_ps(self.int())))
+    }
+    #[inline(always)]
+    fn int_shr<const N: u32>(self) -> Self {
+        Self::from_int(avx!(_mm512_srli_epi32::<N>(self.int())))
+    }
+    #[inline(always)]
+    fn int_and(self, k: i32) -> Self {
+        Self::from_int(avx!(_mm512_and_si512(self.int(), _mm512_set1_epi32(k))))
+    }
+    #[inline(always)]
+    fn dot4(self, w: Self, x: i32) -> Self {
+        Self::from_int(avx!(_mm512_dpbusd_epi32(self.int(), w.int(), _mm512_set1_epi32(x))))
+    }
+    #[inline(always)]
+    fn load_f16(x: &[u16; LANES]) -> Self {
+        Self(avx!(_mm512_cvtph_ps(_mm256_loadu_si256(x.as_ptr().cast()))))
+    }
+    #[inline(always)]
+    fn load_u8(x: &[u8; LANES]) -> Self {
+        Self(avx!(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(x.as_ptr().cast())))))
     }
     #[inline(always)]
     fn scale(self, n: Self) -> Self {

@@ -4,6 +4,7 @@
 //! library call: slow, and right.
 
 use super::{LANES, Lanes};
+use crate::blocks::f16_to_f32;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Portable([f32; LANES]);
@@ -28,6 +29,11 @@ impl Portable {
 #[inline(always)]
 fn bits(x: i32) -> f32 {
     f32::from_bits(x.cast_unsigned())
+}
+
+#[inline(always)]
+fn unsigned_bytes(x: f32) -> [i32; 4] {
+    x.to_bits().to_le_bytes().map(i32::from)
 }
 
 impl Lanes for Portable {
@@ -104,6 +110,31 @@ impl Lanes for Portable {
     #[inline(always)]
     fn int_to_float(self) -> Self {
         lanewise!(|i: usize| self.int(i) as f32)
+    }
+    #[inline(always)]
+    fn int_shr<const N: u32>(self) -> Self {
+        lanewise!(|i: usize| f32::from_bits(self.0[i].to_bits() >> N))
+    }
+    #[inline(always)]
+    fn int_and(self, k: i32) -> Self {
+        lanewise!(|i: usize| bits(self.int(i) & k))
+    }
+    #[inline(always)]
+    fn dot4(self, w: Self, x: i32) -> Self {
+        let x = x.to_le_bytes().map(|x| i32::from(x.cast_signed()));
+        lanewise!(|i: usize| {
+            let w = unsigned_bytes(w.0[i]);
+            let sum = w[0] * x[0] + w[1] * x[1] + w[2] * x[2] + w[3] * x[3];
+            bits(self.int(i).wrapping_add(sum))
+        })
+    }
+    #[inline(always)]
+    fn load_f16(x: &[u16; LANES]) -> Self {
+        lanewise!(|i: usize| f16_to_f32(x[i]))
+    }
+    #[inline(always)]
+    fn load_u8(x: &[u8; LANES]) -> Self {
+        lanewise!(|i: usize| f32::from(x[i]))
     }
     #[inline(always)]
     fn sum(self) -> f32 {

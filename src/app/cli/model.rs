@@ -104,16 +104,11 @@ fn check(terminal: &mut Terminal, spec: &ModelSpec) -> Result<Exit, Failure> {
     };
     writeln!(terminal.out, "weights    every tensor has its dims, every weight is finite")?;
     let conversation = [Message::user("Hello."), Message::assistant("Hello!"), Message::user("How are you?")];
-    let told = match model.count(&conversation) {
-        Some(tokens) => format!("a conversation of {} messages is {tokens} tokens", conversation.len()),
-        None => {
-            let message = format!(
-                "{spec}: its tokenizer or chat template fails on a plain conversation; give one with --chat-template"
-            );
-            return Err(Failure::Told { message, exit: Exit::CheckFailed });
-        }
+    let Some(tokens) = model.count(&conversation) else {
+        let message = format!("{spec}: its tokenizer or its chat template fails on a plain conversation");
+        return Err(Failure::Told { message, exit: Exit::CheckFailed });
     };
-    writeln!(terminal.out, "template   {told}")?;
+    writeln!(terminal.out, "template   a conversation of {} messages is {tokens} tokens", conversation.len())?;
     writeln!(terminal.out, "digest     {digest}")?;
     Ok(Exit::Ok)
 }

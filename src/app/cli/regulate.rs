@@ -1,6 +1,6 @@
 //! `loom regulate`: events as lines of JSON in, decisions as lines of JSON out.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits::{EVENT_LINE_BYTES_MAX, REGULATOR_STATE_BYTES_MAX};
+use crate::foundation::store::write_whole;
 use crate::governance::regulator::{
-    BreakAction, Decision, EventLine, Regulator, RegulatorState, Ruling, Settings, StateError, changes, replay,
-    signal_blocks,
+    BreakAction, Calibration, Decision, EventLine, Regulator, RegulatorState, Ruling, Settings, StateError, changes,
+    replay, signal_blocks,
 };
 
 /// Watch an agent's model calls: events in, decisions out, one JSON object a line
@@ -26,10 +27,12 @@ Events, one a line:
   {\"type\": \"tool_call\", \"tool_name\": \"read\", \"args_json\": \"{}\"}
   {\"type\": \"tool_result\", \"tool_name\": \"read\", \"success\": true, \"duration_ms\": 3, \"result\": \"…\"}
   also: task, text, reserve, elapsed (docs/REGULATOR.md)
+A line may also be an OTLP/JSON export of OpenTelemetry's GenAI spans.
 
 Examples:
   my-agent --events | loom regulate --cost-cap-tokens 20000 --state ann.json --user ann
   loom regulate events.jsonl | jq -c 'select(.decision != \"continue\")'
+  loom regulate traces.jsonl --cost-cap-tokens 20000          the collector's file exporter writes such lines
   loom regulate events.jsonl --replay scope.drift=0.3,0.4,0.6
 
 Exit codes: 0 all events were read, 1 a line was no event, 2 usage.")]
@@ -64,6 +67,10 @@ pub(super) struct Args {
     /// Keep what is learned in this file, from run to run
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    /// What `loom confidence fit` wrote for the model that the events come from: confidence is then a probability of
+    /// being right
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
     /// Whose agent it is
     #[arg(long, value_name = "ID")]
     user: Option<String>,
@@ -95,6 +102,21 @@ impl Args {
             return self.vary(&settings, &mut reader, terminal);
         }
         let mut regulator = self.regulator(settings)?;
+        if let Some(path) = &self.calibration {
+            let calibration = Calibration::from_json(&read(path)?)
+                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+            let (scope, made) = (calibration.scope.clone(), &calibration.made);
+            writeln!(
+                terminal.err,
+                "loom: confidence is calibrated for model {} ({}) on {}; events do not tell their model, so that they come \
+                 from it is yours to know",
+                made.model,
+                scope.model.short(),
+                scope.task
+            )?;
+            regulator.calibrate(calibration);
+            regulator.calling(Some(scope));
+        }
         let outcome = self.watch(&mut regulator, &mut reader, terminal);
         // What was learned is kept even when nobody reads the decisions any more.
         if let Some(path) = &self.state {
@@ -210,14 +232,14 @@ impl Args {
         let mut exit = Exit::Ok;
         let mut warned: Vec<String> = Vec::new();
         while let Some(line) = lines.next()? {
-            let event = match line {
+            let parsed = match line {
                 Ok(line) if line.trim().is_empty() => continue,
-                Ok(line) => EventLine::parse(line).map_err(|error| error.to_string()),
+                Ok(line) => EventLine::parse_line(line).map_err(|error| error.to_string()),
                 Err(why) => Err(why),
             };
             let number = lines.number;
-            let event = match event {
-                Ok(event) => event,
+            let events = match parsed {
+                Ok(events) => events,
                 Err(why) => {
                     writeln!(terminal.err, "loom: line {number}: {why}")?;
                     exit = Exit::CheckFailed;
@@ -227,15 +249,17 @@ impl Args {
                     continue;
                 }
             };
-            for field in &event.unknown_fields {
-                let kind = event.kind();
-                let name = format!("{kind}.{field}");
-                if !warned.contains(&name) && warned.len() < WARNED_MAX {
-                    writeln!(terminal.err, "loom: line {number}: `{kind}` has no field `{field}`; it is left out")?;
-                    warned.push(name);
+            for event in events {
+                for field in &event.unknown_fields {
+                    let kind = event.kind();
+                    let name = format!("{kind}.{field}");
+                    if !warned.contains(&name) && warned.len() < WARNED_MAX {
+                        writeln!(terminal.err, "loom: line {number}: `{kind}` has no field `{field}`; it is left out")?;
+                        warned.push(name);
+                    }
                 }
+                each(&event, number, terminal)?;
             }
-            each(&event, number, terminal)?;
         }
         Ok(exit)
     }
@@ -287,7 +311,10 @@ impl Lines<'_> {
                 "longer than {EVENT_LINE_BYTES_MAX} bytes (EVENT_LINE_BYTES_MAX): cut it up"
             ))));
         }
-        Ok(Some(std::str::from_utf8(&self.buffer).map_err(|error| format!("this is not UTF-8: {error}"))))
+        let line = std::str::from_utf8(&self.buffer).map_err(|error| format!("this is not UTF-8: {error}"));
+        // Some editors and shells begin a file with a byte order mark.
+        let unmarked = |line| if self.number == 1 { str::trim_start_matches(line, '\u{feff}') } else { line };
+        Ok(Some(line.map(unmarked)))
     }
 }
 
@@ -312,18 +339,7 @@ fn read(path: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Writes the state beside the old one, then puts it in its place: a crash leaves one or the other whole.
 fn keep(path: &Path, regulator: &Regulator) -> Result<(), Failure> {
     let json = regulator.export().to_json().map_err(|error| Failure::usage(error.to_string()))?;
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let write = || {
-        let mut file = File::create(&beside)?;
-        file.write_all(json.as_bytes())?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    };
-    write().map_err(|error| told(path, "cannot be written", &error))
+    write_whole(path, (json + "\n").as_bytes()).map_err(|error| told(path, "cannot be written", &error))
 }

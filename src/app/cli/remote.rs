@@ -8,7 +8,7 @@ use crate::inference::providers::OpenOptions;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Models from elsewhere")]
 pub(super) struct Flags {
-    /// Keep hosted models' replies here, and ask the same only once; the folder in LOOM_CACHE if not given
+    /// Keep hosted models' replies here, and ask the same only once; the folder in `LOOM_CACHE` if not given
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// Most requests per minute to one hosted model

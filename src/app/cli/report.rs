@@ -12,8 +12,9 @@ use crate::simulation::report::{Report, ReportError};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom report results/anna                       writes report.md, report.json and curves.svg into the folder
+  loom report results/anna                       writes report.html, report.md, report.json and curves.svg into the folder
   loom report results/anna --output anna.md      writes anna.md, and curves.svg beside it
+  loom report results/anna --output anna.html    writes one page that needs nothing else
   loom report results/anna --output -            prints the report
   loom report results/anna --format json --output - | jq .scores
 
@@ -36,27 +37,40 @@ enum Format {
     Md,
     /// JSON
     Json,
+    /// One HTML page
+    Html,
+}
+
+impl Format {
+    fn of(path: &Path) -> Self {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("json") => Self::Json,
+            Some("html" | "htm") => Self::Html,
+            _ => Self::Md,
+        }
+    }
 }
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let report = Report::on(&self.path).map_err(|error| failure(&error))?;
+        let (report, conversations) = Report::with_conversations(&self.path).map_err(|error| failure(&error))?;
         let failed = |error: ReportError| failure(&error);
         match &self.output {
             None => {
                 // Beside the transcripts, also when one of them was named.
                 let folder = if self.path.is_dir() { self.path.as_path() } else { parent(&self.path) };
-                let path = report.write_to(folder).map_err(failed)?;
-                writeln!(terminal.out, "{}", path.display())?;
+                let path = report.write_to(folder, &conversations).map_err(failed)?;
+                writeln!(terminal.out, "{}\n{}", path.display(), path.with_extension("html").display())?;
             }
             Some(path) if path == Path::new("-") => match self.format {
                 Some(Format::Json) => write!(terminal.out, "{}", report.json().map_err(failed)?)?,
+                Some(Format::Html) => write!(terminal.out, "{}", report.html(&conversations).map_err(failed)?)?,
                 _ => write!(terminal.out, "{}", report.markdown(None))?,
             },
             Some(path) => {
-                let json = path.extension().is_some_and(|ending| ending == "json");
-                match self.format.unwrap_or(if json { Format::Json } else { Format::Md }) {
+                match self.format.unwrap_or(Format::of(path)) {
                     Format::Json => report.write_json(path).map_err(failed)?,
+                    Format::Html => report.write_html(path, &conversations).map_err(failed)?,
                     Format::Md => report.write_markdown(path).map_err(failed)?,
                 }
                 writeln!(terminal.out, "{}", path.display())?;
@@ -66,11 +80,16 @@ impl Args {
     }
 }
 
-fn parent(path: &Path) -> &Path {
+pub(super) fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// What cannot be reported on is a matter of what the command line names.
 pub(super) fn failure(error: &ReportError) -> Failure {
     Failure::usage(error.to_string())
+}
+
+/// Writes what a command was asked to write.
+pub(super) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))
 }

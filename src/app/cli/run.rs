@@ -9,11 +9,16 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::score::{self, How};
 use super::{Exit, Failure, Terminal, remote};
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
-use crate::inference::providers::OpenOptions;
-use crate::simulation::persona::{self, AdversaryKind};
+use crate::governance::memory::capture::Heard;
+use crate::governance::memory::workspace::Workspace;
+use crate::governance::regulator::Calibration;
+use crate::inference::engine::Dtype;
+use crate::inference::providers::{OpenOptions, RoleDtypes};
+use crate::simulation::persona::{self, AdversaryKind, AdversaryScript, Regulation, RegulatorPolicy};
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{
     FileError, Observer, Outcome, Progress, RolloutSummary, Run, RunError, RunPlan, StopFlag, turns,
@@ -27,12 +32,14 @@ Examples:
   loom run anna.yaml --turns 50 --rollouts 4             four, side by side
   loom run anna.yaml --adversary contradiction
   loom run anna.yaml --persona-model local:mamba-130m --target scripted:replies.txt
+  loom run anna.yaml --regulator enforce --memory notes  act on the regulator's word, keep what was corrected
   loom run --resume results/2026-03-04_101500_anna       go on where a run was interrupted
 
-A model is `bundled`, `local:DIR`, `hf:OWNER/REPO`, `openai/NAME`, `anthropic/NAME`, `openai-compatible:URL#NAME`,
+A model is `bundled`, `local:DIR_OR_GGUF`, `hf:OWNER/REPO`, `openai/NAME`, `anthropic/NAME`, `openai-compatible:URL#NAME`,
 `scripted:FILE` or `echo`, or several with commas between them: the first that answers does. The same seed says the same, at any --parallel and after any interruption.
 
-Exit codes: 0 all rollouts are complete, 5 a model failed, 130 interrupted.")]
+Exit codes: 0 all rollouts are complete, 1 the regulator ended one (`--regulator enforce`), 5 a model failed, 130
+interrupted.")]
 pub(super) struct Args {
     /// The persona's config
     #[arg(value_name = "CONFIG", required_unless_present = "resume")]
@@ -55,6 +62,9 @@ pub(super) struct Args {
     /// Who the persona talks with; the config's choice if not given
     #[arg(long, value_name = "KIND", value_enum)]
     adversary: Option<Adversary>,
+    /// The adversary's strategies: an edited copy of one that comes with loom (`loom examples`)
+    #[arg(long, value_name = "FILE", conflicts_with = "adversary")]
+    adversary_file: Option<PathBuf>,
     /// The adversary's model; the config's, else the judge's, if not given
     #[arg(long, value_name = "MODEL")]
     adversary_model: Option<ModelChain>,
@@ -65,24 +75,51 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// How many rollouts at the same time
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = super::at_least_one)]
     parallel: usize,
     /// Go on with the run in this folder; its own settings hold
     #[arg(
         long,
         value_name = "DIR",
         conflicts_with_all = [
-            "config", "persona_model", "target", "judge_model", "turns", "rollouts", "adversary", "adversary_model",
-            "seed", "output", "chat_template",
+            "config", "persona_model", "target", "judge_model", "turns", "rollouts", "adversary", "adversary_file",
+            "adversary_model", "seed", "output", "chat_template", "dtype", "persona_dtype", "interlocutor_dtype",
+            "judge_dtype", "regulator", "calibration",
         ]
     )]
     resume: Option<PathBuf>,
+    /// Score the rollouts when they are finished, as `loom score` does
+    #[arg(long, conflicts_with = "no_score")]
+    score: bool,
+    #[command(flatten)]
+    how: How,
+    /// Whether the regulator's decisions are carried out; the config's choice if not given
+    #[arg(long, value_name = "POLICY", value_enum)]
+    regulator: Option<Policy>,
+    /// What `loom confidence fit` wrote for one of the models: confidence is then a probability of being right
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+    /// A memory workspace that takes what the persona was corrected for again and again, as signals
+    #[arg(long, value_name = "DIR")]
+    memory: Option<PathBuf>,
     /// Neither score nor report
     #[arg(long)]
     no_score: bool,
     /// Threads for the arithmetic; all cores if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
+    /// How local models keep their weights: f32, bf16, `q8_0` or `q4_k`; as their files have them if not given
+    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    dtype: Option<Dtype>,
+    /// The same for the persona's model alone
+    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    persona_dtype: Option<Dtype>,
+    /// The same for the other side's
+    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    interlocutor_dtype: Option<Dtype>,
+    /// The same for the judge's
+    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    judge_dtype: Option<Dtype>,
     /// A chat template (Jinja) in place of the local models' own
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
@@ -102,12 +139,28 @@ enum Adversary {
     Both,
 }
 
+fn dtype(text: &str) -> Result<Dtype, String> {
+    text.parse()
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Policy {
+    /// They are recorded
+    Observe,
+    /// They are recorded and carried out
+    Enforce,
+}
+
+/// How many runs may begin in one second under names of the program's choosing.
+const SAME_SECOND_MAX: usize = 100;
+
 /// How often the plain output tells where the run stands.
 const PLAIN_LINES: u64 = 10;
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let options = self.options()?;
+        let memory = self.memory.as_ref().map(|folder| Workspace::at(folder, SystemClock.now())).transpose()?;
         let run = match &self.resume {
             Some(folder) => Run::resume(folder, &options).map_err(failure)?,
             None => self.create(&options)?,
@@ -115,7 +168,7 @@ impl Args {
         let folder = run.path().to_owned();
         writeln!(terminal.err, "{}", headline(&run))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let (played, interrupted) = runtime.block_on(self.play(&run, terminal))?;
+        let (played, interrupted) = runtime.block_on(play(&run, self.parallel, terminal))?;
         let summaries = match played {
             Ok(summaries) => summaries,
             Err(error) => {
@@ -130,11 +183,37 @@ impl Args {
             writeln!(terminal.out, "Interrupted. Go on with: loom run --resume {}", quoted(&folder))?;
             return Ok(Exit::Interrupted);
         }
+        if self.score {
+            let judge = run.manifest().models.judge.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+            drop(run);
+            runtime.block_on(score::run(terminal, &folder, &judge, &self.how, &options, self.parallel.max(1)))?;
+        }
         if !self.no_score {
             report(terminal, &folder)?;
         }
-        let stopped = summaries.iter().any(|one| matches!(one.outcome, Outcome::Stopped { .. }));
-        Ok(if stopped { Exit::ModelFailed } else { Exit::Ok })
+        if let Some(memory) = &memory {
+            remember(memory, &folder, &summaries, terminal)?;
+        }
+        let stopped = |by_regulator: bool| {
+            let by = |one: &RolloutSummary| matches!(one.outcome, Outcome::Stopped { circuit_break, .. } if circuit_break == by_regulator);
+            summaries.iter().any(by)
+        };
+        Ok(if stopped(false) {
+            Exit::ModelFailed
+        } else if stopped(true) {
+            Exit::CheckFailed
+        } else {
+            Exit::Ok
+        })
+    }
+
+    fn regulation(&self, of_config: Regulation) -> Regulation {
+        let policy = match self.regulator {
+            None => of_config.policy,
+            Some(Policy::Observe) => RegulatorPolicy::Observe,
+            Some(Policy::Enforce) => RegulatorPolicy::Enforce,
+        };
+        Regulation { policy, ..of_config }
     }
 
     fn options(&self) -> Result<OpenOptions, Failure> {
@@ -143,6 +222,9 @@ impl Args {
         });
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
         self.remote.set(&mut options);
+        options.dtype = self.dtype;
+        options.dtypes =
+            RoleDtypes { persona: self.persona_dtype, interlocutor: self.interlocutor_dtype, judge: self.judge_dtype };
         Ok(options)
     }
 
@@ -154,7 +236,13 @@ impl Args {
         let config = Arc::new(persona::parse(&config.source, &yaml)?);
         let model = |named: &Option<ModelChain>| named.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
         let judge = model(&self.judge_model);
-        let adversary = self.adversary.map_or(config.evaluation.adversary, AdversaryKind::from);
+        let script = self.adversary_file.as_ref().map(|path| Ok::<_, Failure>((path, std::fs::read_to_string(path)?)));
+        let script = script.transpose()?;
+        let edited = script.as_ref().map(|(path, yaml)| AdversaryScript::parse(&path.display().to_string(), yaml));
+        let adversary = match edited.transpose()? {
+            Some(script) => script.kind,
+            None => self.adversary.map_or(config.evaluation.adversary, AdversaryKind::from),
+        };
         let of_config = config.evaluation.adversary_model.as_ref();
         let interlocutor = match adversary {
             AdversaryKind::None => model(&self.target),
@@ -165,14 +253,27 @@ impl Args {
             seed: self.seed,
             rollouts: self.rollouts,
             adversary,
+            adversary_script: script.map(|(_, yaml)| yaml),
             persona: model(&self.persona_model),
+            regulator: self.regulation(config.regulator),
+            calibration: self.calibration.as_deref().map(calibration).transpose()?,
             judge,
             yaml,
             interlocutor,
             config,
         };
-        let output = self.output.clone().unwrap_or_else(|| dated(path));
-        Run::create(&plan, &output, options).map_err(|error| match error {
+        let mut output = self.output.clone().unwrap_or_else(|| dated(path, 1));
+        let mut created = Run::create(&plan, &output, options);
+        // Another run of the same second has that name already.
+        for number in 2..=SAME_SECOND_MAX {
+            let taken = matches!(created, Err(RunError::File(FileError::Exists { .. } | FileError::Busy { .. })));
+            if self.output.is_some() || !taken {
+                break;
+            }
+            output = dated(path, number);
+            created = Run::create(&plan, &output, options);
+        }
+        created.map_err(|error| match error {
             RunError::Model(ModelError::Unavailable { model, why })
                 if self.adversary_model.is_none() && of_config_is(&plan, &model) =>
             {
@@ -182,57 +283,89 @@ impl Args {
             error => failure(error),
         })
     }
+}
 
-    /// Plays the run and shows how it goes; whether it was interrupted is told as well.
-    async fn play(
-        &self,
-        run: &Run,
-        terminal: &mut Terminal,
-    ) -> Result<(Result<Vec<RolloutSummary>, RunError>, bool), Failure> {
-        let (sender, mut events) = unbounded_channel();
-        let observer: Observer = Arc::new(move |progress| {
-            // Nobody listens any more once the run is over.
-            let _ = sender.send(progress);
-        });
-        let stop = StopFlag::default();
-        let mut show = Show::new(run);
-        let mut interrupted = false;
-        let parallel = self.parallel.clamp(1, limits::ROLLOUTS_MAX);
-        let playing = run.play(parallel, &observer, &stop);
-        // One future over all passes: a signal that comes while something is shown waits in it.
-        let interrupt = tokio::signal::ctrl_c();
-        tokio::pin!(playing, interrupt);
-        let played = loop {
-            tokio::select! {
-                biased;
-                signal = &mut interrupt => {
-                    signal?;
-                    interrupt.set(tokio::signal::ctrl_c());
-                    if interrupted {
-                        std::process::exit(Exit::Interrupted as i32);
-                    }
-                    interrupted = true;
-                    stop.ask();
-                    show.line("The turns under way are being finished; Ctrl-C again leaves at once.", terminal)?;
+/// Plays the run and shows how it goes; whether it was interrupted is told as well.
+pub(super) async fn play(
+    run: &Run,
+    parallel: usize,
+    terminal: &mut Terminal,
+) -> Result<(Result<Vec<RolloutSummary>, RunError>, bool), Failure> {
+    let (sender, mut events) = unbounded_channel();
+    let observer: Observer = Arc::new(move |progress| {
+        // Nobody listens any more once the run is over.
+        let _ = sender.send(progress);
+    });
+    let stop = StopFlag::default();
+    let mut show = Show::new(run);
+    let mut interrupted = false;
+    let parallel = parallel.min(limits::ROLLOUTS_MAX);
+    let playing = run.play(parallel, &observer, &stop);
+    // One future over all passes: a signal that comes while something is shown waits in it.
+    let interrupt = tokio::signal::ctrl_c();
+    tokio::pin!(playing, interrupt);
+    let played = loop {
+        tokio::select! {
+            biased;
+            signal = &mut interrupt => {
+                signal?;
+                interrupt.set(tokio::signal::ctrl_c());
+                if interrupted {
+                    std::process::exit(Exit::Interrupted as i32);
                 }
-                Some(progress) = events.recv() => show.progress(&progress, terminal)?,
-                played = &mut playing => break played,
+                interrupted = true;
+                stop.ask();
+                show.line("The turns under way are being finished; Ctrl-C again leaves at once.", terminal)?;
             }
-        };
-        while let Ok(progress) = events.try_recv() {
-            show.progress(&progress, terminal)?;
+            Some(progress) = events.recv() => show.progress(&progress, terminal)?,
+            played = &mut playing => break played,
         }
-        show.bar.finish_and_clear();
-        Ok((played, interrupted))
+    };
+    while let Ok(progress) = events.try_recv() {
+        show.progress(&progress, terminal)?;
     }
+    show.bar.finish_and_clear();
+    Ok((played, interrupted))
+}
+
+fn calibration(path: &Path) -> Result<Calibration, Failure> {
+    let told = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
+    let json = std::fs::read_to_string(path).map_err(|error| told(&error))?;
+    Calibration::from_json(&json).map_err(|error| told(&error))
+}
+
+/// Writes what was learned in the rollouts as signals, where a person may accept it.
+fn remember(
+    memory: &Workspace,
+    folder: &Path,
+    summaries: &[RolloutSummary],
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let run = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
+    let learned = summaries.iter().flat_map(|one| one.learned.iter().map(move |pattern| (one.rollout, pattern)));
+    let texts: Vec<(String, String)> = learned
+        .map(|(rollout, pattern)| {
+            let example = pattern.example_corrections.last().map_or("", String::as_str);
+            let times = pattern.learned_from_turns;
+            (format!("{run}/rollout_{rollout:03}"), format!("{times} corrections: {example}"))
+        })
+        .collect();
+    let heard: Vec<Heard<'_>> =
+        texts.iter().map(|(source, text)| Heard { text, source, kind: Some("correction") }).collect();
+    let (signals, lost) = memory.capture(&heard)?;
+    writeln!(terminal.out, "Memory: {} captured for review", count(signals.len(), "signal"))?;
+    if lost > 0 {
+        writeln!(terminal.err, "{} found no id left today and is lost", count(lost, "signal"))?;
+    }
+    Ok(())
 }
 
 /// Where reports on a run are made: `loom report` makes the same.
 fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
     let told =
         |error: &dyn std::fmt::Display| Failure::usage(format!("the run is complete, but not its report: {error}"));
-    let report = Report::on(folder).map_err(|error| told(&error))?;
-    let path = report.write_to(folder).map_err(|error| told(&error))?;
+    let (report, conversations) = Report::with_conversations(folder).map_err(|error| told(&error))?;
+    let path = report.write_to(folder, &conversations).map_err(|error| told(&error))?;
     writeln!(terminal.out, "Report: {}", path.display())?;
     Ok(())
 }
@@ -279,7 +412,7 @@ impl Show {
                 }
             }
             Progress::Notice { rollout, text } => self.line(&format!("rollout {rollout}: {text}"), terminal)?,
-            Progress::Ended { rollout, outcome: Outcome::Stopped { reason } } => {
+            Progress::Ended { rollout, outcome: Outcome::Stopped { reason, .. } } => {
                 self.line(&format!("rollout {rollout} was stopped: {reason}"), terminal)?;
             }
             _ => {}
@@ -297,7 +430,7 @@ impl Show {
     }
 }
 
-fn headline(run: &Run) -> String {
+pub(super) fn headline(run: &Run) -> String {
     let manifest = run.manifest();
     let (persona, other) = (&manifest.models.persona.spec, &manifest.models.interlocutor.spec);
     let who = match manifest.adversary {
@@ -316,7 +449,7 @@ fn headline(run: &Run) -> String {
 }
 
 fn summary(terminal: &mut Terminal, folder: &Path, summaries: &[RolloutSummary]) -> Result<(), Failure> {
-    for RolloutSummary { rollout, outcome, totals } in summaries {
+    for RolloutSummary { rollout, outcome, totals, .. } in summaries {
         let how = match outcome {
             Outcome::Complete => "complete",
             Outcome::Stopped { .. } => "stopped",
@@ -341,18 +474,19 @@ fn summary(terminal: &mut Terminal, folder: &Path, summaries: &[RolloutSummary])
     Ok(())
 }
 
-fn count(number: usize, what: &str) -> String {
+pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// `results/2026-03-04_101500_anna` for `anna.yaml`, in UTC.
-fn dated(config: &Path) -> PathBuf {
+/// `results/2026-03-04_101500_anna` for `anna.yaml`, in UTC; from the second on with its number behind.
+fn dated(config: &Path, number: usize) -> PathBuf {
     let name = config.file_stem().unwrap_or_default().to_string_lossy();
-    Path::new("results").join(format!("{}_{name}", SystemClock.now().strftime("%Y-%m-%d_%H%M%S")))
+    let more = if number > 1 { format!("_{number}") } else { String::new() };
+    Path::new("results").join(format!("{}_{name}{more}", SystemClock.now().strftime("%Y-%m-%d_%H%M%S")))
 }
 
 /// The folder as a shell reads it.
-fn quoted(folder: &Path) -> String {
+pub(super) fn quoted(folder: &Path) -> String {
     let text = folder.display().to_string();
     let plain = text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c));
     if plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
@@ -363,10 +497,9 @@ fn of_config_is(plan: &RunPlan, model: &str) -> bool {
         && plan.config.evaluation.adversary_model.as_ref().is_some_and(|chain| chain.to_string() == model)
 }
 
-fn failure(error: RunError) -> Failure {
+pub(super) fn failure(error: RunError) -> Failure {
     let exit = match &error {
         RunError::Delta(_) | RunError::Assemble(_) => Exit::BadConfig,
-        RunError::File(FileError::Io { .. }) => Exit::CheckFailed,
         _ => Exit::Usage,
     };
     match error {

@@ -1,16 +1,16 @@
 //! `loom validate`: checks configs and shows every problem with its line.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde_json::json;
 
 use super::{Exit, Failure, Terminal};
 use crate::foundation::config::ConfigErrors;
-use crate::simulation::persona::{self, PersonaConfig, TrajectoryMode};
+use crate::simulation::persona::{self, AdversaryScript, PersonaConfig, TrajectoryMode};
 
-/// Check persona configs; every problem is shown with its line and how to mend it
+/// Check configs of personas and adversaries; every problem is shown with its line and how to mend it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -42,12 +42,12 @@ impl Args {
         let mut exit = Exit::Ok;
         let mut entries = Vec::new();
         for path in &self.configs {
-            let outcome = persona::load(path);
+            let outcome = load(path);
             if outcome.is_err() {
                 exit = Exit::BadConfig;
             }
             match (self.format, outcome) {
-                (Format::Human, Ok(config)) => writeln!(terminal.out, "{}: ok, {}", path.display(), summary(&config))?,
+                (Format::Human, Ok(summary)) => writeln!(terminal.out, "{}: ok, {summary}", path.display())?,
                 (Format::Human, Err(errors)) => {
                     terminal.out.flush()?;
                     terminal.show_problems(&errors)?;
@@ -60,6 +60,20 @@ impl Args {
         }
         Ok(exit)
     }
+}
+
+/// Reads a config, a persona's or an adversary's, and says in a line what is in it.
+fn load(path: &Path) -> Result<String, ConfigErrors> {
+    // A file that cannot be read is told of by the persona's loader.
+    if std::fs::read_to_string(path).is_ok_and(|yaml| AdversaryScript::is_one(&yaml)) {
+        let script = AdversaryScript::load(path)?;
+        return Ok(format!("{}: an adversary, {}", script.name, count_many(script.strategies.len())));
+    }
+    persona::load(path).map(|config| summary(&config))
+}
+
+fn count_many(strategies: usize) -> String {
+    if strategies == 1 { "1 strategy".to_owned() } else { format!("{strategies} strategies") }
 }
 
 fn summary(config: &PersonaConfig) -> String {

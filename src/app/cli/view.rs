@@ -15,7 +15,6 @@ pub(super) use self::page::{LIKELY, likely};
 use self::reader::{Book, Next, Reader};
 use super::{Exit, Failure, Terminal};
 use crate::simulation::report::load;
-use crate::simulation::rollout::read_tokens;
 
 /// Page through a transcript
 #[derive(Debug, clap::Args)]
@@ -34,13 +33,12 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let folder = if self.path.is_dir() { Some(self.path.as_path()) } else { self.path.parent() };
         let mut books = Vec::new();
         for loaded in load(&self.path).map_err(|error| super::report::failure(&error))? {
-            // A transcript without its side file is shown without colours.
-            let path = folder.map(|folder| folder.join(&loaded.file)).filter(|_| !loaded.partial);
-            let tokens = path.and_then(|path| read_tokens(&path).ok()).unwrap_or(loaded.tokens);
-            books.push(Book { file: loaded.file, transcript: loaded.transcript, tokens });
+            if let Some(why) = &loaded.tokens_missing {
+                writeln!(terminal.err, "{}: shown without colours where tokens are missing: {why}", loaded.file)?;
+            }
+            books.push(Book { file: loaded.file, transcript: loaded.transcript, tokens: loaded.tokens });
         }
         if io::stdout().is_terminal() && io::stdin().is_terminal() {
             page_through(Reader::new(books), terminal.color)?;

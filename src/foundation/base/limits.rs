@@ -18,6 +18,10 @@ pub const REPLY_TOKENS_MAX: usize = 4_096;
 pub const REPLY_FAILURES_RETRIED_MAX: usize = 1;
 /// A rollout is given up after this many messages in a row without a reply.
 pub const FAILURES_IN_A_ROW_MAX: usize = 4;
+/// How often a judge that wrote no rating is asked again.
+pub const JUDGE_REPAIRS_MAX: usize = 2;
+/// Most questions that one transcript has before judges at the same time.
+pub const JUDGE_QUESTIONS_MAX: usize = 16;
 /// Largest script for the `scripted:` model, bytes.
 pub const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// Largest transcript read, bytes.
@@ -86,7 +90,7 @@ pub const STREAM_EVENT_BYTES_MAX: usize = 8 << 20;
 /// How often a request to a hosted model is sent again at most.
 pub const REMOTE_RETRIES_MAX: u32 = 5;
 /// Longest wait before a request is sent again; a provider that asks for more is taken for unavailable.
-pub const REMOTE_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(120);
+pub const REMOTE_WAIT_MAX: std::time::Duration = std::time::Duration::from_mins(2);
 /// Largest answer of a hosted model that does not come as a stream, bytes.
 pub const REMOTE_ANSWER_BYTES_MAX: usize = 64 << 20;
 /// How often a cut download from the hub is taken up again.
@@ -127,7 +131,26 @@ pub const RECEIPTS_UNSIGNED_MAX: u64 = 1_024;
 pub const MOOD_TEXT_BYTES_MAX: usize = 4_096;
 /// Most questions that a run asks at a time.
 pub const QUESTIONS_MAX: usize = 3;
+<<<<<<< HEAD
 /// Largest file that a session's tool reads, bytes.
 pub const TOOL_FILE_BYTES_MAX: u64 = 16 << 20;
 /// Longest need or answer of a session, bytes.
 pub const SESSION_TEXT_BYTES_MAX: usize = 1 << 16;
+=======
+/// Longest header of a GGUF file, its vocabulary included, bytes.
+pub const GGUF_HEADER_BYTES_MAX: u64 = 256 << 20;
+/// Most keys in a GGUF header.
+pub const GGUF_KEYS_MAX: usize = 1 << 12;
+/// Most tensors in a GGUF file.
+pub const GGUF_TENSORS_MAX: usize = 1 << 16;
+/// Most values in a GGUF header, those in lists counted one by one.
+pub const GGUF_VALUES_MAX: u64 = 1 << 22;
+/// Longest token of a GGUF vocabulary, bytes.
+pub const GGUF_TOKEN_BYTES_MAX: usize = 1_024;
+/// Most answers known to be right that a calibration keeps for comparison; more are thinned out evenly.
+pub const CES_REFERENCE_MAX: usize = 1_000;
+/// Largest file of a task for `loom confidence`, bytes.
+pub const TASK_BYTES_MAX: u64 = 256 << 20;
+/// Most runs in a sweep.
+pub const SWEEP_CELLS_MAX: usize = 10_000;
+>>>>>>> main

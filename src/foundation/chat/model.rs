@@ -56,6 +56,12 @@ pub struct ModelInfo {
     pub name: String,
     /// The digest of weights, tokenizer and configuration together.
     pub digest: Option<Digest>,
+    /// The number type in which most of its weights are kept: `f32`, `bf16`, `q8_0` or `q4_k`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
+    /// The digest of the chat template's text; `None` for a model without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<Digest>,
     /// Number of layers, for per-layer gains.
     pub layers: Option<usize>,
     /// Vocabulary size.
@@ -234,12 +240,14 @@ pub struct Scored {
     pub reading: Reading,
     /// Everything read, the continuation included.
     pub snapshot: Option<Snapshot>,
+    /// Everything read before the continuation, to score another one from.
+    pub before: Option<Snapshot>,
 }
 
 impl Scored {
-    /// A score over `tokens`.
+    /// A score over `tokens`, without a snapshot before them.
     pub fn new(tokens: Vec<TokenLogprob>, usage: Usage, reading: Reading, snapshot: Option<Snapshot>) -> Self {
-        Self { tokens, usage, reading, snapshot }
+        Self { tokens, usage, reading, snapshot, before: None }
     }
 
     /// The continuation's log-likelihood in nats; `None` if any token's is unknown.

@@ -162,7 +162,7 @@ impl Figure {
             .label_style(("sans-serif", 12).into_font().color(&INK))
             .y_labels(5)
             .x_labels(11)
-            .x_label_formatter(&|x| format!("{x:.0}"))
+            .x_label_formatter(&|value| if x.1 - x.0 > 1.0 { format!("{value:.0}") } else { tick(*value, x) })
             .y_label_formatter(&|value| tick(*value, y))
             .y_desc(panel.name.as_str())
             .axis_desc_style(("sans-serif", 13).into_font().color(&INK))

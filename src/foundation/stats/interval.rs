@@ -14,23 +14,62 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The 95 % percentile bootstrap interval of the mean (Efron and Tibshirani 1993, ch. 13), from `resamples` resamples
-/// drawn from `stream`. `None` for fewer than two values or no resamples. Over few values it is too narrow: with three,
-/// read it as a range and no more.
+/// The 95 % percentile bootstrap interval of the mean; see [`bootstrap`].
 pub fn bootstrap_mean(values: &[f64], resamples: u32, stream: &Stream) -> Option<Interval> {
-    let n = values.len();
+    bootstrap(values, resamples, stream, mean)
+}
+
+/// The 95 % percentile bootstrap interval of `statistic` (Efron and Tibshirani 1993, ch. 13), from `resamples` resamples
+/// of `items` drawn from `stream`; a resample for which there is no statistic (one class alone, say) is left out, and more
+/// than half of them left out is no interval. `None` for fewer than two items or no resamples. Over few items it is too
+/// narrow: with three, read it as a range and no more.
+pub fn bootstrap<T: Clone>(
+    items: &[T],
+    resamples: u32,
+    stream: &Stream,
+    statistic: impl Fn(&[T]) -> Option<f64>,
+) -> Option<Interval> {
+    let n = items.len();
     if n < 2 {
         return None;
     }
-    let means: Vec<f64> = (0..u64::from(resamples))
+    let drawn: Vec<f64> = (0..u64::from(resamples))
         .filter_map(|resample| {
             let first = resample * n as u64;
-            let drawn: Vec<f64> =
-                (first..first + n as u64).filter_map(|at| values.get(stream.index(at, n)).copied()).collect();
-            mean(&drawn)
+            let drawn: Vec<T> =
+                (first..first + n as u64).filter_map(|at| items.get(stream.index(at, n)).cloned()).collect();
+            statistic(&drawn)
         })
         .collect();
-    Some(Interval { low: quantile(&means, 0.025)?, high: quantile(&means, 0.975)? })
+    if 2 * drawn.len() < resamples as usize {
+        return None;
+    }
+    percentiles(&drawn)
+}
+
+/// The 95 % percentile bootstrap interval of mean(`b`) − mean(`a`), two independent samples, each resampled by itself
+/// (Efron and Tibshirani 1993, ch. 8 and 13). `None` where [`bootstrap_mean`] of either would be.
+pub fn bootstrap_difference(a: &[f64], b: &[f64], resamples: u32, stream: &Stream) -> Option<Interval> {
+    if a.len() < 2 || b.len() < 2 {
+        return None;
+    }
+    let (first, second) = (stream.child("a", 0), stream.child("b", 0));
+    let differences: Vec<f64> = (0..u64::from(resamples))
+        .filter_map(|resample| Some(resampled(b, resample, &second)? - resampled(a, resample, &first)?))
+        .collect();
+    percentiles(&differences)
+}
+
+/// The mean of resample number `resample`.
+fn resampled(values: &[f64], resample: u64, stream: &Stream) -> Option<f64> {
+    let n = values.len();
+    let first = resample * n as u64;
+    let drawn: Vec<f64> = (first..first + n as u64).filter_map(|at| values.get(stream.index(at, n)).copied()).collect();
+    mean(&drawn)
+}
+
+fn percentiles(estimates: &[f64]) -> Option<Interval> {
+    Some(Interval { low: quantile(estimates, 0.025)?, high: quantile(estimates, 0.975)? })
 }
 
 #[cfg(test)]
@@ -51,6 +90,23 @@ mod tests {
         assert!((ours.high - case["high"].as_f64().unwrap()).abs() < noise, "{ours:?}");
     }
 
+    /// For large samples the interval of a difference is the normal one: ± 1.96 standard errors (1.959964 is the 97.5 %
+    /// point of the normal distribution).
+    #[test]
+    fn the_interval_of_a_difference_is_the_normal_one_for_large_samples() {
+        let draws = |seed, shift: f64| -> Vec<f64> {
+            let stream = Stream::root(seed);
+            (0..400).map(|at| shift + (0..12).map(|k| stream.uniform(at * 12 + k)).sum::<f64>()).collect()
+        };
+        let (a, b) = (draws(1, 0.0), draws(2, 0.5));
+        let ours = bootstrap_difference(&a, &b, 20_000, &Stream::root(3)).unwrap();
+        let error = (sd(&a).unwrap().powi(2) / 400.0 + sd(&b).unwrap().powi(2) / 400.0).sqrt();
+        let middle = mean(&b).unwrap() - mean(&a).unwrap();
+        assert!((ours.low - (middle - 1.959_964 * error)).abs() < 0.1 * error, "{ours:?}");
+        assert!((ours.high - (middle + 1.959_964 * error)).abs() < 0.1 * error, "{ours:?}");
+        assert_eq!(bootstrap_difference(&a, &[1.0], 100, &Stream::root(0)), None);
+    }
+
     #[test]
     fn equal_streams_give_equal_bits_and_equal_values_no_width() {
         let draw = |seed| bootstrap_mean(&[1.0, 5.0, 2.0], 200, &Stream::root(seed));
@@ -58,5 +114,6 @@ mod tests {
         assert_eq!(bootstrap_mean(&[2.0; 3], 50, &Stream::root(0)), Some(Interval { low: 2.0, high: 2.0 }));
         assert_eq!(bootstrap_mean(&[2.0], 50, &Stream::root(0)), None);
         assert_eq!(bootstrap_mean(&[2.0, 3.0], 0, &Stream::root(0)), None);
+        assert_eq!(bootstrap(&[2.0, 3.0], 9, &Stream::root(0), |_| None), None);
     }
 }

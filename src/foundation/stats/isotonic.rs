@@ -33,6 +33,8 @@ pub enum IsotonicError {
 struct Pool {
     first: f64,
     last: f64,
+    /// The weighted sum of their x.
+    moment: f64,
     sum: f64,
     weight: f64,
 }
@@ -49,35 +51,23 @@ impl Isotonic {
     /// # Errors
     /// Without points, or when one is not finite.
     pub fn fit(data: &[(f64, f64)]) -> Result<Self, IsotonicError> {
-        if data.is_empty() {
-            return Err(IsotonicError::Empty);
-        }
-        if data.iter().any(|(x, y)| !x.is_finite() || !y.is_finite()) {
-            return Err(IsotonicError::NotFinite);
-        }
-        // Adding zero makes −0 the same as 0.
-        let mut sorted: Vec<_> = data.iter().map(|&(x, y)| (x + 0.0, y)).collect();
-        sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut pools: Vec<Pool> = Vec::new();
-        for group in sorted.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()) {
-            let Some(&(x, _)) = group.first() else { continue };
-            let sum = group.iter().map(|(_, y)| y).sum();
-            let mut pool = Pool { first: x, last: x, sum, weight: group.len() as f64 };
-            while let Some(before) = pools.pop_if(|before| before.mean() >= pool.mean()) {
-                pool.first = before.first;
-                pool.sum += before.sum;
-                pool.weight += before.weight;
-            }
-            pools.push(pool);
-        }
-        let mut points = Vec::with_capacity(2 * pools.len());
-        for pool in &pools {
+        let mut points = Vec::new();
+        for pool in pools(data)? {
             points.push((pool.first, pool.mean()));
             if pool.last > pool.first {
                 points.push((pool.last, pool.mean()));
             }
         }
         Ok(Self { points })
+    }
+
+    /// The centred curve (Oron and Flournoy 2017): each stretch of equal values stands at its mean x alone, with straight
+    /// lines between. So it rises strictly between the first and the last, and hardly any two x become equal.
+    ///
+    /// # Errors
+    /// Without points, or when one is not finite.
+    pub fn fit_centred(data: &[(f64, f64)]) -> Result<Self, IsotonicError> {
+        Ok(Self { points: pools(data)?.iter().map(|pool| (pool.moment / pool.weight, pool.mean())).collect() })
     }
 
     /// The curve at `x`; NaN only for NaN.
@@ -91,6 +81,34 @@ impl Isotonic {
             (None, None) => f64::NAN,
         }
     }
+}
+
+/// Neighbours that a rising curve cannot tell apart, pooled.
+fn pools(data: &[(f64, f64)]) -> Result<Vec<Pool>, IsotonicError> {
+    if data.is_empty() {
+        return Err(IsotonicError::Empty);
+    }
+    if data.iter().any(|(x, y)| !x.is_finite() || !y.is_finite()) {
+        return Err(IsotonicError::NotFinite);
+    }
+    // Adding zero makes −0 the same as 0.
+    let mut sorted: Vec<_> = data.iter().map(|&(x, y)| (x + 0.0, y)).collect();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut pools: Vec<Pool> = Vec::new();
+    for group in sorted.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()) {
+        let Some(&(x, _)) = group.first() else { continue };
+        let sum = group.iter().map(|(_, y)| y).sum();
+        let weight = group.len() as f64;
+        let mut pool = Pool { first: x, last: x, moment: x * weight, sum, weight };
+        while let Some(before) = pools.pop_if(|before| before.mean() >= pool.mean()) {
+            pool.first = before.first;
+            pool.moment += before.moment;
+            pool.sum += before.sum;
+            pool.weight += before.weight;
+        }
+        pools.push(pool);
+    }
+    Ok(pools)
 }
 
 impl TryFrom<Points> for Isotonic {
@@ -149,6 +167,16 @@ mod tests {
                 assert!((found - expected).abs() < 1e-12, "{}: {found}", case.name);
             }
         }
+    }
+
+    #[test]
+    fn a_centred_curve_passes_through_its_pools_and_rises_between_them() {
+        // Pools: {0: 0}, {1, 2, 3: 1/3}, {4: 1}.
+        let curve = Isotonic::fit_centred(&[(0.0, 0.0), (1.0, 1.0), (2.0, 0.0), (3.0, 0.0), (4.0, 1.0)]).unwrap();
+        for (x, y) in [(-1.0, 0.0), (0.0, 0.0), (1.0, 1.0 / 6.0), (2.0, 1.0 / 3.0), (3.0, 2.0 / 3.0), (9.0, 1.0)] {
+            assert!((curve.at(x) - y).abs() < 1e-12, "at {x}: {}", curve.at(x));
+        }
+        assert_eq!(Isotonic::fit_centred(&[]), Err(IsotonicError::Empty));
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::references::References;
 use super::tokens::Estimates;
 use crate::foundation::base::Digest;
 use crate::foundation::stats::{Isotonic, IsotonicError};
 
-/// The version of the stored form.
-const VERSION: u32 = 1;
+/// The version of the stored form. Version 1 had no date and no references.
+const VERSION: u32 = 2;
 
 /// Which estimate a curve is fitted to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -34,11 +35,17 @@ pub enum Estimator {
     GroupConfidenceTail,
     /// [`Estimates::self_certainty`].
     SelfCertainty,
+    /// [`Estimates::ces`].
+    Ces,
+    /// [`Estimates::wepr`].
+    Wepr,
+    /// [`Estimates::choice_margin`].
+    ChoiceMargin,
 }
 
 impl Estimator {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::LnNll,
         Self::Msp,
         Self::MinProbability,
@@ -49,7 +56,29 @@ impl Estimator {
         Self::GroupConfidenceBottom,
         Self::GroupConfidenceTail,
         Self::SelfCertainty,
+        Self::Ces,
+        Self::Wepr,
+        Self::ChoiceMargin,
     ];
+
+    /// Its name, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LnNll => "ln_nll",
+            Self::Msp => "msp",
+            Self::MinProbability => "min_probability",
+            Self::EntropyMean => "entropy_mean",
+            Self::EntropyMax => "entropy_max",
+            Self::Margin => "margin",
+            Self::GroupConfidenceMin => "group_confidence_min",
+            Self::GroupConfidenceBottom => "group_confidence_bottom",
+            Self::GroupConfidenceTail => "group_confidence_tail",
+            Self::SelfCertainty => "self_certainty",
+            Self::Ces => "ces",
+            Self::Wepr => "wepr",
+            Self::ChoiceMargin => "choice_margin",
+        }
+    }
 
     /// The estimate, turned so that higher is more certain.
     pub fn certainty(self, estimates: &Estimates) -> Option<f64> {
@@ -64,6 +93,9 @@ impl Estimator {
             Self::GroupConfidenceBottom => estimates.group_confidence_bottom,
             Self::GroupConfidenceTail => estimates.group_confidence_tail,
             Self::SelfCertainty => estimates.self_certainty,
+            Self::Ces => estimates.ces.map(|value| -value),
+            Self::Wepr => estimates.wepr,
+            Self::ChoiceMargin => estimates.choice_margin,
         }
     }
 }
@@ -73,8 +105,8 @@ impl Estimator {
 pub struct CalibrationScope {
     /// Weights, tokenizer and configuration of the model.
     pub model: Digest,
-    /// The chat template.
-    pub template: Digest,
+    /// The chat template; `None` for a model without one.
+    pub template: Option<Digest>,
     /// The kind of task, by name.
     pub task: String,
 }
@@ -90,7 +122,62 @@ pub struct Calibration {
     pub estimator: Estimator,
     /// How many labelled replies it was fitted on.
     pub n: usize,
+    /// When and by what it was fitted.
+    #[serde(default)]
+    pub made: Made,
+    /// What its estimator holds a reply against.
+    #[serde(default)]
+    pub references: References,
     curve: Isotonic,
+}
+
+/// When and by what a calibration was fitted; for people, nothing depends on it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Made {
+    /// The day, `YYYY-MM-DD`.
+    pub date: String,
+    /// The version of the program.
+    pub loom: String,
+    /// The model, as it was named.
+    pub model: String,
+}
+
+/// Why a stored calibration is of no use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CalibrationError {
+    /// Written by a later version.
+    #[error(
+        "the calibration has version {0}, and this program reads up to {VERSION}: use the newer program, or fit it again with `loom confidence fit`"
+    )]
+    Newer(u64),
+    /// Not a calibration.
+    #[error("this is no calibration ({0}): make one with `loom confidence fit`")]
+    Damaged(String),
+    /// Fitted for another model, or the model has changed since.
+    #[error(
+        "the calibration was fitted for model {fitted} and the model here is {here}: what it says does not hold; fit it again with `loom confidence fit --model {name}`"
+    )]
+    Model {
+        /// The digest that it was fitted for.
+        fitted: String,
+        /// The digest here.
+        here: String,
+        /// The model here, as it was named.
+        name: String,
+    },
+    /// Fitted with another chat template.
+    #[error(
+        "the calibration was fitted with chat template {fitted} and the model here uses {here}: what it says does not hold; fit it again with `loom confidence fit --model {name}`"
+    )]
+    Template {
+        /// The digest that it was fitted for.
+        fitted: String,
+        /// The digest here.
+        here: String,
+        /// The model here, as it was named.
+        name: String,
+    },
 }
 
 impl Calibration {
@@ -102,20 +189,59 @@ impl Calibration {
     pub fn fit<'a>(
         scope: CalibrationScope,
         estimator: Estimator,
+        references: References,
         replies: impl IntoIterator<Item = (&'a Estimates, bool)>,
     ) -> Result<Self, IsotonicError> {
+        let certainty = |estimates: &Estimates| estimator.certainty(&references.complete(estimates.clone()));
         let data: Vec<_> = replies
             .into_iter()
-            .filter_map(|(estimates, right)| Some((estimator.certainty(estimates)?, if right { 1.0 } else { 0.0 })))
+            .filter_map(|(estimates, right)| Some((certainty(estimates)?, f64::from(right))))
             .collect();
-        Ok(Self { version: VERSION, scope, estimator, n: data.len(), curve: Isotonic::fit(&data)? })
+        let curve = Isotonic::fit_centred(&data)?;
+        Ok(Self { version: VERSION, scope, estimator, n: data.len(), made: Made::default(), references, curve })
     }
 
-    /// The probability that a reply is right; `None` where the estimator has no value, or the stored form is of another
-    /// version.
+    /// The probability that a reply is right; `None` where the estimator has no value.
     pub fn probability(&self, estimates: &Estimates) -> Option<f64> {
-        let certainty = self.estimator.certainty(estimates)?;
-        (self.version == VERSION).then(|| self.curve.at(certainty).clamp(0.0, 1.0))
+        let completed = self.references.complete(estimates.clone());
+        Some(self.curve.at(self.estimator.certainty(&completed)?).clamp(0.0, 1.0))
+    }
+
+    /// Reads a stored calibration of this version or an older one.
+    ///
+    /// # Errors
+    /// [`CalibrationError::Newer`] or [`CalibrationError::Damaged`].
+    pub fn from_json(json: &str) -> Result<Self, CalibrationError> {
+        let damaged = |error: serde_json::Error| CalibrationError::Damaged(error.to_string());
+        let value: serde_json::Value = serde_json::from_str(json).map_err(damaged)?;
+        if let Some(version) = value.get("version").and_then(serde_json::Value::as_u64)
+            && version > u64::from(VERSION)
+        {
+            return Err(CalibrationError::Newer(version));
+        }
+        serde_json::from_value(value).map_err(damaged)
+    }
+
+    /// Whether it holds for the model `name` with these digests.
+    ///
+    /// # Errors
+    /// [`CalibrationError::Model`] or [`CalibrationError::Template`], which say what has changed.
+    pub fn holds_for(
+        &self,
+        name: &str,
+        model: Option<Digest>,
+        template: Option<Digest>,
+    ) -> Result<(), CalibrationError> {
+        let short = |digest: Option<Digest>| digest.map_or_else(|| "none".to_owned(), |digest| digest.short());
+        let name = name.to_owned();
+        // The model's digest covers its template: told first, since it says more.
+        if self.scope.template != template {
+            return Err(CalibrationError::Template { fitted: short(self.scope.template), here: short(template), name });
+        }
+        if Some(self.scope.model) != model {
+            return Err(CalibrationError::Model { fitted: self.scope.model.short(), here: short(model), name });
+        }
+        Ok(())
     }
 }
 
@@ -124,7 +250,7 @@ pub(super) mod tests {
     use super::*;
 
     pub(in super::super) fn scope(model: &str) -> CalibrationScope {
-        CalibrationScope { model: Digest::of(model), template: Digest::of("chatml"), task: "qa".into() }
+        CalibrationScope { model: Digest::of(model), template: Some(Digest::of("chatml")), task: "qa".into() }
     }
 
     fn reply(ln_nll: f64) -> Estimates {
@@ -137,7 +263,14 @@ pub(super) mod tests {
             .map(|i| if i < 50 { (reply(0.1), i % 10 != 0) } else { (reply(2.0), i % 2 == 0) })
             .chain([(Estimates::default(), true)])
             .collect();
-        Calibration::fit(scope(model), Estimator::LnNll, replies.iter().map(|(reply, right)| (reply, *right))).unwrap()
+        let references = References::default();
+        Calibration::fit(
+            scope(model),
+            Estimator::LnNll,
+            references,
+            replies.iter().map(|(reply, right)| (reply, *right)),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -151,13 +284,36 @@ pub(super) mod tests {
         assert_eq!(calibration.probability(&Estimates::default()), None);
         let json = serde_json::to_string(&calibration).unwrap();
         assert_eq!(serde_json::from_str::<Calibration>(&json).unwrap(), calibration);
-        let newer = json.replacen("\"version\":1", "\"version\":2", 1);
-        assert_eq!(serde_json::from_str::<Calibration>(&newer).unwrap().probability(&reply(0.1)), None);
+        assert_eq!(Calibration::from_json(&json).unwrap(), calibration);
+        let newer = json.replacen("\"version\":2", "\"version\":3", 1);
+        assert_eq!(Calibration::from_json(&newer), Err(CalibrationError::Newer(3)));
+        assert!(matches!(Calibration::from_json("{}"), Err(CalibrationError::Damaged(_))));
+    }
+
+    #[test]
+    fn a_calibration_of_the_first_version_is_read() {
+        let digest = Digest::of("m");
+        let json = format!(
+            r#"{{"version":1,"scope":{{"model":"{digest}","template":"{digest}","task":"qa"}},"estimator":"ln_nll","n":2,"curve":{{"x":[-1.0],"y":[0.5]}}}}"#
+        );
+        let read = Calibration::from_json(&json).unwrap();
+        assert_eq!((read.probability(&reply(1.0)), read.made), (Some(0.5), Made::default()));
+    }
+
+    #[test]
+    fn another_model_or_template_is_told_apart() {
+        let calibration = fitted("m");
+        let (model, template) = (Some(Digest::of("m")), Some(Digest::of("chatml")));
+        assert_eq!(calibration.holds_for("x", model, template), Ok(()));
+        let told = |model, template| calibration.holds_for("x", model, template).unwrap_err().to_string();
+        assert!(told(Some(Digest::of("n")), template).contains("fitted for model"));
+        assert!(told(model, Some(Digest::of("other"))).contains("fitted with chat template"));
+        assert!(told(None, template).contains("the model here is none"));
     }
 
     #[test]
     fn without_a_labelled_reply_there_is_no_curve() {
-        assert!(Calibration::fit(scope("m"), Estimator::Margin, [(&reply(1.0), true)]).is_err());
+        assert!(Calibration::fit(scope("m"), Estimator::Margin, References::default(), [(&reply(1.0), true)]).is_err());
     }
 
     #[test]
@@ -174,7 +330,14 @@ pub(super) mod tests {
             group_confidence_bottom: Some(-1.0),
             group_confidence_tail: Some(-1.0),
             self_certainty: Some(-1.0),
+            rank_entropies: None,
+            ces: Some(1.0),
+            wepr: Some(-1.0),
+            choice_margin: Some(-1.0),
         };
+        for estimator in Estimator::ALL {
+            assert_eq!(serde_json::to_value(estimator).unwrap(), estimator.name());
+        }
         assert!(Estimator::ALL.iter().all(|estimator| estimator.certainty(&estimates) == Some(-1.0)));
     }
 }

@@ -228,8 +228,11 @@ impl Regulator {
 
     /// What is known of the current turn.
     pub fn turn_reading(&self) -> TurnReading {
-        let estimates = self.tokens.estimates();
+        let mut estimates = self.tokens.estimates();
         let signals = self.signals_with(&estimates);
+        if let Some(calibration) = self.calibration() {
+            estimates = calibration.references.complete(estimates);
+        }
         TurnReading {
             turn: self.turn.number,
             complete: self.turn.complete,
@@ -283,10 +286,14 @@ impl Regulator {
         }
     }
 
+    /// The calibration that holds for what is called now.
+    fn calibration(&self) -> Option<&Calibration> {
+        let now = self.calling.as_ref()?;
+        self.calibrations.iter().find(|known| known.scope == *now)
+    }
+
     fn confidence(&self, estimates: &Estimates) -> Option<(f64, ConfidenceBasis)> {
-        let calibration =
-            self.calling.as_ref().and_then(|now| self.calibrations.iter().find(|known| known.scope == *now));
-        if let Some(probability) = calibration.and_then(|calibration| calibration.probability(estimates)) {
+        if let Some(probability) = self.calibration().and_then(|calibration| calibration.probability(estimates)) {
             return Some((probability, ConfidenceBasis::Calibrated));
         }
         if let Some(mean) = self.tokens.mean_logprob() {

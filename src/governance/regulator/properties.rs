@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{LlmEvent, Regulator, RegulatorState, Settings};
+use super::{EventLine, LlmEvent, Regulator, RegulatorState, Settings};
 use crate::foundation::chat::Finish;
 
 /// An event that owns its text.
@@ -175,16 +175,126 @@ proptest! {
     }
 }
 
+/// JSON that is nearly an event or an export of spans: the right names in wrong places, and numbers beyond every type.
+fn nearly_json() -> impl Strategy<Value = String> {
+    let names = [
+        "type",
+        "token",
+        "logprob",
+        "top",
+        "turn_start",
+        "user_message",
+        "cost",
+        "tokens_in",
+        "quality_feedback",
+        "quality",
+        "tool_call",
+        "tool_name",
+        "resourceSpans",
+        "scopeSpans",
+        "spans",
+        "attributes",
+        "key",
+        "value",
+        "stringValue",
+        "intValue",
+        "arrayValue",
+        "kvlistValue",
+        "values",
+        "gen_ai.operation.name",
+        "chat",
+        "execute_tool",
+        "events",
+        "name",
+        "gen_ai.input.messages",
+        "gen_ai.choice",
+        "role",
+        "user",
+        "parts",
+        "content",
+        "endTimeUnixNano",
+    ];
+    let odd = [
+        "null",
+        "true",
+        "-1",
+        "1e999",
+        "-1e-999",
+        "18446744073709551616",
+        "0.1",
+        "\"\"",
+        r#""\ud800""#,
+        r#""\udc00\ud800""#,
+        r#""\u0000""#,
+        "NaN",
+        "-Infinity",
+        r#""[{\"role\":\"user\"}]""#,
+        "\"9223372036854775808\"",
+    ];
+    let name = proptest::sample::select(names.to_vec()).prop_map(|name| format!("\"{name}\""));
+    let leaf = prop_oneof![name.clone(), proptest::sample::select(odd.to_vec()).prop_map(str::to_owned)];
+    leaf.prop_recursive(8, 64, 6, move |inner| {
+        prop_oneof![
+            2 => proptest::collection::vec((name.clone(), inner.clone()), 0..6).prop_map(|fields| {
+                let fields: Vec<_> = fields.into_iter().map(|(name, value)| format!("{name}:{value}")).collect();
+                format!("{{{}}}", fields.join(","))
+            }),
+            1 => proptest::collection::vec(inner, 0..5).prop_map(|items| format!("[{}]", items.join(","))),
+        ]
+    })
+}
+
+/// A real line with some of its bytes replaced.
+fn damaged() -> impl Strategy<Value = Vec<u8>> {
+    let lines: Vec<&str> = include_str!("../../../tests/data/otlp.jsonl")
+        .lines()
+        .chain([r#"{"type":"token","token":"x","logprob":-0.5,"index":3,"top":[["x",-0.5],["y",-1.5]]}"#])
+        .collect();
+    let changes = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
+    (proptest::sample::select(lines), changes).prop_map(|(line, changes)| {
+        let mut bytes = line.as_bytes().to_vec();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes
+    })
+}
+
+fn read_and_heard(line: &str) {
+    let mut regulator = Regulator::new(capped());
+    for event in EventLine::parse_line(line).into_iter().flatten() {
+        regulator.on_event(event.event());
+    }
+    assert!(!regulator.decide().is_empty());
+    let told = EventLine::parse(line).err().map(|error| error.to_string());
+    assert_ne!(told.as_deref(), Some(""));
+}
+
+proptest! {
+    #[test]
+    fn no_line_panics_a_reader(line in any::<String>(), nearly in nearly_json(), bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        read_and_heard(&line);
+        read_and_heard(&nearly);
+        read_and_heard(&String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn no_damaged_line_panics_a_reader(bytes in damaged()) {
+        read_and_heard(&String::from_utf8_lossy(&bytes));
+    }
+}
+
 /// The longest state that can be: bounded however long the session is.
 #[test]
-fn memory_stays_bounded_over_a_million_events() {
+fn memory_stays_bounded_over_ten_million_events() {
     let mut regulator = Regulator::new(capped());
     let long = "Refactor the parser and the lexer of this module. ".repeat(40);
     let mut after_warm_up = 0;
     for round in 0..2_000u32 {
         let message = format!("{long} Part {round} of word{round}.");
         regulator.on_event(LlmEvent::TurnStart { user_message: &message });
-        for index in 0..500 {
+        for index in 0..4_500 {
             let logprob = Some(-((index % 9) as f32));
             regulator.on_event(LlmEvent::Token { token: " token", logprob, index, entropy: None, top: &[-0.5, -1.5] });
         }

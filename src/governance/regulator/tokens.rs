@@ -1,8 +1,11 @@
 //! Estimators of uncertainty from log-probabilities, as streaming accumulators: one pass, constant memory but for the
 //! group readings of the turn. Each is `None` without what it needs; nothing is ever put in the place of a number.
 
+mod alternatives;
+
 use serde::{Deserialize, Serialize};
 
+use self::alternatives::{Ranks, exp_nonpositive, read_alternatives};
 use super::settings::ConfidenceSettings;
 use crate::foundation::base::limits::REGULATOR_TOKENS_MAX;
 
@@ -10,7 +13,7 @@ use crate::foundation::base::limits::REGULATOR_TOKENS_MAX;
 const CLIPPED: f32 = -9999.0;
 
 /// Estimates of how uncertain a reply was. In nats, and higher is less certain, unless said otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Estimates {
     /// Mean negative log-probability per token (LN-NLL; Malinin and Gales 2021). Its exponential is the perplexity.
     pub ln_nll: Option<f64>,
@@ -36,6 +39,31 @@ pub struct Estimates {
     /// Self-certainty (Kang et al. 2025): the divergence of the uniform distribution from the model's, averaged over
     /// tokens; higher is *more* certain. Needs alternatives for the whole vocabulary.
     pub self_certainty: Option<f64>,
+    /// The terms −p ln p of the likeliest alternatives, by rank: what [`Estimates::wepr`] is made of. Needs alternatives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank_entropies: Option<RankEntropies>,
+    /// How the mean and the highest entropy compare with those of answers known to be right, in [0, 1]: the geometric
+    /// mean of the shares of them that were less uncertain (CES). Needs such answers, [`References::ces`](super::References::ces).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ces: Option<f64>,
+    /// Log-odds of being right from [`Estimates::rank_entropies`] (WEPR): higher is *more* certain. Needs weights fitted
+    /// to labelled answers, [`References::wepr`](super::References::wepr).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wepr: Option<f64>,
+    /// Where the reply was chosen among candidates: how much likelier it was than the next, nats; higher is *more*
+    /// certain. Only who scored the candidates can give it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice_margin: Option<f64>,
+}
+
+/// The terms −p ln p of the alternatives, by rank from the likeliest; nats.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankEntropies {
+    /// Mean over the tokens; as many ranks as every token has, eight at most.
+    pub mean: Vec<f64>,
+    /// The largest.
+    pub max: Vec<f64>,
 }
 
 /// A running mean and maximum.
@@ -84,13 +112,14 @@ impl Window {
     }
 
     fn push(&mut self, value: f32) {
-        self.sum += f64::from(value);
-        if let Some(oldest) = self.values.get_mut(self.next) {
-            self.sum -= f64::from(*oldest);
-            *oldest = value;
+        let oldest = if let Some(oldest) = self.values.get_mut(self.next) {
+            std::mem::replace(oldest, value)
         } else {
             self.values.push(value);
-        }
+            0.0
+        };
+        // One addition to the sum, not two: each token waits for the one before.
+        self.sum += f64::from(value) - f64::from(oldest);
         self.next += 1;
         if self.next == self.size {
             self.next = 0;
@@ -127,15 +156,6 @@ impl Trajectory {
     }
 }
 
-/// What one token brings, checked.
-struct Alternatives {
-    count: usize,
-    sum: f32,
-    entropy: f32,
-    best: f32,
-    second: f32,
-}
-
 /// The statistics of one reply.
 #[derive(Debug, Clone)]
 pub(super) struct TokenStats {
@@ -145,6 +165,7 @@ pub(super) struct TokenStats {
     truncated: bool,
     margin: Mean,
     self_certainty: Mean,
+    ranks: Ranks,
     vocabulary: Option<usize>,
     /// The sum over a group above which it is hopeless.
     stop_sum: f64,
@@ -170,6 +191,7 @@ impl TokenStats {
             truncated: false,
             margin: Mean::default(),
             self_certainty: Mean::default(),
+            ranks: Ranks::NONE,
             vocabulary: settings.vocabulary,
             stop_sum: settings.stop_nll.unwrap_or(f64::INFINITY) * recent.size as f64,
             recent,
@@ -188,6 +210,7 @@ impl TokenStats {
         self.truncated = false;
         self.margin = Mean::default();
         self.self_certainty = Mean::default();
+        self.ranks = Ranks::NONE;
         self.recent.clear();
         self.groups.clear();
         self.group_readings.clear();
@@ -240,6 +263,7 @@ impl TokenStats {
         if self.groups.full() && self.group_readings.len() < REGULATOR_TOKENS_MAX {
             self.group_readings.extend(self.groups.mean().map(|mean| mean as f32));
         }
+        self.ranks.push(read.terms, top.len());
         if read.count > 1 {
             self.margin.push(exp_nonpositive(read.best) - exp_nonpositive(read.second));
         }
@@ -307,6 +331,10 @@ impl TokenStats {
             group_confidence_bottom: bottom_tenth(readings).or_else(short),
             group_confidence_tail: short(),
             self_certainty: self.self_certainty.mean(),
+            rank_entropies: self.ranks.entropies(),
+            ces: None,
+            wepr: None,
+            choice_margin: None,
         }
     }
 }
@@ -316,66 +344,6 @@ fn bottom_tenth(readings: &[f32]) -> Option<f64> {
     sorted.sort_unstable_by(f32::total_cmp);
     let lowest = readings.len().div_ceil(10);
     (lowest > 0).then(|| sorted.iter().take(lowest).copied().map(f64::from).sum::<f64>() / lowest as f64)
-}
-
-/// How many alternatives are read side by side, so that the arithmetic becomes vector instructions.
-const LANES: usize = 8;
-
-fn read_alternatives<T>(top: &[T], value: impl Fn(&T) -> f32) -> Alternatives {
-    let mut counts = [0u32; LANES];
-    let (mut sums, mut entropies) = ([0f32; LANES], [0f32; LANES]);
-    let (mut bests, mut seconds) = ([f32::NEG_INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
-    for chunk in top.chunks(LANES) {
-        // A lane without an alternative holds an unusable one. Branches would cost more than the arithmetic: what is
-        // unusable adds nothing. One short loop for each sum, since a compiler makes vectors of those.
-        let mut read = [f32::NAN; LANES];
-        for (read, item) in read.iter_mut().zip(chunk) {
-            *read = value(item);
-        }
-        let safe = read.map(|logprob| if usable(logprob) { logprob } else { 0.0 });
-        let seen = read.map(|logprob| if usable(logprob) { logprob } else { f32::NEG_INFINITY });
-        for (count, logprob) in counts.iter_mut().zip(read) {
-            *count += u32::from(usable(logprob));
-        }
-        for (sum, logprob) in sums.iter_mut().zip(safe) {
-            *sum += logprob;
-        }
-        for (entropy, logprob) in entropies.iter_mut().zip(safe) {
-            *entropy -= exp_nonpositive(logprob) * logprob;
-        }
-        for ((best, second), seen) in bests.iter_mut().zip(&mut seconds).zip(seen) {
-            let lower = if seen < *best { seen } else { *best };
-            *second = if lower > *second { lower } else { *second };
-            *best = if seen > *best { seen } else { *best };
-        }
-    }
-    let best_two = |(best, second): (f32, f32), x: f32| if x > best { (x, best) } else { (best, second.max(x)) };
-    let (best, second) = bests.into_iter().chain(seconds).fold((f32::NEG_INFINITY, f32::NEG_INFINITY), best_two);
-    Alternatives {
-        count: counts.iter().sum::<u32>() as usize,
-        sum: sums.iter().sum(),
-        entropy: entropies.iter().sum::<f32>().max(0.0),
-        best,
-        second,
-    }
-}
-
-/// eˣ for x ≤ 0, within 3·10⁻⁷ relative; below e⁻⁸⁷ it stays there. Plain arithmetic, so that a loop over it becomes
-/// vector instructions; the platform's `exp` would not. Reduction by ln 2 in two parts (Cody and Waite 1980), then the
-/// series.
-fn exp_nonpositive(x: f32) -> f32 {
-    /// 1.5·2²³: adding it rounds to an integer that then sits in the low bits.
-    const ROUNDER: f32 = 12_582_912.0;
-    /// ln 2 in a part with few bits, so that its product with the exponent is exact, and the rest.
-    const LN_2_HIGH: f32 = 0.693_359_4;
-    const LN_2_LOW: f32 = -2.121_944_4e-4;
-    let x = if x > -87.0 { x } else { -87.0 };
-    let shifted = x * std::f32::consts::LOG2_E + ROUNDER;
-    let exponent = shifted - ROUNDER;
-    let r = (x - exponent * LN_2_HIGH) - exponent * LN_2_LOW;
-    let poly = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r / 720.0)))));
-    let power = shifted.to_bits().wrapping_sub(ROUNDER.to_bits()).wrapping_add(127) << 23;
-    poly * f32::from_bits(power)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::event::LlmEvent;
+use super::otlp;
 use crate::foundation::chat::Finish;
 
 /// An event that owns its text, as it was read from a line.
@@ -42,8 +43,9 @@ pub enum EventLineError {
     },
 }
 
+/// What is in an event.
 #[derive(Debug, Clone, PartialEq)]
-enum Kind {
+pub(super) enum Kind {
     Task(String),
     TurnStart(String),
     Token {
@@ -107,13 +109,29 @@ const KINDS: [(&str, &[&str]); 12] = [
 ];
 
 impl EventLine {
-    /// Reads one line.
+    /// Reads one line: an event, or an export of OpenTelemetry's GenAI spans (OTLP/JSON), which may hold any number.
+    ///
+    /// # Errors
+    /// See [`EventLineError`].
+    pub fn parse_line(line: &str) -> Result<Vec<Self>, EventLineError> {
+        let fields = object(line)?;
+        if fields.contains_key(otlp::EXPORT) { Ok(otlp::events(&fields)) } else { Ok(vec![Self::read(&fields)?]) }
+    }
+
+    /// Reads one event.
     ///
     /// # Errors
     /// See [`EventLineError`].
     pub fn parse(line: &str) -> Result<Self, EventLineError> {
-        let value: Value = serde_json::from_str(line).map_err(|error| EventLineError::Json(error.to_string()))?;
-        let Value::Object(fields) = value else { return Err(EventLineError::Shape) };
+        Self::read(&object(line)?)
+    }
+
+    /// An event that was put together elsewhere.
+    pub(super) fn of(kind: Kind) -> Self {
+        Self { kind, unknown_fields: Vec::new() }
+    }
+
+    fn read(fields: &Map<String, Value>) -> Result<Self, EventLineError> {
         let found = fields.get("type").and_then(Value::as_str).ok_or(EventLineError::Shape)?;
         let Some(&(kind, known)) = KINDS.iter().find(|(kind, _)| *kind == found) else {
             let nearest = KINDS
@@ -125,7 +143,7 @@ impl EventLine {
         };
         let unknown_fields =
             fields.keys().filter(|key| *key != "type" && !known.contains(&key.as_str())).cloned().collect();
-        Ok(Self { kind: read(kind, &Fields { kind, fields: &fields })?, unknown_fields })
+        Ok(Self { kind: read(kind, &Fields { kind, fields })?, unknown_fields })
     }
 
     /// The name of its type.
@@ -182,6 +200,13 @@ impl EventLine {
                 result: result.as_deref(),
             },
         }
+    }
+}
+
+fn object(line: &str) -> Result<Map<String, Value>, EventLineError> {
+    match serde_json::from_str(line).map_err(|error| EventLineError::Json(error.to_string()))? {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(EventLineError::Shape),
     }
 }
 

@@ -31,16 +31,12 @@ pub(super) struct EndsConfig<'a> {
 impl Ends {
     pub(super) fn load(config: &EndsConfig<'_>, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
         let &EndsConfig { vocabulary, d_model, norm_epsilon, tied, .. } = config;
+        if tied && weights.has(HEAD) {
+            weights.drop_twin(HEAD, config.table, &[vocabulary, d_model])?;
+        }
         let table = weights.panels(config.table, vocabulary, d_model)?;
         let norm = weights.take(config.norm, &[d_model])?;
-        let head = if !tied || weights.has(HEAD) { Some(weights.panels(HEAD, vocabulary, d_model)?) } else { None };
-        let head = match head {
-            Some(head) if tied && !same(&head, &table) => {
-                let why = "differs from the embedding although `tie_word_embeddings` is set";
-                return Err(LoadError::tensor(HEAD, why));
-            }
-            head => head.filter(|_| !tied),
-        };
+        let head = if tied { None } else { Some(weights.panels(HEAD, vocabulary, d_model)?) };
         Ok(Self { table, norm, norm_epsilon, head })
     }
 
@@ -86,14 +82,4 @@ impl Ends {
         }
         self.logits(&wanted, logits);
     }
-}
-
-/// Whether two matrices of the same dims hold the same numbers.
-fn same(a: &Panels, b: &Panels) -> bool {
-    let (mut x, mut y) = (vec![0.0; a.inputs()], vec![0.0; b.inputs()]);
-    (0..a.outputs()).all(|row: usize| {
-        a.unpack_row(row, &mut x);
-        b.unpack_row(row, &mut y);
-        x == y
-    })
 }

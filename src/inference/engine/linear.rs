@@ -52,15 +52,9 @@ impl<'p, 'w> Part<'p, 'w> {
         if wanted { self.take(name, dims).map(Some) } else { Ok(None) }
     }
 
-    /// −exp of a tensor: a Mamba's decay rates from their logarithms.
+    /// See [`Weights::decay`].
     pub(super) fn decay(&mut self, name: &str, dims: &[usize]) -> Result<Vec<f32>, LoadError> {
-        // `libm`: the same bits on every platform.
-        let a: Vec<_> = self.take(name, dims)?.into_iter().map(|a| -libm::expf(a)).collect();
-        if a.iter().all(|a| a.is_finite()) {
-            Ok(a)
-        } else {
-            Err(LoadError::tensor(self.name(name), "is too large for an exponent"))
-        }
+        self.weights.decay(&self.name(name), dims)
     }
 
     /// See [`Weights::panels`].

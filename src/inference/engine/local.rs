@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
+use loom_kernels::Dtype;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::admission::Budget;
 use super::bundled::{self, Manifest};
+use super::gguf::Gguf;
 use super::open::Files;
 use super::reply::Reply;
 use super::sequence::{Outcome, Prepared, Task};
@@ -35,6 +37,9 @@ pub struct EngineOptions {
     pub now: Option<Timestamp>,
     /// How much memory it may use beside the weights.
     pub budget: Budget,
+    /// How matrices are kept; as the model's files have them if absent, f16 widened to f32. Another dtype is another
+    /// model: it says other things.
+    pub dtype: Option<Dtype>,
 }
 
 /// A model that runs in this process. Clones share it; it is unloaded when the last is gone.
@@ -76,6 +81,36 @@ impl LocalModel {
             })
         };
         files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(name))
+    }
+
+    /// A model in a folder ([`from_dir`](Self::from_dir)) or in a GGUF file ([`from_gguf`](Self::from_gguf)).
+    ///
+    /// # Errors
+    /// As theirs.
+    pub fn from_path(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
+        if path.is_file() { Self::from_gguf(path, options) } else { Self::from_dir(path, options) }
+    }
+
+    /// A model in a GGUF file, with the file's own tokenizer and chat template.
+    ///
+    /// # Errors
+    /// [`ModelError::Unavailable`], naming the key or tensor that does not fit.
+    pub fn from_gguf(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
+        let name = format!("local:{}", path.display());
+        let files = || {
+            let (gguf, file) = Gguf::open(path)?;
+            Ok(Files {
+                name: name.clone(),
+                config: gguf.config()?,
+                generation_config: Some(gguf.generation_config()?),
+                tokenizer: gguf.tokenizer()?,
+                tokenizer_config: Some(gguf.tokenizer_config()?),
+                template: None,
+                weights: Weights::from_gguf(&path.display().to_string(), file, &gguf)?,
+                manifest: Manifest::default(),
+            })
+        };
+        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(&name))
     }
 
     fn of(shared: Shared) -> Self {
@@ -167,8 +202,9 @@ impl LanguageModel for LocalModel {
             let longest = continuation.len();
             let task = Task::Score { tokens: continuation, top };
             let prepared = shared.prepare(request, task).map_err(|why| shared.unsupported(why))?;
-            let Outcome { tokens, usage, reading, snapshot, .. } = shared.ask(prepared, (longest, top), None).await?;
-            Ok(Scored::new(tokens, usage, reading, Some(snapshot)))
+            let Outcome { tokens, usage, reading, snapshot, before, .. } =
+                shared.ask(prepared, (longest, top), None).await?;
+            Ok(Scored { before, ..Scored::new(tokens, usage, reading, Some(snapshot)) })
         })
     }
 }

@@ -87,8 +87,10 @@ impl Files<'_> {
         let mut stops = template.stops.clone();
         stops.append(&mut self.manifest.stop);
 
+        self.weights.ask(options.dtype);
         let model = load(&mut self.weights)?;
         let (layers, vocabulary, window) = (model.layers(), model.vocabulary(), model.window());
+        let dtype = self.weights.dtype();
         let digest = {
             let (config, tokenizer) = (Digest::of(&self.config), Digest::of(&self.tokenizer));
             let (template, weights) = (Digest::of(own.unwrap_or_default()), self.weights.finish()?);
@@ -102,6 +104,8 @@ impl Files<'_> {
         let info = ModelInfo {
             name: self.name,
             digest: Some(digest),
+            dtype: dtype.map(|dtype| dtype.to_string()),
+            template: own.map(Digest::of),
             layers: Some(layers),
             vocabulary: Some(vocabulary),
             window_tokens: self.manifest.window_tokens.or(window),

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use loom_kernels::Dtype;
+
 use super::LoadError;
 use crate::foundation::base::limits::MODEL_DIM_MAX;
 
@@ -29,47 +31,9 @@ pub struct ModelShape {
     pub state_bytes: u64,
     /// Bytes of a key-value cache for one token of one sequence.
     pub cache_bytes_per_token: u64,
-}
-
-/// How matrices are kept. Vectors (norms, biases, convolutions) stay f32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WeightDtype {
-    /// 32 bits.
-    F32,
-    /// 16 bits.
-    Bf16,
-    /// 34 bytes for 32 weights, as in GGUF.
-    #[serde(rename = "q8_0")]
-    Q8_0,
-    /// 144 bytes for 256 weights, as in GGUF.
-    #[serde(rename = "q4_k")]
-    Q4K,
-}
-
-impl WeightDtype {
-    /// All of them, largest first.
-    pub const ALL: [Self; 4] = [Self::F32, Self::Bf16, Self::Q8_0, Self::Q4K];
-
-    /// Its name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-            Self::Q8_0 => "q8_0",
-            Self::Q4K => "q4_k",
-        }
-    }
-
-    /// Bytes of one block, and how many weights it holds.
-    const fn block(self) -> (u64, u64) {
-        match self {
-            Self::F32 => (4, 1),
-            Self::Bf16 => (2, 1),
-            Self::Q8_0 => (34, 32),
-            Self::Q4K => (144, 256),
-        }
-    }
+    /// How its files keep matrices, where the configuration says so: what is loaded if no dtype is asked for.
+    #[serde(skip)]
+    pub stored: Option<Dtype>,
 }
 
 /// The fields of every architecture, under the names of `transformers`.
@@ -94,6 +58,8 @@ struct Raw {
     time_step_rank: Option<Rank>,
     use_bias: Option<bool>,
     use_conv_bias: Option<bool>,
+    #[serde(alias = "torch_dtype")]
+    dtype: Option<String>,
     num_heads: Option<u64>,
     n_groups: Option<u64>,
 }
@@ -156,8 +122,8 @@ impl ModelShape {
     }
 
     /// Bytes of the weights when matrices are kept as `dtype`.
-    pub fn weight_bytes(&self, dtype: WeightDtype) -> u64 {
-        let (bytes, weights) = dtype.block();
+    pub fn weight_bytes(&self, dtype: Dtype) -> u64 {
+        let (bytes, weights) = (dtype.block_bytes() as u64, dtype.block() as u64);
         let matrices = self.matrix_parameters.div_ceil(weights).saturating_mul(bytes);
         matrices.saturating_add((self.parameters - self.matrix_parameters).saturating_mul(4))
     }
@@ -171,7 +137,7 @@ impl ModelShape {
     ///
     /// # Errors
     /// [`LoadError::Start`].
-    pub fn fits(&self, dtype: WeightDtype, tokens: u64, available: u64) -> Result<(), LoadError> {
+    pub fn fits(&self, dtype: Dtype, tokens: u64, available: u64) -> Result<(), LoadError> {
         let (weights, sequence) = (self.weight_bytes(dtype), self.sequence_bytes(tokens));
         if weights.saturating_add(sequence) <= available {
             return Ok(());
@@ -238,6 +204,11 @@ impl Raw {
             matrix_parameters: matrices,
             state_bytes: per_model(state),
             cache_bytes_per_token: per_model(cache),
+            stored: match self.dtype.as_deref() {
+                Some("bfloat16") => Some(Dtype::Bf16),
+                Some("float32" | "float16") => Some(Dtype::F32),
+                _ => None,
+            },
         }
     }
 
@@ -370,15 +341,15 @@ mod tests {
         // 22 layers, keys and values, 4 heads of 64, f32.
         assert_eq!(shape.sequence_bytes(1000), 1000 * 22 * 2 * 4 * 64 * 4);
         let vectors = 45 * 2048;
-        assert_eq!(shape.weight_bytes(WeightDtype::F32), shape.parameters * 4);
-        assert_eq!(shape.weight_bytes(WeightDtype::Bf16), (shape.parameters - vectors) * 2 + vectors * 4);
-        assert_eq!(shape.weight_bytes(WeightDtype::Q4K), (shape.parameters - vectors) / 256 * 144 + vectors * 4);
-        let why = shape.fits(WeightDtype::F32, 2048, 1 << 30).unwrap_err().to_string();
+        assert_eq!(shape.weight_bytes(Dtype::F32), shape.parameters * 4);
+        assert_eq!(shape.weight_bytes(Dtype::Bf16), (shape.parameters - vectors) * 2 + vectors * 4);
+        assert_eq!(shape.weight_bytes(Dtype::Q4K), (shape.parameters - vectors) / 256 * 144 + vectors * 4);
+        let why = shape.fits(Dtype::F32, 2048, 1 << 30).unwrap_err().to_string();
         assert!(
             why.contains("1.00 GiB are free") && why.contains("4.10 GiB for 1100048384 parameters as f32"),
             "{why}"
         );
-        assert!(shape.fits(WeightDtype::Q8_0, 0, 2 << 30).is_ok());
+        assert!(shape.fits(Dtype::Q8_0, 0, 2 << 30).is_ok());
     }
 
     #[test]
@@ -393,7 +364,7 @@ mod tests {
             r#"{{"model_type": "llama", "num_hidden_layers": {most}, "vocab_size": {most}, "hidden_size": {most},
             "intermediate_size": {most}, "num_attention_heads": {most}, "head_dim": {most}}}"#
         );
-        assert!(ModelShape::parse(&largest).unwrap().weight_bytes(WeightDtype::F32) > 0);
+        assert!(ModelShape::parse(&largest).unwrap().weight_bytes(Dtype::F32) > 0);
         assert!(
             ModelShape::parse(r#"{"model_type": "gpt2", "vocab_size": 1, "hidden_size": 1, "num_hidden_layers": 1}"#)
                 .is_err()

@@ -1,17 +1,19 @@
-//! Tensors by name from safetensors, one file or many, as f32. Only what is asked for is read, each tensor once; the
-//! architecture says which names and dims there must be.
+//! Tensors by name, under Hugging Face's names and dims, from safetensors (one file or many) or GGUF: as f32, or packed
+//! for products in the type that was asked for. Only what is asked for is read, each tensor once; the architecture says
+//! which names and dims there must be.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::{Component, Path};
 
-use candle_core::{DType, Device, Tensor};
-use loom_kernels::Panels;
-use safetensors::tensor::{Metadata, TensorInfo};
+use loom_kernels::{Dtype, Panels};
+use safetensors::tensor::Metadata;
 use serde::Deserialize;
 
 use super::LoadError;
+use super::gguf::Gguf;
+use super::stored::Stored;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{MODEL_JSON_BYTES_MAX, SAFETENSORS_HEADER_BYTES_MAX, SAFETENSORS_SHARDS_MAX};
 
@@ -19,6 +21,10 @@ use crate::foundation::base::limits::{MODEL_JSON_BYTES_MAX, SAFETENSORS_HEADER_B
 const SINGLE: &str = "model.safetensors";
 /// The table of a sharded model.
 const INDEX: &str = "model.safetensors.index.json";
+/// Small matrices that decide on Δ, B and C: kept in f32 where the rest becomes integers.
+const SENSITIVE: [&str; 2] = [".x_proj.weight", ".dt_proj.weight"];
+/// Embedding tables and heads: kept in `q8_0` where the rest becomes `q4_k`.
+const TABLES: [&str; 4] = ["lm_head.weight", "embed_tokens.weight", "embeddings.weight", "embedding.weight"];
 
 trait Source: Read + Seek {}
 impl<T: Read + Seek> Source for T {}
@@ -26,16 +32,30 @@ impl<T: Read + Seek> Source for T {}
 struct Shard<'a> {
     name: String,
     source: Box<dyn Source + 'a>,
-    /// Where the tensors' bytes begin.
-    data: u64,
+}
+
+/// Where a tensor lies.
+#[derive(Debug, Clone)]
+struct Entry {
+    shard: usize,
+    dims: Vec<usize>,
+    /// `Err` names a type that is not read.
+    stored: Result<Stored, String>,
+    begin: u64,
+    bytes: usize,
+    /// Heads whose rows llama.cpp has put into another order.
+    interleaved: Option<usize>,
 }
 
 /// Weights not yet taken.
 pub(super) struct Weights<'a> {
     shards: Vec<Shard<'a>>,
-    tensors: BTreeMap<String, (usize, TensorInfo)>,
-    /// What each tensor taken so far held.
-    digests: Vec<(String, Digest)>,
+    tensors: BTreeMap<String, Entry>,
+    /// What each tensor taken so far held, and how it was packed.
+    digests: Vec<String>,
+    asked: Option<Dtype>,
+    /// How many numbers were packed as what.
+    packed: BTreeMap<Dtype, usize>,
 }
 
 #[derive(Deserialize)]
@@ -74,11 +94,35 @@ impl<'a> Weights<'a> {
         Ok(weights)
     }
 
-    fn empty() -> Self {
-        Self { shards: Vec::new(), tensors: BTreeMap::new(), digests: Vec::new() }
+    /// The weights in a GGUF file whose header is `gguf`.
+    pub(super) fn from_gguf(name: &str, file: File, gguf: &Gguf) -> Result<Self, LoadError> {
+        let mut weights = Self::empty();
+        for tensor in gguf.tensors()? {
+            let entry = Entry {
+                shard: 0,
+                dims: tensor.dims,
+                stored: Ok(tensor.stored),
+                begin: tensor.begin,
+                bytes: tensor.bytes,
+                interleaved: tensor.interleaved,
+            };
+            weights.tensors.insert(tensor.name, entry);
+        }
+        weights.shards.push(Shard { name: name.to_owned(), source: Box::new(file) });
+        Ok(weights)
     }
 
-    /// Reads a file's header and checks it against the file's length.
+    fn empty() -> Self {
+        let (tensors, packed) = (BTreeMap::new(), BTreeMap::new());
+        Self { shards: Vec::new(), tensors, digests: Vec::new(), asked: None, packed }
+    }
+
+    /// Packs matrices as `dtype`; without one, as the file itself has them.
+    pub(super) fn ask(&mut self, dtype: Option<Dtype>) {
+        self.asked = dtype;
+    }
+
+    /// Reads a safetensors file's header and checks it against the file's length.
     fn add(&mut self, name: &str, mut source: Box<dyn Source + 'a>) -> Result<(), LoadError> {
         let malformed = |why: String| LoadError::malformed(name, why);
         let broken =
@@ -109,11 +153,20 @@ impl<'a> Weights<'a> {
         }
         let shard = self.shards.len();
         for (tensor, info) in header.tensors() {
-            if self.tensors.insert(tensor.clone(), (shard, info.clone())).is_some() {
+            let (begin, end) = info.data_offsets;
+            let entry = Entry {
+                shard,
+                dims: info.shape.clone(),
+                stored: Stored::of_safetensors(info.dtype).ok_or_else(|| format!("{:?}", info.dtype)),
+                begin: data + begin as u64,
+                bytes: end - begin,
+                interleaved: None,
+            };
+            if self.tensors.insert(tensor.clone(), entry).is_some() {
                 return Err(LoadError::tensor(tensor, "is in two shards"));
             }
         }
-        self.shards.push(Shard { name: name.to_owned(), source, data });
+        self.shards.push(Shard { name: name.to_owned(), source });
         Ok(())
     }
 
@@ -124,31 +177,107 @@ impl<'a> Weights<'a> {
 
     /// Takes the tensor `name`, which must have `dims`, row-major, as f32. Every element is finite.
     pub(super) fn take(&mut self, name: &str, dims: &[usize]) -> Result<Vec<f32>, LoadError> {
-        let (shard, info) = self.tensors.remove(name).ok_or_else(|| LoadError::tensor(name, "is missing"))?;
-        if info.shape != dims {
-            return Err(LoadError::tensor(name, format!("has dims {:?} where {dims:?} are needed", info.shape)));
-        }
-        let dtype = DType::try_from(info.dtype).ok().filter(|d| matches!(d, DType::F32 | DType::BF16 | DType::F16));
-        let dtype =
-            dtype.ok_or_else(|| LoadError::tensor(name, format!("is {:?}; f32, bf16 and f16 are read", info.dtype)))?;
-        let shard = self.shards.get_mut(shard).ok_or_else(|| LoadError::tensor(name, "is in no shard"))?;
-        let (begin, end) = info.data_offsets;
-        let mut bytes = vec![0; end - begin];
-        let read = shard.source.seek(SeekFrom::Start(shard.data + begin as u64));
-        read.and_then(|_| shard.source.read_exact(&mut bytes)).map_err(|error| LoadError::read(&shard.name, error))?;
-        self.digests.push((name.to_owned(), Digest::of(&bytes)));
-        let values = Tensor::from_raw_buffer(&bytes, dtype, dims, &Device::Cpu)
-            .and_then(|tensor| tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>())
-            .map_err(|error| LoadError::tensor(name, format!("cannot be converted: {error}")))?;
-        match values.iter().position(|value| !value.is_finite()) {
-            Some(at) => Err(LoadError::tensor(name, format!("holds a NaN or an infinity (element {at})"))),
-            None => Ok(values),
+        let (stored, bytes) = self.read(name, dims)?;
+        self.digests.push(format!("{name} {}\n", Digest::of(&bytes)));
+        widen(name, stored, &bytes, dims)
+    }
+
+    /// Takes the matrix `name`, which must have dims `[outputs, inputs]`, packed for products: as the type asked for, or
+    /// the file's own. Blocks that the file has in that type are used as they are. Every element is finite.
+    pub(super) fn panels(&mut self, name: &str, outputs: usize, inputs: usize) -> Result<Panels, LoadError> {
+        let dims = [outputs, inputs];
+        let (stored, bytes) = self.read(name, &dims)?;
+        let dtype = self.dtype_of(name, stored, inputs);
+        let panels = if stored.as_it_is() == Some(dtype) {
+            if !stored.scales_are_finite(&bytes) {
+                return Err(LoadError::tensor(name, "holds a NaN or an infinity"));
+            }
+            Panels::from_blocks(dtype, &bytes, outputs, inputs)
+        } else {
+            Panels::pack_as(dtype, &widen(name, stored, &bytes, &dims)?, outputs, inputs)
+        };
+        let packed = panels.dtype();
+        // f32 goes without saying: what the numbers are decides the digest.
+        let how = if packed == Dtype::F32 { String::new() } else { format!(" as {packed}") };
+        self.digests.push(format!("{name} {}{how}\n", Digest::of(&bytes)));
+        *self.packed.entry(packed).or_default() += outputs * inputs;
+        Ok(panels)
+    }
+
+    /// Takes −exp of the tensor `name`: a Mamba's A from its logarithm. GGUF files hold A itself, under the name
+    /// without `_log`.
+    pub(super) fn decay(&mut self, name: &str, dims: &[usize]) -> Result<Vec<f32>, LoadError> {
+        let ready = name.strip_suffix("_log").unwrap_or(name);
+        let a = if ready != name && self.has(ready) {
+            self.take(ready, dims)?
+        } else {
+            // `libm`: the same bits on every platform.
+            self.take(name, dims)?.into_iter().map(|a| -libm::expf(a)).collect()
+        };
+        if a.iter().all(|a| a.is_finite()) {
+            Ok(a)
+        } else {
+            Err(LoadError::tensor(name, "is too large for an exponent"))
         }
     }
 
-    /// Takes the matrix `name`, `[outputs, inputs]`, packed for products. Every element is finite.
-    pub(super) fn panels(&mut self, name: &str, outputs: usize, inputs: usize) -> Result<Panels, LoadError> {
-        self.take(name, &[outputs, inputs]).map(|weight| Panels::pack(&weight, outputs, inputs))
+    /// Takes `twin`, which must hold what `name` holds: a head that is the embedding, kept twice.
+    pub(super) fn drop_twin(&mut self, twin: &str, name: &str, dims: &[usize]) -> Result<(), LoadError> {
+        let (stored, bytes) = self.peek(name, dims)?;
+        let first = widen(name, stored, &bytes, dims)?;
+        if self.take(twin, dims)? == first {
+            Ok(())
+        } else {
+            Err(LoadError::tensor(twin, "differs from the embedding although `tie_word_embeddings` is set"))
+        }
+    }
+
+    fn dtype_of(&self, name: &str, stored: Stored, inputs: usize) -> Dtype {
+        let asked = self.asked.unwrap_or(stored.own());
+        let ends = |names: &[&str]| names.iter().any(|suffix| name.ends_with(suffix));
+        let dtype = match asked {
+            asked if stored.as_it_is() == Some(asked) => asked,
+            Dtype::Q8_0 | Dtype::Q4K if ends(&SENSITIVE) => Dtype::F32,
+            Dtype::Q4K if ends(&TABLES) => Dtype::Q8_0,
+            asked => asked,
+        };
+        dtype.for_inputs(inputs)
+    }
+
+    fn peek(&mut self, name: &str, dims: &[usize]) -> Result<(Stored, Vec<u8>), LoadError> {
+        let entry = self.tensors.get(name).cloned();
+        let read = self.read(name, dims);
+        if let Some(entry) = entry {
+            self.tensors.insert(name.to_owned(), entry);
+        }
+        read
+    }
+
+    /// The bytes of the tensor `name`, in the order that its dims say.
+    fn read(&mut self, name: &str, dims: &[usize]) -> Result<(Stored, Vec<u8>), LoadError> {
+        let entry = self.tensors.remove(name).ok_or_else(|| LoadError::tensor(name, "is missing"))?;
+        if entry.dims != dims {
+            return Err(LoadError::tensor(name, format!("has dims {:?} where {dims:?} are needed", entry.dims)));
+        }
+        let stored = entry.stored.map_err(|other| {
+            LoadError::tensor(
+                name,
+                format!("is {other}; f32, bf16 and f16 are read, and from GGUF Q8_0, Q4_0, Q4_K and Q6_K"),
+            )
+        })?;
+        let shard = self.shards.get_mut(entry.shard).ok_or_else(|| LoadError::tensor(name, "is in no shard"))?;
+        let mut bytes = vec![0; entry.bytes];
+        let read = shard.source.seek(SeekFrom::Start(entry.begin));
+        read.and_then(|_| shard.source.read_exact(&mut bytes)).map_err(|error| LoadError::read(&shard.name, error))?;
+        if let (Some(heads), Some(rows)) = (entry.interleaved, dims.first().filter(|&&rows| rows > 0)) {
+            bytes = in_halves(&bytes, heads, bytes.len() / rows);
+        }
+        Ok((stored, bytes))
+    }
+
+    /// The type that most numbers were packed in.
+    pub(super) fn dtype(&self) -> Option<Dtype> {
+        self.packed.iter().max_by_key(|(_, count)| **count).map(|(dtype, _)| *dtype)
     }
 
     /// A digest of everything that was taken. A tensor left over is an error: the model would not be what the file says.
@@ -156,8 +285,7 @@ impl<'a> Weights<'a> {
         if let Some(name) = self.tensors.keys().next() {
             return Err(LoadError::tensor(name, format!("and {} more belong to no layer", self.tensors.len() - 1)));
         }
-        let lines: Vec<_> = self.digests.iter().map(|(name, digest)| format!("{name} {digest}\n")).collect();
-        Ok(Digest::of(lines.concat()))
+        Ok(Digest::of(self.digests.concat()))
     }
 }
 
@@ -165,6 +293,28 @@ impl<'a> Weights<'a> {
 pub(in crate::inference) fn shard_names(json: &str) -> Result<Vec<String>, LoadError> {
     let index: Index = serde_json::from_str(json).map_err(|error| LoadError::malformed(INDEX, error))?;
     Ok(index.shards()?.into_iter().map(str::to_owned).collect())
+}
+
+fn widen(name: &str, stored: Stored, bytes: &[u8], dims: &[usize]) -> Result<Vec<f32>, LoadError> {
+    let values =
+        stored.widen(bytes, dims).map_err(|error| LoadError::tensor(name, format!("cannot be converted: {error}")))?;
+    match values.iter().position(|value| !value.is_finite()) {
+        Some(at) => Err(LoadError::tensor(name, format!("holds a NaN or an infinity (element {at})"))),
+        None => Ok(values),
+    }
+}
+
+/// Rows of each head from llama.cpp's order, where the two numbers of a rotation are neighbours, to Hugging Face's,
+/// where they lie half a head apart.
+fn in_halves(bytes: &[u8], heads: usize, row: usize) -> Vec<u8> {
+    let head = bytes.len() / heads.max(1);
+    let mut halves = Vec::with_capacity(bytes.len());
+    for head in bytes.chunks(head.max(1)) {
+        for half in 0..2 {
+            halves.extend(head.chunks(row.max(1)).skip(half).step_by(2).flatten());
+        }
+    }
+    halves
 }
 
 impl Index {
@@ -192,7 +342,7 @@ impl Index {
 
     fn agrees(&self, weights: &Weights<'_>) -> Result<(), LoadError> {
         for (tensor, shard) in &self.weight_map {
-            let real = weights.tensors.get(tensor).and_then(|(shard, _)| weights.shards.get(*shard));
+            let real = weights.tensors.get(tensor).and_then(|entry| weights.shards.get(entry.shard));
             if real.is_none_or(|real| real.name != *shard) {
                 return Err(LoadError::tensor(tensor, format!("is not in `{shard}`, where the index has it")));
             }
@@ -211,5 +361,39 @@ pub(super) fn read_text(path: &Path) -> Result<String, LoadError> {
             Err(LoadError::read(path.display(), format!("it is larger than {MODEL_JSON_BYTES_MAX} bytes")))
         }
         _ => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rotations_are_put_half_a_head_apart() {
+        // One row a byte, two heads of six rows.
+        assert_eq!(in_halves(&[0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11], 2, 1), (0..12).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_each_matrix_is_kept_as() {
+        let check = |asked: Option<Dtype>, name: &str, stored, inputs, kept| {
+            let mut weights = Weights::empty();
+            weights.ask(asked);
+            assert_eq!(weights.dtype_of(name, stored, inputs), kept, "{name}: {stored:?} as {asked:?}");
+        };
+        let (q8, q4) = (Some(Dtype::Q8_0), Some(Dtype::Q4K));
+        check(None, "a.in_proj.weight", Stored::F16, 768, Dtype::F32);
+        check(None, "a.in_proj.weight", Stored::Bf16, 768, Dtype::Bf16);
+        check(None, "a.in_proj.weight", Stored::Q4K, 768, Dtype::Q4K);
+        check(None, "lm_head.weight", Stored::Q6K, 768, Dtype::Q8_0);
+        check(q8, "a.in_proj.weight", Stored::F32, 768, Dtype::Q8_0);
+        check(q8, "a.mixer.x_proj.weight", Stored::F32, 768, Dtype::F32);
+        check(q8, "a.mixer.x_proj.weight", Stored::Q8_0, 768, Dtype::Q8_0);
+        check(q8, "a.mixer.dt_proj.weight", Stored::F32, 48, Dtype::F32);
+        check(q4, "a.in_proj.weight", Stored::F32, 768, Dtype::Q4K);
+        check(q4, "a.in_proj.weight", Stored::F32, 896, Dtype::Q8_0);
+        check(q4, "backbone.embeddings.weight", Stored::F32, 768, Dtype::Q8_0);
+        check(q4, "lm_head.weight", Stored::Q4K, 768, Dtype::Q4K);
+        check(Some(Dtype::F32), "lm_head.weight", Stored::Q4K, 768, Dtype::F32);
     }
 }

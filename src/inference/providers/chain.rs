@@ -57,6 +57,9 @@ fn common<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + Clone
     ModelInfo {
         name,
         digest: Some(Digest::of(digests)),
+        dtype: links.clone().next().and_then(|info| info.dtype.clone()),
+        // Each link has its own, and the digest covers them.
+        template: None,
         layers: links.clone().next().and_then(|info| info.layers),
         vocabulary: links.clone().next().and_then(|info| info.vocabulary),
         window_tokens: least(|info| info.window_tokens),
@@ -118,6 +121,7 @@ impl LanguageModel for Chain {
                 match model.score(unwrap(&request, link), continuation.clone()).await {
                     Ok(mut scored) => {
                         scored.snapshot = scored.snapshot.map(|snapshot| wrap(link, snapshot));
+                        scored.before = scored.before.map(|snapshot| wrap(link, snapshot));
                         return Ok(scored);
                     }
                     Err(error) => errors.push(error.to_string()),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalog::catalog;
 use crate::foundation::chat::{ModelError, ModelSpec};
-use crate::inference::engine::{LoadError, ModelShape, WeightDtype, available_memory, bundled};
+use crate::inference::engine::{Dtype, LoadError, ModelShape, available_memory, bundled};
 use crate::inference::remote::hub::{self, HubOptions};
 
 /// A sequence is counted with so many tokens, or with the model's window if that is shorter.
@@ -55,11 +55,17 @@ pub enum Origin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// How matrices are kept.
-    pub dtype: WeightDtype,
+    #[serde(serialize_with = "by_name")]
+    pub dtype: Dtype,
     /// Bytes.
     pub weight_bytes: u64,
     /// Whether they and one sequence fit into what is free here.
     pub fits: Option<bool>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde takes")]
+fn by_name<S: serde::Serializer>(dtype: &Dtype, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(dtype.name())
 }
 
 impl Facts {
@@ -73,7 +79,7 @@ impl Facts {
         let wrong = |error: LoadError| told(error.to_string());
         let facts = |origin, folder: Option<PathBuf>, commit, shape: ModelShape, licence| {
             let (context, available) = (context(&shape), available_memory());
-            let memory = WeightDtype::ALL.map(|dtype| Memory {
+            let memory = Dtype::ALL.map(|dtype| Memory {
                 dtype,
                 weight_bytes: shape.weight_bytes(dtype),
                 fits: available.map(|available| shape.fits(dtype, context, available).is_ok()),

@@ -52,9 +52,12 @@ struct Start {
 
 #[derive(Deserialize)]
 struct Read {
-    input_tokens: u64,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
+    #[serde(rename = "input_tokens")]
+    fresh: u64,
+    #[serde(rename = "cache_read_input_tokens")]
+    cached: Option<u64>,
+    #[serde(rename = "cache_creation_input_tokens")]
+    newly_cached: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -143,8 +146,8 @@ impl Dialect for Anthropic {
             Told::MessageStart { message } => {
                 draft.served = message.model;
                 draft.usage = message.usage.map(|read| {
-                    let cached = read.cache_read_input_tokens.unwrap_or(0);
-                    let tokens_in = read.input_tokens + cached + read.cache_creation_input_tokens.unwrap_or(0);
+                    let cached = read.cached.unwrap_or(0);
+                    let tokens_in = read.fresh.saturating_add(cached).saturating_add(read.newly_cached.unwrap_or(0));
                     Usage { tokens_in, tokens_out: 0, tokens_cached: cached }
                 });
             }

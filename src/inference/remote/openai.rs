@@ -57,7 +57,8 @@ struct Logprobs {
 struct Token {
     /// Given by llama.cpp's server, not by OpenAI.
     id: Option<TokenId>,
-    token: String,
+    #[serde(rename = "token")]
+    text: String,
     logprob: Option<f64>,
     bytes: Option<Vec<u8>>,
     top_logprobs: Option<Vec<Token>>,
@@ -190,9 +191,9 @@ impl Choice {
         for token in tokens {
             let top = token.top_logprobs.unwrap_or_default();
             let ids = top.iter().map(|other| other.id.zip(other.logprob.and_then(known))).collect::<Option<Vec<_>>>();
-            let top = top.into_iter().filter_map(|other| Some((other.token, other.logprob?))).collect();
+            let top = top.into_iter().filter_map(|other| Some((other.text, other.logprob?))).collect();
             let logprob = token.logprob.unwrap_or(f64::NEG_INFINITY);
-            draft.token(&token.token, token.bytes.as_deref(), logprob, top);
+            draft.token(&token.text, token.bytes.as_deref(), logprob, top);
             if let (Some(last), Some(id)) = (draft.tokens.last_mut(), token.id) {
                 last.id = Some(id);
                 last.top = ids.unwrap_or_default();

@@ -32,7 +32,7 @@ impl Meter {
     pub(super) fn book(&mut self, now: Duration, amount: u64) -> Duration {
         let begin = self.free_at.max(now);
         self.free_at = begin.saturating_add(self.lasts(amount));
-        begin - now
+        begin.saturating_sub(now)
     }
 
     /// What was booked as `booked` came to `real`.

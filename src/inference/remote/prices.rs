@@ -21,7 +21,8 @@ pub(super) struct Prices {
     /// When the sources were last read: for whoever reads the table.
     #[serde(rename = "checked")]
     _checked: String,
-    prices: Vec<Price>,
+    #[serde(rename = "prices")]
+    list: Vec<Price>,
 }
 
 /// US dollars per million tokens.
@@ -68,7 +69,7 @@ impl Prices {
         if table.version != VERSION {
             return Err(format!("its version is {}, this program reads {VERSION}", table.version));
         }
-        for price in &table.prices {
+        for price in &table.list {
             if ![Some(price.input), price.cached_input, Some(price.output)].into_iter().flatten().all(sane) {
                 return Err(format!("a price of {:?} is no amount of money", price.models));
             }
@@ -78,7 +79,7 @@ impl Prices {
 
     /// What `usage` costs with the model called `spec`, US dollars.
     pub(super) fn cost(&self, spec: &str, usage: Usage) -> Option<f64> {
-        let price = self.prices.iter().find(|price| price.models.iter().any(|name| stands_for(name, spec)))?;
+        let price = self.list.iter().find(|price| price.models.iter().any(|name| stands_for(name, spec)))?;
         if price.prompt_tokens_max.is_some_and(|most| usage.tokens_in > most) {
             return None;
         }

@@ -8,11 +8,17 @@ use super::load::read_text;
 use super::lower::check_template;
 use super::spec::AdversaryKind;
 use crate::foundation::base::limits;
-use crate::foundation::config::{At, ConfigErrors, Node, Problem, Problems, Read as _, Required};
+use crate::foundation::config::{At, ConfigErrors, Maybe, Node, Problem, Problems, Read as _, Required};
 use crate::{config_choices, config_record};
 
-/// What templates and texts know: the persona's name, and something that the persona said.
-const PLACEHOLDERS: &[&str] = &["name", "quote"];
+/// What templates and texts know: the persona's name, and something that the persona said, exact or not.
+const PLACEHOLDERS: &[&str] = &["name", "quote", "misquote"];
+/// Where a template holds the persona's words.
+pub const QUOTE: &str = "{quote}";
+/// Where a template holds the persona's words with one of them exchanged.
+pub const MISQUOTE: &str = "{misquote}";
+/// After how many turns the probes are put, where a script does not say.
+const PROBE_EVERY: usize = 5;
 
 /// An adversary, as its file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +31,10 @@ pub struct AdversaryScript {
     pub goal: String,
     /// What it tries; at least one.
     pub strategies: Vec<Strategy>,
+    /// Questions that are put to the persona aside, in a fork that nobody remembers; know `{name}`.
+    pub probes: Vec<String>,
+    /// After how many turns, again and again.
+    pub probe_every: usize,
 }
 
 /// One thing that an adversary tries.
@@ -36,8 +46,12 @@ pub struct Strategy {
     pub when: String,
     /// How it is done, in words for a model.
     pub instruction: String,
-    /// Messages for where no model writes them; know `{name}` and `{quote}`. At least one.
+    /// Messages for where no model writes them; know `{name}`, `{quote}` and `{misquote}`. At least one.
     pub templates: Vec<String>,
+    /// What must have been said for it to fit.
+    pub needs: Needs,
+    /// The first turn in which it is tried, from 0.
+    pub from_turn: usize,
 }
 
 impl AdversaryScript {
@@ -51,6 +65,11 @@ impl AdversaryScript {
         let scripts: Result<Vec<_>, _> =
             adversaries().iter().map(|example| Self::parse(example.path, example.yaml)).collect();
         Ok(scripts?.into_iter().filter(wanted).collect())
+    }
+
+    /// Whether `yaml` describes an adversary, and not a persona.
+    pub fn is_one(yaml: &str) -> bool {
+        yaml.lines().any(|line| line.starts_with("strategies:"))
     }
 
     /// Reads the script at `path`.
@@ -89,6 +108,10 @@ config_record! {
         goal: Required<String>,
         /// What it tries.
         strategies: Required<Vec<At<RawStrategy>>>,
+        /// Questions that are put to the persona aside, in a fork that nobody remembers.
+        probes: Maybe<Vec<At<String>>>,
+        /// After how many turns, again and again.
+        probe_every: Maybe<usize>,
     }
 
     /// One thing that an adversary tries.
@@ -101,7 +124,28 @@ config_record! {
         instruction: Required<String>,
         /// Messages for where no model writes them.
         templates: Required<Vec<At<String>>>,
+        /// What must have been said for it to fit.
+        needs: Maybe<Needs>,
+        /// The first turn in which it is tried.
+        from_turn: Maybe<usize>,
     }
+}
+
+/// What a strategy needs of the conversation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+pub enum Needs {
+    /// Nothing: it fits at any time.
+    #[default]
+    Nothing,
+    /// Something definite that the persona said at least two turns ago.
+    Claim,
+    /// A last message in another tone than those before it.
+    Shift,
+}
+
+config_choices! {
+    Needs { "nothing" => Nothing, "claim" => Claim, "shift" => Shift }
 }
 
 /// What an adversary probes for.
@@ -148,7 +192,18 @@ fn lower(raw: &Script, problems: &mut Problems) -> Option<AdversaryScript> {
         kind,
         goal: raw.goal.as_ref()?.value.clone(),
         strategies,
+        probes: probes(raw, problems),
+        probe_every: raw.probe_every.as_ref().map_or(PROBE_EVERY, |every| every.value.max(1)),
     })
+}
+
+fn probes(raw: &Script, problems: &mut Problems) -> Vec<String> {
+    let each = raw.probes.iter().flat_map(|list| &list.value);
+    each.map(|probe| {
+        check_template(probe, &["name"], &[], problems);
+        probe.value.clone()
+    })
+    .collect()
 }
 
 fn strategy(raw: &RawStrategy, problems: &mut Problems) -> Option<Strategy> {
@@ -165,6 +220,8 @@ fn strategy(raw: &RawStrategy, problems: &mut Problems) -> Option<Strategy> {
         when: raw.when.as_ref()?.value.clone(),
         instruction: raw.instruction.as_ref()?.value.clone(),
         templates: templates?.iter().map(|template| template.value.clone()).collect(),
+        needs: raw.needs.as_ref().map_or_else(Needs::default, |needs| needs.value),
+        from_turn: raw.from_turn.as_ref().map_or(0, |turn| turn.value),
     })
 }
 

@@ -188,12 +188,22 @@ impl Assembler {
 
     /// The plan of turn `situation.turn`. Pure: same inputs, same plan.
     pub fn plan(&self, situation: &Situation<'_>) -> TurnPlan {
+        self.plan_with(situation, &[])
+    }
+
+    /// The plan of turn `situation.turn`, were the named dimensions at other values than prescribed. Pure.
+    pub fn plan_with(&self, situation: &Situation<'_>, instead: &[(&str, f64)]) -> TurnPlan {
         let Inner { config, turns, revelations, reminder, form, .. } = &*self.0;
         let Situation { turn, persona_messages } = *situation;
         let said = persona_messages.get(..turn).unwrap_or(persona_messages);
 
         let standing = standing(&config.trajectory, *turns, turn, said);
-        let intensities = self.intensities(standing.progress);
+        let mut intensities = self.intensities(standing.progress);
+        for (name, value) in &mut intensities {
+            if let Some((_, other)) = instead.iter().find(|(dimension, _)| dimension == name) {
+                *value = *other;
+            }
+        }
         let open = revelations.open(standing.phase, &intensities, said);
         let phase =
             standing.phase.and_then(|phase| config.trajectory.phases.get(phase)).map(|phase| phase.name.as_str());

@@ -5,7 +5,7 @@ mod values;
 
 pub(super) use values::{BannedPattern, Curve, CurveName, DeltaPolicyName, EndType, GainsEntry, Mode};
 
-use super::spec::{AdversaryKind, Level, Placement, Speaker, StructuralPattern};
+use super::spec::{AdversaryKind, Level, Placement, RegulatorPolicy, Speaker, StructuralPattern};
 use crate::config_record;
 use crate::foundation::config::{At, Entries, Maybe, Required};
 
@@ -26,6 +26,20 @@ config_record! {
         safety: Maybe<Safety>,
         /// Modulation of the step size Δ of the persona's state-space model.
         delta: Maybe<Delta>,
+        /// Whether the regulator's decisions are carried out.
+        regulator: Maybe<Regulator>,
+    }
+
+    /// Whether the regulator's decisions are carried out.
+    pub(super) struct Regulator {
+        /// `observe` records them; `enforce` also carries them out. Default `observe`.
+        policy: Maybe<RegulatorPolicy>,
+        /// How often one message is asked for again because the model found parts of it unlikely. Default 1.
+        #[schemars(range(max = 10))]
+        max_regenerations: Maybe<usize>,
+        /// A hard cap on the tokens that each side may read and write in a rollout; none if absent.
+        #[schemars(range(min = 1))]
+        tokens_max: Maybe<usize>,
     }
 
     /// Who the persona is.

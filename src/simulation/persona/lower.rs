@@ -17,7 +17,9 @@ use regex::RegexBuilder;
 
 pub(super) use self::template::check_template;
 use super::format;
-use super::spec::{AdversaryKind, Evaluation, Pattern, Persona, PersonaConfig, Safety, ScoreConfig, ScoreName};
+use super::spec::{
+    AdversaryKind, Evaluation, Pattern, Persona, PersonaConfig, Regulation, Safety, ScoreConfig, ScoreName,
+};
 use crate::foundation::base::{Digest, limits};
 use crate::foundation::chat::ModelChain;
 use crate::foundation::config::{At, Entries, Problem, Problems, Span, nearest};
@@ -50,6 +52,7 @@ pub(super) fn config(
     let interaction = interaction::lower(file.interaction.as_ref(), &names, problems);
     let evaluation = evaluation(file.evaluation.as_ref(), problems);
     let delta = delta::lower(file.delta.as_ref(), &names, problems);
+    let regulator = regulation(file.regulator.as_ref(), problems);
     Some(PersonaConfig {
         source: source.to_owned(),
         digest,
@@ -59,6 +62,7 @@ pub(super) fn config(
         evaluation,
         safety: safety(file.safety.as_ref(), ceiling?),
         delta: delta?,
+        regulator: regulator?,
     })
 }
 
@@ -197,6 +201,30 @@ fn positive_share(raw: &At<f64>, name: &str, problems: &mut Problems) -> Option<
 }
 
 /// A whole number of at least `least`, or `default` where the file says nothing.
+fn regulation(raw: Option<&At<format::Regulator>>, problems: &mut Problems) -> Option<Regulation> {
+    let Regulation { policy, regenerations_max, .. } = Regulation::default();
+    let Some(raw) = raw else { return Some(Regulation::default()) };
+    let again = match &raw.max_regenerations {
+        Some(at) if at.value > limits::RETRIES_MAX => {
+            let message =
+                format!("`max_regenerations` is {}, more than {} (RETRIES_MAX)", at.value, limits::RETRIES_MAX);
+            problems.add(Problem::new(at.span.clone(), message).help("1 is usual; each is a whole reply more"));
+            None
+        }
+        at => Some(at.as_ref().map_or(regenerations_max, |at| at.value)),
+    };
+    let tokens_max = raw.tokens_max.as_ref();
+    if let Some(at) = tokens_max.filter(|at| at.value == 0) {
+        let problem = Problem::new(at.span.clone(), "`tokens_max` is 0").label("too small");
+        problems.add(problem.help("write a whole number of at least 1, or remove the key for no cap"));
+    }
+    Some(Regulation {
+        policy: or(raw.policy.as_ref(), policy),
+        regenerations_max: again?,
+        tokens_max: tokens_max.map(|at| at.value as u64),
+    })
+}
+
 fn at_least(
     raw: Option<&At<usize>>,
     least: usize,

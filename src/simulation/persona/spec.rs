@@ -28,6 +28,8 @@ pub struct PersonaConfig {
     pub safety: Safety,
     /// Δ modulation of the persona's model.
     pub delta: DeltaPolicy,
+    /// Whether the regulator's decisions are carried out.
+    pub regulator: Regulation,
 }
 
 /// Who the persona is.
@@ -378,10 +380,11 @@ pub struct ScoreConfig {
 }
 
 /// Who the interlocutor is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AdversaryKind {
     /// The model under test.
+    #[default]
     None,
     /// Probes for contradictions.
     Contradiction,
@@ -422,4 +425,31 @@ pub enum DeltaPolicy {
         /// The layers they act on; all if `None`.
         layers: Option<Vec<usize>>,
     },
+}
+
+/// Whether the regulator's decisions are carried out on a rollout, and how far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Regulation {
+    /// Whether they are.
+    pub policy: RegulatorPolicy,
+    /// How often one message is asked for again because the model itself found parts of it unlikely.
+    pub regenerations_max: usize,
+    /// A hard cap on the tokens that each side may read and write in a rollout; `None` is no cap.
+    pub tokens_max: Option<u64>,
+}
+
+impl Default for Regulation {
+    fn default() -> Self {
+        Self { policy: RegulatorPolicy::Observe, regenerations_max: 1, tokens_max: None }
+    }
+}
+
+/// What becomes of the regulator's decisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RegulatorPolicy {
+    /// They are recorded.
+    Observe,
+    /// They are recorded and carried out.
+    Enforce,
 }

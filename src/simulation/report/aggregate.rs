@@ -8,17 +8,19 @@ use super::data::{
 };
 use super::flags;
 use super::load::{Loaded, ReportError};
+use super::stored;
 use crate::foundation::base::Stream;
 use crate::foundation::chat::Finish;
-use crate::foundation::stats::{bootstrap_mean, mean};
+use crate::foundation::stats::{Interval, bootstrap_mean, mean};
 use crate::governance::regulator::ConfidenceBasis;
 use crate::simulation::judge::measured::{Measured, Score, measure};
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{Intensity, TokenCount, Transcript, Turn, Utterance};
 
 /// Fewer rollouts than this give no interval.
-const INTERVAL_ROLLOUTS_MIN: usize = 3;
-const RESAMPLES: u32 = 2_000;
+pub(super) const INTERVAL_ROLLOUTS_MIN: usize = 3;
+/// Resamples of a bootstrap.
+pub(super) const RESAMPLES: u32 = 2_000;
 
 /// One turn and everything that is known of it.
 struct Held<'a> {
@@ -54,6 +56,8 @@ impl Report {
             let rollout = transcript.run.rollout;
             measured.stretches.iter().map(move |stretch| StretchRow { rollout, stretch: stretch.clone() })
         });
+        let own: Vec<&str> =
+            measured.iter().flat_map(|measured| &measured.scores).map(|score| score.id.as_str()).collect();
         let dimensions = transcripts().find_map(|transcript| transcript.turns.first());
         Ok(Self {
             format: FORMAT.to_owned(),
@@ -70,6 +74,7 @@ impl Report {
             interlocutor_side: side(loaded, Speaker::Interlocutor),
             rollouts: loaded.iter().zip(&measured).map(|(loaded, measured)| row(loaded, measured)).collect(),
             scores: scores(&measured, first.run.seed),
+            stored: stored::scores(loaded, &own, first.run.seed),
             dimensions: dimensions.map_or_else(Vec::new, |turn| {
                 turn.intensities.iter().map(|intensity| intensity.dimension.clone()).collect()
             }),
@@ -79,7 +84,7 @@ impl Report {
             stretches: stretches.collect(),
             flags: loaded.iter().flat_map(|loaded| flags::of(&loaded.transcript)).collect(),
             failures: failures.collect(),
-            missing: missing(&held, &measured),
+            missing: missing(loaded, &held, &measured),
             timing: timing(loaded),
         })
     }
@@ -164,12 +169,15 @@ fn scores(measured: &[Measured], seed: u64) -> Vec<ScoreRow> {
     let row = |score: &Score| {
         let of = |measured: &Measured| measured.scores.iter().find(|other| other.id == score.id)?.value;
         let values: Vec<f64> = measured.iter().filter_map(of).collect();
-        let stream = Stream::root(seed).child("report", 0).child(&score.id, 0);
-        let enough = values.len() >= INTERVAL_ROLLOUTS_MIN;
-        let interval = if enough { bootstrap_mean(&values, RESAMPLES, &stream) } else { None };
-        ScoreRow { id: score.id.clone(), value: summary(values), interval }
+        ScoreRow { id: score.id.clone(), interval: interval(&values, seed, &score.id), value: summary(values) }
     };
     first.scores.iter().map(row).collect()
+}
+
+/// The bootstrap interval of the mean of `values`, one per rollout, for the score called `name`.
+pub(super) fn interval(values: &[f64], seed: u64, name: &str) -> Option<Interval> {
+    let stream = Stream::root(seed).child("report", 0).child(name, 0);
+    if values.len() >= INTERVAL_ROLLOUTS_MIN { bootstrap_mean(values, RESAMPLES, &stream) } else { None }
 }
 
 fn phases(held: &[Held<'_>]) -> Vec<PhaseRow> {
@@ -234,8 +242,15 @@ fn intensities(of: &[&Held<'_>]) -> Vec<Intensity> {
     each.collect()
 }
 
-fn missing(held: &[Held<'_>], measured: &[Measured]) -> Vec<String> {
-    let mut missing = Vec::new();
+fn missing(loaded: &[Loaded], held: &[Held<'_>], measured: &[Measured]) -> Vec<String> {
+    let mut missing: Vec<String> = loaded
+        .iter()
+        .filter_map(|loaded| Some(format!("tokens of {}: {}", loaded.file, loaded.tokens_missing.as_ref()?)))
+        .collect();
+    let notes = loaded
+        .iter()
+        .flat_map(|loaded| loaded.transcript.notes.iter().map(move |note| format!("{}: {note}", loaded.file)));
+    missing.extend(notes);
     let spoken = || held.iter().filter(|held| held.turn.persona.failure.is_none());
     let all = spoken().count();
     let without = spoken().filter(|held| confidence(&held.turn.persona).is_none()).count();
@@ -278,7 +293,7 @@ fn timing(loaded: &[Loaded]) -> ReportTiming {
     }
 }
 
-fn summary(values: impl IntoIterator<Item = f64>) -> Option<Mean> {
+pub(super) fn summary(values: impl IntoIterator<Item = f64>) -> Option<Mean> {
     let values: Vec<f64> = values.into_iter().collect();
     let low = values.iter().copied().reduce(f64::min)?;
     let high = values.iter().copied().reduce(f64::max)?;

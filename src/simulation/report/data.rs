@@ -6,7 +6,7 @@ use crate::foundation::base::Digest;
 use crate::foundation::stats::Interval;
 use crate::simulation::judge::measured::{Stretch, TurnMeasures};
 use crate::simulation::persona::{AdversaryKind, Speaker};
-use crate::simulation::rollout::{Intensity, MonitorEvent, Outcome, TokenCount};
+use crate::simulation::rollout::{Intensity, MonitorEvent, Outcome, ScoreJudge, ScoreMethod, TokenCount};
 
 /// The value of [`Report::format`].
 pub(super) const FORMAT: &str = "loom-report";
@@ -44,6 +44,9 @@ pub struct Report {
     pub rollouts: Vec<RolloutRow>,
     /// The scores over all rollouts, in the order of `docs/SCORES.md`.
     pub scores: Vec<ScoreRow>,
+    /// Scores that stand in the transcripts, over all rollouts.
+    #[serde(default)]
+    pub stored: Vec<StoredScore>,
     /// The names of the prescribed dimensions, in the configuration's order.
     pub dimensions: Vec<String>,
     /// Phase by phase, in order of appearance.
@@ -131,6 +134,40 @@ pub struct ScoreRow {
     pub value: Option<Mean>,
     /// 95 % bootstrap interval of the mean over rollouts; absent for fewer than three.
     pub interval: Option<Interval>,
+}
+
+/// One score that stands in the transcripts, over the rollouts on which one judge took it in one way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredScore {
+    /// Its definition in `docs/SCORES.md`.
+    pub id: String,
+    /// The dimension that it speaks of.
+    pub dimension: Option<String>,
+    /// How it was taken.
+    pub method: ScoreMethod,
+    /// By whom; absent for scores without a judge.
+    pub judge: Option<ScoreJudge>,
+    /// The digest of what the judge was asked.
+    pub prompt_digest: Option<Digest>,
+    /// Over the rollouts on which it could be taken.
+    pub value: Option<Mean>,
+    /// 95 % bootstrap interval of the mean over rollouts; absent for fewer than three.
+    pub interval: Option<Interval>,
+    /// How much probability the judge's ratings had on their scale.
+    pub mass: Option<Mean>,
+    /// Reading by reading over the rollouts, each at the last turn that it read.
+    pub points: Vec<StoredPoint>,
+    /// Why there is no value, and how often.
+    pub missing: Vec<(String, usize)>,
+}
+
+/// One reading of a stored score, over the rollouts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredPoint {
+    /// The last turn that was read.
+    pub turn: usize,
+    /// Its value.
+    pub value: Mean,
 }
 
 /// One phase over all rollouts.

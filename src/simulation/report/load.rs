@@ -1,5 +1,6 @@
 //! Reading a results folder: finished transcripts, and the turns of those that are not finished.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,8 @@ use serde::Deserialize;
 
 use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
 use crate::foundation::plot::PlotError;
-use crate::simulation::rollout::{FileError, TokenLine, Totals, Transcript, Turn, read_transcript};
+use crate::simulation::persona::Speaker;
+use crate::simulation::rollout::{FileError, TokenLine, Totals, Transcript, Turn, read_tokens, read_transcript};
 
 /// A transcript and where it came from.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,8 +21,10 @@ pub struct Loaded {
     pub transcript: Transcript,
     /// It is a rollout under way: its turns so far.
     pub partial: bool,
-    /// The tokens of a rollout under way, which has no side file yet.
+    /// Its tokens, message by message.
     pub tokens: Vec<TokenLine>,
+    /// Why tokens are missing: the side file is not there, cannot be read, or lacks messages.
+    pub tokens_missing: Option<String>,
 }
 
 /// Why there is no report.
@@ -57,6 +61,9 @@ pub enum ReportError {
     /// The curves cannot be drawn.
     #[error(transparent)]
     Plot(#[from] PlotError),
+    /// The page cannot be rendered.
+    #[error("the HTML page cannot be rendered: {0}")]
+    Page(#[from] minijinja::Error),
     /// The report cannot be written as JSON.
     #[error("the report cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -108,7 +115,26 @@ fn file(path: &Path) -> Result<Loaded, ReportError> {
     if name.ends_with(".partial.jsonl") {
         return partial(path, name);
     }
-    Ok(Loaded { file: name, transcript: read_transcript(path)?, partial: false, tokens: Vec::new() })
+    let transcript = read_transcript(path)?;
+    // What was said can be reported without its tokens, but not silently.
+    let (tokens, unread) = match read_tokens(path) {
+        Ok(tokens) => (tokens, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    };
+    let tokens_missing = unread.or_else(|| lacking(&transcript, &tokens));
+    Ok(Loaded { file: name, transcript, partial: false, tokens, tokens_missing })
+}
+
+/// Messages whose tokens were counted, but are not among `tokens`.
+fn lacking(transcript: &Transcript, tokens: &[TokenLine]) -> Option<String> {
+    let there: BTreeSet<(usize, bool)> =
+        tokens.iter().map(|line| (line.turn, line.speaker == Speaker::Persona)).collect();
+    let messages =
+        transcript.turns.iter().flat_map(|turn| [(turn.index, &turn.persona), (turn.index, &turn.interlocutor)]);
+    let counted = messages.filter(|(_, message)| message.tokens.count > 0);
+    let lacking =
+        counted.filter(|(turn, message)| !there.contains(&(*turn, message.speaker == Speaker::Persona))).count();
+    (lacking > 0).then(|| format!("the side file lacks {lacking} of the messages"))
 }
 
 /// One line of a rollout under way, after the first.
@@ -143,5 +169,6 @@ fn partial(path: &Path, file: String) -> Result<Loaded, ReportError> {
         tokens.extend(line.tokens);
     }
     transcript.totals = Totals::of(&transcript.turns);
-    Ok(Loaded { file, transcript, partial: true, tokens })
+    let tokens_missing = lacking(&transcript, &tokens);
+    Ok(Loaded { file, transcript, partial: true, tokens, tokens_missing })
 }

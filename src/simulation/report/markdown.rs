@@ -1,14 +1,12 @@
 //! The report as Markdown: reads well as plain text, and renders as a page.
 
-mod notation;
-
 use std::fmt::{self, Write};
 
-use self::notation::{NONE, code, grouped, mean, mean_known, number, plain, quote, range, sentence, spark, table};
 use super::aggregate::counted;
 use super::data::{EventRow, Flag, Report, SideRow, TurnRow};
+use super::notation::{NONE, code, grouped, mean, mean_known, number, plain, quote, range, sentence, spark, table};
 use crate::simulation::persona::{AdversaryKind, Speaker};
-use crate::simulation::rollout::{MonitorAction, Outcome};
+use crate::simulation::rollout::{MonitorAction, Outcome, ScoreMethod};
 
 /// The longest line of a sparkline; more turns share a column.
 const SPARK_COLUMNS: usize = 60;
@@ -28,6 +26,7 @@ impl Report {
         writeln!(out, "# {}\n", plain(&self.persona))?;
         self.header(out)?;
         self.scores(out)?;
+        self.stored(out)?;
         self.phases(out)?;
         self.over_the_turns(out, curves)?;
         self.standstill(out)?;
@@ -44,7 +43,7 @@ impl Report {
             .rollouts
             .iter()
             .filter_map(|row| match &row.outcome {
-                Outcome::Stopped { reason } => Some((row, reason)),
+                Outcome::Stopped { reason, .. } => Some((row, reason)),
                 _ => None,
             })
             .collect();
@@ -137,6 +136,36 @@ impl Report {
             out,
             "Measured from the words alone, without a judge; `docs/SCORES.md` defines each. The interval is a bootstrap over \
              rollouts and needs three of them.\n"
+        )
+    }
+
+    fn stored(&self, out: &mut String) -> fmt::Result {
+        if self.stored.is_empty() {
+            return Ok(());
+        }
+        heading(out, "Judged and by likelihood")?;
+        let rows: Vec<Vec<String>> = self
+            .stored
+            .iter()
+            .map(|score| {
+                let dimension = score.dimension.as_ref().map_or(String::new(), |name| format!(" {}", plain(name)));
+                let interval =
+                    score.interval.map_or(NONE.into(), |i| format!("{} to {}", number(i.low), number(i.high)));
+                vec![
+                    format!("{}{dimension}", code(&score.id)),
+                    method(score.method).to_owned(),
+                    score.judge.as_ref().map_or(NONE.into(), |judge| code(&judge.model)),
+                    mean(score.value),
+                    interval,
+                    mean(score.mass),
+                    score.value.map_or(0, |value| value.n).to_string(),
+                ]
+            })
+            .collect();
+        table(out, &["Score", "Method", "Judge", "Mean", "95 % interval", "On the scale", "Rollouts"], &rows)?;
+        writeln!(
+            out,
+            "Taken by `loom score`. *On the scale* is how much probability a judge's ratings had on the scale it was given.\n"
         )
     }
 
@@ -282,7 +311,8 @@ impl Report {
 
     fn gaps(&self, out: &mut String) -> fmt::Result {
         heading(out, "What is missing")?;
-        if self.failures.is_empty() && self.missing.is_empty() {
+        let unscored = || self.stored.iter().flat_map(|score| score.missing.iter().map(move |gap| (score, gap)));
+        if self.failures.is_empty() && self.missing.is_empty() && unscored().next().is_none() {
             return writeln!(out, "Nothing: every message got a reply, and everything could be measured.\n");
         }
         for failure in &self.failures {
@@ -295,6 +325,10 @@ impl Report {
         }
         for missing in &self.missing {
             writeln!(out, "- Not measured: {}", plain(missing))?;
+        }
+        for (score, (why, count)) in unscored() {
+            let dimension = score.dimension.as_ref().map_or(String::new(), |name| format!(" ({})", plain(name)));
+            writeln!(out, "- Not scored: {}{dimension}, {}: {}", code(&score.id), counted(*count, "time"), plain(why))?;
         }
         writeln!(out)
     }
@@ -332,7 +366,7 @@ fn rest(out: &mut String, all: usize) -> fmt::Result {
     if all > ROWS_MAX { writeln!(out, "{} more in `report.json`.\n", all - ROWS_MAX) } else { Ok(()) }
 }
 
-fn side(side: &SideRow) -> String {
+pub(super) fn side(side: &SideRow) -> String {
     let mut text = match side.answered.as_slice() {
         [] => "no model answered".to_owned(),
         answered => {
@@ -354,11 +388,21 @@ fn side(side: &SideRow) -> String {
     text
 }
 
-const fn adversary(kind: AdversaryKind) -> &'static str {
+pub(super) const fn adversary(kind: AdversaryKind) -> &'static str {
     match kind {
         AdversaryKind::None => "no adversary",
         AdversaryKind::Contradiction => "contradiction trap",
         AdversaryKind::Helpfulness => "helpfulness coaxer",
         AdversaryKind::Both => "both adversaries in turn",
+    }
+}
+
+/// How a score was taken.
+pub(super) const fn method(method: ScoreMethod) -> &'static str {
+    match method {
+        ScoreMethod::Measured => "measured",
+        ScoreMethod::LogprobRating => "rating by log-probabilities",
+        ScoreMethod::WrittenRating => "written rating",
+        ScoreMethod::Likelihood => "likelihood",
     }
 }

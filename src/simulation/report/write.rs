@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::data::Report;
-use super::load::{ReportError, load};
+use super::load::{Loaded, ReportError, load};
 
 /// The figure's file, beside the Markdown.
 const CURVES: &str = "curves.svg";
@@ -23,6 +23,14 @@ impl Report {
     /// # Errors
     /// When there is no transcript, or one cannot be read.
     pub fn on(path: &Path) -> Result<Self, ReportError> {
+        Ok(Self::with_conversations(path)?.0)
+    }
+
+    /// The report on `path`, and the conversations that it is on.
+    ///
+    /// # Errors
+    /// When there is no transcript, or one cannot be read.
+    pub fn with_conversations(path: &Path) -> Result<(Self, Vec<Loaded>), ReportError> {
         let loaded = load(path)?;
         // Without a manifest the transcripts say what they can; one that cannot be read is told.
         let manifest = path.join("run.json");
@@ -36,7 +44,7 @@ impl Report {
         };
         let mut report = Self::new(&loaded, planned.map(|Planned { rollouts }| rollouts))?;
         report.missing.extend(unread);
-        Ok(report)
+        Ok((report, loaded))
     }
 
     /// The report as JSON.
@@ -47,12 +55,13 @@ impl Report {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// Writes `report.json`, `report.md` and `curves.svg` into `folder`; gives the path of `report.md`.
+    /// Writes `report.json`, `report.html`, `report.md` and `curves.svg` into `folder`; gives the path of `report.md`.
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn write_to(&self, folder: &Path) -> Result<PathBuf, ReportError> {
+    pub fn write_to(&self, folder: &Path, conversations: &[Loaded]) -> Result<PathBuf, ReportError> {
         write(&folder.join("report.json"), &self.json()?)?;
+        write(&folder.join("report.html"), &self.html(conversations)?)?;
         let path = folder.join("report.md");
         self.write_markdown(&path)?;
         Ok(path)
@@ -65,6 +74,14 @@ impl Report {
     pub fn write_markdown(&self, path: &Path) -> Result<(), ReportError> {
         write(&path.with_file_name(CURVES), &self.curves()?)?;
         write(path, &self.markdown(Some(CURVES)))
+    }
+
+    /// Writes the HTML page at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be rendered or written.
+    pub fn write_html(&self, path: &Path, conversations: &[Loaded]) -> Result<(), ReportError> {
+        write(path, &self.html(conversations)?)
     }
 
     /// Writes the JSON at `path`.

@@ -1,19 +1,21 @@
 //! The other side as an adversary: what it wants, and what it tries in each turn.
 //!
-//! A model that can follow instructions is told the strategy and an example, and writes the message itself. A model that
-//! states a prompt budget cannot; for it the script's own messages are said, word for word.
+//! What it tries follows from what the persona has said: a misquotation needs something to misquote, a question about a
+//! change of mood needs a change. A model that can follow instructions is told the strategy and an example, and writes
+//! the message itself. A model that states a prompt budget cannot; for it the script's own messages are said, word for
+//! word.
+
+mod quoting;
 
 use std::sync::Arc;
 
-use unicode_segmentation::UnicodeSegmentation;
-
-use super::transcript::AdversaryMove;
+use self::quoting::{Claim, claims, has_shifted, misquoted};
+use super::transcript::{AdversaryMove, Quote};
 use crate::foundation::base::Stream;
 use crate::foundation::chat::LanguageModel;
-use crate::simulation::persona::{AdversaryKind, AdversaryScript, ConfigErrors, PersonaConfig};
-
-/// Longest quotation of the persona, in words.
-const QUOTE_WORDS_MAX: usize = 20;
+use crate::simulation::persona::{
+    AdversaryKind, AdversaryScript, ConfigErrors, MISQUOTE, Needs, PersonaConfig, QUOTE, Strategy,
+};
 
 /// How an adversary behaves towards one persona.
 pub(super) struct Adversary {
@@ -31,17 +33,29 @@ pub(super) struct Planned {
     pub(super) words: Option<String>,
 }
 
+/// One strategy as it can be tried now: a template, and what it quotes.
+#[derive(Clone)]
+struct Choice<'a> {
+    strategy: &'a Strategy,
+    template: &'a str,
+    quote: Option<Quote>,
+}
+
 impl Adversary {
-    /// The adversary of `kind`; `None` for [`AdversaryKind::None`].
+    /// The adversary of `kind`, with the strategies of `script` if there is one; `None` for [`AdversaryKind::None`].
     pub(super) fn new(
         kind: AdversaryKind,
+        script: Option<&str>,
         config: &PersonaConfig,
         model: &Arc<dyn LanguageModel>,
     ) -> Result<Option<Self>, ConfigErrors> {
         if kind == AdversaryKind::None {
             return Ok(None);
         }
-        let scripts = AdversaryScript::embedded(kind)?;
+        let scripts = match script {
+            Some(yaml) => vec![AdversaryScript::parse("the adversary's file", yaml)?],
+            None => AdversaryScript::embedded(kind)?,
+        };
         let name = config.persona.name.clone();
         let goals = scripts.iter().map(|script| script.goal.trim().replace("{name}", &name));
         let prompt = format!(
@@ -57,34 +71,84 @@ impl Adversary {
         &self.prompt
     }
 
+    /// The questions that are put aside after turn `turn`.
+    pub(super) fn probes(&self, turn: usize) -> impl Iterator<Item = String> {
+        let due = self.scripts.iter().filter(move |script| (turn + 1).is_multiple_of(script.probe_every.max(1)));
+        due.flat_map(|script| &script.probes).map(|probe| probe.trim().replace("{name}", &self.name))
+    }
+
     /// What is tried in turn `turn`, after the persona said `said`. Several adversaries take turns.
     pub(super) fn plan(&self, turn: usize, said: &[String], stream: Stream) -> Option<Planned> {
         let script = self.scripts.iter().cycle().nth(turn % self.scripts.len().max(1))?;
-        let strategy = script.strategies.get(stream.index(0, script.strategies.len()))?;
-        let quote = said.get(stream.index(1, said.len())).map(|message| quotation(message, stream));
-        let usable: Vec<_> =
-            strategy.templates.iter().filter(|template| quote.is_some() || !template.contains("{quote}")).collect();
-        let words = usable.get(stream.index(2, usable.len())).map(|template| {
-            template.trim().replace("{name}", &self.name).replace("{quote}", quote.as_deref().unwrap_or_default())
-        });
-        let mut instruction = strategy.instruction.trim().replace("{name}", &self.name);
-        if let Some(example) = &words {
-            instruction.push_str("\nFor example: ");
-            instruction.push_str(example);
+        let claims = claims(said);
+        let settled: Vec<&Claim<'_>> =
+            claims.iter().filter(|claim| claim.is_definite && claim.turn + 2 <= turn).collect();
+        let shifted = has_shifted(said);
+        let fits = |strategy: &&Strategy| {
+            turn >= strategy.from_turn
+                && match strategy.needs {
+                    Needs::Nothing => true,
+                    Needs::Claim => !settled.is_empty(),
+                    Needs::Shift => shifted,
+                }
+        };
+        let mut possible = Vec::new();
+        for strategy in script.strategies.iter().filter(fits) {
+            let material: Vec<&Claim<'_>> =
+                if strategy.needs == Needs::Claim { settled.clone() } else { claims.iter().collect() };
+            let options = usable(strategy, &material, stream);
+            if let Some(option) = pick(options, stream, 2) {
+                // What the conversation itself calls for is tried more often than what fits at any time.
+                let weight = if strategy.needs == Needs::Nothing { 1 } else { 2 };
+                possible.extend(std::iter::repeat_n(option, weight));
+            }
         }
-        let step = AdversaryMove { kind: script.kind, strategy: strategy.name.clone(), instruction };
-        Some(Planned { step, words: words.filter(|_| self.says_templates) })
+        let Choice { strategy, template, quote } = pick(possible, stream, 0)?;
+        let fill = |text: &str| {
+            let quoted = quote.as_ref().map_or("", |quote| quote.quoted.as_str());
+            text.trim().replace("{name}", &self.name).replace(QUOTE, quoted).replace(MISQUOTE, quoted)
+        };
+        let words = fill(template);
+        let told = quote.as_ref().map(|quote| {
+            let how =
+                if quote.exact { "Quote it word for word" } else { "Quote it wrongly, as written in the example" };
+            format!("In turn {} {} said: \"{}\" {how}.", quote.turn, self.name, quote.said)
+        });
+        let lines = [Some(fill(&strategy.instruction)), told, Some(format!("For example: {words}"))];
+        let instruction = lines.into_iter().flatten().collect::<Vec<_>>().join("\n");
+        let step = AdversaryMove { kind: script.kind, strategy: strategy.name.clone(), instruction, quote };
+        Some(Planned { step, words: Some(words).filter(|_| self.says_templates) })
     }
 }
 
-/// One sentence of `message`.
-fn quotation(message: &str, stream: Stream) -> String {
-    let sentences: Vec<_> = message.unicode_sentences().map(str::trim).filter(|text| !text.is_empty()).collect();
-    let sentence = sentences.get(stream.index(3, sentences.len())).copied().unwrap_or(message);
-    let mut words: Vec<_> = sentence.split_whitespace().collect();
-    if words.len() > QUOTE_WORDS_MAX {
-        words.truncate(QUOTE_WORDS_MAX);
-        words.push("…");
-    }
-    words.join(" ")
+/// The templates of a strategy for which there is something to quote.
+fn usable<'a>(strategy: &'a Strategy, material: &[&Claim<'_>], stream: Stream) -> Vec<Choice<'a>> {
+    let exact = pick(material.to_vec(), stream, 1).map(|claim| quote(claim, claim.said.to_owned()));
+    let wrong =
+        material.iter().filter_map(|claim| Some(quote(claim, misquoted(claim.said, stream.child("misquote", 0))?)));
+    let wrong = pick(wrong.collect(), stream, 3);
+    let option = |template: &'a String| {
+        let quote = if template.contains(MISQUOTE) {
+            Some(wrong.clone()?)
+        } else if template.contains(QUOTE) {
+            Some(exact.clone()?)
+        } else {
+            None
+        };
+        Some(Choice { strategy, template, quote })
+    };
+    strategy.templates.iter().filter_map(option).collect()
 }
+
+fn quote(claim: &Claim<'_>, quoted: String) -> Quote {
+    let exact = claim.said == quoted;
+    Quote { turn: claim.turn, said: claim.said.to_owned(), quoted, exact }
+}
+
+fn pick<T>(mut items: Vec<T>, stream: Stream, position: u64) -> Option<T> {
+    let index = stream.index(position, items.len());
+    (index < items.len()).then(|| items.swap_remove(index))
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,8 +5,8 @@ use std::time::Instant;
 use super::monitors::Finding;
 use super::side::{Ask, Side};
 use super::transcript::{
-    Attempt, Failure, Fallback, HostedRecord, MonitorAction, MonitorEvent, TokenCount, TokenSummary, Utterance,
-    UtteranceTiming,
+    Act, Attempt, Failure, Fallback, HostedRecord, Intervention, MonitorAction, MonitorEvent, TokenCount, TokenSummary,
+    Utterance, UtteranceTiming,
 };
 use super::watch::Watch;
 use crate::foundation::base::Stream;
@@ -19,6 +19,9 @@ pub(super) const MISSING_REPLY: &str = "…";
 /// The name of who answered where no model did: an adversary's script.
 pub(super) const WRITTEN: &str = "adversary-script";
 
+/// How many of the parts that a model found unlikely it is told of.
+const DOUBTS_TOLD: usize = 3;
+
 /// What is wanted.
 pub(super) struct Drafting<'a> {
     pub(super) speaker: Speaker,
@@ -30,6 +33,8 @@ pub(super) struct Drafting<'a> {
     pub(super) tokens_max: Option<usize>,
     /// How often findings are answered with another draft.
     pub(super) redrafts_max: usize,
+    /// How often a draft whose model found it unlikely itself is answered with another.
+    pub(super) regenerations_max: usize,
     /// What is wrong with a draft.
     pub(super) check: &'a (dyn Fn(&str) -> Vec<Finding> + Sync),
     /// What to tell the model about it.
@@ -62,7 +67,13 @@ impl Drafting<'_> {
         let begun = Instant::now();
         let mut drafts: Vec<Draft> = Vec::new();
         let mut failed: Vec<Attempt> = Vec::new();
-        let mut instruction: Option<String> = None;
+        // What past corrections teach is told before anything is said.
+        let prelude = self.watch.prelude();
+        let mut interventions: Vec<Intervention> = Vec::new();
+        interventions
+            .extend(prelude.iter().map(|told| Intervention { attempt: 0, act: Act::Prelude { told: told.clone() } }));
+        let mut instruction: Option<String> = prelude.clone();
+        let (mut redrafts, mut regenerations) = (0, 0);
         let mut usage = TokenCount::default();
         let mut timing = UtteranceTiming::default();
         let mut hosted = None;
@@ -90,14 +101,33 @@ impl Drafting<'_> {
                     let refused = completion.finish == Finish::Refusal;
                     if refused || !completion.message.content.trim().is_empty() {
                         let findings = if refused { Vec::new() } else { (self.check)(&completion.message.content) };
+                        let stopped = watch.stopped();
+                        let act = |act| Intervention { attempt: index, act };
+                        interventions.extend(stopped.map(|decision| act(Act::StopEarly { decision })));
                         watch.complete(self.watch, &completion);
-                        let again = !findings.is_empty() && drafts.len() < self.redrafts_max;
-                        let next = again.then(|| (self.instruct)(&findings));
+                        let doubts = watch.doubts();
+                        let next = if !findings.is_empty() && redrafts < self.redrafts_max {
+                            redrafts += 1;
+                            Some((self.instruct)(&findings))
+                        } else if !doubts.is_empty()
+                            && regenerations < self.regenerations_max
+                            && watch.broken().is_none()
+                        {
+                            regenerations += 1;
+                            let spans: Vec<_> = doubts.iter().take(DOUBTS_TOLD).map(|span| span.text.clone()).collect();
+                            let told = doubted(&spans);
+                            interventions.push(act(Act::Regenerate { spans, told: told.clone() }));
+                            Some(told)
+                        } else {
+                            None
+                        };
+                        let again = next.is_some();
                         drafts.push(Draft { index, completion, instruction, findings, watch });
                         if !again {
                             break;
                         }
-                        instruction = next;
+                        let told: Vec<_> = prelude.iter().cloned().chain(next).collect();
+                        instruction = Some(told.join("\n"));
                         continue;
                     }
                     "the reply is empty".to_owned()
@@ -117,7 +147,7 @@ impl Drafting<'_> {
             }
         }
         timing.seconds = begun.elapsed().as_secs_f64();
-        let mut drafted = self.choose(drafts, failed, why, usage, timing);
+        let mut drafted = self.choose(drafts, failed, why, usage, timing, interventions);
         drafted.utterance.hosted = hosted;
         drafted
     }
@@ -129,10 +159,11 @@ impl Drafting<'_> {
         watch.complete(self.watch, &completion);
         let draft = Draft { index: 0, completion, instruction: None, findings: Vec::new(), watch };
         let (usage, timing) = (TokenCount::default(), UtteranceTiming::default());
-        self.choose(vec![draft], Vec::new(), String::new(), usage, timing)
+        self.choose(vec![draft], Vec::new(), String::new(), usage, timing, Vec::new())
     }
 
-    /// Takes the draft with the fewest findings, the first among equals.
+    /// Takes the draft with the fewest findings; among equals the one that its model was surest of where the regulator's
+    /// word is carried out, else the first.
     fn choose(
         self,
         drafts: Vec<Draft>,
@@ -140,8 +171,12 @@ impl Drafting<'_> {
         why: String,
         usage: TokenCount,
         timing: UtteranceTiming,
+        interventions: Vec<Intervention>,
     ) -> Drafted {
-        let taken = drafts.iter().min_by_key(|draft| draft.findings.len()).map(|draft| draft.index);
+        let fewest = drafts.iter().map(|draft| draft.findings.len()).min();
+        let best = drafts.iter().filter(|draft| Some(draft.findings.len()) == fewest);
+        let doubt = |draft: &&Draft| if self.watch.enforces() { 1.0 - draft.watch.confidence() } else { 0.0 };
+        let taken = best.min_by(|a, b| doubt(a).total_cmp(&doubt(b))).map(|draft| draft.index);
         let mut events = Vec::new();
         let mut attempts = failed;
         let mut accepted = None;
@@ -163,7 +198,6 @@ impl Drafting<'_> {
         }
         attempts.sort_by_key(|attempt| attempt.index);
         let mut watch = accepted.as_ref().map_or(self.watch, |draft| &draft.watch).clone();
-        watch.cost(usage);
         let mut utterance = Utterance {
             speaker: self.speaker,
             adversary: None,
@@ -180,10 +214,13 @@ impl Drafting<'_> {
             hosted: None,
             tokens: TokenSummary::default(),
             regulator: watch.record(),
+            interventions,
             timing,
         };
         let Some(draft) = accepted else {
             utterance.failure = Some(Failure { why });
+            watch.accepted(&utterance, &events);
+            utterance.regulator = watch.record();
             let message = Message::assistant(MISSING_REPLY);
             return Drafted { utterance, events, message, snapshot: None, tokens: Vec::new(), watch };
         };
@@ -200,6 +237,14 @@ impl Drafting<'_> {
         utterance.tokens = TokenSummary::of(&tokens);
         utterance.timing.reading = Some(reading);
         utterance.instruction = draft.instruction;
+        watch.accepted(&utterance, &events);
+        utterance.regulator = watch.record();
         Drafted { utterance, events, message, snapshot, tokens, watch }
     }
+}
+
+/// What to tell a model about the parts that it found unlikely itself.
+fn doubted(spans: &[String]) -> String {
+    let named: Vec<_> = spans.iter().map(|span| format!("\u{201c}{span}\u{201d}")).collect();
+    format!("You were not sure of {}. Say only what you are sure of.", named.join(", "))
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::manifest::Manifest;
 use super::transcript::{TokenLine, Transcript, Turn};
 use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
+use crate::foundation::store::{sync_names, write_whole};
 
 /// Why a run's files cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +95,9 @@ impl RunFolder {
             sync_folder(folder)?;
         }
         let file = path.join("run.json");
+        // Two processes may choose one name in the same second: whoever holds the claim writes, and whoever gets it later
+        // finds the run.
+        let claim = Claim::on(path)?;
         if file.exists() {
             return Err(FileError::Exists { path: path.to_owned() });
         }
@@ -101,7 +105,9 @@ impl RunFolder {
         let mut text = serde_json::to_string_pretty(manifest).map_err(|error| at(&file)(error.into()))?;
         text.push('\n');
         write_atomically(&file, text.as_bytes())?;
-        Self::lock(path)
+        let locked = Self::lock(path);
+        drop(claim);
+        locked
     }
 
     /// Opens the folder of an earlier run: its manifest and its configuration's text.
@@ -138,6 +144,32 @@ impl RunFolder {
     pub(super) fn rollout(&self, rollout: usize) -> RolloutFiles {
         let file = |ending: &str| self.path.join(format!("rollout_{rollout:03}.{ending}"));
         RolloutFiles { transcript: file("json"), tokens: file("tokens.jsonl"), partial: file("partial.jsonl") }
+    }
+}
+
+/// A new run's folder while its first files are written.
+struct Claim {
+    path: PathBuf,
+    /// Its lock ends with it.
+    _file: File,
+}
+
+impl Claim {
+    fn on(folder: &Path) -> Result<Self, FileError> {
+        let path = folder.join("run.claim");
+        let file = File::create(&path).map_err(at(&path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { path, _file: file }),
+            Err(TryLockError::WouldBlock) => Err(FileError::Busy { path: folder.to_owned() }),
+            Err(TryLockError::Error(source)) => Err(at(&path)(source)),
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Left behind it does no harm: the lock is what counts.
+        let _best_effort = fs::remove_file(&self.path);
     }
 }
 
@@ -245,9 +277,7 @@ impl RolloutFiles {
             lines.push(b'\n');
         }
         write_atomically(&self.tokens, &lines)?;
-        let mut text = serde_json::to_vec_pretty(transcript).map_err(|error| at(&self.transcript)(error.into()))?;
-        text.push(b'\n');
-        write_atomically(&self.transcript, &text)?;
+        write_json(&self.transcript, transcript)?;
         fs::remove_file(&self.partial).map_err(at(&self.partial))
     }
 }
@@ -277,6 +307,16 @@ pub fn read_transcript(path: &Path) -> Result<Transcript, FileError> {
     let known = transcript.format == super::TRANSCRIPT_FORMAT && transcript.version <= super::TRANSCRIPT_VERSION;
     let why = || format!("`{}` version {} is not known to this version of loom", transcript.format, transcript.version);
     if known { Ok(transcript) } else { Err(FileError::Corrupt { path: path.to_owned(), line: 1, why: why() }) }
+}
+
+/// Writes `value` as indented JSON at `path`, whole or not at all.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), FileError> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(|error| at(path)(error.into()))?;
+    text.push(b'\n');
+    write_atomically(path, &text)
 }
 
 /// Reads the side file of the transcript at `path`.
@@ -313,23 +353,10 @@ fn read_limited(path: &Path) -> Result<String, FileError> {
 
 /// `bytes` at `path`, whole or not at all.
 pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".tmp");
-    let beside = path.with_file_name(name);
-    let mut file = File::create(&beside).map_err(at(&beside))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at(&beside))?;
-    fs::rename(&beside, path).map_err(at(path))?;
-    sync_folder(path)
+    write_whole(path, bytes).map_err(at(path))
 }
 
-/// Makes the name of `path` durable. Only Unix can sync a folder, and only Unix needs it.
+/// Makes the name of `path` durable.
 fn sync_folder(path: &Path) -> Result<(), FileError> {
-    #[cfg(unix)]
-    if let Some(folder) = path.parent() {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))?;
-    }
-    #[cfg(not(unix))]
-    let _ = path;
-    Ok(())
+    sync_names(path).map_err(at(path))
 }

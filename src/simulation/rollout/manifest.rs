@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::transcript::{ConfigRef, ModelRef};
-use crate::simulation::persona::AdversaryKind;
+use crate::governance::regulator::Calibration;
+use crate::simulation::persona::{AdversaryKind, Regulation};
 
 /// The value of [`Manifest::format`].
 pub const RUN_FORMAT: &str = "loom-run";
@@ -31,10 +32,19 @@ pub struct Manifest {
     pub turns: usize,
     /// Who the interlocutor is.
     pub adversary: AdversaryKind,
+    /// The text of the adversary's file, where one was given in place of the strategies that come with the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adversary_script: Option<String>,
     /// The models, by role.
     pub models: RunModels,
     /// The text of the chat template that replaces the models' own.
     pub chat_template: Option<String>,
+    /// Whether the regulator's decisions are carried out.
+    #[serde(default)]
+    pub regulator: Regulation,
+    /// What makes confidence a probability, if anything does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
 }
 
 /// The models of a run, by role.
@@ -46,4 +56,7 @@ pub struct RunModels {
     pub interlocutor: ModelRef,
     /// The judge's spec string; it is opened when something is judged.
     pub judge: String,
+    /// The number type asked for the judge's model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge_dtype: Option<String>,
 }

@@ -10,12 +10,15 @@ use super::drafting::{Drafted, Drafting, WRITTEN};
 use super::files::TurnLine;
 use super::length;
 use super::monitors::{Finding, MonitorKind, Monitors};
-use super::side::Side;
+use super::side::{Ask, Side};
 use super::stage::Stage;
-use super::transcript::{Intensity, MonitorEvent, PromptRecord, TokenLine, Turn, TurnTiming, Utterance};
+use super::transcript::{
+    Intensity, MonitorEvent, Probe, PromptRecord, TokenCount, TokenLine, Turn, TurnTiming, Utterance,
+};
 use super::watch::Watch;
 use crate::foundation::base::{Digest, Stream};
-use crate::foundation::chat::{DeltaGains, Message, ModelError, Snapshot};
+use crate::foundation::chat::{DeltaGains, Flow, Message, ModelError, Snapshot, TokenLogprob};
+use crate::governance::regulator::CorrectionPattern;
 use crate::simulation::persona::{InjectionKind, Situation, Speaker, TurnPlan};
 
 /// A rollout under way.
@@ -61,6 +64,19 @@ pub enum ReplayError {
     },
 }
 
+/// What stood before the persona's model when it said a recorded message.
+#[derive(Debug, Clone)]
+pub struct Heard {
+    /// Everything it had been told and had heard, as it stood in its window.
+    pub messages: Vec<Message>,
+    /// What the persona had said before, one entry per finished turn.
+    pub said: Vec<String>,
+    /// The turn's plan.
+    pub plan: TurnPlan,
+    /// Gains on Δ.
+    pub gains: Option<DeltaGains>,
+}
+
 /// A turn under way: what is known of it so far.
 struct Going {
     plan: TurnPlan,
@@ -88,8 +104,8 @@ impl Player {
             stream: Stream::root(stage.seed).child("rollout", rollout as u64),
             persona,
             interlocutor,
-            persona_watch: Watch::new(stage.persona.info()),
-            interlocutor_watch: Watch::new(stage.interlocutor.info()),
+            persona_watch: stage.watch(Speaker::Persona),
+            interlocutor_watch: stage.watch(Speaker::Interlocutor),
             monitors,
             said: Vec::new(),
             last_words: opening.unwrap_or_default(),
@@ -108,6 +124,16 @@ impl Player {
         self.failures
     }
 
+    /// Why the rollout ends here, where the regulator's word is carried out and it breaks the circuit.
+    pub(super) fn broken(&self) -> Option<String> {
+        self.persona_watch.broken().or_else(|| self.interlocutor_watch.broken())
+    }
+
+    /// What the persona was corrected for again and again, the best established first.
+    pub(super) fn learned(&self) -> Vec<CorrectionPattern> {
+        self.persona_watch.learned()
+    }
+
     /// The next turn, played by the models.
     pub(super) async fn turn(&mut self) -> TurnLine {
         let begun = Instant::now();
@@ -123,6 +149,7 @@ impl Player {
                 (self.persona_speaks(&mut going).await, interlocutor)
             }
         };
+        let probes = self.probe(index, going.stream).await;
         let Going { plan, gains, injected, slides, events, tokens, .. } = going;
         let turn = Turn {
             index,
@@ -139,6 +166,7 @@ impl Player {
             slides,
             persona,
             interlocutor,
+            probes,
             monitor_events: events,
             timing: TurnTiming { seconds: begun.elapsed().as_secs_f64() },
         };
@@ -150,24 +178,47 @@ impl Player {
     /// # Errors
     /// When the assembler now gives another prompt than the recorded one, or the model cannot read its own words again.
     pub(super) async fn replay(&mut self, line: &TurnLine) -> Result<(), ReplayError> {
-        let turn = &line.turn;
+        let going = self.recorded(&line.turn)?;
+        match self.stage.first_speaker {
+            Speaker::Persona => {
+                self.replay_persona(&going, line, true).await?;
+                self.replay_interlocutor(line);
+            }
+            Speaker::Interlocutor => {
+                self.replay_interlocutor(line);
+                self.replay_persona(&going, line, true).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A finished turn, played again without the models' states: what the persona's model had before it when it spoke.
+    ///
+    /// # Errors
+    /// When the assembler now gives another prompt than the recorded one.
+    pub(super) async fn rehearse(&mut self, turn: &Turn) -> Result<Heard, ReplayError> {
+        let going = self.recorded(turn)?;
+        let line = TurnLine { turn: turn.clone(), tokens: Vec::new() };
+        if self.stage.first_speaker == Speaker::Interlocutor {
+            self.replay_interlocutor(&line);
+        }
+        let said = self.said.clone();
+        let messages = self.replay_persona(&going, &line, false).await?;
+        if self.stage.first_speaker == Speaker::Persona {
+            self.replay_interlocutor(&line);
+        }
+        Ok(Heard { messages, said, plan: going.plan, gains: going.gains })
+    }
+
+    /// Begins a turn that was played before, if this program would have begun it so.
+    fn recorded(&mut self, turn: &Turn) -> Result<Going, ReplayError> {
         let going = self.begin(turn.index);
         let assembled = Digest::of(&going.plan.prompt);
         if assembled != turn.prompt.digest || self.turns() != turn.index {
             let (recorded, assembled) = (turn.prompt.digest.short(), assembled.short());
             return Err(ReplayError::Prompt { turn: turn.index, recorded, assembled });
         }
-        match self.stage.first_speaker {
-            Speaker::Persona => {
-                self.replay_persona(&going, line).await?;
-                self.replay_interlocutor(line);
-            }
-            Speaker::Interlocutor => {
-                self.replay_interlocutor(line);
-                self.replay_persona(&going, line).await?;
-            }
-        }
-        Ok(())
+        Ok(going)
     }
 
     /// Plans turn `index` and tells the persona's model what the plan says.
@@ -197,6 +248,7 @@ impl Player {
     async fn persona_speaks(&mut self, going: &mut Going) -> Utterance {
         let tokens_max = going.plan.response_length.as_deref().and_then(length::tokens_for);
         going.slides.extend(self.persona.slide(tokens_max, Some(&going.plan.prompt), note(&going.plan)));
+        self.persona_watch.task(&going.plan.sections.must_do);
         self.persona_watch.heard(&self.last_words);
         let (monitors, said, stage) = (&self.monitors, &self.said, &self.stage);
         let turn = going.plan.turn;
@@ -209,6 +261,7 @@ impl Player {
             gains: going.gains.clone(),
             tokens_max,
             redrafts_max: monitors.retries_max(),
+            regenerations_max: stage.regulation.regenerations_max,
             check: &|draft| monitors.check(turn, draft),
             instruct: &|findings| {
                 let intervene = || stage.assembler.intervention(&Situation { turn, persona_messages: said }, plan);
@@ -242,6 +295,8 @@ impl Player {
             gains: None,
             tokens_max: None,
             redrafts_max: 0,
+            // The other side is what is measured: watched, and stopped where it must be, but never improved.
+            regenerations_max: 0,
             check: &|_| Vec::new(),
             instruct: &|_| String::new(),
         };
@@ -259,22 +314,58 @@ impl Player {
         utterance
     }
 
-    async fn replay_persona(&mut self, going: &Going, line: &TurnLine) -> Result<(), ReplayError> {
+    /// Puts the probes of turn `index` to forks of the persona, which are forgotten.
+    async fn probe(&self, index: usize, stream: Stream) -> Vec<Probe> {
+        let mut probes = Vec::new();
+        for (number, question) in self.stage.probes(index).into_iter().enumerate() {
+            let stream = stream.child("probe", number as u64);
+            let ask = Ask { instruction: None, after: None, stream, gains: None, tokens_max: None };
+            let heard = Box::new(|_: &TokenLogprob| Flow::Continue);
+            let probe = match self.persona.aside(&question).ask(ask, heard).await {
+                Ok(completion) => Probe {
+                    question,
+                    answer: Some(completion.message.content),
+                    model: Some(completion.model),
+                    why: None,
+                    usage: completion.usage.into(),
+                },
+                Err(error) => Probe {
+                    question,
+                    answer: None,
+                    model: None,
+                    why: Some(error.to_string()),
+                    usage: TokenCount::default(),
+                },
+            };
+            probes.push(probe);
+        }
+        probes
+    }
+
+    /// Is what the persona's model had before it; its state is made anew if `read` and nothing else would.
+    async fn replay_persona(
+        &mut self,
+        going: &Going,
+        line: &TurnLine,
+        read: bool,
+    ) -> Result<Vec<Message>, ReplayError> {
         let (plan, utterance) = (&going.plan, &line.turn.persona);
         for slide in line.turn.slides.iter().filter(|slide| slide.speaker == Speaker::Persona) {
             self.persona.leave(slide.messages, Some(&plan.prompt), note(plan));
         }
-        if let (Some(gains), true) = (&going.gains, self.stage.gains_vary()) {
+        let before = self.persona.messages(utterance.instruction.as_deref());
+        if let (Some(gains), true) = (&going.gains, read && self.stage.gains_vary()) {
             // Each turn was read under gains of its own; one reading of the whole under the last turn's would differ.
             let ids = utterance.ids.as_deref().unwrap_or_default();
             let read = self.persona.read_again(utterance.instruction.as_deref(), ids, gains.clone()).await;
             read.map_err(|source| ReplayError::Model { turn: line.turn.index, source })?;
         }
+        self.persona_watch.task(&plan.sections.must_do);
         self.persona_watch.heard(&self.last_words);
-        self.persona_watch.replay(utterance, &line.tokens);
+        self.persona_watch.replay(utterance, &line.tokens, &line.turn.monitor_events);
         self.note_interventions(line.turn.index, utterance, &line.turn.monitor_events);
         self.persona_said(utterance, remembered(utterance), None);
-        Ok(())
+        Ok(before)
     }
 
     fn replay_interlocutor(&mut self, line: &TurnLine) {
@@ -288,7 +379,7 @@ impl Player {
             self.interlocutor.leave(slide.messages, None, note);
         }
         self.interlocutor_watch.heard(&self.last_words);
-        self.interlocutor_watch.replay(utterance, &line.tokens);
+        self.interlocutor_watch.replay(utterance, &line.tokens, &[]);
         self.interlocutor_said(utterance, remembered(utterance), None);
     }
 

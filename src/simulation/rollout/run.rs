@@ -10,13 +10,16 @@ use super::files::{FileError, Found, RolloutFiles, RunFolder, TurnLine, read_tra
 use super::manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
 use super::player::{Player, ReplayError};
 use super::progress::{Observer, Progress, StopFlag};
-use super::stage::{Stage, model_ref};
+use super::stage::{Setting, Stage, model_ref};
 use super::transcript::{ConfigRef, ModelRef, Outcome, Totals, Transcript};
 use crate::foundation::base::limits::{FAILURES_IN_A_ROW_MAX, ROLLOUTS_MAX, TURNS_MAX};
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError};
-use crate::inference::providers::{self, OpenOptions};
-use crate::simulation::persona::{AdversaryKind, AssembleError, ConfigErrors, PersonaConfig, TrajectoryMode, parse};
+use crate::governance::regulator::{Calibration, CalibrationError, CorrectionPattern};
+use crate::inference::providers::{self, OpenOptions, RoleDtypes};
+use crate::simulation::persona::{
+    AdversaryKind, AssembleError, ConfigErrors, PersonaConfig, Regulation, TrajectoryMode, parse,
+};
 
 /// What a run is to be.
 #[derive(Debug, Clone)]
@@ -33,12 +36,18 @@ pub struct RunPlan {
     pub turns: usize,
     /// Who the interlocutor is.
     pub adversary: AdversaryKind,
+    /// The text of the adversary's file, in place of the strategies that come with the program.
+    pub adversary_script: Option<String>,
     /// The persona's model.
     pub persona: ModelChain,
     /// The other side's: the target's, or the adversary's if there is one.
     pub interlocutor: ModelChain,
     /// The judge's.
     pub judge: ModelChain,
+    /// Whether the regulator's decisions are carried out, and how far.
+    pub regulator: Regulation,
+    /// What makes confidence a probability, if anything does.
+    pub calibration: Option<Calibration>,
 }
 
 /// Why a run cannot begin, go on, or end. Every message says what to do next.
@@ -72,6 +81,9 @@ pub enum RunError {
     /// The Δ policy cannot be carried out.
     #[error(transparent)]
     Delta(#[from] DeltaError),
+    /// The calibration was fitted for another model or template.
+    #[error(transparent)]
+    Calibration(#[from] CalibrationError),
     /// A model cannot be opened.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -129,6 +141,8 @@ pub struct RolloutSummary {
     pub outcome: Outcome,
     /// Sums over its turns.
     pub totals: Totals,
+    /// What the persona was corrected for again and again; empty for a rollout that was finished before.
+    pub learned: Vec<CorrectionPattern>,
 }
 
 /// A run, ready to be played.
@@ -149,8 +163,10 @@ impl Run {
         let now = SystemClock.now();
         let mut options = options.clone();
         options.now = Some(now);
-        let persona = providers::open(&plan.persona, &options)?;
-        let interlocutor = providers::open(&plan.interlocutor, &options)?;
+        let RoleDtypes { persona: of_persona, interlocutor: of_interlocutor, judge: of_judge } = options.dtypes;
+        let (of_persona, of_interlocutor) = (options.at(of_persona), options.at(of_interlocutor));
+        let persona = providers::open(&plan.persona, &of_persona)?;
+        let interlocutor = providers::open(&plan.interlocutor, &of_interlocutor)?;
         let manifest = Manifest {
             format: RUN_FORMAT.to_owned(),
             version: RUN_VERSION,
@@ -165,18 +181,22 @@ impl Run {
             rollouts: plan.rollouts,
             turns: plan.turns,
             adversary: plan.adversary,
+            adversary_script: plan.adversary_script.clone(),
             models: RunModels {
-                persona: model_ref(&plan.persona, persona.as_ref()),
-                interlocutor: model_ref(&plan.interlocutor, interlocutor.as_ref()),
+                persona: model_ref(&plan.persona, of_persona.dtype, persona.as_ref()),
+                interlocutor: model_ref(&plan.interlocutor, of_interlocutor.dtype, interlocutor.as_ref()),
                 judge: plan.judge.to_string(),
+                judge_dtype: options.at(of_judge).dtype.map(|dtype| dtype.to_string()),
             },
             chat_template: options.chat_template,
+            regulator: plan.regulator,
+            calibration: plan.calibration.clone(),
         };
         let stage = stage(&plan.config, &manifest, persona, interlocutor)?;
         Ok(Self { folder: RunFolder::create(output, &manifest, &plan.yaml)?, manifest, stage })
     }
 
-    /// The run in the folder `path`, to go on with. Of `options`, the manifest decides the chat template.
+    /// The run in the folder `path`, to go on with. Of `options`, the manifest decides the chat template and the dtypes.
     ///
     /// # Errors
     /// When there is no run, or when something that it depends on has changed.
@@ -208,9 +228,13 @@ impl Run {
                 .spec
                 .parse()
                 .map_err(|error| ModelError::Unavailable { model: model.spec.clone(), why: format!("{error}") })?;
+            let dtype = model.dtype.as_deref().map(str::parse).transpose();
+            let dtype = dtype.map_err(|why| ModelError::Unavailable { model: model.spec.clone(), why })?;
+            let mut options = options.clone();
+            options.dtype = dtype;
             let opened = providers::open(&chain, &options)?;
             let digest = |model: &ModelRef| model.info.digest.map_or("unknown".to_owned(), |digest| digest.short());
-            let now = model_ref(&chain, opened.as_ref());
+            let now = model_ref(&chain, dtype, opened.as_ref());
             let hint = "use the same weights, tokenizer and settings, or begin a new run";
             changed(role, digest(model), digest(&now), hint)?;
             changed(role, format!("{model:?}"), format!("{now:?}"), hint)?;
@@ -276,8 +300,7 @@ fn stage(
     persona: Arc<dyn LanguageModel>,
     interlocutor: Arc<dyn LanguageModel>,
 ) -> Result<Arc<Stage>, RunError> {
-    let Manifest { seed, turns, adversary, .. } = *manifest;
-    Stage::new(Arc::clone(config), seed, turns, adversary, persona, interlocutor).map(Arc::new)
+    Stage::new(Arc::clone(config), Setting::of(manifest), persona, interlocutor).map(Arc::new)
 }
 
 /// One rollout, from where it stands to its end.
@@ -299,7 +322,7 @@ async fn play(
                 let why = "it belongs to another run than run.json states; move it away to play this rollout again";
                 return Err(files.corrupt(1, why).into());
             }
-            return Ok(RolloutSummary { rollout, outcome, totals });
+            return Ok(RolloutSummary { rollout, outcome, totals, learned: Vec::new() });
         }
         Found::Nothing => files.begin(&transcript)?,
         Found::Begun { head, turns, torn } => {
@@ -322,10 +345,13 @@ async fn play(
         }
     };
     observer(Progress::Begun { rollout, turns: player.turns() });
-    while player.turns() < transcript.run.turns_planned && player.failures_in_a_row() < FAILURES_IN_A_ROW_MAX {
+    while player.turns() < transcript.run.turns_planned
+        && player.failures_in_a_row() < FAILURES_IN_A_ROW_MAX
+        && player.broken().is_none()
+    {
         if stop.asked() {
             let totals = Totals::of(&transcript.turns);
-            return Ok(RolloutSummary { rollout, outcome: Outcome::Unfinished, totals });
+            return Ok(RolloutSummary { rollout, outcome: Outcome::Unfinished, totals, learned: Vec::new() });
         }
         let line: TurnLine = player.turn().await;
         log.line(&line)?;
@@ -340,18 +366,23 @@ async fn play(
         transcript.turns.push(line.turn);
         tokens.extend(line.tokens);
     }
-    transcript.outcome = outcome(&transcript, player.failures_in_a_row());
+    transcript.outcome = outcome(&transcript, &player);
     transcript.totals = Totals::of(&transcript.turns);
     files.finish(&transcript, &tokens)?;
     observer(Progress::Ended { rollout, outcome: transcript.outcome.clone() });
-    Ok(RolloutSummary { rollout, outcome: transcript.outcome, totals: transcript.totals })
+    Ok(RolloutSummary { rollout, outcome: transcript.outcome, totals: transcript.totals, learned: player.learned() })
 }
 
-fn outcome(transcript: &Transcript, failures: usize) -> Outcome {
+fn outcome(transcript: &Transcript, player: &Player) -> Outcome {
+    if let Some(reason) = player.broken() {
+        return Outcome::Stopped { reason: format!("circuit break: {reason}"), circuit_break: true };
+    }
+    let failures = player.failures_in_a_row();
     if failures < FAILURES_IN_A_ROW_MAX {
         return Outcome::Complete;
     }
     let last = transcript.turns.iter().rev().flat_map(|turn| [&turn.interlocutor, &turn.persona]);
     let why = last.filter_map(|utterance| utterance.failure.as_ref()).map(|failure| failure.why.as_str()).next();
-    Outcome::Stopped { reason: format!("{failures} messages in a row got no reply: {}", why.unwrap_or_default()) }
+    let reason = format!("{failures} messages in a row got no reply: {}", why.unwrap_or_default());
+    Outcome::Stopped { reason, circuit_break: false }
 }

@@ -92,6 +92,16 @@ impl Side {
         self.history.push(Message::user(text));
     }
 
+    /// A fork that hears `question` in place of what it heard last.
+    pub(super) fn aside(&self, question: &str) -> Self {
+        let mut fork = self.clone();
+        if fork.history.last().is_some_and(|last| last.role == Role::User) {
+            fork.history.pop();
+        }
+        fork.hear(question);
+        fork
+    }
+
     /// This side said `message`, and everything up to its end has been read as far as `snapshot` tells.
     pub(super) fn say(&mut self, message: Message, snapshot: Option<Snapshot>) {
         self.history.push(message);
@@ -170,7 +180,8 @@ impl Side {
         Ok(())
     }
 
-    fn messages(&self, instruction: Option<&str>) -> Vec<Message> {
+    /// Everything that stands before the next reply, with `instruction` for this reply only.
+    pub(super) fn messages(&self, instruction: Option<&str>) -> Vec<Message> {
         let (above, behind) = if self.rewrites_opening { (instruction, None) } else { (None, instruction) };
         let notes = self.notes.iter().map(String::as_str).chain(above);
         let opening = std::iter::once(self.opening.as_str()).chain(notes).filter(|text| !text.is_empty());

@@ -11,10 +11,13 @@ use super::transcript::{
     ModelRef, Models, Opening, Outcome, PlacementUsed, RunRef, TRANSCRIPT_FORMAT, TRANSCRIPT_VERSION, Totals,
     Transcript,
 };
+use super::watch::Watch;
 use crate::foundation::base::Stream;
-use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain};
+use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain, ModelInfo};
+use crate::governance::regulator::{Calibration, CalibrationError};
+use crate::inference::engine::Dtype;
 use crate::simulation::persona::{
-    AdversaryKind, Assembler, DeltaPolicy, PersonaConfig, Placement, PromptBudget, Speaker, TurnPlan,
+    AdversaryKind, Assembler, DeltaPolicy, PersonaConfig, Placement, PromptBudget, Regulation, Speaker, TurnPlan,
 };
 
 pub(super) struct Stage {
@@ -25,19 +28,48 @@ pub(super) struct Stage {
     pub(super) interlocutor: Arc<dyn LanguageModel>,
     pub(super) interlocutor_prompt: String,
     pub(super) first_speaker: Speaker,
+    pub(super) regulation: Regulation,
+    calibration: Option<Calibration>,
     placement: PlacementUsed,
     adversary: Option<Adversary>,
+}
+
+/// How a run is set, beside its configuration and its models.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Setting<'s> {
+    pub(super) seed: u64,
+    pub(super) turns: usize,
+    pub(super) adversary: AdversaryKind,
+    /// The text of the adversary's own file.
+    pub(super) script: Option<&'s str>,
+    pub(super) regulation: Regulation,
+    pub(super) calibration: Option<&'s Calibration>,
+}
+
+impl<'s> Setting<'s> {
+    pub(super) fn of(manifest: &'s Manifest) -> Self {
+        Self {
+            seed: manifest.seed,
+            turns: manifest.turns,
+            adversary: manifest.adversary,
+            script: manifest.adversary_script.as_deref(),
+            regulation: manifest.regulator,
+            calibration: manifest.calibration.as_ref(),
+        }
+    }
 }
 
 impl Stage {
     pub(super) fn new(
         config: Arc<PersonaConfig>,
-        seed: u64,
-        turns: usize,
-        adversary: AdversaryKind,
+        setting: Setting<'_>,
         persona: Arc<dyn LanguageModel>,
         interlocutor: Arc<dyn LanguageModel>,
     ) -> Result<Self, RunError> {
+        let Setting { seed, turns, adversary, script, regulation, calibration } = setting;
+        if let Some(calibration) = calibration {
+            holds(calibration, persona.info(), interlocutor.info())?;
+        }
         delta::check(&config.delta, persona.info())?;
         let assembler = Assembler::new(Arc::clone(&config), turns, budget(&persona))?;
         let interaction = &config.interaction;
@@ -46,7 +78,7 @@ impl Stage {
             Placement::Append if persona.info().prompt_tokens_max.is_some() => PlacementUsed::SystemForBudget,
             Placement::Append => PlacementUsed::Append,
         };
-        let adversary = Adversary::new(adversary, &config, &interlocutor)?;
+        let adversary = Adversary::new(adversary, script, &config, &interlocutor)?;
         let interlocutor_prompt = adversary
             .as_ref()
             .map_or_else(|| interaction.target_prompt.clone(), |adversary| adversary.prompt().to_owned());
@@ -59,9 +91,25 @@ impl Stage {
             interlocutor,
             interlocutor_prompt,
             first_speaker,
+            regulation,
+            calibration: calibration.cloned(),
             placement,
             adversary,
         })
+    }
+
+    /// The prompts of another persona, for the same model and as many turns.
+    pub(super) fn other(&self, config: Arc<PersonaConfig>) -> Result<Assembler, RunError> {
+        Ok(Assembler::new(config, self.assembler.turns(), budget(&self.persona))?)
+    }
+
+    /// A regulator for one side.
+    pub(super) fn watch(&self, speaker: Speaker) -> Watch {
+        let model = match speaker {
+            Speaker::Persona => &self.persona,
+            Speaker::Interlocutor => &self.interlocutor,
+        };
+        Watch::new(speaker, model.info(), self.regulation, self.calibration.as_ref())
     }
 
     /// Whether instructions are put into the opening of the persona's conversation instead of behind its history.
@@ -83,6 +131,11 @@ impl Stage {
         self.adversary.as_ref()?.plan(turn, said, stream.child("strategy", 0))
     }
 
+    /// The questions that are put to the persona aside after turn `turn`.
+    pub(super) fn probes(&self, turn: usize) -> Vec<String> {
+        self.adversary.iter().flat_map(|adversary| adversary.probes(turn)).collect()
+    }
+
     /// A transcript of rollout number `rollout` before its first turn.
     pub(super) fn head(&self, manifest: &Manifest, rollout: usize, created_at: String) -> Transcript {
         Transcript {
@@ -90,6 +143,7 @@ impl Stage {
             version: TRANSCRIPT_VERSION,
             loom: manifest.loom.clone(),
             created_at,
+            notes: Vec::new(),
             config: manifest.config.clone(),
             run: RunRef { seed: manifest.seed, rollout, turns_planned: manifest.turns, adversary: manifest.adversary },
             models: Models {
@@ -110,6 +164,12 @@ impl Stage {
     }
 }
 
+/// A calibration must hold for one of the two models at least; what stands against the persona's is told.
+fn holds(calibration: &Calibration, persona: &ModelInfo, interlocutor: &ModelInfo) -> Result<(), CalibrationError> {
+    let of = |model: &ModelInfo| calibration.holds_for(&model.name, model.digest, model.template);
+    of(persona).or_else(|error| of(interlocutor).map_err(|_| error))
+}
+
 /// How many tokens of instructions the model takes, and how they are counted.
 fn budget(model: &Arc<dyn LanguageModel>) -> Option<PromptBudget> {
     let tokens_max = model.info().prompt_tokens_max?;
@@ -121,6 +181,7 @@ fn budget(model: &Arc<dyn LanguageModel>) -> Option<PromptBudget> {
 }
 
 /// A model as a run uses it.
-pub(super) fn model_ref(chain: &ModelChain, model: &dyn LanguageModel) -> ModelRef {
-    ModelRef { spec: chain.to_string(), info: model.info().clone(), sampling: side::sampling(model) }
+pub(super) fn model_ref(chain: &ModelChain, dtype: Option<Dtype>, model: &dyn LanguageModel) -> ModelRef {
+    let dtype = dtype.map(|dtype| dtype.to_string());
+    ModelRef { spec: chain.to_string(), dtype, info: model.info().clone(), sampling: side::sampling(model) }
 }

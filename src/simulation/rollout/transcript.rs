@@ -11,11 +11,11 @@ mod turn;
 
 use serde::{Deserialize, Serialize};
 
-pub use scores::{Score, ScoreJudge, ScoreMethod, ScorePoint};
+pub use scores::{Reliability, Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{TokenLine, TokenSummary};
 pub use turn::{
-    AdversaryMove, Attempt, Failure, Fallback, HostedRecord, Intensity, MonitorAction, MonitorEvent, PromptRecord,
-    Regulated, Slide, TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
+    Act, AdversaryMove, Attempt, Failure, Fallback, HostedRecord, Intensity, Intervention, MonitorAction, MonitorEvent,
+    Probe, PromptRecord, Quote, Regulated, Slide, TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
 };
 
 use crate::foundation::base::Digest;
@@ -38,6 +38,10 @@ pub struct Transcript {
     pub loom: String,
     /// When the rollout began, RFC 3339, UTC.
     pub created_at: String,
+    /// What a reader must know of where it comes from: losses and changes of a transcript that was ported. Empty for one
+    /// that Loom played.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Whose conversation this is.
     pub config: ConfigRef,
     /// Which rollout of which run.
@@ -95,6 +99,9 @@ pub struct Models {
 pub struct ModelRef {
     /// The spec string, fallbacks included.
     pub spec: String,
+    /// The number type that was asked for; without one the model's files decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
     /// What is known of it.
     pub info: ModelInfo,
     /// How its replies were sampled; `max_tokens` is the upper bound over the run.
@@ -138,6 +145,9 @@ pub enum Outcome {
     Stopped {
         /// Why.
         reason: String,
+        /// The regulator broke the circuit; otherwise models gave no replies.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        circuit_break: bool,
     },
 }
 
@@ -177,7 +187,8 @@ impl Totals {
             totals.monitor_events += turn.monitor_events.len();
             totals.timing.seconds += turn.timing.seconds;
             for utterance in [&turn.persona, &turn.interlocutor] {
-                totals.retries += utterance.attempts.len() - usize::from(utterance.failure.is_some());
+                // The last failed attempt is the failure itself; others' transcripts record no attempts.
+                totals.retries += utterance.attempts.len().saturating_sub(usize::from(utterance.failure.is_some()));
                 totals.failures += usize::from(utterance.failure.is_some());
                 totals.refusals += usize::from(utterance.finish == Some(Finish::Refusal));
                 totals.fallbacks += usize::from(!utterance.fallbacks.is_empty());

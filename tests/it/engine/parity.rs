@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use loom_agent::foundation::chat::{Prompt, Sampling};
+use loom_agent::inference::engine::LocalModel;
 use serde::Deserialize;
 
 use super::{MODELS, bundled, complete, fixture, folder, request, score};
@@ -29,19 +30,23 @@ struct Golden {
 }
 
 fn check(path: &Path) {
+    check_model(&folder(path, 2), path);
+}
+
+/// Compares `model` with what stands in `path`.
+pub(super) fn check_model(model: &LocalModel, path: &Path) {
     let name = path.file_name().unwrap().display();
     let text = std::fs::read_to_string(path.join("expected.json")).unwrap();
     let Expected { mut ids, logprobs, prompt, greedy } = serde_json::from_str(&text).unwrap();
-    let model = folder(path, 2);
     if !greedy.is_empty() {
         let sampling = Sampling { max_tokens: greedy.len(), ..Sampling::greedy() };
-        let written = complete(&model, request(Prompt::Ids(ids[..prompt].to_vec()), sampling)).unwrap();
+        let written = complete(model, request(Prompt::Ids(ids[..prompt].to_vec()), sampling)).unwrap();
         assert_eq!(written.message.ids.as_deref(), Some(greedy.as_slice()), "{name}");
     }
     // One more, so that the last row is read as well.
     ids.push(0);
     let vocabulary = logprobs[0].len();
-    let scored = score(&model, request(Prompt::Ids(ids[..1].to_vec()), Sampling::greedy()), &ids[1..], vocabulary);
+    let scored = score(model, request(Prompt::Ids(ids[..1].to_vec()), Sampling::greedy()), &ids[1..], vocabulary);
     assert_eq!(scored.tokens.len(), logprobs.len());
     let mut worst = 0f32;
     for (token, row) in scored.tokens.iter().zip(&logprobs) {

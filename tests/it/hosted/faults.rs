@@ -134,7 +134,7 @@ async fn garbage_is_quoted_and_not_asked_for_again() {
 
 #[tokio::test]
 async fn silence_ends_before_the_first_byte_and_between_two() {
-    let mute = vec![Act::Wait(Duration::from_secs(600))];
+    let mute = vec![Act::Wait(Duration::from_mins(10))];
     let server = Server::start(vec![mute.clone()]).await;
     let remote = RemoteOptions { retries: 0, first_byte: Duration::from_millis(50), ..impatient() };
     let error = say(&compatible(&server.url, remote), 0).await.unwrap_err().to_string();

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::super::{Exit, Failure, Terminal};
 use super::Format;
 use crate::foundation::chat::ModelError;
-use crate::inference::engine::{WeightDtype, size};
+use crate::inference::engine::{Dtype, size};
 use crate::inference::providers::{Facts, Origin, catalog};
 use crate::inference::remote::hub::{self, HubOptions};
 
@@ -33,7 +33,7 @@ pub(super) fn list(terminal: &mut Terminal, format: Format, options: &HubOptions
         rows.push(Row {
             architecture: Some(shape.architecture.clone()),
             parameters: Some(shape.parameters),
-            weight_bytes: Some(shape.weight_bytes(WeightDtype::Bf16)),
+            weight_bytes: Some(shape.weight_bytes(Dtype::Bf16)),
             licence: known.licence,
             cached: here.map(|place| cached.swap_remove(place).1),
             spec: known.spec,
@@ -46,7 +46,7 @@ pub(super) fn list(terminal: &mut Terminal, format: Format, options: &HubOptions
             spec,
             architecture: facts.as_ref().map(|facts| facts.shape.architecture.clone()),
             parameters: facts.as_ref().map(|facts| facts.shape.parameters),
-            weight_bytes: facts.as_ref().map(|facts| facts.shape.weight_bytes(WeightDtype::Bf16)),
+            weight_bytes: facts.as_ref().map(|facts| facts.shape.weight_bytes(Dtype::Bf16)),
             licence: facts.and_then(|facts| facts.licence),
             cached: Some(commit),
         });

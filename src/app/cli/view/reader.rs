@@ -19,7 +19,7 @@ impl Book {
         let outcome = match &transcript.outcome {
             Outcome::Complete => String::new(),
             Outcome::Unfinished => " · under way".to_owned(),
-            Outcome::Stopped { reason } => format!(" · given up: {reason}"),
+            Outcome::Stopped { reason, .. } => format!(" · given up: {reason}"),
         };
         format!("{} · {} · seed {}{outcome}", transcript.config.name, self.file, transcript.run.seed)
     }

@@ -1,5 +1,6 @@
 //! The estimators against their formulas.
 
+use super::alternatives::LANES;
 use super::*;
 
 fn stats(group_tokens: usize, tokens: &[(Option<f32>, Option<f32>, &[f32])]) -> TokenStats {
@@ -64,6 +65,12 @@ fn estimates_follow_their_formulas() {
     near(found.group_confidence_tail, cb);
     // scipy.stats.entropy([1/3]*3, p): 0.07018955, 0.42315556 → the mean divergence from uniform.
     near(found.self_certainty, f64::midpoint(ca, cb) - 3f64.ln());
+    let term = |p: f64| -p * p.ln();
+    let ranks = found.rank_entropies.unwrap();
+    for (rank, (a, b)) in [(0.5, 0.8), (0.3, 0.1), (0.2, 0.1)].into_iter().enumerate() {
+        near(ranks.mean.get(rank).copied(), f64::midpoint(term(a), term(b)));
+        near(ranks.max.get(rank).copied(), term(a).max(term(b)));
+    }
 }
 
 #[test]
@@ -91,4 +98,15 @@ fn rising_entropy_shows_and_falling_entropy_does_not() {
     let falling: Vec<f32> = rising.iter().rev().copied().collect();
     assert!(run(&rising) > 0.3);
     assert!(run(&falling).abs() < f64::EPSILON);
+}
+
+#[test]
+fn only_ranks_that_every_token_has_are_compared() {
+    let ranks = |tops: &[&[f32]]| {
+        let tokens: Vec<_> = tops.iter().map(|&top| (Some(-1.0), None, top)).collect();
+        stats(4, &tokens).estimates().rank_entropies.map(|ranks| (ranks.mean.len(), ranks.max.len()))
+    };
+    assert_eq!(ranks(&[&[]]), None);
+    assert_eq!(ranks(&[&[-1.0; 20], &[-0.5; 5], &[]]), Some((5, 5)));
+    assert_eq!(ranks(&[&[-1.0; 20]]), Some((LANES, LANES)));
 }

@@ -131,7 +131,8 @@ pub(super) fn read(path: &Path) -> Result<FileRecord, HubError> {
         bytes += read as u64;
         hash.update(buffer.split_at(read).0);
     }
-    let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = hash.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let sha256 = digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect();
     Ok(FileRecord { sha256, bytes })
 }
 

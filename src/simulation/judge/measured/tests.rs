@@ -78,6 +78,21 @@ fn language_is_counted() {
 }
 
 #[test]
+fn what_repeats_is_compressed_and_what_is_built_alike_is_told() {
+    // In Python: len(zlib.compress(text, 6)) == 225; two compressors may differ by a few bytes.
+    let lines: Vec<String> = (0..40).map(|i| format!("line {i} has {} commits and {} vans. ", i * i, i % 7)).collect();
+    let text = lines.concat();
+    let measured = measure(&transcript(&[(&text[..1001], "")]));
+    let ratio = score(&measured, "compression_window_1000/1").value.unwrap();
+    assert!((ratio / (1000.0 / 225.0) - 1.0).abs() < 0.03, "{ratio}");
+    let short = score(&measure(&transcript(&[(&text[..900], "")])), "compression_window_1000/1");
+    assert_eq!((short.value, short.missing.as_deref()), (None, Some("less than 1000 bytes of text")));
+    // Statement, question | statement, question | statement: distances 0, 1/2 and 1/2.
+    let pairs = [("It rains. Does it?", ""), ("The van left. Why?", ""), ("I sleep.", "")];
+    check(&pairs, "structural_diversity/1", 1.0 / 3.0);
+}
+
+#[test]
 fn initiative_goes_to_who_says_a_word_first() {
     let pairs = [("patterns commits", "sleep medication"), ("sleep hashes", "hashes"), ("hashes medication", "")];
     // Introduced: patterns, commits, hashes; picked up: sleep, medication.

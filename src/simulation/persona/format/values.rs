@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::{CurveSettings, Gains, Point, RegexEntry};
 use crate::config_choices;
 use crate::foundation::config::{At, Node, Problem, Problems, Read, Value};
-use crate::simulation::persona::spec::{AdversaryKind, Level, Placement, Speaker, StructuralPattern};
+use crate::simulation::persona::spec::{AdversaryKind, Level, Placement, RegulatorPolicy, Speaker, StructuralPattern};
 
 /// What progress means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
@@ -66,6 +66,7 @@ config_choices! {
     DeltaPolicyName { "off" => Off, "fixed" => Fixed, "trajectory" => Trajectory }
     Speaker { "persona" => Persona, "interlocutor" => Interlocutor }
     Placement { "append" => Append, "system" => System }
+    RegulatorPolicy { "observe" => Observe, "enforce" => Enforce }
     Level { "low" => Low, "medium" => Medium, "high" => High }
     StructuralPattern {
         "ends_with_question_to_interlocutor" => EndsWithQuestionToInterlocutor,

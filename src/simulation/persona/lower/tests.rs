@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::simulation::persona::{Curve, DeltaPolicy, EndCondition, Pattern, PersonaConfig, TrajectoryMode, parse};
+use crate::simulation::persona::{
+    Curve, DeltaPolicy, EndCondition, Pattern, PersonaConfig, Regulation, RegulatorPolicy, TrajectoryMode, parse,
+};
 
 const SOUND: &str = r#"schema_version: "0.1.0"
 persona:
@@ -103,6 +105,15 @@ fn modes_and_end_conditions_fit_together() {
     let ends: Vec<_> = gated.trajectory.phases.into_iter().map(|phase| phase.end).collect();
     assert!(matches!(ends[0], EndCondition::Turn(8)));
     assert!(matches!(&ends[1], EndCondition::Trigger { pattern: Pattern::Regex(_), window: 2, max_turns: Some(9) }));
+}
+
+#[test]
+fn the_regulators_policy_is_read() {
+    let quiet = accepted("interaction:", "interaction:").regulator;
+    assert_eq!(quiet, Regulation::default());
+    let text = "regulator: {policy: enforce, max_regenerations: 2, tokens_max: 5000}\ninteraction:";
+    let expected = Regulation { policy: RegulatorPolicy::Enforce, regenerations_max: 2, tokens_max: Some(5_000) };
+    assert_eq!(accepted("interaction:", text).regulator, expected);
 }
 
 #[test]

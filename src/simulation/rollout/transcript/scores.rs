@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::foundation::base::Digest;
+use crate::foundation::stats::Interval;
 
 /// One score of one transcript.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,12 +42,36 @@ pub enum ScoreMethod {
 }
 
 /// The model that took a score.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScoreJudge {
     /// Its name, as it answered.
     pub model: String,
     /// The digest of its weights, tokenizer and template, where it is known.
     pub digest: Option<Digest>,
+    /// How well it judges what this score asks; absent where that was not tested, or where nothing is judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reliability: Option<Reliability>,
+}
+
+/// How well a judge told better from worse on windows whose order is known (`loom judge check`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reliability {
+    /// The area under the ROC curve of its ratings, in `[0, 1]`; a coin has .5.
+    pub agreement: f64,
+    /// Its 95 % bootstrap interval over the pairs.
+    pub interval: Option<Interval>,
+    /// How many pairs of windows.
+    pub pairs: usize,
+}
+
+impl Reliability {
+    /// A judge below this agreement is not to be relied on.
+    pub const AGREEMENT_MIN: f64 = 0.7;
+
+    /// Whether the judge's scores may be read at all.
+    pub fn is_reliable(&self) -> bool {
+        self.agreement >= Self::AGREEMENT_MIN
+    }
 }
 
 /// One reading of a score.
@@ -56,6 +81,9 @@ pub struct ScorePoint {
     pub turns: (usize, usize),
     /// In the units of the score; `None` when it could not be taken.
     pub value: Option<f64>,
+    /// Where the score has one: between which values it lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
     /// How much probability a rating had on its scale, in `[0, 1]`; absent for other methods.
     pub mass: Option<f64>,
     /// Why there is no value.

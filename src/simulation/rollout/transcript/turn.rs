@@ -33,10 +33,28 @@ pub struct Turn {
     pub persona: Utterance,
     /// The other side's.
     pub interlocutor: Utterance,
+    /// Questions that were put to the persona after this turn, in a fork that nobody remembers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<Probe>,
     /// What the monitors found in drafts of this turn, in order.
     pub monitor_events: Vec<MonitorEvent>,
     /// Wall clock.
     pub timing: TurnTiming,
+}
+
+/// A question to the persona that is no part of the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// What was asked.
+    pub question: String,
+    /// What the persona's model answered; absent when it failed.
+    pub answer: Option<String>,
+    /// The model that answered.
+    pub model: Option<String>,
+    /// Why there is no answer.
+    pub why: Option<String>,
+    /// Tokens read and written for it; they are not among the rollout's totals.
+    pub usage: TokenCount,
 }
 
 /// One dimension's prescribed value.
@@ -108,8 +126,45 @@ pub struct Utterance {
     pub tokens: TokenSummary,
     /// What the regulator made of it. It is told neither wall-clock time nor cached tokens, so both are 0 here.
     pub regulator: Regulated,
+    /// What was done on the regulator's word, in order; nothing under `policy: observe`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interventions: Vec<Intervention>,
     /// Wall clock.
     pub timing: UtteranceTiming,
+}
+
+/// Something that was done on the regulator's word.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Intervention {
+    /// In which attempt.
+    pub attempt: usize,
+    /// What.
+    #[serde(flatten)]
+    pub act: Act,
+}
+
+/// What can be done on the regulator's word within a message. What ends a rollout stands in its outcome.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Act {
+    /// The model was told, before it spoke, what it had been corrected for again and again.
+    Prelude {
+        /// What it was told.
+        told: String,
+    },
+    /// The reply was ended in mid-stream.
+    StopEarly {
+        /// Why, as the regulator names it.
+        decision: String,
+    },
+    /// The model was asked again because it found parts of this draft unlikely itself.
+    Regenerate {
+        /// The parts.
+        spans: Vec<String>,
+        /// What it was told.
+        told: String,
+    },
 }
 
 /// A regulator after a message.
@@ -130,6 +185,22 @@ pub struct AdversaryMove {
     pub strategy: String,
     /// What it was told for this message.
     pub instruction: String,
+    /// What of the persona's it was to quote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quote: Option<Quote>,
+}
+
+/// Something that the persona said, as an adversary holds it up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quote {
+    /// In which turn it was said.
+    pub turn: usize,
+    /// What was said, word for word.
+    pub said: String,
+    /// What is quoted: the same, or deliberately something else.
+    pub quoted: String,
+    /// Whether `quoted` is `said`.
+    pub exact: bool,
 }
 
 /// What is known of the hosted model behind a message.

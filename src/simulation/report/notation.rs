@@ -1,8 +1,8 @@
-//! How the report's Markdown is written: text that shows as it is, tables, figures, sparklines.
+//! How numbers are written, and how Markdown is: text that shows as it is, tables, sparklines.
 
 use std::fmt::{self, Write};
 
-use super::super::data::Mean;
+use super::data::Mean;
 
 /// The longest quote, characters.
 const QUOTE_CHARS: usize = 320;

@@ -1,0 +1,103 @@
+//! A real-size model on this machine: prefill, decode at several batch sizes, and what memory gives, as one JSON object a
+//! line. `scripts/bench-peers.sh` runs it beside llama.cpp and transformers.
+//!
+//! `cargo bench --bench peers -- MODEL...`, each a folder or a GGUF file, `@DTYPE` behind it for another number type;
+//! without arguments it reads memory alone. Every figure is the best of its repetitions.
+#![expect(clippy::expect_used, reason = "a bench fails by panicking")]
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Instant;
+
+use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::chat::{LanguageModel, Prompt, Request, Sampling};
+use loom_agent::inference::engine::{EngineOptions, LocalModel};
+use serde_json::json;
+
+const PREFILL: u32 = 1024;
+const DECODED: usize = 32;
+const REPEATS: usize = 3;
+
+fn main() {
+    for threads in [1, 2] {
+        println!("{}", json!({"what": "read", "threads": threads, "gigabytes_per_s": read(threads) / 1e9}));
+    }
+    for spec in std::env::args().skip(1).filter(|argument| !argument.starts_with("--")) {
+        let (path, dtype) = spec.split_once('@').map_or((spec.as_str(), None), |(path, dtype)| (path, Some(dtype)));
+        let dtype = dtype.map(|dtype| dtype.parse().expect("f32, bf16, q8_0 or q4_k"));
+        for threads in [1, 2] {
+            let options = EngineOptions { threads: Some(threads), dtype, ..EngineOptions::default() };
+            let model = LocalModel::from_path(Path::new(path), &options).expect("a model");
+            measure(&model, path, threads);
+        }
+    }
+}
+
+/// The best of `REPEATS` times, seconds.
+fn best(mut work: impl FnMut()) -> f64 {
+    let times = (0..REPEATS).map(|_| {
+        let begun = Instant::now();
+        work();
+        begun.elapsed().as_secs_f64()
+    });
+    times.fold(f64::INFINITY, f64::min)
+}
+
+/// Bytes a second that `threads` threads read from memory.
+fn read(threads: usize) -> f64 {
+    let data = vec![3u64; 1 << 26];
+    let share = data.len() / threads;
+    let seconds = best(|| {
+        std::thread::scope(|scope| {
+            for part in data.chunks(share) {
+                scope.spawn(move || {
+                    let (blocks, _) = part.as_chunks::<8>();
+                    let sum = blocks.iter().fold([0u64; 8], |mut sum, block| {
+                        sum.iter_mut().zip(block).for_each(|(sum, word)| *sum ^= word);
+                        sum
+                    });
+                    black_box(sum);
+                });
+            }
+        });
+    });
+    size_of_val(data.as_slice()) as f64 / seconds
+}
+
+fn measure(model: &LocalModel, path: &str, threads: usize) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+    let vocabulary = model.info().vocabulary.expect("a local model knows it") as u32;
+    let prompt =
+        |length: u32, seed: u32| Prompt::Ids((0..length).map(|i| (i * 7919 + seed * 31) % vocabulary).collect());
+    let request = |prompt, max_tokens, seed: u64| {
+        let sampling = Sampling { max_tokens, temperature: 1.0, ..Sampling::default() };
+        Request::new(prompt, sampling, Stream::root(seed))
+    };
+    // Tokens a second of `batch` sequences at once, less the time of `without`.
+    let run = |batch: u32, length: u32, max_tokens: usize| {
+        best(|| {
+            let replies: Vec<_> = (0..batch)
+                .map(|seed| {
+                    let (model, request) = (model.clone(), request(prompt(length, seed), max_tokens, u64::from(seed)));
+                    runtime.spawn(async move { model.complete(request, None).await })
+                })
+                .collect();
+            for reply in replies {
+                runtime.block_on(reply).expect("a task").expect("a reply");
+            }
+        })
+    };
+    let tell = |what: &str, batch: u32, tokens_per_s: f64| {
+        println!(
+            "{}",
+            json!({"what": what, "model": path, "dtype": model.info().dtype, "threads": threads, "batch": batch,
+                   "tokens_per_s": tokens_per_s})
+        );
+    };
+    let prefill = run(1, PREFILL, 1);
+    tell("prefill", 1, f64::from(PREFILL) / prefill);
+    for batch in [1, 4, 16] {
+        let (short, long) = (run(batch, 4, 1), run(batch, 4, 1 + DECODED));
+        tell("decode", batch, f64::from(batch) * DECODED as f64 / (long - short).max(1e-9));
+    }
+}

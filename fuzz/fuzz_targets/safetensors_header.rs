@@ -1,0 +1,4 @@
+//! See `loom_agent::inference::engine::fuzzing`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| loom_agent::inference::engine::fuzzing::safetensors_header(bytes));

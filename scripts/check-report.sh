@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Opens reports in headless Chromium: none may log an error, the keys must move between turns, and what a hostile persona
+# says must stay text. Writes docs/images/report-html.png anew when called with --picture.
+#
+# Needs `chromium` (or CHROMIUM=…) and a built `loom` (LOOM=…, else target/debug/loom).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+loom=${LOOM:-target/debug/loom}
+chromium=${CHROMIUM:-chromium}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+fail() { echo "check-report: $*" >&2; exit 1; }
+
+# browse URL OPTION…: what the browser prints; anything on the page's console is a failure.
+browse() {
+    local url=$1
+    shift
+    "$chromium" --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$folder/profile" \
+        --virtual-time-budget=8000 --enable-logging=stderr "$@" "$url" 2> "$folder/log"
+    if grep -F CONSOLE "$folder/log"; then fail "the console of $url is not empty"; fi
+}
+
+data=tests/data/report
+"$loom" run $data/anna.yaml --rollouts 4 --output "$folder/anna" > "$folder/told" 2>&1 || fail "$(cat "$folder/told")"
+"$loom" run $data/hostile.yaml --persona-model scripted:$data/hostile.json --target scripted:$data/hostile.json \
+    --output "$folder/hostile" > "$folder/told" 2>&1 || fail "$(cat "$folder/told")"
+
+echo '== a page opens at the turn that its address names'
+browse "file://$folder/anna/report.html#r2t7" --dump-dom > "$folder/dom"
+grep -q 'data-ready="true"' "$folder/dom" || fail "the script did not run to its end"
+grep -q '<h3>Turn 7 · telling</h3>' "$folder/dom" || fail "turn 7 is not shown"
+[ "$(grep -o 'class="t"' "$folder/dom" | wc -l)" -gt 5 ] || fail "no token is coloured"
+
+echo '== the keys move between turns'
+# A copy without the page's policy, which would let no other script run.
+sed 's/<meta http-equiv="Content-Security-Policy"[^>]*>//' "$folder/anna/report.html" > "$folder/keys.html"
+cat >> "$folder/keys.html" << 'SCRIPT'
+<script>
+  const wait = setInterval(() => {
+    if (document.documentElement.dataset.ready !== "true") return;
+    clearInterval(wait);
+    const seen = ["j", "j", "ArrowRight", "k", "ArrowLeft"].map((key) => {
+      document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+      return document.querySelector("#turn h3").textContent.match(/\d+/)[0];
+    });
+    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "f", bubbles: true }));
+    seen.push(document.querySelector("#strip [aria-current]").className);
+    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "h", bubbles: true }));
+    seen.push(document.querySelector("#heat").value);
+    document.title = "keys " + seen.join(" ");
+  }, 10);
+</script>
+SCRIPT
+browse "file://$folder/keys.html" --dump-dom > "$folder/dom"
+grep -q '<title>keys 1 2 3 2 1 flagged entropy</title>' "$folder/dom" || fail "$(grep '<title>' "$folder/dom")"
+
+echo '== what a persona says stays text'
+browse "file://$folder/hostile/report.html#r0t0" --dump-dom > "$folder/dom"
+grep -q 'data-ready="true"' "$folder/dom" || fail "the script did not run to its end"
+if grep -qE '<img|<svg onload|<b onclick|<script>alert' "$folder/dom"; then fail "the persona wrote into the page"; fi
+grep -q '&lt;/script&gt;&lt;img src=x onerror=alert(5)&gt;' "$folder/dom" || fail "what was said is not shown"
+
+if [ "${1:-}" = --picture ]; then
+    browse "file://$folder/anna/report.html" --window-size=1200,1750 --screenshot=docs/images/report-html.png
+    echo 'docs/images/report-html.png'
+fi
+echo 'the report opens, moves and holds'

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Makes tests/data/gguf with the `gguf` package of llama.cpp's authors: files that it wrote, numbers that it dequantised.
+
+    python3 -m venv target/gguf && target/gguf/bin/pip install gguf numpy
+    target/gguf/bin/python scripts/make-gguf-fixtures.py
+
+`plain.gguf` is tests/data/mamba/plain as llama.cpp's converter lays it out, with a byte-level tokenizer of 40 tokens.
+`types.gguf` holds a matrix in every type that is read, beside what it stands for in f32 (`NAME.f32`); scales are
+random, so are all other bits. `pieces.gguf` is a Llama's header with a SentencePiece vocabulary.
+"""
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+from gguf import GGUFWriter, TokenType
+from gguf.quants import dequantize
+
+ROOT = Path(__file__).resolve().parent.parent
+OUT = ROOT / "tests/data/gguf"
+BYTES = 40
+
+
+def safetensors(path: Path) -> dict[str, np.ndarray]:
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + size])
+    return {
+        name: np.frombuffer(data, "<f4", (b - a) // 4, 8 + size + a).reshape(info["shape"])
+        for name, info in header.items()
+        if name != "__metadata__"
+        for a, b in [info["data_offsets"]]
+    }
+
+
+def byte_level(writer: GGUFWriter, pre: str) -> None:
+    """The letters a to z, some merges, two control tokens."""
+    tokens = ["<|end|>", "<|user|>"] + [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    merges = ["Ġ t", "h e", "Ġt he", "i n", "in g", "Ġ a", "e r"]
+    tokens += ["Ġ"] + [merge.replace(" ", "") for merge in merges] + ["'", "1", "2", "!"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types([TokenType.CONTROL] * 2 + [TokenType.NORMAL] * (len(tokens) - 2))
+    writer.add_token_merges(merges)
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(0)
+    assert len(tokens) == BYTES
+
+
+def finish(writer: GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def plain() -> None:
+    source = ROOT / "tests/data/mamba/plain"
+    config = json.loads((source / "config.json").read_text())
+    writer = GGUFWriter(OUT / "plain.gguf", "mamba")
+    writer.add_context_length(1 << 20)
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_ssm_conv_kernel(config["conv_kernel"])
+    writer.add_ssm_inner_size(config["intermediate_size"])
+    writer.add_ssm_state_size(config["state_size"])
+    writer.add_ssm_time_step_rank(config["time_step_rank"])
+    writer.add_layer_norm_rms_eps(config["layer_norm_epsilon"])
+    writer.add_file_type(0)
+    byte_level(writer, "gpt-2")
+    writer.add_chat_template("{% for m in messages %}<|user|>{{ m.content }}{% endfor %}")
+    names = {
+        "mixer.in_proj": "ssm_in", "mixer.conv1d": "ssm_conv1d", "mixer.x_proj": "ssm_x", "mixer.dt_proj": "ssm_dt",
+        "mixer.A_log": "ssm_a", "mixer.D": "ssm_d", "mixer.out_proj": "ssm_out", "norm": "attn_norm",
+    }
+    for name, tensor in safetensors(source / "model.safetensors").items():
+        if name == "backbone.embeddings.weight":
+            name = "token_embd.weight"
+        elif name == "backbone.norm_f.weight":
+            name = "output_norm.weight"
+        else:
+            layer, rest = name.removeprefix("backbone.layers.").split(".", 1)
+            part = next(part for part in names if rest.startswith(part))
+            name = f"blk.{layer}.{names[part]}{rest.removeprefix(part)}"
+        if "A_log" in name or name.endswith("ssm_a"):
+            tensor = -np.exp(tensor)
+        if "conv1d.weight" in name:
+            tensor = tensor.squeeze(1)
+        writer.add_tensor(name, np.ascontiguousarray(tensor))
+    finish(writer)
+
+
+def types() -> None:
+    random = np.random.default_rng(7)
+    writer = GGUFWriter(OUT / "types.gguf", "mamba")
+    byte_level(writer, "smollm")
+
+    def half(rows: int, columns: int) -> np.ndarray:
+        return (random.normal(size=(rows, columns)) / 32).astype(np.float16).view(np.uint8)
+
+    def bits(rows: int, columns: int) -> np.ndarray:
+        return random.integers(0, 256, (rows, columns), dtype=np.uint8)
+
+    rows, width = 3, 512
+    blocks = {
+        Type.Q8_0: lambda n: (n * width // 32, lambda k: [half(k, 1), bits(k, 32)]),
+        Type.Q4_0: lambda n: (n * width // 32, lambda k: [half(k, 1), bits(k, 16)]),
+        Type.Q4_K: lambda n: (n * width // 256, lambda k: [half(k, 2), bits(k, 140)]),
+        Type.Q6_K: lambda n: (n * width // 256, lambda k: [bits(k, 208), half(k, 1)]),
+    }
+    for kind, make in blocks.items():
+        count, parts = make(rows)
+        raw = np.concatenate(parts(count), axis=1).reshape(rows, -1)
+        writer.add_tensor(kind.name, raw, raw_dtype=kind)
+        writer.add_tensor(f"{kind.name}.f32", dequantize(raw, kind).astype(np.float32))
+    exact = random.normal(size=(rows, width)).astype(np.float32)
+    writer.add_tensor("F16", exact.astype(np.float16))
+    writer.add_tensor("F16.f32", exact.astype(np.float16).astype(np.float32))
+    narrow = exact.view(np.uint32) & np.uint32(0xFFFF0000)
+    writer.add_tensor("BF16", (narrow >> 16).astype("<u2").view(np.uint8), raw_dtype=Type.BF16)
+    writer.add_tensor("BF16.f32", narrow.view(np.float32))
+    finish(writer)
+
+
+def pieces() -> None:
+    words = {"▁": -3, "t": -4, "h": -5, "e": -6, "▁t": -10, "he": -11, "▁the": -12, "▁th": -13, "▁he": -14, "s": -15, "es": -16}
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)] + list(words)
+    writer = GGUFWriter(OUT / "pieces.gguf", "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([0.0] * 259 + [float(score) for score in words.values()])
+    kinds = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL] + [TokenType.BYTE] * 256
+    writer.add_token_types(kinds + [TokenType.NORMAL] * len(words))
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_context_length(64)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(64)
+    writer.add_block_count(1)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_layer_norm_rms_eps(1e-5)
+    random = np.random.default_rng(8)
+    table = {
+        "token_embd.weight": (len(tokens), 32), "output_norm.weight": (32,), "blk.0.attn_norm.weight": (32,),
+        "blk.0.ffn_norm.weight": (32,), "blk.0.attn_q.weight": (32, 32), "blk.0.attn_k.weight": (16, 32),
+        "blk.0.attn_v.weight": (16, 32), "blk.0.attn_output.weight": (32, 32), "blk.0.ffn_gate.weight": (64, 32),
+        "blk.0.ffn_up.weight": (64, 32), "blk.0.ffn_down.weight": (32, 64),
+    }
+    for name, dims in table.items():
+        writer.add_tensor(name, random.normal(size=dims).astype(np.float32))
+    finish(writer)
+
+
+OUT.mkdir(parents=True, exist_ok=True)
+plain()
+types()
+pieces()

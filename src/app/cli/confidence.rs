@@ -1,0 +1,275 @@
+//! `loom confidence`: how well a model's confidence tells right from wrong, and making it a probability.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressDrawTarget};
+
+use super::{Exit, Failure, Terminal};
+use crate::foundation::base::{Clock, SystemClock};
+use crate::foundation::chat::{LanguageModel, ModelChain};
+use crate::foundation::store::write_whole;
+use crate::governance::regulator::{CalibrationScope, Estimator, Made};
+use crate::inference::providers::{self, OpenOptions};
+use crate::studies::confidence::{
+    Alternatives, Answered, Study, StudyError, Subject, Task, TaskError, answer, effect, effect_table, fit,
+    reliability_figure, table,
+};
+
+/// Measure a model's confidence against known answers, and calibrate it
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    Bench(Bench),
+    Fit(Fit),
+    Effect(Effect),
+}
+
+/// Run every estimator on a task: AUROC, PRR, AUARC, ECE, Brier, each with its interval
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom confidence bench                                     the bundled model on the built-in task
+  loom confidence bench --task questions.jsonl --model local:mamba-130m --json out.json --plot out.svg
+
+A task is `grammar` or a file with one item a line:
+  {\"sentence_good\": \"…\", \"sentence_bad\": \"…\"}              minimal pairs, as BLiMP has them; or GOOD<tab>BAD
+  {\"statement\": \"…\", \"label\": true}                        labelled statements
+  {\"question\": \"…\", \"choices\": [\"…\", \"…\"], \"answer\": 0}    multiple choice
+  {\"question\": \"…\", \"answers\": [\"…\"], \"matching\": \"fuzzy\"}  free answers; matching is `exact` if not given
+
+Half of the items, by the digest of their content, is kept from every fit; all measures are taken on that half.")]
+struct Bench {
+    #[command(flatten)]
+    what: What,
+    /// How often items are drawn anew for the intervals
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    resamples: u32,
+    /// Write everything that was measured, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the reliability diagram of the best estimator, as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// Fit a calibration and write it for `loom run --calibration` and `loom regulate --calibration`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom confidence fit --output bundled.json
+  loom run anna.yaml --calibration bundled.json
+
+The estimator is the one that ranks best on the items of the fit among those that any reply has; `choice_margin` is
+taken only if asked for, since only scored candidates have one.")]
+struct Fit {
+    #[command(flatten)]
+    what: What,
+    /// Which estimator; the best if not given
+    #[arg(long, value_name = "NAME", value_parser = estimator)]
+    estimator: Option<Estimator>,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Play fifty conversations with the regulator observing and enforcing: quality, scope, cost, and the differences
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom confidence effect --output effect                       the bundled model
+  loom confidence effect --output effect --model scripted      a script, which has no log-probabilities")]
+struct Effect {
+    /// The persona's model; `scripted` is a right answer or an evasion, drawn by the seed
+    #[arg(long, value_name = "MODEL", default_value = "bundled")]
+    model: String,
+    /// How often each conversation is held
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    rollouts: usize,
+    /// The folder for the transcripts; a new one
+    #[arg(long, value_name = "DIR")]
+    output: PathBuf,
+    /// Write everything that was measured, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Threads for the arithmetic; all cores if not given
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+impl Effect {
+    fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let chain = match self.model.as_str() {
+            "scripted" => None,
+            model => Some(model.parse::<ModelChain>().map_err(|error| Failure::usage(error.to_string()))?),
+        };
+        let bar = bar(50);
+        let options = OpenOptions::new(self.threads, None);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let told = |done: usize| bar.set_position(done as u64);
+        let found = runtime.block_on(effect(chain.as_ref(), self.rollouts, &self.output, &options, told));
+        bar.finish_and_clear();
+        let found = found.map_err(|error| Failure::usage(error.to_string()))?;
+        write!(terminal.out, "{}", effect_table(&found))?;
+        if let Some(path) = &self.json {
+            let json = serde_json::to_vec_pretty(&found).map_err(|error| Failure::usage(error.to_string()))?;
+            write(path, &json)?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn bar(length: u64) -> ProgressBar {
+    let target =
+        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    ProgressBar::with_draw_target(Some(length), target)
+}
+
+#[derive(Debug, clap::Args)]
+struct What {
+    /// The task: `grammar`, or a file
+    #[arg(long, value_name = "TASK", default_value = "grammar")]
+    task: String,
+    /// The model
+    #[arg(long, value_name = "MODEL", default_value = "bundled")]
+    model: ModelChain,
+    /// Only the first items
+    #[arg(long, value_name = "N")]
+    items: Option<usize>,
+    /// How many alternatives per token to look at, or `all`; the default is what `loom run` asks for
+    #[arg(long, value_name = "N", default_value = "3", value_parser = alternatives)]
+    alternatives: Alternatives,
+    /// Threads for the arithmetic; all cores if not given
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// A chat template (Jinja) in place of the local models' own
+    #[arg(long, value_name = "FILE")]
+    chat_template: Option<PathBuf>,
+}
+
+fn alternatives(text: &str) -> Result<Alternatives, String> {
+    if text == "all" {
+        return Ok(Alternatives::All);
+    }
+    text.parse().map(Alternatives::Top).map_err(|_| "a number or `all` is needed".to_owned())
+}
+
+fn estimator(name: &str) -> Result<Estimator, String> {
+    let known = || Estimator::ALL.map(Estimator::name).join(", ");
+    Estimator::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| format!("there are {}", known()))
+}
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        match &self.action {
+            Action::Bench(bench) => bench.run(terminal),
+            Action::Fit(fit) => fit.run(terminal),
+            Action::Effect(effect) => effect.run(terminal),
+        }
+    }
+}
+
+impl Bench {
+    fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let (subject, answers) = self.what.answers()?;
+        let study = Study::of(subject, &answers, self.resamples)?;
+        write!(terminal.out, "{}", table(&study))?;
+        if let Some(path) = &self.json {
+            let json = serde_json::to_vec_pretty(&study).map_err(|error| Failure::usage(error.to_string()))?;
+            write(path, &json)?;
+        }
+        if let (Some(path), Some(best)) = (&self.plot, study.estimators.first()) {
+            let svg = reliability_figure(best).svg().map_err(|error| Failure::usage(error.to_string()))?;
+            write(path, svg.as_bytes())?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+impl Fit {
+    fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let (subject, answers) = self.what.answers()?;
+        let study = Study::of(subject, &answers, 0)?;
+        let any_reply_has = |estimator: &Estimator| *estimator != Estimator::ChoiceMargin;
+        let estimator = match self.estimator {
+            Some(estimator) => estimator,
+            None => study
+                .estimators
+                .iter()
+                .map(|row| row.estimator)
+                .find(any_reply_has)
+                .ok_or_else(|| StudyError::Unfit("no estimator".to_owned()))?,
+        };
+        let mut calibration = fit(study.subject.scope.clone(), estimator, &answers)?;
+        calibration.made = Made {
+            date: SystemClock.now().strftime("%Y-%m-%d").to_string(),
+            loom: env!("CARGO_PKG_VERSION").to_owned(),
+            model: study.subject.model.clone(),
+        };
+        let json = serde_json::to_vec_pretty(&calibration).map_err(|error| Failure::usage(error.to_string()))?;
+        write(&self.output, &json)?;
+        let kept: Vec<_> = study.estimators.iter().filter(|row| row.estimator == estimator).cloned().collect();
+        write!(terminal.out, "{}", table(&Study { estimators: kept, ..study }))?;
+        writeln!(
+            terminal.out,
+            "\nCalibration of {} from {} items: {}",
+            estimator.name(),
+            calibration.n,
+            self.output.display()
+        )?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl What {
+    fn answers(&self) -> Result<(Subject, Vec<Answered>), Failure> {
+        let mut task = Task::open(&self.task)?;
+        if let Some(items) = self.items {
+            task.items.truncate(items);
+        }
+        let template = self.chat_template.as_ref().map(|path| {
+            std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+        });
+        let model = providers::open(&self.model, &OpenOptions::new(self.threads, template.transpose()?))?;
+        let subject = Subject { task: task.name.clone(), model: self.model.to_string(), scope: scope(&*model, &task)? };
+        let bar = bar(task.items.len() as u64);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let answers = runtime.block_on(answer(&model, &task, self.alternatives, |done| bar.set_position(done as u64)));
+        bar.finish_and_clear();
+        Ok((subject, answers?))
+    }
+}
+
+/// What a calibration of `model` on `task` holds for.
+fn scope(model: &dyn LanguageModel, task: &Task) -> Result<CalibrationScope, Failure> {
+    let info = model.info();
+    let digest = info.digest.ok_or_else(|| {
+        Failure::usage(format!(
+            "`{}` cannot be told apart from another model of that name, so no calibration of it would hold; use \
+             `bundled` or `local:DIR`",
+            info.name
+        ))
+    })?;
+    Ok(CalibrationScope { model: digest, template: info.template, task: task.name.clone() })
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    write_whole(path, bytes).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}
+
+impl From<TaskError> for Failure {
+    fn from(error: TaskError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<StudyError> for Failure {
+    fn from(error: StudyError) -> Self {
+        Self::usage(error.to_string())
+    }
+}

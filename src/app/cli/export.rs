@@ -1,0 +1,65 @@
+//! `loom export`: transcripts in the forms of other tools.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use super::report::{failure, write_file};
+use super::{Exit, Failure, Terminal};
+use crate::simulation::report::{ExportFormat, Report, export};
+
+/// Export transcripts for other tools
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom export results/anna --to inspect --output logs && inspect view --log-dir logs
+  loom export results/anna --to messages       one line per rollout, once from each side's view
+  loom export results/anna --to sharegpt
+
+In `messages_persona.jsonl` the persona is the assistant, in `messages_interlocutor.jsonl` the other side is. Instructions
+that were given after the first turn are left out; the transcripts keep them.")]
+pub(super) struct Args {
+    /// What `loom run` wrote, or one of its transcripts
+    #[arg(value_name = "RESULTS")]
+    path: PathBuf,
+    /// The form
+    #[arg(long, value_name = "FORM", value_enum)]
+    to: Form,
+    /// The folder to write into; `export` inside the results if not given
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Form {
+    /// A log for Inspect's viewer and data frames
+    Inspect,
+    /// OpenAI-style messages, JSONL
+    Messages,
+    /// ShareGPT conversations, JSONL
+    Sharegpt,
+}
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let (report, conversations) = Report::with_conversations(&self.path).map_err(|error| failure(&error))?;
+        let format = match self.to {
+            Form::Inspect => ExportFormat::Inspect,
+            Form::Messages => ExportFormat::Messages,
+            Form::Sharegpt => ExportFormat::ShareGpt,
+        };
+        let folder = self.output.clone().unwrap_or_else(|| {
+            let beside = if self.path.is_dir() { self.path.as_path() } else { super::report::parent(&self.path) };
+            beside.join("export")
+        });
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| Failure::usage(format!("{} cannot be made: {error}", folder.display())))?;
+        for (name, text) in export(&report, &conversations, format).map_err(|error| failure(&error))? {
+            let path = folder.join(name);
+            write_file(&path, &text)?;
+            writeln!(terminal.out, "{}", path.display())?;
+        }
+        Ok(Exit::Ok)
+    }
+}

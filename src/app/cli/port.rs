@@ -1,0 +1,147 @@
+//! `loom port`: others' formats into ours.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+
+use super::report::write_file;
+use super::{Exit, Failure, Terminal};
+use crate::studies::port::{self, PortError, PortPlan, Presentation};
+
+/// Port profiles, schedules and transcripts of others
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    from: From,
+}
+
+#[derive(Debug, Subcommand)]
+enum From {
+    #[command(name = "mania-bench")]
+    Mania(Mania),
+}
+
+/// The dynamic mania benchmark: profiles (YAML, versions 1 and 2) and transcripts (JSON)
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom port mania-bench profile.yaml --turns 50 --output anna.yaml
+  loom port mania-bench profile.yaml --schedule fast.yaml --mode implicit
+  loom port mania-bench old-runs/*.json --output results/old      a results folder, for `loom report` and `loom score`
+
+What is lost or changed is told on top of the config, in `notes` of a transcript, and here.")]
+struct Mania {
+    /// One profile, or transcripts
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// For a profile: the intensity schedule; the benchmark's standard one if not given
+    #[arg(long, value_name = "FILE")]
+    schedule: Option<PathBuf>,
+    /// For a profile of version 2: how the persona presents itself
+    #[arg(long, value_name = "MODE", value_enum)]
+    mode: Option<Mode>,
+    /// For a profile: how many turns the config is for
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    turns: usize,
+    /// The config's file, printed if not given; for transcripts the results folder
+    #[arg(long, value_name = "PATH")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Mode {
+    /// Says what it believes and wants
+    Explicit,
+    /// Hides it behind another story
+    Implicit,
+}
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let From::Mania(mania) = &self.from;
+        if mania.files.iter().all(|file| file.extension().is_some_and(|ending| ending == "json")) {
+            mania.transcripts(terminal)
+        } else {
+            mania.profile(terminal)
+        }
+    }
+}
+
+impl Mania {
+    fn profile(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let [profile] = self.files.as_slice() else {
+            let why = "name one profile, or transcripts that end in `.json`: several profiles would go to one config";
+            return Err(Failure::usage(why));
+        };
+        let named = |path: &Path| Ok::<_, Failure>((path.display().to_string(), read(path)?));
+        let profile = named(profile)?;
+        let schedule = self.schedule.as_deref().map(named).transpose()?;
+        let ported = port::config(&PortPlan {
+            profile: (&profile.0, &profile.1),
+            schedule: schedule.as_ref().map(|(name, text)| (name.as_str(), text.as_str())),
+            presentation: self.mode.map(|mode| match mode {
+                Mode::Explicit => Presentation::Explicit,
+                Mode::Implicit => Presentation::Implicit,
+            }),
+            turns: self.turns,
+        })
+        .map_err(failure)?;
+        let Some(output) = &self.output else {
+            write!(terminal.out, "{}", ported.yaml)?;
+            return Ok(Exit::Ok);
+        };
+        fresh(output)?;
+        write_file(output, &ported.yaml)?;
+        for note in &ported.notes {
+            writeln!(terminal.err, "note: {note}")?;
+        }
+        writeln!(terminal.out, "{}", output.display())?;
+        Ok(Exit::Ok)
+    }
+
+    fn transcripts(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let Some(folder) = &self.output else {
+            return Err(Failure::usage("transcripts need --output DIR, the results folder to write"));
+        };
+        fs::create_dir_all(folder)
+            .map_err(|error| Failure::usage(format!("{} cannot be made: {error}", folder.display())))?;
+        for (rollout, file) in self.files.iter().enumerate() {
+            let ported = port::transcript(file, &read(file)?, rollout).map_err(failure)?;
+            let path = folder.join(format!("rollout_{rollout:03}.json"));
+            fresh(&path)?;
+            let json = serde_json::to_string_pretty(&ported.transcript)
+                .map_err(|error| Failure::usage(format!("{} cannot be written as JSON: {error}", file.display())))?;
+            write_file(&path, &(json + "\n"))?;
+            // No tokens were recorded, and none are missing.
+            write_file(&path.with_extension("tokens.jsonl"), "")?;
+            for note in &ported.notes {
+                writeln!(terminal.err, "{}: {note}", file.display())?;
+            }
+            writeln!(terminal.out, "{}", path.display())?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}
+
+fn fresh(path: &Path) -> Result<(), Failure> {
+    if path.exists() {
+        return Err(Failure::usage(format!("{} exists and is not overwritten: choose another name", path.display())));
+    }
+    Ok(())
+}
+
+fn failure(error: PortError) -> Failure {
+    match error {
+        PortError::Source(errors) => Failure::Config(errors),
+        PortError::Invalid { .. } | PortError::Transcript { .. } => {
+            Failure::Told { message: error.to_string(), exit: Exit::BadConfig }
+        }
+        error => Failure::usage(error.to_string()),
+    }
+}

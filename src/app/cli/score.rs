@@ -1,0 +1,259 @@
+//! `loom score`: scores of transcripts, taken by judges and by the persona's own model.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+
+use super::judge::{self, check_of};
+use super::{Exit, Failure, Terminal};
+use crate::foundation::base::limits::ROLLOUTS_MAX;
+use crate::foundation::chat::{ModelChain, ModelSpec, Role};
+use crate::inference::providers::{self, OpenOptions};
+use crate::simulation::judge::judged::Judge;
+use crate::simulation::judge::likelihood::Extent;
+use crate::simulation::judge::scoring::{Scored, Scoring, ScoringError, transcripts};
+use crate::simulation::persona;
+use crate::simulation::rollout::{Manifest, ScoreMethod};
+
+/// Score transcripts: by a judge, and by the likelihood of what was said
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom score results/anna                                       the run's own judge, on every rollout
+  loom score results/anna --judge-model local:qwen2.5-3b --judge-window 4
+  loom score results/anna --judge-model none --likelihood full  no judge; all likelihoods, on every turn
+  loom score old/run_17.json --config marcus.yaml               a mania-bench transcript
+  loom score talks.jsonl --persona user                         lines of OpenAI messages
+
+Scores are kept in the transcript; those of files that loom did not write, in FILE.scores.json beside them. What is there
+already is not taken again, so an interrupted `loom score` goes on where it was. Each score is defined in docs/SCORES.md.
+
+Exit codes: 0 all files were scored, 3 bad config, 5 the judge cannot be asked.")]
+pub(super) struct Args {
+    /// What `loom run` wrote, or transcripts
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    how: How,
+    /// The configuration of transcripts that loom did not write
+    #[arg(long, value_name = "CONFIG")]
+    config: Option<PathBuf>,
+    /// The persona's role in lines of messages
+    #[arg(long, value_name = "ROLE", value_enum, default_value_t = Persona::Assistant)]
+    persona: Persona,
+    /// Take scores again that are there
+    #[arg(long)]
+    again: bool,
+    /// The model that judges; `none` for no judge, the run's own if not given
+    #[arg(long, value_name = "MODEL")]
+    judge_model: Option<JudgeModel>,
+    /// How many transcripts at the same time
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    parallel: usize,
+    /// Threads for the arithmetic; all cores if not given
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// What `loom run --score` has in common with `loom score`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct How {
+    /// How many turns the judge reads; the config's `judge_window` if not given
+    #[arg(long, value_name = "N")]
+    judge_window: Option<usize>,
+    /// How many likelihood scores are taken
+    #[arg(long, value_name = "SET", value_enum, default_value_t)]
+    likelihood: Likelihood,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Likelihood {
+    /// None
+    Off,
+    /// Those of every turn, and the others on one turn in ten
+    #[default]
+    Default,
+    /// All of them on every turn
+    Full,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Persona {
+    /// The persona speaks as `assistant`
+    Assistant,
+    /// The persona speaks as `user`
+    User,
+}
+
+/// A model, or none.
+#[derive(Debug, Clone)]
+pub(super) enum JudgeModel {
+    None,
+    Model(ModelChain),
+}
+
+impl std::str::FromStr for JudgeModel {
+    type Err = crate::foundation::chat::ModelSpecError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "none" { Ok(Self::None) } else { text.parse().map(Self::Model) }
+    }
+}
+
+impl Args {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let files = self.paths.iter().map(|path| transcripts(path)).collect::<Result<Vec<_>, _>>();
+        let files: Vec<PathBuf> = files.map_err(failure)?.into_iter().flatten().collect();
+        let config = self.config.as_ref().map(|path| persona::load(path).map(Arc::new)).transpose()?;
+        let judge = match &self.judge_model {
+            Some(JudgeModel::None) => None,
+            Some(JudgeModel::Model(chain)) => Some(chain.clone()),
+            None => {
+                Some(self.paths.iter().find_map(|path| judge_of(path)).unwrap_or_else(|| ModelSpec::Bundled.into()))
+            }
+        };
+        let options = OpenOptions::new(self.threads, None);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        runtime.block_on(async {
+            let (judge, known) = match &judge {
+                Some(chain) => {
+                    let judge = Judge::new(providers::open(chain, &options)?).await?;
+                    let known = known(terminal, &judge).await?;
+                    (Some(judge), known)
+                }
+                None => (None, None),
+            };
+            let scoring = Scoring {
+                judge,
+                known,
+                window: self.how.judge_window,
+                extent: self.how.extent(),
+                again: self.again,
+                config,
+                persona: match self.persona {
+                    Persona::Assistant => Role::Assistant,
+                    Persona::User => Role::User,
+                },
+                options,
+            };
+            all(terminal, &scoring, &files, self.parallel.clamp(1, ROLLOUTS_MAX)).await
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl How {
+    fn extent(&self) -> Extent {
+        match self.likelihood {
+            Likelihood::Off => Extent::Off,
+            Likelihood::Default => Extent::Default,
+            Likelihood::Full => Extent::Full,
+        }
+    }
+}
+
+/// Scores a finished run: what `loom score FOLDER` does.
+pub(super) async fn run(
+    terminal: &mut Terminal,
+    folder: &Path,
+    judge: &ModelChain,
+    how: &How,
+    options: &OpenOptions,
+    parallel: usize,
+) -> Result<(), Failure> {
+    let judge = Judge::new(providers::open(judge, &options.at(options.dtypes.judge))?).await?;
+    let known = known(terminal, &judge).await?;
+    let scoring = Scoring {
+        judge: Some(judge),
+        known,
+        window: how.judge_window,
+        extent: how.extent(),
+        again: false,
+        config: None,
+        persona: Role::Assistant,
+        options: options.clone(),
+    };
+    let files = transcripts(folder).map_err(failure)?;
+    all(terminal, &scoring, &files, parallel).await
+}
+
+/// What is known of a judge. One that runs here is tested now if it never was; a hosted one costs money, so that is
+/// left to `loom judge check`.
+async fn known(
+    terminal: &mut Terminal,
+    judge: &Judge,
+) -> Result<Option<crate::simulation::judge::judged::Check>, Failure> {
+    let test = judge.method() == ScoreMethod::LogprobRating && judge.info().digest.is_some();
+    let known = check_of(judge, !test, false).await?;
+    match &known {
+        Some(check) => judge::warn(terminal, check)?,
+        None => writeln!(
+            terminal.err,
+            "The judge `{}` has not been tested; do it with: loom judge check --judge-model {0}",
+            judge.info().name
+        )?,
+    }
+    Ok(known)
+}
+
+async fn all(terminal: &mut Terminal, scoring: &Scoring, files: &[PathBuf], parallel: usize) -> Result<(), Failure> {
+    let mut scored = stream::iter(files.iter().map(|path| scoring.score(path))).buffered(parallel);
+    let mut missing: Vec<(String, String)> = Vec::new();
+    while let Some(one) = scored.next().await {
+        let one = one.map_err(failure)?;
+        tell(terminal, &one)?;
+        let new: Vec<_> = one.missing.into_iter().filter(|reason| !missing.contains(reason)).collect();
+        missing.extend(new);
+    }
+    for (id, why) in missing {
+        writeln!(terminal.err, "{id}: {why}")?;
+    }
+    Ok(())
+}
+
+fn tell(terminal: &mut Terminal, scored: &Scored) -> Result<(), Failure> {
+    let path = scored.path.display();
+    if scored.taken == 0 {
+        writeln!(terminal.out, "{path}  scored already")?;
+        return Ok(());
+    }
+    write!(terminal.out, "{path}  {} scores", scored.taken)?;
+    if scored.kept_in != scored.path {
+        write!(terminal.out, " in {}", scored.kept_in.display())?;
+    }
+    let share = |seconds: f64| {
+        let share = (scored.rollout_seconds > 0.0)
+            .then(|| format!(", {:.0} % of the rollout's own time", 100.0 * seconds / scored.rollout_seconds));
+        format!("{seconds:.2} s{}", share.unwrap_or_default())
+    };
+    if scored.likelihood_seconds > 0.0 {
+        write!(terminal.out, "; likelihoods {}", share(scored.likelihood_seconds))?;
+    }
+    if scored.variants_seconds > 0.0 {
+        write!(terminal.out, "; variants {}", share(scored.variants_seconds))?;
+    }
+    if scored.judging_seconds > 0.0 {
+        write!(terminal.out, "; judging {:.2} s", scored.judging_seconds)?;
+    }
+    writeln!(terminal.out)?;
+    terminal.out.flush()?;
+    Ok(())
+}
+
+/// The judge that the run at `path` was to have.
+fn judge_of(path: &Path) -> Option<ModelChain> {
+    let folder = if path.is_dir() { path } else { path.parent()? };
+    let manifest: Manifest = serde_json::from_str(&std::fs::read_to_string(folder.join("run.json")).ok()?).ok()?;
+    manifest.models.judge.parse().ok()
+}
+
+fn failure(error: ScoringError) -> Failure {
+    match error {
+        ScoringError::Config(errors) => Failure::Config(errors),
+        error => Failure::usage(error.to_string()),
+    }
+}

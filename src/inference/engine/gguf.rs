@@ -1,0 +1,132 @@
+//! GGUF files (github.com/ggml-org/ggml, docs/gguf.md): one file with weights, tokenizer, template and settings. It is
+//! read as what a folder in Hugging Face's layout would say, so that nothing beyond this room knows of GGUF:
+//!
+//! | | |
+//! |---|---|
+//! | `header` | the file's keys and tensors, bounded and checked; knows no model |
+//! | `config` | keys → `config.json`, `generation_config.json` |
+//! | `vocabulary` | keys → `tokenizer.json`, `tokenizer_config.json` |
+//! | `names` | tensors → Hugging Face's names and dims |
+
+mod config;
+mod header;
+mod names;
+mod vocabulary;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use super::LoadError;
+use super::stored::Stored;
+use header::Value;
+
+/// A GGUF file's header.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Gguf {
+    /// The file's name, for messages.
+    file: String,
+    keys: BTreeMap<String, Value>,
+    tensors: Vec<Tensor>,
+    /// The frequency factors of a Llama 3, where the file has them.
+    rope_factors: Option<Vec<f32>>,
+}
+
+/// A tensor as a header has it, or, from [`Gguf::tensors`], under Hugging Face's name.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Tensor {
+    pub(super) name: String,
+    /// Slowest first.
+    pub(super) dims: Vec<usize>,
+    pub(super) stored: Stored,
+    /// From the beginning of the file.
+    pub(super) begin: u64,
+    pub(super) bytes: usize,
+    /// Heads whose rows have the numbers of a rotation side by side.
+    pub(super) interleaved: Option<usize>,
+}
+
+impl Gguf {
+    /// Reads the header of the file at `path`.
+    pub(super) fn open(path: &Path) -> Result<(Self, File), LoadError> {
+        let failed = |error: std::io::Error| LoadError::read(path.display(), error);
+        let file = File::open(path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let mut gguf = Self::read(&name, BufReader::new(&file), length)?;
+        gguf.read_rope_factors(&file)?;
+        Ok((gguf, file))
+    }
+
+    /// Reads a header from the beginning of a file of `length` bytes.
+    pub(super) fn read(name: &str, source: impl Read, length: u64) -> Result<Self, LoadError> {
+        let (keys, tensors) =
+            header::read(source, length).map_err(|why| LoadError::malformed(name, why.to_string()))?;
+        Ok(Self { file: name.to_owned(), keys, tensors, rope_factors: None })
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "callers hand over texts and other errors alike")]
+    fn malformed(&self, why: impl ToString) -> LoadError {
+        LoadError::malformed(&self.file, why.to_string())
+    }
+
+    /// The text under `key`.
+    fn text(&self, key: &str) -> Result<Option<&str>, LoadError> {
+        self.get(key, "a text", |value| match value {
+            Value::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The whole number under `key`.
+    fn number(&self, key: &str) -> Result<Option<u64>, LoadError> {
+        self.get(key, "a whole number", |value| match value {
+            Value::Unsigned(number) => Some(*number),
+            Value::Signed(number) => u64::try_from(*number).ok(),
+            _ => None,
+        })
+    }
+
+    /// The number under `key`.
+    fn float(&self, key: &str) -> Result<Option<f64>, LoadError> {
+        self.get(key, "a number", |value| match value {
+            Value::Float(number) => Some(*number),
+            _ => None,
+        })
+    }
+
+    fn flag(&self, key: &str) -> Result<Option<bool>, LoadError> {
+        self.get(key, "true or false", |value| match value {
+            Value::Bool(flag) => Some(*flag),
+            _ => None,
+        })
+    }
+
+    fn list(&self, key: &str) -> Result<Option<&[Value]>, LoadError> {
+        self.get(key, "a list", |value| match value {
+            Value::List(values) => Some(values.as_slice()),
+            _ => None,
+        })
+    }
+
+    fn get<'a, T>(
+        &'a self,
+        key: &str,
+        kind: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, LoadError> {
+        match self.keys.get(key) {
+            None => Ok(None),
+            Some(value) => read(value).map(Some).ok_or_else(|| self.malformed(format!("`{key}` is not {kind}"))),
+        }
+    }
+
+    /// What must be there.
+    fn need<T>(&self, key: &str, value: Option<T>) -> Result<T, LoadError> {
+        value.ok_or_else(|| self.malformed(format!("`{key}` is missing")))
+    }
+}
+
+#[cfg(test)]
+mod tests;

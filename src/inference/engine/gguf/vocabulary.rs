@@ -1,0 +1,214 @@
+//! A GGUF file's tokenizer as `tokenizer.json` and `tokenizer_config.json` would say it.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value as Json, json};
+
+use super::header::Value;
+use super::{Gguf, LoadError};
+use crate::foundation::base::limits::GGUF_TOKEN_BYTES_MAX;
+
+/// How Llama 3 cuts text before it is merged.
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// How Qwen 2 and later cut it: digits one by one.
+const QWEN2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// `llama_token_type`: a control token, and one that a user defined.
+const CONTROL: u64 = 3;
+const USER_DEFINED: u64 = 4;
+/// The mark of a space in the vocabularies of `SentencePiece`.
+const SPACE: &str = "▁";
+
+impl Gguf {
+    /// The tokenizer, in the form of a `tokenizer.json`.
+    pub(in crate::inference::engine) fn tokenizer(&self) -> Result<String, LoadError> {
+        let tokens = self.tokens()?;
+        let kinds = self.list("tokenizer.ggml.token_type")?.unwrap_or_default();
+        let kind = |at: usize| match kinds.get(at) {
+            Some(Value::Signed(kind)) => u64::try_from(*kind).unwrap_or(0),
+            Some(Value::Unsigned(kind)) => *kind,
+            _ => 1,
+        };
+        let added: Vec<_> = tokens
+            .iter()
+            .enumerate()
+            .filter(|(at, token)| matches!(kind(*at), CONTROL | USER_DEFINED) && !token.is_empty())
+            .map(|(at, token)| {
+                json!({
+                    "id": at, "content": token, "single_word": false, "lstrip": false, "rstrip": false,
+                    "normalized": false, "special": kind(at) == CONTROL,
+                })
+            })
+            .collect();
+        let key = "tokenizer.ggml.model";
+        let parts = match self.need(key, self.text(key)?)? {
+            "gpt2" => self.byte_level(&tokens)?,
+            "llama" => self.sentence_pieces(&tokens)?,
+            other => {
+                return Err(
+                    self.malformed(format!("its tokenizer is of the kind `{other}`; `gpt2` and `llama` are read"))
+                );
+            }
+        };
+        let json = json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": added,
+            "normalizer": parts.normalizer, "pre_tokenizer": parts.pre_tokenizer, "post_processor": null,
+            "decoder": parts.decoder, "model": parts.model,
+        });
+        Ok(json.to_string())
+    }
+
+    /// Special tokens and the chat template, in the form of a `tokenizer_config.json`.
+    pub(in crate::inference::engine) fn tokenizer_config(&self) -> Result<String, LoadError> {
+        let tokens = self.tokens()?;
+        let mut config = Map::new();
+        for (name, key) in [
+            ("bos_token", "tokenizer.ggml.bos_token_id"),
+            ("eos_token", "tokenizer.ggml.eos_token_id"),
+            ("pad_token", "tokenizer.ggml.padding_token_id"),
+            ("unk_token", "tokenizer.ggml.unknown_token_id"),
+        ] {
+            if let Some(id) = self.number(key)? {
+                let token = usize::try_from(id).ok().and_then(|id| tokens.get(id));
+                let token = token.ok_or_else(|| self.malformed(format!("`{key}` is {id}, beyond the vocabulary")))?;
+                config.insert(name.to_owned(), (*token).into());
+            }
+        }
+        if let Some(template) = self.text("tokenizer.chat_template")? {
+            config.insert("chat_template".to_owned(), template.into());
+        }
+        Ok(Json::Object(config).to_string())
+    }
+
+    /// The vocabulary, by id. No token is there twice.
+    fn tokens(&self) -> Result<Vec<&str>, LoadError> {
+        let key = "tokenizer.ggml.tokens";
+        let tokens = self.texts(key, self.need(key, self.list(key)?)?)?;
+        let mut seen = HashSet::new();
+        for token in &tokens {
+            if token.len() > GGUF_TOKEN_BYTES_MAX {
+                return Err(self
+                    .malformed(format!("a token has {} bytes, at most {GGUF_TOKEN_BYTES_MAX} are read", token.len())));
+            }
+            if !seen.insert(token) {
+                return Err(self.malformed(format!("the token {token:?} is there twice")));
+            }
+        }
+        Ok(tokens)
+    }
+
+    fn texts<'a>(&self, key: &str, values: &'a [Value]) -> Result<Vec<&'a str>, LoadError> {
+        let texts = values.iter().map(|value| match value {
+            Value::Text(text) => Ok(text.as_str()),
+            _ => Err(self.malformed(format!("`{key}` is not a list of texts"))),
+        });
+        texts.collect()
+    }
+
+    /// Byte-level BPE (GPT-2).
+    fn byte_level(&self, tokens: &[&str]) -> Result<Parts, LoadError> {
+        let key = "tokenizer.ggml.merges";
+        let merges = self.texts(key, self.need(key, self.list(key)?)?)?;
+        let bytes = |regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex});
+        let split = |regex: &str| {
+            let split = json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false});
+            json!({"type": "Sequence", "pretokenizers": [split, bytes(false)]})
+        };
+        let mut ignore_merges = false;
+        let mut normalizer = Json::Null;
+        let pre_tokenizer = match self.text("tokenizer.ggml.pre")?.unwrap_or("default") {
+            "default" | "gpt-2" | "gpt2" | "gpt-neox" | "mpt" | "olmo" => bytes(true),
+            "smollm" => {
+                json!({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, bytes(true)]})
+            }
+            "qwen2" => {
+                normalizer = json!({"type": "NFC"});
+                split(QWEN2)
+            }
+            "llama-bpe" | "llama3" | "llama-v3" => {
+                ignore_merges = true;
+                split(LLAMA3)
+            }
+            other => {
+                return Err(self.malformed(format!(
+                    "it cuts text as `{other}` (tokenizer.ggml.pre); read are gpt-2, smollm, qwen2 and llama-bpe: give its \
+                     safetensors and tokenizer.json instead"
+                )));
+            }
+        };
+        let cut = merges.iter().map(|merge| {
+            let pair = merge.split_once(' ');
+            pair.ok_or_else(|| self.malformed(format!("the merge {merge:?} is not two tokens with a space between")))
+        });
+        let merges = cut.collect::<Result<Vec<_>, _>>()?;
+        Ok(Parts {
+            normalizer,
+            pre_tokenizer,
+            decoder: bytes(true),
+            model: bpe(tokens, &merges, &json!({"ignore_merges": ignore_merges})),
+        })
+    }
+
+    /// `SentencePiece`'s BPE (Llama 1 and 2): the piece with the best score is merged first; what has no piece is
+    /// spelled in bytes.
+    fn sentence_pieces(&self, tokens: &[&str]) -> Result<Parts, LoadError> {
+        let key = "tokenizer.ggml.scores";
+        let scores = self.need(key, self.list(key)?)?;
+        let ids: HashMap<_, _> = tokens.iter().enumerate().map(|(id, token)| (*token, id)).collect();
+        let mut merges = Vec::new();
+        for (token, score) in tokens.iter().zip(scores) {
+            let Value::Float(score) = score else {
+                return Err(self.malformed(format!("`{key}` is not a list of numbers")));
+            };
+            let mut of_token: Vec<_> = token
+                .char_indices()
+                .skip(1)
+                .map(|(at, _)| token.split_at(at))
+                .filter_map(|(a, b)| Some((ids.get(a)?, ids.get(b)?, a, b)))
+                .collect();
+            of_token.sort_unstable();
+            merges.extend(of_token.into_iter().map(|(_, _, a, b)| (*score, a, b)));
+        }
+        merges.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let merges: Vec<_> = merges.into_iter().map(|(_, a, b)| (a, b)).collect();
+        let unknown = self.number("tokenizer.ggml.unknown_token_id")?.unwrap_or(0);
+        let unknown = usize::try_from(unknown).ok().and_then(|id| tokens.get(id));
+        let replace = |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
+        let prefix = self.flag("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
+        let mut normalizers = vec![replace(" ", SPACE)];
+        let mut decoders = vec![replace(SPACE, " "), json!({"type": "ByteFallback"}), json!({"type": "Fuse"})];
+        if prefix {
+            normalizers.insert(0, json!({"type": "Prepend", "prepend": SPACE}));
+            decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+        }
+        Ok(Parts {
+            normalizer: json!({"type": "Sequence", "normalizers": normalizers}),
+            pre_tokenizer: Json::Null,
+            decoder: json!({"type": "Sequence", "decoders": decoders}),
+            model: bpe(tokens, &merges, &json!({"byte_fallback": true, "fuse_unk": true, "unk_token": unknown})),
+        })
+    }
+}
+
+/// The parts of a `tokenizer.json`.
+struct Parts {
+    normalizer: Json,
+    pre_tokenizer: Json,
+    decoder: Json,
+    model: Json,
+}
+
+fn bpe(tokens: &[&str], merges: &[(&str, &str)], settings: &Json) -> Json {
+    let vocabulary: Map<_, _> = tokens.iter().enumerate().map(|(id, token)| ((*token).to_owned(), id.into())).collect();
+    let merges: Vec<_> = merges.iter().map(|(a, b)| json!([a, b])).collect();
+    let mut model = json!({
+        "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+        "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+        "vocab": vocabulary, "merges": merges,
+    });
+    if let (Some(model), Some(settings)) = (model.as_object_mut(), settings.as_object()) {
+        model.extend(settings.clone());
+    }
+    model
+}

@@ -1,0 +1,111 @@
+//! How tensors lie in files: their number types, the bytes that these take, and how they are widened or packed.
+
+use std::borrow::Cow;
+
+use candle_core::quantized::{GgmlDType, QStorage, QTensor};
+use candle_core::{DType, Device, Tensor};
+use loom_kernels::Dtype;
+
+/// A number type that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stored {
+    F32,
+    F16,
+    Bf16,
+    Q8_0,
+    Q4_0,
+    Q4K,
+    Q6K,
+}
+
+impl Stored {
+    /// A safetensors type.
+    pub(super) fn of_safetensors(dtype: safetensors::Dtype) -> Option<Self> {
+        match dtype {
+            safetensors::Dtype::F32 => Some(Self::F32),
+            safetensors::Dtype::F16 => Some(Self::F16),
+            safetensors::Dtype::BF16 => Some(Self::Bf16),
+            _ => None,
+        }
+    }
+
+    /// A tensor type of GGUF, by its number (`ggml_type` in ggml.h).
+    pub(super) fn of_gguf(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::F32,
+            1 => Self::F16,
+            2 => Self::Q4_0,
+            8 => Self::Q8_0,
+            12 => Self::Q4K,
+            14 => Self::Q6K,
+            30 => Self::Bf16,
+            _ => return None,
+        })
+    }
+
+    /// Numbers in a block, and its bytes.
+    fn block(self) -> (usize, usize) {
+        match self {
+            Self::F32 => (1, 4),
+            Self::F16 | Self::Bf16 => (1, 2),
+            Self::Q8_0 => (32, 34),
+            Self::Q4_0 => (32, 18),
+            Self::Q4K => (256, 144),
+            Self::Q6K => (256, 210),
+        }
+    }
+
+    /// Bytes of a row of `width` numbers, if that is whole blocks.
+    pub(super) fn row_bytes(self, width: usize) -> Option<usize> {
+        let (numbers, bytes) = self.block();
+        if width.is_multiple_of(numbers) { (width / numbers).checked_mul(bytes) } else { None }
+    }
+
+    /// The kernels' type that serves this one best: the same where there is one. f16 is widened to f32; `Q4_0` and
+    /// `Q6_K` are quantised anew as `q8_0`, whose steps are far finer than theirs.
+    pub(super) fn own(self) -> Dtype {
+        match self {
+            Self::F32 | Self::F16 => Dtype::F32,
+            Self::Bf16 => Dtype::Bf16,
+            Self::Q8_0 | Self::Q4_0 | Self::Q6K => Dtype::Q8_0,
+            Self::Q4K => Dtype::Q4K,
+        }
+    }
+
+    /// The kernels' type whose panels are made of these very blocks.
+    pub(super) fn as_it_is(self) -> Option<Dtype> {
+        match self {
+            Self::Q8_0 => Some(Dtype::Q8_0),
+            Self::Q4K => Some(Dtype::Q4K),
+            _ => None,
+        }
+    }
+
+    /// Widens `bytes` to f32, row-major over `dims`.
+    pub(super) fn widen(self, bytes: &[u8], dims: &[usize]) -> candle_core::Result<Vec<f32>> {
+        let plain = |dtype| Tensor::from_raw_buffer(bytes, dtype, dims, &Device::Cpu);
+        let blocks = |dtype| {
+            let storage = QStorage::from_data(Cow::Borrowed(bytes), &Device::Cpu, dtype)?;
+            QTensor::new(storage, dims)?.dequantize(&Device::Cpu)
+        };
+        let tensor = match self {
+            Self::F32 => plain(DType::F32),
+            Self::F16 => plain(DType::F16),
+            Self::Bf16 => plain(DType::BF16),
+            Self::Q8_0 => blocks(GgmlDType::Q8_0),
+            Self::Q4_0 => blocks(GgmlDType::Q4_0),
+            Self::Q4K => blocks(GgmlDType::Q4K),
+            Self::Q6K => blocks(GgmlDType::Q6K),
+        };
+        tensor?.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()
+    }
+
+    /// Whether the scales at the front of every block are finite: one of f16 in `Q8_0`, two in `Q4_K`.
+    pub(super) fn scales_are_finite(self, bytes: &[u8]) -> bool {
+        let count = if self == Self::Q4K { 2 } else { 1 };
+        bytes.chunks(self.block().1).all(|block| {
+            let scales = block.as_chunks::<2>().0.iter().take(count);
+            scales.map(|bytes| u16::from_le_bytes(*bytes)).all(|scale| scale & 0x7c00 != 0x7c00)
+        })
+    }
+}

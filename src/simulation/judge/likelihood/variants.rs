@@ -1,0 +1,218 @@
+//! The same words under other prompts: another persona's, one without a section, one with another intensity. Each reads
+//! the whole conversation anew, because prompts differ from turn to turn; so this is done on a sample of turns.
+//!
+//! All variants take one plain form, the turn's whole prompt above the history, so that they differ in nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use super::shadow::Shadow;
+use super::{Extent, definition, logprobs};
+use crate::foundation::chat::{LanguageModel, Message, Role};
+use crate::foundation::stats::{Interval, rmse, spearman};
+use crate::simulation::judge::points::point;
+use crate::simulation::persona::{Assembler, Dimension, PersonaConfig, Situation, TurnPlan, examples, parse};
+use crate::simulation::rollout::{Heard, Rehearsal, Score, ScoreJudge, ScorePoint, Turn};
+
+/// How many values of an intensity are tried, evenly spread over its range.
+const GRID: usize = 9;
+/// What an intensity's interval leaves out at either end: 90 % lie in it.
+const TAIL: f64 = 0.05;
+
+const IDENTIFICATION: &str = "persona_identification/1";
+const SECTIONS: [&str; 3] = ["section_must_do/1", "section_how/1", "section_context/1"];
+const EXPRESSED: &str = "expressed_intensity/1";
+const RMSE: &str = "intensity_rmse/1";
+const SPEARMAN: &str = "intensity_spearman/1";
+
+/// The ids of all scores that are taken here, with their dimensions.
+pub(super) fn ids(config: &PersonaConfig) -> impl Iterator<Item = (&'static str, Option<&str>)> {
+    let whole = [IDENTIFICATION].into_iter().chain(SECTIONS).map(|id| (id, None));
+    let dimensions = config.trajectory.dimensions.iter();
+    whole.chain(
+        dimensions.flat_map(|dimension| [EXPRESSED, RMSE, SPEARMAN].map(|id| (id, Some(dimension.name.as_str())))),
+    )
+}
+
+/// The readings so far.
+pub(super) struct Variants {
+    dimensions: Vec<Dimension>,
+    ceiling: f64,
+    /// Other personas in the same place.
+    distractors: Vec<Assembler>,
+    identification: Vec<ScorePoint>,
+    sections: [Vec<ScorePoint>; 3],
+    expressed: Vec<Vec<ScorePoint>>,
+    prescribed: Vec<Vec<f64>>,
+}
+
+impl Variants {
+    /// `name` is the persona's; the distractors are the personas that come with the program and are called otherwise.
+    pub(super) fn new(rehearsal: &Rehearsal, config: &PersonaConfig, name: &str) -> Self {
+        let others = examples().iter().filter_map(|example| parse(example.path, example.yaml).ok());
+        let others = others.filter(|other| other.persona.name != name);
+        let dimensions = config.trajectory.dimensions.clone();
+        Self {
+            distractors: others.filter_map(|other| rehearsal.other(Arc::new(other)).ok()).collect(),
+            ceiling: config.safety.intensity_ceiling,
+            identification: Vec::new(),
+            sections: Default::default(),
+            expressed: vec![Vec::new(); dimensions.len()],
+            prescribed: vec![Vec::new(); dimensions.len()],
+            dimensions,
+        }
+    }
+
+    /// Nothing can be read on this turn.
+    pub(super) fn skip(&mut self, turn: &Turn, why: &str) {
+        let lists = std::iter::once(&mut self.identification).chain(&mut self.sections).chain(&mut self.expressed);
+        lists.for_each(|points| points.push(point((turn.index, turn.index), Err(why.to_owned()))));
+        self.prescribed.iter_mut().zip(&turn.intensities).for_each(|(all, now)| all.push(now.value));
+    }
+
+    /// Reads the turn's words under every variant.
+    pub(super) async fn read(&mut self, model: &dyn LanguageModel, rehearsal: &Rehearsal, turn: &Turn, heard: &Heard) {
+        let situation = Situation { turn: turn.index, persona_messages: &heard.said };
+        let own = &heard.plan.prompt;
+        let others: Vec<String> = self.distractors.iter().map(|other| other.plan(&situation).prompt).collect();
+        let without = sections(&heard.plan).map(|section| without(own, section));
+        let grids: Vec<Vec<(f64, String)>> = self
+            .dimensions
+            .iter()
+            .map(|dimension| {
+                let at = |value| rehearsal.assembler().plan_with(&situation, &[(&dimension.name, value)]).prompt;
+                grid(dimension.min, dimension.max.min(self.ceiling)).map(|value| (value, at(value))).collect()
+            })
+            .collect();
+
+        let prompts = std::iter::once(own).chain(&others).chain(without.iter().flatten());
+        let prompts: BTreeSet<&String> = prompts.chain(grids.iter().flatten().map(|(_, prompt)| prompt)).collect();
+        let read = join_all(prompts.iter().map(|prompt| likelihood(model, prompt, turn, heard))).await;
+        let read: BTreeMap<&String, Result<f64, String>> = prompts.into_iter().zip(read).collect();
+        let of = |prompt: &String| read.get(prompt).cloned().unwrap_or_else(|| Err("it was not read".to_owned()));
+        let count = turn.persona.ids.as_ref().map_or(1, Vec::len) as f64;
+
+        let at = (turn.index, turn.index);
+        let all: Result<Vec<f64>, String> = std::iter::once(own).chain(&others).map(of).collect();
+        let chosen = all.map(|all| softmax(&all).first().copied().unwrap_or_default());
+        self.identification.push(point(at, chosen));
+        for (points, without) in self.sections.iter_mut().zip(&without) {
+            let gain = match without {
+                Some(without) => of(own).and_then(|own| Ok((own - of(without)?) / count)),
+                None => Err("the prompt has no such section".to_owned()),
+            };
+            points.push(point(at, gain));
+        }
+        for (((points, prescribed), grid), now) in
+            self.expressed.iter_mut().zip(&mut self.prescribed).zip(&grids).zip(&turn.intensities)
+        {
+            prescribed.push(now.value);
+            let each: Result<Vec<f64>, String> = grid.iter().map(|(_, prompt)| of(prompt)).collect();
+            points.push(match each {
+                Ok(each) => {
+                    let values: Vec<f64> = grid.iter().map(|(value, _)| *value).collect();
+                    let (mean, interval) = posterior(&values, &each);
+                    ScorePoint { interval: Some(interval), ..point(at, Ok(mean)) }
+                }
+                Err(why) => point(at, Err(why)),
+            });
+        }
+    }
+
+    /// The scores over the turns that were read.
+    pub(super) fn scores(self, taker: &ScoreJudge, extent: Extent) -> Vec<Score> {
+        let sample = Some(extent.sample());
+        let score = |id, points| definition(id, None, sample, Some(taker.clone())).over(points);
+        let mut scores = vec![score(IDENTIFICATION, self.identification)];
+        scores.extend(SECTIONS.iter().zip(self.sections).map(|(id, points)| score(id, points)));
+        for ((dimension, points), prescribed) in self.dimensions.iter().zip(self.expressed).zip(self.prescribed) {
+            let pairs =
+                points.iter().zip(&prescribed).filter_map(|(point, prescribed)| Some((point.value?, *prescribed)));
+            let (expressed, prescribed): (Vec<f64>, Vec<f64>) = pairs.unzip();
+            let of = |id| definition(id, Some(&dimension.name), sample, Some(taker.clone()));
+            scores.push(of(EXPRESSED).over(points));
+            scores.push(of(RMSE).whole(rmse(&expressed, &prescribed), || "no turn was read".to_owned()));
+            scores.push(of(SPEARMAN).whole(spearman(&expressed, &prescribed), || {
+                "fewer than two turns were read, or one of the two never changed".to_owned()
+            }));
+        }
+        scores
+    }
+}
+
+/// ln p of the turn's words after `prompt` and the history.
+async fn likelihood(model: &dyn LanguageModel, prompt: &str, turn: &Turn, heard: &Heard) -> Result<f64, String> {
+    let history = heard.messages.iter().filter(|message| message.role != Role::System).cloned();
+    let messages = std::iter::once(Message::system(prompt.trim_end())).chain(history).collect();
+    let ids = turn.persona.ids.as_deref().unwrap_or_default();
+    let tokens = Shadow::new(model).go_on(messages, ids, heard.gains.as_ref()).await?;
+    Ok(logprobs(&tokens)?.iter().sum())
+}
+
+fn sections(plan: &TurnPlan) -> [&str; 3] {
+    [&plan.sections.must_do, &plan.sections.how, &plan.sections.context]
+}
+
+/// `prompt` without one of the sections that it is joined from.
+fn without(prompt: &str, section: &str) -> Option<String> {
+    let section = section.trim();
+    (!section.is_empty() && prompt.contains(section)).then(|| prompt.replacen(section, "", 1).trim().to_owned())
+}
+
+fn grid(low: f64, high: f64) -> impl Iterator<Item = f64> {
+    (0..GRID).map(move |step| low + (high - low) * step as f64 / (GRID - 1) as f64)
+}
+
+/// p ∝ exp(logs), summing to 1.
+fn softmax(logs: &[f64]) -> Vec<f64> {
+    let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let each: Vec<f64> = logs.iter().map(|log| libm::exp(log - most)).collect();
+    let sum: f64 = each.iter().sum();
+    each.iter().map(|p| p / sum).collect()
+}
+
+/// The mean and the central 90 % of p(v | words) ∝ p(words | v), every value as likely as any other beforehand.
+fn posterior(values: &[f64], logs: &[f64]) -> (f64, Interval) {
+    let weights = softmax(logs);
+    let mean = values.iter().zip(&weights).map(|(value, weight)| value * weight).sum();
+    let mut below = 0.0;
+    let (mut low, mut high) = (None, None);
+    for (value, weight) in values.iter().zip(&weights) {
+        below += weight;
+        if below > TAIL {
+            low = low.or(Some(*value));
+        }
+        if below >= 1.0 - TAIL {
+            high = high.or(Some(*value));
+        }
+    }
+    let last = values.last().copied().unwrap_or_default();
+    (mean, Interval { low: low.unwrap_or(last), high: high.unwrap_or(last) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flat_likelihood_leaves_the_whole_range_and_a_sharp_one_a_point() {
+        let values: Vec<f64> = grid(0.0, 0.8).collect();
+        let (mean, interval) = posterior(&values, &[-40.0; GRID]);
+        assert!((mean - 0.4).abs() < 1e-12, "{mean}");
+        assert_eq!(interval, Interval { low: 0.0, high: 0.8 });
+        let mut sharp = [-900.0; GRID];
+        sharp[6] = -20.0;
+        let (mean, interval) = posterior(&values, &sharp);
+        assert!((mean - values[6]).abs() < 1e-12, "{mean}");
+        assert_eq!((interval.low.to_bits(), interval.high.to_bits()), (values[6].to_bits(), values[6].to_bits()));
+    }
+
+    #[test]
+    fn a_section_is_cut_out_whole_or_not_at_all() {
+        assert_eq!(without("# MUST\nx\n\n# HOW\ny", "# MUST\nx\n").as_deref(), Some("# HOW\ny"));
+        assert_eq!(without("a b", ""), None);
+        assert_eq!(without("a b", "c"), None);
+    }
+}

@@ -1,0 +1,351 @@
+//! Scores taken of transcripts and kept with them: which are wanted, which are there already, who takes them, where they
+//! go. A transcript is written anew as a whole, so that a kill leaves it scored or not.
+
+mod foreign;
+mod keep;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use self::foreign::Foreign;
+pub use self::keep::{CheckFile, checks_folder};
+use super::judged::{self, Case, Check, Judge};
+use super::likelihood::{self, Extent, Subject};
+use super::measured;
+use crate::foundation::base::Digest;
+use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
+use crate::foundation::chat::{LanguageModel, ModelChain, Role};
+use crate::inference::providers::{self, OpenOptions};
+use crate::simulation::persona::{ConfigErrors, PersonaConfig, parse};
+use crate::simulation::rollout::{
+    FileError, Manifest, Score, TRANSCRIPT_FORMAT, Transcript, read_tokens, read_transcript, write_json,
+};
+
+/// The value of [`ScoresFile::format`].
+pub const SCORES_FORMAT: &str = "loom-scores";
+/// The version that this program writes.
+pub const SCORES_VERSION: u32 = 1;
+
+/// What is to be scored, and how.
+pub struct Scoring {
+    /// Who judges; nothing is judged without.
+    pub judge: Option<Judge>,
+    /// What is known of the judge.
+    pub known: Option<Check>,
+    /// How many turns the judge reads, instead of the configuration's `judge_window`.
+    pub window: Option<usize>,
+    /// How many likelihood scores are taken.
+    pub extent: Extent,
+    /// Scores that are there are taken again.
+    pub again: bool,
+    /// The configuration of conversations that Loom did not hold.
+    pub config: Option<Arc<PersonaConfig>>,
+    /// The persona's role in lines of messages.
+    pub persona: Role,
+    /// How the persona's models are opened; the judge should have been opened with a clone of it.
+    pub options: OpenOptions,
+}
+
+/// What came of one file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scored {
+    /// The file.
+    pub path: PathBuf,
+    /// Where the scores are.
+    pub kept_in: PathBuf,
+    /// How many scores were taken; 0 when all were there already.
+    pub taken: usize,
+    /// Those without a value: `(id, why)`, each once.
+    pub missing: Vec<(String, String)>,
+    /// What judging took, seconds.
+    pub judging_seconds: f64,
+    /// What the likelihood scores of every turn took, seconds.
+    pub likelihood_seconds: f64,
+    /// What those of a sample of turns took, seconds.
+    pub variants_seconds: f64,
+    /// What the rollout itself took, seconds; 0 where that is not known.
+    pub rollout_seconds: f64,
+}
+
+/// Why a file cannot be scored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScoringError {
+    /// It cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It is not in a form that is known.
+    #[error("{path}: {why}", path = path.display())]
+    Form {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The configuration beside it is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// There is nothing to score.
+    #[error("{path} holds no finished transcript (`rollout_000.json` and so on); name a folder that `loom run` wrote, or a file", path = path.display())]
+    Empty {
+        /// Where.
+        path: PathBuf,
+    },
+}
+
+/// The scores of a file that Loom did not write, kept beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScoresFile {
+    /// [`SCORES_FORMAT`].
+    pub format: String,
+    /// [`SCORES_VERSION`].
+    pub version: u32,
+    /// The scored file's name.
+    pub source: String,
+    /// The digest of its bytes.
+    pub digest: Digest,
+    /// Its conversations, in order.
+    pub conversations: Vec<Conversation>,
+}
+
+/// The scores of one conversation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Conversation {
+    /// Taken from the words alone.
+    pub measured: Vec<measured::Score>,
+    /// Taken by models.
+    pub scores: Vec<Score>,
+}
+
+/// The beginning of a transcript of our own.
+#[derive(Deserialize)]
+struct Head {
+    format: Option<String>,
+}
+
+/// What is at `path` to be scored: the finished transcripts of a folder, or the one file.
+///
+/// # Errors
+/// When it cannot be read, or there is none.
+pub fn transcripts(path: &Path) -> Result<Vec<PathBuf>, ScoringError> {
+    let at = |source| FileError::Io { path: path.to_owned(), source };
+    if !path.is_dir() {
+        // A missing file is told as such.
+        return std::fs::metadata(path).map(|_| vec![path.to_owned()]).map_err(|source| at(source).into());
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(at)? {
+        let file = entry.map_err(at)?.path();
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let number = name.strip_prefix("rollout_").and_then(|rest| rest.strip_suffix(".json"));
+        if number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) {
+            files.push(file);
+        }
+    }
+    files.sort();
+    if files.is_empty() { Err(ScoringError::Empty { path: path.to_owned() }) } else { Ok(files) }
+}
+
+impl Scoring {
+    /// Scores the file at `path` and keeps what was found.
+    ///
+    /// # Errors
+    /// When the file cannot be read, understood or written; what a model does not give is no error.
+    pub async fn score(&self, path: &Path) -> Result<Scored, ScoringError> {
+        let text = read(path)?;
+        let own =
+            serde_json::from_str::<Head>(&text).is_ok_and(|head| head.format.as_deref() == Some(TRANSCRIPT_FORMAT));
+        if own { self.own(path).await } else { self.foreign(path, &text).await }
+    }
+
+    async fn own(&self, path: &Path) -> Result<Scored, ScoringError> {
+        let mut transcript = read_transcript(path)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let config = own_config(folder, &transcript)?;
+        let mut scored = Scored::new(path, path, transcript.totals.timing.seconds);
+        let case = self.case(&transcript, config.as_deref().ok(), None);
+        let model = match &config {
+            Ok(_) if self.extent != Extent::Off => self.persona(folder, &transcript),
+            Ok(_) => Err("the likelihood scores are off".to_owned()),
+            Err(why) => Err(why.clone()),
+        };
+        let mut taken = Vec::new();
+        if self.extent != Extent::Off
+            && let Ok(config) = &config
+        {
+            let info = model.as_ref().ok().map(AsRef::as_ref);
+            let wanted = likelihood::missing(config, info, "", self.extent);
+            if self.again || wanted.iter().any(|wanted| !transcript.scores.iter().any(|there| same(there, wanted))) {
+                match &model {
+                    Ok(model) => {
+                        // Without its side file everything is computed again.
+                        let tokens = read_tokens(path).unwrap_or_default();
+                        let subject = Subject { transcript: &transcript, tokens: &tokens, config, model };
+                        let likelihoods = likelihood::scores(subject, self.extent).await;
+                        (scored.likelihood_seconds, scored.variants_seconds) =
+                            (likelihoods.seconds, likelihoods.variants_seconds);
+                        taken.extend(likelihoods.scores);
+                    }
+                    Err(why) => taken.extend(likelihood::missing(config, None, why, self.extent)),
+                }
+            }
+        }
+        taken.extend(self.judged(case, &transcript.scores, &mut scored).await);
+        if !taken.is_empty() {
+            scored.note(&taken);
+            merge(&mut transcript.scores, taken);
+            write_json(path, &transcript)?;
+        }
+        Ok(scored)
+    }
+
+    async fn foreign(&self, path: &Path, text: &str) -> Result<Scored, ScoringError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let form = |why| ScoringError::Form { path: path.to_owned(), why };
+        let foreign = foreign::read(&name, text, self.persona, self.config.as_deref()).map_err(form)?;
+        let kept_in = path.with_file_name(format!("{name}.scores.json"));
+        let digest = Digest::of(text);
+        let before = read(&kept_in).ok().and_then(|text| serde_json::from_str::<ScoresFile>(&text).ok());
+        let before = before.filter(|before| before.digest == digest && before.conversations.len() == foreign.len());
+        let mut conversations = before.map_or_else(Vec::new, |before| before.conversations);
+        conversations.resize_with(foreign.len(), Conversation::default);
+        let mut scored = Scored::new(path, &kept_in, 0.0);
+        for (Foreign { transcript, profile }, kept) in foreign.iter().zip(&mut conversations) {
+            kept.measured = measured::measure(transcript).scores;
+            let case = self.case(transcript, self.config.as_deref(), profile.as_deref());
+            let taken = self.judged(case, &kept.scores, &mut scored).await;
+            scored.note(&taken);
+            merge(&mut kept.scores, taken);
+        }
+        if scored.taken > 0 || !kept_in.exists() {
+            let format = SCORES_FORMAT.to_owned();
+            write_json(&kept_in, &ScoresFile { format, version: SCORES_VERSION, source: name, digest, conversations })?;
+        }
+        Ok(scored)
+    }
+
+    fn case<'a>(
+        &self,
+        transcript: &'a Transcript,
+        config: Option<&'a PersonaConfig>,
+        profile: Option<&'a str>,
+    ) -> Case<'a> {
+        Case { transcript, config, profile, window: self.window }
+    }
+
+    /// The judged scores that are wanted and not there.
+    async fn judged(&self, case: Case<'_>, there: &[Score], scored: &mut Scored) -> Vec<Score> {
+        let Some(judge) = &self.judge else { return Vec::new() };
+        let known = self.known.as_ref();
+        let wanted = judged::definitions(case, judge);
+        let done = wanted.iter().all(|(id, dimension, prompt)| {
+            there.iter().any(|score| {
+                let by = score.judge.as_ref().is_some_and(|by| {
+                    (&by.model, by.digest) == (&judge.info().name, judge.info().digest)
+                        && (known.is_none() || by.reliability.is_some())
+                });
+                by && (score.id.as_str(), &score.dimension, score.prompt_digest) == (*id, dimension, Some(*prompt))
+            })
+        });
+        if done && !self.again {
+            return Vec::new();
+        }
+        let begun = Instant::now();
+        let found = judged::scores(case, judge, known).await;
+        scored.judging_seconds += begun.elapsed().as_secs_f64();
+        found
+    }
+
+    /// The persona's model, opened as it was for the run.
+    fn persona(&self, folder: &Path, transcript: &Transcript) -> Result<Arc<dyn LanguageModel>, String> {
+        let spec = &transcript.models.persona.spec;
+        let chain: ModelChain = spec.parse().map_err(|error| format!("`{spec}` cannot be opened: {error}"))?;
+        let manifest = read(&folder.join("run.json")).ok();
+        let manifest = manifest.and_then(|text| serde_json::from_str::<Manifest>(&text).ok());
+        let template = manifest.and_then(|manifest| Some((manifest.chat_template?, manifest.created_at)));
+        // A model with another template is another model: it is not shared with those that keep their own.
+        let options = template.map_or_else(
+            || self.options.clone(),
+            |(template, created_at)| {
+                let mut options = OpenOptions::new(self.options.threads, Some(template));
+                options.now = created_at.parse().ok();
+                options
+            },
+        );
+        // The numbers that the persona spoke by.
+        let dtype = transcript.models.persona.dtype.as_deref().map(str::parse).transpose()?;
+        providers::open(&chain, &options.at(dtype)).map_err(|error| error.to_string())
+    }
+}
+
+impl Scored {
+    fn new(path: &Path, kept_in: &Path, rollout_seconds: f64) -> Self {
+        Self {
+            path: path.to_owned(),
+            kept_in: kept_in.to_owned(),
+            taken: 0,
+            missing: Vec::new(),
+            judging_seconds: 0.0,
+            likelihood_seconds: 0.0,
+            variants_seconds: 0.0,
+            rollout_seconds,
+        }
+    }
+
+    fn note(&mut self, scores: &[Score]) {
+        self.taken += scores.len();
+        for score in scores {
+            if let Some(why) = &score.why {
+                let missing = (score.id.clone(), why.clone());
+                if !self.missing.contains(&missing) {
+                    self.missing.push(missing);
+                }
+            }
+        }
+    }
+}
+
+/// The configuration that the transcript was made with, or why it is not known.
+fn own_config(folder: &Path, transcript: &Transcript) -> Result<Result<Arc<PersonaConfig>, String>, ScoringError> {
+    let path = folder.join("config.yaml");
+    let Ok(yaml) = read(&path) else {
+        return Ok(Err("there is no config.yaml beside the transcript".to_owned()));
+    };
+    let config = parse(&path.display().to_string(), &yaml)?;
+    let same = config.digest == transcript.config.digest;
+    let why = || "config.yaml beside the transcript is not the one that it was made with".to_owned();
+    Ok(if same { Ok(Arc::new(config)) } else { Err(why()) })
+}
+
+/// Whether both are the same score, taken of the same in the same way by the same.
+fn same(one: &Score, other: &Score) -> bool {
+    let by = |score: &Score| score.judge.as_ref().map(|judge| (judge.model.clone(), judge.digest));
+    (&one.id, &one.dimension, one.method, one.prompt_digest, by(one))
+        == (&other.id, &other.dimension, other.method, other.prompt_digest, by(other))
+}
+
+/// New scores stand in place of those that have the same name; another judge's stay.
+fn merge(scores: &mut Vec<Score>, taken: Vec<Score>) {
+    for score in taken {
+        let takes_place = |there: &&mut Score| {
+            let by = |score: &Score| score.judge.as_ref().map(|judge| judge.model.clone());
+            (&there.id, &there.dimension) == (&score.id, &score.dimension)
+                && (there.judge.is_none() || by(there) == by(&score))
+        };
+        match scores.iter_mut().find(takes_place) {
+            Some(there) => *there = score,
+            None => scores.push(score),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, FileError> {
+    let at = |source| FileError::Io { path: path.to_owned(), source };
+    if std::fs::metadata(path).map_err(at)?.len() > TRANSCRIPT_BYTES_MAX {
+        return Err(FileError::TooLarge { path: path.to_owned() });
+    }
+    std::fs::read_to_string(path).map_err(at)
+}

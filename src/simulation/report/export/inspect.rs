@@ -1,0 +1,229 @@
+//! A log of Inspect (<https://inspect.aisi.org.uk>), version 2 of its JSON form: a rollout is a sample, the persona's model
+//! is the model. The order of the keys matters to its readers, hence the records.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::super::data::Report;
+use super::super::load::{Loaded, ReportError};
+use super::{prompt, spoken};
+use crate::foundation::base::Digest;
+use crate::foundation::chat::Finish;
+use crate::simulation::persona::Speaker;
+use crate::simulation::rollout::{Outcome, TokenCount, TokenLine, Transcript, Utterance};
+
+#[derive(Serialize)]
+struct Log {
+    version: u32,
+    status: &'static str,
+    eval: Value,
+    plan: Value,
+    results: Value,
+    stats: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
+    // Readers of the head alone stop here.
+    samples: Vec<Sample>,
+}
+
+#[derive(Serialize)]
+struct Sample {
+    id: String,
+    epoch: usize,
+    input: String,
+    target: &'static str,
+    messages: Vec<Value>,
+    output: Value,
+    scores: BTreeMap<String, Value>,
+    metadata: Value,
+    model_usage: Value,
+}
+
+/// The log's file name and text.
+pub(super) fn log(report: &Report, loaded: &[Loaded]) -> Result<(String, String), ReportError> {
+    let created = &report.timing.began;
+    let model = model(report);
+    let id = Digest::of(format!("{}{:?}{created}", report.config_digest, report.seeds)).short();
+    let task: String = report.persona.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+    let stopped = loaded.iter().find_map(|loaded| match &loaded.transcript.outcome {
+        Outcome::Stopped { reason, .. } => Some(reason.clone()),
+        _ => None,
+    });
+    let complete = loaded.iter().filter(|loaded| loaded.transcript.outcome == Outcome::Complete).count();
+    let status = if stopped.is_some() {
+        "error"
+    } else if complete == loaded.len() {
+        "success"
+    } else {
+        "cancelled"
+    };
+    let samples: Vec<Sample> =
+        loaded.iter().zip(&report.rollouts).map(|(loaded, row)| sample(loaded, &row.scores)).collect();
+    let log = Log {
+        version: 2,
+        status,
+        eval: json!({
+            "eval_id": id, "run_id": id, "created": created, "task": task, "task_id": id, "task_version": 0,
+            "task_attribs": {}, "task_args": {},
+            "dataset": {"name": report.config, "samples": loaded.len(), "shuffled": false},
+            "model": model, "model_args": {}, "config": {},
+            "packages": {"loom": report.loom},
+            "metadata": {
+                "config_digest": report.config_digest, "seeds": report.seeds, "adversaries": report.adversaries,
+                "persona_models": report.persona_side.specs, "interlocutor_models": report.interlocutor_side.specs,
+            },
+        }),
+        plan: json!({"name": "loom", "steps": [], "config": {}}),
+        results: json!({
+            "total_samples": report.rollouts_planned.unwrap_or(loaded.len()),
+            "completed_samples": complete,
+            "scores": results(report),
+        }),
+        stats: json!({"started_at": created, "completed_at": "", "model_usage": usage(report, &model)}),
+        error: stopped.map(|why| json!({"message": why, "traceback": "", "traceback_ansi": ""})),
+        samples,
+    };
+    // `2026-01-01T10:00:00.123Z` without what file names cannot hold.
+    let stamp = created.split('.').next().unwrap_or_default().trim_end_matches('Z').replace(':', "-");
+    Ok((format!("{stamp}+00-00_{task}_{id}.json"), serde_json::to_string(&log)? + "\n"))
+}
+
+/// The persona's model, as Inspect names models: a provider and a name.
+fn model(report: &Report) -> String {
+    format!("loom/{}", report.persona_side.specs.join(","))
+}
+
+fn usage(report: &Report, model: &str) -> Value {
+    let of = |tokens: TokenCount| {
+        let TokenCount { tokens_in, tokens_out } = tokens;
+        json!({"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out})
+    };
+    let other = format!("loom/{}", report.interlocutor_side.specs.join(","));
+    if other == *model {
+        let mut both = report.persona_side.tokens;
+        both += report.interlocutor_side.tokens;
+        return json!({ other: of(both) });
+    }
+    json!({ model: of(report.persona_side.tokens), other: of(report.interlocutor_side.tokens) })
+}
+
+fn results(report: &Report) -> Vec<Value> {
+    let result = |name: String, value: f64| {
+        json!({
+            "name": name, "scorer": name, "params": {},
+            "metrics": {"mean": {"name": "mean", "value": value, "params": {}}},
+        })
+    };
+    let measured = report.scores.iter().filter_map(|score| Some(result(score.id.clone(), score.value?.mean)));
+    let stored = report.stored.iter().filter_map(|score| {
+        let judge = score.judge.as_ref().map(|judge| judge.model.as_str());
+        Some(result(score_name(&score.id, score.dimension.as_deref(), judge), score.value?.mean))
+    });
+    measured.chain(stored).collect()
+}
+
+/// One name per score, whatever tells it apart.
+fn score_name(id: &str, dimension: Option<&str>, judge: Option<&str>) -> String {
+    [Some(id), dimension, judge].into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+fn sample(loaded: &Loaded, measured: &[(String, Option<f64>)]) -> Sample {
+    let transcript = &loaded.transcript;
+    let mut scores: BTreeMap<String, Value> = BTreeMap::new();
+    // A score that could not be taken has no value here: it is left out, not made up.
+    scores.extend(measured.iter().filter_map(|(id, value)| Some((id.clone(), json!({"value": (*value)?})))));
+    for score in &transcript.scores {
+        let judge = score.judge.as_ref().map(|judge| judge.model.as_str());
+        if let Some(value) = score.value {
+            let name = score_name(&score.id, score.dimension.as_deref(), judge);
+            scores.insert(name, json!({"value": value, "metadata": {"method": score.method, "points": score.points}}));
+        }
+    }
+    let TokenCount { tokens_in, tokens_out } = transcript.totals.persona;
+    Sample {
+        id: loaded.file.split('.').next().unwrap_or_default().to_owned(),
+        epoch: 1,
+        input: transcript.opening.words.clone().unwrap_or_default(),
+        target: "",
+        messages: messages(transcript),
+        output: output(loaded),
+        scores,
+        metadata: json!({
+            "seed": transcript.run.seed, "rollout": transcript.run.rollout, "outcome": transcript.outcome,
+            "turns": transcript.turns.len(), "monitor_events": transcript.totals.monitor_events,
+            "failures": transcript.totals.failures,
+        }),
+        model_usage: json!({
+            format!("loom/{}", transcript.models.persona.spec):
+                {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out},
+        }),
+    }
+}
+
+/// The conversation as the persona saw it, with what Loom knows of each message beside it.
+fn messages(transcript: &Transcript) -> Vec<Value> {
+    let rollout = transcript.run.rollout;
+    let plain = |name: &str, role: &str, content: &str| json!({"id": format!("{rollout}-{name}"), "content": content, "source": "input", "role": role});
+    let system = prompt(transcript, Speaker::Persona).map(|text| plain("system", "system", text));
+    let opening = transcript.opening.words.as_deref().map(|text| plain("opening", "user", text));
+    let said =
+        spoken(transcript).filter_map(|(at, said)| {
+            let turn = transcript.turns.get(at)?;
+            let mut message = match said.speaker {
+                Speaker::Persona => plain(&format!("{}p", turn.index), "assistant", &said.content),
+                Speaker::Interlocutor => plain(&format!("{}o", turn.index), "user", &said.content),
+            };
+            let fields = message.as_object_mut()?;
+            if said.speaker == Speaker::Persona {
+                fields.insert("source".to_owned(), "generate".into());
+                fields.insert("model".to_owned(), json!(said.model));
+            }
+            fields.insert("metadata".to_owned(), json!({
+            "turn": turn.index, "phase": turn.phase, "intensities": turn.intensities, "answered_by": said.model,
+            "tokens": said.tokens, "failure": said.failure, "adversary": said.adversary,
+            "confidence": said.regulator.reading.confidence,
+            "monitor_events": if said.speaker == Speaker::Persona { turn.monitor_events.as_slice() } else { &[] },
+        }));
+            Some(message)
+        });
+    system.into_iter().chain(opening).chain(said).collect()
+}
+
+/// The persona's last message, with the log-probabilities of its tokens where all are known.
+fn output(loaded: &Loaded) -> Value {
+    let transcript = &loaded.transcript;
+    let Some(turn) = transcript.turns.last() else { return json!({}) };
+    let said = &turn.persona;
+    let tokens = loaded.tokens.iter().find(|line| line.turn == turn.index && line.speaker == Speaker::Persona);
+    let logprobs = tokens.and_then(logprobs).map(|content| json!({ "content": content }));
+    json!({
+        "model": said.model.as_deref().unwrap_or("none"),
+        "choices": [{
+            "message": {"id": format!("{}-{}p", transcript.run.rollout, turn.index), "content": said.content, "source": "generate", "role": "assistant"},
+            "stop_reason": stop_reason(said),
+            "logprobs": logprobs,
+        }],
+        "completion": said.content,
+    })
+}
+
+fn stop_reason(said: &Utterance) -> &'static str {
+    match said.finish {
+        Some(Finish::Length) => "max_tokens",
+        Some(Finish::Refusal) => "content_filter",
+        Some(_) => "stop",
+        None => "unknown",
+    }
+}
+
+/// `None` as soon as one token's log-probability is not known: Inspect has no way to say so.
+fn logprobs(line: &TokenLine) -> Option<Vec<Value>> {
+    let tokens = line.text.iter().zip(&line.logprob);
+    tokens
+        .map(|(text, logprob)| {
+            Some(json!({"token": text, "logprob": (*logprob)?, "bytes": text.as_bytes(), "top_logprobs": null}))
+        })
+        .collect()
+}

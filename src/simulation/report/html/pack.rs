@@ -1,0 +1,171 @@
+//! A conversation as the page's script reads it: JSON, deflated, in Base64. The tokens cost three small numbers each; their
+//! texts are cut from the message again.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+use serde::Serialize;
+
+use super::super::aggregate::confidence;
+use super::super::data::Report;
+use super::super::load::{Loaded, ReportError};
+use crate::simulation::persona::Speaker;
+use crate::simulation::rollout::{MonitorAction, TokenLine, Turn, Utterance};
+
+#[derive(Serialize)]
+struct Conversation<'a> {
+    opening: Option<&'a str>,
+    persona_first: bool,
+    dimensions: &'a [String],
+    turns: Vec<PackedTurn<'a>>,
+}
+
+#[derive(Serialize)]
+struct PackedTurn<'a> {
+    turn: usize,
+    phase: Option<&'a str>,
+    intensities: Vec<f64>,
+    confidence: Option<f64>,
+    entropy: Option<f64>,
+    why: &'a [String],
+    findings: Vec<Finding<'a>>,
+    persona: Message<'a>,
+    other: Message<'a>,
+}
+
+#[derive(Serialize)]
+struct Finding<'a> {
+    rule: &'a str,
+    detail: &'a str,
+    stands: bool,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    text: &'a str,
+    model: Option<&'a str>,
+    failure: Option<&'a str>,
+    strategy: Option<&'a str>,
+    drafts: usize,
+    tokens: Option<Tokens>,
+}
+
+/// Columns of one length; hundredths of a nat, −1 where a value is not known.
+#[derive(Serialize)]
+struct Tokens {
+    /// Lengths of the tokens' texts in UTF-16 units, which is how a script cuts a text.
+    cut: Vec<usize>,
+    surprise: Vec<i64>,
+    entropy: Vec<i64>,
+}
+
+/// The conversation of `loaded`, packed.
+pub(super) fn pack(loaded: &Loaded, report: &Report) -> Result<String, ReportError> {
+    let transcript = &loaded.transcript;
+    let rollout = transcript.run.rollout;
+    let flags: BTreeMap<usize, &[String]> = report
+        .flags
+        .iter()
+        .filter(|flag| flag.rollout == rollout)
+        .map(|flag| (flag.turn, flag.why.as_slice()))
+        .collect();
+    let lines: BTreeMap<(usize, bool), &TokenLine> =
+        loaded.tokens.iter().map(|line| ((line.turn, line.speaker == Speaker::Persona), line)).collect();
+    let turns = transcript.turns.iter().map(|turn| {
+        let why = flags.get(&turn.index).copied().unwrap_or_default();
+        packed_turn(turn, why, |persona| lines.get(&(turn.index, persona)).copied())
+    });
+    let conversation = Conversation {
+        opening: transcript.opening.words.as_deref(),
+        persona_first: transcript.opening.first_speaker == Speaker::Persona,
+        dimensions: &report.dimensions,
+        turns: turns.collect(),
+    };
+    let json = serde_json::to_vec(&conversation)?;
+    let mut deflated = DeflateEncoder::new(Vec::new(), Compression::best());
+    let written = deflated.write_all(&json).and_then(|()| deflated.finish());
+    let bytes = written.map_err(|source| ReportError::Io { path: loaded.file.clone().into(), source })?;
+    Ok(base64(&bytes))
+}
+
+fn packed_turn<'a, 'l>(
+    turn: &'a Turn,
+    why: &'a [String],
+    tokens: impl Fn(bool) -> Option<&'l TokenLine>,
+) -> PackedTurn<'a> {
+    let findings = turn.monitor_events.iter().map(|event| Finding {
+        rule: &event.finding.rule,
+        detail: &event.finding.detail,
+        stands: event.action == MonitorAction::Accepted,
+    });
+    PackedTurn {
+        turn: turn.index,
+        phase: turn.phase.as_deref(),
+        intensities: turn.intensities.iter().map(|intensity| intensity.value).collect(),
+        confidence: confidence(&turn.persona),
+        entropy: turn.persona.tokens.entropy_mean,
+        why,
+        findings: findings.collect(),
+        persona: message(&turn.persona, tokens(true)),
+        other: message(&turn.interlocutor, tokens(false)),
+    }
+}
+
+fn message<'a>(utterance: &'a Utterance, line: Option<&TokenLine>) -> Message<'a> {
+    Message {
+        text: &utterance.content,
+        model: utterance.model.as_deref(),
+        failure: utterance.failure.as_ref().map(|failure| failure.why.as_str()),
+        strategy: utterance.adversary.as_ref().map(|adversary| adversary.strategy.as_str()),
+        drafts: utterance.attempts.len() + 1,
+        // Columns that do not cut this very text would colour the wrong words.
+        tokens: line.filter(|line| line.text.concat() == utterance.content).map(tokens),
+    }
+}
+
+fn tokens(line: &TokenLine) -> Tokens {
+    let hundredths = |value: &Option<f32>, sign: f32| value.map_or(-1, |value| (sign * value * 100.0).round() as i64);
+    Tokens {
+        cut: line.text.iter().map(|text| text.encode_utf16().count()).collect(),
+        surprise: line.logprob.iter().map(|logprob| hundredths(logprob, -1.0)).collect(),
+        entropy: line.entropy.iter().map(|entropy| hundredths(entropy, 1.0)).collect(),
+    }
+}
+
+/// Standard Base64 with padding (RFC 4648, section 4).
+pub(super) fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let word = (0..3).fold(0u32, |word, at| word << 8 | u32::from(group.get(at).copied().unwrap_or(0)));
+        for at in 0..4 {
+            let digit = ALPHABET.get((word >> (18 - 6 * at) & 63) as usize).copied().unwrap_or(b'=');
+            text.push(if at <= group.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The vectors of RFC 4648, section 10.
+    #[test]
+    fn base64_is_the_rfcs() {
+        let check = |bytes: &str, text: &str| assert_eq!(base64(bytes.as_bytes()), text);
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            check(bytes, text);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+"use strict";
+// Shows the packed conversations one turn at a time. What was said is only ever set as text.
+(() => {
+  const NATS = 6; // where the colour is full
+  const by = (id) => document.getElementById(id);
+  const [reader, select, heat, strip, stage] = ["reader", "rollout", "heat", "strip", "turn"].map(by);
+  const persona = stage.dataset.persona;
+  const unpacked = new Map();
+  let talk = null;
+  let at = 0;
+
+  async function unpack(index) {
+    if (!unpacked.has(index)) {
+      const packed = Uint8Array.from(atob(by("packed-" + index).textContent), (c) => c.charCodeAt(0));
+      const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+      unpacked.set(index, await new Response(stream).json());
+    }
+    return unpacked.get(index);
+  }
+
+  function make(name, className, text) {
+    const element = document.createElement(name);
+    if (className) element.className = className;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  }
+
+  const nats = (hundredths) => (hundredths < 0 ? "not known" : (hundredths / 100).toFixed(2) + " nats");
+
+  function coloured(message, kind) {
+    const body = document.createDocumentFragment();
+    const { cut, surprise, entropy } = message.tokens;
+    const values = kind === "entropy" ? entropy : surprise;
+    let from = 0;
+    cut.forEach((length, index) => {
+      const piece = make("span", values[index] < 0 ? "" : "t", message.text.slice(from, from + length));
+      from += length;
+      if (values[index] >= 0) piece.style.setProperty("--v", Math.min(values[index] / 100 / NATS, 1).toFixed(3));
+      const likely = surprise[index] < 0 ? "" : ", p = " + Math.exp(-surprise[index] / 100).toPrecision(2);
+      piece.title = "surprise " + nats(surprise[index]) + likely + "; entropy " + nats(entropy[index]);
+      body.append(piece);
+    });
+    return body;
+  }
+
+  // The same in words, for whoever does not see colours or has no pointer.
+  function peaks(message, kind) {
+    const values = kind === "entropy" ? message.tokens.entropy : message.tokens.surprise;
+    let from = 0;
+    const pieces = message.tokens.cut.map((length, index) => {
+      const text = message.text.slice(from, from + length).trim();
+      from += length;
+      return { text, value: values[index] };
+    });
+    const top = pieces.filter((piece) => piece.text && piece.value > 0).sort((a, b) => b.value - a.value).slice(0, 5);
+    if (!top.length) return null;
+    const what = kind === "entropy" ? "Most open before: " : "Least likely: ";
+    return what + top.map((piece) => "“" + piece.text + "” " + (piece.value / 100).toFixed(1)).join(", ") + " nats";
+  }
+
+  function said(message, isPersona) {
+    const kind = heat.value;
+    const box = make("div", "said" + (isPersona ? " persona" : "") + (message.failure ? " failed" : ""));
+    const who = [isPersona ? persona : "The other side", message.model, message.strategy];
+    if (message.drafts > 1) who.push(message.drafts + " drafts");
+    box.append(make("cite", "", who.filter(Boolean).join(" · ")));
+    const colour = kind !== "none" && message.tokens;
+    box.append(colour ? coloured(message, kind) : message.failure ? "No reply: " + message.failure : message.text);
+    const note = colour ? peaks(message, kind) : kind !== "none" && !message.failure ? "No tokens were recorded for this message." : null;
+    if (note) box.append(make("p", "meta", note));
+    return box;
+  }
+
+  function facts(turn) {
+    const facts = turn.intensities.map((value, index) => talk.dimensions[index] + " " + value.toFixed(2));
+    if (turn.confidence !== null) facts.push("confidence " + turn.confidence.toFixed(2));
+    if (turn.entropy !== null) facts.push("entropy " + turn.entropy.toFixed(2) + " nats");
+    return facts.join(" · ");
+  }
+
+  function show() {
+    const turn = talk.turns[at];
+    stage.replaceChildren();
+    if (!turn) {
+      stage.append(make("p", "soft", "No turn has been held yet."));
+      return;
+    }
+    stage.append(make("h3", "", "Turn " + turn.turn + (turn.phase === null ? "" : " · " + turn.phase)));
+    stage.append(make("p", "meta", facts(turn)));
+    const why = make("ul", "why");
+    turn.why.forEach((text) => why.append(make("li", "", text)));
+    turn.findings.filter((finding) => !finding.stands).forEach((finding) => {
+      why.append(make("li", "", "a draft was not taken: " + finding.detail));
+    });
+    stage.append(why);
+    if (at === 0 && talk.opening !== null) {
+      stage.append(said({ text: talk.opening, drafts: 1, tokens: { cut: [talk.opening.length], surprise: [-1], entropy: [-1] } }, false));
+    }
+    const both = [said(turn.persona, true), said(turn.other, false)];
+    stage.append(...(talk.persona_first ? both : both.reverse()));
+    [...strip.children].forEach((button, index) => {
+      button.tabIndex = index === at ? 0 : -1;
+      index === at ? button.setAttribute("aria-current", "true") : button.removeAttribute("aria-current");
+    });
+    history.replaceState(null, "", "#r" + select.selectedOptions[0].dataset.rollout + "t" + turn.turn);
+  }
+
+  function go(index) {
+    if (!talk) return;
+    at = Math.max(0, Math.min(index, talk.turns.length - 1));
+    const held = strip.contains(document.activeElement);
+    show();
+    if (held) strip.children[at].focus();
+  }
+
+  function lay() {
+    strip.replaceChildren(...talk.turns.map((turn, index) => {
+      const button = make("button", turn.why.length ? "flagged" : "");
+      button.type = "button";
+      button.setAttribute("aria-label", "Turn " + turn.turn + (turn.why.length ? ", flagged" : ""));
+      if (turn.confidence !== null) button.style.setProperty("--v", (1 - turn.confidence).toFixed(3));
+      button.addEventListener("click", () => go(index));
+      return button;
+    }));
+  }
+
+  async function open(index, turn) {
+    talk = await unpack(index);
+    select.value = String(index);
+    lay();
+    go(Math.max(0, talk.turns.findIndex((held) => held.turn === turn)));
+  }
+
+  // `#r3t12` names a turn wherever it is linked from.
+  async function follow(scroll) {
+    const named = /^#r(\d+)t(\d+)$/.exec(location.hash);
+    const option = named && [...select.options].find((option) => option.dataset.rollout === named[1]);
+    if (option) {
+      await open(Number(option.value), Number(named[2]));
+      if (scroll) by("conversations").scrollIntoView();
+    }
+    return Boolean(option);
+  }
+
+  function key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || !talk) return;
+    if (event.target.closest("select, input, textarea")) return;
+    const flagged = () => talk.turns.findIndex((turn, index) => index > at && turn.why.length);
+    const steps = {
+      j: () => go(at + 1), ArrowRight: () => go(at + 1), k: () => go(at - 1), ArrowLeft: () => go(at - 1),
+      f: () => { const next = flagged(); if (next >= 0) go(next); },
+      h: () => { heat.selectedIndex = (heat.selectedIndex + 1) % heat.options.length; show(); },
+    };
+    const step = steps[event.key];
+    if (step) {
+      event.preventDefault();
+      step();
+    }
+  }
+
+  async function begin() {
+    if (typeof DecompressionStream === "undefined") {
+      reader.before(make("p", "notice", "This browser cannot unpack the conversations; one from 2023 or later can."));
+      return;
+    }
+    if (!select.options.length) return;
+    reader.hidden = false;
+    select.addEventListener("change", () => open(Number(select.value), 0));
+    heat.addEventListener("change", show);
+    by("previous").addEventListener("click", () => go(at - 1));
+    by("next").addEventListener("click", () => go(at + 1));
+    document.addEventListener("keydown", key);
+    window.addEventListener("hashchange", () => follow(true));
+    const before = location.hash;
+    if (!(await follow(true))) {
+      await open(0, 0);
+      history.replaceState(null, "", before || location.pathname + location.search);
+    }
+    document.documentElement.dataset.ready = "true";
+  }
+
+  begin();
+})();

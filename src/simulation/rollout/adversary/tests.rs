@@ -1,0 +1,75 @@
+//! What adversaries try, and what they may quote.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::foundation::chat::ModelSpec;
+use crate::inference::providers::{OpenOptions, open};
+use crate::simulation::persona::parse;
+
+const ANNA: &str = include_str!("../../../../tests/data/rollout/anna.yaml");
+
+fn adversary(kind: AdversaryKind, script: Option<&str>) -> Adversary {
+    let model = open(&ModelSpec::Echo.into(), &OpenOptions::default()).unwrap();
+    let config = parse("anna.yaml", ANNA).unwrap();
+    Adversary::new(kind, script, &config, &model).unwrap().unwrap()
+}
+
+fn said(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// Everything that is tried in `turn` over many draws.
+fn tried(adversary: &Adversary, turn: usize, said: &[String]) -> Vec<AdversaryMove> {
+    (0..200).filter_map(|seed| adversary.plan(turn, said, Stream::root(seed))).map(|planned| planned.step).collect()
+}
+
+fn names(moves: &[AdversaryMove]) -> BTreeSet<&str> {
+    moves.iter().map(|step| step.strategy.as_str()).collect()
+}
+
+#[test]
+fn strategies_follow_from_what_was_said() {
+    let trap = adversary(AdversaryKind::Contradiction, None);
+    assert_eq!(names(&tried(&trap, 0, &[])), BTreeSet::from(["recall"]));
+    let calm = said(&["I count the alarms three times a night.", "They are patient with me.", "I wait for them."]);
+    assert_eq!(names(&tried(&trap, 3, &calm)), BTreeSet::from(["alternative_history", "misquote", "recall"]));
+    let loud = said(&["They have a rhythm.", "They ring again.", "Listen to them!"]);
+    assert!(names(&tried(&trap, 3, &loud)).contains("emotional_inconsistency"));
+}
+
+#[test]
+fn a_quotation_is_exact_or_recorded_as_a_misquotation() {
+    let trap = adversary(AdversaryKind::Contradiction, None);
+    let said = said(&["I count the alarms three times a night.", "They ring.", "They ring again.", "I count."]);
+    let quotes: Vec<Quote> = tried(&trap, 3, &said).into_iter().filter_map(|step| step.quote).collect();
+    assert!(!quotes.is_empty());
+    for quote in quotes {
+        assert_eq!(quote.exact, quote.said == quote.quoted);
+        assert!(said[quote.turn].contains(&quote.said), "{quote:?}");
+        assert!(quote.turn + 2 <= 3 || quote.exact, "what is misquoted has been said some time ago: {quote:?}");
+    }
+    let moves = tried(&trap, 3, &said);
+    let misquotes: Vec<_> = moves.iter().filter(|step| step.strategy == "misquote").collect();
+    assert!(misquotes.iter().all(|step| step.quote.as_ref().is_some_and(|quote| !quote.exact)), "{misquotes:#?}");
+}
+
+#[test]
+fn both_take_turns_and_each_keeps_to_its_kind() {
+    let both = adversary(AdversaryKind::Both, None);
+    let kinds: Vec<_> = (0..4).map(|turn| both.plan(turn, &[], Stream::root(5)).unwrap().step.kind).collect();
+    assert_eq!(kinds[0], kinds[2]);
+    assert_ne!(kinds[0], kinds[1]);
+}
+
+#[test]
+fn an_edited_file_is_used_and_its_probes_are_put() {
+    let yaml = "name: x\nkind: helpfulness\ngoal: ask {name}\nprobes: [\"Who are you, {name}?\"]\nprobe_every: 2\nstrategies:\n  \
+                - {name: late, when: later, instruction: wait, from_turn: 3, templates: [\"Now?\"]}\n  \
+                - {name: early, when: now, instruction: ask, templates: [\"Why?\"]}\n";
+    let edited = adversary(AdversaryKind::Helpfulness, Some(yaml));
+    assert_eq!(names(&tried(&edited, 2, &[])), BTreeSet::from(["early"]));
+    assert_eq!(names(&tried(&edited, 3, &[])), BTreeSet::from(["early", "late"]));
+    assert_eq!(edited.probes(0).count(), 0);
+    assert_eq!(edited.probes(1).collect::<Vec<_>>(), ["Who are you, Anna Berg?"]);
+}

@@ -1,0 +1,323 @@
+//! Tasks: items whose right answers are known, read from lines of JSON or of tab-separated pairs.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::foundation::base::Digest;
+use crate::foundation::base::limits::TASK_BYTES_MAX;
+use crate::foundation::chat::Message;
+use crate::foundation::text::words;
+
+/// The tasks that ship with the program, by name.
+pub const BUILT_IN: [(&str, &str); 1] = [("grammar", include_str!("../../../configs/tasks/grammar.tsv"))];
+
+/// What a model is asked before a sentence of a minimal pair: something that either could answer.
+const SENTENCE: &str = "Please say one sentence.";
+
+/// Items with known answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Task {
+    /// Its name: the built-in one's, or the file's.
+    pub name: String,
+    /// In the file's order, each once.
+    pub items: Vec<Item>,
+}
+
+/// One item.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// The digest of its content.
+    pub id: Digest,
+    /// What is asked, and what is right.
+    pub question: Question,
+}
+
+impl Item {
+    /// Half of all items are kept from every fit: those whose digest is even.
+    pub fn held_out(&self) -> bool {
+        self.id.as_bytes().first().is_some_and(|byte| byte % 2 == 0)
+    }
+}
+
+/// What a model is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Question {
+    /// To choose among candidates: its choice is the one that it finds likeliest.
+    Choose {
+        /// The conversation before the answer.
+        prompt: Vec<Message>,
+        /// The candidates.
+        candidates: Vec<String>,
+        /// Which of them is right.
+        right: usize,
+        /// How likelihoods are compared.
+        by: Likelihood,
+    },
+    /// To answer in its own words.
+    Answer {
+        /// The conversation before the answer.
+        prompt: Vec<Message>,
+        /// Answers known to be right.
+        references: Vec<String>,
+        /// When an answer counts as one of them.
+        matching: Matching,
+    },
+}
+
+/// How the likelihoods of candidates are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Likelihood {
+    /// The whole candidate's: for candidates that differ in little.
+    Whole,
+    /// Per token: for candidates of different lengths.
+    PerToken,
+}
+
+/// When an answer counts as a reference. Case and punctuation never count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Matching {
+    /// Word by word the same.
+    Exact,
+    /// Half or more of the words are shared (F1 over words, Rajpurkar et al. 2016).
+    Fuzzy,
+}
+
+impl Matching {
+    /// Whether `answer` counts as `reference`.
+    pub fn holds(self, answer: &str, reference: &str) -> bool {
+        let (answer, reference) = (words(answer), words(reference));
+        match self {
+            Self::Exact => answer == reference,
+            Self::Fuzzy => {
+                let mut left = reference.clone();
+                let shared = answer
+                    .iter()
+                    .filter(|word| {
+                        left.iter().position(|other| other == *word).map(|at| left.swap_remove(at)).is_some()
+                    })
+                    .count();
+                // F1 = 2·shared / (lengths together) ≥ ½.
+                shared > 0 && 4 * shared >= answer.len() + reference.len()
+            }
+        }
+    }
+}
+
+/// A file that is no task. Every message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    /// It cannot be read.
+    #[error("{path}: {why}; name a file, or one of the built-in tasks: {built_in}", built_in = BUILT_IN.map(|(name, _)| name).join(", "))]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// A line is no item.
+    #[error("{name}, line {line}: {why}")]
+    Line {
+        /// The file or task.
+        name: String,
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is nothing in it.
+    #[error("{0} holds no items: give one a line (docs/REGULATOR.md)")]
+    Empty(String),
+}
+
+impl Task {
+    /// The built-in task of that name, or the one in that file.
+    ///
+    /// # Errors
+    /// See [`TaskError`].
+    pub fn open(name: &str) -> Result<Self, TaskError> {
+        if let Some((name, text)) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
+            return Self::parse(name, text);
+        }
+        let unread = |why: String| TaskError::Read { path: name.to_owned(), why };
+        let size = std::fs::metadata(name).map_err(|error| unread(error.to_string()))?.len();
+        if size > TASK_BYTES_MAX {
+            return Err(unread(format!("it is larger than {TASK_BYTES_MAX} bytes (TASK_BYTES_MAX)")));
+        }
+        let text = std::fs::read_to_string(name).map_err(|error| unread(error.to_string()))?;
+        let stem =
+            Path::new(name).file_stem().map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned());
+        Self::parse(&stem, &text)
+    }
+
+    /// Reads a task: one item a line; empty lines and lines that begin with `#` say nothing, and an item that occurs twice
+    /// counts once.
+    ///
+    /// # Errors
+    /// [`TaskError::Line`] or [`TaskError::Empty`].
+    pub fn parse(name: &str, text: &str) -> Result<Self, TaskError> {
+        let mut items: Vec<Item> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let row = row(line).map_err(|why| TaskError::Line { name: name.to_owned(), line: number, why })?;
+            let question =
+                row.question().map_err(|why| TaskError::Line { name: name.to_owned(), line: number, why })?;
+            let id = Digest::of(format!("{question:?}"));
+            if seen.insert(id) {
+                items.push(Item { id, question });
+            }
+        }
+        if items.is_empty() {
+            Err(TaskError::Empty(name.to_owned()))
+        } else {
+            Ok(Self { name: name.to_owned(), items })
+        }
+    }
+}
+
+/// A line in one of the four forms.
+enum Row {
+    Pair { good: String, bad: String },
+    Statement { statement: String, label: bool },
+    Choice { question: String, choices: Vec<String>, answer: usize },
+    Free { question: String, answers: Vec<String>, matching: Matching },
+}
+
+fn row(line: &str) -> Result<Row, String> {
+    if !line.starts_with('{') {
+        let (good, bad) =
+            line.split_once('\t').ok_or("a JSON object is needed, or two sentences with a tab between")?;
+        return Ok(Row::Pair { good: good.trim().to_owned(), bad: bad.trim().to_owned() });
+    }
+    let value: Value = serde_json::from_str(line).map_err(|error| format!("this is not JSON ({error})"))?;
+    let text = |field: &str| {
+        let found = value.get(field).and_then(Value::as_str);
+        found.map(str::to_owned).ok_or_else(|| format!("`{field}` must be a text"))
+    };
+    let texts = |field: &str| {
+        let found = value.get(field).and_then(Value::as_array);
+        let found: Option<Vec<String>> =
+            found.and_then(|list| list.iter().map(|v| v.as_str().map(str::to_owned)).collect());
+        found.ok_or_else(|| format!("`{field}` must be a list of texts"))
+    };
+    if value.get("sentence_good").is_some() {
+        return Ok(Row::Pair { good: text("sentence_good")?, bad: text("sentence_bad")? });
+    }
+    if value.get("statement").is_some() {
+        let label = match value.get("label").or_else(|| value.get("match")) {
+            Some(Value::Bool(label)) => *label,
+            Some(Value::String(label)) if label.trim().eq_ignore_ascii_case("yes") => true,
+            Some(Value::String(label)) if label.trim().eq_ignore_ascii_case("no") => false,
+            _ => return Err("`label` must be true or false, or `match` \"Yes\" or \"No\"".to_owned()),
+        };
+        return Ok(Row::Statement { statement: text("statement")?, label });
+    }
+    if value.get("choices").is_some() {
+        let answer = value
+            .get("answer")
+            .and_then(Value::as_u64)
+            .ok_or("`answer` must be the number of the right choice, from 0")?;
+        return Ok(Row::Choice { question: text("question")?, choices: texts("choices")?, answer: answer as usize });
+    }
+    if value.get("answers").is_some() {
+        let matching = value.get("matching").map_or(Ok(Matching::Exact), |matching| {
+            Matching::deserialize(matching).map_err(|_| "`matching` must be \"exact\" or \"fuzzy\"".to_owned())
+        })?;
+        return Ok(Row::Free { question: text("question")?, answers: texts("answers")?, matching });
+    }
+    Err("an item has `sentence_good` and `sentence_bad`, `statement` and `label`, `question`, `choices` and `answer`, or \
+         `question` and `answers`"
+        .to_owned())
+}
+
+impl Row {
+    fn question(self) -> Result<Question, String> {
+        Ok(match self {
+            Self::Pair { good, bad } if good == bad => return Err("both sentences are the same".to_owned()),
+            Self::Pair { good, bad } => Question::Choose {
+                prompt: vec![Message::user(SENTENCE)],
+                candidates: vec![good, bad],
+                right: 0,
+                by: Likelihood::Whole,
+            },
+            Self::Statement { statement, label } => Question::Choose {
+                prompt: vec![Message::user(format!("Is it true that: {statement} Answer yes or no."))],
+                candidates: vec!["Yes".to_owned(), "No".to_owned()],
+                right: usize::from(!label),
+                by: Likelihood::Whole,
+            },
+            Self::Choice { choices, answer, .. } if answer >= choices.len() || choices.len() < 2 => {
+                return Err(format!("`answer` is {answer} of {} choices; from 0, and of at least two", choices.len()));
+            }
+            Self::Choice { question, choices, answer } => Question::Choose {
+                prompt: vec![Message::user(question)],
+                candidates: choices,
+                right: answer,
+                by: Likelihood::PerToken,
+            },
+            Self::Free { answers, .. } if answers.is_empty() => return Err("`answers` is empty".to_owned()),
+            Self::Free { question, answers, matching } => {
+                Question::Answer { prompt: vec![Message::user(question)], references: answers, matching }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: Result<usize, &str>) {
+        let found = Task::parse("t", line).map(|task| match &task.items[0].question {
+            Question::Choose { right, .. } => *right,
+            Question::Answer { references, .. } => references.len(),
+        });
+        match (found, expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{line}"),
+            (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{line}: {error}"),
+            (found, _) => panic!("{line}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn every_form_of_item_is_read_and_a_wrong_one_named() {
+        check("The dog barks.\tThe dog bark.", Ok(0));
+        check(r#"{"sentence_good": "He eats.", "sentence_bad": "He eat.", "UID": "x"}"#, Ok(0));
+        check(r#"{"statement": "Snow is black.", "label": false}"#, Ok(1));
+        check(r#"{"statement": "I help.", "match": "Yes"}"#, Ok(0));
+        check(r#"{"question": "2+2?", "choices": ["3", "4", "5"], "answer": 1}"#, Ok(1));
+        check(r#"{"question": "2+2?", "answers": ["4", "four"], "matching": "fuzzy"}"#, Ok(2));
+        check("one sentence", Err("line 1: a JSON object is needed"));
+        check(r#"{"question": "2+2?", "choices": ["4"], "answer": 1}"#, Err("of at least two"));
+        check(r#"{"statement": "x", "label": "maybe"}"#, Err("true or false"));
+        check(r#"{"q": 1}"#, Err("an item has"));
+        check("# nothing\n", Err("holds no items"));
+        check("a\ta", Err("both sentences are the same"));
+    }
+
+    #[test]
+    fn words_count_and_punctuation_does_not() {
+        assert!(Matching::Exact.holds("  Paris. ", "paris"));
+        assert!(!Matching::Exact.holds("It is Paris", "Paris"));
+        assert!(Matching::Fuzzy.holds("It is Paris", "Paris"));
+        assert!(!Matching::Fuzzy.holds("I would say that it may be Paris", "Paris"));
+        assert!(!Matching::Fuzzy.holds("", "") && !Matching::Fuzzy.holds("Rome", "Paris"));
+    }
+
+    #[test]
+    fn the_built_in_tasks_are_sound_and_about_half_is_held_out() {
+        for (name, text) in BUILT_IN {
+            let task = Task::open(name).unwrap();
+            let rows = text.lines().filter(|line| !line.starts_with('#')).count();
+            assert_eq!(task.items.len(), rows, "{name}: an item occurs twice");
+            let held_out = task.items.iter().filter(|item| item.held_out()).count();
+            assert!((9 * rows..11 * rows).contains(&(20 * held_out)), "{name}: {held_out} of {rows}");
+        }
+        assert!(Task::open("nowhere.jsonl").unwrap_err().to_string().contains("grammar"));
+    }
+}

@@ -1,0 +1,132 @@
+//! The combinations of a sweep, numbered, and shares of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::SweepError;
+use super::file::SweepFile;
+use crate::foundation::base::Digest;
+use crate::simulation::persona::AdversaryKind;
+
+/// One run of a sweep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Its number, from 0.
+    pub cell: usize,
+    /// The persona config, as the sweep's file names it.
+    pub config: String,
+    /// The digest of the config that is run, the Δ policy put in.
+    pub config_digest: Digest,
+    /// The persona's model.
+    pub persona_model: String,
+    /// The model under test, or the adversary's.
+    pub interlocutor_model: String,
+    /// Who the interlocutor is.
+    pub adversary: AdversaryKind,
+    /// The name of the Δ policy; absent where the config's own holds.
+    pub delta: Option<String>,
+    /// Where all draws come from.
+    pub seed: u64,
+    /// How many rollouts.
+    pub rollouts: usize,
+    /// How many turns each.
+    pub turns: usize,
+}
+
+impl Cell {
+    /// The name of its folder.
+    pub fn folder(&self) -> String {
+        format!("cell_{:04}", self.cell)
+    }
+}
+
+/// A combination before its config is read: places in the sweep's lists.
+pub(super) struct Combination {
+    pub(super) config: usize,
+    pub(super) persona: usize,
+    pub(super) target: usize,
+    pub(super) adversary: usize,
+    pub(super) delta: usize,
+    pub(super) seed: usize,
+}
+
+/// All combinations; the last list runs fastest.
+pub(super) fn combinations(file: &SweepFile) -> impl Iterator<Item = Combination> {
+    let lengths = [
+        file.configs.len(),
+        file.persona_models.len(),
+        file.targets.len(),
+        file.adversaries.len(),
+        file.deltas.len(),
+        file.seeds.len(),
+    ];
+    let all = lengths.iter().fold(1usize, |product, length| product.saturating_mul(*length));
+    let [configs, personas, targets, adversaries, deltas, seeds] = lengths;
+    (0..all).map(move |number| {
+        let mut rest = number;
+        let mut place = |length: usize| {
+            let place = rest % length.max(1);
+            rest /= length.max(1);
+            place
+        };
+        let [seed, delta, adversary, target, persona, config] =
+            [seeds, deltas, adversaries, targets, personas, configs].map(&mut place);
+        Combination { config, persona, target, adversary, delta, seed }
+    })
+}
+
+/// Share K of N: every N-th cell, beginning with number K − 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    number: usize,
+    of: usize,
+}
+
+impl Shard {
+    /// Everything.
+    pub const ALL: Self = Self { number: 1, of: 1 };
+
+    /// Whether it holds cell number `cell`.
+    pub const fn holds(self, cell: usize) -> bool {
+        cell % self.of == self.number - 1
+    }
+}
+
+impl FromStr for Shard {
+    type Err = SweepError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parsed = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+        match parsed {
+            Some((number, of)) if (1..=of).contains(&number) => Ok(Self { number, of }),
+            _ => Err(SweepError::Shard { text: text.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_part_the_cells_without_rest_or_overlap() {
+        for of in 1..=7 {
+            let shards: Vec<Shard> = (1..=of).map(|k| format!("{k}/{of}").parse().unwrap()).collect();
+            for cell in 0..50 {
+                assert_eq!(shards.iter().filter(|shard| shard.holds(cell)).count(), 1, "cell {cell} of {of} shares");
+            }
+        }
+        for text in ["0/3", "4/3", "1/0", "1", "a/b", "-1/3", ""] {
+            assert!(text.parse::<Shard>().is_err(), "{text}");
+        }
+        assert_eq!("2/3".parse::<Shard>().unwrap().to_string(), "2/3");
+    }
+}

@@ -1,0 +1,243 @@
+//! A sweep's folder: its file, its manifest, and a run's folder for every cell that is played here.
+//!
+//! Nothing in the manifest depends on a clock or on the share, so every machine writes the same bytes, also into one
+//! folder that all of them see.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::cells::{Cell, Combination, Shard, combinations};
+use super::file::SweepFile;
+use super::{SweepError, at};
+use crate::foundation::base::Digest;
+use crate::foundation::base::limits::SWEEP_CELLS_MAX;
+use crate::foundation::chat::ModelChain;
+use crate::foundation::config::{ConfigErrors, Problem};
+use crate::inference::providers::OpenOptions;
+use crate::simulation::persona::{self, AdversaryKind, PersonaConfig};
+use crate::simulation::rollout::{Run, RunPlan, turns};
+
+/// The value of [`SweepManifest::format`].
+const FORMAT: &str = "loom-sweep";
+/// The version that this program writes and reads.
+const VERSION: u32 = 1;
+/// The manifest's file.
+pub(super) const MANIFEST: &str = "sweep.json";
+
+/// What fixes a sweep: `sweep.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SweepManifest {
+    /// `loom-sweep`.
+    pub format: String,
+    /// 1.
+    pub version: u32,
+    /// The version of the program that began it.
+    pub loom: String,
+    /// The digest of the sweep's file.
+    pub digest: Digest,
+    /// Every cell, whoever plays it.
+    pub cells: Vec<Cell>,
+}
+
+impl SweepManifest {
+    /// Reads the manifest of the sweep in `folder`.
+    ///
+    /// # Errors
+    /// [`SweepError::NoSweep`].
+    pub fn read(folder: &Path) -> Result<Self, SweepError> {
+        let none = |why: String| SweepError::NoSweep { path: folder.to_owned(), why };
+        let bytes = fs::read(folder.join(MANIFEST)).map_err(|error| none(error.to_string()))?;
+        let manifest: Self = serde_json::from_slice(&bytes).map_err(|error| none(error.to_string()))?;
+        if manifest.format != FORMAT || manifest.version != VERSION {
+            return Err(none(format!("`{}` version {} is not known", manifest.format, manifest.version)));
+        }
+        Ok(manifest)
+    }
+}
+
+/// A sweep, ready to be played.
+pub struct Sweep {
+    text: String,
+    manifest: SweepManifest,
+    plans: Vec<RunPlan>,
+}
+
+impl Sweep {
+    /// The sweep of the file at `path`.
+    ///
+    /// # Errors
+    /// When the file, or a config that it names, has problems.
+    pub fn read(path: &Path) -> Result<Self, SweepError> {
+        let (file, text) = SweepFile::load(path)?;
+        let configs = texts(&file, path)?;
+        let count = combinations(&file).size_hint().0;
+        if count > SWEEP_CELLS_MAX {
+            return Err(SweepError::TooMany { cells: count, max: SWEEP_CELLS_MAX });
+        }
+        let (mut plans, mut cells) = (Vec::new(), Vec::new());
+        for (number, combination) in combinations(&file).enumerate() {
+            let Some((plan, cell)) = plan(&file, &configs, &combination, number)? else { continue };
+            plans.push(plan);
+            cells.push(cell);
+        }
+        let manifest = SweepManifest {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            loom: env!("CARGO_PKG_VERSION").to_owned(),
+            digest: Digest::of(&text),
+            cells,
+        };
+        Ok(Self { text, manifest, plans })
+    }
+
+    /// Makes `folder` the sweep's: a new one, or one in which the same sweep was begun.
+    ///
+    /// # Errors
+    /// When it holds another sweep, or cannot be written.
+    pub fn begin(&self, folder: &Path) -> Result<(), SweepError> {
+        if !folder.join(MANIFEST).exists() {
+            return write_manifest(folder, &self.manifest, &self.text);
+        }
+        if SweepManifest::read(folder)? != self.manifest {
+            return Err(SweepError::Another { path: folder.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// What the sweep is.
+    pub const fn manifest(&self) -> &SweepManifest {
+        &self.manifest
+    }
+
+    /// The cells of a share, in order.
+    pub fn share(&self, shard: Shard) -> impl Iterator<Item = &Cell> {
+        self.manifest.cells.iter().filter(move |cell| shard.holds(cell.cell))
+    }
+
+    /// The run of a cell, in the sweep's `folder`: a new one, or the one begun earlier.
+    ///
+    /// # Errors
+    /// When a model, a config or a folder stands against it.
+    pub fn run(&self, folder: &Path, cell: &Cell, options: &OpenOptions) -> Result<Run, SweepError> {
+        let another = || SweepError::Another { path: folder.to_owned() };
+        let folder = folder.join(cell.folder());
+        let wrong = |source| SweepError::Run { cell: cell.cell, source };
+        if folder.join("run.json").is_file() {
+            return Run::resume(&folder, options).map_err(wrong);
+        }
+        let Some(plan) = self.plans.get(cell.cell) else {
+            return Err(another());
+        };
+        Run::create(plan, &folder, options).map_err(wrong)
+    }
+}
+
+/// The configs' names and texts.
+fn texts(file: &SweepFile, path: &Path) -> Result<Vec<(String, String)>, SweepError> {
+    let beside = path.parent().unwrap_or(Path::new(""));
+    let each = file.configs.iter().map(|config| {
+        let path = beside.join(config);
+        // Checked as it stands first, so that a problem is shown in the file that has it.
+        persona::load(&path)?;
+        Ok((config.clone(), fs::read_to_string(&path).map_err(at(&path))?))
+    });
+    each.collect()
+}
+
+fn plan(
+    file: &SweepFile,
+    configs: &[(String, String)],
+    combination: &Combination,
+    number: usize,
+) -> Result<Option<(RunPlan, Cell)>, SweepError> {
+    let at = (
+        configs.get(combination.config),
+        file.persona_models.get(combination.persona),
+        file.targets.get(combination.target),
+        file.adversaries.get(combination.adversary),
+        file.deltas.get(combination.delta),
+        file.seeds.get(combination.seed),
+    );
+    let (Some((name, text)), Some(persona), Some(target), Some(adversary), Some(delta), Some(seed)) = at else {
+        return Ok(None);
+    };
+    let (yaml, config) = with_delta(name, text, delta.as_ref())?;
+    let adversary = adversary.unwrap_or(config.evaluation.adversary);
+    let interlocutor = match adversary {
+        AdversaryKind::None => target.clone(),
+        _ => adversarys(file, &config),
+    };
+    let turns = turns(&config, file.turns).map_err(|source| SweepError::Run { cell: number, source })?;
+    let cell = Cell {
+        cell: number,
+        config: name.clone(),
+        config_digest: config.digest,
+        persona_model: persona.to_string(),
+        interlocutor_model: interlocutor.to_string(),
+        adversary,
+        delta: delta.as_ref().map(|(name, _)| name.clone()),
+        seed: *seed,
+        rollouts: file.rollouts,
+        turns,
+    };
+    let plan = RunPlan {
+        regulator: config.regulator,
+        calibration: None,
+        config: Arc::new(config),
+        yaml,
+        seed: *seed,
+        rollouts: file.rollouts,
+        turns,
+        adversary,
+        adversary_script: None,
+        persona: persona.clone(),
+        interlocutor,
+        judge: file.judge.clone(),
+    };
+    Ok(Some((plan, cell)))
+}
+
+fn adversarys(file: &SweepFile, config: &PersonaConfig) -> ModelChain {
+    let named = file.adversary_model.as_ref().or(config.evaluation.adversary_model.as_ref());
+    named.unwrap_or(&file.judge).clone()
+}
+
+/// The config with the policy put in as its last line: what a cell's folder keeps is what was run.
+fn with_delta(
+    name: &str,
+    text: &str,
+    delta: Option<&(String, String)>,
+) -> Result<(String, PersonaConfig), ConfigErrors> {
+    let Some((policy, json)) = delta else { return Ok((text.to_owned(), persona::parse(name, text)?)) };
+    let alone = persona::parse(name, text)?;
+    if alone.delta != persona::DeltaPolicy::Off {
+        let problem = Problem::new(0..0, format!("{name} has a `delta` of its own, and the sweep puts in `{policy}`"))
+            .help("remove it from the config, or `deltas` from the sweep");
+        return Err(ConfigErrors::new(name, "", vec![problem]));
+    }
+    let yaml = format!("{}\n\n# The sweep's policy `{policy}`.\ndelta: {json}\n", text.trim_end());
+    let config = persona::parse(name, &yaml)?;
+    Ok((yaml, config))
+}
+
+/// Machines that share a folder write it at the same time: each under a name of its own first, and all the same bytes.
+fn write_manifest(folder: &Path, manifest: &SweepManifest, text: &str) -> Result<(), SweepError> {
+    fs::create_dir_all(folder).map_err(at(folder))?;
+    let json = serde_json::to_string_pretty(manifest)? + "\n";
+    for (name, content) in [("sweep.yaml", text), (MANIFEST, &json)] {
+        let path = folder.join(name);
+        let beside = folder.join(format!("{name}.{}.{}.tmp", host(), std::process::id()));
+        fs::write(&beside, content).map_err(at(&beside))?;
+        fs::rename(&beside, &path).map_err(at(&path))?;
+    }
+    Ok(())
+}
+
+/// Tells machines apart that have a process of the same number.
+fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.chars().filter(|c| c.is_alphanumeric() || *c == '-').collect()
+}

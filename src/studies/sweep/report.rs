@@ -1,0 +1,285 @@
+//! The report on a whole sweep: every cell's scores, and each factor's levels with the other factors pooled. It follows from
+//! the transcripts alone; nothing in it was measured by a clock.
+
+use std::fmt::{self, Write};
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::cells::Cell;
+use super::folder::SweepManifest;
+use super::merge::complete;
+use super::{SweepError, at};
+use crate::foundation::base::{Digest, Stream};
+use crate::foundation::stats::{Interval, bootstrap_mean, mean};
+use crate::simulation::report::{Report, ScoreRow, StoredScore};
+use crate::simulation::rollout::Outcome;
+
+/// Fewer rollouts than this give no interval.
+const INTERVAL_ROLLOUTS_MIN: usize = 3;
+const RESAMPLES: u32 = 2_000;
+/// The scores that the Markdown shows; all are in the JSON.
+const SHOWN: [&str; 6] =
+    ["words_per_message/1", "mattr_50/1", "novelty/1", "agreement/1", "initiative/1", "standstill/1"];
+
+/// The report on a sweep: `sweep_report.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepReport {
+    /// `loom-sweep-report`.
+    pub format: String,
+    /// 1.
+    pub version: u32,
+    /// The version of the program that began the sweep.
+    pub loom: String,
+    /// The digest of the sweep's file.
+    pub digest: Digest,
+    /// Cell by cell.
+    pub cells: Vec<CellReport>,
+    /// Factor by factor, for those with several levels.
+    pub factors: Vec<FactorRow>,
+}
+
+/// One cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellReport {
+    /// What it was.
+    #[serde(flatten)]
+    pub cell: Cell,
+    /// Rollouts that held every planned turn.
+    pub complete: usize,
+    /// Findings of monitors.
+    pub events: usize,
+    /// Messages without a reply.
+    pub failures: usize,
+    /// The scores over its rollouts.
+    pub scores: Vec<ScoreRow>,
+    /// Scores that stand in its transcripts.
+    pub stored: Vec<StoredScore>,
+    /// What could not be measured, and why.
+    pub missing: Vec<String>,
+}
+
+/// One level of a factor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FactorRow {
+    /// `config`, `persona_model`, `interlocutor_model`, `adversary`, `delta` or `seed`.
+    pub factor: String,
+    /// The level.
+    pub level: String,
+    /// The scores over the rollouts of all cells at that level.
+    pub scores: Vec<Pooled>,
+}
+
+/// A score over the rollouts of several cells.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pooled {
+    /// Its definition in `docs/SCORES.md`.
+    pub id: String,
+    /// The mean over rollouts.
+    pub mean: Option<f64>,
+    /// Its 95 % bootstrap interval; absent for fewer than three rollouts.
+    pub interval: Option<Interval>,
+    /// How many rollouts.
+    pub rollouts: usize,
+}
+
+/// A cell and its rollouts' scores.
+struct Taken {
+    report: CellReport,
+    rollouts: Vec<Vec<(String, Option<f64>)>>,
+}
+
+impl SweepReport {
+    /// Whether every cell of the sweep in `folder` is there.
+    pub fn possible(folder: &Path, manifest: &SweepManifest) -> bool {
+        manifest.cells.iter().all(|cell| complete(&folder.join(cell.folder()), cell.rollouts))
+    }
+
+    /// The report on the sweep in `folder`.
+    ///
+    /// # Errors
+    /// When a cell cannot be read.
+    pub fn on(folder: &Path, manifest: &SweepManifest) -> Result<Self, SweepError> {
+        let taken = manifest.cells.iter().map(|cell| take(folder, cell)).collect::<Result<Vec<Taken>, _>>()?;
+        let factors = factors(&taken);
+        Ok(Self {
+            format: "loom-sweep-report".to_owned(),
+            version: 1,
+            loom: manifest.loom.clone(),
+            digest: manifest.digest,
+            cells: taken.into_iter().map(|taken| taken.report).collect(),
+            factors,
+        })
+    }
+
+    /// Writes `sweep_report.json` and `sweep_report.md` into `folder`.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write_to(&self, folder: &Path) -> Result<(), SweepError> {
+        let json = serde_json::to_string_pretty(self)? + "\n";
+        for (name, text) in [("sweep_report.json", &json), ("sweep_report.md", &self.markdown())] {
+            let path = folder.join(name);
+            fs::write(&path, text).map_err(at(&path))?;
+        }
+        Ok(())
+    }
+
+    /// As Markdown.
+    pub fn markdown(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String does not fail.
+        let _infallible = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "# A sweep of {} cells\n", self.cells.len())?;
+        let head: Vec<String> = SHOWN.iter().map(|id| format!("`{id}`")).collect();
+        writeln!(
+            out,
+            "| Cell | Config | Persona's model | Other side | Δ | Seed | Complete | Findings | {} |",
+            head.join(" | ")
+        )?;
+        writeln!(out, "|-----:|---|---|---|---|---:|---:|---:|{}", "---:|".repeat(SHOWN.len()))?;
+        for row in &self.cells {
+            let Cell { cell, config, persona_model, interlocutor_model, delta, seed, rollouts, .. } = &row.cell;
+            write!(
+                out,
+                "| {cell} | {} | {} | {} {} | {} | {seed} | {} of {rollouts} | {} |",
+                code(config),
+                code(persona_model),
+                adversary(&row.cell),
+                code(interlocutor_model),
+                delta.as_deref().map_or("–".to_owned(), code),
+                row.complete,
+                row.events
+            )?;
+            for id in SHOWN {
+                let found = row.scores.iter().find(|score| score.id == id);
+                write!(
+                    out,
+                    " {} |",
+                    figure(found.and_then(|score| Some(score.value?.mean)), found.and_then(|score| score.interval))
+                )?;
+            }
+            writeln!(out)?;
+        }
+        for rows in self.factors.chunk_by(|a, b| a.factor == b.factor) {
+            let Some(first) = rows.first() else { continue };
+            writeln!(out, "\n## By {}\n\n| Level | Rollouts | {} |", first.factor.replace('_', " "), head.join(" | "))?;
+            writeln!(out, "|---|---:|{}", "---:|".repeat(SHOWN.len()))?;
+            for row in rows {
+                let rollouts = row.scores.first().map_or(0, |score| score.rollouts);
+                write!(out, "| {} | {rollouts} |", code(&row.level))?;
+                for id in SHOWN {
+                    let found = row.scores.iter().find(|score| score.id == id);
+                    write!(
+                        out,
+                        " {} |",
+                        figure(found.and_then(|score| score.mean), found.and_then(|score| score.interval))
+                    )?;
+                }
+                writeln!(out)?;
+            }
+        }
+        writeln!(
+            out,
+            "\nMeans over rollouts, with 95 % bootstrap intervals from three rollouts on. Under a factor the rollouts of all cells \
+             at one level are pooled: that compares fairly only what was crossed with the same other levels, as a whole sweep \
+             is. All scores are in `sweep_report.json`, every cell's own report in its folder."
+        )
+    }
+}
+
+fn take(folder: &Path, cell: &Cell) -> Result<Taken, SweepError> {
+    let report =
+        Report::on(&folder.join(cell.folder())).map_err(|source| SweepError::Report { cell: cell.cell, source })?;
+    Ok(Taken {
+        report: CellReport {
+            cell: cell.clone(),
+            complete: report.rollouts.iter().filter(|row| row.outcome == Outcome::Complete).count(),
+            events: report.events.len(),
+            failures: report.failures.len(),
+            scores: report.scores,
+            stored: report.stored,
+            missing: report.missing,
+        },
+        rollouts: report.rollouts.into_iter().map(|row| row.scores).collect(),
+    })
+}
+
+const fn adversary(cell: &Cell) -> &'static str {
+    use crate::simulation::persona::AdversaryKind;
+    match cell.adversary {
+        AdversaryKind::None => "none",
+        AdversaryKind::Contradiction => "contradiction",
+        AdversaryKind::Helpfulness => "helpfulness",
+        AdversaryKind::Both => "both",
+    }
+}
+
+/// A factor's name and its level in a cell.
+type Factor = (&'static str, fn(&Cell) -> String);
+
+fn factors(taken: &[Taken]) -> Vec<FactorRow> {
+    let factors: [Factor; 6] = [
+        ("config", |cell| cell.config.clone()),
+        ("persona_model", |cell| cell.persona_model.clone()),
+        ("interlocutor_model", |cell| cell.interlocutor_model.clone()),
+        ("adversary", |cell| adversary(cell).to_owned()),
+        ("delta", |cell| cell.delta.clone().unwrap_or_else(|| "of the config".to_owned())),
+        ("seed", |cell| cell.seed.to_string()),
+    ];
+    let mut rows = Vec::new();
+    for (factor, level) in factors {
+        let mut levels: Vec<String> = Vec::new();
+        for one in taken {
+            let level = level(&one.report.cell);
+            if !levels.contains(&level) {
+                levels.push(level);
+            }
+        }
+        if levels.len() < 2 {
+            continue;
+        }
+        for name in levels {
+            let at: Vec<&Taken> = taken.iter().filter(|taken| level(&taken.report.cell) == name).collect();
+            let scores = pooled(factor, &name, &at);
+            rows.push(FactorRow { factor: factor.to_owned(), level: name, scores });
+        }
+    }
+    rows
+}
+
+fn pooled(factor: &str, level: &str, taken: &[&Taken]) -> Vec<Pooled> {
+    let Some(first) = taken.first() else { return Vec::new() };
+    let one = |score: &ScoreRow| {
+        let rollouts = taken.iter().flat_map(|taken| &taken.rollouts);
+        let values: Vec<f64> = rollouts.filter_map(|scores| scores.iter().find(|(id, _)| *id == score.id)?.1).collect();
+        // No run's seed: the interval follows from the values alone.
+        let stream = Stream::root(0).child("sweep", 0).child(factor, 0).child(level, 0).child(&score.id, 0);
+        let enough = values.len() >= INTERVAL_ROLLOUTS_MIN;
+        Pooled {
+            id: score.id.clone(),
+            mean: mean(&values),
+            interval: if enough { bootstrap_mean(&values, RESAMPLES, &stream) } else { None },
+            rollouts: values.len(),
+        }
+    };
+    first.report.scores.iter().map(one).collect()
+}
+
+fn figure(mean: Option<f64>, interval: Option<Interval>) -> String {
+    match (mean, interval) {
+        (Some(mean), Some(interval)) => format!("{mean:.2} ({:.2} to {:.2})", interval.low, interval.high),
+        (Some(mean), None) => format!("{mean:.2}"),
+        (None, _) => "–".to_owned(),
+    }
+}
+
+/// A backtick would end it, a bar the cell.
+fn code(text: &str) -> String {
+    format!("`{}`", text.replace('`', "'").replace('|', "/"))
+}

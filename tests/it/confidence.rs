@@ -1,0 +1,141 @@
+//! `loom confidence` and what becomes of the regulator's word in a run: from outside, on the bundled model.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use loom_agent::governance::regulator::{Calibration, ConfidenceBasis};
+use loom_agent::simulation::rollout::{Act, Outcome, Transcript, read_transcript};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::rollout::{ANNA, files};
+
+fn loom(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_loom")).current_dir(folder).args(arguments).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn transcript(folder: &Path, run: &str) -> Transcript {
+    read_transcript(&folder.join(run).join("rollout_000.json")).unwrap()
+}
+
+#[test]
+fn a_bench_measures_on_what_a_fit_does_not_see_and_a_fit_makes_a_run_calibrated() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path();
+    let bench = ["confidence", "bench", "--items", "120", "--resamples", "20", "--json", "b.json", "--plot", "b.svg"];
+    let output = loom(folder, &bench);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let study: Value = serde_json::from_slice(&fs::read(folder.join("b.json")).unwrap()).unwrap();
+    let sum = study["n_fit"].as_u64().unwrap() + study["n_held_out"].as_u64().unwrap();
+    assert_eq!((sum, study["estimators"].as_array().unwrap().len()), (120, 12), "all but self-certainty");
+    assert!(fs::read_to_string(folder.join("b.svg")).unwrap().contains("<svg"));
+
+    let fit = loom(folder, &["confidence", "fit", "--items", "120", "--output", "c.json"]);
+    assert_eq!(fit.status.code(), Some(0), "{}", told(&fit));
+    let calibration = Calibration::from_json(&fs::read_to_string(folder.join("c.json")).unwrap()).unwrap();
+    assert_eq!((calibration.n as u64, calibration.scope.task.as_str()), (study["n_fit"].as_u64().unwrap(), "grammar"));
+    assert!(calibration.made.model == "bundled" && calibration.made.date.len() == 10);
+
+    fs::write(folder.join("anna.yaml"), ANNA).unwrap();
+    let run = ["run", "anna.yaml", "--turns", "1", "--no-score", "--calibration", "c.json", "--output"];
+    let output = loom(folder, &[&run[..], &["run"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let basis = transcript(folder, "run").turns[0].persona.regulator.reading.confidence_basis;
+    assert_eq!(basis, Some(ConfidenceBasis::Calibrated));
+
+    // Another template is another model.
+    fs::write(folder.join("t.jinja"), "{% for m in messages %}{{ m.content }}\n{% endfor %}").unwrap();
+    let output = loom(folder, &[&run[..], &["other", "--chat-template", "t.jinja"]].concat());
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("fitted with chat template"), "{}", told(&output));
+    let piped = loom(folder, &["regulate", "/dev/null", "--calibration", "c.json"]);
+    assert!(told(&piped).contains("calibrated for model bundled"), "{}", told(&piped));
+    let scripted = ["confidence", "bench", "--model", "echo"];
+    assert!(told(&loom(folder, &scripted)).contains("cannot be told apart"));
+}
+
+#[test]
+fn spans_and_a_byte_order_mark_are_read() {
+    let dir = TempDir::new().unwrap();
+    let spans = include_str!("../data/otlp.jsonl");
+    fs::write(dir.path().join("traces.jsonl"), format!("\u{feff}{spans}")).unwrap();
+    let output = loom(dir.path(), &["regulate", "traces.jsonl", "--cost-cap-tokens", "250"]);
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{}", told(&output));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert!(lines.lines().any(|line| line.contains("\"circuit_break\"") && line.contains("\"spent\":278")), "{lines}");
+}
+
+/// The bundled model's files with a temperature at which it says what it finds unlikely itself.
+fn hot(folder: &Path) {
+    fs::create_dir(folder).unwrap();
+    for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("models/bundled")).unwrap() {
+        let path = file.unwrap().path();
+        if path.is_file() {
+            fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let sampling = r#"{"eos_token_id": [0, 4], "do_sample": true, "temperature": 1.3, "top_p": 1.0}"#;
+    fs::write(folder.join("generation_config.json"), sampling).unwrap();
+}
+
+#[test]
+fn what_is_enforced_is_recorded_and_replayed_on_resume() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path();
+    hot(&folder.join("hot"));
+    let brief = ANNA.replace("interaction:\n", "interaction:\n  response_length: {default: \"1-2 sentences\"}\n");
+    fs::write(folder.join("anna.yaml"), brief).unwrap();
+    let run = ["run", "anna.yaml", "--persona-model", "local:hot", "--turns", "4", "--no-score", "--regulator"];
+    let observed = loom(folder, &[&run[..], &["observe", "--output", "observe"]].concat());
+    assert_eq!(observed.status.code(), Some(0), "{}", told(&observed));
+    let enforced = loom(folder, &[&run[..], &["enforce", "--output", "whole"]].concat());
+    assert!(matches!(enforced.status.code(), Some(0 | 1)), "{}", told(&enforced));
+    let whole = transcript(folder, "whole");
+    let acts: Vec<_> = whole.turns.iter().flat_map(|turn| &turn.persona.interventions).collect();
+    assert!(acts.iter().any(|done| matches!(done.act, Act::Regenerate { .. })), "{acts:?}");
+    assert!(transcript(folder, "observe").turns.iter().all(|turn| turn.persona.interventions.is_empty()));
+
+    // As it stands after a kill in the third turn.
+    let broken = folder.join("broken");
+    fs::create_dir(&broken).unwrap();
+    for file in ["run.json", "config.yaml"] {
+        fs::copy(folder.join("whole").join(file), broken.join(file)).unwrap();
+    }
+    crate::run::cut(&folder.join("whole/rollout_000.json"), &broken.join("rollout_000.partial.jsonl"), 2);
+    let resumed = loom(folder, &["run", "--resume", "broken", "--no-score"]);
+    assert_eq!(resumed.status.code(), enforced.status.code(), "{}", told(&resumed));
+    assert_eq!(files(&broken), files(&folder.join("whole")));
+}
+
+const CORRECTED: &str =
+    r#"[["Have you ever felt this? It is late.", "Have you ever felt that? I am tired."], "The alarms sing."]"#;
+
+#[test]
+fn a_cap_ends_an_enforced_rollout_and_what_was_corrected_goes_to_the_memory() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path();
+    fs::write(folder.join("persona.json"), CORRECTED).unwrap();
+    fs::write(folder.join("other.json"), r#"["Go on."]"#).unwrap();
+    let init = loom(folder, &["memory", "init", "notes"]);
+    assert_eq!(init.status.code(), Some(0), "{}", told(&init));
+    let scripts = ["--persona-model", "scripted:persona.json", "--target", "scripted:other.json", "--no-score"];
+    fs::write(folder.join("anna.yaml"), format!("{ANNA}\nregulator: {{policy: enforce, tokens_max: 600}}\n")).unwrap();
+    let capped = loom(folder, &[&["run", "anna.yaml", "--output", "capped"], &scripts[..]].concat());
+    assert_eq!(capped.status.code(), Some(1), "{}", told(&capped));
+    let Outcome::Stopped { reason, circuit_break: true } = transcript(folder, "capped").outcome else {
+        panic!("{}", told(&capped))
+    };
+    assert!(reason.contains("of 600 tokens"), "{reason}");
+
+    fs::write(folder.join("anna.yaml"), ANNA).unwrap();
+    let run = ["run", "anna.yaml", "--turns", "8", "--memory", "notes", "--output", "learned"];
+    let learned = loom(folder, &[&run, &scripts[..]].concat());
+    assert_eq!(learned.status.code(), Some(0), "{}", told(&learned));
+    let signals = fs::read_to_string(folder.join("notes/intelligence/SIGNALS.md")).unwrap();
+    assert!(signals.contains("Source: learned/rollout_000") && signals.contains("corrections:"), "{signals}");
+}

@@ -1,0 +1,117 @@
+//! `loom sweep` and `loom merge` from outside: shares as processes of their own, put together again.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+fn loom(arguments: &[&str]) -> Output {
+    // The sweep's models are named as seen from the repository's root.
+    Command::new(env!("CARGO_BIN_EXE_loom")).current_dir(env!("CARGO_MANIFEST_DIR")).args(arguments).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn runs(arguments: &[&str]) -> String {
+    let output = loom(arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    told(&output)
+}
+
+const SWEEP: &str = "tests/data/sweep/sweep.yaml";
+
+fn bytes(folder: &Path, name: &str) -> Vec<u8> {
+    fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{}/{name}: {error}", folder.display()))
+}
+
+#[test]
+fn three_shares_merge_to_the_bytes_of_one_process() {
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    runs(&["sweep", SWEEP, "--output", &at("whole")]);
+    let children: Vec<_> = (1..=3)
+        .map(|k| {
+            let (shard, output) = (format!("{k}/3"), at(&format!("part{k}")));
+            let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
+            command
+                .current_dir(env!("CARGO_MANIFEST_DIR"))
+                .args(["sweep", SWEEP, "--shard", &shard, "--output", &output]);
+            command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let parts = [at("part1"), at("part2"), at("part3")];
+    let output = loom(&["merge", &parts[0], &parts[2], "--output", &at("two")]);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(told(&output).contains("3 of 8 cells are not complete: 1, 4, 7"), "{}", told(&output));
+    assert!(!dir.path().join("two").exists(), "nothing is written before all is known");
+
+    runs(&["merge", &parts[0], &parts[1], &parts[2], "--output", &at("merged")]);
+    for name in ["sweep.json", "sweep.yaml", "sweep_report.json", "sweep_report.md"] {
+        assert_eq!(bytes(&dir.path().join("merged"), name), bytes(&dir.path().join("whole"), name), "{name}");
+    }
+    for cell in 0..8 {
+        let cell = format!("cell_{cell:04}");
+        // The cells' own reports tell when they began; what was said does not.
+        let of = |whole: &str| {
+            let mut files = crate::rollout::files(&dir.path().join(whole).join(&cell));
+            files.retain(|(name, _)| name.starts_with("rollout_"));
+            assert_eq!(files.len(), 6);
+            files
+        };
+        assert_eq!(of("merged"), of("whole"), "{cell}");
+    }
+    let markdown = String::from_utf8(bytes(&dir.path().join("whole"), "sweep_report.md")).unwrap();
+    insta::assert_snapshot!("sweep_report", markdown);
+}
+
+#[test]
+fn all_shares_may_write_one_folder_and_a_sweep_goes_on_where_it_stopped() {
+    let dir = TempDir::new().unwrap();
+    let output = dir.path().join("sweep").to_string_lossy().into_owned();
+    runs(&["sweep", SWEEP, "--shard", "1/2", "--output", &output]);
+    assert!(!dir.path().join("sweep/sweep_report.md").exists(), "half a sweep has no report");
+    let before = bytes(&dir.path().join("sweep/cell_0000"), "rollout_000.json");
+    fs::remove_file(dir.path().join("sweep/cell_0002/rollout_001.json")).unwrap();
+    runs(&["sweep", SWEEP, "--output", &output]);
+    assert_eq!(bytes(&dir.path().join("sweep/cell_0000"), "rollout_000.json"), before, "what is finished stays");
+    assert!(dir.path().join("sweep/sweep_report.md").exists());
+    runs(&["merge", &output, "--output", &output]);
+}
+
+#[test]
+fn a_sweep_that_cannot_be_says_what_to_do() {
+    let dir = TempDir::new().unwrap();
+    let output = dir.path().join("out").to_string_lossy().into_owned();
+    let check = |yaml: &str, arguments: &[&str], code, what: &str| {
+        let path = dir.path().join("sweep.yaml");
+        fs::write(&path, yaml).unwrap();
+        let found = loom(&[&["sweep", &path.to_string_lossy()], arguments].concat());
+        assert_eq!(found.status.code(), Some(code), "{}", told(&found));
+        assert!(told(&found).contains(what), "{}", told(&found));
+    };
+    let anna = fs::canonicalize("tests/data/rollout/anna.yaml").unwrap();
+    let base =
+        format!("sweep_version: \"0.1.0\"\nconfigs: [{}]\npersona_models: [echo]\ntargets: [echo]\n", anna.display());
+    check(&base, &["--list"], 0, "echo | echo");
+    check(&base, &[], 2, "--output");
+    check(&base, &["--list", "--shard", "3/2"], 2, "K from 1 to N");
+    check(&base, &["--output", &output, "--parallel", "0"], 2, "at least 1");
+    check("configs: [a.yaml]", &["--list"], 3, "sweep_version");
+    check(&base.replace("[echo]", "[gpt-4]"), &["--list"], 3, "names no model");
+    check(&format!("{base}seeds: []\n"), &["--list"], 3, "`seeds` is empty");
+    check(&format!("{base}deltas: {{strong: {{policy: fixd}}}}\n"), &["--list"], 3, "fixd");
+    check(
+        &format!("{base}deltas: {{off: {{policy: off}}, strong: {{policy: fixed, gains: {{delta: 1.2}}}}}}\n"),
+        &["--list"],
+        0,
+        "delta strong",
+    );
+    check(&base, &["--output", &output], 0, "complete");
+    check(&format!("{base}seeds: [4]\n"), &["--output", &output], 2, "another sweep");
+}
