@@ -28,11 +28,8 @@ mod run;
 mod schema;
 mod score;
 mod serve;
-<<<<<<< HEAD
 mod session;
-=======
 mod sweep;
->>>>>>> main
 mod terminal;
 mod validate;
 mod view;

@@ -13,6 +13,7 @@ mod confidence;
 mod configs;
 mod engine;
 mod floors;
+mod gates;
 mod generate;
 mod hosted;
 mod hub;

@@ -230,7 +230,13 @@ fn scores_that_stand_in_transcripts_are_shown_by_method_and_judge() {
             value,
             why: value.is_none().then(|| "the judge refused".into()),
             points: value
-                .map(|value| ScorePoint { turns: (0, 5), value: Some(value), mass: Some(0.9), interval: None, why: None })
+                .map(|value| ScorePoint {
+                    turns: (0, 5),
+                    value: Some(value),
+                    mass: Some(0.9),
+                    interval: None,
+                    why: None,
+                })
                 .into_iter()
                 .collect(),
         };

@@ -6,7 +6,7 @@ use super::judgement::{Question, judge};
 use super::outcome::{Conclusion, ItemKind, Judged, Opinion, Outcome};
 use super::{say, wave};
 use crate::foundation::base::{Digest, Stream};
-use crate::foundation::gate::{Budget, Entry, LeaseId};
+use crate::foundation::gate::{Budget, Category, Effect, Entry, LeaseId};
 use crate::governance::mood::{self, Change, Conjecture, Mood, Text};
 use crate::governance::statechart::hope::{
     Action, Aspects, Clarity, Engagement, Event, Familiarity, Fit, Footer, Held, Percent, Reversible, Shape,
@@ -41,10 +41,7 @@ impl Session {
         match action {
             Action::AwaitNeed => plain(Event::Need),
             Action::DetectType => plain(Event::TypeDetected),
-            Action::AskEngagement => {
-                let performed = self.speak(action, vec![]);
-                Ok(Performed { waits: true, moods: vec![mood::Event::PreferenceMissing], ..performed })
-            }
+            Action::AskEngagement | Action::Remind | Action::TellPaused => self.ask_user(action, vec![]),
             Action::Acknowledge => Ok(self.speak(action, vec![Event::Response, Event::Acknowledged])),
             Action::AskQuestions if say::open_questions(&self.course.work.plan).is_empty() => plain(Event::Answered),
             Action::AskQuestions
@@ -57,12 +54,7 @@ impl Session {
                 if autonomous && !held && !matches!(action, Action::ShowBlueprint | Action::ShowRisks) {
                     return Ok(self.speak(action, vec![Event::Response, Event::NoAnswer]));
                 }
-                let performed = self.speak(action, vec![Event::Response]);
-                Ok(Performed { moods: vec![mood::Event::PreferenceMissing], waits: true, ..performed })
-            }
-            Action::Remind | Action::TellPaused => {
-                let performed = self.speak(action, vec![]);
-                Ok(Performed { waits: true, moods: vec![mood::Event::PreferenceMissing], ..performed })
+                self.ask_user(action, vec![Event::Response])
             }
             Action::TellLimit
             | Action::TellBlocked
@@ -147,6 +139,15 @@ impl Session {
             | Action::ReleaseShape
             | Action::Research => Ok((Outcome::Nothing, vec![]).into()),
         }
+    }
+
+    /// Asks the user something, and waits.
+    fn ask_user(&mut self, action: Action, tells: Vec<Event>) -> Result<Performed, SessionError> {
+        let effect = Effect::new(Category::Ask, say::said(action, &self.course));
+        let permit = self.ward.ask(&effect)?;
+        permit.spend(&effect, self.ward.now())?;
+        let performed = self.speak(action, tells);
+        Ok(Performed { waits: true, moods: vec![mood::Event::PreferenceMissing], ..performed })
     }
 
     fn speak(&mut self, action: Action, tells: Vec<Event>) -> Performed {
@@ -376,7 +377,8 @@ impl Session {
             (false, false) => Verified::Review,
         };
         let share = if facts.gate_passed { 95 } else { 60 * passed / work.checks.len().max(1) };
-        let doubts = 5 * work.assumptions.len().min(4) + 10 * work.objections.len().min(3);
+        let silent = work.review.iter().filter(|opinion| opinion.judged.choice.is_none()).count();
+        let doubts = 5 * work.assumptions.len().min(4) + 10 * work.objections.len().min(3) + 5 * silent.min(3);
         let confidence = Percent::try_from(share.saturating_sub(doubts) as u8)
             .map_err(|error| SessionError::Told(error.to_string()))?;
         let footer = Footer {

@@ -1,8 +1,14 @@
 //! What touches the world. Each tool says what it is about to do ([`Effect`]) and does it for a [`Permit`] of exactly that.
 
+#[cfg(unix)]
+mod exec;
 mod files;
+mod memory;
 
+#[cfg(unix)]
+pub use exec::{Containment, Exec, Ran};
 pub use files::Files;
+pub use memory::Memory;
 
 use crate::foundation::gate::Refusal;
 
@@ -30,6 +36,9 @@ pub enum ToolError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The memory said no.
+    #[error("the memory: {0}")]
+    Memory(String),
     /// A limit was met.
     #[error("`{path}` is larger than {most} bytes: name a smaller file")]
     TooLarge {

@@ -12,12 +12,11 @@ use crate::foundation::chat::ModelChain;
 use crate::foundation::gate::{Budget, Category, Effect, Refusal, Scope};
 use crate::foundation::store::RealDisk;
 use crate::foundation::store::receipts::{LOG, chain};
-use crate::governance::mood::{self, Mood, Regulation};
-use crate::governance::regulator::{CircuitBreakReason, Decision};
+use crate::governance::mood::{self, Mood};
 use crate::simulation::judge::measured::measure;
 use crate::simulation::persona::parse;
 use crate::simulation::report::Report;
-use crate::simulation::rollout::{Observer, Outcome, Run, RunPlan, StopFlag, Transcript, read_transcript};
+use crate::simulation::rollout::{Observer, Outcome, Run, RunPlan, StopFlag, Transcript, read_transcript, regulations};
 
 type Found = BTreeMap<String, Value>;
 
@@ -59,7 +58,12 @@ impl Session {
                 Err(error) => (Found::new(), Some(error.to_string())),
             };
             if *kind == ItemKind::Rollouts && error.is_none() {
-                moods.extend(regulation(&self.transcripts(*kind)?));
+                for regulation in self.transcripts(*kind)?.iter().flat_map(regulations) {
+                    let event = mood::Event::Regulated(regulation);
+                    if !moods.contains(&event) {
+                        moods.push(event);
+                    }
+                }
             }
             results.push(ItemResult { item, error, found });
         }
@@ -77,6 +81,9 @@ impl Session {
         let (source, yaml) = self.config()?;
         let config = Arc::new(parse(&source, &yaml)?);
         let plan = RunPlan {
+            adversary_script: None,
+            regulator: config.regulator,
+            calibration: None,
             config,
             yaml,
             seed: self.settings.seed,
@@ -120,7 +127,7 @@ impl Session {
         for lease in roles {
             self.ward.dismiss(lease)?;
         }
-        if let Some(Outcome::Stopped { reason }) =
+        if let Some(Outcome::Stopped { reason, .. }) =
             summaries.iter().map(|summary| &summary.outcome).find(|outcome| matches!(outcome, Outcome::Stopped { .. }))
         {
             return Err(SessionError::Told(format!("a rollout was stopped: {reason}")));
@@ -140,11 +147,11 @@ impl Session {
         let folder = self.run_folder(ItemKind::Rollouts);
         let effect = Effect::new(Category::Report, said(&self.transcripts(ItemKind::Rollouts)?).to_string())
             .writing(Scope::Notes)
-            .costing(Budget { files: 3, ..Budget::NOTHING });
+            .costing(Budget { files: 4, ..Budget::NOTHING });
         let permit = self.ward.ask(&effect)?;
         let _spent = permit.spend(&effect, self.ward.now())?;
-        let report = Report::on(&folder)?;
-        report.write_to(&folder)?;
+        let (report, conversations) = Report::with_conversations(&folder)?;
+        report.write_to(&folder, &conversations)?;
         Ok(Found::from([("flags".to_owned(), Value::Count(report.flags.len() as u64))]))
     }
 
@@ -249,34 +256,6 @@ fn scores(transcripts: &[Transcript]) -> Found {
         (!values.is_empty()).then(|| (id, Value::Number(values.iter().sum::<f64>() / values.len() as f64)))
     };
     values.into_iter().filter_map(mean).collect()
-}
-
-/// What the regulator's decisions mean for the mood, each kind once.
-fn regulation(transcripts: &[Transcript]) -> Vec<mood::Event> {
-    let utterances = transcripts
-        .iter()
-        .flat_map(|transcript| &transcript.turns)
-        .flat_map(|turn| [&turn.persona, &turn.interlocutor]);
-    let mut found = Vec::new();
-    for ruling in utterances.flat_map(|utterance| &utterance.regulator.decisions) {
-        let regulation = match &ruling.decision {
-            Decision::CircuitBreak { reason: CircuitBreakReason::CostCapReached { .. }, .. } => Regulation::CostCap,
-            Decision::CircuitBreak {
-                reason:
-                    CircuitBreakReason::QualityDeclineNoRecovery { .. } | CircuitBreakReason::QualityPersistentlyLow { .. },
-                ..
-            } => Regulation::QualityDecline,
-            Decision::CircuitBreak { .. } | Decision::ToolLoop { .. } => Regulation::RepeatedFailure,
-            Decision::ScopeDriftWarn { .. } => Regulation::ScopeDrift,
-            Decision::ProceduralWarning { .. } => Regulation::ProceduralWarning,
-            _ => continue,
-        };
-        let event = mood::Event::Regulated(regulation);
-        if !found.contains(&event) {
-            found.push(event);
-        }
-    }
-    found
 }
 
 /// Whether a folder holds anything.
