@@ -142,7 +142,7 @@ fn a_need_walks_to_its_footer_and_is_the_same_wherever_it_was_stopped() {
 
     let appends = disk.appends.load(Ordering::Relaxed);
     assert!(appends > 100, "{appends}");
-    for most in 1..appends {
+    let stop_at = |most: usize| {
         let folder = root.path().join(format!("stopped-{most}"));
         let stopped = Session::start(place(&folder, most).0, NEED, settings(root.path(), autonomous), None);
         let stopped = stopped.and_then(|mut session| go(&mut session));
@@ -161,7 +161,14 @@ fn a_need_walks_to_its_footer_and_is_the_same_wherever_it_was_stopped() {
         assert_eq!(resumed, unbroken, "stopped after {most} of {appends}");
         sound(&folder);
         fs::remove_dir_all(&folder).unwrap();
-    }
+    };
+    let shards = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for shard in 0..shards {
+            let stop_at = &stop_at;
+            scope.spawn(move || (1 + shard..appends).step_by(shards).for_each(stop_at));
+        }
+    });
 }
 
 #[test]

@@ -45,6 +45,8 @@ Exit codes: 0 it waits for you or is over, 4 denied, 5 a model failed.")]
         folder: PathBuf,
         /// The answer: `1A, 2B`, YES, `EDITS: …`, SATISFIED, `NEW: …`, CANCEL, …
         answer: String,
+        #[command(flatten)]
+        remote: remote::Flags,
     },
     /// Say where a session stands
     Status {
@@ -55,6 +57,8 @@ Exit codes: 0 it waits for you or is over, 4 denied, 5 a model failed.")]
     Resume {
         /// The session's folder
         folder: PathBuf,
+        #[command(flatten)]
+        remote: remote::Flags,
     },
     /// Print what happened, step by step
     Log {
@@ -115,13 +119,13 @@ impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         match &self.command {
             Command::Start(start) => start.run(terminal),
-            Command::Answer { folder, answer } => {
-                let mut session = Session::resume(place(folder, OpenOptions::default())?).map_err(failure)?;
+            Command::Answer { folder, answer, remote } => {
+                let mut session = Session::resume(place(folder, opened(remote))?).map_err(failure)?;
                 session.answer(answer).map_err(failure)?;
                 go(session, folder, terminal)
             }
-            Command::Resume { folder } => {
-                let session = Session::resume(place(folder, OpenOptions::default())?).map_err(failure)?;
+            Command::Resume { folder, remote } => {
+                let session = Session::resume(place(folder, opened(remote))?).map_err(failure)?;
                 go(session, folder, terminal)
             }
             Command::Status { folder } => {
@@ -169,8 +173,7 @@ impl Start {
             .clone()
             .unwrap_or_else(|| PathBuf::from(format!("sessions/{}", now.strftime("%Y-%m-%d_%H%M%S"))));
         fs::create_dir_all(&folder)?;
-        let mut options = OpenOptions::default();
-        self.remote.set(&mut options);
+        let options = opened(&self.remote);
         let text = config.as_ref().map(|(_, text)| text.as_str());
         let session = Session::start(place(&folder, options)?, &self.need, settings, text).map_err(failure)?;
         go(session, &folder, terminal)
@@ -202,6 +205,12 @@ fn go(mut session: Session, folder: &Path, terminal: &mut Terminal) -> Result<Ex
         writeln!(terminal.err, "Report: {}", folder.join("report.md").display())?;
     }
     Ok(Exit::Ok)
+}
+
+fn opened(flags: &remote::Flags) -> OpenOptions {
+    let mut options = OpenOptions::default();
+    flags.set(&mut options);
+    options
 }
 
 fn place(folder: &Path, options: OpenOptions) -> Result<Place, Failure> {
