@@ -396,7 +396,11 @@ impl Session {
             let mut work = work.clone();
             work.footer = Some(footer.clone());
             let report = say::report(&work, facts);
-            self.write("report.md", &report)?;
+            match self.write("report.md", &report) {
+                // The work is over all the same; what was found is in the log.
+                Err(SessionError::Refused(refusal)) => (self.told)(&format!("The report is not written: {refusal}")),
+                written => drop(written?),
+            }
         }
         Ok((Outcome::Footer(footer), vec![Event::FooterWritten]).into())
     }

@@ -147,7 +147,7 @@ impl Session {
         let folder = self.run_folder(ItemKind::Rollouts);
         let effect = Effect::new(Category::Report, said(&self.transcripts(ItemKind::Rollouts)?).to_string())
             .writing(Scope::Notes)
-            .costing(Budget { files: 4, ..Budget::NOTHING });
+            .costing(Budget { files: 1, ..Budget::NOTHING });
         let permit = self.ward.ask(&effect)?;
         let _spent = permit.spend(&effect, self.ward.now())?;
         let (report, conversations) = Report::with_conversations(&folder)?;
