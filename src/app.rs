@@ -1,4 +1,5 @@
 //! Floor 5: the program `loom`.
 
 pub mod serve;
+pub mod session;
 pub mod cli;

@@ -29,6 +29,7 @@ mod run;
 mod schema;
 mod score;
 mod serve;
+mod session;
 mod sweep;
 mod terminal;
 mod validate;
@@ -85,6 +86,7 @@ enum Command {
     Generate(Box<generate::Args>),
     Logprobs(Box<logprobs::Args>),
     Serve(Box<serve::Args>),
+    Session(Box<session::Args>),
     Examples(examples::Args),
     Chart(chart::Args),
     Regulate(regulate::Args),
@@ -118,6 +120,7 @@ impl Command {
             Self::Generate(args) => args.run(terminal),
             Self::Logprobs(args) => args.run(terminal),
             Self::Serve(args) => args.run(terminal),
+            Self::Session(args) => args.run(terminal),
             Self::Examples(args) => args.run(terminal),
             Self::Chart(args) => args.run(terminal),
             Self::Regulate(args) => args.run(terminal),

@@ -76,6 +76,24 @@ pub fn open(chain: &ModelChain, options: &OpenOptions) -> Result<Arc<dyn Languag
     Ok(Arc::new(Chain::new(&chain.to_string(), tried)?))
 }
 
+/// The host that is reached to call a model, or to fetch it; `None` for one on this machine. Naming a hosted model is the
+/// grant for its host.
+pub fn host(spec: &ModelSpec) -> Option<String> {
+    let of = |url: &str| {
+        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        authority.split(':').next().unwrap_or_default().to_ascii_lowercase()
+    };
+    let told = |variable: &str, own: &str| of(&std::env::var(variable).unwrap_or_else(|_| own.to_owned()));
+    match spec {
+        ModelSpec::OpenAi(_) => Some(told("OPENAI_BASE_URL", "https://api.openai.com/v1")),
+        ModelSpec::Anthropic(_) => Some(told("ANTHROPIC_BASE_URL", "https://api.anthropic.com")),
+        ModelSpec::OpenAiCompatible { url, .. } => Some(of(url)),
+        ModelSpec::Hub { .. } => Some("huggingface.co".to_owned()),
+        ModelSpec::Bundled | ModelSpec::Echo | ModelSpec::Scripted(_) | ModelSpec::Local(_) => None,
+    }
+}
+
 /// Opens a sentence embedder. Of `options` only `threads` counts; every call loads the model, so share what comes back.
 ///
 /// # Errors

@@ -16,6 +16,7 @@ mod rehearsal;
 mod run;
 mod side;
 mod stage;
+mod steward;
 mod transcript;
 mod watch;
 
@@ -26,4 +27,5 @@ pub use player::{Heard, ReplayError};
 pub use progress::{Observer, Progress, StopFlag};
 pub use rehearsal::Rehearsal;
 pub use run::{RolloutSummary, Run, RunError, RunPlan, turns};
+pub use steward::regulations;
 pub use transcript::*;

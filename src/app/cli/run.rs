@@ -514,6 +514,8 @@ fn of_config_is(plan: &RunPlan, model: &str) -> bool {
 pub(super) fn failure(error: RunError) -> Failure {
     let exit = match &error {
         RunError::Delta(_) | RunError::Assemble(_) => Exit::BadConfig,
+        RunError::Receipts(_) => Exit::CheckFailed,
+        RunError::Denied(_) => Exit::Denied,
         _ => Exit::Usage,
     };
     match error {

@@ -133,6 +133,10 @@ pub const RECEIPTS_UNSIGNED_MAX: u64 = 1_024;
 pub const MOOD_TEXT_BYTES_MAX: usize = 4_096;
 /// Most questions that a run asks at a time.
 pub const QUESTIONS_MAX: usize = 3;
+/// Largest file that a session's tool reads, bytes.
+pub const TOOL_FILE_BYTES_MAX: u64 = 16 << 20;
+/// Longest need or answer of a session, bytes.
+pub const SESSION_TEXT_BYTES_MAX: usize = 1 << 16;
 /// Longest header of a GGUF file, its vocabulary included, bytes.
 pub const GGUF_HEADER_BYTES_MAX: u64 = 256 << 20;
 /// Most keys in a GGUF header.
@@ -149,3 +153,5 @@ pub const CES_REFERENCE_MAX: usize = 1_000;
 pub const TASK_BYTES_MAX: u64 = 256 << 20;
 /// Most runs in a sweep.
 pub const SWEEP_CELLS_MAX: usize = 10_000;
+/// Most of what a session's command prints that is kept, bytes of each stream.
+pub const TOOL_OUTPUT_BYTES_MAX: usize = 1 << 20;

@@ -5,8 +5,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    Categories, Category, Effect, Entry, Lease, LeaseId, Ledger, Permit, Principal, Reason, Refusal, Request, Rights,
-    Scopes, Terms, lease::told,
+    Categories, Category, Effect, Entry, Lease, LeaseId, Ledger, LedgerError, Permit, Principal, Reason, Refusal,
+    Request, Rights, Scopes, Terms, lease::told,
 };
 use crate::foundation::base::{Digest, limits};
 
@@ -30,6 +30,8 @@ pub struct Gate<L> {
     /// The latest time that it was told: a clock that is set back prolongs nothing.
     latest: Timestamp,
     shut: Option<String>,
+    /// Entries that are not the gate's own; they are written with its next answer, before it.
+    carried: Vec<Entry>,
 }
 
 impl<L: Ledger> Gate<L> {
@@ -39,7 +41,7 @@ impl<L: Ledger> Gate<L> {
     /// When the ledger cannot write.
     pub fn open(ledger: L, principal: Principal, terms: Terms, now: Timestamp) -> Result<(Self, LeaseId), Refusal> {
         let (leases, approvals) = (Vec::new(), Vec::new());
-        let mut gate = Self { ledger, leases, approvals, latest: now, shut: None };
+        let mut gate = Self { ledger, leases, approvals, latest: now, shut: None, carried: Vec::new() };
         let id = gate.grant_lease(None, principal, terms, now)?;
         Ok((gate, id))
     }
@@ -264,6 +266,11 @@ impl<L: Ledger> Gate<L> {
         &mut self.ledger
     }
 
+    /// Has these entries, which are not the gate's own, written with its next answer: one write for both.
+    pub fn carry(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        self.carried.extend(entries);
+    }
+
     fn tick(&mut self, now: Timestamp) -> Timestamp {
         self.latest = self.latest.max(now);
         self.latest
@@ -273,11 +280,21 @@ impl<L: Ledger> Gate<L> {
         self.write(&[entry], now).err().unwrap_or_else(|| reason.into())
     }
 
+    fn record(&mut self, entries: &[Entry], now: Timestamp) -> Result<Vec<Digest>, LedgerError> {
+        if self.carried.is_empty() {
+            return self.ledger.record(now, entries);
+        }
+        let mut all = std::mem::take(&mut self.carried);
+        let carried = all.len();
+        all.extend_from_slice(entries);
+        self.ledger.record(now, &all).map(|mut receipts| receipts.split_off(carried.min(receipts.len())))
+    }
+
     /// Writes entries down; after one failure the gate stays shut.
     fn write(&mut self, entries: &[Entry], now: Timestamp) -> Result<Vec<Digest>, Refusal> {
         let why = match &self.shut {
             Some(why) => why.clone(),
-            None => match self.ledger.record(now, entries) {
+            None => match self.record(entries, now) {
                 Ok(receipts) if receipts.len() == entries.len() => return Ok(receipts),
                 Ok(_) => "the ledger lost an entry".to_owned(),
                 Err(error) => error.0,

@@ -10,8 +10,10 @@ use super::drafting::{Drafted, Drafting, WRITTEN};
 use super::files::TurnLine;
 use super::length;
 use super::monitors::{Finding, MonitorKind, Monitors};
+use super::run::RunError;
 use super::side::{Ask, Side};
 use super::stage::Stage;
+use super::steward::Permitted;
 use super::transcript::{
     Intensity, MonitorEvent, Probe, PromptRecord, TokenCount, TokenLine, Turn, TurnTiming, Utterance,
 };
@@ -134,8 +136,12 @@ impl Player {
         self.persona_watch.learned()
     }
 
-    /// The next turn, played by the models.
-    pub(super) async fn turn(&mut self) -> TurnLine {
+    /// The next turn, played by the models under their permits.
+    ///
+    /// # Errors
+    /// When a permit is not good any more.
+    pub(super) async fn turn(&mut self, permitted: Permitted) -> Result<TurnLine, RunError> {
+        permitted.spend()?;
         let begun = Instant::now();
         let index = self.turns();
         let mut going = self.begin(index);
@@ -170,7 +176,7 @@ impl Player {
             monitor_events: events,
             timing: TurnTiming { seconds: begun.elapsed().as_secs_f64() },
         };
-        TurnLine { turn, tokens }
+        Ok(TurnLine { turn, tokens })
     }
 
     /// A finished turn, played again from its record.

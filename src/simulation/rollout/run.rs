@@ -11,10 +11,12 @@ use super::manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
 use super::player::{Player, ReplayError};
 use super::progress::{Observer, Progress, StopFlag};
 use super::stage::{Setting, Stage, model_ref};
+use super::steward::Steward;
 use super::transcript::{ConfigRef, ModelRef, Outcome, Totals, Transcript};
 use crate::foundation::base::limits::{FAILURES_IN_A_ROW_MAX, ROLLOUTS_MAX, TURNS_MAX};
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError};
+use crate::foundation::gate::{LedgerError, Refusal};
 use crate::governance::regulator::{Calibration, CalibrationError, CorrectionPattern};
 use crate::inference::providers::{self, OpenOptions, RoleDtypes};
 use crate::simulation::persona::{
@@ -104,6 +106,12 @@ pub enum RunError {
         /// What to do.
         hint: &'static str,
     },
+    /// The receipts beside the results cannot be read or written.
+    #[error("the run's receipts: {0}")]
+    Receipts(String),
+    /// The gate said no.
+    #[error("{0}")]
+    Denied(Refusal),
     /// The record cannot be played again.
     #[error("rollout {rollout} cannot be resumed: {source}")]
     Replay {
@@ -112,6 +120,18 @@ pub enum RunError {
         /// Why.
         source: ReplayError,
     },
+}
+
+impl From<Refusal> for RunError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Denied(refusal)
+    }
+}
+
+impl From<LedgerError> for RunError {
+    fn from(error: LedgerError) -> Self {
+        Self::Receipts(error.0)
+    }
 }
 
 /// How many turns a run of `config` has, if `asked` on the command line.
@@ -266,6 +286,7 @@ impl Run {
         observer: &Observer,
         stop: &StopFlag,
     ) -> Result<Vec<RolloutSummary>, RunError> {
+        let steward = Arc::new(Steward::open(self.folder.path(), &self.manifest)?);
         let mut waiting = 0..self.manifest.rollouts;
         let mut tasks = JoinSet::new();
         let mut summaries = Vec::new();
@@ -275,7 +296,8 @@ impl Run {
                 let Some(rollout) = waiting.next() else { break };
                 let head = self.stage.head(&self.manifest, rollout, SystemClock.now().to_string());
                 let files = self.folder.rollout(rollout);
-                tasks.spawn(play(Arc::clone(&self.stage), head, files, Arc::clone(observer), stop.clone()));
+                let steward = Arc::clone(&steward);
+                tasks.spawn(play(Arc::clone(&self.stage), head, files, Arc::clone(observer), (stop.clone(), steward)));
             }
             match tasks.join_next().await {
                 None => break,
@@ -288,6 +310,9 @@ impl Run {
                 // Tasks are never cancelled.
                 Some(Err(_)) => {}
             }
+        }
+        if failed.is_none() {
+            steward.hand_off()?;
         }
         summaries.sort_by_key(|summary| summary.rollout);
         failed.map_or(Ok(summaries), Err)
@@ -309,7 +334,7 @@ async fn play(
     head: Transcript,
     files: RolloutFiles,
     observer: Observer,
-    stop: StopFlag,
+    (stop, steward): (StopFlag, Arc<Steward>),
 ) -> Result<RolloutSummary, RunError> {
     let rollout = head.run.rollout;
     let mut transcript = head;
@@ -353,8 +378,10 @@ async fn play(
             let totals = Totals::of(&transcript.turns);
             return Ok(RolloutSummary { rollout, outcome: Outcome::Unfinished, totals, learned: Vec::new() });
         }
-        let line: TurnLine = player.turn().await;
+        let permitted = steward.permit(rollout, player.turns())?;
+        let line: TurnLine = player.turn(permitted).await?;
         log.line(&line)?;
+        steward.played(rollout, &line.turn);
         // A model that answers at once never waits; without this nobody else, a Ctrl-C for one, would get a turn.
         tokio::task::yield_now().await;
         observer(Progress::Turn {
@@ -368,6 +395,7 @@ async fn play(
     }
     transcript.outcome = outcome(&transcript, &player);
     transcript.totals = Totals::of(&transcript.turns);
+    steward.ended(&transcript);
     files.finish(&transcript, &tokens)?;
     observer(Progress::Ended { rollout, outcome: transcript.outcome.clone() });
     Ok(RolloutSummary { rollout, outcome: transcript.outcome, totals: transcript.totals, learned: player.learned() })

@@ -1,0 +1,271 @@
+//! The pure part of a session: where the chart stands, what is known and what is to do, after all that happened.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::need::{Plan, Said};
+use super::outcome::{Answer, Happened, ItemKind, Outcome, Work};
+use crate::foundation::base::Digest;
+use crate::governance::statechart::hope::{Action, Engagement, Event, ExpertConfidence, Facts, Hope};
+use crate::governance::statechart::{Chart, Configuration, start, step};
+use crate::simulation::persona::AdversaryKind;
+
+/// What is next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Todo {
+    /// Perform this.
+    Do(Action),
+    /// Tell the chart this.
+    Tell(Event),
+}
+
+/// A log that says what cannot have happened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the log says {said}, but {due} was due: another version of loom wrote it, or it is made up")]
+pub struct Mismatch {
+    said: String,
+    due: String,
+}
+
+/// A session's course so far.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Course {
+    pub(super) configuration: Configuration,
+    pub(super) facts: Facts,
+    pub(super) work: Work,
+    pub(super) waiting: bool,
+    todo: VecDeque<Todo>,
+}
+
+impl Course {
+    /// Before anything happened.
+    pub(super) fn begin(chart: &Chart<Hope>, need: &str, said: &Said, engagement: Option<Engagement>) -> Self {
+        let plan = Plan::read(need, said);
+        let facts = Facts { engagement, spec: plan.clarity(need), ..Facts::default() };
+        let begun = start(chart, |guard| facts.holds(guard));
+        let work = Work {
+            need: need.to_owned(),
+            plan,
+            words: Vec::new(),
+            assumptions: Vec::new(),
+            judged: Vec::new(),
+            aspects: None,
+            selection: None,
+            panel: Vec::new(),
+            items: Vec::new(),
+            rounds: 0,
+            found: BTreeMap::new(),
+            last_error: None,
+            objections: Vec::new(),
+            review: Vec::new(),
+            checks: Vec::new(),
+            files: BTreeMap::new(),
+            audit: Vec::new(),
+            footer: None,
+            conclusion: None,
+        };
+        let todo = begun.effects.into_iter().map(Todo::Do).collect();
+        Self { configuration: begun.configuration, facts, work, waiting: false, todo }
+    }
+
+    /// What is next; `None` while the session waits for the user, and when it is over. A response gets its audit and its
+    /// footer before the answer to it is waited for.
+    pub(super) fn next(&self) -> Option<Todo> {
+        let front = self.todo.front().copied();
+        front.filter(|todo| match todo {
+            Todo::Do(action) => !self.waiting || is_souls(*action),
+            Todo::Tell(_) => true,
+        })
+    }
+
+    /// The paths of the active leaves.
+    pub(super) fn leaves(&self, chart: &Chart<Hope>) -> Vec<String> {
+        self.configuration.leaves(chart).into_iter().map(str::to_owned).collect()
+    }
+
+    /// Where the work stands: the leaf that is no part of the soul.
+    pub(super) fn stage(&self, chart: &Chart<Hope>) -> String {
+        let leaf = self.configuration.leaves(chart).into_iter().find(|leaf| !leaf.contains("soul"));
+        leaf.and_then(|leaf| leaf.rsplit('.').next()).unwrap_or_default().to_owned()
+    }
+
+    /// What telling the chart `event` will do; the record of it.
+    pub(super) fn tell(&self, chart: &Chart<Hope>, event: Event) -> Happened {
+        let step = step(chart, &self.configuration, event, |guard| self.facts.holds(guard));
+        let leaves = step.configuration.leaves(chart).into_iter().map(str::to_owned).collect();
+        Happened::Told { event, leaves, denied: step.denial.map(|denial| denial.to_string()) }
+    }
+
+    /// Takes in what happened. `words` has the texts of answers by digest.
+    pub(super) fn take(
+        &mut self,
+        chart: &Arc<Chart<Hope>>,
+        happened: &Happened,
+        words: impl Fn(Digest) -> Option<String>,
+    ) -> Result<(), Mismatch> {
+        let said = format!("{happened:?}");
+        let mismatch = |due: String| Mismatch { said: said.chars().take(200).collect(), due };
+        match happened {
+            Happened::Did { action, outcome, tells, waits } => {
+                if self.next() != Some(Todo::Do(*action)) {
+                    return Err(mismatch(format!("{:?}", self.next())));
+                }
+                self.todo.pop_front();
+                self.facts.note(*action);
+                self.learn(*action, outcome);
+                for event in tells.iter().rev() {
+                    self.todo.push_front(Todo::Tell(*event));
+                }
+                self.waiting |= *waits;
+            }
+            Happened::Told { event, leaves, denied } => {
+                if self.next() != Some(Todo::Tell(*event)) {
+                    return Err(mismatch(format!("{:?}", self.next())));
+                }
+                self.todo.pop_front();
+                let step = step(chart, &self.configuration, *event, |guard| self.facts.holds(guard));
+                if step.configuration.leaves(chart) != *leaves
+                    || step.denial.as_ref().map(ToString::to_string) != *denied
+                {
+                    return Err(mismatch(format!("{:?}", step.configuration.leaves(chart))));
+                }
+                if denied.is_none() && leaves_at_once(*event) {
+                    self.todo.clear();
+                }
+                self.configuration = step.configuration;
+                // Soul first: how densely to ask is known before anything is asked, and a response has its footer before the
+                // work goes on.
+                let (soul, work): (Vec<_>, Vec<_>) = step.effects.into_iter().partition(|action| is_souls(*action));
+                for action in soul.into_iter().chain(work).rev() {
+                    self.todo.push_front(Todo::Do(action));
+                }
+            }
+            Happened::Answered { answer, event } => {
+                if !self.waiting || self.next().is_some() {
+                    return Err(mismatch("no answer".to_owned()));
+                }
+                self.waiting = false;
+                self.heed(answer, words);
+                self.todo.push_front(Todo::Tell(*event));
+            }
+        }
+        Ok(())
+    }
+
+    fn heed(&mut self, answer: &Answer, words: impl Fn(Digest) -> Option<String>) {
+        match answer {
+            Answer::Plain => {}
+            Answer::Words(digest) => self.work.words.extend(words(*digest)),
+            Answer::Engagement(engagement) => self.facts.engagement = Some(*engagement),
+            Answer::Choices(choices) => {
+                let asked = super::say::open_questions(&self.work.plan);
+                for (question, choice) in asked.iter().zip(choices) {
+                    super::say::choose(&mut self.work.plan, question, *choice);
+                }
+                self.facts.spec = self.work.plan.clarity(&self.work.need);
+            }
+        }
+    }
+
+    fn learn(&mut self, action: Action, outcome: &Outcome) {
+        let (work, facts) = (&mut self.work, &mut self.facts);
+        match outcome {
+            Outcome::Nothing | Outcome::Spoke(_) => {}
+            Outcome::Assumed(lines) => {
+                work.plan.assume();
+                work.assumptions.extend(lines.iter().cloned());
+            }
+            Outcome::Spec(scores, judged) => {
+                facts.spec = *scores;
+                work.judged.extend(judged.iter().cloned());
+            }
+            Outcome::Aspects(aspects, judged) => {
+                work.aspects = Some(*aspects);
+                work.judged.extend(judged.iter().cloned());
+            }
+            Outcome::Heard(opinions) if action == Action::Review => {
+                let known: Vec<_> = work.objections.iter().map(|objection| objection.expert.clone()).collect();
+                let new = opinions.iter().filter(|opinion| opinion.blocker && !known.contains(&opinion.expert));
+                let new: Vec<_> = new.cloned().collect();
+                facts.blockers = new.len() as u32;
+                if facts.blockers > 0 {
+                    // What answers an objection is work: the report is written anew, with the objection in it.
+                    reopen(work, ItemKind::Report);
+                    facts.items_left = left(work);
+                }
+                work.objections.extend(new);
+                work.review.clone_from(opinions);
+            }
+            Outcome::Heard(opinions) => work.panel.clone_from(opinions),
+            Outcome::Selected(selection) => work.selection = Some(*selection),
+            Outcome::Fit(fit) => facts.fit = *fit,
+            Outcome::Expert(profile) => facts.expert = ExpertConfidence::of(profile),
+            Outcome::Wrote(name, digest) => {
+                work.files.insert(name.clone(), *digest);
+            }
+            Outcome::Items(items) => {
+                work.items.clone_from(items);
+                work.rounds += 1;
+                facts.items_left = left(work);
+            }
+            Outcome::Wave(results) => {
+                for result in results {
+                    let Some(item) = work.items.get_mut(result.item) else { continue };
+                    match &result.error {
+                        None => {
+                            item.done = true;
+                            work.found.insert(item.kind, result.found.clone());
+                        }
+                        Some(error) => {
+                            facts.failures += 1;
+                            facts.same_errors =
+                                if work.last_error.as_ref() == Some(error) { facts.same_errors + 1 } else { 1 };
+                            work.last_error = Some(error.clone());
+                        }
+                    }
+                }
+                facts.items_left = left(work);
+            }
+            Outcome::Verified(checks) => {
+                work.checks.clone_from(checks);
+                facts.gate_passed = !checks.is_empty() && checks.iter().all(|check| check.passed);
+                if !facts.gate_passed {
+                    facts.criterion_failures += 1;
+                    reopen(work, ItemKind::Measure);
+                    reopen(work, ItemKind::Report);
+                    facts.items_left = left(work);
+                }
+            }
+            Outcome::Audit(failed) => {
+                work.audit.clone_from(failed);
+                facts.audit_blocks = false;
+            }
+            Outcome::Footer(footer) => work.footer = Some(footer.clone()),
+            Outcome::Concluded(conclusion) => work.conclusion = Some(*conclusion),
+        }
+    }
+
+    /// The mood of whoever the persona talks with.
+    pub(super) const fn is_adversarial(&self) -> bool {
+        !matches!(self.work.plan.other.value, AdversaryKind::None)
+    }
+}
+
+fn left(work: &Work) -> u32 {
+    work.items.iter().filter(|item| !item.done).count() as u32
+}
+
+fn reopen(work: &mut Work, kind: ItemKind) {
+    for item in work.items.iter_mut().filter(|item| item.kind == kind) {
+        item.done = false;
+    }
+}
+
+/// Events after which nothing of what was to do in the state that they leave is done any more.
+const fn leaves_at_once(event: Event) -> bool {
+    matches!(event, Event::Cancel | Event::Pause | Event::MustNotBroken | Event::IntentWithdrawn | Event::Stalled)
+}
+
+const fn is_souls(action: Action) -> bool {
+    matches!(action, Action::DetectType | Action::AskEngagement | Action::Audit | Action::WriteFooter)
+}

@@ -1,0 +1,207 @@
+//! What a need says, and what it leaves open. Read by rule, not by a model.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+
+use crate::governance::statechart::hope::{Clarity, SpecScores};
+use crate::simulation::persona::{AdversaryKind, examples};
+
+/// Where a part of the plan is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Origin {
+    /// The need or the command line says so.
+    Said,
+    /// The user answered so.
+    Answered,
+    /// Nobody said it yet; the value is the recommended default.
+    Open,
+    /// The default was taken.
+    Assumed,
+}
+
+/// A part of the plan and where it is from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Part<T> {
+    pub(super) value: T,
+    pub(super) origin: Origin,
+}
+
+impl<T> Part<T> {
+    fn of(said: Option<T>, default: T) -> Self {
+        match said {
+            Some(value) => Self { value, origin: Origin::Said },
+            None => Self { value: default, origin: Origin::Open },
+        }
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self.origin, Origin::Open)
+    }
+
+    const fn is_known(&self) -> bool {
+        matches!(self.origin, Origin::Said | Origin::Answered)
+    }
+
+    fn assume(&mut self) -> bool {
+        let open = self.is_open();
+        if open {
+            self.origin = Origin::Assumed;
+        }
+        open
+    }
+}
+
+/// What will be run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Plan {
+    /// The persona: the name of a config that comes with the program, or of the user's own.
+    pub(super) persona: Part<String>,
+    /// Who it talks with.
+    pub(super) other: Part<AdversaryKind>,
+    /// Turns of a rollout.
+    pub(super) turns: Part<usize>,
+    /// Rollouts.
+    pub(super) rollouts: Part<usize>,
+}
+
+/// What the command line says of the plan; it has the last word.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Said {
+    pub(super) persona: Option<String>,
+    pub(super) turns: Option<usize>,
+    pub(super) rollouts: Option<usize>,
+    pub(super) other: Option<AdversaryKind>,
+}
+
+/// Turns where nothing is said of them.
+const TURNS: usize = 10;
+
+static TURNS_SAID: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i)\b(\d{1,5})[ -]turns?\b").ok());
+static ROLLOUTS_SAID: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)\b(\d{1,5})[ -](?:rollouts?|conversations?|talks?|times)\b").ok());
+
+impl Plan {
+    /// The plan that a need states, with defaults for the rest.
+    pub(super) fn read(need: &str, said: &Said) -> Self {
+        let folded = need.to_lowercase();
+        let number = |pattern: &LazyLock<Option<Regex>>| -> Option<usize> {
+            pattern.as_ref()?.captures(need)?.get(1)?.as_str().parse().ok().filter(|number| *number > 0)
+        };
+        let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
+        let persona = said.persona.clone().or_else(|| named_persona(&folded));
+        let other = said.other.or(if has(&["contradict", "trap", "adversar"]) {
+            Some(AdversaryKind::Contradiction)
+        } else if has(&["coax", "helpfulness"]) {
+            Some(AdversaryKind::Helpfulness)
+        } else if has(&["helper", "assistant", "target", "therapist", "listener"]) {
+            Some(AdversaryKind::None)
+        } else {
+            None
+        });
+        let default = examples().get(1).map_or("depressed_patient", |example| example.name);
+        Self {
+            persona: Part::of(persona, default.to_owned()),
+            other: Part::of(other, AdversaryKind::None),
+            turns: Part::of(said.turns.or_else(|| number(&TURNS_SAID)), TURNS),
+            rollouts: Part::of(said.rollouts.or_else(|| number(&ROLLOUTS_SAID)), 1),
+        }
+    }
+
+    /// Takes the defaults for what is open: a line for each.
+    pub(super) fn assume(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.persona.assume() {
+            lines.push(format!("the persona is `{}`", self.persona.value));
+        }
+        if self.other.assume() {
+            lines.push(format!("it talks with {}", other_name(self.other.value)));
+        }
+        if self.turns.assume() {
+            lines.push(format!("a rollout has {} turns", self.turns.value));
+        }
+        if self.rollouts.assume() {
+            lines.push(format!("{} rollout is enough", self.rollouts.value));
+        }
+        lines
+    }
+
+    /// How clear the specification is, by rule.
+    pub(super) fn clarity(&self, need: &str) -> SpecScores {
+        let folded = need.to_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
+        let both = |known: [bool; 2], open: [bool; 2]| match (known, open) {
+            ([true, true], _) => Clarity::Clear,
+            ([false, false], [true, true]) => Clarity::Absent,
+            _ => Clarity::Partial,
+        };
+        let asks = need.trim_end().ends_with('?') || has(&["measure", "compare", "test whether", "find out"]);
+        SpecScores {
+            outcome: if asks { Clarity::Clear } else { Clarity::Partial },
+            scope: both(
+                [self.persona.is_known(), self.other.is_known()],
+                [self.persona.is_open(), self.other.is_open()],
+            ),
+            constraints: both(
+                [self.turns.is_known(), self.rollouts.is_known()],
+                [self.turns.is_open(), self.rollouts.is_open()],
+            ),
+            success: if has(&["hold up", "consisten", "drift", "measure", "score"]) {
+                Clarity::Clear
+            } else {
+                Clarity::Partial
+            },
+            done: match self.turns.origin {
+                Origin::Said | Origin::Answered => Clarity::Clear,
+                Origin::Assumed => Clarity::Partial,
+                Origin::Open => Clarity::Absent,
+            },
+        }
+    }
+}
+
+/// The persona whose first word stands in the need.
+fn named_persona(folded: &str) -> Option<String> {
+    let named = |example: &&crate::simulation::persona::Example| {
+        example.name.split('_').next().is_some_and(|word| word.len() > 4 && folded.contains(word))
+    };
+    examples().iter().find(named).map(|example| example.name.to_owned())
+}
+
+pub(super) const fn other_name(kind: AdversaryKind) -> &'static str {
+    match kind {
+        AdversaryKind::None => "the target as it is",
+        AdversaryKind::Contradiction => "an adversary that probes for contradictions",
+        AdversaryKind::Helpfulness => "an adversary that coaxes it into helping",
+        AdversaryKind::Both => "both adversaries in turn",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_need_is_read_and_what_it_leaves_open_is_known() {
+        let check = |need: &str, persona: &str, turns: usize, open: usize, points: u8| {
+            let mut plan = Plan::read(need, &Said::default());
+            assert_eq!((plan.persona.value.as_str(), plan.turns.value), (persona, turns), "{need}");
+            assert_eq!(plan.clarity(need).points(), points, "{need}");
+            assert_eq!(plan.assume().len(), open, "{need}");
+        };
+        let whole = "How does a depressed-patient persona hold up against an empathetic helper over 50 turns?";
+        check(whole, "depressed_patient", 50, 1, 9);
+        check("Look at the student.", "student", 10, 3, 3);
+        check("Measure how a student drifts over 3 turns, 2 rollouts, with a trap", "student", 3, 0, 10);
+        check("Something", "depressed_patient", 10, 4, 2);
+    }
+
+    #[test]
+    fn what_is_assumed_counts_as_half_said() {
+        let mut plan = Plan::read("Look at the student.", &Said::default());
+        plan.assume();
+        assert_eq!(plan.clarity("Look at the student.").points(), 5);
+    }
+}

@@ -1,0 +1,237 @@
+//! What can happen to a session: the words of its log, from which it is replayed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::need::Plan;
+use crate::foundation::base::Digest;
+use crate::governance::statechart::hope::{
+    Action, Aspects, Engagement, Event, Fit, Footer, Profile, Selection, Shape, SpecScores,
+};
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "what")]
+pub enum Happened {
+    /// An action of the chart was performed.
+    Did {
+        /// Which.
+        action: Action,
+        /// What came of it.
+        outcome: Outcome,
+        /// What is told to the chart next.
+        tells: Vec<Event>,
+        /// Whether the session waits for the user now.
+        waits: bool,
+    },
+    /// The chart was told something.
+    Told {
+        /// What.
+        event: Event,
+        /// Where the chart stands after it.
+        leaves: Vec<String>,
+        /// Why it was not taken.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        denied: Option<String>,
+    },
+    /// The user answered.
+    Answered {
+        /// What was understood.
+        answer: Answer,
+        /// What it says to the chart.
+        event: Event,
+    },
+}
+
+impl Happened {
+    /// The kind of its receipt.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Did { .. } => "session.did",
+            Self::Told { .. } => "session.told",
+            Self::Answered { .. } => "session.answered",
+        }
+    }
+}
+
+/// What a user's answer says, beyond the event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Nothing beyond it.
+    Plain,
+    /// Choices, question by question.
+    Choices(Vec<usize>),
+    /// Words, by digest; the text lies among the log's contents.
+    Words(Digest),
+    /// How densely to be asked.
+    Engagement(Engagement),
+}
+
+/// How a piece of work ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Conclusion {
+    /// The user is satisfied.
+    Done,
+    /// Nobody reviewed it.
+    Unreviewed,
+    /// The user cancelled it.
+    Cancelled,
+    /// A mustNot was broken.
+    Stopped,
+    /// It is stuck.
+    Stuck,
+}
+
+/// What came of an action.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Nothing that has to be remembered.
+    Nothing,
+    /// Something was told to the user.
+    Spoke(Digest),
+    /// Defaults were taken.
+    Assumed(Vec<String>),
+    /// The specification's scores.
+    Spec(SpecScores, Vec<Judged>),
+    /// The aspects' columns.
+    Aspects(Aspects, Vec<Judged>),
+    /// Experts were heard.
+    Heard(Vec<Opinion>),
+    /// The shape.
+    Selected(Selection),
+    /// The fit.
+    Fit(Fit),
+    /// What is known of the expert who is asked.
+    Expert(Profile),
+    /// A file was written: its name and the digest of its text.
+    Wrote(String, Digest),
+    /// The work was cut into items.
+    Items(Vec<Item>),
+    /// A wave ended.
+    Wave(Vec<ItemResult>),
+    /// The verify gate's checks.
+    Verified(Vec<Check>),
+    /// The audit's items that did not hold.
+    Audit(Vec<String>),
+    /// The footer.
+    Footer(Footer),
+    /// The end.
+    Concluded(Conclusion),
+}
+
+/// A question to a model and what its answer was worth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// What was asked.
+    pub question: String,
+    /// The choice; `None` where the model was not sure, and the default holds.
+    pub choice: Option<String>,
+    /// By how much the choice is likelier than the next, nats; `None` where it was read from words.
+    pub margin: Option<f32>,
+    /// Why there is no choice.
+    pub unsure: Option<String>,
+}
+
+/// What an expert said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Opinion {
+    /// Who.
+    pub expert: String,
+    /// The confidence in the expert, 1 to 9.
+    pub confidence: u8,
+    /// For which shape, where that was asked.
+    pub shape: Option<Shape>,
+    /// Whether it is a BLOCKER.
+    pub blocker: bool,
+    /// The answer behind it.
+    pub judged: Judged,
+}
+
+/// What an item of work is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemKind {
+    /// A short rollout, to see that the models answer.
+    Pilot,
+    /// The rollouts.
+    Rollouts,
+    /// Scores.
+    Measure,
+    /// The run's report.
+    Report,
+}
+
+/// An item of work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// What.
+    pub kind: ItemKind,
+    /// Items that must be done before, by place.
+    pub after: Vec<usize>,
+    /// Whether it is done.
+    pub done: bool,
+}
+
+/// What came of an item.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ItemResult {
+    /// Which, by place.
+    pub item: usize,
+    /// Why it failed, if it did.
+    pub error: Option<String>,
+    /// What was found, by name. No wall clock: the same work finds the same.
+    pub found: BTreeMap<String, Value>,
+}
+
+/// A finding.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A count.
+    Count(u64),
+    /// A score.
+    Number(f64),
+    /// A digest or a word.
+    Text(String),
+}
+
+/// A check of the verify gate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// The criterion.
+    pub criterion: String,
+    /// Whether it holds.
+    pub passed: bool,
+    /// What was seen.
+    pub evidence: String,
+}
+
+/// What a piece of work has come to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Work {
+    pub(super) need: String,
+    pub(super) plan: Plan,
+    pub(super) words: Vec<String>,
+    pub(super) assumptions: Vec<String>,
+    pub(super) judged: Vec<Judged>,
+    pub(super) aspects: Option<Aspects>,
+    pub(super) selection: Option<Selection>,
+    pub(super) panel: Vec<Opinion>,
+    pub(super) items: Vec<Item>,
+    /// How often the work was cut into items: each round has run folders of its own.
+    pub(super) rounds: u32,
+    pub(super) found: BTreeMap<ItemKind, BTreeMap<String, Value>>,
+    pub(super) last_error: Option<String>,
+    /// Objections of experts; each is put on record and answered in the report once.
+    pub(super) objections: Vec<Opinion>,
+    pub(super) review: Vec<Opinion>,
+    pub(super) checks: Vec<Check>,
+    pub(super) files: BTreeMap<String, Digest>,
+    pub(super) audit: Vec<String>,
+    pub(super) footer: Option<Footer>,
+    pub(super) conclusion: Option<Conclusion>,
+}

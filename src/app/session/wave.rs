@@ -1,0 +1,270 @@
+//! The real work of a session: rollouts, scores, the run's report, and the checks of the verify gate on what lies on the disk.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::drive::{Session, SessionError};
+use super::outcome::{Check, Item, ItemKind, ItemResult, Value};
+use super::say::CRITERIA;
+use crate::foundation::base::{Digest, canonical_json, limits};
+use crate::foundation::chat::ModelChain;
+use crate::foundation::gate::{Budget, Category, Effect, Refusal, Scope};
+use crate::foundation::store::RealDisk;
+use crate::foundation::store::receipts::{LOG, chain};
+use crate::governance::mood::{self, Mood};
+use crate::simulation::judge::measured::measure;
+use crate::simulation::persona::parse;
+use crate::simulation::report::Report;
+use crate::simulation::rollout::{Observer, Outcome, Run, RunPlan, StopFlag, Transcript, read_transcript, regulations};
+
+type Found = BTreeMap<String, Value>;
+
+/// What a run's report was when it was written.
+const REPORT: &str = "report.json";
+
+/// The items of the work, each after what it rests on.
+pub(super) fn items() -> Vec<Item> {
+    let item = |kind, after: &[usize]| Item { kind, after: after.to_vec(), done: false };
+    vec![
+        item(ItemKind::Pilot, &[]),
+        item(ItemKind::Rollouts, &[0]),
+        item(ItemKind::Measure, &[1]),
+        item(ItemKind::Report, &[1, 2]),
+    ]
+}
+
+impl Session {
+    /// Runs every item whose dependencies are resolved. What the regulator saw in the rollouts is told to the mood.
+    pub(super) async fn wave(&mut self) -> Result<(Vec<ItemResult>, Vec<mood::Event>), SessionError> {
+        let items = self.course.work.items.clone();
+        let done = |at: &usize| items.get(*at).is_some_and(|item| item.done);
+        let ready = items.iter().enumerate().filter(|(_, item)| !item.done && item.after.iter().all(done));
+        let (mut results, mut moods) = (Vec::new(), Vec::new());
+        for (item, Item { kind, .. }) in ready {
+            let found = match kind {
+                ItemKind::Pilot => self.rollouts(*kind, 1, 1).await,
+                ItemKind::Rollouts => {
+                    let plan = &self.course.work.plan;
+                    self.rollouts(*kind, plan.turns.value, plan.rollouts.value).await
+                }
+                ItemKind::Measure => self.measured(),
+                ItemKind::Report => self.reported(),
+            };
+            let (found, error) = match found {
+                Ok(found) => (found, None),
+                Err(SessionError::Log(error)) => return Err(SessionError::Log(error)),
+                Err(SessionError::Ledger(error)) => return Err(SessionError::Ledger(error)),
+                Err(error) => (Found::new(), Some(error.to_string())),
+            };
+            if *kind == ItemKind::Rollouts && error.is_none() {
+                for regulation in self.transcripts(*kind)?.iter().flat_map(regulations) {
+                    let event = mood::Event::Regulated(regulation);
+                    if !moods.contains(&event) {
+                        moods.push(event);
+                    }
+                }
+            }
+            results.push(ItemResult { item, error, found });
+        }
+        Ok((results, moods))
+    }
+
+    /// The folder of a run of this round.
+    fn run_folder(&self, kind: ItemKind) -> PathBuf {
+        let name = if kind == ItemKind::Pilot { "pilot" } else { "rollouts" };
+        self.folder.join("runs").join(format!("{:02}-{name}", self.course.work.rounds))
+    }
+
+    async fn rollouts(&mut self, kind: ItemKind, turns: usize, rollouts: usize) -> Result<Found, SessionError> {
+        let folder = self.run_folder(kind);
+        let (source, yaml) = self.config()?;
+        let config = Arc::new(parse(&source, &yaml)?);
+        let plan = RunPlan {
+            adversary_script: None,
+            regulator: config.regulator,
+            calibration: None,
+            config,
+            yaml,
+            seed: self.settings.seed,
+            rollouts,
+            turns,
+            adversary: self.course.work.plan.other.value,
+            persona: self.settings.persona_model.clone(),
+            interlocutor: self.settings.target.clone(),
+            judge: self.settings.model.clone(),
+        };
+        let calls = (rollouts * turns * 2 * (1 + limits::RETRIES_MAX)) as u64;
+        let tokens = (rollouts * turns) as u64 * self.settings.reply_tokens_max;
+        let arguments = canonical_json(&serde_json::json!({
+            "config": plan.config.digest, "seed": plan.seed, "rollouts": rollouts, "turns": turns,
+            "adversary": plan.adversary, "persona": plan.persona, "interlocutor": plan.interlocutor,
+        }))
+        .map_err(SessionError::json)?;
+        let effect = Effect::new(Category::Rollout, &arguments).costing(Budget { calls: 1, ..Budget::NOTHING });
+        let permit = self.ward.ask(&effect)?;
+        let other = if self.course.is_adversarial() { Mood::Petty } else { Mood::Calm };
+        let mut roles = Vec::new();
+        for (who, mood, chain) in [("persona", Mood::Calm, &plan.persona), ("interlocutor", other, &plan.interlocutor)]
+        {
+            let lease = self.ward.child(who, mood)?;
+            let cost = Budget { calls: calls / 2, tokens, ..Budget::NOTHING };
+            for effect in model_effects(chain, &arguments, cost) {
+                let permit = self.ward.ask_for(lease, &effect)?;
+                permit.spend(&effect, self.ward.now())?;
+            }
+            roles.push(lease);
+        }
+        let _spent = permit.spend(&effect, self.ward.now())?;
+        let run = if folder.join("run.json").is_file() {
+            Run::resume(&folder, &self.options)?
+        } else {
+            Run::create(&plan, &folder, &self.options)?
+        };
+        let observer: Observer = Arc::new(|_| {});
+        let summaries = run.play(self.settings.parallel, &observer, &StopFlag::default()).await?;
+        drop(run);
+        for lease in roles {
+            self.ward.dismiss(lease)?;
+        }
+        if let Some(Outcome::Stopped { reason, .. }) =
+            summaries.iter().map(|summary| &summary.outcome).find(|outcome| matches!(outcome, Outcome::Stopped { .. }))
+        {
+            return Err(SessionError::Told(format!("a rollout was stopped: {reason}")));
+        }
+        Ok(counted(&self.transcripts(kind)?))
+    }
+
+    fn measured(&mut self) -> Result<Found, SessionError> {
+        let transcripts = self.transcripts(ItemKind::Rollouts)?;
+        let effect = Effect::new(Category::Score, said(&transcripts).to_string());
+        let permit = self.ward.ask(&effect)?;
+        let _spent = permit.spend(&effect, self.ward.now())?;
+        Ok(scores(&transcripts))
+    }
+
+    fn reported(&mut self) -> Result<Found, SessionError> {
+        let folder = self.run_folder(ItemKind::Rollouts);
+        let effect = Effect::new(Category::Report, said(&self.transcripts(ItemKind::Rollouts)?).to_string())
+            .writing(Scope::Notes)
+            .costing(Budget { files: 1, ..Budget::NOTHING });
+        let permit = self.ward.ask(&effect)?;
+        let _spent = permit.spend(&effect, self.ward.now())?;
+        let (report, conversations) = Report::with_conversations(&folder)?;
+        report.write_to(&folder, &conversations)?;
+        Ok(Found::from([("flags".to_owned(), Value::Count(report.flags.len() as u64))]))
+    }
+
+    /// The transcripts of a run, in order.
+    pub(super) fn transcripts(&self, kind: ItemKind) -> Result<Vec<Transcript>, SessionError> {
+        let folder = self.run_folder(kind);
+        let mut transcripts = Vec::new();
+        for rollout in 0.. {
+            let path = folder.join(format!("rollout_{rollout:03}.json"));
+            if !path.is_file() {
+                break;
+            }
+            transcripts.push(read_transcript(&path)?);
+        }
+        Ok(transcripts)
+    }
+
+    /// The verify gate, thorough: every criterion against what lies on the disk now, each with what was seen.
+    pub(super) fn verify(&self) -> Result<Vec<Check>, SessionError> {
+        let work = &self.course.work;
+        let transcripts = self.transcripts(ItemKind::Rollouts)?;
+        let pilot = self.transcripts(ItemKind::Pilot)?;
+        let complete = transcripts.iter().filter(|transcript| transcript.outcome == Outcome::Complete).count();
+        let turns: usize = transcripts.iter().map(|transcript| transcript.turns.len()).sum();
+        let (rollouts, planned) = (work.plan.rollouts.value, work.plan.rollouts.value * work.plan.turns.value);
+        let recorded = |kind, name: &str| work.found.get(&kind).and_then(|found: &Found| found.get(name));
+        let now = said(&transcripts).to_string();
+        let kept = recorded(ItemKind::Rollouts, "said") == Some(&Value::Text(now.clone()));
+        let again = scores(&transcripts);
+        let same = work.found.get(&ItemKind::Measure) == Some(&again);
+        let folder = self.run_folder(ItemKind::Rollouts);
+        let report = folder.join(REPORT).is_file().then(|| Report::on(&folder)).transpose()?;
+        let written = std::fs::read_to_string(folder.join(REPORT)).unwrap_or_default();
+        let true_to = report.as_ref().map(Report::json).transpose()?.is_some_and(|json| json == written);
+        let failures: usize = transcripts.iter().map(|transcript| transcript.totals.failures).sum();
+        let fallbacks: usize = transcripts.iter().map(|transcript| transcript.totals.fallbacks).sum();
+        let log = std::fs::read(self.folder.join(LOG)).map_err(SessionError::io("read the log in", &self.folder))?;
+        let receipts = chain(&log);
+        let seen = [
+            (rollouts > 0 && complete == rollouts, format!("{complete} of {rollouts}")),
+            (turns == planned, format!("{turns} of {planned}")),
+            (
+                pilot.iter().map(|one| one.turns.len()).sum::<usize>() == 1,
+                format!("{} turn", pilot.iter().map(|one| one.turns.len()).sum::<usize>()),
+            ),
+            (kept, now.chars().take(12).collect()),
+            (same, format!("{} scores", again.len())),
+            (true_to, if true_to { "made again, the same bytes".to_owned() } else { "missing or changed".to_owned() }),
+            (failures == 0, format!("{failures} messages")),
+            (fallbacks == 0, format!("{fallbacks} replies")),
+            (receipts.is_ok(), receipts.map_or_else(|fault| fault.to_string(), |_| "the chain holds".to_owned())),
+        ];
+        let check = |(criterion, (passed, evidence)): (&&str, (bool, String))| Check {
+            criterion: (*criterion).to_owned(),
+            passed,
+            evidence,
+        };
+        Ok(CRITERIA.iter().zip(seen).map(check).collect())
+    }
+}
+
+/// The effects of calling the models of a chain: one for each host that may be reached, one for a model on this machine.
+pub(super) fn model_effects(chain: &ModelChain, arguments: &str, cost: Budget) -> Vec<Effect> {
+    let mut effects: Vec<Effect> = Vec::new();
+    for host in chain.specs().map(crate::inference::providers::host) {
+        let effect = Effect::new(Category::Model, arguments).costing(cost);
+        let effect = host.into_iter().fold(effect, Effect::reaching);
+        if !effects.contains(&effect) {
+            effects.push(effect);
+        }
+    }
+    effects
+}
+
+/// The digest of all that was said, in order.
+fn said(transcripts: &[Transcript]) -> Digest {
+    let mut text = String::new();
+    for turn in transcripts.iter().flat_map(|transcript| &transcript.turns) {
+        text += &format!("{}\0{}\0", turn.persona.content, turn.interlocutor.content);
+    }
+    Digest::of(text)
+}
+
+fn counted(transcripts: &[Transcript]) -> Found {
+    let sum = |what: fn(&Transcript) -> usize| Value::Count(transcripts.iter().map(what).sum::<usize>() as u64);
+    Found::from([
+        ("turns".to_owned(), sum(|transcript| transcript.turns.len())),
+        ("failures".to_owned(), sum(|transcript| transcript.totals.failures)),
+        ("monitor events".to_owned(), sum(|transcript| transcript.totals.monitor_events)),
+        ("refusals".to_owned(), sum(|transcript| transcript.totals.refusals)),
+        ("said".to_owned(), Value::Text(said(transcripts).to_string())),
+    ])
+}
+
+/// The mean of every score over the rollouts that have it.
+fn scores(transcripts: &[Transcript]) -> Found {
+    let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for score in transcripts.iter().flat_map(|transcript| measure(transcript).scores) {
+        values.entry(score.id).or_default().extend(score.value);
+    }
+    let mean = |(id, values): (String, Vec<f64>)| {
+        (!values.is_empty()).then(|| (id, Value::Number(values.iter().sum::<f64>() / values.len() as f64)))
+    };
+    values.into_iter().filter_map(mean).collect()
+}
+
+/// Whether a folder holds anything.
+pub(super) fn is_fresh(folder: &Path) -> bool {
+    !RealDisk::new(folder).root().join(LOG).exists()
+}
+
+impl From<Refusal> for SessionError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}

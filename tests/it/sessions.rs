@@ -1,0 +1,287 @@
+//! Sessions from a need to a footer: in the process, where they are stopped before every receipt, and from outside.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use loom_agent::app::session::{Conclusion, Place, Session, SessionError, Settings, Standing};
+use loom_agent::foundation::base::SystemClock;
+use loom_agent::foundation::store::receipts::{HEAD, Head, Key, LOG, verify};
+use loom_agent::foundation::store::{Disk, Lock, RealDisk, Stamp};
+use loom_agent::governance::mood::{Mood, replay};
+use loom_agent::governance::statechart::hope::Engagement;
+use loom_agent::inference::providers::OpenOptions;
+use tempfile::TempDir;
+
+/// A disk on which only so many additions to the log succeed; then the process might as well be gone. Nothing is synced:
+/// the process ends, not the machine.
+struct Stopping {
+    disk: RealDisk,
+    appends: AtomicUsize,
+    most: usize,
+}
+
+impl Disk for Stopping {
+    fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        self.disk.read(path)
+    }
+    fn stamp(&self, path: &str) -> io::Result<Option<Stamp>> {
+        self.disk.stamp(path)
+    }
+    fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        self.disk.write(path, bytes)
+    }
+    fn append(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        if self.appends.fetch_add(1, Ordering::Relaxed) >= self.most {
+            return Err(io::Error::other("stopped here"));
+        }
+        self.disk.append(path, bytes)
+    }
+    fn sync(&self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+    fn sync_dir(&self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        self.disk.make_dir(path)
+    }
+    fn remove_dir(&self, path: &str) -> io::Result<()> {
+        self.disk.remove_dir(path)
+    }
+    fn list(&self, path: &str) -> io::Result<(Vec<String>, Vec<String>)> {
+        self.disk.list(path)
+    }
+    fn is_dir(&self, path: &str) -> bool {
+        self.disk.is_dir(path)
+    }
+    fn lock(&self, path: &str, exclusive: bool) -> io::Result<Box<dyn Lock>> {
+        self.disk.lock(path, exclusive)
+    }
+}
+
+const NEED: &str = "Look at how a student talks";
+
+fn scripts(folder: &Path) {
+    fs::write(folder.join("model"), "B").unwrap();
+    fs::write(folder.join("persona"), "I do not get this at all.\n---\nSo I write the units down first?\n---\nOkay.")
+        .unwrap();
+    fs::write(folder.join("target"), "What have you tried so far?\n---\nYes, the units first.").unwrap();
+}
+
+fn settings(scripts: &Path, engagement: Option<Engagement>) -> Settings {
+    let model = |name: &str| format!("scripted:{}", scripts.join(name).display()).parse().unwrap();
+    Settings {
+        engagement,
+        model: model("model"),
+        persona_model: model("persona"),
+        target: model("target"),
+        persona: None,
+        config: None,
+        turns: Some(3),
+        rollouts: None,
+        other: None,
+        seed: 7,
+        parallel: 1,
+        reply_tokens_max: 256,
+    }
+}
+
+fn place(folder: &Path, most: usize) -> (Place, Arc<Stopping>) {
+    fs::create_dir_all(folder).unwrap();
+    let disk = Arc::new(Stopping { disk: RealDisk::new(folder), appends: AtomicUsize::new(0), most });
+    let place = Place {
+        folder: folder.to_owned(),
+        disk: Arc::clone(&disk) as Arc<dyn Disk>,
+        key: Arc::new(Key::from_seed([5; 32])),
+        clock: Arc::new(SystemClock),
+        options: OpenOptions::default(),
+    };
+    (place, disk)
+}
+
+fn go(session: &mut Session) -> Result<Standing, SessionError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(session.go())
+}
+
+/// The log verified against its head and the key, and its moods replayed.
+fn sound(folder: &Path) {
+    let log = fs::read(folder.join(LOG)).unwrap();
+    let head = Head::read(&fs::read(folder.join(HEAD)).unwrap());
+    let verified = verify(&log, head.as_ref(), Some(Key::from_seed([5; 32]).public())).unwrap();
+    assert_eq!(verified.signed, verified.receipts.len() as u64);
+    replay(verified.receipts.iter().map(|receipt| (receipt.seq, &receipt.entry))).unwrap();
+}
+
+#[test]
+fn a_need_walks_to_its_footer_and_is_the_same_wherever_it_was_stopped() {
+    let root = TempDir::new().unwrap();
+    scripts(root.path());
+    let autonomous = Some(Engagement::Autonomous);
+    let whole = root.path().join("whole");
+    let (at, disk) = place(&whole, usize::MAX);
+    let mut session = Session::start(at, NEED, settings(root.path(), autonomous), None).unwrap();
+    let unbroken = go(&mut session).unwrap();
+    drop(session);
+    assert_eq!(unbroken.conclusion, Some(Conclusion::Unreviewed), "{unbroken:#?}");
+    assert_eq!(unbroken.stage, "completed");
+    assert!(unbroken.footer.as_ref().unwrap().contains("Verified: measurement"), "{}", unbroken.report);
+    assert!(!unbroken.report.contains("FAILED") && unbroken.report.contains("[ASSUMPTION]"), "{}", unbroken.report);
+    assert_eq!(fs::read_to_string(whole.join("report.md")).unwrap(), unbroken.report);
+    sound(&whole);
+
+    let appends = disk.appends.load(Ordering::Relaxed);
+    assert!(appends > 100, "{appends}");
+    let stop_at = |most: usize| {
+        let folder = root.path().join(format!("stopped-{most}"));
+        let stopped = Session::start(place(&folder, most).0, NEED, settings(root.path(), autonomous), None);
+        let stopped = stopped.and_then(|mut session| go(&mut session));
+        assert!(stopped.is_err(), "{most}");
+        let mut session = match Session::resume(place(&folder, usize::MAX).0) {
+            Ok(session) => session,
+            // Stopped before it was begun: then it begins.
+            Err(error) if most < 3 => {
+                assert!(error.to_string().contains("start it"), "{error}");
+                Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), autonomous), None).unwrap()
+            }
+            Err(error) => panic!("{most}: {error}"),
+        };
+        let resumed = go(&mut session).unwrap_or_else(|error| panic!("{most}: {error}"));
+        drop(session);
+        assert_eq!(resumed, unbroken, "stopped after {most} of {appends}");
+        sound(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+    };
+    let shards = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for shard in 0..shards {
+            let stop_at = &stop_at;
+            scope.spawn(move || (1 + shard..appends).step_by(shards).for_each(stop_at));
+        }
+    });
+}
+
+#[test]
+fn a_user_who_answers_is_asked_and_heeded() {
+    let root = TempDir::new().unwrap();
+    scripts(root.path());
+    let folder = root.path().join("session");
+    let mut session = Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), None), None).unwrap();
+    let mut stands = go(&mut session).unwrap();
+    // Each answer comes to a new process.
+    for (stage, answer) in [
+        ("user_need", "collaborative"),
+        ("clarify", "1B"),
+        ("echo_check", "blueprint"),
+        ("show_blueprint", "edits: no jargon"),
+        ("echo_check", "risk"),
+        ("show_risks", "yes"),
+        ("shape_approval", "pause"),
+        ("paused", "resume"),
+        ("shape_approval", "yes"),
+        ("review_feedback", "new: once more"),
+        ("shape_approval", "yes"),
+        ("review_feedback", "satisfied"),
+    ] {
+        assert_eq!((stands.waiting, stands.mood), (true, Mood::Deferential), "{stage}");
+        drop(session);
+        session = Session::resume(place(&folder, usize::MAX).0).unwrap();
+        let error = session.answer("what do you mean").unwrap_err().to_string();
+        assert!(error.contains("I do not understand"), "{error}");
+        assert!(stage == "user_need" || stands.stage == stage, "{stage}: {stands:#?}");
+        session.answer(answer).unwrap_or_else(|error| panic!("{stage}: {error}"));
+        stands = go(&mut session).unwrap();
+    }
+    assert_eq!(stands.conclusion, Some(Conclusion::Done), "{stands:#?}");
+    let brief = fs::read_to_string(folder.join("brief.md")).unwrap();
+    assert!(brief.contains("no jargon"), "{brief}");
+    // The second round has runs of its own.
+    assert!(folder.join("runs/02-rollouts/rollout_000.json").is_file());
+    sound(&folder);
+}
+
+#[test]
+fn a_log_that_was_touched_is_not_gone_on_with() {
+    let root = TempDir::new().unwrap();
+    scripts(root.path());
+    let folder = root.path().join("session");
+    let mut session = Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), None), None).unwrap();
+    go(&mut session).unwrap();
+    drop(session);
+    let log = fs::read_to_string(folder.join(LOG)).unwrap();
+    fs::write(folder.join(LOG), log.replacen("\"acknowledge\"", "\"close\"", 1).replacen("user_need", "completed", 1))
+        .unwrap();
+    let error = Session::resume(place(&folder, usize::MAX).0).map(drop).unwrap_err().to_string();
+    assert!(error.contains("altered"), "{error}");
+}
+
+fn command(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
+    command.current_dir(dir).env("XDG_DATA_HOME", dir.join("data")).args(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn loom(dir: &Path, arguments: &[&str]) -> Output {
+    command(dir, arguments).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn the_program_is_killed_at_five_places_and_comes_to_the_same_report() {
+    let root = TempDir::new().unwrap();
+    scripts(root.path());
+    fs::write(root.path().join("target"), r#"[{"content": "What have you tried?", "delay_ms": 20}]"#).unwrap();
+    let start = |output: &'static str| {
+        let mut arguments = vec!["session", "start", NEED, "--engagement", "autonomous", "--turns", "4"];
+        arguments.extend(["--model", "scripted:model", "--persona-model", "scripted:persona"]);
+        arguments.extend(["--target", "scripted:target", "--output", output]);
+        arguments
+    };
+    let whole = loom(root.path(), &start("whole"));
+    assert_eq!(whole.status.code(), Some(0), "{}", told(&whole));
+    let receipts = fs::read_to_string(root.path().join("whole/receipts.jsonl")).unwrap().lines().count();
+    let mut child = command(root.path(), &start("broken")).spawn().unwrap();
+    let mut kills = 0;
+    for share in [1, 2, 3, 4, 5] {
+        let lines = || {
+            let log = fs::read_to_string(root.path().join("broken/receipts.jsonl")).unwrap_or_default();
+            log.lines().filter(|line| line.contains("\"kind\":\"session.")).count()
+        };
+        let steps = fs::read_to_string(root.path().join("whole/receipts.jsonl")).unwrap();
+        let steps = steps.lines().filter(|line| line.contains("\"kind\":\"session.")).count();
+        while child.try_wait().unwrap().is_none() && lines() < steps * share / 6 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if child.try_wait().unwrap().is_none() {
+            child.kill().unwrap();
+            kills += 1;
+        }
+        child.wait().unwrap();
+        child = command(root.path(), &["session", "resume", "broken"]).spawn().unwrap();
+    }
+    let last = child.wait_with_output().unwrap();
+    assert!(last.status.success(), "{}", told(&last));
+    assert!(kills >= 3 && receipts > 50, "killed {kills} times");
+    let report = |name: &str| fs::read_to_string(root.path().join(name).join("report.md")).unwrap();
+    assert_eq!(report("broken"), report("whole"));
+    for arguments in [["receipts", "verify", "broken"], ["mood", "replay", "broken"], ["session", "status", "broken"]] {
+        let checked = loom(root.path(), &arguments);
+        assert_eq!(checked.status.code(), Some(0), "{}", told(&checked));
+    }
+    let log = told(&loom(root.path(), &["session", "log", "broken"]));
+    assert!(log.contains("CONTRITE") && log.contains("did      verify"), "{log}");
+}
