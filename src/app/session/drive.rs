@@ -128,6 +128,7 @@ impl SessionError {
         move |source| Self::Io { action, path: path.clone(), source }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "the form that `map_err` takes")]
     pub(super) fn json(error: serde_json::Error) -> Self {
         Self::Told(error.to_string())
     }

@@ -27,7 +27,7 @@ impl Question<'_> {
     fn put(&self, choices: &[&str]) -> String {
         let mut text = format!("{}\n\n{}\n", self.context, self.text);
         for (letter, choice) in letters().zip(choices) {
-            text += &format!("{letter}) {choice}\n");
+            text.extend([letter.to_string().as_str(), ") ", choice, "\n"]);
         }
         text + "Answer with one letter."
     }
@@ -86,14 +86,14 @@ async fn by_margin(
 }
 
 async fn scores(model: &dyn LanguageModel, text: &str, count: usize, stream: Stream) -> Result<Vec<f64>, String> {
-    let mut scores = Vec::new();
+    let mut likely = Vec::new();
     for letter in letters().take(count) {
         let request = Request::new(Prompt::Chat(vec![Message::user(text)]), Sampling::greedy(), stream);
         let scored = model.score(request, Continuation::Text(letter.to_string())).await;
         let scored = scored.map_err(|error: ModelError| error.to_string())?;
-        scores.push(scored.logprob().ok_or("the model gives no log-probability")?);
+        likely.push(scored.logprob().ok_or("the model gives no log-probability")?);
     }
-    Ok(scores)
+    Ok(likely)
 }
 
 /// The best and by how much it is better than the next.

@@ -278,13 +278,11 @@ impl Session {
     async fn review(&mut self) -> Result<Performed, SessionError> {
         const VERDICTS: [&str; 2] = ["no", "yes"];
         let transcripts = self.transcripts(ItemKind::Rollouts)?;
-        let talk: String = transcripts
-            .iter()
-            .flat_map(|transcript| &transcript.turns)
-            .map(|turn| format!("P: {}\nT: {}\n", turn.persona.content, turn.interlocutor.content))
-            .collect();
+        let turns = transcripts.iter().flat_map(|transcript| &transcript.turns);
+        let lines = turns.flat_map(|turn| ["P: ", &turn.persona.content, "\nT: ", &turn.interlocutor.content, "\n"]);
+        let talk: String = lines.collect();
         let context = self.context(&talk);
-        let judges = self.ward.child("experts", Mood::Skeptical)?;
+        let panel = self.ward.child("experts", Mood::Skeptical)?;
         let mut opinions = Vec::new();
         for expert in self.panel()? {
             let confidence = expert.confidence(&self.course.work.need);
@@ -294,7 +292,7 @@ impl Session {
             let text = expert.asks.clone();
             let question =
                 Question { name: format!("review {}", expert.name), context: &context, text, choices: &VERDICTS };
-            let judged = self.ask_model(judges, question).await?;
+            let judged = self.ask_model(panel, question).await?;
             let blocker = chosen(&judged, &VERDICTS) == Some(1);
             opinions.push(Opinion {
                 expert: expert.name,
@@ -304,7 +302,7 @@ impl Session {
                 judged,
             });
         }
-        self.ward.dismiss(judges)?;
+        self.ward.dismiss(panel)?;
         Ok((Outcome::Heard(opinions), vec![Event::Reviewed]).into())
     }
 

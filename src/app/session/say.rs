@@ -350,7 +350,8 @@ mod tests {
         assert_eq!((plan.turns.value, plan.other.value), (6, AdversaryKind::Contradiction));
         assert_eq!(open_questions(&plan).len(), 1);
         // What is no choice changes nothing.
-        choose(&mut plan, &open_questions(&plan)[0], 9);
+        let last = open_questions(&plan).remove(0);
+        choose(&mut plan, &last, 9);
         assert!(plan.rollouts.is_open());
     }
 }

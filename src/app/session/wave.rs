@@ -230,7 +230,7 @@ pub(super) fn model_effects(chain: &ModelChain, arguments: &str, cost: Budget) -
 fn said(transcripts: &[Transcript]) -> Digest {
     let mut text = String::new();
     for turn in transcripts.iter().flat_map(|transcript| &transcript.turns) {
-        text += &format!("{}\0{}\0", turn.persona.content, turn.interlocutor.content);
+        text.extend([&turn.persona.content, "\0", &turn.interlocutor.content, "\0"]);
     }
     Digest::of(text)
 }

@@ -83,17 +83,16 @@ impl Steward {
         let profiles = Profiles::shipped()?;
         let entries = opened.receipts.iter().map(|receipt| (receipt.seq + 1, &receipt.entry));
         let before = replay(entries).map_err(|error| RunError::Receipts(error.to_string()))?;
-        let mut mood = match before.into_iter().last() {
-            Some(last) => last.state,
-            None => {
-                // The config is the demo and the conjecture that CALM asks for.
-                let entered = MoodState::enter(Facts::NONE);
-                let begun = json!({"config": manifest.config.digest, "seed": manifest.seed, "rollouts": manifest.rollouts,
-                    "turns": manifest.turns, "loom": manifest.loom});
-                let entries = [Entry::new("run.begun", begun), step_entry(None, Facts::NONE, &entered)];
-                log.record(now, &entries)?;
-                entered.state
-            }
+        let mut mood = if let Some(last) = before.into_iter().last() {
+            last.state
+        } else {
+            // The config is the demo and the conjecture that CALM asks for.
+            let entered = MoodState::enter(Facts::NONE);
+            let begun = json!({"config": manifest.config.digest, "seed": manifest.seed, "rollouts": manifest.rollouts,
+                "turns": manifest.turns, "loom": manifest.loom});
+            let entries = [Entry::new("run.begun", begun), step_entry(None, Facts::NONE, &entered)];
+            log.record(now, &entries)?;
+            entered.state
         };
         let last = opened.receipts.iter().rev().find(|receipt| receipt.entry.kind != "log.opened");
         if last.is_some_and(|receipt| receipt.entry.kind != "run.handed_off") {
