@@ -141,7 +141,8 @@ proptest! {
     #[test]
     fn steps_are_those_that_the_scan_takes_and_cutting_them_changes_no_sum(
         (len, channels, cut, raw, bias) in (1usize..9, 1usize..40).prop_flat_map(|(len, channels)|
-            (Just(len), Just(channels), 0..len, numbers(len * channels), numbers(channels)))
+            (Just(len), Just(channels), 0..len, proptest::collection::vec(number(), len * channels),
+                proptest::collection::vec(number(), channels)))
     ) {
         let limit = (0.0, f32::INFINITY);
         // With no decay, and ones for what is written, a scan's state after one step is Δ itself.
