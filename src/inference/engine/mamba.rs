@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::config::MambaConfig;
 use super::ends::Ends;
 use super::linear::{Linear, Part, add};
-use super::recurrent::{Convolution, SsmState, check_taps, ends, layer_of};
+use super::recurrent::{Convolution, SsmState, StateDims, check_taps, ends, layer_of};
 use super::steps::Steps;
 use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
@@ -106,17 +106,11 @@ impl Architecture for Mamba {
     }
 
     fn state_bytes(&self, _tokens: usize) -> usize {
-        let MambaConfig { layers, d_model, d_inner, d_conv, d_state, .. } = self.config;
-        size_of::<f32>() * (layers * d_inner * (d_conv - 1 + d_state) + d_model)
+        self.state_dims().bytes()
     }
 
     fn start(&self) -> SsmState {
-        let MambaConfig { layers, d_model, d_inner, d_conv, d_state, .. } = self.config;
-        SsmState {
-            conv: vec![0.0; layers * d_inner * (d_conv - 1)],
-            ssm: vec![0.0; layers * d_inner * d_state],
-            last: vec![0.0; d_model],
-        }
+        self.state_dims().start()
     }
 
     fn forward(&self, batch: &mut [Segment<'_, SsmState>], logits: &mut Vec<f32>) {
@@ -161,6 +155,11 @@ impl Architecture for Mamba {
 }
 
 impl Mamba {
+    fn state_dims(&self) -> StateDims {
+        let MambaConfig { layers, d_model, d_inner, d_conv, d_state, .. } = self.config;
+        StateDims { layers, conv: d_inner * (d_conv - 1), ssm: d_inner * d_state, d_model }
+    }
+
     /// Falcon Mamba: the low rank of Δ, B and C, each normalised by itself.
     fn norm_mixer(&self, epsilon: f32, pass: &mut Pass) {
         let MambaConfig { d_state, dt_rank, .. } = self.config;

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::config::Mamba2Config;
 use super::ends::Ends;
 use super::linear::{Linear, Part, add};
-use super::recurrent::{Convolution, SsmState, check_taps, ends, layer_of};
+use super::recurrent::{Convolution, SsmState, StateDims, check_taps, ends, layer_of};
 use super::steps::Steps;
 use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
@@ -109,18 +109,11 @@ impl Architecture for Mamba2 {
     }
 
     fn state_bytes(&self, _tokens: usize) -> usize {
-        let Mamba2Config { layers, d_model, d_conv, d_state, .. } = self.config;
-        let (convolved, inner) = (self.config.d_convolved() * (d_conv - 1), self.config.d_inner() * d_state);
-        size_of::<f32>() * (layers * (convolved + inner) + d_model)
+        self.state_dims().bytes()
     }
 
     fn start(&self) -> SsmState {
-        let Mamba2Config { layers, d_model, d_conv, d_state, .. } = self.config;
-        SsmState {
-            conv: vec![0.0; layers * self.config.d_convolved() * (d_conv - 1)],
-            ssm: vec![0.0; layers * self.config.d_inner() * d_state],
-            last: vec![0.0; d_model],
-        }
+        self.state_dims().start()
     }
 
     fn forward(&self, batch: &mut [Segment<'_, SsmState>], logits: &mut Vec<f32>) {
@@ -162,6 +155,12 @@ impl Architecture for Mamba2 {
 }
 
 impl Mamba2 {
+    fn state_dims(&self) -> StateDims {
+        let Mamba2Config { layers, d_model, d_conv, d_state, .. } = self.config;
+        let (conv, ssm) = (self.config.d_convolved() * (d_conv - 1), self.config.d_inner() * d_state);
+        StateDims { layers, conv, ssm, d_model }
+    }
+
     fn scan(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, SsmState>], pass: &mut Pass) {
         let Mamba2Config { heads, head_dim, d_state, groups, dt_limit, .. } = self.config;
         let (d_inner, convolved, projected) = (self.config.d_inner(), self.config.d_convolved(), self.projected());

@@ -18,6 +18,29 @@ pub(super) struct SsmState {
     pub(super) last: Vec<f32>,
 }
 
+/// How long the parts of a state are: what a fresh one is made of, and what one costs.
+#[derive(Clone, Copy)]
+pub(super) struct StateDims {
+    pub(super) layers: usize,
+    /// Of one layer: the convolution's last inputs, and the recurrent state.
+    pub(super) conv: usize,
+    pub(super) ssm: usize,
+    pub(super) d_model: usize,
+}
+
+impl StateDims {
+    /// The state before the first token.
+    pub(super) fn start(self) -> SsmState {
+        let Self { layers, conv, ssm, d_model } = self;
+        SsmState { conv: vec![0.0; layers * conv], ssm: vec![0.0; layers * ssm], last: vec![0.0; d_model] }
+    }
+
+    /// Bytes of a state, however much it has read.
+    pub(super) fn bytes(self) -> usize {
+        size_of::<f32>() * (self.layers * (self.conv + self.ssm) + self.d_model)
+    }
+}
+
 /// The causal convolution of one layer, depthwise.
 pub(super) struct Convolution {
     /// `[channels, taps]`
