@@ -5,6 +5,7 @@
 //! without arguments it reads memory alone. Every figure is the best of its repetitions.
 #![expect(clippy::expect_used, reason = "a bench fails by panicking")]
 
+use std::cell::Cell;
 use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
@@ -43,32 +44,56 @@ fn best(mut work: impl FnMut()) -> f64 {
     times.fold(f64::INFINITY, f64::min)
 }
 
-/// Bytes a second that `threads` threads read from memory.
+/// Bytes a second that `threads` threads read from memory. With `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` from huge pages,
+/// as weights are read.
 fn read(threads: usize) -> f64 {
-    let data = vec![3u64; 1 << 26];
+    let data = vec![3u64; 1 << 27];
     let share = data.len() / threads;
     let seconds = best(|| {
         std::thread::scope(|scope| {
             for part in data.chunks(share) {
-                scope.spawn(move || {
-                    let (blocks, _) = part.as_chunks::<8>();
-                    let sum = blocks.iter().fold([0u64; 8], |mut sum, block| {
-                        sum.iter_mut().zip(block).for_each(|(sum, word)| *sum ^= word);
-                        sum
-                    });
-                    black_box(sum);
-                });
+                scope.spawn(|| black_box(fold(part)));
             }
         });
     });
     size_of_val(data.as_slice()) as f64 / seconds
 }
 
+/// All words together, as wide as the processor can, so that memory is the bound and not the loop.
+fn fold(part: &[u64]) -> [u64; 32] {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the processor was asked in the line before.
+        #[expect(unsafe_code, reason = "the only way to call a function compiled for more than the least processor")]
+        return unsafe { fold_avx512(part) };
+    }
+    fold_here(part)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn fold_avx512(part: &[u64]) -> [u64; 32] {
+    fold_here(part)
+}
+
+#[inline(always)]
+fn fold_here(part: &[u64]) -> [u64; 32] {
+    let mut sum = [0u64; 32];
+    for block in part.as_chunks::<32>().0 {
+        sum.iter_mut().zip(block).for_each(|(sum, word)| *sum ^= word);
+    }
+    sum
+}
+
 fn measure(model: &LocalModel, path: &str, threads: usize) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
     let vocabulary = model.info().vocabulary.expect("a local model knows it") as u32;
-    let prompt =
-        |length: u32, seed: u32| Prompt::Ids((0..length).map(|i| (i * 7919 + seed * 31) % vocabulary).collect());
+    // Never the same twice, so that nothing is found read already.
+    let unlike = Cell::new(0u32);
+    let prompt = |length: u32| {
+        unlike.set(unlike.get() + 1);
+        Prompt::Ids((0..length).map(|at| (at * 7919 + unlike.get() * 104_729) % vocabulary).collect())
+    };
     let request = |prompt, max_tokens, seed: u64| {
         let sampling = Sampling { max_tokens, temperature: 1.0, ..Sampling::default() };
         Request::new(prompt, sampling, Stream::root(seed))
@@ -78,7 +103,7 @@ fn measure(model: &LocalModel, path: &str, threads: usize) {
         best(|| {
             let replies: Vec<_> = (0..batch)
                 .map(|seed| {
-                    let (model, request) = (model.clone(), request(prompt(length, seed), max_tokens, u64::from(seed)));
+                    let (model, request) = (model.clone(), request(prompt(length), max_tokens, u64::from(seed)));
                     runtime.spawn(async move { model.complete(request, None).await })
                 })
                 .collect();

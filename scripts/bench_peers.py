@@ -116,9 +116,9 @@ def write_gguf(path: Path, kind: str, c: dict, dtype: str) -> None:
         writer.add_rope_freq_base(c["rope_theta"])
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(["<end>"] + [f"w{i}" for i in range(1, c["vocab_size"])])
+    writer.add_token_list(["<end>", "w", "3", "w3"] + [f"w{i}" for i in range(4, c["vocab_size"])])
     writer.add_token_types([TokenType.CONTROL] + [TokenType.NORMAL] * (c["vocab_size"] - 1))
-    writer.add_token_merges([])
+    writer.add_token_merges(["w 3"])
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(0)
     kept = ("norm.weight", ".bias", "ssm_conv1d.weight", "ssm_x.weight", "ssm_dt.weight", "ssm_a", "ssm_d")
@@ -147,6 +147,8 @@ def make(kind: str, tiny: bool) -> tuple[Path, dict[str, Path]]:
         if dtype == "q4_k":
             import llama_cpp
 
+            quiet = llama_cpp.llama_log_callback(lambda *_: None)
+            llama_cpp.llama_log_set(quiet, None)
             settings = llama_cpp.llama_model_quantize_default_params()
             settings.ftype = llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M
             failed = llama_cpp.llama_model_quantize(str(files["f32"]).encode(), str(path).encode(), settings)
@@ -169,10 +171,12 @@ def llama(path: str, threads: int) -> None:
     """llama.cpp through its C interface: one sequence of PREFILL tokens, then steps of N sequences."""
     import llama_cpp as L
 
-    L.llama_log_set(L.llama_log_callback(lambda *_: None), None)
+    quiet = L.llama_log_callback(lambda *_: None)
+    L.llama_log_set(quiet, None)
     settings = L.llama_model_default_params()
     settings.n_gpu_layers = 0
     model = L.llama_model_load_from_file(path.encode(), settings)
+    assert model, f"llama.cpp cannot read {path}"
     context = L.llama_context_default_params()
     context.n_ctx, context.n_batch, context.n_ubatch, context.n_seq_max = 16 * 256, PREFILL, 256, max(BATCHES)
     context.n_threads = context.n_threads_batch = threads

@@ -8,11 +8,11 @@ use crate::rows::{Columns, Rows};
 /// Longest convolution kernel that is served (Mamba uses 4).
 pub const CONV_TAPS_MAX: usize = 16;
 
-/// One sequence's segment: y[t, c] = silu(bias[c] + Σⱼ weight[c, j]·u[t − taps + 1 + j, c]), one chain of fused
+/// One sequence's segment: y[t, c] = silu(bias[c] + Σⱼ weight[j, c]·u[t − taps + 1 + j, c]), one chain of fused
 /// multiply-adds from the bias on, oldest input first.
 ///
-/// - `u`: rows of at least `channels`, as many as y has; `weight`: [channels, taps]; `bias`: [channels], none is 0.
-/// - `tail`: [channels, taps − 1], the inputs before the segment, oldest first; advanced past the segment.
+/// - `u`: rows of at least `channels`, as many as y has; `weight`: [taps, channels]; `bias`: [channels], none is 0.
+/// - `tail`: [taps − 1, channels], the inputs before the segment, oldest first; advanced past the segment.
 /// - `y`: [len, channels], contiguous.
 ///
 /// # Panics
@@ -39,8 +39,8 @@ pub(crate) fn causal_conv_silu_on(
 ) {
     assert!((1..=CONV_TAPS_MAX).contains(&taps), "causal_conv_silu: {taps} taps, at most {CONV_TAPS_MAX}");
     let channels = weight.len() / taps;
-    assert_eq!(weight.len(), channels * taps, "causal_conv_silu: weight is not [channels, {taps}]");
-    assert_eq!(tail.len(), channels * (taps - 1), "causal_conv_silu: tail is not [channels, {}]", taps - 1);
+    assert_eq!(weight.len(), channels * taps, "causal_conv_silu: weight is not [{taps}, channels]");
+    assert_eq!(tail.len(), channels * (taps - 1), "causal_conv_silu: tail is not [{}, channels]", taps - 1);
     assert!(bias.is_none_or(|bias| bias.len() == channels), "causal_conv_silu: bias is not [{channels}]");
     if channels == 0 {
         return;
@@ -67,27 +67,24 @@ impl Kernel for Conv<'_> {
 
     #[inline(always)]
     fn run<V: Lanes>(self) {
-        let past = self.taps - 1;
+        let (past, channels) = (self.taps - 1, self.channels);
         let mut from = 0;
-        while from < self.channels {
-            let width = LANES.min(self.channels - from);
-            let weight = &self.weight[from * self.taps..][..width * self.taps];
-            let tail = &mut self.tail[from * past..][..width * past];
+        while from < channels {
+            let width = LANES.min(channels - from);
             let bias = match self.bias {
                 Some(bias) => V::load_part(&bias[from..][..width], 0.0),
                 None => V::splat(0.0),
             };
-            // Tap-major copies of sixteen channels.
             let mut taps = [V::splat(0.0); CONV_TAPS_MAX];
             let mut window = [V::splat(0.0); CONV_TAPS_MAX];
             for j in 0..self.taps {
-                taps[j] = gather(weight, self.taps, j);
+                taps[j] = V::load_part(&self.weight[j * channels + from..][..width], 0.0);
             }
             for j in 0..past {
-                window[j] = gather(tail, past, j);
+                window[j] = V::load_part(&self.tail[j * channels + from..][..width], 0.0);
             }
             for t in 0..self.len {
-                window[past] = V::load_part(&self.u.get(t, self.channels)[from..][..width], 0.0);
+                window[past] = V::load_part(&self.u.get(t, channels)[from..][..width], 0.0);
                 let mut sum = bias;
                 for j in 0..self.taps {
                     sum = taps[j].mul_add(window[j], sum);
@@ -99,25 +96,9 @@ impl Kernel for Conv<'_> {
                 }
             }
             for j in 0..past {
-                let mut column = [0.0; LANES];
-                window[j].store(&mut column);
-                for (channel, &x) in column[..width].iter().enumerate() {
-                    tail[channel * past + j] = x;
-                }
+                window[j].store_part(&mut self.tail[j * channels + from..][..width]);
             }
             from += LANES;
         }
     }
-}
-
-/// Element `j` of each row of `stride` numbers, one row a lane.
-#[inline(always)]
-fn gather<V: Lanes>(rows: &[f32], stride: usize, j: usize) -> V {
-    let mut column = [0.0; LANES];
-    let mut lane = 0;
-    while lane * stride < rows.len() {
-        column[lane] = rows[lane * stride + j];
-        lane += 1;
-    }
-    V::load(&column)
 }

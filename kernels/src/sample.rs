@@ -1,5 +1,7 @@
 //! Drawing an entry: penalty, temperature, top-k, top-p, min-p, then the inverse of the cumulative distribution.
 
+use std::cmp::Ordering;
+
 use crate::dispatch::{Kernel, Path, active_path, dispatch};
 use crate::lanes::{LANES, Lanes};
 use crate::logits::max;
@@ -32,11 +34,12 @@ pub fn penalise(logits: &mut [f32], ids: &[u32], penalty: f32) {
 }
 
 /// Draws an entry of `logits` with `uniform` from [0, 1): the first id, in rising order of the kept ones, at which
-/// their cumulative weight exceeds `uniform` times their sum. The likeliest entry is always kept.
+/// their cumulative weight exceeds `uniform` times their sum. The likeliest entry is always kept. Weights are summed in
+/// f64, in blocks of 64.
 ///
 /// `scratch` is reused from call to call and grows to the vocabulary. `None` if the row is no distribution: empty, a
 /// NaN or +∞ in it, or −∞ throughout.
-pub fn sample(logits: &[f32], params: &SampleParams, uniform: f64, scratch: &mut Vec<(u32, f32)>) -> Option<u32> {
+pub fn sample(logits: &[f32], params: &SampleParams, uniform: f64, scratch: &mut Vec<f32>) -> Option<u32> {
     sample_on(active_path(), logits, params, uniform, scratch)
 }
 
@@ -45,68 +48,110 @@ pub(crate) fn sample_on(
     logits: &[f32],
     params: &SampleParams,
     uniform: f64,
-    kept: &mut Vec<(u32, f32)>,
+    weights: &mut Vec<f32>,
 ) -> Option<u32> {
-    let max = dispatch(path, Weigh { logits, temperature: params.temperature, kept })?;
+    let max = dispatch(path, Weigh { logits, temperature: params.temperature, weights })?;
     if params.temperature == 0.0 {
         return logits.iter().position(|&x| x >= max).map(|id| id as u32);
     }
-    if let Some(k) = params.top_k.map(|k| k.max(1)).filter(|&k| k < kept.len()) {
-        kept.select_nth_unstable_by(k - 1, likeliest_first);
-        kept.truncate(k);
-        kept.sort_unstable_by_key(|&(id, _)| id);
+    if let Some(k) = params.top_k {
+        keep_likeliest(weights, k.max(1) as f64, |_| 1.0);
     }
     if params.top_p < 1.0 {
-        keep_nucleus(kept, f64::from(params.top_p));
+        let share = f64::from(params.top_p) * sum(weights);
+        keep_likeliest(weights, share, f64::from);
     }
     if params.min_p > 0.0 {
         // The likeliest weighs 1, before and after every filter.
-        kept.retain(|&(_, weight)| weight >= params.min_p.min(1.0));
+        let least = params.min_p.min(1.0);
+        weights.iter_mut().for_each(|weight| *weight = if *weight < least { 0.0 } else { *weight });
     }
-    kept.sort_unstable_by_key(|&(id, _)| id);
-    let aim = uniform * sum(kept);
-    let mut reached = 0.0;
-    for &(id, weight) in &*kept {
-        reached += f64::from(weight);
-        if reached > aim {
-            return Some(id);
+    draw(weights, uniform * sum(weights))
+}
+
+/// The first id at which the cumulative weight exceeds `aim`.
+fn draw(weights: &[f32], aim: f64) -> Option<u32> {
+    let mut before = 0.0;
+    for (number, block) in weights.chunks(BLOCK).enumerate() {
+        let after = before + block_sum(block);
+        if after > aim {
+            let mut reached = before;
+            let within = block.iter().position(|&weight| {
+                reached += f64::from(weight);
+                weight > 0.0 && reached > aim
+            });
+            // One by one the sum may round to a little less than in the block's own order.
+            let within = within.or_else(|| block.iter().rposition(|&weight| weight > 0.0))?;
+            return Some((number * BLOCK + within) as u32);
         }
+        before = after;
     }
     // Only for `uniform` ≥ 1.
-    kept.last().map(|&(id, _)| id)
+    weights.iter().rposition(|&weight| weight > 0.0).map(|id| id as u32)
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that sorting takes")]
-fn likeliest_first(a: &(u32, f32), b: &(u32, f32)) -> std::cmp::Ordering {
-    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
+/// Weights summed together before they go into a running sum.
+const BLOCK: usize = 64;
+
+fn sum(weights: &[f32]) -> f64 {
+    weights.chunks(BLOCK).map(block_sum).sum()
 }
 
-fn sum(kept: &[(u32, f32)]) -> f64 {
-    kept.iter().map(|&(_, weight)| f64::from(weight)).sum()
+/// Eight sums of every eighth, then these in order.
+fn block_sum(block: &[f32]) -> f64 {
+    let mut lanes = [0.0f64; 8];
+    for part in block.chunks(8) {
+        lanes.iter_mut().zip(part).for_each(|(lane, &weight)| *lane += f64::from(weight));
+    }
+    lanes.iter().sum()
 }
 
-/// Keeps an entry if those likelier than it hold less than `share` of all.
-fn keep_nucleus(kept: &mut Vec<(u32, f32)>, share: f64) {
-    let total = sum(kept);
-    // Entries below this cannot hold (1 − share) together, so the nucleus lies above: spares sorting the long tail.
-    let least = (1.0 - share) * total / kept.len() as f64;
-    kept.retain(|&(_, weight)| f64::from(weight) >= least);
-    kept.sort_unstable_by(likeliest_first);
-    let mut before = 0.0;
-    let within = kept.iter().position(|&(_, weight)| {
-        let reached = before >= share * total;
-        before += f64::from(weight);
-        reached
+/// Keeps the likeliest entries (the lower id first among equals) until their amounts reach `goal`, one at least; the
+/// others weigh 0 from then on.
+///
+/// Amounts are gathered by the leading bits of the weights, so that only the entries around the last one kept need be
+/// sorted, however long the tail.
+fn keep_likeliest(weights: &mut [f32], goal: f64, amount: impl Fn(f32) -> f64) {
+    // Sign, exponent and five bits: of weights from 0 to 1, bits that order as the numbers do.
+    let bucket = |weight: f32| (weight.to_bits() >> 18) as usize;
+    let mut amounts = vec![0.0; bucket(1.0) + 1];
+    for &weight in &*weights {
+        amounts[bucket(weight)] += amount(weight);
+    }
+    let mut reached = 0.0;
+    let last = amounts.iter().rposition(|amount| {
+        let enough = reached + amount >= goal;
+        if !enough {
+            reached += amount;
+        }
+        enough
     });
-    kept.truncate(within.unwrap_or(kept.len()).max(1));
+    // The goal lies beyond all of them by rounding, or there are fewer than asked for.
+    let Some(last) = last else { return };
+    let mut around: Vec<(f32, usize)> = Vec::new();
+    for (id, weight) in weights.iter_mut().enumerate() {
+        match bucket(*weight).cmp(&last) {
+            Ordering::Less => *weight = 0.0,
+            Ordering::Equal => around.push((*weight, id)),
+            Ordering::Greater => {}
+        }
+    }
+    around.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let kept = around.iter().position(|&(weight, _)| {
+        let enough = reached > 0.0 && reached >= goal;
+        reached += amount(weight);
+        enough
+    });
+    for &(_, id) in &around[kept.unwrap_or(around.len())..] {
+        weights[id] = 0.0;
+    }
 }
 
-/// Fills `kept` with every entry's e^((x − max)/temperature), in order of id, leaving out those of weight 0; gives the
-/// largest logit.
+/// Fills `weights` with every entry's e^((x − max)/temperature); gives the largest logit.
 struct Weigh<'a> {
     logits: &'a [f32],
     temperature: f32,
-    kept: &'a mut Vec<(u32, f32)>,
+    weights: &'a mut Vec<f32>,
 }
 
 impl Kernel for Weigh<'_> {
@@ -114,23 +159,19 @@ impl Kernel for Weigh<'_> {
 
     #[inline(always)]
     fn run<V: Lanes>(self) -> Option<f32> {
-        self.kept.clear();
         let max = max::<V>(self.logits);
-        if self.logits.iter().any(|x| x.is_nan()) || !max.is_finite() {
+        let odd = self.logits.iter().fold(false, |odd, x| odd | x.is_nan());
+        if odd || !max.is_finite() {
             return None;
         }
         if self.temperature == 0.0 {
             return Some(max);
         }
-        for (index, part) in self.logits.chunks(LANES).enumerate() {
-            let below = V::load_part(part, f32::NEG_INFINITY).sub(V::splat(max));
-            let mut weights = [0.0; LANES];
-            exp(below.div(V::splat(self.temperature))).store(&mut weights);
-            for (lane, &weight) in weights[..part.len()].iter().enumerate() {
-                if weight > 0.0 {
-                    self.kept.push(((index * LANES + lane) as u32, weight));
-                }
-            }
+        self.weights.resize(self.logits.len(), 0.0);
+        let (max_lanes, temperature) = (V::splat(max), V::splat(self.temperature));
+        for (part, weights) in self.logits.chunks(LANES).zip(self.weights.chunks_mut(LANES)) {
+            let below = V::load_part(part, f32::NEG_INFINITY).sub(max_lanes);
+            exp(below.div(temperature)).store_part(weights);
         }
         Some(max)
     }

@@ -146,6 +146,11 @@ fn ragged(lens: &[usize], separate: bool, draw: &mut Draw) -> Vec<Sequence> {
     lens.iter().enumerate().map(sequence).collect()
 }
 
+/// Rows of `width` as columns: the device has the taps of a channel side by side, the CPU the channels of a tap.
+fn transposed(x: &[f32], width: usize) -> Vec<f32> {
+    (0..width).flat_map(|column| x.iter().skip(column).step_by(width)).copied().collect()
+}
+
 #[test]
 fn convolution_walks_ragged_sequences_from_their_tails() {
     let (gpu, mut draw) = (gpu(), Draw(2));
@@ -170,18 +175,18 @@ fn convolution_walks_ragged_sequences_from_their_tails() {
         for sequence in &sequences {
             let (row, len) = (sequence.row as usize, sequence.len as usize);
             let slot = |index: i32| index as usize * channels * past..(index as usize + 1) * channels * past;
-            let mut tail = before[slot(sequence.from)].to_vec();
+            let mut tail = transposed(&before[slot(sequence.from)], past);
             let mut expected = vec![POISON; len * channels];
             causal_conv_silu(
                 Rows::new(&u[row * stride..], stride),
-                &weight,
+                &transposed(&weight, taps),
                 Some(&bias),
                 taps,
                 &mut tail,
                 &mut expected,
             );
             close("conv", &y[row * channels..][..len * channels], &expected, 4e-6, 1e-6);
-            assert_eq!(tails[slot(sequence.to)], tail, "the tail");
+            assert_eq!(transposed(&tails[slot(sequence.to)], past), tail, "the tail");
             if separate {
                 assert_eq!(tails[slot(sequence.from)], before[slot(sequence.from)], "the source stays as it was");
             }

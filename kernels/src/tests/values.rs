@@ -210,13 +210,15 @@ fn conv_looks_back_over_the_tail() {
     let before = noise(8, channels * (taps - 1));
     let (mut tail, mut y) = (before.clone(), vec![0.0; len * channels]);
     causal_conv_silu(Rows::new(&u, channels), &w, Some(&b), taps, &mut tail, &mut y);
-    let input = |c: usize, t: usize| if t < 3 { before[c * 3 + t] } else { u[(t - 3) * channels + c] };
+    let input = |c: usize, t: usize| if t < 3 { before[t * channels + c] } else { u[(t - 3) * channels + c] };
     for c in 0..channels {
         for t in 0..len {
-            let sum: f64 = (0..taps).map(|j| wide(w[c * taps + j]) * wide(input(c, t + j))).sum();
+            let sum: f64 = (0..taps).map(|j| wide(w[j * channels + c]) * wide(input(c, t + j))).sum();
             close(y[t * channels + c], silu_wide(sum + wide(b[c])), 1e-6);
         }
-        assert_eq!(tail[c * 3..][..3], [input(c, len), input(c, len + 1), input(c, len + 2)]);
+        for j in 0..3 {
+            assert_eq!(tail[j * channels + c].to_bits(), input(c, len + j).to_bits());
+        }
     }
 }
 

@@ -57,11 +57,7 @@ impl Layer {
         Ok(Self {
             norm: part.take("norm.weight", &[d_model])?,
             in_proj: part.linear("mixer.in_proj", 2 * d_inner, d_model, use_bias)?,
-            conv: Convolution {
-                weight: part.take("mixer.conv1d.weight", &[d_inner, 1, d_conv])?,
-                bias: part.take_if(config.use_conv_bias, "mixer.conv1d.bias", &[d_inner])?,
-                taps: d_conv,
-            },
+            conv: Convolution::load(&mut part, d_inner, d_conv, config.use_conv_bias)?,
             x_proj: part.panels("mixer.x_proj.weight", dt_rank + 2 * d_state, d_inner)?,
             dt_proj: part.panels("mixer.dt_proj.weight", d_inner, dt_rank)?,
             dt_bias: part.take("mixer.dt_proj.bias", &[d_inner])?,

@@ -63,11 +63,7 @@ impl Layer {
         Ok(Self {
             norm: part.take("norm.weight", &[d_model])?,
             in_proj: part.linear("mixer.in_proj", d_inner + convolved + heads, d_model, use_bias)?,
-            conv: Convolution {
-                weight: part.take("mixer.conv1d.weight", &[convolved, 1, d_conv])?,
-                bias: part.take_if(config.use_conv_bias, "mixer.conv1d.bias", &[convolved])?,
-                taps: d_conv,
-            },
+            conv: Convolution::load(&mut part, convolved, d_conv, config.use_conv_bias)?,
             dt_bias: part.take("mixer.dt_bias", &[heads])?,
             a: part.decay("mixer.A_log", &[heads])?,
             d: part.take("mixer.D", &[heads])?,

@@ -4,13 +4,14 @@ use loom_kernels::{CONV_TAPS_MAX, Rows, causal_conv_silu};
 use rayon::prelude::*;
 
 use super::ends::{Ends, EndsConfig};
+use super::linear::Part;
 use super::weights::Weights;
 use super::{LoadError, Segment};
 
 /// What a recurrent network keeps of a sequence, all layers in one piece each.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SsmState {
-    /// The convolutions' last inputs, `[layers, channels, d_conv − 1]`.
+    /// The convolutions' last inputs, `[layers, d_conv − 1, channels]`.
     pub(super) conv: Vec<f32>,
     /// The recurrent states, layer by layer.
     pub(super) ssm: Vec<f32>,
@@ -43,13 +44,26 @@ impl StateDims {
 
 /// The causal convolution of one layer, depthwise.
 pub(super) struct Convolution {
-    /// `[channels, taps]`
-    pub(super) weight: Vec<f32>,
+    /// `[taps, channels]`
+    weight: Vec<f32>,
     pub(super) bias: Option<Vec<f32>>,
     pub(super) taps: usize,
 }
 
 impl Convolution {
+    /// `conv1d` of `part`, whose weight files keep as `[channels, 1, taps]`.
+    pub(super) fn load(part: &mut Part<'_, '_>, channels: usize, taps: usize, bias: bool) -> Result<Self, LoadError> {
+        let weight = part.take("mixer.conv1d.weight", &[channels, 1, taps])?;
+        let bias = part.take_if(bias, "mixer.conv1d.bias", &[channels])?;
+        Ok(Self { weight: transposed(&weight, taps), bias, taps })
+    }
+
+    /// The weight as files keep it, `[channels, taps]`.
+    #[cfg(feature = "cuda")]
+    pub(super) fn by_channel(&self) -> Vec<f32> {
+        transposed(&self.weight, self.channels())
+    }
+
     fn channels(&self) -> usize {
         self.weight.len() / self.taps
     }
@@ -77,6 +91,11 @@ impl Convolution {
             causal_conv_silu(Rows::new(u, stride), &self.weight, self.bias.as_deref(), self.taps, tail, y);
         });
     }
+}
+
+/// Rows of `width` numbers as columns.
+fn transposed(x: &[f32], width: usize) -> Vec<f32> {
+    (0..width).flat_map(|column| x.iter().skip(column).step_by(width)).copied().collect()
 }
 
 /// The part of a state that belongs to layer `index`, `len` numbers a layer.

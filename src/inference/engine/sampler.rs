@@ -13,7 +13,7 @@ pub(super) struct Sampler {
     stream: Stream,
     /// The penalised row, and the kernel's own buffer; reused.
     row: Vec<f32>,
-    scratch: Vec<(u32, f32)>,
+    scratch: Vec<f32>,
 }
 
 impl Sampler {

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::thread;
 
+use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -238,12 +239,16 @@ impl<A: Architecture> Owner<A> {
         let fault = self.model.fault();
         let width = self.model.vocabulary();
         let mut logits = self.logits.as_slice();
-        let mut landmarks = Vec::new();
-        for (active, wanted) in able.iter_mut().zip(wanted) {
-            // Its own part, whether it takes all of it or fails at the first row.
-            let rows = logits.split_off(..wanted * width).unwrap_or_default();
+        // Its own part, whether it takes all of it or fails at the first row.
+        let rows = wanted.iter().map(|wanted| logits.split_off(..wanted * width).unwrap_or_default());
+        let work: Vec<_> = able.iter_mut().zip(rows).collect();
+        // Each draws and reads for itself.
+        work.into_par_iter().for_each(|(active, rows)| {
             active.failed = fault.clone().or_else(|| active.sequence.advance(rows.chunks_exact(width)).err());
             active.tell();
+        });
+        let mut landmarks = Vec::new();
+        for active in able {
             landmarks.extend(active.sequence.landmark().map(|past| (active.key, past)));
         }
         for (key, past) in landmarks {

@@ -171,7 +171,7 @@ impl Layer {
         Ok(Self {
             norm: gpu.upload(&layer.norm)?,
             in_proj: Linear::new(gpu, &layer.in_proj)?,
-            conv_weight: gpu.upload(&layer.conv.weight)?,
+            conv_weight: gpu.upload(&layer.conv.by_channel())?,
             conv_bias: layer.conv.bias.as_deref().map(|bias| gpu.upload(bias)).transpose()?,
             x_proj: Matrix::new(narrow(gpu, &x_proj)?, low + 2 * d_state, d_inner),
             dt_proj: Matrix::new(narrow(gpu, &dt_proj)?, d_inner, low),
