@@ -69,7 +69,17 @@ pub const TEMPLATE_FUEL_MAX: u64 = 10_000_000;
 pub const TEMPLATE_DEPTH_MAX: usize = 64;
 /// Largest chat template, bytes.
 pub const TEMPLATE_BYTES_MAX: usize = 1 << 20;
-/// Longest text that a chat template may render, bytes.
+/// Most tokens between two braces of a chat template.
+pub const TEMPLATE_TAG_TOKENS_MAX: usize = 2_048;
+/// Most `elif`s in a chat template.
+pub const TEMPLATE_BRANCHES_MAX: usize = 256;
+/// Longest text that literals of a chat template may be multiplied to, bytes.
+pub const TEMPLATE_LITERAL_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of text and lists that one rendering of a chat template may make on its way, each counted once.
+pub const TEMPLATE_MADE_BYTES_MAX: usize = 256 << 20;
+/// Greatest width or count that a filter of a chat template takes.
+pub const TEMPLATE_COUNT_MAX: usize = 1_000;
+/// Longest text that a chat template may render, bytes; and largest value that it may handle.
 pub const TEMPLATE_RENDERED_BYTES_MAX: usize = 64 << 20;
 /// Most conversations whose token ids an engine remembers.
 pub const KNOWN_HISTORIES_MAX: usize = 1_024;
