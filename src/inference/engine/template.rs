@@ -15,12 +15,17 @@ use serde::Deserialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
 use super::LoadError;
+use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{
     TEMPLATE_BYTES_MAX, TEMPLATE_DEPTH_MAX, TEMPLATE_FUEL_MAX, TEMPLATE_RENDERED_BYTES_MAX,
 };
 use crate::foundation::chat::Message;
 
 const FILE: &str = "tokenizer_config.json";
+/// The special tokens that templates know.
+const SPECIAL: [&str; 4] = ["bos_token", "eos_token", "pad_token", "unk_token"];
+/// What templates call to tell the date.
+const CLOCK: &str = "strftime_now";
 
 /// For base models, which come without a template: a plain transcript of the conversation.
 const PLAIN: &str = "\
@@ -35,6 +40,11 @@ const PLAIN: &str = "\
 
 /// Where a base model would begin to speak for the other side.
 const PLAIN_STOPS: [&str; 2] = ["\nUser:", "\nAssistant:"];
+
+/// Whether what a chat template writes depends on the day.
+pub(in crate::inference) fn asks_for_the_date(template: &str) -> bool {
+    template.contains(CLOCK)
+}
 
 /// What `tokenizer_config.json` says that matters here.
 #[derive(Debug, Default, Deserialize)]
@@ -138,6 +148,15 @@ impl ChatTemplate {
         &self.source
     }
 
+    /// Everything that its texts depend on beside the messages: `pinned` is the time that it was told to tell. Without
+    /// one a template that asks for the date tells the time of opening, of which no identity can speak.
+    pub(super) fn identity(&self, pinned: Option<Timestamp>) -> String {
+        let special = SPECIAL.map(|name| self.special(name));
+        let now =
+            pinned.filter(|_| asks_for_the_date(&self.source)).map(|now| format!(" now {now}")).unwrap_or_default();
+        format!("{} special {special:?}{now}", Digest::of(&self.source))
+    }
+
     /// The text of `messages`, and of the beginning of the model's own next turn if `generate`.
     ///
     /// # Errors
@@ -173,7 +192,7 @@ fn environment(now: Timestamp) -> Environment<'static> {
     environment.add_function("raise_exception", |why: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, why))
     });
-    environment.add_function("strftime_now", move |format: String| -> Result<String, Error> {
+    environment.add_function(CLOCK, move |format: String| -> Result<String, Error> {
         jiff::fmt::strtime::format(&format, now).map_err(|e| Error::new(ErrorKind::InvalidOperation, e.to_string()))
     });
     environment
@@ -304,6 +323,21 @@ mod tests {
         refuses("{% for a in range(99999) %}{% for b in range(99999) %}{{ b }}{% endfor %}{% endfor %}", "fuel");
         refuses("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion");
         refuses("{% include '/etc/passwd' %}", "");
+    }
+
+    #[test]
+    fn what_its_texts_depend_on_is_its_identity() {
+        let day = |text: &str| Some(text.parse::<Timestamp>().unwrap());
+        let (one, other) = (day("2026-03-04T00:00:00Z"), day("2026-03-05T00:00:00Z"));
+        let identity = |source: &str, now| compile(source).identity(now);
+        assert_eq!(identity("a", one), identity("a", other));
+        assert_ne!(identity("a", one), identity("b", one));
+        let dated = "{{ strftime_now('%d') }}";
+        assert_ne!(identity(dated, one), identity(dated, other));
+        assert_ne!(identity(dated, one), identity(dated, None));
+        assert_eq!(identity(dated, None), identity(dated, None));
+        let bare = ChatTemplate::new(Some("a"), &TokenizerConfig::default(), Timestamp::UNIX_EPOCH).unwrap();
+        assert_ne!(bare.identity(None), identity("a", None));
     }
 
     #[test]
