@@ -61,6 +61,8 @@ pub const PREFIXES_MAX: usize = 1_024;
 pub const PREFIX_TOKENS_MIN: usize = 16;
 /// Most tokens read in one forward pass.
 pub const PASS_TOKENS_MAX: usize = 256;
+/// Most bytes of logits that one forward pass gives, unless one row for each that writes comes to more.
+pub const LOGITS_BYTES_MAX: usize = 64 << 20;
 /// Most tokens in one prompt, the continuation to be scored included.
 pub const PROMPT_TOKENS_MAX: usize = 1 << 20;
 /// Instructions that one rendering of a chat template may take.
@@ -103,7 +105,7 @@ pub const STREAM_EVENT_BYTES_MAX: usize = 8 << 20;
 pub const REMOTE_RETRIES_MAX: u32 = 5;
 /// Longest wait before a request is sent again; a provider that asks for more is taken for unavailable.
 pub const REMOTE_WAIT_MAX: std::time::Duration = std::time::Duration::from_mins(2);
-/// Largest answer of a hosted model that does not come as a stream, bytes.
+/// Largest answer of a hosted model, as it travels, bytes.
 pub const REMOTE_ANSWER_BYTES_MAX: usize = 64 << 20;
 /// How often a cut download from the hub is taken up again.
 pub const FETCH_RESUMES_MAX: usize = 5;
