@@ -36,6 +36,7 @@ mod local;
 mod machine;
 mod mamba2;
 mod mamba;
+mod once;
 mod open;
 mod prefix;
 mod recurrent;
@@ -61,6 +62,7 @@ pub use local::{EngineOptions, LocalModel};
 pub use loom_kernels::Dtype;
 pub use machine::{available_memory, total_memory};
 pub use shape::{ModelShape, size};
+pub(in crate::inference) use template::asks_for_the_date;
 pub(in crate::inference) use weights::shard_names;
 
 use std::ops::Range;

@@ -19,7 +19,9 @@ use self::echo::Echo;
 pub use self::facts::{Facts, Memory, Origin};
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::inference::engine::{Budget, Device, Dtype, EngineOptions, LocalEmbedder, LocalModel, available_memory};
+use crate::inference::engine::{
+    Budget, Device, Dtype, EngineOptions, LocalEmbedder, LocalModel, asks_for_the_date, available_memory,
+};
 use crate::inference::remote::hub::{self, HubOptions};
 use crate::inference::remote::{self, RemoteOptions};
 
@@ -48,8 +50,16 @@ pub struct OpenOptions {
     opened: Arc<Mutex<HashMap<Identity, Arc<dyn LanguageModel>>>>,
 }
 
-/// What makes two models the same: their files, and how their weights are kept.
-type Identity = (ModelSpec, Option<Dtype>);
+/// What makes two models the same: their files, how their weights are kept, the chat template in place of their own, and
+/// what day it is told, where it asks.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Identity {
+    spec: ModelSpec,
+    dtype: Option<Dtype>,
+    template: Option<String>,
+    /// `None` for a model whose template asks for no date.
+    told: Option<Option<Timestamp>>,
+}
 
 /// Dtypes of the roles of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -120,25 +130,24 @@ impl OpenOptions {
         Self { dtype: dtype.or(self.dtype), ..self.clone() }
     }
 
-    /// These options with a chat template in place of the models' own. A model with another template is another model:
-    /// unless the template is that already, none is shared.
+    /// These options with a chat template in place of the models' own. A model with another template is another model,
+    /// and is loaded for itself.
     #[must_use]
     pub fn with_template(&self, template: String) -> Self {
-        if self.chat_template.as_ref() == Some(&template) {
-            return self.clone();
-        }
-        Self { chat_template: Some(template), opened: Arc::default(), ..self.clone() }
+        Self { chat_template: Some(template), ..self.clone() }
     }
 
     fn one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (identity(spec), self.dtype);
-        if let Some(model) = opened.get(&key) {
+        let (dtype, template) = (self.dtype, self.chat_template.clone());
+        let undated = Identity { spec: identity(spec), dtype, template, told: None };
+        let dated = Identity { told: Some(self.now), ..undated.clone() };
+        if let Some(model) = opened.get(&undated).or_else(|| opened.get(&dated)) {
             return Ok(Arc::clone(model));
         }
         let model = self.load(spec)?;
-        opened.insert(key, Arc::clone(&model));
+        opened.insert(if is_dated(&*model) { dated } else { undated }, Arc::clone(&model));
         Ok(model)
     }
 
@@ -185,6 +194,12 @@ impl OpenOptions {
     }
 }
 
+/// Whether the model's prompts depend on the day.
+fn is_dated(model: &dyn LanguageModel) -> bool {
+    let template = model.vocabulary().and_then(|vocabulary| vocabulary.special().chat_template);
+    template.is_some_and(|template| asks_for_the_date(&template))
+}
+
 /// The same files under two names are one model.
 fn identity(spec: &ModelSpec) -> ModelSpec {
     let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -220,5 +235,24 @@ mod tests {
         let chain = "echo".parse().unwrap();
         let first = open(&chain, &options).unwrap();
         assert!(Arc::ptr_eq(&first, &open(&chain, &options.clone()).unwrap()));
+    }
+
+    #[test]
+    fn another_template_or_day_is_another_model() {
+        let plain = OpenOptions::default();
+        let opened = |options: &OpenOptions| open(&"bundled".parse().unwrap(), options).unwrap();
+        let digest = |options: &OpenOptions| opened(options).info().digest.unwrap();
+        let at = |options: &OpenOptions, day: &str| OpenOptions { now: day.parse().ok(), ..options.clone() };
+        let (monday, tuesday) = ("2026-03-02T00:00:00Z", "2026-03-03T00:00:00Z");
+        let shout = plain.with_template("{{ messages[-1].content | upper }}".to_owned());
+        assert_ne!(digest(&plain), digest(&shout));
+        assert!(Arc::ptr_eq(&opened(&shout), &opened(&at(&shout, monday))));
+        let dated = plain.with_template("{{ strftime_now('%d') }}{{ messages[-1].content }}".to_owned());
+        assert_ne!(digest(&at(&dated, monday)), digest(&at(&dated, tuesday)));
+        assert!(Arc::ptr_eq(&opened(&at(&dated, monday)), &opened(&at(&dated.clone(), monday))));
+        assert!(Arc::ptr_eq(&opened(&plain), &opened(&at(&plain, monday))));
+        // A field that was set by hand counts as well.
+        let by_hand = OpenOptions { chat_template: shout.chat_template.clone(), ..plain.clone() };
+        assert!(Arc::ptr_eq(&opened(&by_hand), &opened(&shout)));
     }
 }

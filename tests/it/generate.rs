@@ -7,7 +7,7 @@ use loom_agent::foundation::chat::LanguageModel;
 use loom_agent::inference::engine::{EngineOptions, LocalModel};
 use serde_json::{Value, json};
 
-use crate::engine::bundled;
+use crate::engine::{bundled, fixture};
 
 fn loom(arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_loom"))
@@ -119,6 +119,61 @@ fn a_text_too_long_for_any_model_is_refused_before_it_is_scored() {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(told.contains("has 1048577 tokens, and a model takes at most 1048576: cut it"), "{told}");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+}
+
+#[test]
+fn a_text_too_long_for_a_window_is_refused_before_it_is_scored() {
+    let model = format!("local:{}", fixture("smollm").display());
+    for (length, code) in [(64, 0), (65, 2)] {
+        let ids = format!("[7{}]", ",8".repeat(length - 1));
+        let output = loom(&["logprobs", "-m", &model, "--ids", "--format", "json"], &ids);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{told}");
+        assert_eq!(output.stdout.is_empty(), code == 2, "half an answer");
+        assert_eq!(told.contains("has 65 tokens, and the model reads at most 64: cut it into parts"), code == 2);
+    }
+}
+
+/// In a process that may not have more than 4 GiB of addresses: a template that got as far as it would like to is killed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_hostile_template_stays_within_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("template.jinja");
+    let loom = env!("CARGO_BIN_EXE_loom");
+    for (template, why) in [
+        (
+            "{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+            "makes more than",
+        ),
+        ("{{ 'x' * 99999999 ~ 'y' * 99999999 ~ 'z' * 99999999 }}", "repeated too often"),
+        ("{% set l = range(99999) | list %}{{ l | join('a long text between the items' * 4000) }}", "makes more than"),
+        (
+            "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}",
+            "comes to more",
+        ),
+        ("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "puts a namespace into another value"),
+        ("{{ '%999999999d' | format(1) }}", "makes more than"),
+    ] {
+        std::fs::write(&path, template).unwrap();
+        let command = format!("ulimit -v {} && exec \"$0\" \"$@\"", 4 << 20);
+        let output = Command::new("sh")
+            .args(["-c", &command, loom, "generate", "--threads", "1", "--chat-template"])
+            .arg(&path)
+            .args(["--chat", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .and_then(|mut child| {
+                let _ = child.stdin.take().unwrap().write_all(HI.as_bytes());
+                child.wait_with_output()
+            })
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(5), "{template}: {told}");
+        assert!(told.contains(why), "{template}: {told}");
+    }
 }
 
 #[test]

@@ -111,6 +111,7 @@ fn a_hostile_hub_gets_no_path_and_no_file() {
         (Lie::CommitIsPath, "is no commit"),
         (Lie::TagIsPath, "of another commit, or its digest is none"),
         (Lie::OtherBytes, "arrived damaged: the hub says sha256"),
+        (Lie::EndlessFile, "`config.json` has 1099511627776 bytes, and at most"),
     ] {
         let (hub, home) = (Hub::lying(lie), tempfile::tempdir().unwrap());
         let told = refusal("hf:acme/shards", hub_options(&hub, &home.path().join("a/b/c")));

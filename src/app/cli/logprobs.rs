@@ -147,6 +147,11 @@ impl Args {
             let why = format!("has {tokens} tokens, and a model takes at most {PROMPT_TOKENS_MAX}: cut it into parts");
             return Err(Failure::usage(format!("{} {why}", self.file.display())));
         }
+        // A recurrent model, which has a Δ, only reads worse beyond its window; another one does not read on.
+        if let Some(window) = model.info().window_tokens.filter(|window| !model.info().delta && tokens > *window) {
+            let why = format!("has {tokens} tokens, and the model reads at most {window}: cut it into parts");
+            return Err(Failure::usage(format!("{} {why}", self.file.display())));
+        }
         Ok(text)
     }
 

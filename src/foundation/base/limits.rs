@@ -61,6 +61,8 @@ pub const PREFIXES_MAX: usize = 1_024;
 pub const PREFIX_TOKENS_MIN: usize = 16;
 /// Most tokens read in one forward pass.
 pub const PASS_TOKENS_MAX: usize = 256;
+/// Most bytes of logits that one forward pass gives, unless one row for each that writes comes to more.
+pub const LOGITS_BYTES_MAX: usize = 64 << 20;
 /// Most tokens in one prompt, the continuation to be scored included.
 pub const PROMPT_TOKENS_MAX: usize = 1 << 20;
 /// Instructions that one rendering of a chat template may take.
@@ -69,7 +71,17 @@ pub const TEMPLATE_FUEL_MAX: u64 = 10_000_000;
 pub const TEMPLATE_DEPTH_MAX: usize = 64;
 /// Largest chat template, bytes.
 pub const TEMPLATE_BYTES_MAX: usize = 1 << 20;
-/// Longest text that a chat template may render, bytes.
+/// Most tokens between two braces of a chat template.
+pub const TEMPLATE_TAG_TOKENS_MAX: usize = 2_048;
+/// Most `elif`s in a chat template.
+pub const TEMPLATE_BRANCHES_MAX: usize = 256;
+/// Longest text that literals of a chat template may be multiplied to, bytes.
+pub const TEMPLATE_LITERAL_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of text and lists that one rendering of a chat template may make on its way, each counted once.
+pub const TEMPLATE_MADE_BYTES_MAX: usize = 256 << 20;
+/// Greatest width or count that a filter of a chat template takes.
+pub const TEMPLATE_COUNT_MAX: usize = 1_000;
+/// Longest text that a chat template may render, bytes; and largest value that it may handle.
 pub const TEMPLATE_RENDERED_BYTES_MAX: usize = 64 << 20;
 /// Most conversations whose token ids an engine remembers.
 pub const KNOWN_HISTORIES_MAX: usize = 1_024;
@@ -93,7 +105,7 @@ pub const STREAM_EVENT_BYTES_MAX: usize = 8 << 20;
 pub const REMOTE_RETRIES_MAX: u32 = 5;
 /// Longest wait before a request is sent again; a provider that asks for more is taken for unavailable.
 pub const REMOTE_WAIT_MAX: std::time::Duration = std::time::Duration::from_mins(2);
-/// Largest answer of a hosted model that does not come as a stream, bytes.
+/// Largest answer of a hosted model, as it travels, bytes.
 pub const REMOTE_ANSWER_BYTES_MAX: usize = 64 << 20;
 /// How often a cut download from the hub is taken up again.
 pub const FETCH_RESUMES_MAX: usize = 5;

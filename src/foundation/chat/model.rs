@@ -16,8 +16,10 @@ pub trait LanguageModel: Send + Sync {
     /// What is known of the model before it is asked anything.
     fn info(&self) -> &ModelInfo;
 
-    /// How many tokens `messages` take, with everything the chat template adds; `None` when the model cannot tell.
-    fn count(&self, messages: &[Message]) -> Option<usize>;
+    /// How many tokens the messages take, with everything the chat template adds; `None` when the model cannot tell.
+    fn count(&self, _messages: &[Message]) -> Option<usize> {
+        None
+    }
 
     /// The model's tokens, for those who speak in ids; `None` where they are not known here.
     fn vocabulary(&self) -> Option<&dyn Vocabulary> {

@@ -16,8 +16,15 @@ use crate::foundation::base::limits::MODEL_DIM_MAX;
 
 const FILE: &str = "config.json";
 
+macro_rules! supported {
+    () => {
+        "`mamba`, `mamba2`, `falcon_mamba`, `llama`, `qwen2`, `qwen3`"
+    };
+}
 /// Every `model_type` of a language model that is read.
-const SUPPORTED: &str = "`mamba`, `mamba2`, `falcon_mamba`, `llama`, `qwen2`, `qwen3`";
+const SUPPORTED: &str = supported!();
+/// Every `model_type` that is read.
+pub(super) const SUPPORTED_WITH_EMBEDDERS: &str = concat!(supported!(), ", `bert`");
 
 /// The parsed `config.json` of a language model, one variant per architecture.
 #[derive(Debug, Clone, PartialEq)]

@@ -104,10 +104,15 @@ impl Inner {
         Ok(ids)
     }
 
-    fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
+    /// One vector per text, as long as somebody wants them.
+    fn embed(&self, texts: &[String], wanted: impl Fn() -> bool) -> Result<Vec<Vec<f32>>, ModelError> {
         let mut vectors = Vec::with_capacity(texts.len());
         let mut batch: Vec<Vec<TokenId>> = Vec::new();
         for text in texts {
+            if !wanted() {
+                let why = "nobody waits for its vectors any more".to_owned();
+                return Err(ModelError::Failed { model: self.name.clone(), why });
+            }
             let ids = self.ids(text)?;
             if !batch.is_empty() && batch.iter().map(Vec::len).sum::<usize>() + ids.len() > PASS_TOKENS_MAX {
                 vectors.extend(self.bert.embed(&std::mem::take(&mut batch)));
@@ -130,7 +135,8 @@ impl Embedder for LocalEmbedder {
         let (sender, answer) = oneshot::channel();
         self.0.pool.spawn(move || {
             // A caller that has left wants no answer.
-            let _ = sender.send(inner.embed(&texts));
+            let vectors = inner.embed(&texts, || !sender.is_closed());
+            let _ = sender.send(vectors);
         });
         Box::pin(async move {
             let gone = || "its threads have ended; this is a bug, please report it".to_owned();

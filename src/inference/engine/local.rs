@@ -239,7 +239,7 @@ impl Vocabulary for LocalModel {
             pad: template.special("pad_token"),
             unk: template.special("unk_token"),
             ends: self.0.ends.to_vec(),
-            chat_template: template.source(),
+            chat_template: Some(template.source().to_owned()),
         }
     }
 }

@@ -98,7 +98,7 @@ impl Files<'_> {
         let dtype = self.weights.dtype();
         let digest = {
             let (config, tokenizer) = (Digest::of(&self.config), Digest::of(&self.tokenizer));
-            let (template, weights) = (Digest::of(own.unwrap_or_default()), self.weights.finish()?);
+            let (template, weights) = (template.identity(options.now), self.weights.finish()?);
             Digest::of(format!(
                 "config {config}\ntokenizer {tokenizer}\ntemplate {template}\nends {ends:?} {stops:?}\nweights {weights}\n"
             ))

@@ -157,16 +157,17 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         self.ids.len() - self.read
     }
 
-    /// Plans to read up to `most` tokens, and is what they are.
-    pub(super) fn segment(&mut self, most: usize) -> Segment<'_, S> {
+    /// Plans to read up to `most` tokens, up to `rows` of them with a row of logits, and is what they are.
+    pub(super) fn segment(&mut self, most: usize, rows: usize) -> Segment<'_, S> {
         let stops = self.marks.iter().copied().chain([self.fork_at, self.ids.len()]);
         let stop = stops.filter(|&at| at > self.read).min().unwrap_or(self.read);
-        self.pass = self.read..stop.min(self.read.saturating_add(most));
         // The row of a token tells of the one after it.
         let wanted = match &self.work {
             Work::Write(_) => self.ids.len() - 1..self.ids.len(),
             Work::Read(judged) => judged.from.saturating_sub(1)..judged.from.saturating_sub(1) + judged.texts.len(),
         };
+        let most = most.min(wanted.start.saturating_sub(self.read).saturating_add(rows));
+        self.pass = self.read..stop.min(self.read.saturating_add(most));
         let inside = |at: usize| at.clamp(self.pass.start, self.pass.end) - self.pass.start;
         let logits = inside(wanted.start)..inside(wanted.end);
         let ids = self.ids.get(self.pass.clone()).unwrap_or_default();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use loom_kernels::Dtype;
 
 use super::LoadError;
-use super::config::standard_json;
+use super::config::{SUPPORTED_WITH_EMBEDDERS, standard_json};
 use super::gguf::Gguf;
 use crate::foundation::base::limits::MODEL_DIM_MAX;
 
@@ -106,6 +106,11 @@ impl Count {
 }
 
 impl ModelShape {
+    /// Whether it keeps a state of one size instead of all that it has read.
+    pub fn is_recurrent(&self) -> bool {
+        self.state_bytes > 0
+    }
+
     /// Reads the text of a `config.json`.
     ///
     /// # Errors
@@ -117,11 +122,11 @@ impl ModelShape {
         match kind.as_str() {
             "mamba" | "falcon_mamba" => raw.mamba(&kind),
             "mamba2" => raw.mamba2(&kind),
-            "llama" | "mistral" | "qwen2" | "qwen3" => raw.decoder(&kind),
+            "llama" | "qwen2" | "qwen3" => raw.decoder(&kind),
             "bert" => raw.bert(&kind),
             other => Err(LoadError::Unsupported {
                 what: format!("the architecture `{other}`"),
-                supported: "mamba, falcon_mamba, mamba2, llama, mistral, qwen2, qwen3, bert",
+                supported: SUPPORTED_WITH_EMBEDDERS,
             }),
         }
     }

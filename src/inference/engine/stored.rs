@@ -6,6 +6,19 @@ use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{DType, Device, Tensor};
 use loom_kernels::Dtype;
 
+/// The greatest magnitude that a matrix kept as `dtype` may hold. Blocks have scales of f16, which end at 65504: beyond
+/// these numbers a scale would be infinite.
+pub(super) fn largest(dtype: Dtype) -> f32 {
+    const F16_MAX: f32 = 65_504.0;
+    match dtype {
+        Dtype::F32 => f32::MAX,
+        // Its last number; what rounds up from there is infinite.
+        Dtype::Bf16 => f32::from_bits(0x7f7f_0000),
+        Dtype::Q8_0 => F16_MAX * 127.0,
+        Dtype::Q4K => F16_MAX * 63.0,
+    }
+}
+
 /// A number type that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stored {

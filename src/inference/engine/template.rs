@@ -1,21 +1,31 @@
 //! Chat templates: from messages to the one text that a model was trained to continue. Templates come with models,
-//! that is, from strangers: they get no files, no environment, and a limited number of steps.
+//! that is, from strangers: they get no files, no environment, a limited number of steps, and a limited number of bytes
+//! to make (`template/bounds.rs`, `template/program.rs`).
+
+mod bounds;
+mod program;
 
 use jiff::Timestamp;
+use minijinja::machinery::{eval, make_string_output};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Kwargs;
-use minijinja::{Environment, Error, ErrorKind, Value, context};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value, context};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
 use super::LoadError;
+use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{
     TEMPLATE_BYTES_MAX, TEMPLATE_DEPTH_MAX, TEMPLATE_FUEL_MAX, TEMPLATE_RENDERED_BYTES_MAX,
 };
 use crate::foundation::chat::Message;
 
 const FILE: &str = "tokenizer_config.json";
+/// The special tokens that templates know.
+const SPECIAL: [&str; 4] = ["bos_token", "eos_token", "pad_token", "unk_token"];
+/// What templates call to tell the date.
+const CLOCK: &str = "strftime_now";
 
 /// For base models, which come without a template: a plain transcript of the conversation.
 const PLAIN: &str = "\
@@ -30,6 +40,11 @@ const PLAIN: &str = "\
 
 /// Where a base model would begin to speak for the other side.
 const PLAIN_STOPS: [&str; 2] = ["\nUser:", "\nAssistant:"];
+
+/// Whether what a chat template writes depends on the day.
+pub(in crate::inference) fn asks_for_the_date(template: &str) -> bool {
+    template.contains(CLOCK)
+}
 
 /// What `tokenizer_config.json` says that matters here.
 #[derive(Debug, Default, Deserialize)]
@@ -91,7 +106,9 @@ impl SpecialToken {
 
 /// A compiled chat template.
 pub(super) struct ChatTemplate {
-    environment: Environment<'static>,
+    source: String,
+    syntax: SyntaxConfig,
+    now: Timestamp,
     globals: Value,
     /// Stop texts that the template itself calls for.
     pub(super) stops: Vec<String>,
@@ -105,10 +122,10 @@ impl ChatTemplate {
             return Err(malformed(format!("it is larger than {TEMPLATE_BYTES_MAX} bytes")));
         }
         let stops = if source.is_none() { PLAIN_STOPS.map(String::from).to_vec() } else { Vec::new() };
-        let mut environment = environment(now).map_err(|error| malformed(describe(&error)))?;
-        environment
-            .add_template_owned("chat", without_generation_marks(source.unwrap_or(PLAIN)))
-            .map_err(|error| malformed(describe(&error)))?;
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        let syntax = syntax.map_err(|error| malformed(describe(&error)))?;
+        let source = without_generation_marks(source.unwrap_or(PLAIN));
+        program::compile(&source, &syntax).map_err(|error| malformed(describe(&error)))?;
         let text = |token: &Option<SpecialToken>| token.as_ref().map(|token| token.text().to_owned());
         let globals = context! {
             bos_token => text(&config.bos_token),
@@ -118,7 +135,7 @@ impl ChatTemplate {
             tools => (),
             documents => (),
         };
-        Ok(Self { environment, globals, stops })
+        Ok(Self { source, syntax, now, globals, stops })
     }
 
     /// The text of the special token that templates call `name` (`bos_token`, say).
@@ -127,8 +144,17 @@ impl ChatTemplate {
     }
 
     /// What was compiled.
-    pub(super) fn source(&self) -> Option<String> {
-        self.environment.get_template("chat").ok().map(|template| template.source().to_owned())
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Everything that its texts depend on beside the messages: `pinned` is the time that it was told to tell. Without
+    /// one a template that asks for the date tells the time of opening, of which no identity can speak.
+    pub(super) fn identity(&self, pinned: Option<Timestamp>) -> String {
+        let special = SPECIAL.map(|name| self.special(name));
+        let now =
+            pinned.filter(|_| asks_for_the_date(&self.source)).map(|now| format!(" now {now}")).unwrap_or_default();
+        format!("{} special {special:?}{now}", Digest::of(&self.source))
     }
 
     /// The text of `messages`, and of the beginning of the model's own next turn if `generate`.
@@ -138,32 +164,38 @@ impl ChatTemplate {
     pub(super) fn render(&self, messages: &[Message], generate: bool) -> Result<String, String> {
         let messages: Vec<_> =
             messages.iter().map(|m| context! { role => m.role.as_str(), content => m.content.as_str() }).collect();
-        let template = self.environment.get_template("chat").map_err(|error| describe(&error))?;
         let context = context! { messages, add_generation_prompt => generate, ..self.globals.clone() };
-        let text = template.render(context).map_err(|error| describe(&error))?;
+        let text = self.run(context).map_err(|error| describe(&error))?;
         if text.len() > TEMPLATE_RENDERED_BYTES_MAX {
             return Err(format!("the chat template wrote more than {TEMPLATE_RENDERED_BYTES_MAX} bytes"));
         }
         Ok(text)
     }
+
+    fn run(&self, context: Value) -> Result<String, Error> {
+        // Compiled anew, which takes a fraction of the time that the tokenizer takes: instructions borrow their source.
+        let environment = environment(self.now);
+        let program = program::compile(&self.source, &self.syntax)?;
+        let mut text = String::new();
+        let mut output = make_string_output(&mut text);
+        eval(&environment, &program.main, context, &program.blocks, &mut output, AutoEscape::None)?;
+        Ok(text)
+    }
 }
 
 /// An environment that behaves as the one `transformers` renders in.
-fn environment(now: Timestamp) -> Result<Environment<'static>, Error> {
+fn environment(now: Timestamp) -> Environment<'static> {
     let mut environment = Environment::new();
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.set_fuel(Some(TEMPLATE_FUEL_MAX));
     environment.set_recursion_limit(TEMPLATE_DEPTH_MAX);
+    bounds::install(&mut environment);
     environment.add_function("raise_exception", |why: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, why))
     });
-    environment.add_function("strftime_now", move |format: String| -> Result<String, Error> {
+    environment.add_function(CLOCK, move |format: String| -> Result<String, Error> {
         jiff::fmt::strtime::format(&format, now).map_err(|e| Error::new(ErrorKind::InvalidOperation, e.to_string()))
     });
-    environment.add_filter("tojson", to_json);
-    Ok(environment)
+    environment
 }
 
 /// `json.dumps(value, ensure_ascii=False, indent=indent)`: the built-in filter escapes for HTML.
@@ -291,6 +323,72 @@ mod tests {
         refuses("{% for a in range(99999) %}{% for b in range(99999) %}{{ b }}{% endfor %}{% endfor %}", "fuel");
         refuses("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion");
         refuses("{% include '/etc/passwd' %}", "");
+    }
+
+    #[test]
+    fn what_its_texts_depend_on_is_its_identity() {
+        let day = |text: &str| Some(text.parse::<Timestamp>().unwrap());
+        let (one, other) = (day("2026-03-04T00:00:00Z"), day("2026-03-05T00:00:00Z"));
+        let identity = |source: &str, now| compile(source).identity(now);
+        assert_eq!(identity("a", one), identity("a", other));
+        assert_ne!(identity("a", one), identity("b", one));
+        let dated = "{{ strftime_now('%d') }}";
+        assert_ne!(identity(dated, one), identity(dated, other));
+        assert_ne!(identity(dated, one), identity(dated, None));
+        assert_eq!(identity(dated, None), identity(dated, None));
+        let bare = ChatTemplate::new(Some("a"), &TokenizerConfig::default(), Timestamp::UNIX_EPOCH).unwrap();
+        assert_ne!(bare.identity(None), identity("a", None));
+    }
+
+    #[test]
+    fn a_hostile_template_is_told_what_it_may_not() {
+        let file = include_str!("../../../tests/data/hostile_templates.txt");
+        let mut wrong = Vec::new();
+        for case in file.split("\n== ").skip(1) {
+            let (why, source) = case.split_once('\n').unwrap();
+            let config = TokenizerConfig::default();
+            let made = ChatTemplate::new(Some(source.trim_end()), &config, Timestamp::UNIX_EPOCH);
+            let said = match made {
+                Err(error) => error.to_string(),
+                Ok(template) => match template.render(&[Message::user("Hi")], true) {
+                    Err(error) => error,
+                    Ok(text) => format!("wrote {} bytes", text.len()),
+                },
+            };
+            if !said.contains(why) {
+                wrong.push(format!("{source}: {said}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn a_template_that_is_all_nesting_does_not_use_up_the_stack() {
+        let deep = |before: &str, middle: &str, after: &str, times: usize| {
+            let source = format!("{}{middle}{}", before.repeat(times), after.repeat(times));
+            let config = TokenizerConfig::default();
+            if let Ok(template) = ChatTemplate::new(Some(&source), &config, Timestamp::UNIX_EPOCH) {
+                drop(template.render(&[Message::user("Hi")], true));
+            }
+        };
+        for times in [100, 1_000, 2_000, 4_000, 8_000, 50_000] {
+            deep("{{ 1", " }}", " + 1", times);
+            deep("", "{{ x }}", "{{ y }}", times);
+            deep("{{ x", " }}", "~ x", times);
+            deep("{{ x", " }}", "|trim", times);
+            deep("{{ x", " }}", ".a", times);
+            deep("{{ ", " }}", "not x", times);
+            deep("{{ x", " }}", " and x", times);
+            deep("{{ x", " }}", " if x else x", times);
+            deep("{{ ", "x }}", "(", times);
+            deep("{{ ", "x }}", "-", times);
+            deep("{{ ", "x }}", "[", times);
+            deep("{% if x %}", "a", "{% endif %}", times);
+            deep("{% for x in y %}", "a", "{% endfor %}", times);
+            deep("{% if x %}", "{% endif %}", "{% elif x %}", times);
+            let elifs = format!("{{% if x %}}{}{{% endif %}}", "{% elif x %}a".repeat(times));
+            deep(&elifs, "", "", 1);
+        }
     }
 
     #[test]

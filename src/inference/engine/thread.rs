@@ -21,7 +21,7 @@ use super::prefix::Prefixes;
 use super::sequence::{Outcome, Past, Prepared, Sequence};
 use super::{Architecture, LoadError};
 use crate::foundation::base::Digest;
-use crate::foundation::base::limits::{PASS_TOKENS_MAX, PREFIX_TOKENS_MIN};
+use crate::foundation::base::limits::{LOGITS_BYTES_MAX, PASS_TOKENS_MAX, PREFIX_TOKENS_MIN};
 use crate::foundation::chat::TokenLogprob;
 
 /// What the engine is told. The channel needs no bound of its own: every job holds a place, and places are counted.
@@ -230,7 +230,10 @@ impl<A: Architecture> Owner<A> {
         let mut able: Vec<_> = self.active.iter_mut().filter(able).collect();
         let reading = able.iter().filter(|active| active.sequence.unread() > 1).count();
         let share = (PASS_TOKENS_MAX.saturating_sub(able.len()) / reading.max(1)).max(1);
-        let mut batch: Vec<_> = able.iter_mut().map(|active| active.sequence.segment(share)).collect();
+        // As many rows of logits as there is room for: a long text to be scored takes more passes instead.
+        let rows = LOGITS_BYTES_MAX / size_of::<f32>() / self.model.vocabulary().max(1);
+        let rows = (rows.saturating_sub(able.len()) / reading.max(1)).max(1);
+        let mut batch: Vec<_> = able.iter_mut().map(|active| active.sequence.segment(share, rows)).collect();
         if !batch.is_empty() {
             self.model.forward(&mut batch, &mut self.logits);
         }

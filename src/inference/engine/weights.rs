@@ -13,7 +13,8 @@ use serde::Deserialize;
 
 use super::LoadError;
 use super::gguf::Gguf;
-use super::stored::Stored;
+use super::once::Once;
+use super::stored::{Stored, largest};
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{MODEL_JSON_BYTES_MAX, SAFETENSORS_HEADER_BYTES_MAX, SAFETENSORS_SHARDS_MAX};
 
@@ -74,8 +75,7 @@ impl<'a> Weights<'a> {
         if dir.join(SINGLE).is_file() {
             weights.add(SINGLE, Box::new(open(SINGLE)?))?;
         } else if dir.join(INDEX).is_file() {
-            let index: Index = serde_json::from_str(&read_text(&dir.join(INDEX))?)
-                .map_err(|error| LoadError::malformed(INDEX, error))?;
+            let index = Index::parse(&read_text(&dir.join(INDEX))?)?;
             for name in index.shards()? {
                 weights.add(name, Box::new(open(name)?))?;
             }
@@ -106,7 +106,10 @@ impl<'a> Weights<'a> {
                 bytes: tensor.bytes,
                 interleaved: tensor.interleaved,
             };
-            weights.tensors.insert(tensor.name, entry);
+            // Two of the file's names may stand for one of ours.
+            if weights.tensors.insert(tensor.name.clone(), entry).is_some() {
+                return Err(LoadError::tensor(&tensor.name, "is there twice"));
+            }
         }
         weights.shards.push(Shard { name: name.to_owned(), source: Box::new(file) });
         Ok(weights)
@@ -144,6 +147,7 @@ impl<'a> Weights<'a> {
         }
         let mut header = vec![0; size as usize];
         source.read_exact(&mut header).map_err(broken)?;
+        serde_json::from_slice(&header).map(|Once| ()).map_err(|error| malformed(format!("header: {error}")))?;
         let header: Metadata =
             serde_json::from_slice(&header).map_err(|error| malformed(format!("header: {error}")))?;
         let data = 8 + size;
@@ -194,7 +198,13 @@ impl<'a> Weights<'a> {
             }
             Panels::from_blocks(dtype, &bytes, outputs, inputs)
         } else {
-            Panels::pack_as(dtype, &widen(name, stored, &bytes, &dims)?, outputs, inputs)
+            let numbers = widen(name, stored, &bytes, &dims)?;
+            let largest = largest(dtype);
+            if let Some(number) = numbers.iter().find(|number| number.abs() > largest) {
+                let why = format!("holds {number:e}, and {dtype} ends at {largest:e}: load the model as f32");
+                return Err(LoadError::tensor(name, why));
+            }
+            Panels::pack_as(dtype, &numbers, outputs, inputs)
         };
         let packed = panels.dtype();
         // f32 goes without saying: what the numbers are decides the digest.
@@ -291,8 +301,7 @@ impl<'a> Weights<'a> {
 
 /// The files that the text of a sharded model's table names; never one outside the model's folder.
 pub(in crate::inference) fn shard_names(json: &str) -> Result<Vec<String>, LoadError> {
-    let index: Index = serde_json::from_str(json).map_err(|error| LoadError::malformed(INDEX, error))?;
-    Ok(index.shards()?.into_iter().map(str::to_owned).collect())
+    Ok(Index::parse(json)?.shards()?.into_iter().map(str::to_owned).collect())
 }
 
 fn widen(name: &str, stored: Stored, bytes: &[u8], dims: &[usize]) -> Result<Vec<f32>, LoadError> {
@@ -318,6 +327,16 @@ fn in_halves(bytes: &[u8], heads: usize, row: usize) -> Vec<u8> {
 }
 
 impl Index {
+    fn parse(json: &str) -> Result<Self, LoadError> {
+        #[derive(Deserialize)]
+        struct Unique {
+            #[serde(rename = "weight_map")]
+            _weight_map: Once,
+        }
+        let index = serde_json::from_str::<Unique>(json).and_then(|_| serde_json::from_str(json));
+        index.map_err(|error| LoadError::malformed(INDEX, error))
+    }
+
     /// The shards' names, each a plain file name: a path would lead out of the model's folder.
     fn shards(&self) -> Result<Vec<&str>, LoadError> {
         let mut names: Vec<_> = self.weight_map.values().map(String::as_str).collect();
@@ -372,6 +391,39 @@ mod tests {
     fn rotations_are_put_half_a_head_apart() {
         // One row a byte, two heads of six rows.
         assert_eq!(in_halves(&[0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11], 2, 1), (0..12).collect::<Vec<_>>());
+    }
+
+    /// A safetensors file with one matrix of one row.
+    fn file(numbers: &[f32; 32]) -> Vec<u8> {
+        let header = r#"{"w": {"dtype": "F32", "shape": [1, 32], "data_offsets": [0, 128]}}"#;
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+        (header.len() as u64).to_le_bytes().into_iter().chain(header.bytes()).chain(bytes).collect()
+    }
+
+    #[test]
+    fn a_number_beyond_a_dtype_is_refused_and_not_made_infinite() {
+        let check = |number: f32, dtype: Dtype, kept: bool| {
+            let mut numbers = [1.0; 32];
+            numbers[7] = -number;
+            let bytes = file(&numbers);
+            let mut weights = Weights::from_bytes(&bytes).unwrap();
+            weights.ask(Some(dtype));
+            match weights.panels("w", 1, 32) {
+                Ok(panels) => {
+                    let mut row = [0.0; 32];
+                    panels.unpack_row(0, &mut row);
+                    assert!(kept && row[7].is_finite() && (row[7] + number).abs() <= number / 100.0, "{row:?}");
+                }
+                Err(error) => {
+                    assert!(!kept && error.to_string().contains("load the model as f32"), "{number:e}: {error}");
+                }
+            }
+        };
+        check(8e6, Dtype::Q8_0, true);
+        check(9e6, Dtype::Q8_0, false);
+        check(3.38e38, Dtype::Bf16, true);
+        check(3.4e38, Dtype::Bf16, false);
+        check(f32::MAX, Dtype::F32, true);
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use super::words;
 use crate::foundation::chat::{
-    BoxFuture, Completion, Continuation, Finish, LanguageModel, Message, ModelError, ModelInfo, Request, Scored,
-    TokenSink,
+    BoxFuture, Completion, Continuation, Finish, LanguageModel, ModelError, ModelInfo, Request, Scored, TokenSink,
 };
 
 pub(super) struct Echo {
@@ -19,10 +18,6 @@ impl Echo {
 impl LanguageModel for Echo {
     fn info(&self) -> &ModelInfo {
         &self.info
-    }
-
-    fn count(&self, _: &[Message]) -> Option<usize> {
-        None
     }
 
     fn complete<'a>(

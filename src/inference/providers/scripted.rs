@@ -104,10 +104,6 @@ impl LanguageModel for Scripted {
         &self.info
     }
 
-    fn count(&self, _: &[Message]) -> Option<usize> {
-        None
-    }
-
     fn complete<'a>(
         &'a self,
         request: Request,

@@ -16,6 +16,8 @@ pub(super) struct Draft {
     pub(super) finish: Option<Finish>,
     pub(super) usage: Option<Usage>,
     pub(super) served: Option<String>,
+    /// Why the rest was not read.
+    pub(super) cut: Option<String>,
     /// The provider has said that nothing more will come.
     pub(super) over: bool,
 }

@@ -194,6 +194,7 @@ impl HostedModel {
         let mut chunks = self.post(self.dialect.path(), body).await?.bytes_stream();
         let mut events = Events::default();
         let mut patience = self.options.first_byte;
+        let mut bytes = 0usize;
         let cut = |why: String, draft: &Draft| {
             Fault::new(Kind::Cut, format!("the answer broke off after {} tokens ({why})", draft.tokens.len()))
         };
@@ -206,6 +207,17 @@ impl HostedModel {
                 Ok(Some(Ok(chunk))) => chunk,
             };
             patience = self.options.idle;
+            bytes = bytes.saturating_add(chunk.len());
+            if bytes > REMOTE_ANSWER_BYTES_MAX {
+                let why = format!("its answer is larger than {REMOTE_ANSWER_BYTES_MAX} bytes");
+                if draft.tokens.is_empty() {
+                    return Err(Fault::new(Kind::Garbled, why));
+                }
+                // What came was heard: it is the reply, and the answer says that there was more.
+                draft.finish = Some(Finish::Length);
+                draft.cut = Some(why);
+                return Ok(());
+            }
             let read = events.push(&chunk);
             for event in read.map_err(|why| Fault::new(Kind::Garbled, format!("its stream is no stream: {why}")))? {
                 self.dialect.event(&event, draft)?;
@@ -338,7 +350,9 @@ impl HostedModel {
         let (content, respelled) = draft.settle();
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let left_out = refused.iter().filter(|(name, _)| wanted.iter().any(|wanted| wanted == *name));
-        let left_out = left_out.map(|(name, why)| format!("{name}: {why}")).chain(respelled).collect();
+        let left_out = left_out.map(|(name, why)| format!("{name}: {why}"));
+        let cut = draft.cut.take().map(|why| format!("the rest of the reply: {why}"));
+        let left_out = left_out.chain(respelled).chain(cut).collect();
         // A stream that a listener ended told its counts only in part.
         let told = draft.usage.filter(|_| draft.finish != Some(Finish::Asked));
         let heard = Usage { tokens_in: 0, tokens_out: draft.tokens.len() as u64, tokens_cached: 0 };
@@ -403,10 +417,6 @@ impl HostedModel {
 impl LanguageModel for HostedModel {
     fn info(&self) -> &ModelInfo {
         &self.info
-    }
-
-    fn count(&self, _: &[Message]) -> Option<usize> {
-        None
     }
 
     fn complete<'a>(

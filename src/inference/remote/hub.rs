@@ -392,6 +392,11 @@ impl Download<'_> {
         {
             return Err(HubError::Hostile(format!("`{name}` is of another commit, or its digest is none")));
         }
+        if !name.ends_with(".safetensors") && told_of.size() as u64 > MODEL_JSON_BYTES_MAX {
+            let size = told_of.size();
+            let why = format!("`{name}` has {size} bytes, and at most {MODEL_JSON_BYTES_MAX} are read");
+            return Err(HubError::Hostile(why));
+        }
         for resumed in 0.. {
             let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
             match self.repo.download_with_progress(name, bar).await {

@@ -107,7 +107,7 @@ impl Dialect for OpenAi {
         set("messages", json!(messages));
         set("logprobs", json!(true));
         if sampling.top_logprobs > 0 {
-            set("top_logprobs", json!(sampling.top_logprobs.min(ALTERNATIVES_MAX)));
+            set("top_logprobs", json!(sampling.top_logprobs));
         }
         // What equals the interface's own default is left out: models that reason refuse these settings.
         if sampling.temperature.to_bits() != 1f32.to_bits() {
@@ -141,6 +141,12 @@ impl Dialect for OpenAi {
             }
             Self::Own => {
                 set("max_completion_tokens", json!(sampling.max_tokens));
+                if sampling.top_logprobs > ALTERNATIVES_MAX {
+                    let asked = sampling.top_logprobs;
+                    return Err(format!(
+                        "OpenAI reports at most {ALTERNATIVES_MAX} alternatives to a token, not {asked}"
+                    ));
+                }
                 if let Some((key, _)) = extra.into_iter().find(|(_, value)| value.is_some()) {
                     return Err(format!("OpenAI does not sample with `{key}`; leave it out"));
                 }
@@ -229,7 +235,7 @@ mod tests {
     fn the_request_says_what_is_asked_for_and_no_more() {
         let messages = [Message::system("be Anna"), Message::user("hi")];
         let sampling =
-            Sampling { temperature: 0.8, top_p: 1.0, max_tokens: 9, top_logprobs: 50, ..Sampling::default() };
+            Sampling { temperature: 0.8, top_p: 1.0, max_tokens: 9, top_logprobs: 20, ..Sampling::default() };
         let body = OpenAi::Own.body(&ask(&messages, &sampling)).unwrap();
         let expected = json!({
             "model": "m", "messages": [{"role": "system", "content": "be Anna"}, {"role": "user", "content": "hi"}],
@@ -237,6 +243,11 @@ mod tests {
             "stream": true, "stream_options": {"include_usage": true},
         });
         assert_eq!(Value::Object(body), expected);
+        let many = Sampling { top_logprobs: 50, ..sampling.clone() };
+        assert!(OpenAi::Own.body(&ask(&messages, &many)).unwrap_err().contains("at most 20 alternatives"));
+        // Servers that speak like it have bounds of their own, and name them.
+        let body = OpenAi::Compatible.body(&ask(&messages, &many)).unwrap();
+        assert_eq!(body.get("top_logprobs"), Some(&json!(50)));
         let sampling = Sampling { min_p: 0.1, ..sampling };
         assert!(OpenAi::Own.body(&ask(&messages, &sampling)).unwrap_err().contains("`min_p`"));
         assert_eq!(OpenAi::Compatible.body(&ask(&messages, &sampling)).unwrap().get("min_p"), Some(&json!(0.1)));

@@ -288,15 +288,13 @@ impl Scoring {
         let chain: ModelChain = spec.parse().map_err(|error| format!("`{spec}` cannot be opened: {error}"))?;
         let manifest = read(&folder.join("run.json")).ok();
         let manifest = manifest.and_then(|text| serde_json::from_str::<Manifest>(&text).ok());
-        let template = manifest.and_then(|manifest| Some((manifest.chat_template?, manifest.created_at)));
-        let options = template.map_or_else(
-            || self.options.clone(),
-            |(template, created_at)| {
-                let mut options = self.options.with_template(template);
-                options.now = created_at.parse().ok();
-                options
-            },
-        );
+        let mut options = self.options.clone();
+        if let Some(manifest) = manifest {
+            options.now = manifest.created_at.parse().ok();
+            if let Some(template) = manifest.chat_template {
+                options = options.with_template(template);
+            }
+        }
         // The numbers that the persona spoke by.
         let dtype = transcript.models.persona.dtype.as_deref().map(str::parse).transpose()?;
         providers::open(&chain, &options.at(dtype)).map_err(|error| error.to_string())

@@ -47,7 +47,30 @@ fn check_tensors_of(model: &str, change: impl FnOnce(&mut Tensors), why: &str) {
     check(folder.path(), why);
 }
 
+/// The model `plain` with the text of a file's header changed.
+fn check_header(change: impl FnOnce(String) -> String, why: &str) {
+    let folder = copy("plain");
+    let path = folder.path().join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    let (size, rest) = bytes.split_at(8);
+    let (header, data) = rest.split_at(u64::from_le_bytes(size.try_into().unwrap()) as usize);
+    let header = change(String::from_utf8(header.to_vec()).unwrap());
+    let size = (header.len() as u64).to_le_bytes();
+    fs::write(&path, [&size, header.as_bytes(), data].concat()).unwrap();
+    check(folder.path(), why);
+}
+
 const NORM: &str = "backbone.norm_f.weight";
+
+#[test]
+fn a_tensor_that_is_named_twice() {
+    let twice = |header: String| {
+        let (_, entry) = header.split_once(&format!("\"{NORM}\":")).unwrap();
+        let entry = entry.split_inclusive('}').next().unwrap().to_owned();
+        header.replacen('{', &format!("{{\"{NORM}\":{entry},"), 1)
+    };
+    check_header(twice, "`backbone.norm_f.weight` is there twice");
+}
 
 #[test]
 fn tensors_that_do_not_fit_the_config() {

@@ -47,6 +47,26 @@ async fn a_listener_is_obeyed_at_once_and_the_stream_is_dropped() {
 }
 
 #[tokio::test]
+async fn a_reply_without_end_is_kept_as_far_as_it_may_go() {
+    let endless = vec![
+        Act::Send([STREAM.as_bytes(), &chunk(&event("It begins. "))].concat()),
+        Act::SendUntilGone(chunk(&event(&"x".repeat(1 << 20)))),
+    ];
+    let server = Server::start(vec![endless]).await;
+    let completion = say(&compatible(&server.url, impatient()), 0).await.unwrap();
+    assert_eq!(completion.finish, Finish::Length);
+    assert!(completion.message.content.starts_with("It begins. xxx"));
+    assert!((60 << 20..64 << 20).contains(&completion.message.content.len()), "{}", completion.message.content.len());
+    let hosted = completion.hosted.unwrap();
+    assert!(!hosted.usage_told);
+    let told = "the rest of the reply: its answer is larger than 67108864 bytes";
+    assert_eq!(hosted.left_out, [told]);
+    while server.gone.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
 async fn what_passes_is_asked_again() {
     let server = MockServer::start().await;
     let slow = ResponseTemplate::new(429)

@@ -22,6 +22,7 @@ pub(crate) enum Lie {
     CommitIsPath,
     TagIsPath,
     OtherBytes,
+    EndlessFile,
 }
 
 pub(crate) struct Hub {
@@ -174,9 +175,9 @@ impl State {
         if large && self.lie == Some(Lie::OtherBytes) {
             bytes = bytes.iter().map(|byte| byte ^ 1).collect::<Vec<_>>().into();
         }
-        let total = bytes.len();
+        let (len, total) = (bytes.len(), if self.lie == Some(Lie::EndlessFile) { 1 << 40 } else { bytes.len() });
         let (from, to) = range.trim_start_matches("bytes=").split_once('-').unwrap();
-        let (from, to) = (from.parse::<usize>().unwrap(), to.parse::<usize>().unwrap().min(total - 1));
+        let (from, to) = (from.parse::<usize>().unwrap(), to.parse::<usize>().unwrap().min(len - 1));
         let told =
             [("content-range", format!("bytes {from}-{to}/{total}")), ("content-length", (to + 1 - from).to_string())];
         let part = bytes.slice(from..=to);

@@ -87,6 +87,11 @@ pub(super) fn info(terminal: &mut Terminal, format: Format, facts: &Facts) -> Re
         (_, Some(folder)) => folder.display().to_string(),
         (_, None) => unknown(),
     };
+    let window = match shape.window_tokens {
+        Some(tokens) => format!("{tokens} tokens"),
+        None if shape.is_recurrent() => "none (recurrent)".to_owned(),
+        None => unknown(),
+    };
     let mut lines = vec![
         ("model", facts.spec.clone()),
         ("files", origin),
@@ -94,7 +99,7 @@ pub(super) fn info(terminal: &mut Terminal, format: Format, facts: &Facts) -> Re
         ("parameters", format!("{} ({})", shape.parameters, millions(shape.parameters))),
         ("layers", shape.layers.to_string()),
         ("vocabulary", shape.vocabulary.to_string()),
-        ("window", shape.window_tokens.map_or_else(unknown, |tokens| format!("{tokens} tokens"))),
+        ("window", window),
         ("licence", facts.licence.clone().unwrap_or_else(unknown)),
         ("commit", facts.commit.clone().unwrap_or_else(unknown)),
     ];

@@ -23,10 +23,6 @@ impl LanguageModel for Synthetic {
         &self.info
     }
 
-    fn count(&self, _: &[Message]) -> Option<usize> {
-        None
-    }
-
     fn complete<'a>(
         &'a self,
         _: Request,

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Builds and runs the fuzz targets, each for so many seconds on one core: scripts/fuzz.sh [SECONDS [TARGET …]]
+#
+# What a stranger's file reaches first is fuzzed: a target for each in fuzz/fuzz_targets. libFuzzer's coverage comes
+# from the stable compiler's own passes, so neither a nightly toolchain nor cargo-fuzz is needed, only a C++ compiler;
+# memory safety is Rust's, so no sanitizer is linked. The first build compiles every dependency anew, a quarter of an hour on one
+# core. A finding stops the script: it lies in fuzz/artifacts, and running the target on it shows it again.
+set -euo pipefail
+cd "$(dirname "$0")/../fuzz"
+
+seconds=${1:-180}
+shift || true
+if [ $# -eq 0 ]; then
+    for target in fuzz_targets/*.rs; do set -- "$@" "$(basename "$target" .rs)"; done
+fi
+# What each begins with.
+seeds() {
+    case $1 in
+        gguf_header) echo ../tests/data/gguf ;;
+        safetensors_header) echo ../tests/data/mamba/plain ;;
+        chat_template) echo ../tests/data/chat_templates ;;
+    esac
+}
+
+host=$(rustc -vV | sed -n 's/^host: //p')
+coverage="-Cpasses=sancov-module -Ccodegen-units=1 --cfg fuzzing"
+for flag in level=4 inline-8bit-counters pc-table trace-compares; do
+    coverage+=" -Cllvm-args=-sanitizer-coverage-$flag"
+done
+# The versions that the program is built with.
+cp ../Cargo.lock Cargo.lock
+# Given a target, flags reach neither build scripts nor macros.
+RUSTFLAGS=$coverage cargo build --release --target "$host"
+
+for target in "$@"; do
+    mkdir -p "corpus/$target" "artifacts/$target"
+    echo "== $target, $seconds s"
+    "target/$host/release/$target" "corpus/$target" $(seeds "$target") -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3072 \
+        -max_len=65536 -artifact_prefix="artifacts/$target/" -print_final_stats=1 2>&1 | tail -n 12
+done

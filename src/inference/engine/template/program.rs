@@ -1,0 +1,128 @@
+//! A chat template as instructions that keep within bounds. minijinja counts steps, not bytes, and one step may double a
+//! text; an operator cannot be replaced. So templates are compiled here, and among the instructions stand checks: before
+//! every operator that can make something large, and after everything that is built. What they check is in `bounds.rs`.
+
+use std::collections::BTreeMap;
+
+use minijinja::machinery::{CodeGenerator, Instruction, Instructions, Token, parse, tokenize};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Error, ErrorKind, Value};
+
+use super::bounds::{BEFORE_ADD, BEFORE_CONCAT, BEFORE_MULTIPLY, SETTLE};
+use crate::foundation::base::limits::{TEMPLATE_BRANCHES_MAX, TEMPLATE_LITERAL_BYTES_MAX, TEMPLATE_TAG_TOKENS_MAX};
+
+const NAME: &str = "chat";
+
+/// A compiled template.
+pub(super) struct Program<'source> {
+    pub(super) main: Instructions<'source>,
+    pub(super) blocks: BTreeMap<&'source str, Instructions<'source>>,
+}
+
+/// Compiles `source`.
+pub(super) fn compile<'source>(source: &'source str, syntax: &SyntaxConfig) -> Result<Program<'source>, Error> {
+    screen(source, syntax)?;
+    let mut code = CodeGenerator::new(NAME, source);
+    code.compile_stmt(&parse(source, NAME, syntax.clone())?);
+    let (main, blocks) = code.finish();
+    let blocks = blocks.into_iter().map(|(name, plain)| Ok((name, checked(&plain)?)));
+    Ok(Program { main: checked(&main)?, blocks: blocks.collect::<Result<_, Error>>()? })
+}
+
+/// What stands between `{{` and `}}`, or between `{%` and `%}`.
+#[derive(Default)]
+struct Tag {
+    tokens: usize,
+    text: usize,
+    /// An upper bound of every number that its literals can be made to give.
+    number: usize,
+    repeats: bool,
+}
+
+/// Refuses what would run away while it is compiled, which no fuel counts: the compiler computes what is constant
+/// (`'x' * 100000000`), and it descends once for every operator of a tag and for every `elif`.
+fn screen(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
+    let refuse = |line: u16, why: String| Err(Error::new(ErrorKind::SyntaxError, format!("{why} in line {line}")));
+    let (mut tag, mut branches) = (Tag::default(), 0);
+    for token in tokenize(source, false, syntax.clone()) {
+        let (token, span) = token?;
+        tag.tokens += 1;
+        match token {
+            Token::VariableStart | Token::BlockStart => tag = Tag { number: 1, ..Tag::default() },
+            Token::Ident("elif") => branches += 1,
+            Token::Str(text) => tag.text += text.len(),
+            Token::String(text) => tag.text += text.len(),
+            Token::Int(number) => tag.number = tag.number.saturating_mul((number as usize).saturating_add(1)),
+            Token::Int128(_) | Token::Float(_) | Token::Div | Token::Pow => tag.number = usize::MAX,
+            Token::Mul => tag.repeats = true,
+            Token::VariableEnd | Token::BlockEnd if tag.repeats => {
+                if (tag.text + tag.tokens).saturating_mul(tag.number) > TEMPLATE_LITERAL_BYTES_MAX {
+                    return refuse(span.start_line, "a literal is repeated too often".to_owned());
+                }
+            }
+            _ => {}
+        }
+        if tag.tokens > TEMPLATE_TAG_TOKENS_MAX {
+            return refuse(span.start_line, format!("a tag has more than {TEMPLATE_TAG_TOKENS_MAX} tokens"));
+        }
+        if branches > TEMPLATE_BRANCHES_MAX {
+            return refuse(span.start_line, format!("it has more than {TEMPLATE_BRANCHES_MAX} `elif`s"));
+        }
+    }
+    Ok(())
+}
+
+/// The same instructions with their checks.
+fn checked<'source>(plain: &Instructions<'source>) -> Result<Instructions<'source>, Error> {
+    let all = || (0..).map_while(|at| plain.get(at).map(|instruction| (at, instruction)));
+    let mut places = Vec::new();
+    let mut next = 0;
+    for (_, instruction) in all() {
+        places.push(next);
+        next += with_checks(instruction).len() as u32;
+    }
+    places.push(next);
+    let moved = |target: u32| {
+        let place = places.get(target as usize).copied();
+        place.ok_or_else(|| Error::new(ErrorKind::SyntaxError, "the compiler jumps out of the template"))
+    };
+    let mut bounded = Instructions::new(plain.name(), plain.source());
+    for (at, instruction) in all() {
+        for instruction in with_checks(instruction) {
+            let instruction = match instruction {
+                Instruction::Iterate(to) => Instruction::Iterate(moved(to)?),
+                Instruction::Jump(to) => Instruction::Jump(moved(to)?),
+                Instruction::JumpIfFalse(to) => Instruction::JumpIfFalse(moved(to)?),
+                Instruction::JumpIfFalseOrPop(to) => Instruction::JumpIfFalseOrPop(moved(to)?),
+                Instruction::JumpIfTrueOrPop(to) => Instruction::JumpIfTrueOrPop(moved(to)?),
+                Instruction::BuildMacro(name, to, flags) => Instruction::BuildMacro(name, moved(to)?, flags),
+                other => other,
+            };
+            match plain.get_line(at) {
+                Some(line) => bounded.add_with_line(instruction, line as u16),
+                None => bounded.add(instruction),
+            };
+        }
+    }
+    Ok(bounded)
+}
+
+/// An instruction and the checks around it.
+fn with_checks<'source>(instruction: &Instruction<'source>) -> Vec<Instruction<'source>> {
+    let settle = Instruction::CallFunction(SETTLE, Some(1));
+    // A check of two operands gives both back.
+    let before = |check| [Instruction::CallFunction(check, Some(2)), Instruction::UnpackList(2)];
+    let own = instruction.clone();
+    match own {
+        // Through the formatter, which counts.
+        Instruction::EmitRaw(text) => vec![Instruction::LoadConst(Value::from(text)), Instruction::Emit],
+        Instruction::StringConcat => [&before(BEFORE_CONCAT)[..], &[own]].concat(),
+        Instruction::Add => [&before(BEFORE_ADD)[..], &[own, settle]].concat(),
+        Instruction::Mul => [&before(BEFORE_MULTIPLY)[..], &[own, settle]].concat(),
+        Instruction::BuildList(_) | Instruction::BuildTuple(_) | Instruction::BuildMap(_) | Instruction::Slice => {
+            vec![own, settle]
+        }
+        Instruction::SetAttr(_) => vec![Instruction::Swap, settle, Instruction::Swap, own],
+        _ => vec![own],
+    }
+}
