@@ -8,8 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::reply::{Kept, Reply, Step};
+use super::row::{Entry, RowAsk, RowReading};
 use super::steps::Steps;
-use super::{Architecture, Segment, sampler};
+use super::{Architecture, Segment};
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::PREFIX_TOKENS_MIN;
 use crate::foundation::chat::{DeltaGains, Finish, Reading, Snapshot, SsmReading, TokenId, TokenLogprob, Usage};
@@ -169,8 +170,20 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         };
         let inside = |at: usize| at.clamp(self.pass.start, self.pass.end) - self.pass.start;
         let logits = inside(wanted.start)..inside(wanted.end);
+        let asks = (0..logits.len()).map(|index| self.ask(index)).collect();
         let ids = self.ids.get(self.pass.clone()).unwrap_or_default();
-        Segment { ids, state: &mut self.state, gains: self.gains.as_ref(), steps: self.steps.as_mut(), logits }
+        Segment { ids, state: &mut self.state, gains: self.gains.as_ref(), steps: self.steps.as_mut(), logits, asks }
+    }
+
+    /// What is asked of the row number `index` from now on.
+    fn ask(&self, index: usize) -> RowAsk {
+        match &self.work {
+            Work::Write(reply) => reply.ask(&self.ids),
+            Work::Read(judged) => {
+                let id = self.ids.get(judged.from + index).copied().unwrap_or_default();
+                RowAsk { entry: Entry::Given(id), top: judged.top }
+            }
+        }
     }
 
     /// Whether nothing is left to do.
@@ -178,47 +191,47 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         matches!(self.work, Work::Read(_)) && self.unread() == 0
     }
 
-    /// Takes the rows of the pass.
+    /// Takes what was read of the rows of the pass.
     ///
     /// # Errors
     /// In words, when the model's output makes no sense.
-    pub(super) fn advance<'r>(&mut self, rows: impl Iterator<Item = &'r [f32]>) -> Result<(), String> {
+    pub(super) fn advance(&mut self, readings: impl Iterator<Item = Option<RowReading>>) -> Result<(), String> {
         self.read = self.pass.end;
         self.remember();
-        for row in rows {
-            self.judge(row)?;
+        for reading in readings {
+            self.judge(reading)?;
         }
         Ok(())
     }
 
-    /// Whether the row after the last token read is due without reading anything: a snapshot stands just there.
-    pub(super) fn stands_at_row(&self) -> Option<&S> {
+    /// Whether the row after the last token read is due without reading anything: a snapshot stands just there. With
+    /// what is asked of it.
+    pub(super) fn stands_at_row(&self) -> Option<(&S, RowAsk)> {
         let due = match &self.work {
             Work::Write(_) => self.unread() == 0,
             Work::Read(judged) => judged.from == self.read && judged.texts.len() > 0,
         };
-        due.then_some(&self.state)
+        due.then(|| (&self.state, self.ask(0)))
     }
 
-    /// Goes on with one row of logits.
+    /// Goes on with what was read of one row.
     ///
     /// # Errors
-    /// In words, when it makes no sense.
-    pub(super) fn judge(&mut self, row: &[f32]) -> Result<(), String> {
+    /// In words, when the row made no sense.
+    pub(super) fn judge(&mut self, reading: Option<RowReading>) -> Result<(), String> {
         match &mut self.work {
             Work::Write(reply) => {
-                let step = reply.step(row, &self.ids).ok_or_else(|| senseless(self.read))?;
+                let reading = reading.ok_or_else(|| senseless(self.read))?;
                 self.drawn += 1;
-                match step {
+                match reply.step(reading) {
                     Step::Token(id) => self.ids.push(id),
                     Step::End(finish, kept) => self.settle(finish, kept)?,
                 }
             }
             Work::Read(judged) => {
-                let id = self.ids.get(judged.from).copied().unwrap_or_default();
                 let text = judged.texts.next().unwrap_or_default();
-                let token = sampler::read(row, id, text, judged.top);
-                judged.tokens.push(token.ok_or_else(|| senseless(judged.from))?);
+                let reading = reading.ok_or_else(|| senseless(judged.from))?;
+                judged.tokens.push(reading.into_token(text));
                 judged.from += 1;
             }
         }
