@@ -17,7 +17,7 @@ struct Place {
 };
 
 // Turns the queries of every row in place, and writes the turned keys and the values to their pages.
-// q: [rows, heads, head_dim]; k, v: [rows, kv_heads, head_dim]; turns: [rows, head_dim], cosines and then sines.
+// q: [rows, heads, head_dim]; k, v: [rows, kv_heads, head_dim]; turns: [positions, head_dim], cosines and then sines.
 // Grid: (heads + kv_heads, rows). Block: any.
 extern "C" __global__ void __launch_bounds__(128)
 rotary_write(float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
@@ -25,7 +25,8 @@ rotary_write(float* __restrict__ q, const float* __restrict__ k, const float* __
              const Place* __restrict__ places, const int* __restrict__ tables, int heads, int kv_heads, int head_dim) {
     const size_t row = blockIdx.y;
     const int half = head_dim / 2, head = blockIdx.x;
-    const float* cosines = turns + row * head_dim;
+    const Place place = places[row];
+    const float* cosines = turns + size_t(place.position) * head_dim;
     const float* sines = cosines + half;
     if (head < heads) {
         float* x = q + (row * heads + head) * head_dim;
@@ -36,7 +37,6 @@ rotary_write(float* __restrict__ q, const float* __restrict__ k, const float* __
         }
         return;
     }
-    const Place place = places[row];
     const size_t page = size_t(tables[place.table + place.position / PAGE]) * kv_heads + (head - heads);
     const int at = place.position % PAGE;
     const size_t from = (row * kv_heads + (head - heads)) * head_dim;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cmath>
+#include <csetjmp>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -31,7 +32,10 @@ struct Group {
 };
 
 struct Fiber {
-    ucontext_t context;
+    std::unique_ptr<char[]> stack = std::make_unique_for_overwrite<char[]>(STACK);
+    // Where it goes on; `ucontext` only for its first step, since every switch of that asks the kernel.
+    jmp_buf at;
+    bool begun = false;
     dim3 index;
     unsigned linear = 0;
     bool done = false;
@@ -41,23 +45,25 @@ struct Fiber {
 };
 
 struct Block {
-    std::vector<Fiber> fibers;
+    unsigned count = 0;
     std::vector<Group> warps;
     Group all;
     // One word a lane for shuffles.
     std::vector<uint64_t> exchange;
     std::vector<char> shared;
-    ucontext_t scheduler;
+    jmp_buf scheduler;
     Fiber* current = nullptr;
     std::function<void()> body;
 };
 
 inline Block* block = nullptr;
 // One a thread of a block, kept from block to block.
-inline std::vector<std::unique_ptr<char[]>> stacks;
+inline std::vector<std::unique_ptr<Fiber>> fibers;
 inline dim3 block_index, block_dim, grid_dim;
 
-inline void yield() { swapcontext(&block->current->context, &block->scheduler); }
+inline void yield() {
+    if (_setjmp(block->current->at) == 0) _longjmp(block->scheduler, 1);
+}
 
 inline void wait(Group& group) {
     Fiber* self = block->current;
@@ -74,10 +80,32 @@ inline void wait(Group& group) {
 
 inline Group& warp() { return block->warps[block->current->linear / WARP]; }
 
+// A thread of one block after the other.
 inline void enter() {
-    block->body();
-    block->current->done = true;
-    yield();
+    for (;;) {
+        block->body();
+        block->current->done = true;
+        yield();
+    }
+}
+
+inline void begin(Fiber& fiber) {
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = fiber.stack.get();
+    context.uc_stack.ss_size = STACK;
+    context.uc_link = nullptr;
+    makecontext(&context, enter, 0);
+    fiber.begun = true;
+    setcontext(&context);
+}
+
+// Goes on with a thread until it waits or ends.
+inline void resume(Fiber& fiber) {
+    block->current = &fiber;
+    if (_setjmp(block->scheduler) != 0) return;
+    if (fiber.begun) _longjmp(fiber.at, 1);
+    begin(fiber);
 }
 
 // A thread that has returned is waited for no more.
@@ -94,31 +122,28 @@ inline void run_block(const std::function<void()>& body, size_t shared_bytes) {
     Block here;
     block = &here;
     here.body = body;
-    here.fibers.resize(count);
+    here.count = count;
     here.warps.resize((count + WARP - 1) / WARP);
     here.exchange.resize(here.warps.size() * WARP);
     // Poisoned: a kernel that reads what it has not written shows.
     here.shared.assign(shared_bytes, char(0xff));
     here.all.members = count;
-    while (stacks.size() < count) stacks.push_back(std::make_unique_for_overwrite<char[]>(STACK));
+    while (fibers.size() < count) fibers.push_back(std::make_unique<Fiber>());
     for (unsigned i = 0; i < count; ++i) {
-        Fiber& fiber = here.fibers[i];
+        Fiber& fiber = *fibers[i];
+        fiber.done = false;
+        fiber.waits = nullptr;
         fiber.linear = i;
         fiber.index = dim3(i % block_dim.x, i / block_dim.x % block_dim.y, i / block_dim.x / block_dim.y);
-        getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = stacks[i].get();
-        fiber.context.uc_stack.ss_size = STACK;
-        fiber.context.uc_link = nullptr;
-        makecontext(&fiber.context, enter, 0);
         ++here.warps[i / WARP].members;
     }
     for (unsigned left = count; left > 0;) {
         bool moved = false;
-        for (Fiber& fiber : here.fibers) {
+        for (unsigned i = 0; i < count; ++i) {
+            Fiber& fiber = *fibers[i];
             if (fiber.done || (fiber.waits && fiber.waits->generation == fiber.generation)) continue;
             moved = true;
-            here.current = &fiber;
-            swapcontext(&here.scheduler, &fiber.context);
+            resume(fiber);
             if (fiber.done) {
                 --left;
                 leave(here.all);
@@ -153,7 +178,7 @@ T shuffle(T value, unsigned from) {
     std::memcpy(&block->exchange[block->current->linear], &value, sizeof value);
     wait(warp());
     T got = value;
-    if (base + from < block->fibers.size()) std::memcpy(&got, &block->exchange[base + from], sizeof got);
+    if (base + from < block->count) std::memcpy(&got, &block->exchange[base + from], sizeof got);
     wait(warp());
     return got;
 }

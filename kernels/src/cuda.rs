@@ -14,18 +14,21 @@ mod backend;
 #[cfg(feature = "cuda-emulation")]
 #[path = "cuda/emulated.rs"]
 mod backend;
+mod attention;
 mod memory;
-mod operations;
+mod norms;
 mod product;
 mod reading;
+mod scans;
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
+pub use attention::{Attend, PAGE, Place};
 pub use memory::{Buffer, Plain, View};
-pub use operations::{Attend, Batch, GpuConv, GpuHeadScan, GpuScan, Heads, PAGE, Place, Sequence};
 pub use product::{Kind, Matrix};
 pub use reading::{Ask, Entry, NO_ENTRY, Reading, TOP_MAX};
+pub use scans::{Batch, GpuConv, GpuHeadScan, GpuScan, Heads, Sequence};
 
 /// Why a GPU cannot be used, or no longer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -41,6 +41,7 @@ mod open;
 mod prefix;
 mod recurrent;
 mod reply;
+mod row;
 mod sampler;
 mod sequence;
 mod shape;
@@ -67,7 +68,11 @@ pub(in crate::inference) use weights::shard_names;
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
+use self::row::{Room, RowAsk, RowReading, Scratch};
 use self::steps::Steps;
+use crate::foundation::base::limits::{ACTIVE_SEQUENCES_MAX, PASS_TOKENS_MAX};
 use crate::foundation::chat::{DeltaGains, SsmReading, TokenId};
 
 /// A network that reads ragged batches.
@@ -100,6 +105,36 @@ pub(crate) trait Architecture: Send + Sync + 'static {
     /// Replaces `logits` by the row after the last token that `state` has read: the same bits that reading it gave.
     fn next(&self, state: &Self::State, logits: &mut Vec<f32>);
 
+    /// Reads every segment, advancing its state, and what is asked of its rows, in the order of the segments: `None` for a
+    /// row that is no distribution.
+    fn read(&self, batch: &mut [Segment<'_, Self::State>], room: &mut Room) -> Vec<Option<RowReading>> {
+        self.forward(batch, &mut room.logits);
+        let asks: Vec<_> = batch.iter().flat_map(|segment| &segment.asks).collect();
+        let rows = asks.into_par_iter().zip(room.logits.par_chunks_exact(self.vocabulary()));
+        rows.map_init(Scratch::default, |scratch, (ask, row)| ask.read(row, scratch)).collect()
+    }
+
+    /// The same of the row after the last token that `state` has read.
+    fn read_next(&self, state: &Self::State, ask: &RowAsk, room: &mut Room) -> Option<RowReading> {
+        self.next(state, &mut room.logits);
+        ask.read(&room.logits, &mut room.scratch)
+    }
+
+    /// Sequences at work at the same time, at most.
+    fn sequences_max(&self) -> usize {
+        ACTIVE_SEQUENCES_MAX
+    }
+
+    /// Tokens read in one pass, at most.
+    fn pass_tokens_max(&self) -> usize {
+        PASS_TOKENS_MAX
+    }
+
+    /// Bytes set aside for states once and for all; `None` where they are taken as they are needed.
+    fn states_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Why the last pass or row failed, told once; its logits and states are then void. A CPU does not fail.
     fn fault(&self) -> Option<String> {
         None
@@ -123,4 +158,6 @@ pub(crate) struct Segment<'a, S> {
     pub(crate) steps: Option<&'a mut Steps>,
     /// Those of `ids`, by place, whose next-token logits are wanted.
     pub(crate) logits: Range<usize>,
+    /// What is asked of each of them.
+    pub(crate) asks: Vec<RowAsk>,
 }

@@ -37,7 +37,7 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>, GpuError> {
 }
 
 /// What it says of its memory.
-const MEMORY: usize = 1 << 28;
+const MEMORY: usize = 1 << 30;
 
 fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, 256).expect("a size that fits")
@@ -45,7 +45,8 @@ fn layout(bytes: usize) -> Layout {
 
 impl Machine for Emulated {
     fn free(&self) -> Result<usize, GpuError> {
-        Ok(MEMORY)
+        let sizes = SIZES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Ok(MEMORY.saturating_sub(sizes.iter().flat_map(HashMap::values).sum()))
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, GpuError> {

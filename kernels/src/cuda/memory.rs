@@ -52,12 +52,12 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// Room for `len` numbers, whatever lies there: to be written before it is read.
+    /// Room for `len` elements, whatever lies there: to be written before it is read.
     ///
     /// # Errors
     /// If the memory does not suffice.
-    pub fn room(&self, len: usize) -> Result<Buffer<f32>, GpuError> {
-        let at = self.machine().allocate((len * size_of::<f32>()).max(16))?;
+    pub fn room<T: Plain>(&self, len: usize) -> Result<Buffer<T>, GpuError> {
+        let at = self.machine().allocate((len * size_of::<T>()).max(16))?;
         Ok(Buffer { machine: Arc::clone(self.machine()), at, len, of: PhantomData })
     }
 
@@ -107,11 +107,7 @@ impl<T: Plain> Buffer<T> {
     /// # Panics
     /// If more is wanted than it holds.
     pub fn read(&self, values: &mut [T]) -> Result<(), GpuError> {
-        assert!(values.len() <= self.len, "Buffer::read: {} of {}", values.len(), self.len);
-        let len = size_of_val(values);
-        // SAFETY: any bytes are a value of a `Plain`.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), len) };
-        self.machine.read(self.at, bytes)
+        read(&*self.machine, self.view(), values)
     }
 
     /// All of it.
@@ -181,7 +177,27 @@ impl<T: Plain> View<'_, T> {
     }
 }
 
+/// Fills `values` from the beginning of a view.
+fn read<T: Plain>(machine: &dyn Machine, from: View<'_, T>, values: &mut [T]) -> Result<(), GpuError> {
+    assert!(values.len() <= from.len, "read: {} of {}", values.len(), from.len);
+    let len = size_of_val(values);
+    // SAFETY: any bytes are a value of a `Plain`.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), len) };
+    machine.read(from.at, bytes)
+}
+
 impl Gpu {
+    /// Fills `values` from the beginning of a view, after all work before it.
+    ///
+    /// # Errors
+    /// As the driver says; also if work before it failed.
+    ///
+    /// # Panics
+    /// If the view has fewer.
+    pub fn read<T: Plain>(&self, from: View<'_, T>, values: &mut [T]) -> Result<(), GpuError> {
+        read(&**self.machine(), from, values)
+    }
+
     /// Copies `len` elements within a buffer or between two.
     ///
     /// # Errors

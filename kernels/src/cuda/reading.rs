@@ -32,6 +32,21 @@ pub struct Ask<'a> {
     pub given: u32,
 }
 
+impl Ask<'_> {
+    /// The likeliest entry, and no other.
+    pub const GREEDY: Self = Self {
+        temperature: 0.0,
+        top_p: 1.0,
+        min_p: 0.0,
+        penalty: 1.0,
+        top_k: 0,
+        top: 0,
+        uniform: 0.0,
+        penalised: &[],
+        given: NO_ENTRY,
+    };
+}
+
 /// `Ask` of `cuda/logits.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -81,11 +96,19 @@ pub struct Reading {
 // SAFETY: numbers without padding.
 unsafe impl Plain for Reading {}
 
+impl Reading {
+    /// Of a row that was not read yet.
+    pub const NONE: Self = {
+        let nothing = Entry { id: NO_ENTRY, logprob: f32::NAN };
+        Self { id: NO_ENTRY, logprob: f32::NAN, entropy: f32::NAN, rank: 0, top: [nothing; TOP_MAX] }
+    };
+}
+
 impl Gpu {
-    /// Reads rows of `logits` `[asks, vocabulary]`; `weights` is scratch of the same dims. Waits for the device.
+    /// Reads rows of `logits` `[asks, vocabulary]` into `out` [asks]; `weights` is scratch of the logits' dims.
     ///
     /// # Errors
-    /// As the driver says; also if work before it failed.
+    /// As the driver says.
     ///
     /// # Panics
     /// If the dims disagree, a given entry is beyond the row, or `top` exceeds [`TOP_MAX`].
@@ -95,7 +118,8 @@ impl Gpu {
         weights: View<'_, f32>,
         asks: &[Ask<'_>],
         vocabulary: usize,
-    ) -> Result<Vec<Reading>, GpuError> {
+        out: View<'_, Reading>,
+    ) -> Result<(), GpuError> {
         let mut penalised = Vec::new();
         let raw: Vec<_> = asks
             .iter()
@@ -115,21 +139,15 @@ impl Gpu {
             .collect();
         let rows = asks.len();
         let (raw, penalised) = (self.upload(&raw)?, self.upload(&penalised)?);
-        let out = self.zeros::<Reading>(rows)?;
         let arguments = [
             logits.rows("read_logits logits", rows, vocabulary, vocabulary),
             weights.rows("read_logits weights", rows, vocabulary, vocabulary),
             raw.view().at(),
             penalised.view().at(),
-            out.view().at(),
+            out.rows("read_logits out", rows, 1, 1),
             super::Arg::int(vocabulary),
         ];
         // SAFETY: the kernel's parameters, checked above.
-        unsafe { self.launch("read_logits", [rows, 1, 1], 512, arguments) }?;
-        let nothing = Entry { id: NO_ENTRY, logprob: 0.0 };
-        let mut readings =
-            vec![Reading { id: NO_ENTRY, logprob: 0.0, entropy: 0.0, rank: 0, top: [nothing; TOP_MAX] }; rows];
-        out.read(&mut readings)?;
-        Ok(readings)
+        unsafe { self.launch("read_logits", [rows, 1, 1], 512, arguments) }
     }
 }

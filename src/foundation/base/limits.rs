@@ -48,8 +48,14 @@ pub const MODEL_DIM_MAX: usize = 1 << 24;
 pub const SAFETENSORS_SHARDS_MAX: usize = 4_096;
 /// Most requests that one engine works on at the same time; further callers wait in order.
 pub const ACTIVE_SEQUENCES_MAX: usize = 64;
+/// Most requests that one engine works on at the same time on a GPU; fewer where its memory is small.
+pub const GPU_SEQUENCES_MAX: usize = 512;
 /// States of sequences that an engine keeps in a GPU's memory, snapshots among them; fewer where it is small.
 pub const GPU_STATES_MAX: usize = 4096;
+/// Most tokens read in one forward pass on a GPU.
+pub const GPU_PASS_TOKENS_MAX: usize = 2_048;
+/// Bytes of logits that a GPU holds at a time, their scratch included: more rows are read in turns.
+pub const GPU_LOGIT_BYTES_MAX: usize = 512 << 20;
 /// Most bytes that the states and tokens of all requests at work in one engine may come to, unless it is told
 /// otherwise; further callers wait in order.
 pub const STATE_BYTES_MAX: u64 = 2 << 30;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::foundation::base::limits::{ACTIVE_SEQUENCES_MAX, PREFIX_BYTES_MAX, STATE_BYTES_MAX};
+use crate::foundation::base::limits::{PREFIX_BYTES_MAX, STATE_BYTES_MAX};
 use crate::foundation::chat::{TokenId, TokenLogprob};
 
 /// How much memory an engine may use beside the weights. What a caller keeps of a reply (its snapshots) is the
@@ -48,13 +48,17 @@ pub(super) struct Admitted {
 }
 
 impl Admission {
-    /// A door to `budget`, for an architecture whose state takes `state_bytes(tokens)`.
-    pub(super) fn new(budget: Budget, state_bytes: impl Fn(usize) -> usize + Send + Sync + 'static) -> Self {
+    /// A door to `budget` with `places`, for an architecture whose state takes `state_bytes(tokens)`.
+    pub(super) fn new(
+        budget: Budget,
+        places: usize,
+        state_bytes: impl Fn(usize) -> usize + Send + Sync + 'static,
+    ) -> Self {
         let most = (u32::MAX as usize).min(Semaphore::MAX_PERMITS);
         let units = usize::try_from(budget.state_bytes).unwrap_or(usize::MAX) / UNIT;
         let units = units.min(most);
         Self {
-            places: Arc::new(Semaphore::new(ACTIVE_SEQUENCES_MAX)),
+            places: Arc::new(Semaphore::new(places)),
             room: Arc::new(Semaphore::new(units)),
             room_bytes: units * UNIT,
             state_bytes: Box::new(state_bytes),
@@ -103,7 +107,7 @@ mod tests {
 
     fn door(bytes: u64) -> Admission {
         let budget = Budget { state_bytes: bytes, ..Budget::default() };
-        Admission::new(budget, |tokens| tokens * 1_000)
+        Admission::new(budget, 64, |tokens| tokens * 1_000)
     }
 
     fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {

@@ -18,24 +18,24 @@ use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
 
 pub(super) struct Decoder {
-    config: DecoderConfig,
-    ends: Ends,
-    turns: Turns,
-    layers: Vec<Layer>,
+    pub(super) config: DecoderConfig,
+    pub(super) ends: Ends,
+    pub(super) turns: Turns,
+    pub(super) layers: Vec<Layer>,
 }
 
-struct Layer {
-    norm: Vec<f32>,
-    q_proj: Linear,
-    k_proj: Linear,
-    v_proj: Linear,
+pub(super) struct Layer {
+    pub(super) norm: Vec<f32>,
+    pub(super) q_proj: Linear,
+    pub(super) k_proj: Linear,
+    pub(super) v_proj: Linear,
     /// Weights of the norms of queries and keys, `[head_dim]` each.
-    qk_norms: Option<(Vec<f32>, Vec<f32>)>,
-    o_proj: Linear,
-    feed_norm: Vec<f32>,
-    gate_proj: Linear,
-    up_proj: Linear,
-    down_proj: Linear,
+    pub(super) qk_norms: Option<(Vec<f32>, Vec<f32>)>,
+    pub(super) o_proj: Linear,
+    pub(super) feed_norm: Vec<f32>,
+    pub(super) gate_proj: Linear,
+    pub(super) up_proj: Linear,
+    pub(super) down_proj: Linear,
 }
 
 /// What a decoder keeps of a sequence.

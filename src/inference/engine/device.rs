@@ -3,15 +3,29 @@
 //! is refused with the reason.
 
 #[cfg(feature = "cuda")]
+mod decoder;
+#[cfg(feature = "cuda")]
 mod mamba;
+#[cfg(feature = "cuda")]
+mod mamba2;
+#[cfg(feature = "cuda")]
+mod network;
+#[cfg(feature = "cuda")]
+mod recurrent;
+#[cfg(feature = "cuda")]
+mod slots;
+#[cfg(feature = "cuda")]
+mod weights;
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::LoadError;
-use super::config::MambaConfig;
+use super::config::Config;
+use super::decoder::Decoder;
 use super::local::{EngineOptions, Shared};
 use super::mamba::Mamba;
+use super::mamba2::Mamba2;
 use super::open::Files;
 
 /// Where to run a model.
@@ -138,23 +152,66 @@ impl Device {
 }
 
 impl Files<'_> {
-    /// Starts a Mamba-1 on the device asked for.
-    pub(super) fn start_mamba(self, options: &EngineOptions, config: MambaConfig) -> Result<Shared, LoadError> {
+    /// Starts a model on the device asked for.
+    pub(super) fn start_on(self, options: &EngineOptions, config: Config) -> Result<Shared, LoadError> {
         #[cfg(feature = "cuda")]
         if let Device::Cuda(ordinal) = options.device {
-            let open = |error| LoadError::Start(format!("{}: {error}", options.device));
-            let gpu = loom_kernels::cuda::Gpu::open(ordinal).map_err(open)?;
-            return self.start(options, |weights| {
-                mamba::GpuMamba::new(&Mamba::load(config, weights)?, gpu).map_err(|error| match error {
-                    mamba::Refusal::Unserved(what) => {
-                        LoadError::Start(format!("{what} is not served on a GPU; use the device `cpu`"))
-                    }
-                    mamba::Refusal::Gpu(error) => open(error),
-                })
-            });
+            return self.start_on_gpu(options, config, ordinal);
         }
-        options.device.must_be_cpu("Mamba")?;
-        self.start(options, |weights| Mamba::load(config, weights))
+        options.device.must_be_cpu("a model")?;
+        match config {
+            Config::Mamba(config) => self.start(options, |weights| Mamba::load(config, weights)),
+            Config::Mamba2(config) => self.start(options, |weights| Mamba2::load(config, weights)),
+            Config::Decoder(config) => self.start(options, |weights| Decoder::load(config, weights)),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn start_on_gpu(self, options: &EngineOptions, config: Config, ordinal: usize) -> Result<Shared, LoadError> {
+        use self::network::Network;
+        let device = options.device;
+        let refused = |refusal| match refusal {
+            Refusal::Unserved(what) => LoadError::Start(format!("{what} is not served on a GPU; use the device `cpu`")),
+            Refusal::Gpu(error) => LoadError::Start(format!("{device}: {error}")),
+        };
+        let open = || -> Result<_, Refusal> {
+            let gpu = loom_kernels::cuda::Gpu::open(ordinal)?;
+            let free = gpu.free_bytes()?;
+            Ok((gpu, free))
+        };
+        let (gpu, free) = open().map_err(refused)?;
+        match config {
+            Config::Mamba(config) => self.start(options, |weights| {
+                let model = Mamba::load(config, weights)?;
+                let body = mamba::GpuMamba::new(&model, &gpu).map_err(refused)?;
+                Network::new(gpu, &model.ends, body, free).map_err(|error| refused(error.into()))
+            }),
+            Config::Mamba2(config) => self.start(options, |weights| {
+                let model = Mamba2::load(config, weights)?;
+                let body = mamba2::GpuMamba2::new(&model, &gpu).map_err(refused)?;
+                Network::new(gpu, &model.ends, body, free).map_err(|error| refused(error.into()))
+            }),
+            Config::Decoder(config) => self.start(options, |weights| {
+                let model = Decoder::load(config, weights)?;
+                let body = decoder::GpuDecoder::new(&model, &gpu).map_err(refused)?;
+                Network::new(gpu, &model.ends, body, free).map_err(|error| refused(error.into()))
+            }),
+        }
+    }
+}
+
+/// Why a model cannot run on a GPU.
+#[cfg(feature = "cuda")]
+enum Refusal {
+    /// It has this, which is not built.
+    Unserved(&'static str),
+    Gpu(loom_kernels::cuda::GpuError),
+}
+
+#[cfg(feature = "cuda")]
+impl From<loom_kernels::cuda::GpuError> for Refusal {
+    fn from(error: loom_kernels::cuda::GpuError) -> Self {
+        Self::Gpu(error)
     }
 }
 

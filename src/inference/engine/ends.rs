@@ -13,7 +13,7 @@ pub(super) struct Ends {
     /// `[vocabulary, d_model]`
     pub(super) table: Panels,
     pub(super) norm: Vec<f32>,
-    norm_epsilon: f32,
+    pub(super) norm_epsilon: f32,
     /// `None` when it is the table.
     pub(super) head: Option<Panels>,
 }

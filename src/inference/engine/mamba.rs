@@ -102,11 +102,11 @@ impl Architecture for Mamba {
     }
 
     fn state_bytes(&self, _tokens: usize) -> usize {
-        self.state_dims().bytes()
+        self.config.state_dims().bytes()
     }
 
     fn start(&self) -> SsmState {
-        self.state_dims().start()
+        self.config.state_dims().start()
     }
 
     fn forward(&self, batch: &mut [Segment<'_, SsmState>], logits: &mut Vec<f32>) {
@@ -150,12 +150,14 @@ impl Architecture for Mamba {
     }
 }
 
-impl Mamba {
-    fn state_dims(&self) -> StateDims {
-        let MambaConfig { layers, d_model, d_inner, d_conv, d_state, .. } = self.config;
+impl MambaConfig {
+    pub(super) fn state_dims(&self) -> StateDims {
+        let &Self { layers, d_model, d_inner, d_conv, d_state, .. } = self;
         StateDims { layers, conv: d_inner * (d_conv - 1), ssm: d_inner * d_state, d_model }
     }
+}
 
+impl Mamba {
     /// Falcon Mamba: the low rank of Δ, B and C, each normalised by itself.
     fn norm_mixer(&self, epsilon: f32, pass: &mut Pass) {
         let MambaConfig { d_state, dt_rank, .. } = self.config;

@@ -18,25 +18,25 @@ use super::{Architecture, LoadError, Segment};
 use crate::foundation::chat::{DeltaGains, LayerGains, SsmReading};
 
 pub(super) struct Mamba2 {
-    config: Mamba2Config,
-    ends: Ends,
-    layers: Vec<Layer>,
+    pub(super) config: Mamba2Config,
+    pub(super) ends: Ends,
+    pub(super) layers: Vec<Layer>,
 }
 
-struct Layer {
-    norm: Vec<f32>,
+pub(super) struct Layer {
+    pub(super) norm: Vec<f32>,
     /// To `[z | x | B | C | Δ]`: `d_inner`, `d_inner`, twice `groups · d_state`, and `heads` wide.
-    in_proj: Linear,
+    pub(super) in_proj: Linear,
     /// Over x, B and C.
-    conv: Convolution,
+    pub(super) conv: Convolution,
     /// `[heads]`
-    dt_bias: Vec<f32>,
+    pub(super) dt_bias: Vec<f32>,
     /// −exp(`A_log`), `[heads]`.
-    a: Vec<f32>,
-    d: Vec<f32>,
+    pub(super) a: Vec<f32>,
+    pub(super) d: Vec<f32>,
     /// Of the gated output, each group of heads by itself; `[d_inner]`.
-    gated_norm: Vec<f32>,
-    out_proj: Linear,
+    pub(super) gated_norm: Vec<f32>,
+    pub(super) out_proj: Linear,
 }
 
 impl Mamba2 {
@@ -47,11 +47,6 @@ impl Mamba2 {
         let ends = ends(weights, vocabulary, d_model, norm_epsilon, tied)?;
         let layers = (0..config.layers).map(|index| Layer::load(&config, index, weights)).collect::<Result<_, _>>()?;
         Ok(Self { config, ends, layers })
-    }
-
-    /// Width of a row that `in_proj` gives.
-    fn projected(&self) -> usize {
-        self.config.d_inner() + self.config.d_convolved() + self.config.heads
     }
 }
 
@@ -105,16 +100,17 @@ impl Architecture for Mamba2 {
     }
 
     fn state_bytes(&self, _tokens: usize) -> usize {
-        self.state_dims().bytes()
+        self.config.state_dims().bytes()
     }
 
     fn start(&self) -> SsmState {
-        self.state_dims().start()
+        self.config.state_dims().start()
     }
 
     fn forward(&self, batch: &mut [Segment<'_, SsmState>], logits: &mut Vec<f32>) {
         let Mamba2Config { d_model, norm_epsilon, .. } = self.config;
-        let (d_inner, convolved, projected) = (self.config.d_inner(), self.config.d_convolved(), self.projected());
+        let (d_inner, convolved, projected) =
+            (self.config.d_inner(), self.config.d_convolved(), self.config.projected());
         let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
         let zeros = |width: usize| vec![0.0; rows * width];
         let mut pass = Pass {
@@ -150,16 +146,18 @@ impl Architecture for Mamba2 {
     }
 }
 
-impl Mamba2 {
-    fn state_dims(&self) -> StateDims {
-        let Mamba2Config { layers, d_model, d_conv, d_state, .. } = self.config;
-        let (conv, ssm) = (self.config.d_convolved() * (d_conv - 1), self.config.d_inner() * d_state);
-        StateDims { layers, conv, ssm, d_model }
+impl Mamba2Config {
+    pub(super) fn state_dims(&self) -> StateDims {
+        let &Self { layers, d_model, d_conv, d_state, .. } = self;
+        StateDims { layers, conv: self.d_convolved() * (d_conv - 1), ssm: self.d_inner() * d_state, d_model }
     }
+}
 
+impl Mamba2 {
     fn scan(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, SsmState>], pass: &mut Pass) {
         let Mamba2Config { heads, head_dim, d_state, groups, dt_limit, .. } = self.config;
-        let (d_inner, convolved, projected) = (self.config.d_inner(), self.config.d_convolved(), self.projected());
+        let (d_inner, convolved, projected) =
+            (self.config.d_inner(), self.config.d_convolved(), self.config.projected());
         let (mut zxbcdt, mut xbc) = (&*pass.zxbcdt, &*pass.xbc);
         let mut outputs = pass.y.as_mut_slice();
         let mut tasks = Vec::with_capacity(batch.len());

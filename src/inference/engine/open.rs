@@ -8,10 +8,8 @@ use serde::Deserialize;
 
 use super::bundled::Manifest;
 use super::config::{Config, standard_json};
-use super::decoder::Decoder;
 use super::history::Memory;
 use super::local::{EngineOptions, Shared};
-use super::mamba2::Mamba2;
 use super::template::{ChatTemplate, TokenizerConfig};
 use super::tokenizer::Tokenizer;
 use super::weights::Weights;
@@ -54,17 +52,8 @@ impl Files<'_> {
     /// Loads everything and starts the engine.
     pub(super) fn open(mut self, options: &EngineOptions) -> Result<Shared, LoadError> {
         self.config = standard_json(&self.config);
-        match Config::parse(&self.config)? {
-            Config::Mamba(config) => self.start_mamba(options, config),
-            Config::Mamba2(config) => {
-                options.device.must_be_cpu("Mamba-2")?;
-                self.start(options, |weights| Mamba2::load(config, weights))
-            }
-            Config::Decoder(config) => {
-                options.device.must_be_cpu("a transformer")?;
-                self.start(options, |weights| Decoder::load(config, weights))
-            }
-        }
+        let config = Config::parse(&self.config)?;
+        self.start_on(options, config)
     }
 
     pub(super) fn start<A: Architecture>(

@@ -64,7 +64,7 @@ impl Convolution {
         transposed(&self.weight, self.channels())
     }
 
-    fn channels(&self) -> usize {
+    pub(super) fn channels(&self) -> usize {
         self.weight.len() / self.taps
     }
 

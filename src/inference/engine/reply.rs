@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::detokenize::{self, Detokenizer};
-use super::sampler::{self, Sampler};
+use super::row::{Entry, RowAsk, RowReading};
+use super::sampler::Sampler;
 use super::tokenizer::Tokenizer;
 use crate::foundation::base::Stream;
 use crate::foundation::chat::{Finish, Sampling, TokenId, TokenLogprob};
@@ -100,26 +101,27 @@ impl Reply {
         self.tokens
     }
 
-    /// Draws the next token after `history`; `None` if the row is no distribution.
-    pub(super) fn step(&mut self, logits: &[f32], history: &[TokenId]) -> Option<Step> {
-        let id = self.sampler.draw(logits, history, self.tokens.len() as u64)?;
+    /// What is asked of the row after `history`: the next token.
+    pub(super) fn ask(&self, history: &[TokenId]) -> RowAsk {
+        RowAsk { entry: Entry::Drawn(self.sampler.draw(history, self.tokens.len() as u64)), top: self.top }
+    }
+
+    /// Goes on with the token that was drawn.
+    pub(super) fn step(&mut self, reading: RowReading) -> Step {
+        let id = reading.id;
         if self.ends.contains(&id) {
-            self.end = Some(sampler::read(logits, id, self.tokenizer.decode(&[id]), self.top)?);
-            return Some(Step::End(Finish::Stop, self.whole()));
+            self.end = Some(reading.into_token(self.tokenizer.decode(&[id])));
+            return Step::End(Finish::Stop, self.whole());
         }
         let text = self.detokenizer.push(id);
         self.text.push_str(&text);
         self.ends_at.push(self.text.len());
         let new = text.len();
-        self.tokens.push(sampler::read(logits, id, text, self.top)?);
+        self.tokens.push(reading.into_token(text));
         if let Some(at) = self.stop_in_the_last(new) {
-            return Some(Step::End(Finish::Stop, self.cut_at(at)));
+            return Step::End(Finish::Stop, self.cut_at(at));
         }
-        Some(if self.tokens.len() >= self.tokens_max {
-            Step::End(Finish::Length, self.whole())
-        } else {
-            Step::Token(id)
-        })
+        if self.tokens.len() >= self.tokens_max { Step::End(Finish::Length, self.whole()) } else { Step::Token(id) }
     }
 
     /// How many tokens can no longer become part of a stop text: those a listener may have.
@@ -173,6 +175,7 @@ impl Reply {
 #[cfg(test)]
 mod tests {
     use super::super::bundled;
+    use super::super::row::Scratch;
     use super::*;
 
     /// Feeds a reply the tokens of `text`, whatever the model would say, and tells how it ended.
@@ -185,7 +188,8 @@ mod tests {
         for id in ids {
             let mut logits = vec![0.0; 4096];
             logits[id as usize] = 9.0;
-            if let Step::End(_, kept) = reply.step(&logits, &[]).unwrap() {
+            let reading = reply.ask(&[]).read(&logits, &mut Scratch::default()).unwrap();
+            if let Step::End(_, kept) = reply.step(reading) {
                 let content: String = reply.tokens.iter().take(kept.tokens).map(|t| t.text.as_str()).collect();
                 return (settled, Some((content + &kept.rest, kept)));
             }

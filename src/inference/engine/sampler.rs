@@ -1,9 +1,10 @@
-//! From a row of logits to a token: read first, raw and untempered; then draw.
+//! How the tokens of a reply are drawn: the settings, checked once, and the stream of random numbers.
 
-use loom_kernels::{SampleParams, penalise, read_token, sample};
+use loom_kernels::SampleParams;
 
+use super::row::Draw;
 use crate::foundation::base::Stream;
-use crate::foundation::chat::{Basis, Sampling, TokenId, TokenLogprob};
+use crate::foundation::chat::{Sampling, TokenId};
 
 /// Draws the tokens of one reply.
 pub(super) struct Sampler {
@@ -11,9 +12,6 @@ pub(super) struct Sampler {
     penalty: f32,
     window: usize,
     stream: Stream,
-    /// The penalised row, and the kernel's own buffer; reused.
-    row: Vec<f32>,
-    scratch: Vec<f32>,
 }
 
 impl Sampler {
@@ -37,38 +35,19 @@ impl Sampler {
             penalty: repetition_penalty,
             window: sampling.repetition_window,
             stream,
-            row: Vec::new(),
-            scratch: Vec::new(),
         })
     }
 
-    /// The token at `position` of the reply, after `history`; `None` if the row is no distribution.
-    pub(super) fn draw(&mut self, logits: &[f32], history: &[TokenId], position: u64) -> Option<TokenId> {
-        let uniform = self.stream.uniform(position);
+    /// What is asked of the row for the token at `position` of the reply, after `history`.
+    pub(super) fn draw(&self, history: &[TokenId], position: u64) -> Draw {
         #[expect(clippy::float_cmp, reason = "exactly 1 is off")]
-        if self.penalty == 1.0 {
-            return sample(logits, &self.params, uniform, &mut self.scratch);
+        let window = if self.penalty == 1.0 { 0 } else { self.window };
+        let (_, recent) = history.split_at(history.len().saturating_sub(window));
+        Draw {
+            params: self.params,
+            penalty: self.penalty,
+            recent: recent.to_vec(),
+            uniform: self.stream.uniform(position),
         }
-        self.row.clear();
-        self.row.extend_from_slice(logits);
-        let (_, recent) = history.split_at(history.len().saturating_sub(self.window));
-        penalise(&mut self.row, recent, self.penalty);
-        sample(&self.row, &self.params, uniform, &mut self.scratch)
     }
-}
-
-/// What the model thought of `id`: log-softmax of its own logits, whatever was drawn from. `None` if the row is no
-/// distribution.
-pub(super) fn read(logits: &[f32], id: TokenId, text: String, top: usize) -> Option<TokenLogprob> {
-    let reading = read_token(logits, id, top).filter(|reading| reading.logprob.is_finite())?;
-    Some(TokenLogprob {
-        id: Some(id),
-        text,
-        logprob: Some(reading.logprob),
-        basis: Basis::Raw,
-        entropy: Some(reading.entropy),
-        rank: Some(reading.rank),
-        top: reading.top,
-        top_texts: Vec::new(),
-    })
 }

@@ -8,8 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::reply::{Kept, Reply, Step};
+use super::row::{Entry, RowAsk, RowReading};
 use super::steps::Steps;
-use super::{Architecture, Segment, sampler};
+use super::{Architecture, Segment};
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::PREFIX_TOKENS_MIN;
 use crate::foundation::chat::{DeltaGains, Finish, Reading, Snapshot, SsmReading, TokenId, TokenLogprob, Usage};
@@ -18,7 +19,7 @@ use crate::foundation::chat::{DeltaGains, Finish, Reading, Snapshot, SsmReading,
 pub(super) struct Past<S> {
     model: Digest,
     ids: Box<[TokenId]>,
-    state: S,
+    state: Arc<S>,
 }
 
 impl<S> Past<S> {
@@ -69,7 +70,8 @@ pub(super) struct Sequence<S> {
     prompt: usize,
     /// How many of `ids` the state has read.
     read: usize,
-    state: S,
+    /// Shared with snapshots until it moves on.
+    state: Arc<S>,
     gains: Option<DeltaGains>,
     /// The steps so far, and those up to the fork, if somebody looks on.
     steps: Option<Steps>,
@@ -115,8 +117,8 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         let past = after.and_then(|snapshot| snapshot.downcast::<Past<S>>());
         let past = past.filter(|past| past.model == model && ids.starts_with(&past.ids));
         let (cached, state, reading) = match &past {
-            Some(past) => (past.ids.len(), past.state.clone(), Reading::Continued),
-            None => (0, start(), if given { Reading::Reread } else { Reading::Fresh }),
+            Some(past) => (past.ids.len(), Arc::clone(&past.state), Reading::Continued),
+            None => (0, Arc::new(start()), if given { Reading::Reread } else { Reading::Fresh }),
         };
         let work = match task {
             Task::Write(reply) => Work::Write(reply),
@@ -170,8 +172,27 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         self.pass = self.read..stop.min(self.read.saturating_add(most));
         let inside = |at: usize| at.clamp(self.pass.start, self.pass.end) - self.pass.start;
         let logits = inside(wanted.start)..inside(wanted.end);
+        let asks = (0..logits.len()).map(|index| self.ask(index)).collect();
         let ids = self.ids.get(self.pass.clone()).unwrap_or_default();
-        Segment { ids, state: &mut self.state, gains: self.gains.as_ref(), steps: self.steps.as_mut(), logits }
+        Segment {
+            ids,
+            state: Arc::make_mut(&mut self.state),
+            gains: self.gains.as_ref(),
+            steps: self.steps.as_mut(),
+            logits,
+            asks,
+        }
+    }
+
+    /// What is asked of the row number `index` from now on.
+    fn ask(&self, index: usize) -> RowAsk {
+        match &self.work {
+            Work::Write(reply) => reply.ask(&self.ids),
+            Work::Read(judged) => {
+                let id = self.ids.get(judged.from + index).copied().unwrap_or_default();
+                RowAsk { entry: Entry::Given(id), top: judged.top }
+            }
+        }
     }
 
     /// Whether nothing is left to do.
@@ -179,47 +200,47 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         matches!(self.work, Work::Read(_)) && self.unread() == 0
     }
 
-    /// Takes the rows of the pass.
+    /// Takes what was read of the rows of the pass.
     ///
     /// # Errors
     /// In words, when the model's output makes no sense.
-    pub(super) fn advance<'r>(&mut self, rows: impl Iterator<Item = &'r [f32]>) -> Result<(), String> {
+    pub(super) fn advance(&mut self, readings: impl Iterator<Item = Option<RowReading>>) -> Result<(), String> {
         self.read = self.pass.end;
         self.remember();
-        for row in rows {
-            self.judge(row)?;
+        for reading in readings {
+            self.judge(reading)?;
         }
         Ok(())
     }
 
-    /// Whether the row after the last token read is due without reading anything: a snapshot stands just there.
-    pub(super) fn stands_at_row(&self) -> Option<&S> {
+    /// Whether the row after the last token read is due without reading anything: a snapshot stands just there. With
+    /// what is asked of it.
+    pub(super) fn stands_at_row(&self) -> Option<(&S, RowAsk)> {
         let due = match &self.work {
             Work::Write(_) => self.unread() == 0,
             Work::Read(judged) => judged.from == self.read && judged.texts.len() > 0,
         };
-        due.then_some(&self.state)
+        due.then(|| (&*self.state, self.ask(0)))
     }
 
-    /// Goes on with one row of logits.
+    /// Goes on with what was read of one row.
     ///
     /// # Errors
-    /// In words, when it makes no sense.
-    pub(super) fn judge(&mut self, row: &[f32]) -> Result<(), String> {
+    /// In words, when the row made no sense.
+    pub(super) fn judge(&mut self, reading: Option<RowReading>) -> Result<(), String> {
         match &mut self.work {
             Work::Write(reply) => {
-                let step = reply.step(row, &self.ids).ok_or_else(|| senseless(self.read))?;
+                let reading = reading.ok_or_else(|| senseless(self.read))?;
                 self.drawn += 1;
-                match step {
+                match reply.step(reading) {
                     Step::Token(id) => self.ids.push(id),
                     Step::End(finish, kept) => self.settle(finish, kept)?,
                 }
             }
             Work::Read(judged) => {
-                let id = self.ids.get(judged.from).copied().unwrap_or_default();
                 let text = judged.texts.next().unwrap_or_default();
-                let token = sampler::read(row, id, text, judged.top);
-                judged.tokens.push(token.ok_or_else(|| senseless(judged.from))?);
+                let reading = reading.ok_or_else(|| senseless(judged.from))?;
+                judged.tokens.push(reading.into_token(text));
                 judged.from += 1;
             }
         }
@@ -286,7 +307,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         if self.read > from {
             let past = self.before.as_ref().and_then(Snapshot::downcast::<Past<S>>);
             let past = past.ok_or("its own snapshot is gone: this is a bug in the engine")?;
-            (self.state, self.read) = (past.state.clone(), past.ids.len());
+            (self.state, self.read) = (Arc::clone(&past.state), past.ids.len());
             self.steps.clone_from(&self.steps_before);
         }
         Ok(())
@@ -323,7 +344,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
     /// Takes over the state of another that has read the same, if that saves reading.
     pub(super) fn take_over(&mut self, past: &Past<S>) {
         if past.ids.len() > self.read {
-            (self.state, self.read, self.cached) = (past.state.clone(), past.ids.len(), past.ids.len());
+            (self.state, self.read, self.cached) = (Arc::clone(&past.state), past.ids.len(), past.ids.len());
             self.fork_at = self.fork_at.max(self.read);
             self.marks.retain(|&at| at > past.ids.len());
             self.remember();
@@ -355,7 +376,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
     /// What has been read so far, as a value.
     fn snapshot(&self) -> Snapshot {
         let (ids, _) = self.ids.split_at(self.read);
-        Snapshot::new(Past { model: self.model, ids: ids.into(), state: self.state.clone() }, self.read)
+        Snapshot::new(Past { model: self.model, ids: ids.into(), state: Arc::clone(&self.state) }, self.read)
     }
 }
 

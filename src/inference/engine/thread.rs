@@ -12,16 +12,16 @@
 use std::sync::Arc;
 use std::thread;
 
-use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::admission::{Admission, Admitted, Budget};
 use super::prefix::Prefixes;
+use super::row::Room;
 use super::sequence::{Outcome, Past, Prepared, Sequence};
 use super::{Architecture, LoadError};
 use crate::foundation::base::Digest;
-use crate::foundation::base::limits::{LOGITS_BYTES_MAX, PASS_TOKENS_MAX, PREFIX_TOKENS_MIN};
+use crate::foundation::base::limits::{LOGITS_BYTES_MAX, PREFIX_TOKENS_MIN};
 use crate::foundation::chat::TokenLogprob;
 
 /// What the engine is told. The channel needs no bound of its own: every job holds a place, and places are counted.
@@ -80,14 +80,15 @@ pub(super) fn start<A: Architecture>(
     let model = Arc::new(model);
     let admission = {
         let model = Arc::clone(&model);
-        Admission::new(budget, move |tokens| model.state_bytes(tokens))
+        let budget = Budget { state_bytes: model.states_bytes().unwrap_or(budget.state_bytes), ..budget };
+        Admission::new(budget, model.sequences_max(), move |tokens| model.state_bytes(tokens))
     };
     let prefixes = Prefixes::new(usize::try_from(budget.prefix_bytes).unwrap_or(usize::MAX));
     let (sender, inbox) = unbounded_channel();
     let owner = thread::Builder::new().name("loom-engine".to_owned());
     owner
         .spawn(move || {
-            let owner = Owner { model, digest, active: Vec::new(), prefixes, logits: Vec::new() };
+            let owner = Owner { model, digest, active: Vec::new(), prefixes, room: Room::default() };
             pool.install(|| owner.run(inbox));
         })
         .map_err(|error| start(&error))?;
@@ -100,7 +101,7 @@ struct Owner<A: Architecture> {
     /// In order of arrival.
     active: Vec<Active<A::State>>,
     prefixes: Prefixes<A::State>,
-    logits: Vec<f32>,
+    room: Room,
 }
 
 /// A job at work.
@@ -220,38 +221,30 @@ impl<A: Architecture> Owner<A> {
     /// One pass over everything that can go on.
     fn step(&mut self) {
         for active in self.active.iter_mut().filter(|active| active.can_go_on()) {
-            if let Some(state) = active.sequence.stands_at_row() {
-                self.model.next(state, &mut self.logits);
-                active.failed = self.model.fault().or_else(|| active.sequence.judge(&self.logits).err());
+            if let Some((state, ask)) = active.sequence.stands_at_row() {
+                let reading = self.model.read_next(state, &ask, &mut self.room);
+                active.failed = self.model.fault().or_else(|| active.sequence.judge(reading).err());
                 active.tell();
             }
         }
         let able = |active: &&mut Active<A::State>| active.can_go_on() && active.sequence.unread() > 0;
         let mut able: Vec<_> = self.active.iter_mut().filter(able).collect();
         let reading = able.iter().filter(|active| active.sequence.unread() > 1).count();
-        let share = (PASS_TOKENS_MAX.saturating_sub(able.len()) / reading.max(1)).max(1);
+        let share = (self.model.pass_tokens_max().saturating_sub(able.len()) / reading.max(1)).max(1);
         // As many rows of logits as there is room for: a long text to be scored takes more passes instead.
         let rows = LOGITS_BYTES_MAX / size_of::<f32>() / self.model.vocabulary().max(1);
         let rows = (rows.saturating_sub(able.len()) / reading.max(1)).max(1);
         let mut batch: Vec<_> = able.iter_mut().map(|active| active.sequence.segment(share, rows)).collect();
-        if !batch.is_empty() {
-            self.model.forward(&mut batch, &mut self.logits);
-        }
+        let readings = if batch.is_empty() { Vec::new() } else { self.model.read(&mut batch, &mut self.room) };
         let wanted: Vec<_> = batch.iter().map(|segment| segment.logits.len()).collect();
         drop(batch);
         let fault = self.model.fault();
-        let width = self.model.vocabulary();
-        let mut logits = self.logits.as_slice();
-        // Its own part, whether it takes all of it or fails at the first row.
-        let rows = wanted.iter().map(|wanted| logits.split_off(..wanted * width).unwrap_or_default());
-        let work: Vec<_> = able.iter_mut().zip(rows).collect();
-        // Each draws and reads for itself.
-        work.into_par_iter().for_each(|(active, rows)| {
-            active.failed = fault.clone().or_else(|| active.sequence.advance(rows.chunks_exact(width)).err());
-            active.tell();
-        });
+        let mut readings = readings.into_iter();
         let mut landmarks = Vec::new();
-        for active in able {
+        for (active, wanted) in able.iter_mut().zip(wanted) {
+            let mine: Vec<_> = readings.by_ref().take(wanted).collect();
+            active.failed = fault.clone().or_else(|| active.sequence.advance(mine.into_iter()).err());
+            active.tell();
             landmarks.extend(active.sequence.landmark().map(|past| (active.key, past)));
         }
         for (key, past) in landmarks {

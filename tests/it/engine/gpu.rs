@@ -17,13 +17,13 @@ fn asked(ids: &[u32], max_tokens: usize) -> Request {
 }
 
 #[track_caller]
-fn close(gpu: &[TokenLogprob], cpu: &[TokenLogprob]) {
-    assert_eq!(gpu.len(), cpu.len());
+fn close(name: &str, gpu: &[TokenLogprob], cpu: &[TokenLogprob]) {
+    assert_eq!(gpu.len(), cpu.len(), "{name}");
     for (at, (gpu, cpu)) in gpu.iter().zip(cpu).enumerate() {
-        assert_eq!(gpu.id, cpu.id, "token {at}");
+        assert_eq!(gpu.id, cpu.id, "{name}: token {at}");
         for (gpu, cpu) in [(gpu.logprob, cpu.logprob), (gpu.entropy, cpu.entropy)] {
             let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
-            assert!((gpu - cpu).abs() < 2e-4, "token {at}: {gpu} on the GPU, {cpu} on the CPU");
+            assert!((gpu - cpu).abs() < 2e-4, "{name}: token {at}: {gpu} on the GPU, {cpu} on the CPU");
         }
     }
 }
@@ -40,27 +40,67 @@ fn gains(layers: usize) -> DeltaGains {
 #[test]
 #[ignore = "needs a GPU"]
 fn a_prompt_is_scored_and_continued_as_on_the_cpu() {
-    for name in ["plain", "shards"] {
+    for name in ["plain", "shards", "mamba2", "mamba2-odd", "llama", "smollm", "qwen2", "qwen3"] {
         let (gpu, cpu) = (on_gpu(name).unwrap(), folder(&fixture(name), 1));
-        let ids = ids(70);
+        // A window of 64 leaves a few tokens to write.
+        let ids = ids(58);
         let both = [&gpu, &cpu].map(|model| score(model, asked(&ids[..2], 1), &ids[2..], 3));
-        close(&both[0].tokens, &both[1].tokens);
-        let both = [&gpu, &cpu].map(|model| complete(model, asked(&ids, 12)).unwrap());
-        close(&both[0].tokens, &both[1].tokens);
-        let modulated = || {
-            let mut request = asked(&ids[..2], 1);
-            request.gains = Some(gains(2));
-            request
-        };
-        let scored = [&gpu, &cpu].map(|model| score(model, modulated(), &ids[2..], 0));
-        close(&scored[0].tokens, &scored[1].tokens);
+        close(name, &both[0].tokens, &both[1].tokens);
+        let both = [&gpu, &cpu].map(|model| complete(model, asked(&ids, 6)).unwrap());
+        close(name, &both[0].tokens, &both[1].tokens);
+        if gpu.info().delta {
+            let modulated = || {
+                let mut request = asked(&ids[..2], 1);
+                request.gains = Some(gains(2));
+                request
+            };
+            let scored = [&gpu, &cpu].map(|model| score(model, modulated(), &ids[2..], 0));
+            close(name, &scored[0].tokens, &scored[1].tokens);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_draw_is_the_cpu_s_draw() {
+    for name in ["plain", "qwen2"] {
+        let (gpu, cpu) = (on_gpu(name).unwrap(), folder(&fixture(name), 1));
+        let ids = ids(9);
+        // The last asks for more alternatives than the kernel tells: the whole row comes over.
+        for (top_k, top_p, repetition_penalty, top_logprobs) in
+            [(None, 1.0, 1.0, 0), (Some(12), 0.9, 1.0, 5), (None, 0.95, 1.3, 20), (Some(30), 1.0, 1.1, 33)]
+        {
+            let sampling = Sampling {
+                temperature: 0.8,
+                max_tokens: 8,
+                top_k,
+                top_p,
+                repetition_penalty,
+                top_logprobs,
+                ..Sampling::default()
+            };
+            let reply = |model| complete(model, request(Prompt::Ids(ids.clone()), sampling.clone())).unwrap().tokens;
+            let (ours, theirs) = (reply(&gpu), reply(&cpu));
+            close(name, &ours, &theirs);
+            for (ours, theirs) in ours.iter().zip(&theirs) {
+                assert_eq!((ours.rank, ours.top.len()), (theirs.rank, top_logprobs), "{name}");
+                let ids = |token: &TokenLogprob| token.top.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+                assert_eq!(ids(ours), ids(theirs), "{name}");
+            }
+        }
     }
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn a_fork_leaves_its_origin_as_it_was() {
-    let (gpu, cpu) = (on_gpu("plain").unwrap(), folder(&fixture("plain"), 1));
+    for name in ["plain", "mamba2", "llama"] {
+        forked(name);
+    }
+}
+
+fn forked(name: &str) {
+    let (gpu, cpu) = (on_gpu(name).unwrap(), folder(&fixture(name), 1));
     let ids = ids(30);
     let read = |model: &LocalModel| score(model, asked(&ids[..1], 1), &ids[1..20], 0).snapshot;
     let (origin, whole) = (read(&gpu), read(&cpu));
@@ -73,14 +113,20 @@ fn a_fork_leaves_its_origin_as_it_was() {
         };
         let (ours, theirs) = (branch(&gpu, origin.clone()), branch(&cpu, whole.clone()));
         assert_eq!(ours.reading, Reading::Continued);
-        close(&ours.tokens, &theirs.tokens);
+        close(name, &ours.tokens, &theirs.tokens);
     }
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn company_changes_no_greedy_token() {
-    let (gpu, cpu) = (on_gpu("plain").unwrap(), folder(&fixture("plain"), 1));
+    for name in ["plain", "mamba2", "qwen3"] {
+        together(name);
+    }
+}
+
+fn together(name: &str) {
+    let (gpu, cpu) = (on_gpu(name).unwrap(), folder(&fixture(name), 1));
     let all = ids(40);
     let prompts: Vec<_> = (1..6).map(|n| &all[n..n * 7]).collect();
     let together = block_on(async {
@@ -88,7 +134,7 @@ fn company_changes_no_greedy_token() {
         futures_util::future::join_all(replies).await
     });
     for (ids, reply) in prompts.iter().zip(together) {
-        close(&reply.unwrap().tokens, &complete(&cpu, asked(ids, 6)).unwrap().tokens);
+        close(name, &reply.unwrap().tokens, &complete(&cpu, asked(ids, 6)).unwrap().tokens);
     }
 }
 
@@ -101,8 +147,7 @@ fn what_a_gpu_does_not_serve_is_refused() {
     };
     check("odd", "multiples of 8");
     check("falcon-mamba", "Falcon");
-    check("mamba2", "Mamba-2");
-    check("llama", "transformer");
+    check("llama-odd", "transformer");
 }
 
 #[test]

@@ -37,6 +37,11 @@ impl Mamba2Config {
     pub(crate) fn d_convolved(&self) -> usize {
         self.d_inner() + 2 * self.groups * self.d_state
     }
+
+    /// Width of a row that `in_proj` gives: the gate, what is convolved, and Δ.
+    pub(crate) fn projected(&self) -> usize {
+        self.d_inner() + self.d_convolved() + self.heads
+    }
 }
 
 /// The file's own fields. Defaults are those of `transformers`; `chunk_size` cuts nothing here, and `residual_in_fp32`

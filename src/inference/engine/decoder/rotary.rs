@@ -8,7 +8,7 @@ use super::super::config::{Rotary, Scaling};
 /// The frequencies of one model, radians a position, `[head_dim / 2]`.
 ///
 /// An angle is position · frequency in f32, as in the reference implementation: far along a window its rounding shows.
-pub(super) struct Turns(Vec<f32>);
+pub(in super::super) struct Turns(Vec<f32>);
 
 impl Turns {
     pub(super) fn new(rotary: Rotary, head_dim: usize) -> Self {
@@ -20,7 +20,7 @@ impl Turns {
     }
 
     /// The cosines of position `position`, then the sines: `[head_dim]`.
-    pub(super) fn at(&self, position: usize, turns: &mut [f32]) {
+    pub(in super::super) fn at(&self, position: usize, turns: &mut [f32]) {
         let (cosines, sines) = turns.split_at_mut(self.0.len());
         for ((frequency, cosine), sine) in self.0.iter().zip(cosines).zip(sines) {
             // `libm`: the same bits on every platform.

@@ -1,0 +1,120 @@
+//! Norms, gates, and copies of rows.
+
+use super::memory::View;
+use super::{Arg, Gpu, GpuError};
+
+impl Gpu {
+    /// x += added, where there is one; y = the RMS norm of x, row by row, times `weight` `[width]`.
+    ///
+    /// # Errors
+    /// As the driver says. So for all methods below; and they panic if the dims disagree.
+    ///
+    /// # Panics
+    /// If the dims disagree.
+    pub fn rms_norm(
+        &self,
+        x: View<'_, f32>,
+        added: Option<View<'_, f32>>,
+        weight: View<'_, f32>,
+        epsilon: f32,
+        y: View<'_, f32>,
+        [rows, width]: [usize; 2],
+    ) -> Result<(), GpuError> {
+        let row = |what, view: View<'_, f32>| view.rows(what, rows, width, width);
+        let added = added.map_or(Arg::At(0), |added| row("rms_norm added", added));
+        let arguments = [
+            row("rms_norm x", x),
+            added,
+            weight.rows("rms_norm weight", 1, width, width),
+            Arg::Float(epsilon),
+            row("rms_norm y", y),
+            Arg::int(width),
+        ];
+        // SAFETY: the kernel's parameters, checked above.
+        unsafe { self.launch("rms_norm_residual", [rows, 1, 1], 256, arguments) }
+    }
+
+    /// out = the RMS norm of y · silu(z) in `groups` parts of a row, times `weight` `[width]`; rows of z lie `z_stride` apart.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// If the dims disagree.
+    pub fn gated_rms_norm(
+        &self,
+        y: View<'_, f32>,
+        (z, z_stride): (View<'_, f32>, usize),
+        weight: View<'_, f32>,
+        epsilon: f32,
+        out: View<'_, f32>,
+        [rows, width, groups]: [usize; 3],
+    ) -> Result<(), GpuError> {
+        assert!(groups > 0 && width.is_multiple_of(groups), "gated_rms_norm: {width} in {groups} groups");
+        let arguments = [
+            y.rows("gated_rms_norm y", rows, width, width),
+            z.rows("gated_rms_norm z", rows, z_stride, width),
+            Arg::int(z_stride),
+            weight.rows("gated_rms_norm weight", 1, width, width),
+            Arg::Float(epsilon),
+            out.rows("gated_rms_norm out", rows, width, width),
+            Arg::int(width),
+        ];
+        // SAFETY: the kernel's parameters, checked above.
+        unsafe { self.launch("gated_rms_norm", [groups, rows, 1], 256, arguments) }
+    }
+
+    /// up = silu(gate) · up.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// If one is shorter than `count`.
+    pub fn silu_gate(&self, gate: View<'_, f32>, up: View<'_, f32>, count: usize) -> Result<(), GpuError> {
+        let arguments =
+            [gate.rows("silu_gate gate", 1, count, count), up.rows("silu_gate up", 1, count, count), Arg::int(count)];
+        // SAFETY: the kernel's parameters, checked above.
+        unsafe { self.launch("silu_gate", [count.div_ceil(256), 1, 1], 256, arguments) }
+    }
+
+    /// x += added.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// If one is shorter than `count`.
+    pub fn add_to(&self, x: View<'_, f32>, added: View<'_, f32>, count: usize) -> Result<(), GpuError> {
+        let arguments =
+            [x.rows("add_to x", 1, count, count), added.rows("add_to added", 1, count, count), Arg::int(count)];
+        // SAFETY: the kernel's parameters, checked above.
+        unsafe { self.launch("add_to", [count.div_ceil(256), 1, 1], 256, arguments) }
+    }
+
+    /// to[`to_rows`[r]] = from[`from_rows`[r]] for rows of `width` numbers, one target each; `None` stands for r itself.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// If a row lies beyond its buffer, or the lists are of different lengths.
+    pub fn copy_rows(
+        &self,
+        (from, from_rows): (View<'_, f32>, &[i32]),
+        (to, to_rows): (View<'_, f32>, Option<&[i32]>),
+        width: usize,
+    ) -> Result<(), GpuError> {
+        let rows = from_rows.len();
+        let end = |rows: &[i32]| rows.iter().map(|&row| usize::try_from(row).expect("a row") + 1).max().unwrap_or(0);
+        assert!(to_rows.is_none_or(|list| list.len() == rows), "copy_rows: {rows} rows to another number of them");
+        let (source, target) = (end(from_rows), to_rows.map_or(rows, end));
+        let (from, to) =
+            (from.rows("copy_rows from", source, width, width), to.rows("copy_rows to", target, width, width));
+        let (from_list, to_list) = (self.upload(from_rows)?, to_rows.map(|list| self.upload(list)).transpose()?);
+        let to_at = to_list.as_ref().map_or(Arg::At(0), |list| list.view().at());
+        let arguments = [from, from_list.view().at(), to, to_at, Arg::int(width)];
+        // SAFETY: the kernel's parameters, checked above.
+        unsafe { self.launch("copy_rows", [rows, 1, 1], 256, arguments) }
+    }
+}

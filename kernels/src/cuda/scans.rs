@@ -1,0 +1,291 @@
+//! Recurrent networks: the sequences of a pass and their slots, the convolution, the scans of Mamba-1 and Mamba-2.
+
+use super::memory::{Buffer, Plain, View};
+use super::{Arg, Gpu, GpuError};
+
+const TAPS_MAX: usize = 8;
+const STATE_MAX: usize = 128;
+const STEP_THREADS: usize = 256;
+
+/// One sequence's rows in a launch, and where its state lies.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Sequence {
+    /// Its first row.
+    pub row: i32,
+    /// How many rows it has.
+    pub len: i32,
+    /// The slot with its state before.
+    pub from: i32,
+    /// The slot for its state after; may be the same.
+    pub to: i32,
+    /// Multiplies Δ where it decays the state; 1 is off.
+    pub gain_decay: f32,
+    /// Multiplies Δ where it writes to the state; 1 is off.
+    pub gain_write: f32,
+}
+
+// SAFETY: six words.
+unsafe impl Plain for Sequence {}
+
+/// The sequences of a pass on the device, checked once.
+#[derive(Debug)]
+pub struct Batch {
+    sequences: Buffer<Sequence>,
+    /// As they are on the device.
+    held: Vec<Sequence>,
+    rows: usize,
+    slots: usize,
+    longest: usize,
+}
+
+impl Batch {
+    /// `sequences` over states in `slots` slots. The rows of each follow those of the one before it.
+    ///
+    /// # Errors
+    /// If the memory does not suffice.
+    ///
+    /// # Panics
+    /// If a sequence is empty or lies elsewhere, a slot does not exist, or one is written that another reads or writes.
+    pub fn new(gpu: &Gpu, sequences: &[Sequence], slots: usize) -> Result<Self, GpuError> {
+        let (mut rows, mut longest) = (0, 0);
+        let mut writers = std::collections::HashMap::with_capacity(sequences.len());
+        for (index, sequence) in sequences.iter().enumerate() {
+            let other = writers.insert(sequence.to, index);
+            assert!(other.is_none(), "Batch: slot {} is written for two sequences", sequence.to);
+        }
+        for (index, sequence) in sequences.iter().enumerate() {
+            let inside = |slot: i32| usize::try_from(slot).is_ok_and(|slot| slot < slots);
+            assert!(inside(sequence.from) && inside(sequence.to), "Batch: {sequence:?} with {slots} slots");
+            assert!(sequence.len > 0 && sequence.row as usize == rows, "Batch: {sequence:?} at row {rows}");
+            let writer = writers.get(&sequence.from);
+            assert!(
+                writer.is_none_or(|&writer| writer == index),
+                "Batch: slot {} is read for one sequence and written for another",
+                sequence.from
+            );
+            rows += sequence.len as usize;
+            longest = longest.max(sequence.len as usize);
+        }
+        Ok(Self { sequences: gpu.upload(sequences)?, held: sequences.to_vec(), rows, slots, longest })
+    }
+
+    /// The same under other gains on Δ, where it decays and where it writes, for each sequence.
+    ///
+    /// # Errors
+    /// If the memory does not suffice.
+    ///
+    /// # Panics
+    /// If there are not as many gains as sequences.
+    pub fn under(&self, gpu: &Gpu, gains: &[(f32, f32)]) -> Result<Self, GpuError> {
+        assert_eq!(gains.len(), self.held.len(), "Batch::under: gains");
+        let with =
+            |(sequence, &(gain_decay, gain_write)): (&Sequence, _)| Sequence { gain_decay, gain_write, ..*sequence };
+        let held: Vec<_> = self.held.iter().zip(gains).map(with).collect();
+        let &Self { rows, slots, longest, .. } = self;
+        Ok(Self { sequences: gpu.upload(&held)?, held, rows, slots, longest })
+    }
+
+    /// Rows of all sequences.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn count(&self) -> usize {
+        self.sequences.len()
+    }
+}
+
+/// The weights of a causal convolution.
+#[derive(Debug, Clone, Copy)]
+pub struct GpuConv<'a> {
+    /// `[channels, taps]`
+    pub weight: View<'a, f32>,
+    /// [channels]
+    pub bias: Option<View<'a, f32>>,
+    /// Channels.
+    pub channels: usize,
+    /// Inputs that an output sees, at most 8.
+    pub taps: usize,
+}
+
+/// Inputs of Mamba-1's scan, as [`Scan`](crate::Scan) for all sequences at once.
+#[derive(Debug, Clone, Copy)]
+pub struct GpuScan<'a> {
+    /// `[rows, channels]`
+    pub u: View<'a, f32>,
+    /// `[rows, channels]`, before bias and softplus.
+    pub delta_raw: View<'a, f32>,
+    /// [channels]
+    pub dt_bias: View<'a, f32>,
+    /// −exp(`A_log`), `[channels, d_state]`.
+    pub a: View<'a, f32>,
+    /// Rows of `bc_stride` numbers: B, then C, `d_state` each.
+    pub bc: View<'a, f32>,
+    /// Numbers from row to row of `bc`.
+    pub bc_stride: usize,
+    /// [channels]
+    pub d: View<'a, f32>,
+    /// The gate before its `SiLU`, and numbers from row to row.
+    pub z: Option<(View<'a, f32>, usize)>,
+    /// Channels.
+    pub channels: usize,
+    /// Numbers of state a channel, at most 128.
+    pub d_state: usize,
+}
+
+/// Dims of a Mamba-2 layer.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Heads {
+    /// Heads.
+    pub heads: i32,
+    /// Numbers in a head.
+    pub head_dim: i32,
+    /// Numbers of state per number of a head.
+    pub d_state: i32,
+    /// Groups of heads with a B and a C of their own.
+    pub groups: i32,
+    /// Δ is kept at or above this, after the softplus and before the gains.
+    pub least: f32,
+    /// Δ is kept at or below this.
+    pub most: f32,
+}
+
+/// Inputs of Mamba-2's scan, as [`HeadScan`](crate::HeadScan) for all sequences at once.
+#[derive(Debug, Clone, Copy)]
+pub struct GpuHeadScan<'a> {
+    /// Rows of x `[heads · head_dim]`, B and C `[groups · d_state]` each, behind each other.
+    pub xbc: View<'a, f32>,
+    /// Numbers from row to row of `delta_raw`, [heads] each.
+    pub delta_stride: usize,
+    /// Before bias and softplus.
+    pub delta_raw: View<'a, f32>,
+    /// [heads]
+    pub dt_bias: View<'a, f32>,
+    /// −exp(`A_log`), [heads].
+    pub a: View<'a, f32>,
+    /// [heads]
+    pub d: View<'a, f32>,
+    /// Dims.
+    pub dims: Heads,
+}
+
+impl Gpu {
+    /// y `[rows, channels]`: every sequence's convolution and `SiLU`, from inputs that lie `stride` apart; `tails`
+    /// `[slots, channels, taps − 1]` move on.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// If the dims disagree.
+    pub fn conv_silu(
+        &self,
+        batch: &Batch,
+        conv: &GpuConv<'_>,
+        (u, stride): (View<'_, f32>, usize),
+        tails: View<'_, f32>,
+        y: View<'_, f32>,
+    ) -> Result<(), GpuError> {
+        let &GpuConv { weight, bias, channels, taps } = conv;
+        assert!((1..=TAPS_MAX).contains(&taps), "conv_silu: {taps} taps");
+        let past = channels * (taps - 1);
+        let arguments = [
+            u.rows("conv_silu u", batch.rows, stride, channels),
+            Arg::int(stride),
+            weight.rows("conv_silu weight", channels, taps, taps),
+            bias.map_or(Arg::At(0), |bias| bias.rows("conv_silu bias", 1, channels, channels)),
+            tails.rows("conv_silu tails", batch.slots, past, past),
+            batch.sequences.view().at(),
+            Arg::int(channels),
+            Arg::int(taps),
+            y.rows("conv_silu y", batch.rows, channels, channels),
+        ];
+        // SAFETY: the kernel's parameters, checked above.
+        unsafe { self.launch("conv_silu", [channels.div_ceil(128), batch.count(), 1], 128, arguments) }
+    }
+
+    /// y `[rows, channels]`: Mamba-1's scan of every sequence; `states` `[slots, channels, d_state]` move on.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// If the dims disagree.
+    pub fn selective_scan(
+        &self,
+        batch: &Batch,
+        scan: &GpuScan<'_>,
+        states: View<'_, f32>,
+        y: View<'_, f32>,
+    ) -> Result<(), GpuError> {
+        let &GpuScan { channels, d_state, bc_stride, .. } = scan;
+        assert!((1..=STATE_MAX).contains(&d_state), "selective_scan: a state of {d_state}");
+        let (z, z_stride) = scan
+            .z
+            .map_or((Arg::At(0), 0), |(z, stride)| (z.rows("selective_scan z", batch.rows, stride, channels), stride));
+        let wide = |what, view: View<'_, f32>| view.rows(what, batch.rows, channels, channels);
+        let one = |what, view: View<'_, f32>| view.rows(what, 1, channels, channels);
+        let [u, delta, y] = [
+            wide("selective_scan u", scan.u),
+            wide("selective_scan delta", scan.delta_raw),
+            wide("selective_scan y", y),
+        ];
+        let [bias, d] = [one("selective_scan dt_bias", scan.dt_bias), one("selective_scan d", scan.d)];
+        let a = scan.a.rows("selective_scan a", channels, d_state, d_state);
+        let bc = scan.bc.rows("selective_scan bc", batch.rows, bc_stride, 2 * d_state);
+        let state = channels * d_state;
+        let states = states.rows("selective_scan states", batch.slots, state, state);
+        let (stride, z_stride, sequences) = (Arg::int(bc_stride), Arg::int(z_stride), batch.sequences.view().at());
+        let wide = Arg::int(channels);
+        if batch.longest == 1 && d_state == 16 {
+            let arguments = [u, delta, bias, a, bc, stride, d, z, z_stride, states, sequences, wide, y];
+            // SAFETY: the kernel's parameters, checked above.
+            return unsafe { self.launch("scan_step16", [channels.div_ceil(8), batch.count(), 1], 128, arguments) };
+        }
+        let arguments = [u, delta, bias, a, bc, stride, d, z, z_stride, states, sequences, wide, Arg::int(d_state), y];
+        // SAFETY: as above.
+        unsafe { self.launch("scan_segments", [channels, batch.count(), 1], 128, arguments) }
+    }
+
+    /// y `[rows, heads · head_dim]`: Mamba-2's scan of every sequence; `states` `[slots, heads, d_state, head_dim]` move on.
+    /// One token each is the recurrence; longer segments take the chunked form.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// If the dims disagree.
+    pub fn head_scan(
+        &self,
+        batch: &Batch,
+        scan: &GpuHeadScan<'_>,
+        states: View<'_, f32>,
+        y: View<'_, f32>,
+    ) -> Result<(), GpuError> {
+        let [heads, head_dim, d_state, groups] =
+            [scan.dims.heads, scan.dims.head_dim, scan.dims.d_state, scan.dims.groups].map(|n| n as usize);
+        assert!(heads > 0 && groups > 0 && heads.is_multiple_of(groups), "head_scan: {heads} heads in {groups} groups");
+        let width = heads * head_dim;
+        let (row, state) = (width + 2 * groups * d_state, width * d_state);
+        let one = |what, view: View<'_, f32>| view.rows(what, 1, heads, heads);
+        let arguments = [
+            scan.xbc.rows("head_scan xbc", batch.rows, row, row),
+            Arg::int(row),
+            scan.delta_raw.rows("head_scan delta", batch.rows, scan.delta_stride, heads),
+            Arg::int(scan.delta_stride),
+            one("head_scan dt_bias", scan.dt_bias),
+            one("head_scan a", scan.a),
+            one("head_scan d", scan.d),
+            states.rows("head_scan states", batch.slots, state, state),
+            batch.sequences.view().at(),
+            Arg::Heads(scan.dims),
+            y.rows("head_scan y", batch.rows, width, width),
+        ];
+        let fits = head_dim.is_multiple_of(4) && (4 * STEP_THREADS).is_multiple_of(head_dim) && states.is_wide();
+        let kernel = if batch.longest == 1 && fits { "head_step" } else { "head_segments" };
+        // SAFETY: the kernel's parameters, checked above.
+        unsafe { self.launch(kernel, [heads, batch.count(), 1], STEP_THREADS as u32, arguments) }
+    }
+}

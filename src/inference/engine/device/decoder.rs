@@ -1,0 +1,236 @@
+//! The layers of the Llama family on a GPU. Keys and values lie in pages of 64 positions, all layers of a page side by
+//! side; forks share pages, and the last one is copied when one of them writes on.
+
+use std::sync::Arc;
+
+use loom_kernels::cuda::{Attend, Buffer, Gpu, GpuError, PAGE, Place as At, Sequence};
+
+use super::super::Segment;
+use super::super::config::DecoderConfig;
+use super::super::decoder::{Decoder, Layer as CpuLayer};
+use super::Refusal;
+use super::network::{Body, GpuState, Needs, Stream};
+use super::slots::{Place, Pool};
+use super::weights::{Linear, PIECE};
+
+pub(super) struct GpuDecoder {
+    config: DecoderConfig,
+    layers: Vec<Layer>,
+    /// Cosines and sines of every position, `[window, head_dim]`.
+    turns: Buffer<f32>,
+    pages: Pool,
+    /// `[pages, layers, kv_heads, head_dim, PAGE]` and `[pages, layers, kv_heads, PAGE, head_dim]`.
+    keys: Buffer<f32>,
+    values: Buffer<f32>,
+    pass: Pass,
+}
+
+struct Layer {
+    norm: Buffer<f32>,
+    q_proj: Linear,
+    k_proj: Linear,
+    v_proj: Linear,
+    qk_norms: Option<(Buffer<f32>, Buffer<f32>)>,
+    o_proj: Linear,
+    feed_norm: Buffer<f32>,
+    gate_proj: Linear,
+    up_proj: Linear,
+    down_proj: Linear,
+}
+
+struct Pass {
+    /// What goes into a layer, `[rows, d_model]`.
+    normed: Buffer<f32>,
+    /// `[rows, heads · head_dim]`: queries, and what attention gives (before that, the queries before their norm).
+    q: Buffer<f32>,
+    y: Buffer<f32>,
+    /// `[rows, kv_heads · head_dim]`
+    k: Buffer<f32>,
+    v: Buffer<f32>,
+    k_raw: Buffer<f32>,
+    /// `[rows, d_feed]`
+    gate: Buffer<f32>,
+    up: Buffer<f32>,
+    scratch: Buffer<f32>,
+}
+
+/// The positions that a sequence has read.
+#[derive(Clone, Default)]
+pub(super) struct Cache {
+    pages: Vec<Arc<Place>>,
+    len: usize,
+}
+
+impl Layer {
+    fn new(layer: &CpuLayer, gpu: &Gpu) -> Result<Self, GpuError> {
+        let linear = |linear| Linear::new(gpu, linear);
+        let qk_norms = match &layer.qk_norms {
+            Some((q, k)) => Some((gpu.upload(q)?, gpu.upload(k)?)),
+            None => None,
+        };
+        Ok(Self {
+            norm: gpu.upload(&layer.norm)?,
+            q_proj: linear(&layer.q_proj)?,
+            k_proj: linear(&layer.k_proj)?,
+            v_proj: linear(&layer.v_proj)?,
+            qk_norms,
+            o_proj: linear(&layer.o_proj)?,
+            feed_norm: gpu.upload(&layer.feed_norm)?,
+            gate_proj: linear(&layer.gate_proj)?,
+            up_proj: linear(&layer.up_proj)?,
+            down_proj: linear(&layer.down_proj)?,
+        })
+    }
+}
+
+impl GpuDecoder {
+    pub(super) fn new(model: &Decoder, gpu: &Gpu) -> Result<Self, Refusal> {
+        let config = model.config.clone();
+        let DecoderConfig { d_model, d_feed, heads, head_dim, window, .. } = config;
+        let wide = [d_model, d_feed, heads * head_dim].iter().all(|width| width.is_multiple_of(PIECE));
+        if head_dim > 256 || !wide {
+            return Err(Refusal::Unserved(
+                "a transformer whose heads are wider than 256 or whose widths are not multiples of 8",
+            ));
+        }
+        let layers = model.layers.iter().map(|layer| Layer::new(layer, gpu)).collect::<Result<Vec<_>, _>>()?;
+        let mut turns = vec![0.0; window * head_dim];
+        turns.chunks_exact_mut(head_dim).enumerate().for_each(|(position, turns)| model.turns.at(position, turns));
+        let none = || gpu.room(0);
+        let (keys, values, pass) = (none()?, none()?, Pass::new(&config, 0, gpu)?);
+        let pages = Pool::new("pages of keys and values", 0, 0);
+        Ok(Self { turns: gpu.upload(&turns)?, config, layers, pages, keys, values, pass })
+    }
+
+    /// Numbers of one layer in a page of keys; as many of values.
+    fn unit(&self) -> usize {
+        self.config.kv_heads * self.config.head_dim * PAGE
+    }
+
+    /// Makes room for `new` positions behind `cache`, on pages of its own.
+    fn extend(&self, gpu: &Gpu, cache: &mut Cache, new: usize) -> Result<(), GpuError> {
+        if let Some(shared) = cache.pages.last_mut().filter(|_| !cache.len.is_multiple_of(PAGE)) {
+            if Arc::get_mut(shared).is_none() {
+                let own = self.pages.take()?;
+                let len = self.layers.len() * self.unit();
+                let at = |page: &Place| usize::try_from(page.index()).unwrap_or_default() * len;
+                for cache in [&self.keys, &self.values] {
+                    gpu.copy(cache.part(at(shared), len), cache.part(at(&own), len), len)?;
+                }
+                *shared = own;
+            }
+        }
+        cache.len += new;
+        while cache.pages.len() < cache.len.div_ceil(PAGE) {
+            cache.pages.push(self.pages.take()?);
+        }
+        Ok(())
+    }
+
+    fn attention(&self, gpu: &Gpu, index: usize, layer: &Layer, plan: &Attend, rows: usize) -> Result<(), GpuError> {
+        let DecoderConfig { heads, kv_heads, head_dim, norm_epsilon, .. } = self.config;
+        let Pass { normed, q, y, k, v, k_raw, scratch, .. } = &self.pass;
+        layer.v_proj.apply(gpu, normed.view(), rows, v.view())?;
+        if let Some((q_norm, k_norm)) = &layer.qk_norms {
+            layer.q_proj.apply(gpu, normed.view(), rows, y.view())?;
+            layer.k_proj.apply(gpu, normed.view(), rows, k_raw.view())?;
+            gpu.rms_norm(y.view(), None, q_norm.view(), norm_epsilon, q.view(), [rows * heads, head_dim])?;
+            gpu.rms_norm(k_raw.view(), None, k_norm.view(), norm_epsilon, k.view(), [rows * kv_heads, head_dim])?;
+        } else {
+            layer.q_proj.apply(gpu, normed.view(), rows, q.view())?;
+            layer.k_proj.apply(gpu, normed.view(), rows, k.view())?;
+        }
+        let cache = [&self.keys, &self.values].map(|cache| cache.from(index * self.unit()));
+        gpu.rotary_write(plan, q.view(), [k.view(), v.view()], self.turns.view(), cache)?;
+        gpu.attend(plan, q.view(), cache, 1.0 / (head_dim as f32).sqrt(), scratch.view(), y.view())
+    }
+}
+
+/// Widths of the buffers of a pass but for the scratch: normed, q, y, k, v, k before its norm, gate, up.
+fn widths(config: &DecoderConfig) -> [usize; 8] {
+    let &DecoderConfig { d_model, d_feed, heads, kv_heads, head_dim, qk_norms, .. } = config;
+    let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
+    [d_model, queries, queries, keys, keys, if qk_norms { keys } else { 0 }, d_feed, d_feed]
+}
+
+impl Pass {
+    fn new(config: &DecoderConfig, rows: usize, gpu: &Gpu) -> Result<Self, GpuError> {
+        let [normed, q, y, k, v, k_raw, gate, up] = widths(config).map(|width| gpu.room(rows * width));
+        let scratch = gpu.room(Attend::scratch_max(rows, config.heads, config.head_dim))?;
+        Ok(Self { normed: normed?, q: q?, y: y?, k: k?, v: v?, k_raw: k_raw?, gate: gate?, up: up?, scratch })
+    }
+}
+
+impl Body for GpuDecoder {
+    const DELTA: bool = false;
+
+    type Rest = Cache;
+
+    type Plan = Attend;
+
+    fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    fn window(&self) -> Option<usize> {
+        Some(self.config.window)
+    }
+
+    fn needs(&self) -> Needs {
+        let DecoderConfig { heads, head_dim, window, .. } = self.config;
+        let float = size_of::<f32>();
+        let scratch = |rows| float * Attend::scratch_max(rows, heads, head_dim);
+        Needs {
+            slot: 0,
+            page: 2 * float * self.layers.len() * self.unit(),
+            longest: window.div_ceil(PAGE),
+            row: float * widths(&self.config).iter().sum::<usize>() + scratch(1) - scratch(0),
+            fixed: scratch(0),
+        }
+    }
+
+    fn settle(&mut self, gpu: &Gpu, rows: usize, _: usize, pages: usize) -> Result<(), GpuError> {
+        self.pages = Pool::new("pages of keys and values", 0, pages);
+        let len = pages * self.layers.len() * self.unit();
+        (self.keys, self.values) = (gpu.room(len)?, gpu.room(len)?);
+        self.pass = Pass::new(&self.config, rows, gpu)?;
+        Ok(())
+    }
+
+    fn plan(&self, gpu: &Gpu, batch: &mut [Segment<'_, GpuState<Cache>>], _: &[Sequence]) -> Result<Attend, GpuError> {
+        let DecoderConfig { heads, kv_heads, head_dim, .. } = self.config;
+        let layers = self.layers.len();
+        let number = |n: usize| i32::try_from(n).map_err(|_| GpuError::new("a place beyond 2³¹: run less at once"));
+        let (mut places, mut tables) = (Vec::new(), Vec::new());
+        for segment in batch {
+            let cache = &mut segment.state.rest;
+            let begin = cache.len;
+            self.extend(gpu, cache, segment.ids.len())?;
+            let table = number(tables.len())?;
+            for position in begin..cache.len {
+                places.push(At { position: number(position)?, table });
+            }
+            // For the kernels a layer of a page is a page.
+            for page in &cache.pages {
+                tables.push(number(usize::try_from(page.index()).unwrap_or_default() * layers)?);
+            }
+        }
+        let last = self.pages.count().saturating_sub(1) * layers;
+        Attend::new(gpu, &places, &tables, last + 1, [heads, kv_heads, head_dim])
+    }
+
+    fn layer(&self, gpu: &Gpu, index: usize, plan: &Attend, stream: &Stream<'_>) -> Result<(), GpuError> {
+        let DecoderConfig { d_model, d_feed, norm_epsilon, .. } = self.config;
+        let Some(layer) = self.layers.get(index) else { return Ok(()) };
+        let &Stream { rows, x, added, h } = stream;
+        let Pass { normed, y, gate, up, .. } = &self.pass;
+        gpu.rms_norm(x, added, layer.norm.view(), norm_epsilon, normed.view(), [rows, d_model])?;
+        self.attention(gpu, index, layer, plan, rows)?;
+        layer.o_proj.apply(gpu, y.view(), rows, h)?;
+        gpu.rms_norm(x, Some(h), layer.feed_norm.view(), norm_epsilon, normed.view(), [rows, d_model])?;
+        layer.gate_proj.apply(gpu, normed.view(), rows, gate.view())?;
+        layer.up_proj.apply(gpu, normed.view(), rows, up.view())?;
+        gpu.silu_gate(gate.view(), up.view(), rows * d_feed)?;
+        layer.down_proj.apply(gpu, up.view(), rows, h)
+    }
+}

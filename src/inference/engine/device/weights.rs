@@ -1,0 +1,68 @@
+//! Weights on a GPU: each matrix in the narrowest type that holds its numbers exactly.
+
+use loom_kernels::Panels;
+use loom_kernels::cuda::{Buffer, Gpu, GpuError, Kind, Matrix, View};
+
+use super::super::linear::Linear as CpuLinear;
+
+/// Kernels read weights sixteen bytes at a time: eight of the narrow ones.
+pub(super) const PIECE: usize = 8;
+
+/// An affine map.
+pub(super) struct Linear {
+    weight: Matrix,
+    bias: Option<Buffer<f32>>,
+}
+
+impl Linear {
+    pub(super) fn new(gpu: &Gpu, linear: &CpuLinear) -> Result<Self, GpuError> {
+        Ok(Self { weight: matrix(gpu, &linear.weight)?, bias: maybe(gpu, linear.bias.as_deref())? })
+    }
+
+    /// y for rows of x; both without gaps.
+    pub(super) fn apply(&self, gpu: &Gpu, x: View<'_, f32>, rows: usize, y: View<'_, f32>) -> Result<(), GpuError> {
+        let bias = self.bias.as_ref().map(Buffer::view);
+        gpu.matmul((x, self.weight.inputs()), rows, &self.weight, bias, (y, self.weight.outputs()))
+    }
+}
+
+/// A vector that not every model has.
+pub(super) fn maybe(gpu: &Gpu, values: Option<&[f32]>) -> Result<Option<Buffer<f32>>, GpuError> {
+    values.map(|values| gpu.upload(values)).transpose()
+}
+
+pub(super) fn matrix(gpu: &Gpu, panels: &Panels) -> Result<Matrix, GpuError> {
+    Ok(Matrix::new(narrow(gpu, &unpack(panels))?, panels.outputs(), panels.inputs()))
+}
+
+pub(super) fn unpack(panels: &Panels) -> Vec<f32> {
+    let mut values = vec![0.0; panels.outputs() * panels.inputs()];
+    for (output, row) in values.chunks_exact_mut(panels.inputs().max(1)).enumerate() {
+        panels.unpack_row(output, row);
+    }
+    values
+}
+
+/// The narrowest type that holds every value exactly.
+pub(super) fn narrow(gpu: &Gpu, values: &[f32]) -> Result<Kind, GpuError> {
+    if values.iter().all(|x| x.to_bits().trailing_zeros() >= 16) {
+        let bits: Vec<_> = values.iter().map(|x| (x.to_bits() >> 16) as u16).collect();
+        return Ok(Kind::Bf16(gpu.upload(&bits)?));
+    }
+    let halves: Option<Vec<_>> = values.iter().copied().map(half).collect();
+    Ok(match halves {
+        Some(bits) => Kind::F16(gpu.upload(&bits)?),
+        None => Kind::F32(gpu.upload(values)?),
+    })
+}
+
+/// The bits of x as f16, if it is a normal f16 or 0.
+fn half(x: f32) -> Option<u16> {
+    let bits = x.to_bits();
+    let sign = (bits >> 16 & 0x8000) as u16;
+    if x == 0.0 {
+        return Some(sign);
+    }
+    let exponent = (bits >> 23 & 0xff).checked_sub(127 - 15).filter(|exponent| (1..31).contains(exponent))?;
+    (bits.trailing_zeros() >= 13).then_some(sign | (exponent << 10) as u16 | (bits >> 13 & 0x3ff) as u16)
+}
