@@ -233,6 +233,7 @@ fn scores_that_stand_in_transcripts_are_shown_by_method_and_judge() {
                 turns: (0, 5),
                 value,
                 mass: value.map(|_| 0.9),
+                top: None,
                 interval: None,
                 why: value.is_none().then(|| "the judge refused".into()),
             }],

@@ -119,6 +119,7 @@ fn tell(terminal: &mut Terminal, check: &Check) -> Result<(), Failure> {
     let out = &mut terminal.out;
     let how = match check.method {
         ScoreMethod::LogprobRating => "by log-probability",
+        ScoreMethod::TopLogprobRating => "by the log-probabilities of its likeliest answers",
         _ => "in writing",
     };
     writeln!(out, "{} rates {how}", check.model)?;
@@ -138,7 +139,10 @@ fn tell(terminal: &mut Terminal, check: &Check) -> Result<(), Failure> {
     writeln!(out, "\nleans to the first of two   {}  (0 is even-handed, ±0.5 is all)", signed(check.position_bias))?;
     writeln!(out, "leans to the longer of two  {}  (0 is even-handed, ±1 is all)", signed(check.verbosity_bias))?;
     if let Some(mass) = check.mass {
-        writeln!(out, "probability on the scale    {mass:.3}")?;
+        match check.top {
+            Some(top) => writeln!(out, "probability on the scale    at least {mass:.3}, among the {top} likeliest")?,
+            None => writeln!(out, "probability on the scale    {mass:.3}")?,
+        }
     }
     for why in &check.unrated {
         writeln!(out, "not rated: {why}")?;

@@ -22,6 +22,8 @@ pub const FAILURES_IN_A_ROW_MAX: usize = 4;
 pub const JUDGE_REPAIRS_MAX: usize = 2;
 /// Most questions that one transcript has before judges at the same time.
 pub const JUDGE_QUESTIONS_MAX: usize = 16;
+/// Most shadow conversations of one kind that one transcript has before its model at the same time.
+pub const SHADOWS_MAX: usize = 16;
 /// Largest script for the `scripted:` model, bytes.
 pub const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// Largest transcript read, bytes.

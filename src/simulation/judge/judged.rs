@@ -6,6 +6,8 @@ mod judge;
 mod rubric;
 mod window;
 #[cfg(test)]
+mod hosted;
+#[cfg(test)]
 mod tests;
 
 use futures_util::StreamExt as _;
@@ -213,8 +215,8 @@ impl<'a> Case<'a> {
         };
         let run = &self.transcript.run;
         let stream = Stream::root(run.seed).child("rollout", run.rollout as u64).child("turn", turn.index as u64);
-        let Rated { value, mass } = judge.rate(&prompt, stream.child(question.rubric.name(), 0)).await;
-        ScorePoint { mass, ..point(window.turns, value) }
+        let Rated { value, mass, top } = judge.rate(&prompt, stream.child(question.rubric.name(), 0)).await;
+        ScorePoint { mass, top, ..point(window.turns, value) }
     }
 
     fn prompt(&self, question: &Question<'_>, judge: &Judge, turn: &Turn, window: &Window) -> Result<String, String> {

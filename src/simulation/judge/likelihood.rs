@@ -2,7 +2,8 @@
 //!
 //! The words stay; what stands before them changes. Each change is a shadow conversation with a state of its own, which
 //! is read once, as the real one was. What the model thought of its words when it said them is in the transcript
-//! already and is not computed again. The default set is taken on every turn; [`variants`] are read on a sample.
+//! already and is not computed again. The default set is taken on every turn, of all turns at once; [`variants`] are
+//! read on a sample.
 
 mod copying;
 mod shadow;
@@ -14,11 +15,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::copying::copied;
-use self::shadow::{Likely, Shadow};
+use self::shadow::{Likely, Place, Reply, read};
 use self::variants::Variants;
 use super::points::{Definition, is_sampled, point, taker};
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{Basis, Continuation, LanguageModel, Message, Role, TokenId, TokenLogprob};
+use crate::foundation::chat::{Basis, LanguageModel, Message, Role, TokenId, TokenLogprob, Vocabulary};
 use crate::foundation::stats::mean;
 use crate::simulation::persona::{PersonaConfig, Speaker};
 use crate::simulation::rollout::{
@@ -96,32 +97,27 @@ pub async fn scores(subject: Subject<'_>, extent: Extent) -> Likelihoods {
             return taken;
         }
     };
-    let turns = subject.transcript.turns.len();
-    let mut rows: Vec<[ScorePoint; 6]> = Vec::with_capacity(turns);
+    let begun = Instant::now();
+    let read = reading.turns().await;
+    taken.seconds = begun.elapsed().as_secs_f64();
+
+    let turns = &subject.transcript.turns;
+    let mut rows: Vec<[ScorePoint; 6]> = Vec::with_capacity(turns.len());
     let mut variants = Variants::new(&reading.rehearsal, subject.config, &subject.transcript.config.name);
-    for turn in &subject.transcript.turns {
-        let begun = Instant::now();
-        let read = match reading.rehearsal.turn(turn).await {
-            Ok(heard) => match reading.turn(turn, &heard).await {
-                Ok(values) => Ok((heard, values)),
-                Err(why) => Err(why),
-            },
-            Err(error) => Err(error.to_string()),
-        };
-        taken.seconds += begun.elapsed().as_secs_f64();
+    for (turn, read) in turns.iter().zip(read) {
         let at = (turn.index, turn.index);
-        rows.push(match &read {
-            Ok((_, values)) => values.clone().map(|value| point(at, value)),
-            Err(why) => std::array::from_fn(|_| point(at, Err(why.clone()))),
-        });
-        if extent == Extent::Full || is_sampled(turn.index, turns, VARIANTS_RATE) {
+        if extent == Extent::Full || is_sampled(turn.index, turns.len(), VARIANTS_RATE) {
             let begun = Instant::now();
             match &read {
-                Ok((heard, _)) => variants.read(subject.model.as_ref(), &reading.rehearsal, turn, heard).await,
+                Ok((heard, _)) => variants.read(&reading, turn, heard).await,
                 Err(why) => variants.skip(turn, why),
             }
             taken.variants_seconds += begun.elapsed().as_secs_f64();
         }
+        rows.push(match read {
+            Ok((_, values)) => values.map(|value| point(at, value)),
+            Err(why) => std::array::from_fn(|_| point(at, Err(why.clone()))),
+        });
     }
     let by = reading.taker();
     for (index, (id, prompt)) in DEFAULT.iter().enumerate() {
@@ -151,36 +147,41 @@ fn definition<'a>(
     Definition { id, dimension, method: ScoreMethod::Likelihood, judge, prompt: prompt.map(Digest::of) }
 }
 
-/// The shadows of one rollout.
+/// One rollout and its shadows.
 struct Reading<'a> {
     subject: Subject<'a>,
+    vocabulary: &'a dyn Vocabulary,
     rehearsal: Rehearsal,
-    /// What the persona's model really read.
-    real: Shadow<'a>,
-    /// The same history under [`NEUTRAL`].
-    neutral: Shadow<'a>,
-    /// [`NEUTRAL`] without any history.
-    alone: Shadow<'a>,
-    phrases: Vec<String>,
+    phrases: Vec<Vec<TokenId>>,
 }
+
+/// A turn in which the model spoke, and what it had before it.
+struct Spoken<'a> {
+    heard: Heard,
+    ids: &'a [TokenId],
+    /// What the model thought of its words, where that is in the side file.
+    recorded: Option<Vec<TokenLogprob>>,
+}
+
+/// The values of one turn, in the order of [`DEFAULT`].
+type Values = [Result<f64, String>; 6];
 
 impl<'a> Reading<'a> {
     fn new(subject: Subject<'a>) -> Result<Self, String> {
         let (recorded, info) = (&subject.transcript.models.persona, subject.model.info());
-        if !info.logprobs {
-            return Err(format!("`{}` gives no log-probabilities of a text that it is given", info.name));
-        }
+        let vocabulary = subject.model.vocabulary().filter(|_| info.logprobs);
+        let vocabulary = vocabulary
+            .ok_or_else(|| format!("`{}` gives no log-probabilities of a text that it is given", info.name))?;
         if recorded.info.digest != info.digest {
             return Err(format!("`{}` is not the model that spoke: its digest has changed", info.name));
         }
         let rehearsal = Rehearsal::new(subject.transcript, subject.config, subject.model);
-        let model = subject.model.as_ref();
+        let phrases = openings(&subject.config.interaction.anti_capitulation.forbidden_phrases);
+        let phrases: Result<_, _> = phrases.iter().map(|phrase| vocabulary.encode(phrase)).collect();
         Ok(Self {
             rehearsal: rehearsal.map_err(|error| error.to_string())?,
-            real: Shadow::new(model),
-            neutral: Shadow::new(model),
-            alone: Shadow::new(model),
-            phrases: openings(&subject.config.interaction.anti_capitulation.forbidden_phrases),
+            phrases: phrases.map_err(|error| error.to_string())?,
+            vocabulary,
             subject,
         })
     }
@@ -189,59 +190,63 @@ impl<'a> Reading<'a> {
         taker(self.subject.model.info(), None)
     }
 
-    /// The default set on one turn, in the order of [`DEFAULT`].
-    async fn turn(&mut self, turn: &Turn, heard: &Heard) -> Result<[Result<f64, String>; 6], String> {
-        let utterance = &turn.persona;
-        let ids = self.ids(utterance)?;
-        let (instructions, history): (Vec<Message>, Vec<Message>) =
-            heard.messages.iter().cloned().partition(|message| message.role == Role::System);
-        let prompt: Vec<&str> = instructions.iter().map(|message| message.content.as_str()).collect();
-        let prompt = prompt.join("\n");
-        let alone = vec![Message::system(NEUTRAL)];
-        let neutral: Vec<Message> = alone.iter().cloned().chain(history).collect();
-
-        let recorded = self.recorded(turn, ids);
-        let gains = heard.gains.as_ref();
-        let mut asked: Vec<Continuation> = self.phrases.iter().cloned().map(Continuation::Text).collect();
-        if recorded.is_none() {
-            asked.push(Continuation::Ids(ids.to_vec()));
+    /// The default set on every turn.
+    async fn turns(&mut self) -> Vec<Result<(Heard, Values), String>> {
+        let (model, turns) = (self.subject.model.as_ref(), &self.subject.transcript.turns);
+        let mut spoken = Vec::with_capacity(turns.len());
+        for turn in turns {
+            spoken.push(self.spoken(turn).await);
         }
-        let said = vec![Continuation::Ids(ids.to_vec())];
-        let (mut pressures, without_persona, mut without_history) = tokio::join!(
-            self.real.stay(heard.messages.clone(), asked, gains),
-            self.neutral.go_on(neutral, ids, gains),
-            self.alone.stay(alone, said, gains),
-        );
-        let read_now = if recorded.is_none() { pressures.pop() } else { None };
-        let tokens = match (recorded, read_now) {
-            (Some(tokens), _) => tokens,
-            (None, read) => read.unwrap_or_else(|| Err("it was not read".to_owned()))?,
-        };
-        let without_history = without_history.pop().unwrap_or_else(|| Err("it was not read".to_owned()));
-
-        let own = logprobs(&tokens)?;
-        let (nll, texts) = (-mean(&own).unwrap_or_default(), tokens.iter().map(|token| token.text.as_str()));
-        let copying = copied(&prompt, texts);
-        let neutral = without_persona.and_then(|tokens| logprobs(&tokens));
-        let ratio = |keep: &dyn Fn(bool) -> bool| {
-            let neutral = neutral.as_ref().map_err(Clone::clone)?;
-            let pairs = own.iter().zip(neutral).zip(&copying.tokens);
-            let kept = pairs.filter(|(_, copied)| keep(**copied)).map(|((with, without), _)| with - without);
-            mean(&kept.collect::<Vec<_>>()).ok_or_else(|| "every word stands in the prompt".to_owned())
-        };
-        let alone = without_history.and_then(|tokens| logprobs(&tokens));
-        let gain = alone.and_then(|alone| {
-            let neutral = neutral.as_ref().map_err(Clone::clone)?;
-            Ok(mean(neutral).unwrap_or_default() - mean(&alone).unwrap_or_default())
+        let all = || spoken.iter().flatten();
+        let real = all().map(|spoken| self.real(spoken)).collect();
+        let neutral = all().map(|spoken| self.neutral(spoken)).collect();
+        let alone = self.place(&[Message::system(NEUTRAL)], all().map(Spoken::reply).collect());
+        let (real, neutral, mut alone) =
+            tokio::join!(read(model, real), read(model, neutral), read(model, vec![alone]));
+        let mut alone = match alone.pop().unwrap_or_else(|| Err(UNREAD.to_owned())) {
+            Ok(each) => each,
+            Err(why) => all().map(|_| Err(why.clone())).collect(),
+        }
+        .into_iter();
+        let mut shadows = real.into_iter().zip(neutral);
+        let values = spoken.into_iter().map(|spoken| {
+            let spoken = spoken?;
+            let ((real, neutral), alone) = shadows.next().zip(alone.next()).ok_or(UNREAD)?;
+            let values = spoken.values(real, neutral.and_then(only), alone, self.phrases.len())?;
+            Ok((spoken.heard, values))
         });
-        Ok([
-            ratio(&|_| true),
-            ratio(&|copied| !copied),
-            copying.rate.ok_or_else(|| "the reply has no words".to_owned()),
-            Ok(nll),
-            gain,
-            pressure(pressures),
-        ])
+        values.collect()
+    }
+
+    /// A turn as the model met it; they come in order.
+    async fn spoken(&mut self, turn: &'a Turn) -> Result<Spoken<'a>, String> {
+        let heard = self.rehearsal.turn(turn).await.map_err(|error| error.to_string())?;
+        let ids = self.ids(&turn.persona)?;
+        Ok(Spoken { heard, ids, recorded: self.recorded(turn, ids) })
+    }
+
+    /// What the model really read: the phrases might be said here, and the reply was.
+    fn real(&self, spoken: &Spoken<'_>) -> Result<Place, String> {
+        let gains = &spoken.heard.gains;
+        let phrase = |ids: &Vec<TokenId>| Reply { ids: ids.clone(), gains: gains.clone() };
+        let mut replies: Vec<Reply> = self.phrases.iter().map(phrase).collect();
+        // What was said under other gains than what follows is read under its own.
+        if spoken.recorded.is_none() || (gains.is_some() && !replies.is_empty()) {
+            replies.push(spoken.reply());
+        }
+        self.place(&spoken.heard.messages, replies)
+    }
+
+    /// The same history under [`NEUTRAL`].
+    fn neutral(&self, spoken: &Spoken<'_>) -> Result<Place, String> {
+        let history = spoken.heard.messages.iter().filter(|message| message.role != Role::System).cloned();
+        let messages: Vec<Message> = std::iter::once(Message::system(NEUTRAL)).chain(history).collect();
+        self.place(&messages, vec![spoken.reply()])
+    }
+
+    fn place(&self, messages: &[Message], replies: Vec<Reply>) -> Result<Place, String> {
+        let before = self.vocabulary.chat(messages).map_err(|error| error.to_string())?;
+        Ok(Place { before, replies })
     }
 
     /// The ids that were said, if this model said them.
@@ -267,6 +272,66 @@ impl<'a> Reading<'a> {
         let known = line.basis == Basis::Raw && line.logprob.iter().all(Option::is_some);
         (same && known).then(|| line.tokens())
     }
+}
+
+impl Spoken<'_> {
+    fn reply(&self) -> Reply {
+        Reply { ids: self.ids.to_vec(), gains: self.heard.gains.clone() }
+    }
+
+    /// The default set, from what was read: at its own place `phrases` phrases, and behind them the reply where it was
+    /// not recorded.
+    fn values(
+        &self,
+        real: Result<Vec<Likely>, String>,
+        neutral: Likely,
+        alone: Likely,
+        phrases: usize,
+    ) -> Result<Values, String> {
+        let (pressure, read) = match real {
+            Ok(mut each) => {
+                let read = each.drain(phrases.min(each.len())..).next();
+                (pressure(each), read.unwrap_or_else(|| Err(UNREAD.to_owned())))
+            }
+            Err(why) => (Err(why.clone()), Err(why)),
+        };
+        let tokens = match &self.recorded {
+            Some(tokens) => tokens,
+            None => &read?,
+        };
+        let own = logprobs(tokens)?;
+        let instructions = self.heard.messages.iter().filter(|message| message.role == Role::System);
+        let instructions: Vec<&str> = instructions.map(|message| message.content.as_str()).collect();
+        let copying = copied(&instructions.join("\n"), tokens.iter().map(|token| token.text.as_str()));
+        let neutral = neutral.and_then(|tokens| logprobs(&tokens));
+        let ratio = |keep: &dyn Fn(bool) -> bool| {
+            let neutral = neutral.as_ref().map_err(Clone::clone)?;
+            let pairs = own.iter().zip(neutral).zip(&copying.tokens);
+            let kept = pairs.filter(|(_, copied)| keep(**copied)).map(|((with, without), _)| with - without);
+            mean(&kept.collect::<Vec<_>>()).ok_or_else(|| "every word stands in the prompt".to_owned())
+        };
+        let alone = alone.and_then(|tokens| logprobs(&tokens));
+        let gain = alone.and_then(|alone| {
+            let neutral = neutral.as_ref().map_err(Clone::clone)?;
+            Ok(mean(neutral).unwrap_or_default() - mean(&alone).unwrap_or_default())
+        });
+        Ok([
+            ratio(&|_| true),
+            ratio(&|copied| !copied),
+            copying.rate.ok_or_else(|| "the reply has no words".to_owned()),
+            Ok(-mean(&own).unwrap_or_default()),
+            gain,
+            pressure,
+        ])
+    }
+}
+
+/// Why something is not known that was never asked: a bug in Loom.
+const UNREAD: &str = "it was not read (a bug in Loom, please report it)";
+
+/// The one reply that was asked for.
+fn only(mut likely: Vec<Likely>) -> Likely {
+    likely.pop().unwrap_or_else(|| Err(UNREAD.to_owned()))
 }
 
 /// How a reply begins with one of `phrases`: with a capital, none of them the beginning of another.

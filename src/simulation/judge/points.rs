@@ -55,7 +55,7 @@ pub(super) fn point(turns: (usize, usize), value: Result<f64, String>) -> ScoreP
         Ok(value) => (Some(value), None),
         Err(why) => (None, Some(why)),
     };
-    ScorePoint { turns, value, interval: None, mass: None, why }
+    ScorePoint { turns, value, interval: None, mass: None, top: None, why }
 }
 
 /// A model as the taker of a score.

@@ -271,6 +271,7 @@ impl Scoring {
                         && (!tested || by.reliability.is_some())
                 });
                 by && (score.id.as_str(), &score.dimension, score.prompt_digest) == (*id, dimension, Some(*prompt))
+                    && score.method == judge.method()
             })
         });
         if done && !self.again {

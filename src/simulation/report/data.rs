@@ -158,6 +158,9 @@ pub struct StoredScore {
     pub interval: Option<Interval>,
     /// How much probability the judge's ratings had on their scale.
     pub mass: Option<Mean>,
+    /// Over how many alternatives at least, where the judge told not all of them: `mass` is then a lower bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top: Option<usize>,
     /// Reading by reading over the rollouts, each at the last turn that it read.
     pub points: Vec<StoredPoint>,
     /// Why there is no value, and how often.

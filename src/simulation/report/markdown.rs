@@ -162,7 +162,7 @@ impl Report {
                     }),
                     mean(score.value),
                     interval,
-                    mean(score.mass),
+                    score.top.map_or(String::new(), |top| format!("of {top}: ≥ ")) + &mean(score.mass),
                     score.value.map_or(0, |value| value.n).to_string(),
                 ]
             })
@@ -170,8 +170,8 @@ impl Report {
         table(out, &["Score", "Method", "Judge", "Mean", "95 % interval", "On the scale", "Rollouts"], &rows)?;
         writeln!(
             out,
-            "Taken by `loom score`. *On the scale* is how much probability a judge's ratings had on the scale it was given. A \
-             judge is *unreliable* where its own test (`loom judge check`) found less than {} agreement: do not read its scores.\n",
+            "Taken by `loom score`. *On the scale* is how much probability a judge's ratings had on the scale it was given, a \
+             lower bound where it told only some alternatives. A judge is *unreliable* where its own test (`loom judge check`) found less than {} agreement: do not read its scores.\n",
             number(Reliability::AGREEMENT_MIN)
         )
     }
@@ -418,6 +418,7 @@ pub(super) const fn method(method: ScoreMethod) -> &'static str {
     match method {
         ScoreMethod::Measured => "measured",
         ScoreMethod::LogprobRating => "rating by log-probabilities",
+        ScoreMethod::TopLogprobRating => "rating by the likeliest log-probabilities",
         ScoreMethod::WrittenRating => "written rating",
         ScoreMethod::Likelihood => "likelihood",
     }

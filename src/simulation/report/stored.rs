@@ -32,7 +32,7 @@ fn alike(a: &Score, b: &Score) -> bool {
 
 /// What speaks against a judge's word; nothing where it passed its test, or where nothing was judged.
 pub(super) fn doubt(score: &StoredScore) -> Option<String> {
-    if !matches!(score.method, ScoreMethod::LogprobRating | ScoreMethod::WrittenRating) {
+    if matches!(score.method, ScoreMethod::Measured | ScoreMethod::Likelihood) {
         return None;
     }
     match &score.judge.as_ref()?.reliability {
@@ -73,6 +73,7 @@ fn row(group: &[&Score], seed: u64) -> Option<StoredScore> {
         interval: interval(&values, seed, &name),
         value: summary(values),
         mass: summary(masses),
+        top: group.iter().flat_map(|score| &score.points).filter_map(|point| point.top).min(),
         points: by_turn
             .into_iter()
             .filter_map(|(turn, values)| Some(StoredPoint { turn, value: summary(values)? }))

@@ -41,6 +41,9 @@ pub struct Check {
     /// The mean probability that it gave to the scale; absent for written ratings. Little of it means that the judge
     /// did not understand how to answer.
     pub mass: Option<f64>,
+    /// How many alternatives `mass` was summed over at least, where not all were told: it is then a lower bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top: Option<usize>,
     /// What it could not rate, and why, each reason once.
     pub unrated: Vec<String>,
 }
@@ -129,6 +132,7 @@ fn asks(rubric: Rubric, about: Option<&str>) -> String {
 #[derive(Default)]
 struct Asked {
     masses: Vec<f64>,
+    top: Option<usize>,
     unrated: Vec<String>,
 }
 
@@ -151,6 +155,7 @@ impl Asked {
         for rated in rated {
             let value = rated.and_then(|rated| {
                 self.masses.extend(rated.mass);
+                self.top = self.top.into_iter().chain(rated.top).min();
                 rated.value
             });
             values.push(value.map_err(|why| self.failed(why)).ok());
@@ -220,6 +225,7 @@ pub async fn check(judge: &Judge) -> Result<Check, CheckError> {
         position_bias: mean(&firsts).map(|first| first - 0.5),
         verbosity_bias,
         mass: mean(&asked.masses),
+        top: asked.top,
         unrated: asked.unrated,
     })
 }

@@ -1,6 +1,8 @@
 //! A model that rates. Where it gives the log-probability of a text, the rating is the mean over the scale under its own
-//! distribution at the score token (G-Eval, Liu et al., EMNLP 2023); else it writes its rating in strict JSON and is
-//! asked again a few times where it does not. Which of the two is settled once and recorded with every score.
+//! distribution at the score token (G-Eval, Liu et al., EMNLP 2023); where it writes and tells the likeliest
+//! alternatives, the mean over those of them that are on the scale; else it writes its rating in strict JSON. What it
+//! writes in another form is asked for again a few times. Which of the three is settled once and recorded with every
+//! score.
 
 use std::sync::Arc;
 
@@ -10,8 +12,8 @@ use serde::Deserialize;
 use crate::foundation::base::Stream;
 use crate::foundation::base::limits::JUDGE_REPAIRS_MAX;
 use crate::foundation::chat::{
-    Continuation, Finish, LanguageModel, Message, ModelError, ModelInfo, Prompt, Request, Sampling, Snapshot,
-    TokenLogprob,
+    Completion, Continuation, Finish, LanguageModel, Message, ModelChain, ModelError, ModelInfo, ModelSpec, Prompt,
+    Request, Sampling, Snapshot, TokenLogprob,
 };
 use crate::simulation::rollout::ScoreMethod;
 
@@ -23,6 +25,8 @@ const LEAD: &str = "Rating: ";
 const ANSWER_TOKENS: usize = 8;
 /// Longest written answer, tokens.
 const WRITTEN_TOKENS_MAX: usize = 64;
+/// How many alternatives a hosted judge is asked for: as many as the providers give at most.
+const ALTERNATIVES: usize = 20;
 
 /// What came of asking.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +35,23 @@ pub(super) struct Rated {
     pub(super) value: Result<f64, String>,
     /// How much probability lay on the scale; `None` for written ratings.
     pub(super) mass: Option<f64>,
+    /// How many alternatives were told, where not all were: `mass` is then a lower bound.
+    pub(super) top: Option<usize>,
+}
+
+impl Rated {
+    /// A rating of which only the value is known.
+    const fn bare(value: Result<f64, String>) -> Self {
+        Self { value, mass: None, top: None }
+    }
+
+    /// The mean over the scale, of which each step has a probability.
+    fn over(steps: &[f64], top: Option<usize>) -> Self {
+        let mass: f64 = steps.iter().sum();
+        let mean = steps.iter().zip(0u8..).map(|(p, step)| p * f64::from(step)).sum::<f64>() / mass;
+        let value = if mass > 0.0 { Ok(mean / (SCALE.len() - 1) as f64) } else { Err(NO_MASS.to_owned()) };
+        Self { value, mass: Some(mass), top }
+    }
 }
 
 /// A model that rates.
@@ -49,10 +70,19 @@ impl Judge {
         let request = Request::new(prompt, Sampling::greedy(), Stream::root(0));
         let method = match model.score(request, Continuation::Text(format!("{LEAD}1"))).await {
             Ok(scored) if scored.logprob().is_some() => ScoreMethod::LogprobRating,
+            Ok(_) | Err(ModelError::Unsupported { .. }) if is_hosted(model.info()) => Self::hosted(&*model).await?,
             Ok(_) | Err(ModelError::Unsupported { .. }) => ScoreMethod::WrittenRating,
             Err(error) => return Err(error),
         };
         Ok(Self { model, method })
+    }
+
+    /// Whether a provider tells alternatives is known once it was asked.
+    async fn hosted(model: &dyn LanguageModel) -> Result<ScoreMethod, ModelError> {
+        let asked = vec![Message::user(format!("How friendly is \"Good morning!\"?\n{IN_WORDS}"))];
+        let answer = model.complete(telling(asked, Stream::root(0)), None).await?;
+        let tells = answer.tokens.iter().any(|token| !token.top_texts.is_empty());
+        Ok(if tells { ScoreMethod::TopLogprobRating } else { ScoreMethod::WrittenRating })
     }
 
     /// How it answers.
@@ -71,7 +101,7 @@ impl Judge {
             ScoreMethod::WrittenRating => {
                 "Answer with one line of JSON and nothing else: {\"rating\": N}, N a whole number from 1 to 5."
             }
-            _ => "Answer with \"Rating: \" and one number from 1 to 5.",
+            _ => IN_WORDS,
         }
     }
 
@@ -91,32 +121,38 @@ impl Judge {
     /// Its rating.
     pub(super) async fn rate(&self, prompt: &str, stream: Stream) -> Rated {
         let asked = vec![Message::user(self.asked(prompt))];
-        if self.method == ScoreMethod::WrittenRating {
-            return Rated { value: self.written(asked, stream).await, mass: None };
-        }
-        match self.labels(asked, LEAD, &SCALE).await {
-            Ok(labels) => {
-                let mass: f64 = labels.iter().sum();
-                let mean = labels.iter().zip(0u8..).map(|(p, step)| p * f64::from(step)).sum::<f64>() / mass;
-                let value = if mass > 0.0 { Ok(mean / (SCALE.len() - 1) as f64) } else { Err(NO_MASS.to_owned()) };
-                Rated { value, mass: Some(mass) }
+        let steps = match self.method {
+            ScoreMethod::WrittenRating => {
+                let read = |answer: &Completion| parse(&answer.message.content);
+                return Rated::bare(self.written(asked, stream, read).await);
             }
-            Err(why) => Rated { value: Err(why), mass: None },
+            ScoreMethod::TopLogprobRating => {
+                let read = |answer: &Completion| Ok((said(answer, LEAD, &SCALE)?, answer.tokens.clone()));
+                let answer = self.written(asked, stream, read).await;
+                answer.and_then(|(label, tokens)| told(&tokens, label, &SCALE)).map(|(steps, top)| (steps, Some(top)))
+            }
+            _ => self.labels(asked, LEAD, &SCALE).await.map(|steps| (steps, None)),
+        };
+        match steps {
+            Ok((steps, top)) => Rated::over(&steps, top),
+            Err(why) => Rated::bare(Err(why)),
         }
     }
 
     /// How likely it finds the first of two, in `[0, 1]`; a written answer is 0 or 1.
     pub(super) async fn prefers_first(&self, prompt: &str, stream: Stream) -> Result<f64, String> {
         let asked = vec![Message::user(format!("{prompt}\nAnswer with one letter."))];
-        if self.method == ScoreMethod::WrittenRating {
-            let answer = self.complete(asked, stream).await?;
-            return match answer.trim().trim_end_matches('.') {
-                "A" => Ok(1.0),
-                "B" => Ok(0.0),
-                other => Err(format!("the judge answered `{}`, not A or B", clipped(other))),
-            };
-        }
-        let labels = self.labels(asked, "", &["A", "B"]).await?;
+        let labels = match self.method {
+            ScoreMethod::WrittenRating => {
+                let said = said(&self.complete(asked, stream).await?, "", &CHOICES)?;
+                CHOICES.map(|label| f64::from(u8::from(label == said))).to_vec()
+            }
+            ScoreMethod::TopLogprobRating => {
+                let answer = self.complete(asked, stream).await?;
+                told(&answer.tokens, said(&answer, "", &CHOICES)?, &CHOICES)?.0
+            }
+            _ => self.labels(asked, "", &CHOICES).await?,
+        };
         let (first, sum) = (labels.first().copied().unwrap_or_default(), labels.iter().sum::<f64>());
         if sum > 0.0 { Ok(first / sum) } else { Err(NO_MASS.to_owned()) }
     }
@@ -150,32 +186,87 @@ impl Judge {
         each.ok_or_else(|| "the judge gave no log-probability at the score token".to_owned())
     }
 
-    /// A rating that it writes, asked for again while it is none.
-    async fn written(&self, asked: Vec<Message>, stream: Stream) -> Result<f64, String> {
+    /// A rating that it writes, asked for again while `read` finds none.
+    async fn written<T>(
+        &self,
+        asked: Vec<Message>,
+        stream: Stream,
+        read: impl Fn(&Completion) -> Result<T, String>,
+    ) -> Result<T, String> {
         let mut asked = asked;
         let mut why = String::new();
         for attempt in 0..=JUDGE_REPAIRS_MAX {
             let answer = self.complete(asked.clone(), stream.child("attempt", attempt as u64)).await?;
-            match parse(&answer) {
+            match read(&answer) {
                 Ok(value) => return Ok(value),
                 Err(error) => why = error,
             }
-            asked.push(Message::assistant(answer));
+            asked.push(Message::assistant(answer.message.content));
             asked.push(Message::user(format!("That is no such answer: {why}. {}", self.how())));
         }
         Err(format!("the judge gave no rating in {} answers: {why}", JUDGE_REPAIRS_MAX + 1))
     }
 
-    async fn complete(&self, asked: Vec<Message>, stream: Stream) -> Result<String, String> {
-        let sampling = Sampling { max_tokens: WRITTEN_TOKENS_MAX, ..Sampling::greedy() };
-        let request = Request::new(Prompt::Chat(asked), sampling, stream);
+    async fn complete(&self, asked: Vec<Message>, stream: Stream) -> Result<Completion, String> {
+        let request = if self.method == ScoreMethod::TopLogprobRating {
+            telling(asked, stream)
+        } else {
+            let sampling = Sampling { max_tokens: WRITTEN_TOKENS_MAX, ..Sampling::greedy() };
+            Request::new(Prompt::Chat(asked), sampling, stream)
+        };
         let completion =
             self.model.complete(request, None).await.map_err(|error| format!("the judge failed: {error}"))?;
         if completion.finish == Finish::Refusal {
             return Err(format!("the judge refused: {}", clipped(&completion.message.content)));
         }
-        Ok(completion.message.content)
+        Ok(completion)
     }
+}
+
+/// How a rating is asked for where its probability is read.
+const IN_WORDS: &str = "Answer with \"Rating: \" and one number from 1 to 5.";
+/// The answers to a choice between two.
+const CHOICES: [&str; 2] = ["A", "B"];
+
+/// Whether somebody else's machine answers.
+fn is_hosted(info: &ModelInfo) -> bool {
+    let hosted = |spec: &ModelSpec| {
+        matches!(spec, ModelSpec::OpenAi(_) | ModelSpec::Anthropic(_) | ModelSpec::OpenAiCompatible { .. })
+    };
+    info.name.parse::<ModelChain>().is_ok_and(|chain| chain.specs().next().is_some_and(hosted))
+}
+
+/// A request whose answer comes with alternatives. At temperature 1 they are the model's own, whether a server reports
+/// what it computed or what it drew from.
+fn telling(asked: Vec<Message>, stream: Stream) -> Request {
+    let sampling = Sampling { temperature: 1.0, top_p: 1.0, max_tokens: WRITTEN_TOKENS_MAX, ..Sampling::default() };
+    Request::new(Prompt::Chat(asked), Sampling { top_logprobs: ALTERNATIVES, ..sampling }, stream)
+}
+
+/// Which of `labels` the answer is, behind `lead`.
+fn said<'l>(answer: &Completion, lead: &str, labels: &[&'l str]) -> Result<&'l str, String> {
+    let text = answer.message.content.trim();
+    let label = text.strip_prefix(lead.trim_end()).map(|rest| rest.trim().trim_end_matches('.'));
+    let known = label.and_then(|label| labels.iter().find(|known| **known == label));
+    known.copied().ok_or_else(|| format!("`{}` is not {lead}{}", clipped(text), labels.join(" or ")))
+}
+
+/// The probability of each label among the alternatives where `said` was written, and how many of them were told.
+fn told(tokens: &[TokenLogprob], said: &str, labels: &[&str]) -> Result<(Vec<f64>, usize), String> {
+    let token = tokens.iter().rev().find(|token| token.text.contains(said));
+    let token = token.filter(|token| !token.top_texts.is_empty());
+    let token = token.ok_or("the judge told no alternatives at the score token, although it had told some before")?;
+    let written = token.text.trim();
+    let each = labels.iter().map(|label| {
+        // A token may hold more than the label, the same for each of them.
+        let wanted = written.replacen(said, label, 1);
+        let alike = token.top_texts.iter().filter(|(text, _)| text.trim() == wanted);
+        let sum: f64 = alike.map(|(_, logprob)| libm::exp(f64::from(*logprob))).sum();
+        // Some servers leave out what was drawn when it is not among the likeliest.
+        let drawn = token.logprob.filter(|_| *label == said && sum <= 0.0);
+        drawn.map_or(sum, |logprob| libm::exp(f64::from(logprob)))
+    });
+    Ok((each.collect(), token.top_texts.len()))
 }
 
 const NO_MASS: &str = "the judge gave none of the answers any probability";

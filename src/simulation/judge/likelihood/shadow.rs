@@ -1,71 +1,85 @@
-//! A conversation read beside the real one. It keeps its state from turn to turn, so that its history is read once.
+//! Conversations read beside the real one, in token ids. What one place has in common with the next is read once, and
+//! what has nothing in common is read at the same time.
 
 use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream};
 
 use crate::foundation::base::Stream;
+use crate::foundation::base::limits::SHADOWS_MAX;
 use crate::foundation::chat::{
-    Continuation, DeltaGains, LanguageModel, Message, Prompt, Request, Sampling, Scored, Snapshot, TokenId,
-    TokenLogprob,
+    Continuation, DeltaGains, LanguageModel, Prompt, Request, Sampling, Scored, Snapshot, TokenId, TokenLogprob,
 };
 
 /// How likely a text was token by token, or why that is not known.
 pub(super) type Likely = Result<Vec<TokenLogprob>, String>;
 
-/// A conversation and how much of it has been read.
-pub(super) struct Shadow<'a> {
-    model: &'a dyn LanguageModel,
-    read: Option<Snapshot>,
+/// A place in a conversation, and what might be said there.
+pub(super) struct Place {
+    /// Everything before it, the beginning of the model's own turn included.
+    pub(super) before: Vec<TokenId>,
+    pub(super) replies: Vec<Reply>,
 }
 
-impl<'a> Shadow<'a> {
-    pub(super) fn new(model: &'a dyn LanguageModel) -> Self {
-        Self { model, read: None }
-    }
+/// Something that might be said.
+pub(super) struct Reply {
+    pub(super) ids: Vec<TokenId>,
+    /// Under which it is read, and whatever is new before it.
+    pub(super) gains: Option<DeltaGains>,
+}
 
-    /// How likely `reply` is after `messages`, and goes on after it.
-    pub(super) async fn go_on(
-        &mut self,
-        messages: Vec<Message>,
-        reply: &[TokenId],
-        gains: Option<&DeltaGains>,
-    ) -> Likely {
-        let after = self.read.take();
-        let scored = self.score(messages, Continuation::Ids(reply.to_vec()), after, gains).await?;
-        self.read = scored.snapshot;
-        Ok(scored.tokens)
+/// How likely each reply is at its place. A place that goes on where the one before it stood is read on from there; every
+/// other one begins anew. Those that are no place stay what they are.
+pub(super) async fn read(
+    model: &dyn LanguageModel,
+    places: Vec<Result<Place, String>>,
+) -> Vec<Result<Vec<Likely>, String>> {
+    let mut gaps = Vec::with_capacity(places.len());
+    let mut known = Vec::with_capacity(places.len());
+    for place in places {
+        gaps.push(place.map(|place| known.push(place)));
     }
+    let strands = known.chunk_by(|place, next| next.before.starts_with(&place.before));
+    let strands = stream::iter(strands.map(|strand| follow(model, strand)));
+    let mut each = strands.buffered(SHADOWS_MAX).concat().await.into_iter();
+    gaps.into_iter().map(|gap| gap.map(|()| each.next().unwrap_or_default())).collect()
+}
 
-    /// How likely each of several replies is after `messages`, and stays before them.
-    pub(super) async fn stay(
-        &mut self,
-        messages: Vec<Message>,
-        replies: Vec<Continuation>,
-        gains: Option<&DeltaGains>,
-    ) -> Vec<Likely> {
-        let mut replies = replies.into_iter();
-        let Some(first) = replies.next() else { return Vec::new() };
-        // The first reading brings everyone to the place before the reply.
-        let after = self.read.take();
-        let first = self.score(messages.clone(), first, after, gains).await;
-        if let Ok(scored) = &first {
-            self.read.clone_from(&scored.before);
+/// One place after the other.
+async fn follow(model: &dyn LanguageModel, strand: &[Place]) -> Vec<Vec<Likely>> {
+    let mut read: Option<Snapshot> = None;
+    let mut each = Vec::with_capacity(strand.len());
+    let nexts = strand.iter().skip(1).map(Some).chain([None]);
+    for (place, next) in strand.iter().zip(nexts) {
+        // The first reading brings the others to the place.
+        let score = |reply, after| score(model, &place.before, reply, after);
+        let mut replies = place.replies.iter();
+        let first = match replies.next() {
+            Some(reply) => Some(score(reply, read.clone()).await),
+            None => None,
+        };
+        if let Some(Ok(Scored { before: Some(before), .. })) = &first {
+            read = Some(before.clone());
         }
-        let this = &*self;
-        let rest = replies.map(|reply| this.score(messages.clone(), reply, this.read.clone(), gains));
-        let rest = join_all(rest).await;
-        std::iter::once(first).chain(rest).map(|scored| scored.map(|scored| scored.tokens)).collect()
+        let rest = join_all(replies.map(|reply| score(reply, read.clone()))).await;
+        let scored: Vec<_> = first.into_iter().chain(rest).collect();
+        // What was really said has been read already.
+        let more = next.and_then(|next| next.before.strip_prefix(place.before.as_slice())).unwrap_or_default();
+        let said = place.replies.iter().zip(&scored).filter(|(reply, _)| more.starts_with(&reply.ids));
+        let said = said.filter_map(|(_, scored)| scored.as_ref().ok()?.snapshot.clone());
+        read = said.max_by_key(Snapshot::tokens).or(read);
+        each.push(scored.into_iter().map(|scored| scored.map(|scored| scored.tokens)).collect());
     }
+    each
+}
 
-    async fn score(
-        &self,
-        messages: Vec<Message>,
-        reply: Continuation,
-        after: Option<Snapshot>,
-        gains: Option<&DeltaGains>,
-    ) -> Result<Scored, String> {
-        let mut request = Request::new(Prompt::Chat(messages), Sampling::greedy(), Stream::root(0));
-        request.after = after;
-        request.gains = gains.cloned();
-        self.model.score(request, reply).await.map_err(|error| error.to_string())
-    }
+async fn score(
+    model: &dyn LanguageModel,
+    before: &[TokenId],
+    reply: &Reply,
+    after: Option<Snapshot>,
+) -> Result<Scored, String> {
+    let mut request = Request::new(Prompt::Ids(before.to_vec()), Sampling::greedy(), Stream::root(0));
+    request.after = after;
+    request.gains.clone_from(&reply.gains);
+    model.score(request, Continuation::Ids(reply.ids.clone())).await.map_err(|error| error.to_string())
 }

@@ -6,11 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures_util::future::join_all;
-
-use super::shadow::Shadow;
-use super::{Extent, definition, logprobs};
-use crate::foundation::chat::{LanguageModel, Message, Role};
+use super::shadow::{Place, Reply, read};
+use super::{Extent, Reading, UNREAD, definition, logprobs, only};
+use crate::foundation::chat::{Message, Role};
 use crate::foundation::stats::{Interval, rmse, spearman};
 use crate::simulation::judge::points::point;
 use crate::simulation::persona::{Assembler, Dimension, PersonaConfig, Situation, TurnPlan, examples, parse};
@@ -73,7 +71,7 @@ impl Variants {
     }
 
     /// Reads the turn's words under every variant.
-    pub(super) async fn read(&mut self, model: &dyn LanguageModel, rehearsal: &Rehearsal, turn: &Turn, heard: &Heard) {
+    pub(super) async fn read(&mut self, reading: &Reading<'_>, turn: &Turn, heard: &Heard) {
         let situation = Situation { turn: turn.index, persona_messages: &heard.said };
         let own = &heard.plan.prompt;
         let others: Vec<String> = self.distractors.iter().map(|other| other.plan(&situation).prompt).collect();
@@ -82,16 +80,18 @@ impl Variants {
             .dimensions
             .iter()
             .map(|dimension| {
-                let at = |value| rehearsal.assembler().plan_with(&situation, &[(&dimension.name, value)]).prompt;
+                let at = |value| reading.rehearsal.assembler().plan_with(&situation, &[(&dimension.name, value)]).prompt;
                 grid(dimension.min, dimension.max.min(self.ceiling)).map(|value| (value, at(value))).collect()
             })
             .collect();
 
         let prompts = std::iter::once(own).chain(&others).chain(without.iter().flatten());
         let prompts: BTreeSet<&String> = prompts.chain(grids.iter().flatten().map(|(_, prompt)| prompt)).collect();
-        let read = join_all(prompts.iter().map(|prompt| likelihood(model, prompt, turn, heard))).await;
+        let places = prompts.iter().map(|prompt| under(reading, prompt, turn, heard)).collect();
+        let read = read(reading.subject.model.as_ref(), places).await.into_iter();
+        let read = read.map(|likely| Ok(logprobs(&likely.and_then(only)?)?.iter().sum()));
         let read: BTreeMap<&String, Result<f64, String>> = prompts.into_iter().zip(read).collect();
-        let of = |prompt: &String| read.get(prompt).cloned().unwrap_or_else(|| Err("it was not read".to_owned()));
+        let of = |prompt: &String| read.get(prompt).cloned().unwrap_or_else(|| Err(UNREAD.to_owned()));
         let count = turn.persona.ids.as_ref().map_or(1, Vec::len) as f64;
 
         let at = (turn.index, turn.index);
@@ -142,13 +142,12 @@ impl Variants {
     }
 }
 
-/// ln p of the turn's words after `prompt` and the history.
-async fn likelihood(model: &dyn LanguageModel, prompt: &str, turn: &Turn, heard: &Heard) -> Result<f64, String> {
+/// The turn's words after `prompt` and the history.
+fn under(reading: &Reading<'_>, prompt: &str, turn: &Turn, heard: &Heard) -> Result<Place, String> {
     let history = heard.messages.iter().filter(|message| message.role != Role::System).cloned();
-    let messages = std::iter::once(Message::system(prompt.trim_end())).chain(history).collect();
-    let ids = turn.persona.ids.as_deref().unwrap_or_default();
-    let tokens = Shadow::new(model).go_on(messages, ids, heard.gains.as_ref()).await?;
-    Ok(logprobs(&tokens)?.iter().sum())
+    let messages: Vec<Message> = std::iter::once(Message::system(prompt.trim_end())).chain(history).collect();
+    let ids = turn.persona.ids.clone().unwrap_or_default();
+    reading.place(&messages, vec![Reply { ids, gains: heard.gains.clone() }])
 }
 
 fn sections(plan: &TurnPlan) -> [&str; 3] {

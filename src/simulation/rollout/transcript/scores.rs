@@ -35,6 +35,8 @@ pub enum ScoreMethod {
     Measured,
     /// The mean rating under a judge's log-probabilities at the score token (G-Eval, Liu et al. 2023).
     LogprobRating,
+    /// The same over the likeliest alternatives that a judge told at the score token it wrote, where it tells no others.
+    TopLogprobRating,
     /// A rating that a judge wrote as structured output.
     WrittenRating,
     /// From the log-probabilities of what was said.
@@ -86,6 +88,9 @@ pub struct ScorePoint {
     pub interval: Option<Interval>,
     /// How much probability a rating had on its scale, in `[0, 1]`; absent for other methods.
     pub mass: Option<f64>,
+    /// How many alternatives `mass` was summed over, where the judge told not all of them: `mass` is then a lower bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top: Option<usize>,
     /// Why there is no value.
     pub why: Option<String>,
 }
