@@ -12,6 +12,7 @@ mod manifest;
 pub mod monitors;
 mod player;
 mod progress;
+mod quality;
 mod rehearsal;
 mod run;
 mod side;

@@ -5,7 +5,7 @@ mod values;
 
 pub(super) use values::{BannedPattern, Curve, CurveName, DeltaPolicyName, EndType, GainsEntry, Mode};
 
-use super::spec::{AdversaryKind, Level, Placement, RegulatorPolicy, Speaker, StructuralPattern};
+use super::spec::{AdversaryKind, Level, Placement, QualityFeedback, RegulatorPolicy, Speaker, StructuralPattern};
 use crate::config_record;
 use crate::foundation::config::{At, Entries, Maybe, Required};
 
@@ -40,6 +40,9 @@ config_record! {
         /// A hard cap on the tokens that each side may read and write in a rollout; none if absent.
         #[schemars(range(min = 1))]
         tokens_max: Maybe<usize>,
+        /// What the persona's regulator is told of how good its messages are: `measured` from their words (repetition, echo,
+        /// giving in), or `off`. Default `measured`.
+        quality: Maybe<QualityFeedback>,
     }
 
     /// Who the persona is.

@@ -438,11 +438,36 @@ pub struct Regulation {
     pub regenerations_max: usize,
     /// A hard cap on the tokens that each side may read and write in a rollout; `None` is no cap.
     pub tokens_max: Option<u64>,
+    /// What the persona's regulator is told of how good its messages are. A run from before there was a choice goes on
+    /// without.
+    #[serde(default = "QualityFeedback::off")]
+    pub quality: QualityFeedback,
 }
 
 impl Default for Regulation {
     fn default() -> Self {
-        Self { policy: RegulatorPolicy::Observe, regenerations_max: 1, tokens_max: None }
+        Self {
+            policy: RegulatorPolicy::Observe,
+            regenerations_max: 1,
+            tokens_max: None,
+            quality: QualityFeedback::Measured,
+        }
+    }
+}
+
+/// Where quality feedback comes from while a rollout runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QualityFeedback {
+    /// There is none.
+    Off,
+    /// Each of the persona's messages is measured by its words: repetition, echo, giving in.
+    Measured,
+}
+
+impl QualityFeedback {
+    const fn off() -> Self {
+        Self::Off
     }
 }
 

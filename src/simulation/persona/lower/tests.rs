@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::simulation::persona::{
-    Curve, DeltaPolicy, EndCondition, Pattern, PersonaConfig, Regulation, RegulatorPolicy, TrajectoryMode, parse,
+    Curve, DeltaPolicy, EndCondition, Pattern, PersonaConfig, QualityFeedback, Regulation, RegulatorPolicy,
+    TrajectoryMode, parse,
 };
 
 const SOUND: &str = r#"schema_version: "0.1.0"
@@ -111,8 +112,13 @@ fn modes_and_end_conditions_fit_together() {
 fn the_regulators_policy_is_read() {
     let quiet = accepted("interaction:", "interaction:").regulator;
     assert_eq!(quiet, Regulation::default());
-    let text = "regulator: {policy: enforce, max_regenerations: 2, tokens_max: 5000}\ninteraction:";
-    let expected = Regulation { policy: RegulatorPolicy::Enforce, regenerations_max: 2, tokens_max: Some(5_000) };
+    let text = "regulator: {policy: enforce, max_regenerations: 2, tokens_max: 5000, quality: off}\ninteraction:";
+    let expected = Regulation {
+        policy: RegulatorPolicy::Enforce,
+        regenerations_max: 2,
+        tokens_max: Some(5_000),
+        quality: QualityFeedback::Off,
+    };
     assert_eq!(accepted("interaction:", text).regulator, expected);
 }
 
