@@ -21,7 +21,7 @@ mod steward;
 mod transcript;
 mod watch;
 
-pub use delta::DeltaError;
+pub use delta::{DeltaError, FittedGains};
 pub use files::{FileError, RunFolder, read_tokens, read_transcript, write_json};
 pub use manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
 pub use player::{Heard, ReplayError};
