@@ -12,6 +12,7 @@ mod manifest;
 pub mod monitors;
 mod player;
 mod progress;
+mod quality;
 mod rehearsal;
 mod run;
 mod side;
@@ -20,7 +21,7 @@ mod steward;
 mod transcript;
 mod watch;
 
-pub use delta::DeltaError;
+pub use delta::{DeltaError, FittedGains};
 pub use files::{FileError, RunFolder, read_tokens, read_transcript, write_json};
 pub use manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
 pub use player::{Heard, ReplayError};

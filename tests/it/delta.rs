@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use loom_agent::simulation::rollout::read_transcript;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -72,7 +73,7 @@ fn a_sweep_measures_gains_and_goes_on_after_an_interruption_with_the_same_bytes(
 }
 
 #[test]
-fn a_calibration_is_a_section_of_a_config() {
+fn a_calibration_is_named_by_a_config_and_holds_for_its_model_alone() {
     let dir = TempDir::new().unwrap();
     let folder = dir.path();
     let fit = ["delta", "calibrate", "--text", "recall", "--passages", "4", "--length", "40", "--rounds", "1"];
@@ -83,10 +84,25 @@ fn a_calibration_is_a_section_of_a_config() {
     assert!(train["nll_after"].as_f64() <= train["nll_before"].as_f64(), "{train}");
     assert_eq!((json["gains"].as_array().unwrap().len(), json["held_out"]["passages"].as_u64()), (6, Some(2)));
 
-    let config = format!("{ANNA}\n{}", fs::read_to_string(folder.join("d.yaml")).unwrap());
-    fs::write(folder.join("anna.yaml"), config).unwrap();
-    let output = loom(folder, &["run", "anna.yaml", "--turns", "1", "--no-score", "--output", "run"]);
+    fs::write(folder.join("anna.yaml"), format!("{ANNA}\ndelta: {{policy: fixed, file: d.yaml}}\n")).unwrap();
+    let run = |output: &str| loom(folder, &["run", "anna.yaml", "--turns", "1", "--no-score", "--output", output]);
+    let output = run("named");
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let transcript = read_transcript(&folder.join("named/rollout_000.json")).unwrap();
+    assert_eq!(transcript.turns[0].gains, Some(serde_json::from_value(json["gains"].clone()).unwrap()));
+    // The section alone does the same without a file.
+    let fitted = fs::read_to_string(folder.join("d.yaml")).unwrap();
+    let (section, _) = fitted.split_once("fitted:").unwrap();
+    fs::write(folder.join("anna.yaml"), format!("{ANNA}\n{section}")).unwrap();
+    assert_eq!(run("pasted").status.code(), Some(0));
+
+    let digest = transcript.models.persona.info.digest.unwrap().to_string();
+    let wrong = format!("{:x}", (u8::from_str_radix(&digest[..1], 16).unwrap() + 1) % 16) + &digest[1..];
+    fs::write(folder.join("d.yaml"), fitted.replace(&digest, &wrong)).unwrap();
+    fs::write(folder.join("anna.yaml"), format!("{ANNA}\ndelta: {{policy: fixed, file: d.yaml}}\n")).unwrap();
+    let output = run("wrong");
+    assert!(!output.status.success() && told(&output).contains("were fitted to"), "{}", told(&output));
+    assert!(!folder.join("wrong").exists());
 }
 
 #[test]

@@ -232,6 +232,49 @@ fn the_same_seed_says_the_same_at_any_parallelism() {
     assert_eq!(distinct.len(), 6, "every rollout draws for itself");
 }
 
+/// Two thousand words that say one thing over and over; the persona keeps to them, or brings something new each time.
+fn long_words(turn: usize) -> String {
+    (0..2000).map(|at| format!("alarm{turn}x{at}")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn going_round_in_circles_at_a_price_breaks_the_circuit_and_an_honest_talk_does_not() {
+    let regulated = |to: &str| format!("regulator: {to}\ninteraction:");
+    let enforce = regulated("{policy: enforce}");
+    // What is said again and again is poor from the second time on; over 10,000 tokens the compound rule ends it.
+    let circling = Table::new(&long_words(0), "Tell me more.").yaml("interaction:", &enforce);
+    let transcript = circling.play("run");
+    let qualities = |transcript: &Transcript| -> Vec<_> {
+        transcript.turns.iter().map(|turn| turn.persona.quality.map(|quality| quality.value)).collect()
+    };
+    assert_eq!(qualities(&transcript), [Some(1.0), Some(0.0), Some(0.0)]);
+    assert!(matches!(transcript.outcome, Outcome::Stopped { circuit_break: true, .. }), "{:?}", transcript.outcome);
+    let rulings = &transcript.turns.last().unwrap().persona.regulator.decisions;
+    let evidence: Vec<_> = rulings[0].evidence.iter().map(|evidence| &*evidence.name).collect();
+    assert_eq!((rulings[0].decision.kind(), &evidence[..]), ("circuit_break", &["spent_tokens", "mean_quality"][..]));
+
+    // The same price, and something new each time.
+    let honest = (0..6).map(long_words).collect::<Vec<_>>().join("\n---\n");
+    let transcript = Table::new(&honest, "Tell me more.").yaml("interaction:", &enforce).play("run");
+    assert_eq!((&transcript.outcome, qualities(&transcript)), (&Outcome::Complete, vec![Some(1.0); 6]));
+
+    // Observed, the talk goes on; not measured, the persona's regulator knows of nothing.
+    let observed =
+        Table::new(&long_words(0), "Go on.").yaml("interaction:", &regulated("{policy: observe}")).play("run");
+    assert_eq!((&observed.outcome, qualities(&observed)[5]), (&Outcome::Complete, Some(0.0)));
+    let off = regulated("{policy: enforce, quality: off}");
+    let off = Table::new(&long_words(0), "Go on.").yaml("interaction:", &off).play("run");
+    for turn in &off.turns {
+        let mut decisions = turn.persona.regulator.decisions.iter();
+        assert!(turn.persona.quality.is_none() && decisions.all(|ruling| ruling.decision.kind() != "circuit_break"));
+    }
+
+    // An interrupted run hears the same feedback again.
+    play_some(&circling.create("broken").unwrap(), 2);
+    play(&resume(&circling, "broken").unwrap(), 1);
+    assert_eq!(files(&circling.path("broken")), files(&circling.path("run")));
+}
+
 #[test]
 fn a_run_is_never_overwritten() {
     let table = Table::new("Hello.", "Go on.");

@@ -10,7 +10,6 @@ mod lines;
 use serde::{Deserialize, Serialize};
 
 pub use dynamics::{Stretch, TurnMeasures};
-pub use lexical::agrees;
 
 use self::lines::Lines;
 use crate::simulation::rollout::Transcript;

@@ -5,7 +5,7 @@ mod values;
 
 pub(super) use values::{BannedPattern, Curve, CurveName, DeltaPolicyName, EndType, GainsEntry, Mode};
 
-use super::spec::{AdversaryKind, Level, Placement, RegulatorPolicy, Speaker, StructuralPattern};
+use super::spec::{AdversaryKind, Level, Placement, QualityFeedback, RegulatorPolicy, Speaker, StructuralPattern};
 use crate::config_record;
 use crate::foundation::config::{At, Entries, Maybe, Required};
 
@@ -40,6 +40,9 @@ config_record! {
         /// A hard cap on the tokens that each side may read and write in a rollout; none if absent.
         #[schemars(range(min = 1))]
         tokens_max: Maybe<usize>,
+        /// What the persona's regulator is told of how good its messages are: `measured` from their words (repetition, echo,
+        /// giving in), or `off`. Default `measured`.
+        quality: Maybe<QualityFeedback>,
     }
 
     /// Who the persona is.
@@ -378,12 +381,16 @@ config_record! {
         persona_safety_note: Maybe<String>,
     }
 
-    /// Modulation of Δ. `policy: fixed` needs `gains`; `trajectory` needs `dimension`, `low` and `high`; `regulator` nothing.
+    /// Modulation of Δ. `policy: fixed` needs `gains` or `file`; `trajectory` needs `dimension`, `low` and `high`; `regulator`
+    /// nothing.
     pub(super) struct Delta {
         /// How the gains are chosen.
         policy: Required<DeltaPolicyName>,
         /// For `fixed`: the gains, one mapping for all layers or a list with one per layer.
         gains: Maybe<GainsEntry>,
+        /// For `fixed`, in place of `gains`: a file that `loom delta calibrate` wrote for the persona's model. A relative path
+        /// starts at this file's folder.
+        file: Maybe<String>,
         /// For `trajectory`: the dimension that moves the gains.
         dimension: Maybe<String>,
         /// For `trajectory`: the gains at the dimension's minimum.
@@ -392,6 +399,37 @@ config_record! {
         high: Maybe<Gains>,
         /// For `trajectory`: the layers acted on, counted from 0; all if absent.
         layers: Maybe<Vec<At<usize>>>,
+        /// For `regulator`: how strongly each signal acts.
+        strengths: Maybe<Strengths>,
+        /// For `regulator`: what no gain leaves.
+        bounds: Maybe<Bounds>,
+    }
+
+    /// How strongly the regulator's signals act on Δ: each is ± the logarithm of a factor on the last layer's gain where the
+    /// signal is full. 0 is no effect; a negative one turns the effect round.
+    pub(super) struct Strengths {
+        /// Entropy that rises within the reply, and corrections: ln of the factor on writing. Default 0.15.
+        #[schemars(range(min = -3, max = 3))]
+        trajectory_write: Maybe<f64>,
+        /// The same: ln of the factor on forgetting. Default 0.1.
+        #[schemars(range(min = -3, max = 3))]
+        trajectory_decay: Maybe<f64>,
+        /// A budget that is used up: minus ln of the factor on writing. Default 0.1.
+        #[schemars(range(min = -3, max = 3))]
+        budget_write: Maybe<f64>,
+        /// No confidence at all: minus ln of the factor on forgetting. Default 0.15.
+        #[schemars(range(min = -3, max = 3))]
+        doubt_decay: Maybe<f64>,
+    }
+
+    /// What no gain leaves.
+    pub(super) struct Bounds {
+        /// The lowest gain. Default 0.8.
+        #[schemars(range(min = 0, max = 1))]
+        min: Maybe<f64>,
+        /// The highest gain. Default 1.25.
+        #[schemars(range(min = 1, max = 100))]
+        max: Maybe<f64>,
     }
 
     /// The gains of a layer; 1 changes nothing.

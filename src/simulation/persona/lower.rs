@@ -202,7 +202,7 @@ fn positive_share(raw: &At<f64>, name: &str, problems: &mut Problems) -> Option<
 
 /// A whole number of at least `least`, or `default` where the file says nothing.
 fn regulation(raw: Option<&At<format::Regulator>>, problems: &mut Problems) -> Option<Regulation> {
-    let Regulation { policy, regenerations_max, .. } = Regulation::default();
+    let Regulation { policy, regenerations_max, quality, .. } = Regulation::default();
     let Some(raw) = raw else { return Some(Regulation::default()) };
     let again = match &raw.max_regenerations {
         Some(at) if at.value > limits::RETRIES_MAX => {
@@ -222,6 +222,7 @@ fn regulation(raw: Option<&At<format::Regulator>>, problems: &mut Problems) -> O
         policy: or(raw.policy.as_ref(), policy),
         regenerations_max: again?,
         tokens_max: tokens_max.map(|at| at.value as u64),
+        quality: or(raw.quality.as_ref(), quality),
     })
 }
 

@@ -2,12 +2,14 @@
 //! the YAML form, its JSON Schema and its error messages live in the loader beside this file.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use regex::Regex;
 use schemars::JsonSchema;
 
 use crate::foundation::base::Digest;
 use crate::foundation::chat::{DeltaGains, LayerGains, ModelChain};
+use crate::governance::regulator::DeltaSettings;
 
 /// A persona, how its state moves, and how it is run, watched and scored.
 #[derive(Debug, Clone)]
@@ -414,6 +416,8 @@ pub enum DeltaPolicy {
     Off,
     /// The same gains on every turn.
     Fixed(DeltaGains),
+    /// The same, from a file as `loom delta calibrate` writes it; a relative path starts at the config's folder.
+    Fitted(PathBuf),
     /// Gains move with a dimension: `low` at its minimum, `high` at its maximum, linear between.
     Trajectory {
         /// Which dimension.
@@ -425,8 +429,8 @@ pub enum DeltaPolicy {
         /// The layers they act on; all if `None`.
         layers: Option<Vec<usize>>,
     },
-    /// What the persona's regulator reads of the turns so far gives the gains of the next.
-    Regulator,
+    /// What the persona's regulator reads of the turns so far gives the gains of the next, as strongly as said here.
+    Regulator(DeltaSettings),
 }
 
 /// Whether the regulator's decisions are carried out on a rollout, and how far.
@@ -438,11 +442,36 @@ pub struct Regulation {
     pub regenerations_max: usize,
     /// A hard cap on the tokens that each side may read and write in a rollout; `None` is no cap.
     pub tokens_max: Option<u64>,
+    /// What the persona's regulator is told of how good its messages are. A run from before there was a choice goes on
+    /// without.
+    #[serde(default = "QualityFeedback::off")]
+    pub quality: QualityFeedback,
 }
 
 impl Default for Regulation {
     fn default() -> Self {
-        Self { policy: RegulatorPolicy::Observe, regenerations_max: 1, tokens_max: None }
+        Self {
+            policy: RegulatorPolicy::Observe,
+            regenerations_max: 1,
+            tokens_max: None,
+            quality: QualityFeedback::Measured,
+        }
+    }
+}
+
+/// Where quality feedback comes from while a rollout runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QualityFeedback {
+    /// There is none.
+    Off,
+    /// Each of the persona's messages is measured by its words: repetition, echo, giving in.
+    Measured,
+}
+
+impl QualityFeedback {
+    const fn off() -> Self {
+        Self::Off
     }
 }
 

@@ -3,7 +3,7 @@
 use super::aggregate::confidence;
 use super::data::Flag;
 use crate::foundation::chat::Finish;
-use crate::simulation::judge::measured::agrees;
+use crate::foundation::text::agrees;
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{MonitorAction, Transcript, Turn, Utterance};
 

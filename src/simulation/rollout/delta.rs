@@ -1,8 +1,137 @@
 //! From the configuration's Δ policy to the gains of a turn.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::foundation::base::Digest;
+use crate::foundation::base::limits::CONFIG_BYTES_MAX;
 use crate::foundation::chat::{DeltaGains, LayerGains, ModelInfo};
-use crate::governance::regulator::{DeltaSettings, Signals, delta_gains};
+use crate::governance::regulator::{Signals, delta_gains};
 use crate::simulation::persona::{DeltaPolicy, PersonaConfig};
+
+/// One gain per layer, fitted to one model: the file that `loom delta calibrate` writes. Its `delta` is a section of a
+/// persona config, which can also name the file (`delta: {policy: fixed, file: PATH}`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedGains {
+    /// The section.
+    pub delta: FittedSection,
+    /// What it was fitted to.
+    pub fitted: FittedTo,
+}
+
+/// The `delta` section of a file of fitted gains.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedSection {
+    /// Always `fixed`.
+    pub policy: FittedPolicy,
+    /// One entry per layer.
+    pub gains: Vec<LayerGains>,
+}
+
+/// The policy of fitted gains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FittedPolicy {
+    /// The same gains on every turn.
+    Fixed,
+}
+
+/// The model that gains were fitted to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedTo {
+    /// Its name.
+    pub model: String,
+    /// The digest of its weights, where they are known.
+    pub digest: Option<Digest>,
+}
+
+impl FittedGains {
+    /// For a model.
+    pub fn new(model: &ModelInfo, gains: Vec<LayerGains>) -> Self {
+        Self {
+            delta: FittedSection { policy: FittedPolicy::Fixed, gains },
+            fitted: FittedTo { model: model.name.clone(), digest: model.digest },
+        }
+    }
+
+    /// As it stands in a file.
+    pub fn yaml(&self) -> String {
+        let layers = self.delta.gains.iter().map(|gains| {
+            let LayerGains { delta, decay, write } = gains;
+            format!("    - {{delta: {delta}, decay: {decay}, write: {write}}}\n")
+        });
+        let layers: String = layers.collect();
+        // JSON's texts are YAML's.
+        let model = serde_json::Value::from(self.fitted.model.as_str());
+        let digest = serde_json::json!(self.fitted.digest.map(|digest| digest.to_string()));
+        format!("delta:\n  policy: fixed\n  gains:\n{layers}fitted:\n  model: {model}\n  digest: {digest}\n")
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`DeltaError::File`].
+    pub fn load(path: &Path) -> Result<Self, DeltaError> {
+        let refuse = |why: String| DeltaError::File { path: path.to_owned(), why };
+        let mut text = String::new();
+        // One byte more than allowed tells a file that is too large from one that just fits.
+        let read = File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text));
+        read.map_err(|error| refuse(error.to_string()))?;
+        if text.len() as u64 > CONFIG_BYTES_MAX {
+            return Err(refuse(format!("it is larger than {CONFIG_BYTES_MAX} bytes (CONFIG_BYTES_MAX)")));
+        }
+        let fitted: Self = serde_saphyr::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+        let sound = |gain: f32| (0.0..=100.0).contains(&gain);
+        let all = fitted.delta.gains.iter();
+        if !all.clone().all(|layer| [layer.delta, layer.decay, layer.write].into_iter().all(sound)) {
+            return Err(refuse("a gain lies outside [0, 100]".to_owned()));
+        }
+        Ok(fitted)
+    }
+
+    /// Whether they hold for a model: the same name, and the same weights where a digest is known.
+    fn hold_for(&self, model: &ModelInfo) -> Result<(), DeltaError> {
+        let FittedTo { model: name, digest } = &self.fitted;
+        let told = |name: &str, digest: Option<Digest>| {
+            digest.map_or_else(|| name.to_owned(), |digest| format!("{name} ({})", digest.short()))
+        };
+        let same =
+            if digest.is_some() || model.digest.is_some() { *digest == model.digest } else { *name == model.name };
+        let other = || DeltaError::OtherModel { fitted: told(name, *digest), model: told(&model.name, model.digest) };
+        if same { Ok(()) } else { Err(other()) }
+    }
+}
+
+/// What the file holds that `config` names, if it names one.
+pub(super) fn named_file(config: &PersonaConfig) -> Result<Option<FittedGains>, DeltaError> {
+    let DeltaPolicy::Fitted(file) = &config.delta else { return Ok(None) };
+    let beside = Path::new(&config.source).parent().unwrap_or_else(|| Path::new(""));
+    FittedGains::load(&beside.join(file)).map(Some)
+}
+
+/// The policy with the gains of its file in place of the file's name. Without them (a rehearsal, which has the record's
+/// gains) it stays a name.
+pub(super) fn resolved(
+    policy: &DeltaPolicy,
+    fitted: Option<&FittedGains>,
+    model: &ModelInfo,
+) -> Result<DeltaPolicy, DeltaError> {
+    let policy = match (policy, fitted) {
+        (DeltaPolicy::Fitted(_), Some(fitted)) => {
+            fitted.hold_for(model)?;
+            DeltaPolicy::Fixed(DeltaGains::PerLayer(fitted.delta.gains.clone()))
+        }
+        (policy, _) => policy.clone(),
+    };
+    check(&policy, model)?;
+    Ok(policy)
+}
 
 /// Why a policy cannot be carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,22 +155,43 @@ pub enum DeltaError {
     /// A model whose layers are not known cannot be modulated by layer.
     #[error("the configuration's `delta` acts by layer, but model `{0}` does not tell how many it has")]
     LayersUnknown(String),
+    /// A file of fitted gains cannot be read.
+    #[error("`delta.file` names {}, which is no file of fitted gains: {why}; `loom delta calibrate` writes one", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Gains were fitted to another model.
+    #[error(
+        "`delta.file` holds gains that were fitted to {fitted}, and the persona's model is {model}: fit them to it (`loom \
+         delta calibrate --model …`), or write them as `gains` to use them all the same"
+    )]
+    OtherModel {
+        /// Which, with its digest.
+        fitted: String,
+        /// The persona's, with its digest.
+        model: String,
+    },
 }
 
 /// Whether `policy` can be carried out on a model.
-pub(super) fn check(policy: &DeltaPolicy, model: &ModelInfo) -> Result<(), DeltaError> {
+fn check(policy: &DeltaPolicy, model: &ModelInfo) -> Result<(), DeltaError> {
     let named = match policy {
         DeltaPolicy::Off => return Ok(()),
         DeltaPolicy::Fixed(DeltaGains::PerLayer(layers)) => Some((layers.len(), format!("{} layers", layers.len()))),
         DeltaPolicy::Trajectory { layers: Some(layers), .. } => {
             layers.iter().max().map(|&layer| (layer, format!("layer {layer}")))
         }
-        DeltaPolicy::Fixed(_) | DeltaPolicy::Trajectory { .. } | DeltaPolicy::Regulator => None,
+        DeltaPolicy::Fixed(_) | DeltaPolicy::Fitted(_) | DeltaPolicy::Trajectory { .. } | DeltaPolicy::Regulator(_) => {
+            None
+        }
     };
     if !model.delta {
         return Err(DeltaError::Unsupported(model.name.clone()));
     }
-    if named.is_none() && *policy != DeltaPolicy::Regulator {
+    if named.is_none() && !matches!(policy, DeltaPolicy::Regulator(_)) {
         return Ok(());
     }
     let layers = model.layers.ok_or_else(|| DeltaError::LayersUnknown(model.name.clone()))?;
@@ -53,15 +203,17 @@ pub(super) fn check(policy: &DeltaPolicy, model: &ModelInfo) -> Result<(), Delta
 /// The gains of a turn with the prescribed `intensities`, before which the persona's regulator read `signals`; `None` is no
 /// modulation.
 pub(super) fn gains(
+    policy: &DeltaPolicy,
     config: &PersonaConfig,
     intensities: &[(String, f64)],
     signals: &Signals,
     model: &ModelInfo,
 ) -> Option<DeltaGains> {
-    match &config.delta {
-        DeltaPolicy::Off => None,
+    match policy {
+        // Gains by the name of a file are those of a record, which has them.
+        DeltaPolicy::Off | DeltaPolicy::Fitted(_) => None,
         DeltaPolicy::Fixed(gains) => Some(gains.clone()),
-        DeltaPolicy::Regulator => Some(delta_gains(signals, model.layers?, &DeltaSettings::default())),
+        DeltaPolicy::Regulator(settings) => Some(delta_gains(signals, model.layers?, settings)),
         DeltaPolicy::Trajectory { dimension, low, high, layers } => {
             let (_, value) = intensities.iter().find(|(name, _)| name == dimension)?;
             let bounds = config.trajectory.dimensions.iter().find(|candidate| candidate.name == *dimension)?;
@@ -86,6 +238,37 @@ pub(super) fn gains(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::governance::regulator::DeltaSettings;
+
+    #[test]
+    fn fitted_gains_are_read_as_they_are_written_and_hold_for_their_model_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fit: 1.yaml");
+        let gains = vec![LayerGains { delta: 0.5, decay: 1.0, write: 1.25 }; 2];
+        let model = |name: &str, weights: Option<&str>| ModelInfo {
+            name: name.to_owned(),
+            digest: weights.map(Digest::of),
+            layers: Some(2),
+            delta: true,
+            ..ModelInfo::default()
+        };
+        let fitted = FittedGains::new(&model("a: \"b\"", Some("weights")), gains.clone());
+        std::fs::write(&path, fitted.yaml()).unwrap();
+        assert_eq!(FittedGains::load(&path).as_ref(), Ok(&fitted));
+        let policy = DeltaPolicy::Fitted(path.clone());
+        let of = |model: &ModelInfo| resolved(&policy, Some(&fitted), model);
+        // The weights tell, not the name.
+        assert_eq!(of(&model("c", Some("weights"))), Ok(DeltaPolicy::Fixed(DeltaGains::PerLayer(gains))));
+        let refused = of(&model("a: \"b\"", Some("others"))).unwrap_err().to_string();
+        assert!(refused.contains("were fitted to a: \"b\" ("), "{refused}");
+        assert!(matches!(of(&model("a: \"b\"", None)), Err(DeltaError::OtherModel { .. })));
+        for damaged in
+            ["delta: {policy: fixed, gains: [{delta: -1}]}\nfitted: {model: m, digest: null}", "gains: []", ""]
+        {
+            std::fs::write(&path, damaged).unwrap();
+            assert!(matches!(FittedGains::load(&path), Err(DeltaError::File { .. })), "{damaged}");
+        }
+    }
 
     #[test]
     fn a_policy_that_the_model_cannot_carry_out_is_refused_before_the_run() {
@@ -104,13 +287,16 @@ mod tests {
             (trajectory(Some(vec![6])), false),
             (fixed(6), true),
             (fixed(5), false),
-            (DeltaPolicy::Regulator, true),
+            (DeltaPolicy::Regulator(DeltaSettings::default()), true),
         ] {
             assert_eq!(check(&policy, &model).is_ok(), fits, "{policy:?}");
         }
         model.layers = None;
         assert_eq!(check(&fixed(6), &model), Err(DeltaError::LayersUnknown("m".to_owned())));
-        assert_eq!(check(&DeltaPolicy::Regulator, &model), Err(DeltaError::LayersUnknown("m".to_owned())));
+        assert_eq!(
+            check(&DeltaPolicy::Regulator(DeltaSettings::default()), &model),
+            Err(DeltaError::LayersUnknown("m".to_owned()))
+        );
         model.delta = false;
         assert_eq!(check(&trajectory(None), &model), Err(DeltaError::Unsupported("m".to_owned())));
         assert_eq!(check(&DeltaPolicy::Off, &model), Ok(()));

@@ -5,8 +5,8 @@ use std::time::Instant;
 use super::monitors::Finding;
 use super::side::{Ask, Side};
 use super::transcript::{
-    Act, Attempt, Failure, Fallback, HostedRecord, Intervention, MonitorAction, MonitorEvent, TokenCount, TokenSummary,
-    Utterance, UtteranceTiming,
+    Act, Attempt, Failure, Fallback, HostedRecord, Intervention, MeasuredQuality, MonitorAction, MonitorEvent,
+    TokenCount, TokenSummary, Utterance, UtteranceTiming,
 };
 use super::watch::Watch;
 use crate::foundation::base::Stream;
@@ -39,6 +39,8 @@ pub(super) struct Drafting<'a> {
     pub(super) check: &'a (dyn Fn(&str) -> Vec<Finding> + Sync),
     /// What to tell the model about it.
     pub(super) instruct: &'a (dyn Fn(&[Finding]) -> String + Sync),
+    /// How good the message that stands is, where that is measured.
+    pub(super) quality: &'a (dyn Fn(&str) -> Option<MeasuredQuality> + Sync),
 }
 
 /// What came of it.
@@ -213,6 +215,7 @@ impl Drafting<'_> {
             usage,
             hosted: None,
             tokens: TokenSummary::default(),
+            quality: None,
             regulator: watch.record(),
             interventions,
             timing,
@@ -229,6 +232,8 @@ impl Drafting<'_> {
             message = Message::assistant(MISSING_REPLY);
         }
         utterance.content.clone_from(&message.content);
+        utterance.quality =
+            Some(finish).filter(|&finish| finish != Finish::Refusal).and_then(|_| (self.quality)(&message.content));
         utterance.ids = message.ids.as_deref().map(<[_]>::to_vec);
         utterance.model = Some(model);
         utterance.fallbacks = fallbacks.into_iter().map(|(model, why)| Fallback { model, why }).collect();

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::delta::FittedGains;
 use super::transcript::{ConfigRef, ModelRef};
 use crate::governance::regulator::Calibration;
 use crate::simulation::persona::{AdversaryKind, Regulation};
@@ -45,6 +46,9 @@ pub struct Manifest {
     /// What makes confidence a probability, if anything does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
+    /// The gains on Δ that the configuration's file held when the run began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fitted_gains: Option<FittedGains>,
 }
 
 /// The models of a run, by role.

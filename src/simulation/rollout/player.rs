@@ -10,6 +10,7 @@ use super::drafting::{Drafted, Drafting, WRITTEN};
 use super::files::TurnLine;
 use super::length;
 use super::monitors::{Finding, MonitorKind, Monitors};
+use super::quality::QualityGauge;
 use super::run::RunError;
 use super::side::{Ask, Side};
 use super::stage::Stage;
@@ -21,7 +22,7 @@ use super::watch::Watch;
 use crate::foundation::base::{Digest, Stream};
 use crate::foundation::chat::{DeltaGains, Flow, Message, ModelError, Snapshot, TokenLogprob};
 use crate::governance::regulator::CorrectionPattern;
-use crate::simulation::persona::{InjectionKind, Situation, Speaker, TurnPlan};
+use crate::simulation::persona::{InjectionKind, QualityFeedback, Situation, Speaker, TurnPlan};
 
 /// A rollout under way.
 pub(super) struct Player {
@@ -32,6 +33,8 @@ pub(super) struct Player {
     persona_watch: Watch,
     interlocutor_watch: Watch,
     monitors: Monitors,
+    /// Measures what the persona says, where that is fed back to its regulator.
+    gauge: Option<QualityGauge>,
     /// What the persona has said, one entry per finished turn.
     said: Vec<String>,
     /// What each side heard last.
@@ -97,10 +100,12 @@ impl Player {
         interlocutor.open(&stage.interlocutor_prompt);
         let opening = stage.config.interaction.opening.clone();
         let mut monitors = Monitors::new(&stage.config.interaction);
+        let mut gauge = (stage.regulation.quality == QualityFeedback::Measured).then(QualityGauge::default);
         if let Some(words) = &opening {
             persona.hear(words);
             interlocutor.say(Message::assistant(words.clone()), None);
             monitors.accept_interlocutor(words);
+            gauge.iter_mut().for_each(|gauge| gauge.accept_interlocutor(words));
         }
         Self {
             stream: Stream::root(stage.seed).child("rollout", rollout as u64),
@@ -109,6 +114,7 @@ impl Player {
             persona_watch: stage.watch(Speaker::Persona),
             interlocutor_watch: stage.watch(Speaker::Interlocutor),
             monitors,
+            gauge,
             said: Vec::new(),
             last_words: opening.unwrap_or_default(),
             failures: 0,
@@ -258,7 +264,7 @@ impl Player {
         going.slides.extend(self.persona.slide(tokens_max, Some(&going.plan.prompt), note(&going.plan)));
         self.persona_watch.task(&going.plan.sections.must_do);
         self.persona_watch.heard(&self.last_words);
-        let (monitors, said, stage) = (&self.monitors, &self.said, &self.stage);
+        let (monitors, gauge, said, stage) = (&self.monitors, &self.gauge, &self.said, &self.stage);
         let turn = going.plan.turn;
         let plan = &going.plan;
         let drafting = Drafting {
@@ -275,6 +281,7 @@ impl Player {
                 let intervene = || stage.assembler.intervention(&Situation { turn, persona_messages: said }, plan);
                 instruction(findings, intervene)
             },
+            quality: &|text| gauge.as_ref()?.measure(text),
         };
         let Drafted { utterance, events, message, snapshot, tokens, watch } = drafting.run().await;
         self.note_interventions(turn, &utterance, &events);
@@ -307,6 +314,7 @@ impl Player {
             regenerations_max: 0,
             check: &|_| Vec::new(),
             instruct: &|_| String::new(),
+            quality: &|_| None,
         };
         let drafted = if let Some(words) = words {
             drafting.written(words)
@@ -398,6 +406,7 @@ impl Player {
         }
         if utterance.failure.is_none() {
             self.monitors.accept_persona(&utterance.content);
+            self.gauge.iter_mut().for_each(|gauge| gauge.accept_persona(&utterance.content));
         }
         self.persona.say(message, snapshot);
         self.interlocutor.hear(&utterance.content);
@@ -409,6 +418,7 @@ impl Player {
         self.count_failure(utterance);
         if utterance.failure.is_none() {
             self.monitors.accept_interlocutor(&utterance.content);
+            self.gauge.iter_mut().for_each(|gauge| gauge.accept_interlocutor(&utterance.content));
         }
         self.interlocutor.say(message, snapshot);
         self.persona.hear(&utterance.content);

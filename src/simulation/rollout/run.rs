@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::delta::DeltaError;
+use super::delta::{self, DeltaError};
 use super::files::{FileError, Found, RolloutFiles, RunFolder, TurnLine, read_transcript};
 use super::manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
 use super::player::{Player, ReplayError};
@@ -211,6 +211,7 @@ impl Run {
             chat_template: options.chat_template,
             regulator: plan.regulator,
             calibration: plan.calibration.clone(),
+            fitted_gains: delta::named_file(&plan.config)?,
         };
         let stage = stage(&plan.config, &manifest, persona, interlocutor)?;
         Ok(Self { folder: RunFolder::create(output, &manifest, &plan.yaml)?, manifest, stage })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::adversary::{Adversary, Planned};
-use super::delta;
+use super::delta::{self, FittedGains};
 use super::manifest::Manifest;
 use super::run::RunError;
 use super::side;
@@ -30,6 +30,7 @@ pub(super) struct Stage {
     pub(super) first_speaker: Speaker,
     pub(super) regulation: Regulation,
     calibration: Option<Calibration>,
+    delta: DeltaPolicy,
     placement: PlacementUsed,
     adversary: Option<Adversary>,
 }
@@ -44,6 +45,8 @@ pub(super) struct Setting<'s> {
     pub(super) script: Option<&'s str>,
     pub(super) regulation: Regulation,
     pub(super) calibration: Option<&'s Calibration>,
+    /// What a file of fitted gains holds, where the configuration names one.
+    pub(super) fitted: Option<&'s FittedGains>,
 }
 
 impl<'s> Setting<'s> {
@@ -55,6 +58,7 @@ impl<'s> Setting<'s> {
             script: manifest.adversary_script.as_deref(),
             regulation: manifest.regulator,
             calibration: manifest.calibration.as_ref(),
+            fitted: manifest.fitted_gains.as_ref(),
         }
     }
 }
@@ -66,11 +70,11 @@ impl Stage {
         persona: Arc<dyn LanguageModel>,
         interlocutor: Arc<dyn LanguageModel>,
     ) -> Result<Self, RunError> {
-        let Setting { seed, turns, adversary, script, regulation, calibration } = setting;
+        let Setting { seed, turns, adversary, script, regulation, calibration, fitted } = setting;
         if let Some(calibration) = calibration {
             holds(calibration, persona.info(), interlocutor.info())?;
         }
-        delta::check(&config.delta, persona.info())?;
+        let delta = delta::resolved(&config.delta, fitted, persona.info())?;
         let assembler = Assembler::new(Arc::clone(&config), turns, budget(&persona))?;
         let interaction = &config.interaction;
         let placement = match interaction.injection.placement {
@@ -93,6 +97,7 @@ impl Stage {
             first_speaker,
             regulation,
             calibration: calibration.cloned(),
+            delta,
             placement,
             adversary,
         })
@@ -119,12 +124,12 @@ impl Stage {
 
     /// The gains of the turn that `plan` is for; `watch` has heard the turns before it.
     pub(super) fn gains(&self, plan: &TurnPlan, watch: &Watch) -> Option<DeltaGains> {
-        delta::gains(&self.config, &plan.intensities, &watch.signals(), self.persona.info())
+        delta::gains(&self.delta, &self.config, &plan.intensities, &watch.signals(), self.persona.info())
     }
 
     /// Whether the gains move from turn to turn.
     pub(super) fn gains_vary(&self) -> bool {
-        matches!(self.config.delta, DeltaPolicy::Trajectory { .. } | DeltaPolicy::Regulator)
+        matches!(self.delta, DeltaPolicy::Trajectory { .. } | DeltaPolicy::Regulator(_))
     }
 
     /// What the adversary tries in turn `turn`, if there is one.

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 pub use scores::{Reliability, Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{TokenLine, TokenSummary};
 pub use turn::{
-    Act, AdversaryMove, Attempt, Failure, Fallback, HostedRecord, Intensity, Intervention, MonitorAction, MonitorEvent,
-    Probe, PromptRecord, Quote, Regulated, Slide, TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming,
+    Act, AdversaryMove, Attempt, Failure, Fallback, HostedRecord, Intensity, Intervention, MeasuredQuality,
+    MonitorAction, MonitorEvent, Probe, PromptRecord, Quote, Regulated, Slide, TokenCount, Turn, TurnTiming, Utterance,
+    UtteranceTiming,
 };
 
 use crate::foundation::base::Digest;

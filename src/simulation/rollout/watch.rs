@@ -79,8 +79,13 @@ impl Watch {
     /// The message stands. What its monitors corrected is learned from its record, so that a replay learns the same; then
     /// comes the bill for all attempts.
     pub(super) fn accepted(&mut self, utterance: &Utterance, events: &[MonitorEvent]) {
-        for correction_message in &corrections(utterance, events) {
+        let corrections = corrections(utterance, events);
+        for correction_message in &corrections {
             self.regulator.on_event(LlmEvent::UserCorrection { correction_message, corrects_last: true });
+        }
+        // A correction says what the turn was worth; words without a fault do not take that back.
+        if let Some(quality) = utterance.quality.filter(|_| corrections.is_empty()) {
+            self.regulator.on_event(LlmEvent::QualityFeedback { quality: quality.value });
         }
         let TokenCount { tokens_in, tokens_out } = utterance.usage;
         let (tokens_cached, money_micros, wallclock_ms) = (0, 0, 0);

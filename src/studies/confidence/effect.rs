@@ -2,7 +2,7 @@
 //!
 //! Each task gives the persona a fact about itself, asks for it, and tells words of a right answer and words that are
 //! out of its scope. Both runs draw from the same seeds, so that differences are paired; the regulator's own figures take
-//! no part in what counts as right.
+//! no part in what counts as right. Conversations of one task are alike, so it is the tasks that intervals resample.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,8 @@ struct Task {
     avoided: Vec<String>,
 }
 
-/// How one policy did, per conversation.
+/// How one policy did, per conversation. Intervals are 95 % percentile bootstraps over tasks, each with all of its
+/// conversations (Davison and Hinkley 1997, §3.8): as many as there are tasks are drawn anew.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PolicyFigures {
     /// Share of replies with a word of a right answer.
@@ -52,6 +53,8 @@ pub struct Effect {
     pub model: String,
     /// Conversations per policy.
     pub n: usize,
+    /// Tasks that they are on.
+    pub tasks: usize,
     /// Observing.
     pub observe: PolicyFigures,
     /// Enforcing.
@@ -91,7 +94,7 @@ pub async fn effect(
     options: &OpenOptions,
     mut told: impl FnMut(usize),
 ) -> Result<Effect, EffectError> {
-    let mut found: Vec<[Vec<Outcome>; 2]> = Vec::new();
+    let (mut observe, mut enforce) = (Vec::new(), Vec::new());
     for (number, task) in tasks().iter().enumerate() {
         let mut both = [Vec::new(), Vec::new()];
         for (outcomes, policy) in both.iter_mut().zip([RegulatorPolicy::Observe, RegulatorPolicy::Enforce]) {
@@ -110,23 +113,24 @@ pub async fn effect(
                 outcomes.push(Outcome::of(task, &transcript));
             }
         }
-        found.push(both);
+        let [observed, enforced] = both;
+        observe.push(Outcome::mean(&observed));
+        enforce.push(Outcome::mean(&enforced));
         told(number + 1);
     }
-    let observe: Vec<Outcome> = found.iter().flat_map(|[observe, _]| observe.iter().copied()).collect();
-    let enforce: Vec<Outcome> = found.iter().flat_map(|[_, enforce]| enforce.iter().copied()).collect();
     let difference: Vec<Outcome> = observe.iter().zip(&enforce).map(|(before, after)| after.less(before)).collect();
     let name = model.map_or_else(|| "scripted".to_owned(), ToString::to_string);
     Ok(Effect {
         model: name,
-        n: observe.len(),
+        n: observe.len() * rollouts,
+        tasks: observe.len(),
         observe: figures(&observe),
         enforce: figures(&enforce),
         difference: figures(&difference),
     })
 }
 
-/// What came of one conversation, in numbers.
+/// What came of one conversation, in numbers; or of all conversations of a task, on average.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Outcome {
     quality: f64,
@@ -149,6 +153,16 @@ impl Outcome {
         }
     }
 
+    fn mean(of: &[Self]) -> Self {
+        let mean = |value: fn(&Self) -> f64| of.iter().map(value).sum::<f64>() / of.len().max(1) as f64;
+        Self {
+            quality: mean(|outcome| outcome.quality),
+            cost: mean(|outcome| outcome.cost),
+            compliance: mean(|outcome| outcome.compliance),
+            interventions: mean(|outcome| outcome.interventions),
+        }
+    }
+
     fn less(&self, other: &Self) -> Self {
         Self {
             quality: self.quality - other.quality,
@@ -159,6 +173,7 @@ impl Outcome {
     }
 }
 
+/// Of one outcome per task, each of as many conversations.
 fn figures(outcomes: &[Outcome]) -> PolicyFigures {
     let stream = Stream::root(0).child("effect", 0);
     let figure = |of: fn(&Outcome) -> f64| {
@@ -258,6 +273,16 @@ mod tests {
             assert!(task.expected.iter().any(|word| facts.contains(word)), "{}", task.facts);
             assert!(!task.avoided.iter().any(|word| facts.contains(word)), "{}", task.facts);
         }
+    }
+
+    #[test]
+    fn more_conversations_of_a_task_that_are_all_alike_narrow_no_interval() {
+        let outcome = |at: u32| Outcome { quality: f64::from(at % 2), cost: 1.0, compliance: 1.0, interventions: 0.0 };
+        let once: Vec<_> = (0..50).map(outcome).collect();
+        let often: Vec<_> = (0..50).map(|task| Outcome::mean(&[outcome(task); 8])).collect();
+        assert_eq!(figures(&once), figures(&often));
+        let interval = figures(&once).quality.unwrap().interval.unwrap();
+        assert!(interval.high - interval.low > 0.2, "{interval:?}");
     }
 
     #[test]

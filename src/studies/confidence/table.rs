@@ -27,7 +27,10 @@ pub fn table(study: &Study) -> String {
 
 /// The effect of enforcing as a Markdown table.
 pub fn effect_table(effect: &Effect) -> String {
-    let mut text = format!("{}: {} conversations under each policy\n\n", effect.model, effect.n);
+    let mut text = format!(
+        "{}: {} conversations on {} tasks under each policy; intervals over tasks\n\n",
+        effect.model, effect.n, effect.tasks
+    );
     text.push_str("| | Quality | Scope compliance | Tokens | Interventions |\n|---|---|---|---|---|\n");
     let rows = [("observe", &effect.observe), ("enforce", &effect.enforce), ("difference", &effect.difference)];
     for (name, PolicyFigures { quality, cost_tokens, scope_compliance, interventions }) in rows {

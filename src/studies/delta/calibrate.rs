@@ -15,8 +15,9 @@ use super::measure::{How, read};
 use super::passage::Passage;
 use super::setting::{Gain, Window};
 use crate::foundation::base::Stream;
-use crate::foundation::chat::{DeltaGains, LanguageModel, LayerGains, ModelError};
+use crate::foundation::chat::{DeltaGains, LanguageModel, LayerGains, ModelError, ModelInfo};
 use crate::foundation::stats::{Interval, bootstrap};
+use crate::simulation::rollout::FittedGains;
 
 /// The first step, in ln g.
 const STEP: f64 = 0.2;
@@ -76,13 +77,9 @@ impl Calibrated {
         self.held_out.interval.is_some_and(|interval| interval.high < 0.0)
     }
 
-    /// The `delta` section of a persona config.
-    pub fn yaml(&self) -> String {
-        let layers = self.gains.iter().map(|gains| {
-            let LayerGains { delta, decay, write } = gains;
-            format!("    - {{delta: {delta}, decay: {decay}, write: {write}}}\n")
-        });
-        format!("delta:\n  policy: fixed\n  gains:\n{}", layers.collect::<String>())
+    /// The gains with the model that they hold for, as a persona config can name them.
+    pub fn file(&self, model: &ModelInfo) -> FittedGains {
+        FittedGains::new(model, self.gains.clone())
     }
 }
 

@@ -16,7 +16,7 @@ Examples:
   loom delta calibrate --text book.txt --output delta.yaml
   loom delta calibrate --text rollout_000.json --gain g_decay --output delta.yaml
 
-The file is the `delta` section of a persona config. Every second passage is held out of the fit.")]
+A persona config names the file (`delta: {policy: fixed, file: delta.yaml}`). Every second passage is held out of the fit.")]
 pub(super) struct Args {
     /// A text file, a transcript (.json), or `recall`; the flag may be given again
     #[arg(long = "text", value_name = "FILE", required = true)]
@@ -63,7 +63,7 @@ impl Args {
         let write = |path: &PathBuf, text: String| {
             write_whole(path, text.as_bytes()).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
         };
-        write(&self.output, fit.yaml())?;
+        write(&self.output, fit.file(model.info()).yaml())?;
         if let Some(path) = &self.json {
             let json = serde_json::to_string_pretty(&fit).map_err(|error| Failure::usage(error.to_string()))?;
             write(path, json + "\n")?;

@@ -9,7 +9,7 @@ use super::Score;
 use super::lines::Lines;
 use crate::foundation::stats::mean;
 use crate::foundation::text::{
-    contains_phrase, distinct_n, ends_with_question, fold, moving_type_token_ratio, self_repetition, words,
+    agrees, distinct_n, ends_with_question, fold, moving_type_token_ratio, self_repetition, words,
 };
 
 /// The window of the moving-average type-token ratio, words.
@@ -22,43 +22,6 @@ const COMPRESSION_WINDOW: usize = 1_000;
 const DEFLATE_ROOM: usize = 256;
 /// How many words make an opening or an ending.
 const EDGE_WORDS: usize = 2;
-
-/// Folded phrases with which a speaker gives in or goes along. Written for Loom from the capitulations that its monitors
-/// are there to catch.
-const AGREEMENT: [&str; 32] = [
-    "you're right",
-    "you are right",
-    "you may be right",
-    "you might be right",
-    "i agree",
-    "i completely agree",
-    "agreed",
-    "that makes sense",
-    "makes sense",
-    "good point",
-    "fair point",
-    "fair enough",
-    "good idea",
-    "great idea",
-    "sounds good",
-    "sounds right",
-    "sounds fair",
-    "that's true",
-    "that is true",
-    "that's fair",
-    "i see your point",
-    "i see what you mean",
-    "i hadn't thought of",
-    "i never thought of it",
-    "i might be wrong",
-    "maybe i'm wrong",
-    "i should reconsider",
-    "i'll try that",
-    "i will try that",
-    "i can do that",
-    "exactly",
-    "absolutely",
-];
 
 pub(super) fn scores(lines: &Lines<'_>) -> Vec<Score> {
     let texts: Vec<&[String]> = lines.persona().map(|line| line.words.as_slice()).collect();
@@ -151,10 +114,4 @@ fn variety<T: Ord>(edges: impl Iterator<Item = T>) -> Option<f64> {
     let edges: Vec<T> = edges.collect();
     let (count, distinct) = (edges.len(), edges.into_iter().collect::<BTreeSet<_>>().len());
     (count > 1).then(|| distinct as f64 / count as f64)
-}
-
-/// Whether `text` holds a phrase of agreement.
-pub fn agrees(text: &str) -> bool {
-    let folded = fold(text);
-    AGREEMENT.iter().any(|phrase| contains_phrase(&folded, phrase))
 }

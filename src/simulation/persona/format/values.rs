@@ -7,7 +7,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::{CurveSettings, Gains, Point, RegexEntry};
 use crate::config_choices;
 use crate::foundation::config::{At, Node, Problem, Problems, Read, Value};
-use crate::simulation::persona::spec::{AdversaryKind, Level, Placement, RegulatorPolicy, Speaker, StructuralPattern};
+use crate::simulation::persona::spec::{
+    AdversaryKind, Level, Placement, QualityFeedback, RegulatorPolicy, Speaker, StructuralPattern,
+};
 
 /// What progress means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
@@ -69,6 +71,7 @@ config_choices! {
     Speaker { "persona" => Persona, "interlocutor" => Interlocutor }
     Placement { "append" => Append, "system" => System }
     RegulatorPolicy { "observe" => Observe, "enforce" => Enforce }
+    QualityFeedback { "off" => Off, "measured" => Measured }
     Level { "low" => Low, "medium" => Medium, "high" => High }
     StructuralPattern {
         "ends_with_question_to_interlocutor" => EndsWithQuestionToInterlocutor,

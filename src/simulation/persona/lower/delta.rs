@@ -3,15 +3,21 @@
 use super::{Names, check_reference, refuse_unused, within};
 use crate::foundation::chat::{DeltaGains, LayerGains};
 use crate::foundation::config::{At, Maybe, Problem, Problems};
-use crate::simulation::persona::format::{Delta, DeltaPolicyName, Gains, GainsEntry};
+use crate::governance::regulator::DeltaSettings;
+use crate::simulation::persona::format::{Bounds, Delta, DeltaPolicyName, Gains, GainsEntry, Strengths};
 use crate::simulation::persona::spec::DeltaPolicy;
 
 /// The largest gain; past it a state overflows f32 within a few tokens.
 const GAIN_MAX: f64 = 100.0;
+/// The strongest effect of a signal, in ln g: a factor of 20.
+const STRENGTH_MAX: f64 = 3.0;
 
 pub(super) fn lower(raw: Option<&At<Delta>>, names: &Names<'_>, problems: &mut Problems) -> Option<DeltaPolicy> {
     let Some(raw) = raw else { return Some(DeltaPolicy::Off) };
-    let of_fixed = [("gains", raw.gains.as_ref().map(|at| &at.span))];
+    let listed = ("gains", raw.gains.as_ref().map(|at| &at.span));
+    let of_fixed = [listed, ("file", raw.file.as_ref().map(|at| &at.span))];
+    let of_regulator =
+        [("strengths", raw.strengths.as_ref().map(|at| &at.span)), ("bounds", raw.bounds.as_ref().map(|at| &at.span))];
     let of_trajectory = [
         ("dimension", raw.dimension.as_ref().map(|at| &at.span)),
         ("low", raw.low.as_ref().map(|at| &at.span)),
@@ -22,19 +28,26 @@ pub(super) fn lower(raw: Option<&At<Delta>>, names: &Names<'_>, problems: &mut P
         DeltaPolicyName::Off => {
             refuse_unused(&of_fixed, "`policy: off`", problems);
             refuse_unused(&of_trajectory, "`policy: off`", problems);
+            refuse_unused(&of_regulator, "`policy: off`", problems);
             Some(DeltaPolicy::Off)
         }
         DeltaPolicyName::Regulator => {
             refuse_unused(&of_fixed, "`policy: regulator`", problems);
             refuse_unused(&of_trajectory, "`policy: regulator`", problems);
-            Some(DeltaPolicy::Regulator)
+            regulator(raw, problems).map(DeltaPolicy::Regulator)
         }
         DeltaPolicyName::Fixed => {
             refuse_unused(&of_trajectory, "`policy: fixed`", problems);
+            refuse_unused(&of_regulator, "`policy: fixed`", problems);
+            if let Some(file) = &raw.file {
+                refuse_unused(&[listed], "`file`", problems);
+                return Some(DeltaPolicy::Fitted(file.value.clone().into()));
+            }
             fixed(needed(raw.gains.as_ref(), "gains", "fixed", raw, problems)?, problems)
         }
         DeltaPolicyName::Trajectory => {
             refuse_unused(&of_fixed, "`policy: trajectory`", problems);
+            refuse_unused(&of_regulator, "`policy: trajectory`", problems);
             let dimension = needed(raw.dimension.as_ref(), "dimension", "trajectory", raw, problems);
             if let Some(dimension) = dimension {
                 check_reference("dimension", dimension, &dimension.span, &names.dimensions, problems);
@@ -46,6 +59,44 @@ pub(super) fn lower(raw: Option<&At<Delta>>, names: &Names<'_>, problems: &mut P
             Some(DeltaPolicy::Trajectory { dimension: dimension?.value.clone(), low: low?, high: high?, layers })
         }
     }
+}
+
+fn regulator(raw: &Delta, problems: &mut Problems) -> Option<DeltaSettings> {
+    let default = DeltaSettings::default();
+    let mut number = |raw: Option<&At<f64>>, range, key, default| match raw {
+        None => Some(default),
+        Some(at) => within(at, range, key, problems).map(|value| value as f32),
+    };
+    let strength = -STRENGTH_MAX..=STRENGTH_MAX;
+    let strengths = raw.strengths.as_ref().map(|at| &at.value);
+    let bounds = raw.bounds.as_ref().map(|at| &at.value);
+    let trajectory_write = number(
+        strengths.and_then(|s: &Strengths| s.trajectory_write.as_ref()),
+        strength.clone(),
+        "trajectory_write",
+        default.trajectory_write,
+    );
+    let trajectory_decay = number(
+        strengths.and_then(|s| s.trajectory_decay.as_ref()),
+        strength.clone(),
+        "trajectory_decay",
+        default.trajectory_decay,
+    );
+    let budget_write =
+        number(strengths.and_then(|s| s.budget_write.as_ref()), strength.clone(), "budget_write", default.budget_write);
+    let doubt_decay =
+        number(strengths.and_then(|s| s.doubt_decay.as_ref()), strength, "doubt_decay", default.doubt_decay);
+    // 1 lies between the two, so that silence stays no modulation.
+    let min = number(bounds.and_then(|b: &Bounds| b.min.as_ref()), 0.0..=1.0, "min", default.min);
+    let max = number(bounds.and_then(|b| b.max.as_ref()), 1.0..=GAIN_MAX, "max", default.max);
+    Some(DeltaSettings {
+        trajectory_write: trajectory_write?,
+        trajectory_decay: trajectory_decay?,
+        budget_write: budget_write?,
+        doubt_decay: doubt_decay?,
+        min: min?,
+        max: max?,
+    })
 }
 
 fn fixed(raw: &At<GainsEntry>, problems: &mut Problems) -> Option<DeltaPolicy> {

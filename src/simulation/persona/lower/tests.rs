@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use crate::governance::regulator::DeltaSettings;
 use crate::simulation::persona::{
-    Curve, DeltaPolicy, EndCondition, Pattern, PersonaConfig, Regulation, RegulatorPolicy, TrajectoryMode, parse,
+    Curve, DeltaPolicy, EndCondition, Pattern, PersonaConfig, QualityFeedback, Regulation, RegulatorPolicy,
+    TrajectoryMode, parse,
 };
 
 const SOUND: &str = r#"schema_version: "0.1.0"
@@ -111,8 +113,13 @@ fn modes_and_end_conditions_fit_together() {
 fn the_regulators_policy_is_read() {
     let quiet = accepted("interaction:", "interaction:").regulator;
     assert_eq!(quiet, Regulation::default());
-    let text = "regulator: {policy: enforce, max_regenerations: 2, tokens_max: 5000}\ninteraction:";
-    let expected = Regulation { policy: RegulatorPolicy::Enforce, regenerations_max: 2, tokens_max: Some(5_000) };
+    let text = "regulator: {policy: enforce, max_regenerations: 2, tokens_max: 5000, quality: off}\ninteraction:";
+    let expected = Regulation {
+        policy: RegulatorPolicy::Enforce,
+        regenerations_max: 2,
+        tokens_max: Some(5_000),
+        quality: QualityFeedback::Off,
+    };
     assert_eq!(accepted("interaction:", text).regulator, expected);
 }
 
@@ -124,9 +131,22 @@ fn a_delta_policy_is_read() {
         "delta: {policy: trajectory, dimension: mood, low: {}, high: {write: 2}, layers: [0, 3]}\ninteraction:";
     assert!(matches!(accepted("interaction:", moving).delta, DeltaPolicy::Trajectory { .. }));
     assert_eq!(accepted("interaction:", "delta: {policy: off}\ninteraction:").delta, DeltaPolicy::Off);
-    assert_eq!(accepted("interaction:", "delta: {policy: regulator}\ninteraction:").delta, DeltaPolicy::Regulator);
+    let regulator = accepted("interaction:", "delta: {policy: regulator}\ninteraction:").delta;
+    assert_eq!(regulator, DeltaPolicy::Regulator(DeltaSettings::default()));
+    let tuned = "delta: {policy: regulator, strengths: {doubt_decay: -0.5}, bounds: {max: 2}}\ninteraction:";
+    let expected = DeltaSettings { doubt_decay: -0.5, max: 2.0, ..DeltaSettings::default() };
+    assert_eq!(accepted("interaction:", tuned).delta, DeltaPolicy::Regulator(expected));
+    let fitted = accepted("interaction:", "delta: {policy: fixed, file: fits/anna.yaml}\ninteraction:").delta;
+    assert_eq!(fitted, DeltaPolicy::Fitted("fits/anna.yaml".into()));
     let idle = "delta: {policy: regulator, gains: {decay: 1.5}}\ninteraction:";
     refused("interaction:", idle, &["gains: `gains` has no effect with `policy: regulator`"]);
+    let both = "delta: {policy: fixed, gains: {decay: 1.5}, file: fit.yaml}\ninteraction:";
+    refused("interaction:", both, &["gains: `gains` has no effect with `file`"]);
+    let wild = "delta: {policy: regulator, strengths: {budget_write: 4}, bounds: {min: 1.5}}\ninteraction:";
+    let told = ["4: `budget_write` is 4, outside [-3, 3]", "1.5: `min` is 1.5, outside [0, 1]"];
+    refused("interaction:", wild, &told);
+    let idle = "delta: {policy: off, strengths: {budget_write: 1}}\ninteraction:";
+    refused("interaction:", idle, &["strengths: `strengths` has no effect with `policy: off`"]);
 }
 
 #[test]

@@ -32,6 +32,7 @@ impl Utterance {
             hosted: None,
             tokens: TokenSummary::default(),
             regulator: Regulated { reading: TurnReading::default(), decisions: Vec::new() },
+            quality: None,
             interventions: Vec::new(),
             timing: UtteranceTiming::default(),
         }

@@ -124,6 +124,9 @@ pub struct Utterance {
     pub hosted: Option<HostedRecord>,
     /// The reply's tokens in figures; the tokens themselves are in the side file.
     pub tokens: TokenSummary,
+    /// How good the message is as far as its words tell: what its regulator was fed back. Absent where nothing was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quality: Option<MeasuredQuality>,
     /// What the regulator made of it. It is told neither wall-clock time nor cached tokens, so both are 0 here.
     pub regulator: Regulated,
     /// What was done on the regulator's word, in order; nothing under `policy: observe`.
@@ -131,6 +134,19 @@ pub struct Utterance {
     pub interventions: Vec<Intervention>,
     /// Wall clock.
     pub timing: UtteranceTiming,
+}
+
+/// How good a message is, as far as its words alone tell while a rollout runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredQuality {
+    /// In [0, 1]: one less the worst of the three below, as far as it is beyond what is usual between people.
+    pub value: f64,
+    /// The share of its runs of three words that the persona's last six messages hold.
+    pub repeated: f64,
+    /// The share of them that the message which it answers holds.
+    pub echoed: f64,
+    /// The share of the persona's last six messages, this one included, that hold a phrase of agreement.
+    pub agreeing: f64,
 }
 
 /// Something that was done on the regulator's word.
