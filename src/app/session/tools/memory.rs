@@ -3,10 +3,9 @@
 use jiff::Timestamp;
 
 use super::ToolError;
-use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect, Permit, Scope};
 use crate::governance::memory::search::{Hit, Query};
-use crate::governance::memory::workspace::{Request, Workspace};
+use crate::governance::memory::workspace::{MemoryError, Request, Workspace};
 
 /// A memory.
 pub struct Memory {
@@ -25,8 +24,8 @@ impl Memory {
     }
 
     /// That this is proposed.
-    pub fn proposing(&self, request: &Request) -> Effect {
-        Effect::new(Category::MemoryPropose, Digest::of(format!("{request:?}")).to_string()).reading(Scope::Knowledge)
+    pub fn proposing(request: &Request) -> Effect {
+        Workspace::proposing(request)
     }
 
     /// Searches.
@@ -43,9 +42,11 @@ impl Memory {
     ///
     /// # Errors
     /// When the permit is not for it, or the memory takes no such proposal.
-    pub fn propose(&self, permit: Permit, request: Request, now: Timestamp) -> Result<String, ToolError> {
-        let _spent = permit.spend(&self.proposing(&request), now)?;
-        self.workspace.propose(request).map_err(|error| ToolError::Memory(error.to_string()))
+    pub fn propose(&self, permit: Permit, request: Request) -> Result<String, ToolError> {
+        self.workspace.propose(permit, request).map_err(|error| match error {
+            MemoryError::Denied(refusal) => ToolError::Refused(refusal),
+            error => ToolError::Memory(error.to_string()),
+        })
     }
 }
 
@@ -71,10 +72,10 @@ mod tests {
         assert!(matches!(memory.search(permit, "another", keeper.now), Err(ToolError::Refused(_))));
         let request = || Request { ops: Vec::new(), risk: "low".to_owned(), evidence: Vec::new(), sources: Vec::new() };
         let permit = keeper.permit(&memory.searching("one thing"));
-        assert!(matches!(memory.propose(permit, request(), keeper.now), Err(ToolError::Refused(_))));
+        assert!(matches!(memory.propose(permit, request()), Err(ToolError::Refused(_))));
         // A proposal of nothing is refused by the memory itself.
-        let permit = keeper.permit(&memory.proposing(&request()));
-        assert!(matches!(memory.propose(permit, request(), keeper.now), Err(ToolError::Memory(_))));
+        let permit = keeper.permit(&Memory::proposing(&request()));
+        assert!(matches!(memory.propose(permit, request()), Err(ToolError::Memory(_))));
         assert!(disk.is_dir(""));
     }
 }
