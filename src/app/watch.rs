@@ -15,8 +15,8 @@ use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
 use crate::foundation::config::ConfigErrors;
 use crate::foundation::gate::{
-    Budget, Categories, Category, Effect, Entry, Guard, Hosts, Ledger, LedgerError, Passing, Permit, Principal, Refusal, Rights,
-    Scope, Terms, Warden,
+    Budget, Categories, Category, Effect, Entry, Guard, Hosts, Ledger, LedgerError, Passing, Permit, Principal,
+    Refusal, Rights, Scope, Terms, Warden,
 };
 use crate::foundation::store::RealDisk;
 use crate::foundation::store::receipts::{Key, KeyError, LogError, ReceiptLog, SharedLog};
@@ -101,7 +101,14 @@ impl Watch {
             model_hosts: Hosts::only(hosts),
             ..Rights::NONE
         };
-        Self::open(command, mood, own, profiles.of(mood).rights().clone(), beside.map(|folder| (folder, Busy::Refuse)), Arc::new(SystemClock))
+        Self::open(
+            command,
+            mood,
+            own,
+            profiles.of(mood).rights().clone(),
+            beside.map(|folder| (folder, Busy::Refuse)),
+            Arc::new(SystemClock),
+        )
     }
 
     /// The watch of a command that fetches from one host.

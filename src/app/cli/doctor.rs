@@ -11,8 +11,8 @@ use super::{Exit, Failure, Terminal};
 use crate::app::watch::Watch;
 use crate::foundation::base::Digest;
 use crate::foundation::chat::ModelSpec;
-use crate::inference::engine::{available_memory, gpus, total_memory};
 use crate::governance::mood::Mood;
+use crate::inference::engine::{available_memory, gpus, total_memory};
 use crate::inference::providers::OpenOptions;
 use crate::inference::remote::hub::cache_folder;
 

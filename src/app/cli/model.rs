@@ -8,10 +8,10 @@ use clap::{Subcommand, ValueEnum};
 
 use super::{Exit, Failure, Terminal};
 use crate::app::watch::Watch;
-use crate::foundation::gate::{Category, Effect};
 use crate::foundation::chat::{Message, ModelError, ModelSpec};
-use crate::inference::engine::size;
+use crate::foundation::gate::{Category, Effect};
 use crate::governance::mood::Mood;
+use crate::inference::engine::size;
 use crate::inference::providers::{Facts, OpenOptions, host};
 use crate::inference::remote::hub::{self, HubOptions};
 

@@ -7,8 +7,8 @@ use super::Failure;
 use crate::app::serve::Gains;
 use crate::app::watch::Watch;
 use crate::foundation::chat::{DeltaGains, LanguageModel, ModelChain, ModelInfo, Sampling};
-use crate::inference::engine::Dtype;
 use crate::governance::mood::Mood;
+use crate::inference::engine::Dtype;
 use crate::inference::providers::OpenOptions;
 
 /// Which model.

@@ -241,7 +241,8 @@ struct Desk {
 fn by_run(files: Vec<PathBuf>) -> Vec<(Option<PathBuf>, Vec<PathBuf>)> {
     let mut found: Vec<(Option<PathBuf>, Vec<PathBuf>)> = Vec::new();
     for file in files {
-        let run = file.parent().filter(|folder| manifest_of(folder).is_some()).map(Path::to_owned);
+        let here = |folder: &Path| if folder == Path::new("") { Path::new(".") } else { folder }.to_owned();
+        let run = file.parent().map(here).filter(|folder| manifest_of(folder).is_some());
         match found.iter_mut().find(|(folder, _)| *folder == run) {
             Some((_, files)) => files.push(file),
             None => found.push((run, vec![file])),
@@ -253,7 +254,8 @@ fn by_run(files: Vec<PathBuf>) -> Vec<(Option<PathBuf>, Vec<PathBuf>)> {
 /// The watch of scoring, in SKEPTICAL. The judge that was named, or that the run named, is the grant for its host, and the
 /// model that the run was made with for its own; a transcript that names another reaches nobody.
 fn watch(judge: Option<&ModelChain>, run: Option<&Path>) -> Result<Watch, Failure> {
-    let persona = run.and_then(manifest_of).and_then(|manifest| manifest.models.persona.spec.parse::<ModelChain>().ok());
+    let persona =
+        run.and_then(manifest_of).and_then(|manifest| manifest.models.persona.spec.parse::<ModelChain>().ok());
     let chains: Vec<&ModelChain> = judge.into_iter().chain(&persona).collect();
     Ok(Watch::models("score", Mood::Skeptical, &chains, run)?)
 }

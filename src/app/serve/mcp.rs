@@ -158,8 +158,7 @@ const TOOLS: [Offer; 8] = [
         run: |memory, workspace, arguments| {
             let Capture { text, source, kind } = read(arguments)?;
             let heard = [Heard { text: &text, source: &source, kind: kind.as_deref() }];
-            let (signals, lost) =
-                workspace.capture(memory.permit(&Workspace::capturing(&heard))?, &heard)?;
+            let (signals, lost) = workspace.capture(memory.permit(&Workspace::capturing(&heard))?, &heard)?;
             told(&json!({"signals": signals, "lost": lost}))
         },
     },

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use super::{Budget, Category, Effect, Entry, Gate, LeaseId, Ledger, Principal, Reason, Refusal, Request, Rights, Terms};
+use super::{
+    Budget, Category, Effect, Entry, Gate, LeaseId, Ledger, Principal, Reason, Refusal, Request, Rights, Terms,
+};
 use crate::foundation::base::{Clock, Digest, limits};
 
 /// Calls of a model that are asked for at a time.
@@ -178,10 +180,8 @@ mod tests {
 
     fn warden(calls: u64, hosts: &[&str]) -> Warden<Passing> {
         let budget = Budget { calls, tokens: 10_000_000, ..Budget::NOTHING };
-        let rights =
-            Rights { uses: Category::Model.into(), model_hosts: Hosts::only(hosts), budget, ..Rights::NONE };
-        let terms =
-            Terms { rights: rights.clone(), expires: Timestamp::MAX, idle: SignedDuration::from_hours(1) };
+        let rights = Rights { uses: Category::Model.into(), model_hosts: Hosts::only(hosts), budget, ..Rights::NONE };
+        let terms = Terms { rights: rights.clone(), expires: Timestamp::MAX, idle: SignedDuration::from_hours(1) };
         // A visit allows two askings.
         let mood = Rights { budget: Budget { calls: 2 * CALLS, ..budget }, ..rights };
         let principal = Principal::new("a command", "user", "calm");

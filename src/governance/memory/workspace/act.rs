@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::{AUDIT, MemoryError, Reach, Result, VALIDATION, Workspace};
 use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect, Permit, Scope};
-use super::{AUDIT, MemoryError, Reach, Result, VALIDATION, Workspace};
 use crate::governance::memory::authority::{Apply, Log, Pen, Validate};
 use crate::governance::memory::capture::{self, Heard, SIGNALS, Signal};
 use crate::governance::memory::finding::{Finding, Level};

@@ -26,7 +26,10 @@ impl Workspace {
         gate.ask(&Request { lease, effect: effect.clone() }, now)
     }
 
-    pub(in crate::governance::memory) fn propose_approved(&self, request: crate::governance::memory::workspace::Request) -> Result<String> {
+    pub(in crate::governance::memory) fn propose_approved(
+        &self,
+        request: crate::governance::memory::workspace::Request,
+    ) -> Result<String> {
         self.propose(self.permit(&Self::proposing(&request))?, request)
     }
 
