@@ -262,7 +262,9 @@ fn status(standing: &Standing, terminal: &mut Terminal) -> Result<(), Failure> {
 }
 
 fn is_step(kind: &str) -> bool {
-    ["session.", "mood.", "gate.refused", "gate.lease_refused", "model."].iter().any(|prefix| kind.starts_with(prefix))
+    ["session.", "mood.", "gate.refused", "gate.lease_refused", "model.", "score.", "tool."]
+        .iter()
+        .any(|prefix| kind.starts_with(prefix))
 }
 
 fn line(receipt: &Receipt) -> String {
@@ -283,6 +285,7 @@ fn line(receipt: &Receipt) -> String {
             or("question"),
             field("choice").filter(|choice| choice != "null").unwrap_or_else(|| format!("unsure, {}", or("unsure")))
         ),
+        "score.quantised" => format!("score    {}: {}", or("score"), or("fact")),
         kind => format!("{kind}  {body}"),
     }
 }

@@ -337,9 +337,11 @@ impl Session {
         };
         let conjecture = Conjecture {
             claim: text("the persona holds for as long as was asked")?,
-            test: text("the scores over all turns, measured from words alone")?,
+            test: text(
+                "the scores over all turns: measured from words, and how likely they are with and without the persona",
+            )?,
             edge: text("words can agree with the persona while the state behind them does not")?,
-            observer_upgrade: text("likelihood with and without the persona, from the model itself")?,
+            observer_upgrade: text("a judge that passed its test, or people")?,
             scope: text(&aim)?,
         };
         let moods = vec![

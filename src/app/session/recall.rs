@@ -10,14 +10,20 @@ use crate::governance::memory::proposal::{Op, OpKind};
 use crate::governance::memory::workspace::{MemoryError, Request, Workspace};
 use crate::governance::statechart::hope::Footer;
 
-/// Most blocks that are told of.
-const HITS_MAX: usize = 5;
 const DECISIONS: &str = "decisions/DECISIONS.md";
 const PROPOSED: &str = "intelligence/proposed/";
 
 impl Session {
     /// What the memory holds that bears on the need, a line each; why it was not searched, where it could not be.
     pub(super) fn recall(&mut self) -> Result<Vec<String>, SessionError> {
+        let lines = self.search()?;
+        for line in &lines {
+            (self.told)(&format!("[KNOWN] {line}"));
+        }
+        Ok(lines)
+    }
+
+    fn search(&mut self) -> Result<Vec<String>, SessionError> {
         let Some(folder) = self.settings.memory.clone() else { return Ok(Vec::new()) };
         let memory = match Workspace::at(&folder, self.ward.now()) {
             Ok(workspace) => Memory::new(workspace),
@@ -29,7 +35,7 @@ impl Session {
             Ok(hits) => {
                 let line =
                     |hit: &crate::governance::memory::search::Hit| format!("{} {}: {}", hit.id, hit.status, hit.title);
-                hits.iter().take(HITS_MAX).map(line).collect()
+                hits.iter().map(line).collect()
             }
             Err(error) => vec![format!("not searched: {error}")],
         })

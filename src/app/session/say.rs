@@ -125,9 +125,8 @@ pub(super) fn said(action: Action, course: &Course) -> String {
 
 fn acknowledged(work: &Work) -> String {
     let Plan { persona, other, turns, rollouts } = &work.plan;
-    let known: String = work.known.iter().map(|line| format!("\nKNOWN    {line}")).collect();
     format!(
-        "TASK     {}\nCONTEXT  persona `{}`, {}\nDONE     {} of {} each, scored and reported\nSTAKES   reversible: all of it lies in one folder\nREVIEWS  a panel of experts, then the verify gate{known}",
+        "TASK     {}\nCONTEXT  persona `{}`, {}\nDONE     {} of {} each, scored and reported\nSTAKES   reversible: all of it lies in one folder\nREVIEWS  a panel of experts, then the verify gate",
         work.need,
         persona.value,
         other_name(other.value),
@@ -196,7 +195,8 @@ pub(super) fn risks(work: &Work, facts: &Facts) -> Vec<String> {
     if facts.failures > 0 {
         risks.push(format!("{} on the way", counted(facts.failures as usize, "failed attempt")));
     }
-    risks.push("what a model says of itself is no evidence: the scores are measured from words alone".to_owned());
+    risks
+        .push("what a model says of itself is no evidence: a rating counts only where its judge was tested".to_owned());
     risks.push("a persona that holds here may not hold over more turns".to_owned());
     risks.truncate(3);
     risks

@@ -150,7 +150,7 @@ impl<L: Ledger> Gate<L> {
 
     /// Whether the answer is yes, for effects that no approval and no host stands in the way of; a no says nothing.
     #[inline]
-    fn is_plain(&self, id: LeaseId, effect: &Effect, now: Timestamp) -> bool {
+    pub(super) fn is_plain(&self, id: LeaseId, effect: &Effect, now: Timestamp) -> bool {
         let now = now.max(self.latest);
         let Some(lease) = self.leases.get(id.0 as usize) else { return false };
         let mut plain = effect.is_plain()
@@ -169,7 +169,7 @@ impl<L: Ledger> Gate<L> {
     }
 
     /// The whole answer, with the reason where it is no.
-    fn examine(&self, id: LeaseId, effect: &Effect, now: Timestamp) -> Result<(), Reason> {
+    pub(super) fn examine(&self, id: LeaseId, effect: &Effect, now: Timestamp) -> Result<(), Reason> {
         let lease = self.standing(id, now)?;
         may(&lease.effective, effect)?;
         let mut at = Some(id);
