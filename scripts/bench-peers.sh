@@ -16,5 +16,5 @@ if ! "$python" -c 'import llama_cpp, torch, transformers, gguf' 2> /dev/null; th
     "$python" -m pip install --quiet gguf numpy torch transformers
     CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF" "$python" -m pip install --quiet --no-binary llama-cpp-python llama-cpp-python
 fi
-cargo bench --no-run --bench peers
-exec "$python" scripts/bench_peers.py "$@"
+loom=$(cargo bench --no-run --bench peers --message-format json | sed -n 's/.*"executable":"\([^"]*peers-[^"]*\)".*/\1/p')
+exec "$python" scripts/bench_peers.py --loom "$loom" "$@"

@@ -15,7 +15,7 @@ MODELS = ROOT / "target/bench-models"
 DTYPES = ["f32", "bf16", "q8_0", "q4_k"]
 THREADS = [1, 2]
 BATCHES = [1, 4, 16]
-PREFILL, DECODED, REPEATS = 1024, 32, 3
+PREFILL, DECODED, REPEATS = 1024, 16, 3
 
 MAMBA = dict(model_type="mamba", vocab_size=50280, hidden_size=768, num_hidden_layers=24, state_size=16, conv_kernel=4,
              expand=2, time_step_rank=48, tie_word_embeddings=True, use_bias=False, use_conv_bias=True)
@@ -241,13 +241,15 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("models", nargs="*", choices=["mamba", "qwen", []], default=[])
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--loom", help="the bench's executable")
     parser.add_argument("--child", nargs=4, metavar=("ENGINE", "PATH", "DTYPE", "THREADS"))
     arguments = parser.parse_args()
     if arguments.child:
         engine, path, dtype, threads = arguments.child
         return llama(path, int(threads)) if engine == "llama" else reference(path, dtype, int(threads))
-    loom = ["cargo", "bench", "--quiet", "--bench", "peers", "--"]
-    for read in lines(*loom):
+    loom = [arguments.loom]
+    # Memory is read from huge pages, as weights are.
+    for read in lines("env", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", *loom):
         print(f"read bandwidth, {read['threads']} threads: {read['gigabytes_per_s']:.1f} GB/s")
     for kind in arguments.models or ["mamba", "qwen"]:
         folder, files = make(kind, arguments.tiny)

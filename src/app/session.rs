@@ -15,6 +15,8 @@
 //! | `ward` | gate, leases, mood and log |
 //! | `perform` | what the chart asks for, done |
 //! | `wave` | rollouts, measures and the verify gate |
+//! | `scored` | scores that models take, made facts |
+//! | `recall` | what the memory knows of the need, and the verdict proposed to it |
 //! | `say` | the texts for the user: questions, echo, brief, report |
 //! | `tools` | what touches the world, each with a permit |
 
@@ -25,7 +27,9 @@ mod judgement;
 mod need;
 mod outcome;
 mod perform;
+mod recall;
 mod say;
+mod scored;
 pub mod tools;
 mod ward;
 mod wave;

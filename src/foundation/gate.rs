@@ -76,6 +76,7 @@ mod permit;
 mod properties;
 mod refusal;
 mod rights;
+mod warden;
 
 pub use self::core::Gate;
 pub use bits::{Categories, Category, Scope, Scopes};
@@ -83,7 +84,8 @@ pub use budget::{Budget, Resource};
 pub use effect::{Effect, Request};
 pub use hosts::Hosts;
 pub use lease::{Lease, LeaseId, Principal, Terms};
-pub use ledger::{Entry, Ledger, LedgerError};
+pub use ledger::{Entry, Ledger, LedgerError, Passing};
 pub use permit::{Permit, Spent};
 pub use refusal::{Reason, Refusal};
 pub use rights::{Power, Rights};
+pub use warden::{Came, Guard, Warden};

@@ -4,6 +4,7 @@ mod catalog;
 mod chain;
 mod echo;
 mod facts;
+mod gated;
 mod scripted;
 mod words;
 
@@ -17,8 +18,10 @@ pub use self::catalog::{Known, catalog};
 use self::chain::Chain;
 use self::echo::Echo;
 pub use self::facts::{Facts, Memory, Origin};
+use self::gated::Gated;
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
+use crate::foundation::gate::{Guard, Refusal};
 use crate::inference::engine::{
     Budget, Device, Dtype, EngineOptions, LocalEmbedder, LocalModel, asks_for_the_date, available_memory,
 };
@@ -47,6 +50,8 @@ pub struct OpenOptions {
     pub dtype: Option<Dtype>,
     /// The same by role, each before `dtype`; see [`at`](Self::at).
     pub dtypes: RoleDtypes,
+    /// Who is asked before each call of a model that is opened so; who holds permits of its own opens without.
+    pub guard: Option<Arc<dyn Guard>>,
     opened: Arc<Mutex<HashMap<Identity, Arc<dyn LanguageModel>>>>,
 }
 
@@ -104,13 +109,19 @@ pub fn host(spec: &ModelSpec) -> Option<String> {
     }
 }
 
-/// Opens a sentence embedder. Of `options` only `threads` counts; every call loads the model, so share what comes back.
+/// Opens a sentence embedder. Of `options` only `threads` and `guard` count; every call loads the model, so share what comes back.
 ///
 /// # Errors
 /// [`ModelError::Unavailable`] for a spec that names no folder with one.
 pub fn open_embedder(spec: &ModelSpec, options: &OpenOptions) -> Result<Arc<dyn Embedder>, ModelError> {
     match spec {
-        ModelSpec::Local(path) => Ok(Arc::new(LocalEmbedder::from_dir(path, &options.engine())?)),
+        ModelSpec::Local(path) => {
+            let model: Arc<dyn Embedder> = Arc::new(LocalEmbedder::from_dir(path, &options.engine())?);
+            Ok(match &options.guard {
+                None => model,
+                Some(guard) => Arc::new(Gated::new(model, spec, guard)),
+            })
+        }
         other => {
             let why = "it is no sentence embedder; name the folder of one, such as all-MiniLM-L6-v2: `local:DIR`";
             Err(ModelError::Unavailable { model: other.to_string(), why: why.to_owned() })
@@ -122,6 +133,12 @@ impl OpenOptions {
     /// Options of which only `threads` and `chat_template` are set.
     pub fn new(threads: Option<usize>, chat_template: Option<String>) -> Self {
         Self { threads, chat_template, ..Self::default() }
+    }
+
+    /// These options with a guard before every model. Engines are still shared with those opened without.
+    #[must_use]
+    pub fn guarded(self, guard: Arc<dyn Guard>) -> Self {
+        Self { guard: Some(guard), ..self }
     }
 
     /// These options with `dtype` where it is given: of a role, say. Engines are still shared.
@@ -137,7 +154,20 @@ impl OpenOptions {
         Self { chat_template: Some(template), ..self.clone() }
     }
 
+    /// One model of a chain. A fetched one was a matter of its host before it is a file here.
     fn one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
+        if let (Some(guard), ModelSpec::Hub { .. }) = (&self.guard, spec) {
+            let denied = |refusal: Refusal| ModelError::Denied { model: spec.to_string(), why: refusal.to_string() };
+            guard.allow_call(&spec.to_string(), host(spec).as_deref(), 0).map_err(denied)?;
+        }
+        let model = self.shared(spec)?;
+        Ok(match &self.guard {
+            None => model,
+            Some(guard) => Arc::new(Gated::new(model, spec, guard)),
+        })
+    }
+
+    fn shared(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let (dtype, template) = (self.dtype, self.chat_template.clone());

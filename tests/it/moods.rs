@@ -26,7 +26,10 @@ fn the_moods_that_come_with_the_program_are_shown_and_good() {
     let shown = loom(&["mood", "show", "petty"]);
     assert_eq!(shown.stdout, fs::read("configs/moods/petty.yaml").unwrap());
     let all = told(&loom(&["mood", "show"]));
-    assert!(all.contains("PARANOID") && all.contains("with a policy token promote, publish, sign"), "{all}");
+    assert!(
+        all.contains("PARANOID") && all.contains("with a policy token memory_apply, promote, publish, sign"),
+        "{all}"
+    );
 }
 
 #[test]

@@ -84,6 +84,8 @@ fn settings(scripts: &Path, engagement: Option<Engagement>) -> Settings {
     Settings {
         engagement,
         model: model("model"),
+        judge: None,
+        memory: None,
         persona_model: model("persona"),
         target: model("target"),
         persona: None,

@@ -46,6 +46,10 @@ fn three_shares_merge_to_the_bytes_of_one_process() {
         assert!(child.wait().unwrap().success());
     }
     let parts = [at("part1"), at("part2"), at("part3")];
+    // A sweep is bold: each cell is asked for before it is begun.
+    let receipts = fs::read_to_string(dir.path().join("whole/receipts.jsonl")).unwrap();
+    let granted = receipts.lines().filter(|line| line.contains("gate.granted") && line.contains("\"rollout\"")).count();
+    assert!(receipts.contains("\"mood\":\"bold\"") && granted == 8, "{receipts}");
     let output = loom(&["merge", &parts[0], &parts[2], "--output", &at("two")]);
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     assert!(told(&output).contains("3 of 8 cells are not complete: 1, 4, 7"), "{}", told(&output));

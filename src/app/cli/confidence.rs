@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::{Exit, Failure, Terminal};
+use crate::app::watch::Watch;
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain};
 use crate::foundation::store::write_whole;
+use crate::governance::mood::Mood;
 use crate::governance::regulator::{CalibrationScope, Estimator, Made};
-use crate::inference::providers::{self, OpenOptions};
+use crate::inference::providers::OpenOptions;
 use crate::studies::confidence::{
     Alternatives, Answered, Study, StudyError, Subject, Task, TaskError, answer, effect, effect_table, fit,
     reliability_figure, table,
@@ -235,7 +237,8 @@ impl What {
         let template = self.chat_template.as_ref().map(|path| {
             std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
         });
-        let model = providers::open(&self.model, &OpenOptions::new(self.threads, template.transpose()?))?;
+        let watch = Watch::models("confidence", Mood::Skeptical, &[&self.model], None)?;
+        let model = watch.model(&self.model, &OpenOptions::new(self.threads, template.transpose()?))?;
         let subject = Subject { task: task.name.clone(), model: self.model.to_string(), scope: scope(&*model, &task)? };
         let bar = bar(task.items.len() as u64);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

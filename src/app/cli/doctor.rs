@@ -8,10 +8,12 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::{Exit, Failure, Terminal};
+use crate::app::watch::Watch;
 use crate::foundation::base::Digest;
 use crate::foundation::chat::ModelSpec;
+use crate::governance::mood::Mood;
 use crate::inference::engine::{available_memory, gpus, total_memory};
-use crate::inference::providers::{OpenOptions, open};
+use crate::inference::providers::OpenOptions;
 use crate::inference::remote::hub::cache_folder;
 
 /// Tell what this machine offers and whether the bundled model works
@@ -63,7 +65,7 @@ struct Bundled {
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let findings = Findings::gather();
+        let findings = Findings::gather()?;
         match self.format {
             Format::Text => findings.tell(terminal)?,
             Format::Json => {
@@ -76,8 +78,10 @@ impl Args {
 }
 
 impl Findings {
-    fn gather() -> Self {
-        let bundled_model = match open(&ModelSpec::Bundled.into(), &OpenOptions::default()) {
+    fn gather() -> Result<Self, Failure> {
+        let bundled = ModelSpec::Bundled.into();
+        let watch = Watch::models("doctor", Mood::Calm, &[&bundled], None)?;
+        let bundled_model = match watch.model(&bundled, &OpenOptions::default()) {
             Ok(model) => {
                 let info = model.info();
                 Bundled { digest: info.digest, layers: info.layers, vocabulary: info.vocabulary, problem: None }
@@ -87,7 +91,7 @@ impl Findings {
         let features = loom_kernels::cpu_features().into_iter().map(|(name, present)| Feature { name, present });
         let (gpus, no_gpu) = gpus().map_or_else(|why| (Vec::new(), Some(why)), |gpus| (gpus, None));
         let model_cache = cache_folder();
-        Self {
+        Ok(Self {
             loom: env!("CARGO_PKG_VERSION"),
             platform: format!("{} {}", env::consts::OS, env::consts::ARCH),
             cores: std::thread::available_parallelism().ok().map(usize::from),
@@ -100,7 +104,7 @@ impl Findings {
             bundled_model,
             model_cache_exists: model_cache.as_ref().is_some_and(|path| path.is_dir()),
             model_cache,
-        }
+        })
     }
 
     fn tell(&self, terminal: &mut Terminal) -> std::io::Result<()> {

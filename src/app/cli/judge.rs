@@ -5,8 +5,10 @@ use std::io::Write;
 use clap::ValueEnum;
 
 use super::{Exit, Failure, Terminal};
+use crate::app::watch::Watch;
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
-use crate::inference::providers::{self, OpenOptions};
+use crate::governance::mood::Mood;
+use crate::inference::providers::OpenOptions;
 use crate::simulation::judge::judged::{Check, Judge, Rubric, check};
 use crate::simulation::judge::scoring::{CheckFile, checks_folder};
 use crate::simulation::rollout::{Reliability, ScoreMethod};
@@ -71,7 +73,8 @@ impl CheckArgs {
         let chain = self.judge_model.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let check = runtime.block_on(async {
-            let judge = Judge::new(providers::open(&chain, &options)?).await?;
+            let watch = Watch::models("judge check", Mood::Skeptical, &[&chain], None)?;
+            let judge = Judge::new(watch.model(&chain, &options)?).await?;
             let check = check_of(&judge, false, self.again).await?;
             check.ok_or_else(|| Failure::usage("the judge was not tested"))
         })?;

@@ -6,13 +6,16 @@ mod review;
 mod write;
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 
 use super::{Exit, Failure, Terminal};
-use crate::foundation::base::{Clock as _, SystemClock};
+use crate::app::watch::Watch;
+use crate::foundation::base::{Clock, FixedClock, SystemClock};
+use crate::foundation::gate::{Effect, Permit, Refusal};
 use crate::foundation::store::StoreError;
 use crate::governance::memory::workspace::{MemoryError, Workspace};
 
@@ -108,9 +111,44 @@ enum Format {
 impl Common {
     /// The workspace in `folder`, else the one that `--dir` names, else the current folder.
     fn open(&self, folder: Option<&PathBuf>) -> Result<Workspace, Failure> {
-        let here = PathBuf::from(".");
-        let folder = folder.or(self.dir.as_ref()).unwrap_or(&here);
-        Ok(Workspace::at(folder, self.now.unwrap_or_else(|| SystemClock.now()))?)
+        Ok(Workspace::at(self.folder(folder), self.now.unwrap_or_else(|| SystemClock.now()))?)
+    }
+
+    /// Changes what is true in the memory, under a permit that this very command line is the word for, with receipts of it
+    /// in the memory's own folder.
+    fn applying<T>(
+        &self,
+        folder: Option<&PathBuf>,
+        deed: impl FnOnce(&Workspace, &dyn Fn(&Effect) -> Result<Permit, Refusal>) -> Result<T, MemoryError>,
+    ) -> Result<T, Failure> {
+        let workspace = self.open(folder)?;
+        workspace.mode()?;
+        let watch = Watch::applying("memory", self.folder(folder), self.clock())?;
+        let done = deed(&workspace, &|effect| watch.ask_by("the user, by the command line", effect));
+        watch.close()?;
+        Ok(done?)
+    }
+
+    /// Notes something in the memory, or proposes it, in the same way; that takes nobody's word.
+    fn proposing<T>(
+        &self,
+        folder: Option<&PathBuf>,
+        deed: impl FnOnce(&Workspace, &dyn Fn(&Effect) -> Result<Permit, Refusal>) -> Result<T, MemoryError>,
+    ) -> Result<T, Failure> {
+        let workspace = self.open(folder)?;
+        workspace.mode()?;
+        let watch = Watch::proposing("memory", self.folder(folder), self.clock())?;
+        let done = deed(&workspace, &|effect| watch.ask(effect));
+        watch.close()?;
+        Ok(done?)
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.now.map_or_else(|| Arc::new(SystemClock) as Arc<dyn Clock>, |now| Arc::new(FixedClock(now)))
+    }
+
+    fn folder<'a>(&'a self, folder: Option<&'a PathBuf>) -> &'a Path {
+        folder.or(self.dir.as_ref()).map_or(Path::new("."), PathBuf::as_path)
     }
 
     /// Prints `value` as JSON, or else what `human` says.

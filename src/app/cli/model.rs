@@ -7,9 +7,12 @@ use std::io::Write;
 use clap::{Subcommand, ValueEnum};
 
 use super::{Exit, Failure, Terminal};
+use crate::app::watch::Watch;
 use crate::foundation::chat::{Message, ModelError, ModelSpec};
+use crate::foundation::gate::{Category, Effect};
+use crate::governance::mood::Mood;
 use crate::inference::engine::size;
-use crate::inference::providers::{Facts, OpenOptions, open};
+use crate::inference::providers::{Facts, OpenOptions, host};
 use crate::inference::remote::hub::{self, HubOptions};
 
 /// List, describe, fetch and check models
@@ -83,6 +86,9 @@ fn fetch(terminal: &mut Terminal, spec: &ModelSpec, options: &HubOptions) -> Res
     let ModelSpec::Hub { repo, revision } = spec else {
         return Err(Failure::usage(format!("`{spec}` is not on the hub: name `hf:OWNER/REPO`")));
     };
+    let from = host(spec).unwrap_or_default();
+    let fetching = Effect::new(Category::Network, spec.to_string()).reaching(&from);
+    Watch::network("model fetch", &from)?.allow(&fetching)?;
     let fetched = hub::fetch(repo, revision.as_deref(), options)
         .map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })?;
     for (name, file) in &fetched.files {
@@ -93,7 +99,9 @@ fn fetch(terminal: &mut Terminal, spec: &ModelSpec, options: &HubOptions) -> Res
 }
 
 fn check(terminal: &mut Terminal, spec: &ModelSpec) -> Result<Exit, Failure> {
-    let model = match open(&spec.clone().into(), &OpenOptions::default()) {
+    let chain = spec.clone().into();
+    let watch = Watch::models("model check", Mood::Skeptical, &[&chain], None)?;
+    let model = match watch.model(&chain, &OpenOptions::default()) {
         Ok(model) => model,
         Err(error) => return Err(Failure::Told { message: error.to_string(), exit: Exit::CheckFailed }),
     };

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::Failure;
 use crate::app::serve::Gains;
+use crate::app::watch::Watch;
 use crate::foundation::chat::{DeltaGains, LanguageModel, ModelChain, ModelInfo, Sampling};
+use crate::governance::mood::Mood;
 use crate::inference::engine::Dtype;
-use crate::inference::providers::{self, OpenOptions};
+use crate::inference::providers::OpenOptions;
 
 /// Which model.
 #[derive(Debug, clap::Args)]
@@ -36,8 +38,9 @@ impl ModelArgs {
         Ok(options)
     }
 
-    pub(super) fn open(&self) -> Result<Arc<dyn LanguageModel>, Failure> {
-        Ok(providers::open(&self.model, &self.options()?)?)
+    /// The model, for a command that answers the user with it: in CALM.
+    pub(super) fn open(&self, command: &'static str) -> Result<Arc<dyn LanguageModel>, Failure> {
+        Ok(Watch::models(command, Mood::Calm, &[&self.model], None)?.model(&self.model, &self.options()?)?)
     }
 }
 

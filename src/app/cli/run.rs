@@ -11,10 +11,11 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::score::{self, How};
 use super::{Exit, Failure, Terminal, remote};
+use crate::app::watch::Watch;
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::governance::memory::capture::Heard;
-use crate::governance::memory::workspace::Workspace;
+use crate::governance::memory::workspace::{MemoryError, Workspace};
 use crate::governance::regulator::Calibration;
 use crate::inference::engine::{DeviceChoice, Dtype};
 use crate::inference::providers::{OpenOptions, RoleDtypes};
@@ -194,8 +195,8 @@ impl Args {
         if !self.no_score {
             report(terminal, &folder)?;
         }
-        if let Some(memory) = &memory {
-            remember(memory, &folder, &summaries, terminal)?;
+        if let (Some(memory), Some(at)) = (&memory, &self.memory) {
+            remember((memory, at), &folder, &summaries, terminal)?;
         }
         let stopped = |by_regulator: bool| {
             let by = |one: &RolloutSummary| matches!(one.outcome, Outcome::Stopped { circuit_break, .. } if circuit_break == by_regulator);
@@ -350,7 +351,7 @@ fn calibration(path: &Path) -> Result<Calibration, Failure> {
 
 /// Writes what was learned in the rollouts as signals, where a person may accept it.
 fn remember(
-    memory: &Workspace,
+    (memory, at): (&Workspace, &Path),
     folder: &Path,
     summaries: &[RolloutSummary],
     terminal: &mut Terminal,
@@ -366,7 +367,10 @@ fn remember(
         .collect();
     let heard: Vec<Heard<'_>> =
         texts.iter().map(|(source, text)| Heard { text, source, kind: Some("correction") }).collect();
-    let (signals, lost) = memory.capture(&heard)?;
+    let watch = Watch::proposing("run", at, Arc::new(SystemClock))?;
+    let permit = watch.ask(&Workspace::capturing(&heard)).map_err(MemoryError::Denied)?;
+    let (signals, lost) = memory.capture(permit, &heard)?;
+    watch.close()?;
     writeln!(terminal.out, "Memory: {} captured for review", count(signals.len(), "signal"))?;
     if lost > 0 {
         writeln!(terminal.err, "{} found no id left today and is lost", count(lost, "signal"))?;

@@ -10,9 +10,11 @@ use futures_util::stream;
 
 use super::judge::{self, check_of};
 use super::{Exit, Failure, Terminal};
+use crate::app::watch::Watch;
 use crate::foundation::base::limits::ROLLOUTS_MAX;
 use crate::foundation::chat::{ModelChain, ModelSpec, Role};
-use crate::inference::providers::{self, OpenOptions};
+use crate::governance::mood::Mood;
+use crate::inference::providers::OpenOptions;
 use crate::simulation::judge::judged::Judge;
 use crate::simulation::judge::likelihood::Extent;
 use crate::simulation::judge::scoring::{Scored, Scoring, ScoringError, transcripts};
@@ -117,28 +119,36 @@ impl Args {
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
-            let (judge, known) = match &judge {
-                Some((chain, options)) => {
-                    let judge = Judge::new(providers::open(chain, options)?).await?;
-                    let known = known(terminal, &judge).await?;
-                    (Some(judge), known)
-                }
-                None => (None, None),
-            };
-            let scoring = Scoring {
-                judge,
-                known,
-                window: self.how.judge_window,
-                extent: self.how.extent(),
-                again: self.again,
-                config,
-                persona: match self.persona {
-                    Persona::Assistant => Role::Assistant,
-                    Persona::User => Role::User,
-                },
-                options,
-            };
-            all(terminal, &scoring, &files, self.parallel.min(ROLLOUTS_MAX)).await
+            let mut desks: Vec<Desk> = Vec::new();
+            for (folder, files) in by_run(files) {
+                let watch = watch(judge.as_ref().map(|(chain, _)| chain), folder.as_deref())?;
+                let (judge, known) = match (&judge, desks.first().map(|desk| &desk.scoring.known)) {
+                    (None, _) => (None, None),
+                    (Some((chain, options)), tested) => {
+                        let judge = Judge::new(watch.model(chain, options)?).await?;
+                        let known = match tested {
+                            Some(known) => known.clone(),
+                            None => known(terminal, &judge).await?,
+                        };
+                        (Some(judge), known)
+                    }
+                };
+                let scoring = Scoring {
+                    judge,
+                    known,
+                    window: self.how.judge_window,
+                    extent: self.how.extent(),
+                    again: self.again,
+                    config: config.clone(),
+                    persona: match self.persona {
+                        Persona::Assistant => Role::Assistant,
+                        Persona::User => Role::User,
+                    },
+                    options: watch.over(options.clone()),
+                };
+                desks.push(Desk { watch, scoring, files });
+            }
+            all(terminal, desks, self.parallel.min(ROLLOUTS_MAX)).await
         })?;
         Ok(Exit::Ok)
     }
@@ -184,7 +194,8 @@ pub(super) async fn run(
     parallel: usize,
 ) -> Result<(), Failure> {
     let (chain, of_judge) = judge_of(manifest, options)?;
-    let judge = Judge::new(providers::open(&chain, &of_judge)?).await?;
+    let watch = watch(Some(&chain), Some(folder))?;
+    let judge = Judge::new(watch.model(&chain, &of_judge)?).await?;
     let known = known(terminal, &judge).await?;
     let scoring = Scoring {
         judge: Some(judge),
@@ -194,10 +205,10 @@ pub(super) async fn run(
         again: false,
         config: None,
         persona: Role::Assistant,
-        options: options.clone(),
+        options: watch.over(options.clone()),
     };
     let files = transcripts(folder).map_err(failure)?;
-    all(terminal, &scoring, &files, parallel).await
+    all(terminal, vec![Desk { watch, scoring, files }], parallel).await
 }
 
 /// What is known of a judge. One that runs here is tested now if it never was; a hosted one costs money, so that is
@@ -219,14 +230,49 @@ async fn known(
     Ok(known)
 }
 
-async fn all(terminal: &mut Terminal, scoring: &Scoring, files: &[PathBuf], parallel: usize) -> Result<(), Failure> {
-    let mut scored = stream::iter(files.iter().map(|path| scoring.score(path))).buffered(parallel);
+/// The files of one run, or those of none, and what stands before the models that score them.
+struct Desk {
+    watch: Watch,
+    scoring: Scoring,
+    files: Vec<PathBuf>,
+}
+
+/// The files by the run that they are of, in order; the receipts of scores lie beside a run's own.
+fn by_run(files: Vec<PathBuf>) -> Vec<(Option<PathBuf>, Vec<PathBuf>)> {
+    let mut found: Vec<(Option<PathBuf>, Vec<PathBuf>)> = Vec::new();
+    for file in files {
+        let here = |folder: &Path| if folder == Path::new("") { Path::new(".") } else { folder }.to_owned();
+        let run = file.parent().map(here).filter(|folder| manifest_of(folder).is_some());
+        match found.iter_mut().find(|(folder, _)| *folder == run) {
+            Some((_, files)) => files.push(file),
+            None => found.push((run, vec![file])),
+        }
+    }
+    found
+}
+
+/// The watch of scoring, in SKEPTICAL. The judge that was named, or that the run named, is the grant for its host, and the
+/// model that the run was made with for its own; a transcript that names another reaches nobody.
+fn watch(judge: Option<&ModelChain>, run: Option<&Path>) -> Result<Watch, Failure> {
+    let persona =
+        run.and_then(manifest_of).and_then(|manifest| manifest.models.persona.spec.parse::<ModelChain>().ok());
+    let chains: Vec<&ModelChain> = judge.into_iter().chain(&persona).collect();
+    Ok(Watch::models("score", Mood::Skeptical, &chains, run)?)
+}
+
+async fn all(terminal: &mut Terminal, desks: Vec<Desk>, parallel: usize) -> Result<(), Failure> {
+    let work = desks.iter().flat_map(|desk| desk.files.iter().map(|path| desk.scoring.score(path)));
+    let mut scored = stream::iter(work).buffered(parallel);
     let mut missing: Vec<(String, String)> = Vec::new();
     while let Some(one) = scored.next().await {
         let one = one.map_err(failure)?;
         tell(terminal, &one)?;
         let new: Vec<_> = one.missing.into_iter().filter(|reason| !missing.contains(reason)).collect();
         missing.extend(new);
+    }
+    drop(scored);
+    for desk in desks {
+        desk.watch.close()?;
     }
     for (id, why) in missing {
         writeln!(terminal.err, "{id}: {why}")?;

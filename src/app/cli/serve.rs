@@ -10,12 +10,13 @@ use tokio::net::TcpListener;
 use super::model_args::ModelArgs;
 use super::{Exit, Failure, Terminal};
 use crate::app::serve::http::{self, Bounds, Service};
+use crate::app::watch::Watch;
 use crate::foundation::base::limits::{
     ACTIVE_SEQUENCES_MAX, API_KEY_BYTES_MAX, PREFIX_BYTES_MAX, REQUEST_BYTES_MAX, REQUESTS_WAITING_MAX, STATE_BYTES_MAX,
 };
 use crate::foundation::chat::ModelSpec;
+use crate::governance::mood::Mood;
 use crate::inference::engine::Budget;
-use crate::inference::providers;
 
 /// The environment variable that holds the API key.
 const KEY: &str = "LOOM_API_KEY";
@@ -89,9 +90,10 @@ impl Args {
             state_bytes: self.state_mib.saturating_mul(1 << 20),
             prefix_bytes: self.prefix_mib.saturating_mul(1 << 20),
         };
-        let model = providers::open(&self.model.model, &options)?;
+        let watch = Watch::models("serve", Mood::Calm, &[&self.model.model], None)?;
+        let model = watch.model(&self.model.model, &options)?;
         let embedder = match &self.embedder {
-            Some(spec) => Some((spec.to_string(), providers::open_embedder(spec, &options)?)),
+            Some(spec) => Some((spec.to_string(), watch.embedder(spec, &options)?)),
             None => None,
         };
         let service = Service {

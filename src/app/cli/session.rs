@@ -83,6 +83,12 @@ struct Start {
     /// The model under test, which the persona talks with
     #[arg(long, value_name = "MODEL")]
     target: Option<ModelChain>,
+    /// The model that judges; the session's own where it passed `loom judge check`, if not given
+    #[arg(long, value_name = "MODEL")]
+    judge_model: Option<ModelChain>,
+    /// A memory workspace: it is searched for what bears on the need, and the verdict is proposed to it
+    #[arg(long, value_name = "DIR")]
+    memory: Option<PathBuf>,
     /// The persona's config; if not given, the need says which of those that come with loom
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -109,9 +115,9 @@ struct Start {
 enum Asks {
     /// Defaults are taken, and marked as assumptions
     Autonomous,
-    /// The questions that matter are asked
+    /// One round of the questions that matter most; the rest are assumptions
     Collaborative,
-    /// Every question is asked
+    /// Every question is asked, and steps and risks are shown unasked
     Guided,
 }
 
@@ -156,6 +162,8 @@ impl Start {
         let settings = Settings {
             engagement: self.engagement.map(Engagement::from),
             model: model(&self.model),
+            judge: self.judge_model.clone(),
+            memory: self.memory.as_ref().map(fs::canonicalize).transpose()?,
             persona_model: model(&self.persona_model),
             target: model(&self.target),
             persona: config.as_ref().map(|(name, _)| name.clone()),
@@ -254,7 +262,9 @@ fn status(standing: &Standing, terminal: &mut Terminal) -> Result<(), Failure> {
 }
 
 fn is_step(kind: &str) -> bool {
-    ["session.", "mood.", "gate.refused", "gate.lease_refused", "model."].iter().any(|prefix| kind.starts_with(prefix))
+    ["session.", "mood.", "gate.refused", "gate.lease_refused", "model.", "score.", "tool."]
+        .iter()
+        .any(|prefix| kind.starts_with(prefix))
 }
 
 fn line(receipt: &Receipt) -> String {
@@ -275,6 +285,7 @@ fn line(receipt: &Receipt) -> String {
             or("question"),
             field("choice").filter(|choice| choice != "null").unwrap_or_else(|| format!("unsure, {}", or("unsure")))
         ),
+        "score.quantised" => format!("score    {}: {}", or("score"), or("fact")),
         kind => format!("{kind}  {body}"),
     }
 }
@@ -285,6 +296,7 @@ fn failure(error: SessionError) -> Failure {
         SessionError::Model(error) => Failure::Model(error),
         SessionError::Refused(refusal) => Failure::Told { message: refusal.to_string(), exit: Exit::Denied },
         SessionError::Log(error) => Failure::Told { message: error.to_string(), exit: Exit::CheckFailed },
+        SessionError::Watch(error) => Failure::Watch(error),
         error => Failure::usage(error.to_string()),
     }
 }

@@ -3,8 +3,14 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use super::run::{count, failure as run_failure, headline, play, quoted};
 use super::{Exit, Failure, Terminal};
+use crate::app::watch::Watch;
+use crate::foundation::chat::ModelChain;
+use crate::foundation::gate::{Category, Effect};
+use crate::governance::mood::Mood;
 use crate::inference::providers::OpenOptions;
 use crate::simulation::report::Report;
 use crate::simulation::rollout::Outcome;
@@ -58,10 +64,17 @@ impl Args {
             return Ok(Exit::Ok);
         };
         sweep.begin(folder).map_err(failure)?;
+        let named: Vec<ModelChain> = cells
+            .iter()
+            .flat_map(|cell| [&cell.persona_model, &cell.interlocutor_model])
+            .filter_map(|spec| spec.parse().ok())
+            .collect();
+        let watch = Watch::models("sweep", Mood::Bold, &named.iter().collect::<Vec<_>>(), Some(folder))?;
         let options = OpenOptions::new(self.threads, None);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let mut exit = Exit::Ok;
         for (number, cell) in cells.iter().enumerate() {
+            watch.allow(&Effect::new(Category::Rollout, described(cell)))?;
             let run = sweep.run(folder, cell, &options).map_err(failure)?;
             writeln!(terminal.err, "[{}/{}] cell {}: {}", number + 1, cells.len(), cell.cell, headline(&run))?;
             let (played, interrupted) = runtime.block_on(play(&run, self.parallel, terminal))?;
@@ -81,7 +94,12 @@ impl Args {
                     _ => {}
                 }
             }
+            watch.note(
+                "sweep.played",
+                json!({"cell": cell.cell, "rollouts": summaries.len(), "interrupted": interrupted}),
+            )?;
             if interrupted {
+                watch.close()?;
                 writeln!(terminal.out, "Interrupted. {}", go_on())?;
                 return Ok(Exit::Interrupted);
             }
@@ -91,6 +109,7 @@ impl Args {
                 report.write_to(run.path(), &conversations).map_err(wrong)?;
             }
         }
+        watch.close()?;
         writeln!(
             terminal.out,
             "{} of {} complete: {}",

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::ColorChoice;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 
+use crate::app::watch::WatchError;
 use crate::foundation::chat::ModelError;
 use crate::foundation::config::ConfigErrors;
 
@@ -49,6 +50,9 @@ pub enum Failure {
     /// The output could not be written; a closed pipe among them, which is no failure.
     #[error("the output could not be written: {0}")]
     Output(#[from] io::Error),
+    /// The gate said no, or its receipts cannot be kept.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
     /// Anything else, told in full.
     #[error("{message}")]
     Told {
@@ -68,8 +72,12 @@ impl Failure {
     const fn exit(&self) -> Exit {
         match self {
             Self::Config(_) => Exit::BadConfig,
+            Self::Model(ModelError::Denied { .. }) => Exit::Denied,
             Self::Model(_) => Exit::ModelFailed,
             Self::Output(_) => Exit::Usage,
+            Self::Watch(WatchError::Refused(_)) => Exit::Denied,
+            Self::Watch(WatchError::Busy(_)) => Exit::Usage,
+            Self::Watch(_) => Exit::CheckFailed,
             Self::Told { exit, .. } => *exit,
         }
     }

@@ -17,7 +17,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::app::watch::Watch;
 use crate::foundation::base::{Clock as _, SystemClock};
+use crate::foundation::gate::{self, Category, Permit};
 use crate::governance::memory::capture::Heard;
 use crate::governance::memory::id::Kind;
 use crate::governance::memory::mode::{Capability, Mode};
@@ -153,10 +155,10 @@ const TOOLS: [Offer; 8] = [
         takes: schema_for_input::<Capture>,
         effect: Effect::Adds { again: true },
         needs: None,
-        run: |_, workspace, arguments| {
+        run: |memory, workspace, arguments| {
             let Capture { text, source, kind } = read(arguments)?;
-            let (signals, lost) =
-                workspace.capture(&[Heard { text: &text, source: &source, kind: kind.as_deref() }])?;
+            let heard = [Heard { text: &text, source: &source, kind: kind.as_deref() }];
+            let (signals, lost) = workspace.capture(memory.permit(&Workspace::capturing(&heard))?, &heard)?;
             told(&json!({"signals": signals, "lost": lost}))
         },
     },
@@ -168,9 +170,10 @@ const TOOLS: [Offer; 8] = [
         takes: schema_for_input::<Propose>,
         effect: Effect::Adds { again: false },
         needs: Some(Capability::Propose),
-        run: |_, workspace, arguments| {
+        run: |memory, workspace, arguments| {
             let request = read::<Propose>(arguments)?.request()?;
-            told(&json!({"proposal": workspace.propose(request)?}))
+            let permit = memory.permit(&Workspace::proposing(&request))?;
+            told(&json!({"proposal": workspace.propose(permit, request)?}))
         },
     },
     Offer {
@@ -181,9 +184,10 @@ const TOOLS: [Offer; 8] = [
         takes: schema_for_input::<Proposal>,
         effect: Effect::Changes,
         needs: Some(Capability::Apply),
-        run: |_, workspace, arguments| {
+        run: |memory, workspace, arguments| {
             let Proposal { id } = read(arguments)?;
-            told(&workspace.apply(&id)?)
+            let permit = memory.permit(&workspace.applying(&id)?)?;
+            told(&workspace.apply(permit, &id)?)
         },
     },
 ];
@@ -357,6 +361,24 @@ impl Offer {
 impl Memory {
     fn open(&self) -> Result<Workspace, MemoryError> {
         Workspace::at(&self.folder, SystemClock.now())
+    }
+
+    /// A permit, with its receipts in the memory's folder. What applying takes a person's word for is what a person opened
+    /// for assistants by the mode: where the mode is none that applies, the workspace refuses it all the same.
+    fn permit(&self, effect: &gate::Effect) -> Result<Permit, Refused> {
+        let told = |error: &dyn std::fmt::Display| Refused(error.to_string());
+        let clock = Arc::new(SystemClock);
+        let permit = if effect.category() == Category::MemoryApply {
+            let watch = Watch::applying("memory mcp", &self.folder, clock).map_err(|error| told(&error))?;
+            let by = format!("the mode `{}`, which a person set", self.mode());
+            watch.ask_by(&by, effect).map(|permit| (watch, permit))
+        } else {
+            let watch = Watch::proposing("memory mcp", &self.folder, clock).map_err(|error| told(&error))?;
+            watch.ask(effect).map(|permit| (watch, permit))
+        };
+        let (watch, permit) = permit.map_err(|refusal| told(&refusal))?;
+        watch.close().map_err(|error| told(&error))?;
+        Ok(permit)
     }
 
     /// The mode as it stands; a damaged one allows nothing.

@@ -46,6 +46,7 @@ impl Course {
         let work = Work {
             need: need.to_owned(),
             plan,
+            known: Vec::new(),
             words: Vec::new(),
             assumptions: Vec::new(),
             judged: Vec::new(),
@@ -171,6 +172,7 @@ impl Course {
         let (work, facts) = (&mut self.work, &mut self.facts);
         match outcome {
             Outcome::Nothing | Outcome::Spoke(_) => {}
+            Outcome::Known(lines) => work.known.clone_from(lines),
             Outcome::Assumed(lines) => {
                 work.plan.assume();
                 work.assumptions.extend(lines.iter().cloned());
@@ -232,6 +234,7 @@ impl Course {
                 if !facts.gate_passed {
                     facts.criterion_failures += 1;
                     reopen(work, ItemKind::Measure);
+                    reopen(work, ItemKind::Score);
                     reopen(work, ItemKind::Report);
                     facts.items_left = left(work);
                 }
@@ -243,6 +246,11 @@ impl Course {
             Outcome::Footer(footer) => work.footer = Some(footer.clone()),
             Outcome::Concluded(conclusion) => work.conclusion = Some(*conclusion),
         }
+    }
+
+    /// Whether the user, who wants to collaborate, answered a round of questions already.
+    pub(super) fn is_asked_enough(&self) -> bool {
+        self.facts.engagement == Some(Engagement::Collaborative) && self.work.plan.is_answered()
     }
 
     /// The mood of whoever the persona talks with.

@@ -14,6 +14,7 @@ use super::perform::Performed;
 use super::tools::{Files, ToolError};
 use super::ward::Ward;
 use super::{say, wave};
+use crate::app::watch::WatchError;
 use crate::foundation::base::{Clock, Digest, limits};
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError};
 use crate::foundation::config::ConfigErrors;
@@ -39,6 +40,12 @@ pub struct Settings {
     pub persona_model: ModelChain,
     /// The other side's.
     pub target: ModelChain,
+    /// Who judges; the session's own model where it passed its test, if not named.
+    #[serde(default)]
+    pub judge: Option<ModelChain>,
+    /// A memory to search for what bears on the need, and to propose the verdict to.
+    #[serde(default)]
+    pub memory: Option<PathBuf>,
     /// The persona: the name of a config that comes with the program, or of the one in [`config`](Self::config).
     pub persona: Option<String>,
     /// The user's own config, its text by digest.
@@ -83,6 +90,9 @@ pub enum SessionError {
     /// The gate said no.
     #[error("{0}")]
     Refused(Refusal),
+    /// The receipts beside a run's results.
+    #[error(transparent)]
+    Watch(WatchError),
     /// A tool.
     #[error(transparent)]
     Tool(#[from] ToolError),
@@ -425,7 +435,7 @@ fn said(settings: &Settings) -> Said {
 /// The hosts of the models that the user named: naming one is the grant for it.
 fn hosts(settings: &Settings) -> Vec<String> {
     let chains = [&settings.model, &settings.persona_model, &settings.target];
-    chains.into_iter().flat_map(ModelChain::specs).filter_map(providers::host).collect()
+    chains.into_iter().chain(&settings.judge).flat_map(ModelChain::specs).filter_map(providers::host).collect()
 }
 
 /// What a log depends on, beside itself.

@@ -110,6 +110,12 @@ impl Plan {
         }
     }
 
+    /// Whether the user answered a question on it.
+    pub(super) fn is_answered(&self) -> bool {
+        let origins = [self.persona.origin, self.other.origin, self.turns.origin, self.rollouts.origin];
+        origins.contains(&Origin::Answered)
+    }
+
     /// Takes the defaults for what is open: a line for each.
     pub(super) fn assume(&mut self) -> Vec<String> {
         let mut lines = Vec::new();

@@ -93,6 +93,8 @@ pub enum Outcome {
     Nothing,
     /// Something was told to the user.
     Spoke(Digest),
+    /// What the memory holds that bears on the need.
+    Known(Vec<String>),
     /// Defaults were taken.
     Assumed(Vec<String>),
     /// The specification's scores.
@@ -159,8 +161,10 @@ pub enum ItemKind {
     Pilot,
     /// The rollouts.
     Rollouts,
-    /// Scores.
+    /// Scores from words alone.
     Measure,
+    /// Scores that models take.
+    Score,
     /// The run's report.
     Report,
 }
@@ -215,6 +219,8 @@ pub struct Check {
 pub(super) struct Work {
     pub(super) need: String,
     pub(super) plan: Plan,
+    /// What the memory holds that bears on the need.
+    pub(super) known: Vec<String>,
     pub(super) words: Vec<String>,
     pub(super) assumptions: Vec<String>,
     pub(super) judged: Vec<Judged>,

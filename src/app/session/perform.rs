@@ -41,10 +41,21 @@ impl Session {
         let plain = |event| Ok(Performed::from((Outcome::Nothing, vec![event])));
         match action {
             Action::AwaitNeed => plain(Event::Need),
+            Action::DetectType if self.settings.memory.is_some() => {
+                Ok((Outcome::Known(self.recall()?), vec![Event::TypeDetected]).into())
+            }
             Action::DetectType => plain(Event::TypeDetected),
             Action::AskEngagement | Action::Remind | Action::TellPaused => self.ask_user(action, vec![]),
             Action::Acknowledge => Ok(self.speak(action, vec![Event::Response, Event::Acknowledged])),
             Action::AskQuestions if say::open_questions(&self.course.work.plan).is_empty() => plain(Event::Answered),
+            // Collaborating takes one round, of what matters most; who wants to be guided is asked everything.
+            Action::AskQuestions if self.course.is_asked_enough() => {
+                let lines = self.course.work.plan.clone().assume();
+                for line in &lines {
+                    (self.told)(&format!("[ASSUMPTION] {line}"));
+                }
+                Ok((Outcome::Assumed(lines), vec![Event::Answered]).into())
+            }
             Action::AskQuestions
             | Action::Echo
             | Action::ShowBlueprint
@@ -326,9 +337,11 @@ impl Session {
         };
         let conjecture = Conjecture {
             claim: text("the persona holds for as long as was asked")?,
-            test: text("the scores over all turns, measured from words alone")?,
+            test: text(
+                "the scores over all turns: measured from words, and how likely they are with and without the persona",
+            )?,
             edge: text("words can agree with the persona while the state behind them does not")?,
-            observer_upgrade: text("likelihood with and without the persona, from the model itself")?,
+            observer_upgrade: text("a judge that passed its test, or people")?,
             scope: text(&aim)?,
         };
         let moods = vec![
@@ -397,7 +410,10 @@ impl Session {
             match self.write("report.md", &report) {
                 // The work is over all the same; what was found is in the log.
                 Err(SessionError::Refused(refusal)) => (self.told)(&format!("The report is not written: {refusal}")),
-                written => drop(written?),
+                written => {
+                    let report = written?.short();
+                    self.propose(&footer, &report)?;
+                }
             }
         }
         Ok((Outcome::Footer(footer), vec![Event::FooterWritten]).into())

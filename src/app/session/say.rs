@@ -7,7 +7,7 @@ use super::need::{Origin, Plan, other_name};
 use super::outcome::{Conclusion, ItemKind, Judged, Opinion, Value, Work};
 use crate::foundation::base::limits;
 use crate::governance::mood::lint::{Choice, Question};
-use crate::governance::statechart::hope::{Action, Echo, Facts};
+use crate::governance::statechart::hope::{Action, Echo, Engagement, Facts};
 use crate::simulation::persona::{AdversaryKind, examples};
 
 /// What a question is about.
@@ -93,15 +93,17 @@ pub(super) fn said(action: Action, course: &Course) -> String {
         Action::Acknowledge => acknowledged(work),
         Action::AskQuestions | Action::AskDifferently => questions(&work.plan),
         Action::Echo => {
-            format!("{}\nYES, EDITS: what to change, BLUEPRINT or RISK?", echo(work))
+            // Who wants to be guided sees the steps and the risks unasked.
+            let more = if facts.engagement == Some(Engagement::Guided) {
+                format!("\n{}\n{}", steps(work), failing(work, facts))
+            } else {
+                String::new()
+            };
+            format!("{}{more}\nYES, EDITS: what to change, BLUEPRINT or RISK?", echo(work))
         }
         Action::ShowBlueprint => format!("{}\nYES, or EDITS: what to change?", steps(work)),
         Action::ShowRisks => {
-            let mut text = "What could fail first:\n".to_owned();
-            for (number, risk) in (1..).zip(risks(work, facts)) {
-                let _ = writeln!(text, "  {number}. {risk}");
-            }
-            text + "YES, or EDITS: what to change?"
+            format!("{}\nYES, or EDITS: what to change?", failing(work, facts))
         }
         Action::AnnounceShape => shape(work),
         Action::AskApproval => format!("{}\nYES, EDITS: what to change, or CANCEL?", steps(work)),
@@ -171,6 +173,14 @@ fn steps(work: &Work) -> String {
     )
 }
 
+fn failing(work: &Work, facts: &Facts) -> String {
+    let mut text = "What could fail first:".to_owned();
+    for (number, risk) in (1..).zip(risks(work, facts)) {
+        let _ = write!(text, "\n  {number}. {risk}");
+    }
+    text
+}
+
 pub(super) fn risks(work: &Work, facts: &Facts) -> Vec<String> {
     let mut risks = Vec::new();
     if !work.objections.is_empty() {
@@ -185,7 +195,8 @@ pub(super) fn risks(work: &Work, facts: &Facts) -> Vec<String> {
     if facts.failures > 0 {
         risks.push(format!("{} on the way", counted(facts.failures as usize, "failed attempt")));
     }
-    risks.push("what a model says of itself is no evidence: the scores are measured from words alone".to_owned());
+    risks
+        .push("what a model says of itself is no evidence: a rating counts only where its judge was tested".to_owned());
     risks.push("a persona that holds here may not hold over more turns".to_owned());
     risks.truncate(3);
     risks
@@ -202,12 +213,13 @@ fn shape(work: &Work) -> String {
 }
 
 /// What the work is accepted by; the last three are mustNots.
-pub(super) const CRITERIA: [&str; 9] = [
+pub(super) const CRITERIA: [&str; 10] = [
     "every planned rollout is complete",
     "every planned turn was held",
     "the pilot, one turn, went through: the smallest case",
     "the transcripts are those that were recorded",
     "the scores come out the same when they are measured again",
+    "the scores that models took are on record as they stand in the transcripts, or why none was taken",
     "the report on the run is there and was not changed",
     "must not: a message without a reply",
     "must not: a reply from a model that was not named",
@@ -230,6 +242,12 @@ pub(super) fn brief(work: &Work) -> String {
     for words in &work.words {
         let _ = writeln!(text, "- {words}");
     }
+    if !work.known.is_empty() {
+        text += "\n## What the memory holds of it\n\n";
+        for line in &work.known {
+            let _ = writeln!(text, "- {line}");
+        }
+    }
     text += "\n## Acceptance\n\n";
     for criterion in CRITERIA {
         let _ = writeln!(text, "- {criterion}");
@@ -247,8 +265,8 @@ pub(super) fn brief(work: &Work) -> String {
 fn findings(work: &Work) -> String {
     let passed = work.checks.iter().filter(|check| check.passed).count();
     let mut text = format!("Checks: {passed} of {} passed.", work.checks.len());
-    if let Some(measured) = work.found.get(&ItemKind::Measure) {
-        for (name, value) in measured {
+    for kind in [ItemKind::Measure, ItemKind::Score] {
+        for (name, value) in work.found.get(&kind).into_iter().flatten() {
             let _ = write!(text, "\n  {name:<34} {}", told(value));
         }
     }
@@ -323,8 +341,15 @@ fn told(value: &Value) -> String {
     match value {
         Value::Count(count) => count.to_string(),
         Value::Number(number) => format!("{number:.3}"),
-        Value::Text(text) => text.chars().take(12).collect(),
+        // A digest is known by its beginning.
+        Value::Text(text) if text.len() == 64 && !text.contains(' ') => text.chars().take(12).collect(),
+        Value::Text(text) => one_line(text).replace('|', "\\|"),
     }
+}
+
+/// A text without line breaks.
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 pub(super) fn counted(number: usize, what: &str) -> String {

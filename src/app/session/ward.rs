@@ -127,7 +127,7 @@ impl Ward {
                 let mut rights = own.meet(self.profiles.of(mood).rights());
                 rights.uses = rights.uses.meet(own.delegates);
                 rights.delegates = Categories::NONE;
-                rights.budget = rights.budget.meet(&parent.remaining());
+                rights.budget = rights.budget.meet(parent.remaining());
                 (rights, parent.terms().expires)
             }
             None => (Rights::NONE, now),

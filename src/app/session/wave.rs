@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::drive::{Session, SessionError};
 use super::outcome::{Check, Item, ItemKind, ItemResult, Value};
 use super::say::CRITERIA;
+use super::scored;
 use crate::foundation::base::{Digest, canonical_json, limits};
 use crate::foundation::chat::ModelChain;
 use crate::foundation::gate::{Budget, Category, Effect, Refusal, Scope};
@@ -18,7 +19,7 @@ use crate::simulation::persona::parse;
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{Observer, Outcome, Run, RunPlan, StopFlag, Transcript, read_transcript, regulations};
 
-type Found = BTreeMap<String, Value>;
+pub(super) type Found = BTreeMap<String, Value>;
 
 /// What a run's report was when it was written.
 const REPORT: &str = "report.json";
@@ -30,7 +31,8 @@ pub(super) fn items() -> Vec<Item> {
         item(ItemKind::Pilot, &[]),
         item(ItemKind::Rollouts, &[0]),
         item(ItemKind::Measure, &[1]),
-        item(ItemKind::Report, &[1, 2]),
+        item(ItemKind::Score, &[1]),
+        item(ItemKind::Report, &[1, 2, 3]),
     ]
 }
 
@@ -49,12 +51,14 @@ impl Session {
                     self.rollouts(*kind, plan.turns.value, plan.rollouts.value).await
                 }
                 ItemKind::Measure => self.measured(),
+                ItemKind::Score => self.score().await,
                 ItemKind::Report => self.reported(),
             };
             let (found, error) = match found {
                 Ok(found) => (found, None),
                 Err(SessionError::Log(error)) => return Err(SessionError::Log(error)),
                 Err(SessionError::Ledger(error)) => return Err(SessionError::Ledger(error)),
+                Err(SessionError::Watch(error)) => return Err(SessionError::Watch(error)),
                 Err(error) => (Found::new(), Some(error.to_string())),
             };
             if *kind == ItemKind::Rollouts && error.is_none() {
@@ -71,7 +75,7 @@ impl Session {
     }
 
     /// The folder of a run of this round.
-    fn run_folder(&self, kind: ItemKind) -> PathBuf {
+    pub(super) fn run_folder(&self, kind: ItemKind) -> PathBuf {
         let name = if kind == ItemKind::Pilot { "pilot" } else { "rollouts" };
         self.folder.join("runs").join(format!("{:02}-{name}", self.course.work.rounds))
     }
@@ -182,6 +186,10 @@ impl Session {
         let kept = recorded(ItemKind::Rollouts, "said") == Some(&Value::Text(now.clone()));
         let again = scores(&transcripts);
         let same = work.found.get(&ItemKind::Measure) == Some(&again);
+        // Why nothing was judged stands in no transcript.
+        let scored = work.found.get(&ItemKind::Score).cloned().unwrap_or_default();
+        let mut taken = scored::taken(&transcripts);
+        taken.extend(scored.get_key_value(scored::UNJUDGED).map(|(name, why)| (name.clone(), why.clone())));
         let folder = self.run_folder(ItemKind::Rollouts);
         let report = folder.join(REPORT).is_file().then(|| Report::on(&folder)).transpose()?;
         let written = std::fs::read_to_string(folder.join(REPORT)).unwrap_or_default();
@@ -199,6 +207,7 @@ impl Session {
             ),
             (kept, now.chars().take(12).collect()),
             (same, format!("{} scores", again.len())),
+            (scored == taken && !taken.is_empty(), scored_told(&taken)),
             (true_to, if true_to { "made again, the same bytes".to_owned() } else { "missing or changed".to_owned() }),
             (failures == 0, format!("{failures} messages")),
             (fallbacks == 0, format!("{fallbacks} replies")),
@@ -227,7 +236,7 @@ pub(super) fn model_effects(chain: &ModelChain, arguments: &str, cost: Budget) -
 }
 
 /// The digest of all that was said, in order.
-fn said(transcripts: &[Transcript]) -> Digest {
+pub(super) fn said(transcripts: &[Transcript]) -> Digest {
     let mut text = String::new();
     for turn in transcripts.iter().flat_map(|transcript| &transcript.turns) {
         text.extend([&turn.persona.content, "\0", &turn.interlocutor.content, "\0"]);
@@ -256,6 +265,12 @@ fn scores(transcripts: &[Transcript]) -> Found {
         (!values.is_empty()).then(|| (id, Value::Number(values.iter().sum::<f64>() / values.len() as f64)))
     };
     values.into_iter().filter_map(mean).collect()
+}
+
+/// How many scores models took, and how many rows say why not.
+fn scored_told(taken: &Found) -> String {
+    let numbers = taken.values().filter(|value| matches!(value, Value::Number(_))).count();
+    format!("{numbers} scores, {} of facts and of what was not taken", taken.len() - numbers)
 }
 
 /// Whether a folder holds anything.

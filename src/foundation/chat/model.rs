@@ -286,6 +286,14 @@ pub enum ModelError {
         /// What it cannot do.
         why: String,
     },
+    /// The gate did not let it be called.
+    #[error("model `{model}` was not called: {why}")]
+    Denied {
+        /// Its spec string.
+        model: String,
+        /// The refusal, and what to do instead.
+        why: String,
+    },
     /// The model failed while it worked.
     #[error("model `{model}` failed: {why}")]
     Failed {

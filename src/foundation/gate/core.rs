@@ -101,9 +101,7 @@ impl<L: Ledger> Gate<L> {
             return Err(Reason::UnknownLease { lease: id }.into());
         };
         let from = std::mem::replace(&mut lease.principal.mood, mood.into());
-        lease.effective = lease.terms.rights.meet(rights);
-        lease.mood = rights.clone();
-        lease.spent_in_mood = super::Budget::NOTHING;
+        lease.enter(rights);
         let body = json!({"lease": id, "from": from, "to": mood, "rights": lease.effective()});
         self.write(&[Entry::new("gate.mood", body)], now).map(|_| ())
     }
@@ -147,6 +145,31 @@ impl<L: Ledger> Gate<L> {
     /// Why not.
     #[inline]
     pub fn check(&self, id: LeaseId, effect: &Effect, now: Timestamp) -> Result<(), Reason> {
+        if self.is_plain(id, effect, now) { Ok(()) } else { self.examine(id, effect, now) }
+    }
+
+    /// Whether the answer is yes, for effects that no approval and no host stands in the way of; a no says nothing.
+    #[inline]
+    pub(super) fn is_plain(&self, id: LeaseId, effect: &Effect, now: Timestamp) -> bool {
+        let now = now.max(self.latest);
+        let Some(lease) = self.leases.get(id.0 as usize) else { return false };
+        let mut plain = effect.is_plain()
+            & lease.effective.uses.contains(effect.category())
+            & effect.reads().within(lease.effective.reads)
+            & effect.writes().within(lease.effective.writes)
+            & !lease.revoked
+            & (now < lease.ends)
+            & lease.left().covers(effect.cost());
+        let mut at = lease.parent;
+        while let Some(lease) = at.and_then(|id| self.leases.get(id.0 as usize)) {
+            plain &= !lease.revoked & (now < lease.ends) & lease.remaining().covers(effect.cost());
+            at = lease.parent;
+        }
+        plain
+    }
+
+    /// The whole answer, with the reason where it is no.
+    pub(super) fn examine(&self, id: LeaseId, effect: &Effect, now: Timestamp) -> Result<(), Reason> {
         let lease = self.standing(id, now)?;
         may(&lease.effective, effect)?;
         let mut at = Some(id);
@@ -204,12 +227,8 @@ impl<L: Ledger> Gate<L> {
         let mut until = Timestamp::MAX;
         let mut at = Some(*id);
         while let Some(lease) = at.and_then(|id| self.leases.get_mut(id.0 as usize)) {
-            lease.spent = lease.spent.plus(effect.cost());
-            if at == Some(*id) {
-                lease.spent_in_mood = lease.spent_in_mood.plus(effect.cost());
-            }
-            lease.idle_at = now.saturating_add(lease.terms.idle).unwrap_or(now);
-            until = until.min(lease.terms.expires).min(lease.idle_at);
+            lease.charge(effect.cost(), at == Some(*id), now);
+            until = until.min(lease.ends);
             at = lease.parent;
         }
         Ok(until)
@@ -250,7 +269,7 @@ impl<L: Ledger> Gate<L> {
         let mut at = Some(id);
         let mut left: Option<super::Budget> = None;
         while let Some(lease) = at.and_then(|id| self.leases.get(id.0 as usize)) {
-            left = Some(left.map_or(lease.remaining(), |left| left.meet(&lease.remaining())));
+            left = Some(left.map_or(*lease.remaining(), |left| left.meet(lease.remaining())));
             at = lease.parent;
         }
         left.unwrap_or_default()

@@ -80,6 +80,17 @@ impl Effect {
         self.category
     }
 
+    /// Whether it says all that it must, reaches no host and needs nobody's word: then rights and budget alone decide.
+    pub(super) fn is_plain(&self) -> bool {
+        let told = match self.category {
+            Category::Read => !self.reads.is_empty(),
+            Category::Write => !self.writes.is_empty(),
+            Category::Network => false,
+            category => !super::Categories::PRIVILEGED.contains(category),
+        };
+        told & self.host.is_none()
+    }
+
     /// What it reads.
     pub const fn reads(&self) -> Scopes {
         self.reads

@@ -64,11 +64,16 @@ pub struct Lease {
     pub(super) mood: Rights,
     /// What both allow, but for the budgets.
     pub(super) effective: Rights,
-    pub(super) spent: Budget,
+    spent: Budget,
     /// Spent since the holder came into its mood.
-    pub(super) spent_in_mood: Budget,
+    spent_in_mood: Budget,
+    /// What is left of its budget, and what of that in this mood: as the figures above say, kept for the quick look.
+    remaining: Budget,
+    left: Budget,
     /// When it ends for want of use.
     pub(super) idle_at: Timestamp,
+    /// When it ends, for whatever reason.
+    pub(super) ends: Timestamp,
     pub(super) revoked: bool,
 }
 
@@ -76,8 +81,12 @@ impl Lease {
     pub(super) fn new(parent: Option<LeaseId>, principal: Principal, terms: Terms, now: Timestamp) -> Self {
         let mood = terms.rights.clone();
         let idle_at = now.saturating_add(terms.idle).unwrap_or(now);
+        let budget = terms.rights.budget;
         Self {
             parent,
+            remaining: budget,
+            left: budget,
+            ends: idle_at.min(terms.expires),
             principal,
             effective: mood.clone(),
             mood,
@@ -101,7 +110,7 @@ impl Lease {
 
     /// What its holder may do in the mood it is in; the budget is what this mood allows of what the lease has left.
     pub fn effective(&self) -> Rights {
-        Rights { budget: self.left(), ..self.effective.clone() }
+        Rights { budget: self.left, ..self.effective.clone() }
     }
 
     /// The kinds of effects that its holder may ask for now: what is not among them need not be offered.
@@ -110,12 +119,36 @@ impl Lease {
     }
 
     /// What is left of its budget, whatever the mood. It never grows.
-    pub fn remaining(&self) -> Budget {
-        self.terms.rights.budget.minus(&self.spent)
+    pub const fn remaining(&self) -> &Budget {
+        &self.remaining
     }
 
     /// What is left in this mood.
-    pub(super) fn left(&self) -> Budget {
-        self.remaining().meet(&self.mood.budget.minus(&self.spent_in_mood))
+    pub(super) const fn left(&self) -> &Budget {
+        &self.left
+    }
+
+    /// Its holder is in a mood with these rights from now on.
+    pub(super) fn enter(&mut self, rights: &Rights) {
+        self.effective = self.terms.rights.meet(rights);
+        self.mood = rights.clone();
+        self.spent_in_mood = Budget::NOTHING;
+        self.settle();
+    }
+
+    /// It is used at this cost: by its holder, or by one whose lease was drawn from it.
+    pub(super) fn charge(&mut self, cost: &Budget, by_holder: bool, now: Timestamp) {
+        self.spent = self.spent.plus(cost);
+        if by_holder {
+            self.spent_in_mood = self.spent_in_mood.plus(cost);
+        }
+        self.idle_at = now.saturating_add(self.terms.idle).unwrap_or(now);
+        self.ends = self.idle_at.min(self.terms.expires);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.remaining = self.terms.rights.budget.minus(&self.spent);
+        self.left = self.remaining.meet(&self.mood.budget.minus(&self.spent_in_mood));
     }
 }

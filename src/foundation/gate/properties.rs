@@ -191,7 +191,7 @@ proptest! {
         let mut entries = 1;
         for (second, act) in (1..).zip(acts) {
             let now = at(second);
-            let before: Vec<_> = leases.iter().map(|id| gate.get(*id).unwrap().remaining()).collect();
+            let before: Vec<_> = leases.iter().map(|id| *gate.get(*id).unwrap().remaining()).collect();
             let nth = |at: usize| leases[at % leases.len()];
             entries += 1;
             match act {
@@ -203,7 +203,7 @@ proptest! {
                         prop_assert!(given.terms().rights.delegates.within(held.terms().rights.delegates));
                         prop_assert!(given.terms().rights.reads.within(held.terms().rights.reads));
                         prop_assert!(given.terms().rights.writes.within(held.terms().rights.writes));
-                        prop_assert!(given.remaining().within(&held.remaining()));
+                        prop_assert!(given.remaining().within(held.remaining()));
                         leases.push(child);
                     }
                 }
@@ -220,6 +220,10 @@ proptest! {
                 Act::Ask(id, effect) => {
                     let id = nth(id);
                     let looked = gate.check(id, &effect, now);
+                    // The one pass and the whole answer are of one mind.
+                    let examined = gate.examine(id, &effect, now);
+                    prop_assert_eq!(&looked, &examined);
+                    prop_assert_eq!(gate.is_plain(id, &effect, now), examined.is_ok() && effect.is_plain());
                     let allowed = gate.get(id).unwrap().effective();
                     match gate.ask(&Request { lease: id, effect: effect.clone() }, now) {
                         Ok(permit) => {

@@ -147,7 +147,7 @@ fn case_13_modes() {
     let report = case.workspace().scan().unwrap();
     assert_eq!((report.contradictions.len(), report.staged.len()), (1, 0));
     let decisions = case.text("decisions/DECISIONS.md");
-    assert!(case.workspace().apply("P-20260213-001").unwrap_err().is_denial());
+    assert!(case.workspace().apply_approved("P-20260213-001").unwrap_err().is_denial());
     assert_eq!(case.text("decisions/DECISIONS.md"), decisions);
     assert_eq!(case.text("intelligence/proposed/EDITS_PROPOSED.md"), proposed);
 
@@ -157,10 +157,10 @@ fn case_13_modes() {
         case.write(CONFIG, &format!("{{\"governance_mode\": \"{mode}\"}}\n"));
         case
     };
-    assert!(variant("banana").workspace().apply("P-20260213-002").unwrap_err().is_denial());
-    assert!(variant("propose").workspace().apply("P-20260213-003").unwrap_err().is_denial());
+    assert!(variant("banana").workspace().apply_approved("P-20260213-002").unwrap_err().is_denial());
+    assert!(variant("propose").workspace().apply_approved("P-20260213-003").unwrap_err().is_denial());
     let enforce = variant("enforce");
-    let applied = enforce.workspace().apply("P-20260213-003").unwrap();
+    let applied = enforce.workspace().apply_approved("P-20260213-003").unwrap();
     assert_eq!((applied.result, applied.broken), ("applied", vec![]));
     let text = enforce.text("decisions/DECISIONS.md");
     let document = Document::parse(&text);
@@ -186,7 +186,7 @@ fn case_13_modes() {
 fn case_16_apply_commits_with_a_receipt_and_without_a_cascade() {
     let case = Case::open("16");
     let before = case.text("decisions/DECISIONS.md");
-    let applied = case.workspace().apply("P-20260213-001").unwrap();
+    let applied = case.workspace().apply_approved("P-20260213-001").unwrap();
     assert_eq!(applied.result, "applied");
     let (head, tail) = before.rsplit_once("Status: active").unwrap();
     assert_eq!(case.text("decisions/DECISIONS.md"), format!("{head}Status: revoked{tail}"));
@@ -214,7 +214,7 @@ fn case_16_apply_commits_with_a_receipt_and_without_a_cascade() {
     assert_eq!(kept.len(), 1 + original.len() - original.keys().filter(outside).count());
 
     let files = case.files();
-    let second = case.workspace().apply("P-20260213-001").unwrap_err();
+    let second = case.workspace().apply_approved("P-20260213-001").unwrap_err();
     assert!(matches!(second, MemoryError::Refusal(Refusal::NotStaged { .. })), "{second}");
     assert_eq!(case.files(), files);
 }
@@ -223,7 +223,7 @@ fn case_16_apply_commits_with_a_receipt_and_without_a_cascade() {
 fn case_18_a_refused_post_check_rolls_back_and_bystanders_live() {
     let case = Case::open("18");
     let before = case.files();
-    let applied = case.workspace().apply("P-20260213-001").unwrap();
+    let applied = case.workspace().apply_approved("P-20260213-001").unwrap();
     assert_eq!(applied.result, "rolled_back");
     let truth = |files: BTreeMap<String, Vec<u8>>| {
         let folders = ["decisions/", "tasks/", "entities/"];
@@ -237,4 +237,21 @@ fn case_18_a_refused_post_check_rolls_back_and_bystanders_live() {
     assert!(case.receipt().contains("\nResult: rolled_back\n"));
     let texts = case.workspace().texts().unwrap();
     assert_eq!(plan::find(&texts, "P-20260213-001").unwrap().1.status, "rolled_back");
+}
+
+#[test]
+fn a_permit_is_for_one_deed_on_a_proposal_as_it_stands() {
+    const STAGED: &str = "intelligence/proposed/EDITS_PROPOSED.md";
+    let (case, id) = (Case::open("16"), "P-20260213-001");
+    let workspace = case.workspace();
+    let permit = || workspace.permit(&workspace.applying(id).unwrap()).unwrap();
+    let files = case.files();
+    assert!(workspace.rollback(permit(), id).unwrap_err().is_denial());
+    let (permit, staged) = (permit(), case.text(STAGED));
+    let edited = staged.replace("revoked", "superseded");
+    assert_ne!(staged, edited);
+    case.write(STAGED, &edited);
+    assert!(workspace.apply(permit, id).unwrap_err().is_denial());
+    case.write(STAGED, &staged);
+    assert_eq!(case.files(), files);
 }

@@ -76,8 +76,8 @@ fn every_crash(disk: &SimDisk, act: Act) -> usize {
 #[test]
 fn an_apply_and_a_rollback_are_all_or_nothing_at_every_crash() {
     let disk = start();
-    let apply: Act = |workspace| workspace.apply("P-20260213-001").map(|_| ());
-    let rollback: Act = |workspace| workspace.rollback("P-20260213-001").map(|_| ());
+    let apply: Act = |workspace| workspace.apply_approved("P-20260213-001").map(|_| ());
+    let rollback: Act = |workspace| workspace.rollback_approved("P-20260213-001").map(|_| ());
     let mut points = every_crash(&disk, apply);
     apply(&workspace(&disk)).unwrap();
     points += every_crash(&disk.fork(), rollback);
@@ -91,7 +91,7 @@ fn an_apply_and_a_rollback_are_all_or_nothing_at_every_crash() {
 fn a_capture_and_a_log_are_all_or_nothing_at_every_crash() {
     let capture: Act = |workspace| {
         workspace
-            .capture(&[super::capture::Heard { text: "We decided to rest.", source: "chat:1", kind: None }])
+            .capture_approved(&[super::capture::Heard { text: "We decided to rest.", source: "chat:1", kind: None }])
             .map(|_| ())
     };
     let log: Act = |workspace| workspace.log("a good day").map(|_| ());

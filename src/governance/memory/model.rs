@@ -108,11 +108,11 @@ fn act(workspace: &Workspace, step: &Step) -> Result<(), MemoryError> {
             };
             let why = || vec!["because".to_owned()];
             workspace
-                .propose(Request { ops: vec![op], risk: "low".into(), evidence: why(), sources: why() })
+                .propose_approved(Request { ops: vec![op], risk: "low".into(), evidence: why(), sources: why() })
                 .map(|_| ())
         }
-        Step::Apply(at) => workspace.apply(&id(at)).map(|_| ()),
-        Step::Rollback(at) => workspace.rollback(&id(at)).map(|_| ()),
+        Step::Apply(at) => workspace.apply_approved(&id(at)).map(|_| ()),
+        Step::Rollback(at) => workspace.rollback_approved(&id(at)).map(|_| ()),
         Step::Reject(at) => workspace.reject(&id(at)),
         Step::Defer(at) => workspace.defer(&id(at)).map(|_| ()),
     }

@@ -152,7 +152,7 @@ fn a_critical_contradiction_is_proposed_against_the_lighter_side_and_resolves_wh
     let texts = on(&disk, "2026-02-01").texts().unwrap();
     let proposal = plan::find(&texts, &report.staged[0]).unwrap().1;
     assert_eq!((proposal.target.as_str(), proposal.risk.as_str()), ("D-20260101-002", "high"));
-    assert_eq!(on(&disk, "2026-02-01").apply(&proposal.id).unwrap().result, "applied");
+    assert_eq!(on(&disk, "2026-02-01").apply_approved(&proposal.id).unwrap().result, "applied");
     assert_eq!(scan(&disk, "2026-02-02").contradictions.len(), 0);
     assert_eq!(records(&disk, CONTRADICTIONS, &["Status"]), ["C-20260201-001 resolved"]);
 }
@@ -162,9 +162,9 @@ fn low_risk_proposals_go_by_themselves_in_enforce_only() {
     let stalled: String = (1..=3).map(|n| task(n, "doing", "Justification: j\n", "2026-01-01")).collect();
     let disk = disk("propose", "", &stalled, "");
     assert_eq!(scan(&disk, "2026-02-01").staged.len(), 3);
-    assert!(on(&disk, "2026-02-01").apply_low_risk().unwrap_err().is_denial());
+    assert!(on(&disk, "2026-02-01").apply_low_risk_approved().unwrap_err().is_denial());
     let state = text(&disk, "memory/intel-state.json").replace("\"propose\"", "\"enforce\"");
     disk.write("memory/intel-state.json", state.as_bytes()).unwrap();
-    assert_eq!(on(&disk, "2026-02-01").apply_low_risk().unwrap().len(), 3);
+    assert_eq!(on(&disk, "2026-02-01").apply_low_risk_approved().unwrap().len(), 3);
     assert_eq!(text(&disk, "tasks/TASKS.md").matches("Status: blocked").count(), 3);
 }

@@ -21,6 +21,8 @@ mod act;
 mod apply;
 mod finder;
 mod found;
+#[cfg(test)]
+pub(super) mod permitted;
 mod review;
 mod transfer;
 
@@ -69,6 +71,9 @@ pub enum MemoryError {
     /// An edit does not fit.
     #[error(transparent)]
     Edit(#[from] EditError),
+    /// The gate is against it.
+    #[error(transparent)]
+    Denied(#[from] crate::foundation::gate::Refusal),
     /// The embedder of a search by meaning failed.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -80,7 +85,7 @@ pub enum MemoryError {
 impl MemoryError {
     /// Whether a mode or a rule of authority said no, rather than anything being wrong.
     pub const fn is_denial(&self) -> bool {
-        matches!(self, Self::Mode(_) | Self::Forbidden(_) | Self::Refusal(Refusal::Mode(_)))
+        matches!(self, Self::Mode(_) | Self::Forbidden(_) | Self::Denied(_) | Self::Refusal(Refusal::Mode(_)))
     }
 }
 

@@ -281,6 +281,21 @@ impl Profile {
         self.with_token
     }
 
+    /// What it allows once a person's word opened `privilege`, if it is one that a word opens here. What is applied to the
+    /// memory is written there.
+    #[must_use]
+    pub fn opened(&self, privilege: Category) -> Rights {
+        let mut rights = self.rights.clone();
+        if self.with_token.contains(privilege) {
+            rights.uses = rights.uses.join(privilege.into());
+            if privilege == Category::MemoryApply {
+                let memory = Scopes::from(Scope::Knowledge);
+                (rights.reads, rights.writes) = (rights.reads.join(memory), rights.writes.join(memory));
+            }
+        }
+        rights
+    }
+
     /// The model to use after so many failures of the same kind.
     pub fn tier_after(&self, failures: usize) -> ModelTier {
         let climbed = failures.checked_div(self.escalate_after).unwrap_or(0).min(self.ladder.len().saturating_sub(1));

@@ -45,7 +45,7 @@ impl StateDims {
 /// The causal convolution of one layer, depthwise.
 pub(super) struct Convolution {
     /// `[taps, channels]`
-    weight: Vec<f32>,
+    pub(super) weight: Vec<f32>,
     pub(super) bias: Option<Vec<f32>>,
     pub(super) taps: usize,
 }
@@ -58,13 +58,7 @@ impl Convolution {
         Ok(Self { weight: transposed(&weight, taps), bias, taps })
     }
 
-    /// The weight as files keep it, `[channels, taps]`.
-    #[cfg(feature = "cuda")]
-    pub(super) fn by_channel(&self) -> Vec<f32> {
-        transposed(&self.weight, self.channels())
-    }
-
-    pub(super) fn channels(&self) -> usize {
+    fn channels(&self) -> usize {
         self.weight.len() / self.taps
     }
 
@@ -94,7 +88,7 @@ impl Convolution {
 }
 
 /// Rows of `width` numbers as columns.
-fn transposed(x: &[f32], width: usize) -> Vec<f32> {
+pub(super) fn transposed(x: &[f32], width: usize) -> Vec<f32> {
     (0..width).flat_map(|column| x.iter().skip(column).step_by(width)).copied().collect()
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Each role's calls stand under a lease of their own, in a mood of its own: the persona and a plain target work in CALM, an
 //! adversary in PETTY. No turn is played without permits for the calls of both roles; they are asked for together, in one
-//! write, with what came of the turn before. A model that the run names is the grant for its host.
+//! write, with what came of the turn before. A model that the run names is the grant for its host; where a chain has several
+//! hosts, a turn's permits name each of them.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +21,7 @@ use crate::foundation::gate::{
     Budget, Categories, Category, Effect, Entry, Gate, Hosts, LeaseId, Permit, Principal, Request, Rights, Terms,
 };
 use crate::foundation::store::RealDisk;
-use crate::foundation::store::receipts::{Key, ReceiptLog, SharedLog};
+use crate::foundation::store::receipts::{Key, Receipt, ReceiptLog, SharedLog};
 use crate::governance::mood::{Event, Fact, Facts, Mood, MoodState, Profiles, Regulation, replay, step, step_entry};
 use crate::governance::regulator::{CircuitBreakReason, Decision};
 use crate::inference::providers;
@@ -35,7 +36,7 @@ const IDLE: SignedDuration = SignedDuration::from_hours(24);
 
 /// That a turn may be played: the permits for the calls of both roles.
 pub(super) struct Permitted {
-    permits: [(Effect, Permit); 2],
+    permits: Vec<(Effect, Permit)>,
 }
 
 impl Permitted {
@@ -66,7 +67,8 @@ struct Role {
     lease: LeaseId,
     mood: Mood,
     rights: Rights,
-    host: Option<String>,
+    /// Where the models of its chain stand, each place once; `None` is this machine.
+    places: Vec<Option<String>>,
     spec: String,
 }
 
@@ -94,8 +96,7 @@ impl Steward {
             log.record(now, &entries)?;
             entered.state
         };
-        let last = opened.receipts.iter().rev().find(|receipt| receipt.entry.kind != "log.opened");
-        if last.is_some_and(|receipt| receipt.entry.kind != "run.handed_off") {
+        if !handed_off(&opened.receipts) {
             let mut entries = Vec::new();
             for event in [Event::Restarted, Event::Projected { consistent: true }] {
                 let after = step(&mood, &event);
@@ -104,29 +105,30 @@ impl Steward {
             }
             log.record(now, &entries)?;
         }
-        let turns = (manifest.rollouts * manifest.turns) as u64;
-        let share =
-            Budget { calls: turns * ATTEMPTS, tokens: turns * ATTEMPTS * REPLY_TOKENS_MAX as u64, ..Budget::NOTHING };
-        let specs = [&manifest.models.persona.spec, &manifest.models.interlocutor.spec];
-        let chains: Vec<ModelChain> = specs.iter().filter_map(|spec| spec.parse().ok()).collect();
-        let hosts: Vec<String> = chains.iter().flat_map(ModelChain::specs).filter_map(providers::host).collect();
+        let of_persona = places(&manifest.models.persona.spec);
+        let of_other = places(&manifest.models.interlocutor.spec);
+        let share = |places: &[Option<String>]| {
+            let asked = (manifest.rollouts * manifest.turns * places.len()) as u64 * ATTEMPTS;
+            Budget { calls: asked, tokens: asked * REPLY_TOKENS_MAX as u64, ..Budget::NOTHING }
+        };
+        let hosts = of_persona.iter().chain(&of_other).flatten();
         let model = Categories::from(Category::Model);
-        let rights =
-            Rights { delegates: model, model_hosts: Hosts::only(&hosts), budget: share.plus(&share), ..Rights::NONE };
+        let budget = share(&of_persona).plus(&share(&of_other));
+        let rights = Rights { delegates: model, model_hosts: Hosts::only(hosts), budget, ..Rights::NONE };
         let terms = |rights| Terms { rights, expires: now.saturating_add(LASTS).unwrap_or(now), idle: IDLE };
         let principal = Principal::new("run", "user", mood.mood().name());
         let (mut gate, root) = Gate::open(log.clone(), principal, terms(rights.clone()), now)?;
         let other = if manifest.adversary == AdversaryKind::None { Mood::Calm } else { Mood::Petty };
-        let mut role = |who: &str, mood: Mood, spec: &str| -> Result<Role, RunError> {
-            let own = Rights { uses: model, delegates: Categories::NONE, budget: share, ..rights.clone() };
+        let mut role = |who: &str, mood: Mood, spec: &str, places: Vec<Option<String>>| -> Result<Role, RunError> {
+            let model_hosts = Hosts::only(places.iter().flatten());
+            let budget = share(&places);
+            let own = Rights { uses: model, delegates: Categories::NONE, model_hosts, budget, ..Rights::NONE };
             let lease = gate.lease(root, Principal::new(who, "user", mood.name()), terms(own), now)?;
-            let chain: Option<ModelChain> = spec.parse().ok();
-            let host = chain.as_ref().and_then(|chain| chain.specs().find_map(providers::host));
-            Ok(Role { lease, mood, rights: profiles.of(mood).rights().clone(), host, spec: spec.to_owned() })
+            Ok(Role { lease, mood, rights: profiles.of(mood).rights().clone(), places, spec: spec.to_owned() })
         };
         let roles = [
-            role("persona", Mood::Calm, &manifest.models.persona.spec)?,
-            role("interlocutor", other, &manifest.models.interlocutor.spec)?,
+            role("persona", Mood::Calm, &manifest.models.persona.spec, of_persona)?,
+            role("interlocutor", other, &manifest.models.interlocutor.spec, of_other)?,
         ];
         Ok(Self { kept: Mutex::new(Kept { gate, log, roles, mood, came: Vec::new(), turns: 0 }) })
     }
@@ -145,24 +147,20 @@ impl Steward {
             kept.gate.enter(role.lease, role.mood.name(), &role.rights, now)?;
         }
         let cost = Budget { calls: ATTEMPTS, tokens: ATTEMPTS * REPLY_TOKENS_MAX as u64, ..Budget::NOTHING };
-        let effect = |role: &Role, who: &str| {
+        let mut requests = Vec::new();
+        for (role, who) in kept.roles.iter().zip(["persona", "interlocutor"]) {
             let arguments = format!("{} as the {who}: rollout {rollout}, turn {turn}", role.spec);
-            let effect = Effect::new(Category::Model, arguments).costing(cost);
-            role.host.iter().fold(effect, Effect::reaching)
-        };
-        let [persona, other] = &kept.roles;
-        let effects = [effect(persona, "persona"), effect(other, "interlocutor")];
-        let [first, second] = &effects;
-        let requests = [
-            Request { lease: persona.lease, effect: first.clone() },
-            Request { lease: other.lease, effect: second.clone() },
-        ];
-        let mut answers = kept.gate.ask_all(&requests, now).into_iter();
-        let unheard = || RunError::Receipts("the gate gave no answer".to_owned());
-        let mut next = || -> Result<Permit, RunError> { Ok(answers.next().ok_or_else(unheard)??) };
-        let (one, two) = (next()?, next()?);
-        let [first, second] = effects;
-        Ok(Permitted { permits: [(first, one), (second, two)] })
+            requests.extend(role.places.iter().map(|host| {
+                let effect = Effect::new(Category::Model, &arguments).costing(cost);
+                Request { lease: role.lease, effect: host.iter().fold(effect, Effect::reaching) }
+            }));
+        }
+        let answers = kept.gate.ask_all(&requests, now);
+        if answers.len() != requests.len() {
+            return Err(RunError::Receipts("the gate gave no answer".to_owned()));
+        }
+        let permitted = requests.into_iter().zip(answers).map(|(request, answer)| Ok((request.effect, answer?)));
+        Ok(Permitted { permits: permitted.collect::<Result<_, RunError>>()? })
     }
 
     /// Notes what came of a turn; it is written with the next one.
@@ -208,6 +206,29 @@ impl Steward {
     }
 }
 
+/// Whether the last who played here ended as it should. What a command did beside the results is no part of the run.
+fn handed_off(receipts: &[Receipt]) -> bool {
+    let opened = |receipt: &Receipt| receipt.entry.kind == "log.opened";
+    let processes = receipts.chunk_by(|_, next| !opened(next));
+    let mut played = processes.filter(|own| !own.iter().any(|receipt| receipt.entry.kind == "command.begun"));
+    let last = played.rfind(|own| own.iter().any(|receipt| !opened(receipt)));
+    last.is_none_or(|own| own.last().is_some_and(|receipt| receipt.entry.kind == "run.handed_off"))
+}
+
+/// Where the models of a chain stand, each place once. No turn goes without a permit: what names no model is asked for as
+/// one of this machine.
+fn places(spec: &str) -> Vec<Option<String>> {
+    let mut places = Vec::new();
+    if let Ok(chain) = spec.parse::<ModelChain>() {
+        for place in chain.specs().map(providers::host) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+    }
+    if places.is_empty() { vec![None] } else { places }
+}
+
 /// What the regulator's decisions in a rollout mean for the mood, each kind once.
 pub fn regulations(transcript: &Transcript) -> Vec<Regulation> {
     let utterances = transcript.turns.iter().flat_map(|turn| [&turn.persona, &turn.interlocutor]);
@@ -229,4 +250,52 @@ pub fn regulations(transcript: &Transcript) -> Vec<Regulation> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_has_each_of_its_places_once() {
+        let check = |spec: &str, expected: &[Option<&str>]| {
+            let found = places(spec);
+            assert_eq!(found.iter().map(Option::as_deref).collect::<Vec<_>>(), expected, "{spec}");
+        };
+        check("bundled", &[None]);
+        check(
+            "openai-compatible:http://a.example/v1#x,openai-compatible:https://b.example#y,bundled,echo",
+            &[Some("a.example"), Some("b.example"), None],
+        );
+        check("openai-compatible:http://a.example#x,openai-compatible:http://A.example#y", &[Some("a.example")]);
+    }
+
+    #[test]
+    fn what_a_command_did_beside_a_run_is_no_crash_of_it() {
+        let check = |kinds: &[&str], expected: bool| {
+            let receipts: Vec<_> = kinds.iter().map(|kind| receipt(kind)).collect();
+            assert_eq!(handed_off(&receipts), expected, "{kinds:?}");
+        };
+        check(&[], true);
+        check(&["log.opened"], true);
+        check(&["log.opened", "run.begun", "gate.granted"], false);
+        check(&["log.opened", "run.begun", "run.handed_off"], true);
+        let scored = ["log.opened", "command.begun", "gate.granted"];
+        check(&[&["log.opened", "run.begun", "run.handed_off"], scored.as_slice()].concat(), true);
+        check(&[&["log.opened", "run.begun", "run.turn"], scored.as_slice()].concat(), false);
+        // A process that died before it said anything leaves what was before it.
+        check(&["log.opened", "run.begun", "run.turn", "log.opened"], false);
+        // Taken up again and killed in its first turn.
+        check(&["log.opened", "run.begun", "run.handed_off", "log.opened", "gate.leased", "gate.granted"], false);
+    }
+
+    fn receipt(kind: &str) -> Receipt {
+        Receipt {
+            seq: 0,
+            at: jiff::Timestamp::UNIX_EPOCH,
+            entry: Entry::new(kind, serde_json::Value::Null),
+            prev: Digest::of(""),
+            digest: Digest::of(""),
+        }
+    }
 }

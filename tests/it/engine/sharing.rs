@@ -3,7 +3,9 @@
 use std::pin::pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use futures_util::future::{join, join_all};
 use loom_agent::foundation::base::Stream;
 use loom_agent::foundation::chat::{
     Completion, DeltaGains, LanguageModel, LayerGains, Message, Prompt, Reading, Request, Sampling,
@@ -39,18 +41,16 @@ fn write(prompt: Prompt, seed: u64) -> Request {
     Request::new(prompt, sampling, Stream::root(seed))
 }
 
-/// All at the same time.
+/// All at the same time: they come while the engine reads something else, so that it finds them side by side.
 fn together(model: &LocalModel, requests: &[Request]) -> Vec<Completion> {
     block_on(async {
-        let calls = requests.iter().map(|request| {
-            let (model, request) = (model.clone(), request.clone());
-            tokio::spawn(async move { model.complete(request, None).await.unwrap() })
-        });
-        let mut done = Vec::new();
-        for call in calls.collect::<Vec<_>>() {
-            done.push(call.await.unwrap());
-        }
-        done
+        let busy = model.complete(write(Prompt::Ids((1000..1250).collect()), 0), None);
+        let calls = async {
+            std::thread::sleep(Duration::from_millis(2));
+            join_all(requests.iter().map(|request| model.complete(request.clone(), None))).await
+        };
+        let (_, replies) = join(busy, calls).await;
+        replies.into_iter().map(Result::unwrap).collect()
     })
 }
 

@@ -4,9 +4,11 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use super::super::{Exit, Failure, Terminal};
+use crate::app::watch::Watch;
 use crate::foundation::chat::ModelChain;
 use crate::foundation::store::write_whole;
-use crate::inference::providers::{self, OpenOptions};
+use crate::governance::mood::Mood;
+use crate::inference::providers::OpenOptions;
 use crate::studies::delta::{FitPlan, Gain, calibrate, passages};
 
 /// Fit one gain a layer to a text, and tell whether it helps on text that it was not fitted to
@@ -49,7 +51,8 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let model = providers::open(&self.model, &OpenOptions::new(self.threads, None))?;
+        let watch = Watch::models("delta calibrate", Mood::Skeptical, &[&self.model], None)?;
+        let model = watch.model(&self.model, &OpenOptions::new(self.threads, None))?;
         let texts = passages(&*model, &self.texts, self.length, self.passages)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let watched = std::io::stderr().is_terminal();

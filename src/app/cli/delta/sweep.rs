@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::super::{Exit, Failure, Terminal};
+use crate::app::watch::Watch;
 use crate::foundation::chat::ModelChain;
-use crate::inference::providers::{self, OpenOptions};
+use crate::governance::mood::Mood;
+use crate::inference::providers::OpenOptions;
 use crate::studies::delta::{Layers, Plan, Report, Window, passages, sweep};
 
 /// Read texts under many gains: likelihood, divergence, memory and repetition beside the model as it is
@@ -64,7 +66,8 @@ impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let plan = self.plan()?;
         let chain: ModelChain = plan.model.parse().map_err(|error| Failure::usage(format!("{error}")))?;
-        let model = providers::open(&chain, &OpenOptions::new(self.threads, None))?;
+        let watch = Watch::models("delta sweep", Mood::Bold, &[&chain], Some(&self.output))?;
+        let model = watch.model(&chain, &OpenOptions::new(self.threads, None))?;
         let texts = passages(&*model, &plan.texts, plan.length, plan.passages)?;
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         if !std::io::stderr().is_terminal() {
@@ -76,6 +79,7 @@ impl Args {
             bar.set_position(done as u64);
         }));
         bar.finish_and_clear();
+        watch.close()?;
         let report = Report::of(&done?);
         report.write_to(&self.output)?;
         let tokens = report.rows.first().map_or(0, |row| row.tokens);

@@ -10,12 +10,14 @@ use serde_json::json;
 use super::{Common, Format, plural};
 use crate::app::cli::terminal::render;
 use crate::app::cli::{Exit, Failure, Terminal};
+use crate::app::watch::Watch;
 use crate::foundation::chat::ModelSpec;
 use crate::governance::memory::finding::Level;
 use crate::governance::memory::id::Kind;
 use crate::governance::memory::search::Query;
 use crate::governance::memory::workspace::{Finder, VALIDATION};
-use crate::inference::providers::{self, OpenOptions};
+use crate::governance::mood::Mood;
+use crate::inference::providers::OpenOptions;
 
 /// Check the grammar and the structural invariants S1 to S9
 #[derive(Debug, clap::Args)]
@@ -133,7 +135,8 @@ impl Search {
         let hits = match &self.embedder {
             None => workspace.search(&query)?,
             Some(spec) => {
-                let embedder = providers::open_embedder(spec, &OpenOptions::default())?;
+                let watch = Watch::models("memory search", Mood::Calm, &[], None)?;
+                let embedder = watch.embedder(spec, &OpenOptions::default())?;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 let mut finder = Finder::default();
                 runtime.block_on(finder.search_with(&workspace, &query, embedder.as_ref(), &spec.to_string()))?

@@ -10,7 +10,7 @@ use super::{Common, plural};
 use crate::app::cli::{Exit, Failure, Terminal};
 use crate::governance::memory::mode;
 use crate::governance::memory::proposal::{Op, OpKind, RISKS};
-use crate::governance::memory::workspace::{Applied, Request};
+use crate::governance::memory::workspace::{Applied, Request, Workspace};
 
 /// Stage a proposal with one operation
 #[derive(Debug, clap::Args)]
@@ -99,7 +99,9 @@ impl Propose {
             evidence: self.evidence.clone(),
             sources: self.source.clone(),
         };
-        let id = self.common.open(self.folder.as_ref())?.propose(request)?;
+        let id = self.common.proposing(self.folder.as_ref(), |workspace, ask| {
+            workspace.propose(ask(&Workspace::proposing(&request))?, request)
+        })?;
         staged(&self.common, terminal, &id)
     }
 }
@@ -169,11 +171,16 @@ enum Word {
 
 impl Signal {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let workspace = self.common.open(self.folder.as_ref())?;
+        let folder = self.folder.as_ref();
         match self.word {
-            Word::Accept => staged(&self.common, terminal, &workspace.accept_signal(&self.id)?),
+            Word::Accept => {
+                let id = self.common.proposing(folder, |workspace, ask| {
+                    workspace.accept_signal(ask(&Workspace::accepting(&self.id))?, &self.id)
+                })?;
+                staged(&self.common, terminal, &id)
+            }
             Word::Reject => {
-                workspace.reject_signal(&self.id)?;
+                self.common.open(folder)?.reject_signal(&self.id)?;
                 done(&self.common, terminal, &self.id, "rejected")
             }
         }
@@ -202,11 +209,10 @@ pub(super) struct Apply {
 
 impl Apply {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let workspace = self.common.open(self.folder.as_ref())?;
-        let all = match &self.id {
-            Some(id) => vec![workspace.apply(id)?],
-            None => workspace.apply_low_risk()?,
-        };
+        let all = self.common.applying(self.folder.as_ref(), |workspace, ask| match &self.id {
+            Some(id) => Ok(vec![workspace.apply(ask(&workspace.applying(id)?)?, id)?]),
+            None => workspace.apply_low_risk(ask),
+        })?;
         for applied in &all {
             tell(&self.common, terminal, applied)?;
         }
@@ -274,7 +280,9 @@ pub(super) struct Rollback {
 
 impl Rollback {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let applied = self.common.open(self.folder.as_ref())?.rollback(&self.id)?;
+        let applied = self.common.applying(self.folder.as_ref(), |workspace, ask| {
+            workspace.rollback(ask(&workspace.rolling_back(&self.id)?)?, &self.id)
+        })?;
         tell(&self.common, terminal, &applied)?;
         Ok(Exit::Ok)
     }
@@ -298,7 +306,9 @@ impl Mode {
         if let Some(name) = &self.to {
             let to = mode::Mode::parse(name)
                 .map_err(|_| Failure::usage(format!("`{name}` is no mode: use detect_only, propose or enforce")))?;
-            workspace.set_mode(to)?;
+            self.common.applying(self.folder.as_ref(), |workspace, ask| {
+                workspace.set_mode(ask(&Workspace::going_to(to))?, to)
+            })?;
         }
         let status = workspace.status()?;
         self.common.tell(terminal, &json!({"mode": status.mode, "gates": status.gates}), |terminal| {

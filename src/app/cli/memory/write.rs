@@ -10,7 +10,7 @@ use crate::app::cli::{Exit, Failure, Terminal};
 use crate::foundation::base::limits;
 use crate::governance::memory::capture::Heard;
 use crate::governance::memory::contradiction::Severity;
-use crate::governance::memory::workspace::Record;
+use crate::governance::memory::workspace::{Record, Workspace};
 
 /// Make a workspace: creates what is missing, writes over nothing
 #[derive(Debug, clap::Args)]
@@ -115,7 +115,9 @@ impl Capture {
             (None, file) => read(file.as_deref())?,
         };
         let heard = Heard { text: &text, source: &self.source, kind: self.r#type.as_deref() };
-        let (signals, lost) = self.common.open(self.folder.as_ref())?.capture(&[heard])?;
+        let (signals, lost) = self.common.proposing(self.folder.as_ref(), |workspace, ask| {
+            workspace.capture(ask(&Workspace::capturing(&[heard]))?, &[heard])
+        })?;
         self.common.tell(terminal, &json!({"signals": signals, "lost": lost}), |terminal| {
             for signal in &signals {
                 writeln!(terminal.out, "{} {}: {}", signal.id, signal.kind, signal.excerpt)?;
@@ -167,7 +169,9 @@ impl Import {
             let told = |error| Failure::usage(format!("{}:{}: {error}", self.records.display(), number + 1));
             records.push(serde_json::from_str(line).map_err(told)?);
         }
-        let imported = self.common.open(self.folder.as_ref())?.import(&records)?;
+        let imported = self.common.applying(self.folder.as_ref(), |workspace, ask| {
+            workspace.import(ask(&Workspace::importing(&records))?, &records)
+        })?;
         self.common.tell(terminal, &imported, |terminal| {
             writeln!(terminal.out, "{} imported, {} here already", plural(imported.blocks, "block"), imported.known)
         })?;

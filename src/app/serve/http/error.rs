@@ -62,6 +62,7 @@ impl From<ModelError> for ApiError {
     fn from(error: ModelError) -> Self {
         let status = match &error {
             ModelError::Unsupported { .. } => StatusCode::BAD_REQUEST,
+            ModelError::Denied { .. } => StatusCode::FORBIDDEN,
             ModelError::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             ModelError::Failed { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         };

@@ -3,10 +3,12 @@
 use jiff::Timestamp;
 
 use super::ToolError;
-use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect, Permit, Scope};
 use crate::governance::memory::search::{Hit, Query};
-use crate::governance::memory::workspace::{Request, Workspace};
+use crate::governance::memory::workspace::{MemoryError, Request, Workspace};
+
+/// Most blocks that a search gives.
+const HITS_MAX: usize = 5;
 
 /// A memory.
 pub struct Memory {
@@ -25,8 +27,8 @@ impl Memory {
     }
 
     /// That this is proposed.
-    pub fn proposing(&self, request: &Request) -> Effect {
-        Effect::new(Category::MemoryPropose, Digest::of(format!("{request:?}")).to_string()).reading(Scope::Knowledge)
+    pub fn proposing(request: &Request) -> Effect {
+        Workspace::proposing(request)
     }
 
     /// Searches.
@@ -35,7 +37,7 @@ impl Memory {
     /// When the permit is not for these words, or the memory cannot be read.
     pub fn search(&self, permit: Permit, text: &str, now: Timestamp) -> Result<Vec<Hit>, ToolError> {
         let _spent = permit.spend(&self.searching(text), now)?;
-        let query = Query { text: text.to_owned(), ..Query::default() };
+        let query = Query { text: text.to_owned(), limit: HITS_MAX, ..Query::default() };
         self.workspace.search(&query).map_err(|error| ToolError::Memory(error.to_string()))
     }
 
@@ -43,9 +45,11 @@ impl Memory {
     ///
     /// # Errors
     /// When the permit is not for it, or the memory takes no such proposal.
-    pub fn propose(&self, permit: Permit, request: Request, now: Timestamp) -> Result<String, ToolError> {
-        let _spent = permit.spend(&self.proposing(&request), now)?;
-        self.workspace.propose(request).map_err(|error| ToolError::Memory(error.to_string()))
+    pub fn propose(&self, permit: Permit, request: Request) -> Result<String, ToolError> {
+        self.workspace.propose(permit, request).map_err(|error| match error {
+            MemoryError::Denied(refusal) => ToolError::Refused(refusal),
+            error => ToolError::Memory(error.to_string()),
+        })
     }
 }
 
@@ -63,18 +67,26 @@ mod tests {
         let disk = Arc::new(RealDisk::new(folder.path()));
         let workspace = Workspace::on(Arc::clone(&disk) as _, "memory", Timestamp::UNIX_EPOCH);
         workspace.init().unwrap();
+        disk.write(
+            "decisions/DECISIONS.md",
+            b"[D-20260101-001]\nDate: 2026-01-01\nStatus: active\nStatement: Use SQLite\n",
+        )
+        .unwrap();
         let memory = Memory::new(workspace);
         let mut keeper = Keeper::new();
         let permit = keeper.permit(&memory.searching("nothing here"));
         assert_eq!(memory.search(permit, "nothing here", keeper.now).unwrap(), []);
+        let permit = keeper.permit(&memory.searching("sqlite"));
+        let found = memory.search(permit, "sqlite", keeper.now).unwrap();
+        assert_eq!(found.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>(), ["D-20260101-001"]);
         let permit = keeper.permit(&memory.searching("one thing"));
         assert!(matches!(memory.search(permit, "another", keeper.now), Err(ToolError::Refused(_))));
         let request = || Request { ops: Vec::new(), risk: "low".to_owned(), evidence: Vec::new(), sources: Vec::new() };
         let permit = keeper.permit(&memory.searching("one thing"));
-        assert!(matches!(memory.propose(permit, request(), keeper.now), Err(ToolError::Refused(_))));
+        assert!(matches!(memory.propose(permit, request()), Err(ToolError::Refused(_))));
         // A proposal of nothing is refused by the memory itself.
-        let permit = keeper.permit(&memory.proposing(&request()));
-        assert!(matches!(memory.propose(permit, request(), keeper.now), Err(ToolError::Memory(_))));
+        let permit = keeper.permit(&Memory::proposing(&request()));
+        assert!(matches!(memory.propose(permit, request()), Err(ToolError::Memory(_))));
         assert!(disk.is_dir(""));
     }
 }

@@ -7,6 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{AUDIT, MemoryError, Reach, Result, VALIDATION, Workspace};
+use crate::foundation::base::Digest;
+use crate::foundation::gate::{Category, Effect, Permit, Scope};
 use crate::governance::memory::authority::{Apply, Log, Pen, Validate};
 use crate::governance::memory::capture::{self, Heard, SIGNALS, Signal};
 use crate::governance::memory::finding::{Finding, Level};
@@ -91,11 +93,18 @@ impl Workspace {
         Ok(report)
     }
 
+    /// That this is captured.
+    pub fn capturing(heard: &[Heard<'_>]) -> Effect {
+        Effect::new(Category::MemoryPropose, format!("capture {}", Digest::of(format!("{heard:?}"))))
+            .reading(Scope::Knowledge)
+    }
+
     /// Captures signals; the second number is how many found no id left today.
     ///
     /// # Errors
-    /// Where the signals cannot be read or written.
-    pub fn capture(&self, heard: &[Heard<'_>]) -> Result<(Vec<Signal>, usize)> {
+    /// Where the permit is not for it, or the signals cannot be read or written.
+    pub fn capture(&self, permit: Permit, heard: &[Heard<'_>]) -> Result<(Vec<Signal>, usize)> {
+        permit.spend(&Self::capturing(heard), self.now.timestamp())?;
         let held = self.hold(Reach::Files(&[SIGNALS, CONFIG]))?;
         let (signals, lost, pen) = capture::capture(&held.texts, &Self::config(&held.texts)?, heard, self.today())?;
         self.commit(&held, pen)?;
@@ -167,11 +176,18 @@ impl Workspace {
         Ok(Mode::parse(state.mode_name())?)
     }
 
+    /// That the memory goes to another mode.
+    pub fn going_to(to: Mode) -> Effect {
+        let effect = Effect::new(Category::MemoryApply, format!("mode {to}"));
+        effect.reading(Scope::Knowledge).writing(Scope::Knowledge)
+    }
+
     /// Goes to another mode, through its gates.
     ///
     /// # Errors
-    /// Where the step is not open.
-    pub fn set_mode(&self, to: Mode) -> Result<()> {
+    /// Where the permit is not for it, or the step is not open.
+    pub fn set_mode(&self, permit: Permit, to: Mode) -> Result<()> {
+        permit.spend(&Self::going_to(to), self.now.timestamp())?;
         let held = self.hold(Reach::Files(&[STATE, CONFIG, AUDIT]))?;
         let mut state = Self::state(&held.texts);
         let from = state.mode_name().to_owned();

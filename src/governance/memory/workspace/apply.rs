@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use super::{Held, MemoryError, Reach, Result, Workspace};
+use crate::foundation::base::Digest;
+use crate::foundation::gate::{Category, Effect, Permit, Refusal, Scope};
 use crate::governance::memory::authority::{Apply, Pen};
 use crate::governance::memory::edit;
 use crate::governance::memory::mode::Capability;
@@ -49,28 +51,49 @@ struct Ending<'e> {
 }
 
 impl Workspace {
+    /// That the proposal `id` is applied, exactly as it stands now.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn applying(&self, id: &str) -> Result<Effect> {
+        effect(&self.read(Reach::All)?, "apply", id)
+    }
+
+    /// That the proposal `id` is taken back.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn rolling_back(&self, id: &str) -> Result<Effect> {
+        effect(&self.read(Reach::All)?, "roll back", id)
+    }
+
     /// Applies the proposal `id`: all of it, or nothing. If the post-check refuses it, the truth stays as it is and the
     /// proposal is marked `rolled_back`.
     ///
     /// # Errors
-    /// Where the pre-check refuses it, or the disk fails; then nothing was changed.
-    pub fn apply(&self, id: &str) -> Result<Applied> {
+    /// Where the permit is not for it as it stands now, the pre-check refuses it, or the disk fails; then nothing was
+    /// changed.
+    pub fn apply(&self, permit: Permit, id: &str) -> Result<Applied> {
         let held = self.hold(Reach::All)?;
+        permit.spend(&effect(&held, "apply", id)?, self.now.timestamp())?;
         self.apply_held(&held, id)
     }
 
-    /// Applies every staged low-risk proposal, one after the other; only `enforce` allows it.
+    /// Applies every staged low-risk proposal, one after the other; only `enforce` allows it. For each, `ask` gives the
+    /// permit.
     ///
     /// # Errors
     /// Where the mode does not allow it, or one of them is refused; those before it stand.
-    pub fn apply_low_risk(&self) -> Result<Vec<Applied>> {
+    pub fn apply_low_risk(&self, mut ask: impl FnMut(&Effect) -> Result<Permit, Refusal>) -> Result<Vec<Applied>> {
         let texts = self.texts()?;
         Self::state(&texts).demand(Capability::AutoApply)?;
         let staged = plan::proposals(&texts).into_iter().map(|(_, proposal)| proposal);
         let low: Vec<_> = staged.filter(|proposal| proposal.is_pending() && proposal.risk == "low").collect();
         low.iter()
             .map(|proposal| {
+                let permit = ask(&self.applying(&proposal.id)?)?;
                 let held = self.hold(Reach::All)?;
+                permit.spend(&effect(&held, "apply", &proposal.id)?, self.now.timestamp())?;
                 Self::state(&held.texts).demand(Capability::AutoApply)?;
                 self.apply_held(&held, &proposal.id)
             })
@@ -117,9 +140,11 @@ impl Workspace {
     /// Takes an applied proposal back: the files it touched become as they were, as far as nothing has been built on it.
     ///
     /// # Errors
-    /// Where it is not applied, or what it changed has been changed again, or taking it back would break something.
-    pub fn rollback(&self, id: &str) -> Result<Applied> {
+    /// Where the permit is not for it, it is not applied, or what it changed has been changed again, or taking it back
+    /// would break something.
+    pub fn rollback(&self, permit: Permit, id: &str) -> Result<Applied> {
         let held = self.hold(Reach::All)?;
+        permit.spend(&effect(&held, "roll back", id)?, self.now.timestamp())?;
         Self::state(&held.texts).demand(Capability::Apply)?;
         let (stands_in, proposal) = plan::find(&held.texts, id)?;
         if proposal.status != "applied" {
@@ -240,6 +265,14 @@ impl Workspace {
         }
         Err(MemoryError::Request(format!("there is no receipt of {id} in {APPLIED}/")))
     }
+}
+
+/// What is done to a proposal, with its text as an argument: another text is another effect.
+fn effect(held: &Held, what: &str, id: &str) -> Result<Effect> {
+    let (_, proposal) = plan::find(&held.texts, id)?;
+    let text = Digest::of(format!("{proposal:?}"));
+    let effect = Effect::new(Category::MemoryApply, format!("{what} {id} as {text}"));
+    Ok(effect.reading(Scope::Knowledge).writing(Scope::Knowledge))
 }
 
 /// What rule 7 of §5 has a snapshot hold: the state's folders, the three files at the root, and `intelligence/` without

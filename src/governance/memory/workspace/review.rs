@@ -6,6 +6,8 @@ use jiff::ToSpan as _;
 use serde::Serialize;
 
 use super::{Held, MemoryError, Reach, Result, Workspace};
+use crate::foundation::base::Digest;
+use crate::foundation::gate::{Category, Effect, Permit, Scope};
 use crate::governance::memory::authority::{Apply, Pen};
 use crate::governance::memory::capture::SIGNALS;
 use crate::governance::memory::edit;
@@ -93,11 +95,18 @@ impl Workspace {
         Ok(wanted.map(review).collect())
     }
 
+    /// That this is proposed.
+    pub fn proposing(request: &Request) -> Effect {
+        Effect::new(Category::MemoryPropose, format!("propose {}", Digest::of(format!("{request:?}"))))
+            .reading(Scope::Knowledge)
+    }
+
     /// Stages a proposal and gives its id.
     ///
     /// # Errors
-    /// Where the mode or a limit is against it, or it could not be applied.
-    pub fn propose(&self, request: Request) -> Result<String> {
+    /// Where the permit is not for it, the mode or a limit is against it, or it could not be applied.
+    pub fn propose(&self, permit: Permit, request: Request) -> Result<String> {
+        permit.spend(&Self::proposing(&request), self.now.timestamp())?;
         let held = self.hold(Reach::All)?;
         let mut pen = Pen::default();
         let id = self.stage(&held, request, &mut pen)?;
@@ -226,11 +235,17 @@ impl Workspace {
         Ok(())
     }
 
+    /// That a signal is taken in.
+    pub fn accepting(id: &str) -> Effect {
+        Effect::new(Category::MemoryPropose, format!("accept {id}")).reading(Scope::Knowledge)
+    }
+
     /// Takes a signal in: drafts a proposal from it (never a decision, M4) and gives its id.
     ///
     /// # Errors
-    /// Where the signal does not wait, or the proposal may not be staged.
-    pub fn accept_signal(&self, id: &str) -> Result<String> {
+    /// Where the permit is not for it, the signal does not wait, or the proposal may not be staged.
+    pub fn accept_signal(&self, permit: Permit, id: &str) -> Result<String> {
+        permit.spend(&Self::accepting(id), self.now.timestamp())?;
         let held = self.hold(Reach::All)?;
         let texts = &held.texts;
         let (kind, excerpt, source) = pending_signal(texts, id)?;

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{MemoryError, Reach, Result, Workspace};
+use crate::foundation::base::Digest;
+use crate::foundation::gate::{Category, Effect, Permit, Scope};
 use crate::governance::memory::authority::{Init, Pen, Place};
 use crate::governance::memory::edit;
 use crate::governance::memory::parse::Document;
@@ -57,13 +59,21 @@ impl Workspace {
         Ok(parsed.blocks().map(record).collect())
     }
 
+    /// That these are taken in.
+    pub fn importing(records: &[Record]) -> Effect {
+        let effect = Effect::new(Category::MemoryApply, format!("import {}", Digest::of(format!("{records:?}"))));
+        effect.reading(Scope::Knowledge).writing(Scope::Knowledge)
+    }
+
     /// Takes blocks in, whatever their status. Blocks that are there with the same text stay; a block of another text
     /// under a known id stops the import, because that is a change and changes are proposed. Only files that hold no
     /// block yet are filled.
     ///
     /// # Errors
-    /// Where a record is not one block, or its file holds others already; then nothing was imported.
-    pub fn import(&self, records: &[Record]) -> Result<Imported> {
+    /// Where the permit is not for them, a record is not one block, or its file holds others already; then nothing was
+    /// imported.
+    pub fn import(&self, permit: Permit, records: &[Record]) -> Result<Imported> {
+        permit.spend(&Self::importing(records), self.now.timestamp())?;
         let held = self.hold(Reach::All)?;
         let parsed = held.texts.parse();
         let known: BTreeMap<_, _> =

@@ -3,7 +3,7 @@
 use loom_kernels::cuda::{Batch, Buffer, Gpu, GpuConv, GpuError, Sequence, View};
 
 use super::super::Segment;
-use super::super::recurrent::{Convolution, StateDims};
+use super::super::recurrent::{Convolution, StateDims, transposed};
 use super::network::GpuState;
 use super::weights::maybe;
 use crate::foundation::chat::LayerGains;
@@ -35,8 +35,10 @@ pub(super) struct Conv {
 
 impl Conv {
     pub(super) fn new(gpu: &Gpu, conv: &Convolution) -> Result<Self, GpuError> {
-        let (weight, bias) = (gpu.upload(&conv.by_channel())?, maybe(gpu, conv.bias.as_deref())?);
-        Ok(Self { weight, bias, channels: conv.channels(), taps: conv.taps })
+        let channels = conv.weight.len() / conv.taps;
+        // The kernel has the taps of a channel side by side.
+        let weight = gpu.upload(&transposed(&conv.weight, channels))?;
+        Ok(Self { weight, bias: maybe(gpu, conv.bias.as_deref())?, channels, taps: conv.taps })
     }
 
     /// y `[rows, channels]` out of inputs that lie `stride` apart.
