@@ -20,10 +20,11 @@ const DECODED: usize = 32;
 const REPEATS: usize = 3;
 
 fn main() {
-    for threads in [1, 2] {
+    let models: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    for threads in [1, 2].into_iter().filter(|_| models.is_empty()) {
         println!("{}", json!({"what": "read", "threads": threads, "gigabytes_per_s": read(threads) / 1e9}));
     }
-    for spec in std::env::args().skip(1).filter(|argument| !argument.starts_with("--")) {
+    for spec in models {
         let (path, dtype) = spec.split_once('@').map_or((spec.as_str(), None), |(path, dtype)| (path, Some(dtype)));
         let dtype = dtype.map(|dtype| dtype.parse().expect("f32, bf16, q8_0 or q4_k"));
         for threads in [1, 2] {
