@@ -48,8 +48,9 @@ pub struct OpenOptions {
     opened: Arc<Mutex<HashMap<Identity, Arc<dyn LanguageModel>>>>,
 }
 
-/// What makes two models the same: their files, and how their weights are kept.
-type Identity = (ModelSpec, Option<Dtype>);
+/// What makes two models the same: their files, how their weights are kept, and what a chat template is told that asks
+/// for the date.
+type Identity = (ModelSpec, Option<Dtype>, Option<Option<Timestamp>>);
 
 /// Dtypes of the roles of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -120,6 +121,13 @@ impl OpenOptions {
         Self { dtype: dtype.or(self.dtype), ..self.clone() }
     }
 
+    /// These options on another day: what a chat template that asks for the date is told. Engines are still shared where
+    /// none does.
+    #[must_use]
+    pub fn on(&self, now: Option<Timestamp>) -> Self {
+        Self { now, ..self.clone() }
+    }
+
     /// These options with a chat template in place of the models' own. A model with another template is another model:
     /// unless the template is that already, none is shared.
     #[must_use]
@@ -133,12 +141,15 @@ impl OpenOptions {
     fn one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (identity(spec), self.dtype);
-        if let Some(model) = opened.get(&key) {
+        let files = identity(spec);
+        let key = |date| (files.clone(), self.dtype, date);
+        if let Some(model) = opened.get(&key(None)).or_else(|| opened.get(&key(Some(self.now)))) {
             return Ok(Arc::clone(model));
         }
         let model = self.load(spec)?;
-        opened.insert(key, Arc::clone(&model));
+        // The same model with another date is kept by its users alone.
+        opened.retain(|(other, dtype, _), _| (other, *dtype) != (&files, self.dtype));
+        opened.insert(key(asks_for_the_date(&*model).then_some(self.now)), Arc::clone(&model));
         Ok(model)
     }
 
@@ -185,6 +196,12 @@ impl OpenOptions {
     }
 }
 
+/// Whether what `model` reads depends on [`OpenOptions::now`].
+pub fn asks_for_the_date(model: &dyn LanguageModel) -> bool {
+    let template = model.vocabulary().and_then(|vocabulary| vocabulary.special().chat_template);
+    template.is_some_and(|template| template.contains("strftime_now"))
+}
+
 /// The same files under two names are one model.
 fn identity(spec: &ModelSpec) -> ModelSpec {
     let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -220,5 +237,22 @@ mod tests {
         let chain = "echo".parse().unwrap();
         let first = open(&chain, &options).unwrap();
         assert!(Arc::ptr_eq(&first, &open(&chain, &options.clone()).unwrap()));
+    }
+
+    #[test]
+    fn a_model_that_asks_for_the_date_is_another_one_on_another_day() {
+        let at = |options: &OpenOptions, day: &str| {
+            let now = Some(format!("{day}T00:00:00Z").parse().unwrap());
+            open(&"bundled".parse().unwrap(), &options.on(now)).unwrap()
+        };
+        let plain = OpenOptions::default();
+        assert!(Arc::ptr_eq(&at(&plain, "2026-01-01"), &at(&plain, "2026-01-02")), "its template asks for nothing");
+        let dated = plain.with_template("{{ strftime_now('%d %b %Y') }}".to_owned());
+        let first = at(&dated, "2026-01-01");
+        assert!(asks_for_the_date(&*first) && Arc::ptr_eq(&first, &at(&dated, "2026-01-01")));
+        let ids = |model: &dyn LanguageModel| model.vocabulary().unwrap().chat(&[]).unwrap();
+        let second = at(&dated, "2026-01-02");
+        assert_ne!(ids(&*first), ids(&*second));
+        assert_eq!(ids(&*first), ids(&*at(&dated, "2026-01-01")));
     }
 }

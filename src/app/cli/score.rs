@@ -1,5 +1,6 @@
 //! `loom score`: scores of transcripts, taken by judges and by the persona's own model.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::foundation::chat::{ModelChain, ModelSpec, Role};
 use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::judge::judged::Judge;
 use crate::simulation::judge::likelihood::Extent;
-use crate::simulation::judge::scoring::{Scored, Scoring, ScoringError, transcripts};
+use crate::simulation::judge::scoring::{Scored, Scoring, ScoringError, begun, transcripts};
 use crate::simulation::persona;
 use crate::simulation::rollout::{Manifest, ScoreMethod};
 
@@ -32,9 +33,9 @@ Examples:
 Scores are kept in the transcript; those of files that loom did not write, in FILE.scores.json beside them. What is there
 already is not taken again, so an interrupted `loom score` goes on where it was. Each score is defined in docs/SCORES.md.
 
-Exit codes: 0 all files were scored, 3 bad config, 5 the judge cannot be asked.")]
+Exit codes: 0 all files were scored, 2 a file could not be (the others were), 3 bad config, 5 the judge cannot be asked.")]
 pub(super) struct Args {
-    /// What `loom run` wrote, or transcripts
+    /// What `loom run` or `loom sweep` wrote, or transcripts
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     #[command(flatten)]
@@ -107,60 +108,72 @@ impl std::str::FromStr for JudgeModel {
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let files = self.paths.iter().map(|path| transcripts(path)).collect::<Result<Vec<_>, _>>();
-        let files: Vec<PathBuf> = files.map_err(failure)?.into_iter().flatten().collect();
+        let mut files: Vec<PathBuf> = files.map_err(failure)?.into_iter().flatten().collect();
+        let mut seen = HashSet::new();
+        files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
         let config = self.config.as_ref().map(|path| persona::load(path).map(Arc::new)).transpose()?;
         let options = OpenOptions::new(self.threads, None);
         let judge = match &self.judge_model {
             Some(JudgeModel::None) => None,
             Some(JudgeModel::Model(chain)) => Some((chain.clone(), options.clone())),
-            None => Some(self.runs_judge(&options)?),
+            None => Some(runs_judge(&files, &options)?),
         };
+        let mut scoring = Scoring {
+            judge: None,
+            known: None,
+            window: self.how.judge_window,
+            extent: self.how.extent(),
+            again: self.again,
+            config,
+            persona: match self.persona {
+                Persona::Assistant => Role::Assistant,
+                Persona::User => Role::User,
+            },
+            options,
+        };
+        let parallel = self.parallel.min(ROLLOUTS_MAX);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
-            let (judge, known) = match &judge {
-                Some((chain, options)) => {
-                    let judge = Judge::new(providers::open(chain, options)?).await?;
-                    let known = known(terminal, &judge).await?;
-                    (Some(judge), known)
+            let Some((chain, options)) = judge else { return all(terminal, &scoring, &files, parallel).await };
+            let mut files = files.as_slice();
+            while let Some(first) = files.first() {
+                // A judge that asks for the date is told the one of the run that it judges.
+                let date = begun(first);
+                let model = providers::open(&chain, &options.on(Some(date)))?;
+                let dated = providers::asks_for_the_date(&*model);
+                let same = files.iter().take_while(|file| !dated || begun(file) == date).count();
+                let (now, later) = files.split_at(same);
+                if scoring.judge.is_none() || dated {
+                    let judge = Judge::new(model).await?;
+                    scoring.known = known(terminal, &judge).await?;
+                    scoring.judge = Some(judge);
                 }
-                None => (None, None),
-            };
-            let scoring = Scoring {
-                judge,
-                known,
-                window: self.how.judge_window,
-                extent: self.how.extent(),
-                again: self.again,
-                config,
-                persona: match self.persona {
-                    Persona::Assistant => Role::Assistant,
-                    Persona::User => Role::User,
-                },
-                options,
-            };
-            all(terminal, &scoring, &files, self.parallel.min(ROLLOUTS_MAX)).await
+                all(terminal, &scoring, now, parallel).await?;
+                files = later;
+            }
+            Ok::<(), Failure>(())
         })?;
         Ok(Exit::Ok)
     }
 }
 
-impl Args {
-    /// The judge of the runs that are scored; of them there must be one.
-    fn runs_judge(&self, options: &OpenOptions) -> Result<(ModelChain, OpenOptions), Failure> {
-        let mut manifests = self.paths.iter().filter_map(|path| manifest_of(path));
-        let Some(first) = manifests.next() else { return Ok((ModelSpec::Bundled.into(), options.clone())) };
-        let how = |manifest: &Manifest| {
-            let models = &manifest.models;
-            (models.judge.clone(), models.judge_dtype.clone(), manifest.chat_template.clone())
-        };
-        match manifests.find(|other| how(other) != how(&first)) {
-            None => judge_of(&first, options),
-            Some(other) => Err(Failure::usage(format!(
-                "these runs were to have different judges ({} and {}, or the same one opened otherwise): score them one by \
-                 one, or name one with --judge-model",
-                first.models.judge, other.models.judge
-            ))),
-        }
+/// The judge of the runs that `files` are of; of them there must be one.
+fn runs_judge(files: &[PathBuf], options: &OpenOptions) -> Result<(ModelChain, OpenOptions), Failure> {
+    let mut folders: Vec<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+    folders.dedup();
+    let mut manifests = folders.into_iter().filter_map(manifest_of);
+    let Some(first) = manifests.next() else { return Ok((ModelSpec::Bundled.into(), options.clone())) };
+    let how = |manifest: &Manifest| {
+        let models = &manifest.models;
+        (models.judge.clone(), models.judge_dtype.clone(), manifest.chat_template.clone())
+    };
+    match manifests.find(|other| how(other) != how(&first)) {
+        None => judge_of(&first, options),
+        Some(other) => Err(Failure::usage(format!(
+            "these runs were to have different judges ({} and {}, or the same one opened otherwise): score them one by \
+             one, or name one with --judge-model",
+            first.models.judge, other.models.judge
+        ))),
     }
 }
 
@@ -222,8 +235,16 @@ async fn known(
 async fn all(terminal: &mut Terminal, scoring: &Scoring, files: &[PathBuf], parallel: usize) -> Result<(), Failure> {
     let mut scored = stream::iter(files.iter().map(|path| scoring.score(path))).buffered(parallel);
     let mut missing: Vec<(String, String)> = Vec::new();
+    let mut failed = Vec::new();
     while let Some(one) = scored.next().await {
-        let one = one.map_err(failure)?;
+        let one = match one {
+            Ok(one) => one,
+            // The others are scored all the same.
+            Err(error) => {
+                failed.push(error);
+                continue;
+            }
+        };
         tell(terminal, &one)?;
         let new: Vec<_> = one.missing.into_iter().filter(|reason| !missing.contains(reason)).collect();
         missing.extend(new);
@@ -231,7 +252,11 @@ async fn all(terminal: &mut Terminal, scoring: &Scoring, files: &[PathBuf], para
     for (id, why) in missing {
         writeln!(terminal.err, "{id}: {why}")?;
     }
-    Ok(())
+    let Some(last) = failed.pop() else { return Ok(()) };
+    for error in failed {
+        writeln!(terminal.err, "{error}")?;
+    }
+    Err(failure(last))
 }
 
 fn tell(terminal: &mut Terminal, scored: &Scored) -> Result<(), Failure> {
@@ -263,14 +288,13 @@ fn tell(terminal: &mut Terminal, scored: &Scored) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The manifest of the run at `path`.
-fn manifest_of(path: &Path) -> Option<Manifest> {
-    let folder = if path.is_dir() { path } else { path.parent()? };
+/// The manifest of the run in `folder`.
+fn manifest_of(folder: &Path) -> Option<Manifest> {
     serde_json::from_str(&std::fs::read_to_string(folder.join("run.json")).ok()?).ok()
 }
 
-/// The judge that a run was to have, and how it is opened: in its number type, and with the run's chat template, as if it
-/// had never ended.
+/// The judge that a run was to have, and how it is opened: in its number type, with the run's chat template and its date,
+/// as if it had never ended.
 fn judge_of(manifest: &Manifest, options: &OpenOptions) -> Result<(ModelChain, OpenOptions), Failure> {
     let chain = manifest.models.judge.parse().map_err(|error| Failure::usage(format!("{error}")))?;
     let dtype = manifest.models.judge_dtype.as_deref().map(str::parse).transpose();
@@ -279,7 +303,8 @@ fn judge_of(manifest: &Manifest, options: &OpenOptions) -> Result<(ModelChain, O
         Some(template) => options.with_template(template.clone()),
         None => options.clone(),
     };
-    Ok((chain, options.at(dtype)))
+    let now = manifest.created_at.parse().ok();
+    Ok((chain, options.at(dtype).on(now)))
 }
 
 fn failure(error: ScoringError) -> Failure {

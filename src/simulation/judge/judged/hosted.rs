@@ -26,9 +26,7 @@ fn answer(tokens: &[(&str, &[(&str, f64)])]) -> ResponseTemplate {
 
 /// A judge behind a server that answers question number n, from 0, with `answers(n, its last message)`. Question 0 is
 /// the judge's own.
-async fn judge(
-    answers: impl Fn(usize, &str) -> ResponseTemplate + Send + Sync + 'static,
-) -> (Judge, MockServer) {
+async fn judge(answers: impl Fn(usize, &str) -> ResponseTemplate + Send + Sync + 'static) -> (Judge, MockServer) {
     let server = MockServer::start().await;
     let count = std::sync::atomic::AtomicUsize::new(0);
     let respond = move |asked: &Asked| {
@@ -49,7 +47,8 @@ const SURE: &[(&str, f64)] = &[(" 4", 0.5), (" 5", 0.2), ("4", 0.1), (" 3", 0.1)
 
 #[tokio::test]
 async fn alternatives_at_the_score_token_are_the_rating() {
-    let (judge, server) = judge(|_, _| answer(&[("Rating", &[("Rating", 0.9)]), (":", &[(":", 1.0)]), (" 4", SURE)])).await;
+    let (judge, server) =
+        judge(|_, _| answer(&[("Rating", &[("Rating", 0.9)]), (":", &[(":", 1.0)]), (" 4", SURE)])).await;
     assert_eq!(judge.method(), ScoreMethod::TopLogprobRating);
     let rated = rated(&judge).await;
     assert!((rated.value.unwrap() - (0.1 * 2.0 + 0.6 * 3.0 + 0.2 * 4.0) / 0.9 / 4.0).abs() < 1e-6);
@@ -57,7 +56,11 @@ async fn alternatives_at_the_score_token_are_the_rating() {
     assert_eq!(rated.top, Some(5), "a lower bound, over so many");
     let asked = server.received_requests().await.unwrap();
     let body: Value = asked.last().unwrap().body_json().unwrap();
-    assert_eq!((&body["top_logprobs"], &body["temperature"]), (&json!(20), &Value::Null), "the model's own distribution");
+    assert_eq!(
+        (&body["top_logprobs"], &body["temperature"]),
+        (&json!(20), &Value::Null),
+        "the model's own distribution"
+    );
 }
 
 #[tokio::test]
@@ -69,10 +72,8 @@ async fn a_preference_is_read_from_the_alternatives_too() {
 
 #[tokio::test]
 async fn a_server_without_alternatives_writes_its_rating() {
-    let (judge, _server) = judge(|_, asked| {
-        answer(&[(if asked.contains("JSON") { "{\"rating\": 4}" } else { "Rating: 4" }, &[])])
-    })
-    .await;
+    let (judge, _server) =
+        judge(|_, asked| answer(&[(if asked.contains("JSON") { "{\"rating\": 4}" } else { "Rating: 4" }, &[])])).await;
     assert_eq!(judge.method(), ScoreMethod::WrittenRating);
     assert_eq!(rated(&judge).await, Rated { value: Ok(0.75), mass: None, top: None });
 }

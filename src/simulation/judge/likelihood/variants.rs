@@ -80,7 +80,8 @@ impl Variants {
             .dimensions
             .iter()
             .map(|dimension| {
-                let at = |value| reading.rehearsal.assembler().plan_with(&situation, &[(&dimension.name, value)]).prompt;
+                let at =
+                    |value| reading.rehearsal.assembler().plan_with(&situation, &[(&dimension.name, value)]).prompt;
                 grid(dimension.min, dimension.max.min(self.ceiling)).map(|value| (value, at(value))).collect()
             })
             .collect();
