@@ -147,6 +147,13 @@ impl OpenOptions {
         Self { dtype: dtype.or(self.dtype), ..self.clone() }
     }
 
+    /// These options on another day: what a chat template that asks for the date is told. Engines are still shared where
+    /// none does.
+    #[must_use]
+    pub fn on(&self, now: Option<Timestamp>) -> Self {
+        Self { now, ..self.clone() }
+    }
+
     /// These options with a chat template in place of the models' own. A model with another template is another model,
     /// and is loaded for itself.
     #[must_use]
@@ -177,6 +184,10 @@ impl OpenOptions {
             return Ok(Arc::clone(model));
         }
         let model = self.load(spec)?;
+        // The same model on another day is kept by its users alone.
+        let on_other_days =
+            |other: &Identity| other.told.is_some() && Identity { told: None, ..other.clone() } == undated;
+        opened.retain(|other, _| !on_other_days(other));
         opened.insert(if is_dated(&*model) { dated } else { undated }, Arc::clone(&model));
         Ok(model)
     }
@@ -224,8 +235,8 @@ impl OpenOptions {
     }
 }
 
-/// Whether the model's prompts depend on the day.
-fn is_dated(model: &dyn LanguageModel) -> bool {
+/// Whether what `model` reads depends on [`OpenOptions::now`].
+pub fn is_dated(model: &dyn LanguageModel) -> bool {
     let template = model.vocabulary().and_then(|vocabulary| vocabulary.special().chat_template);
     template.is_some_and(|template| asks_for_the_date(&template))
 }

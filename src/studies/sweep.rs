@@ -104,6 +104,24 @@ pub enum SweepError {
         /// The other.
         b: PathBuf,
     },
+    /// Two parts have scored one rollout, and not to the same.
+    #[error(
+        "`{score}` of {file} in cell {cell} differs between {a} and {b}: it was taken in another way, or by a judge that \
+         does not answer the same twice; keep one of the two parts, or take it again in one of them with the other's \
+         judge and `loom score --again`", a = a.display(), b = b.display()
+    )]
+    Scores {
+        /// Which cell.
+        cell: usize,
+        /// Which file.
+        file: String,
+        /// Which score.
+        score: String,
+        /// One part.
+        a: PathBuf,
+        /// The other.
+        b: PathBuf,
+    },
     /// Something cannot be JSON.
     #[error("the sweep cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),

@@ -29,6 +29,7 @@ mod report;
 mod rollout;
 mod run;
 mod score;
+mod scoring;
 mod serve;
 mod sessions;
 mod sweep;

@@ -227,6 +227,7 @@ fn scores_that_stand_in_transcripts_are_shown_by_method_and_judge() {
                 ..serde_json::from_str(r#"{"model": "", "digest": null}"#).unwrap()
             }),
             prompt_digest: None,
+            about: None,
             value,
             why: value.is_none().then(|| "the judge refused".into()),
             points: vec![ScorePoint {

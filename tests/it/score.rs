@@ -260,8 +260,15 @@ fn a_ported_transcript_is_scored_by_the_configuration_that_is_named() {
     let told = good(dir.path(), &score);
     assert!(told.contains("likelihoods: there is no config.yaml"), "{told}");
     assert!(named(&scores(dir.path()), "persona_adherence/1").why.clone().unwrap().contains("--config"));
-    good(dir.path(), &[&score[..], &["--config", "anna.yaml", "--again"]].concat());
-    assert_eq!(named(&scores(dir.path()), "persona_adherence/1").value, Some(1.0));
+    // What did not need it is not asked again.
+    let mut before = scores(dir.path());
+    good(dir.path(), &[&score[..], &["--config", "anna.yaml"]].concat());
+    let mut after = scores(dir.path());
+    assert_eq!(named(&after, "persona_adherence/1").value, Some(1.0));
+    before.retain(|score| score.id == "naturalness/1");
+    after.retain(|score| score.id == "naturalness/1");
+    assert_eq!(before, after);
+    assert!(good(dir.path(), &[&score[..], &["--config", "anna.yaml"]].concat()).contains("scored already"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `loom score`: scores of transcripts, taken by judges and by the persona's own model.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use futures_util::StreamExt as _;
 use futures_util::stream;
+use jiff::Timestamp;
 
 use super::judge::{self, check_of};
 use super::{Exit, Failure, Terminal};
@@ -14,10 +16,10 @@ use crate::app::watch::Watch;
 use crate::foundation::base::limits::ROLLOUTS_MAX;
 use crate::foundation::chat::{ModelChain, ModelSpec, Role};
 use crate::governance::mood::Mood;
-use crate::inference::providers::OpenOptions;
+use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::judge::judged::Judge;
 use crate::simulation::judge::likelihood::Extent;
-use crate::simulation::judge::scoring::{Scored, Scoring, ScoringError, transcripts};
+use crate::simulation::judge::scoring::{Scored, Scoring, ScoringError, begun, transcripts};
 use crate::simulation::persona;
 use crate::simulation::rollout::{Manifest, ScoreMethod};
 
@@ -34,9 +36,9 @@ Examples:
 Scores are kept in the transcript; those of files that loom did not write, in FILE.scores.json beside them. What is there
 already is not taken again, so an interrupted `loom score` goes on where it was. Each score is defined in docs/SCORES.md.
 
-Exit codes: 0 all files were scored, 3 bad config, 5 the judge cannot be asked.")]
+Exit codes: 0 all files were scored, 2 a file could not be (the others were), 3 bad config, 5 the judge cannot be asked.")]
 pub(super) struct Args {
-    /// What `loom run` wrote, or transcripts
+    /// What `loom run` or `loom sweep` wrote, or transcripts
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     #[command(flatten)]
@@ -109,25 +111,31 @@ impl std::str::FromStr for JudgeModel {
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let files = self.paths.iter().map(|path| transcripts(path)).collect::<Result<Vec<_>, _>>();
-        let files: Vec<PathBuf> = files.map_err(failure)?.into_iter().flatten().collect();
+        let mut files: Vec<PathBuf> = files.map_err(failure)?.into_iter().flatten().collect();
+        let mut seen = HashSet::new();
+        files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
         let config = self.config.as_ref().map(|path| persona::load(path).map(Arc::new)).transpose()?;
         let options = OpenOptions::new(self.threads, None);
         let judge = match &self.judge_model {
             Some(JudgeModel::None) => None,
             Some(JudgeModel::Model(chain)) => Some((chain.clone(), options.clone())),
-            None => Some(self.runs_judge(&options)?),
+            None => Some(runs_judge(&files, &options)?),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
             let mut desks: Vec<Desk> = Vec::new();
-            for (folder, files) in by_run(files) {
+            for (folder, date, files) in by_run(files) {
                 let watch = watch(judge.as_ref().map(|(chain, _)| chain), folder.as_deref())?;
-                let (judge, known) = match (&judge, desks.first().map(|desk| &desk.scoring.known)) {
-                    (None, _) => (None, None),
-                    (Some((chain, options)), tested) => {
-                        let judge = Judge::new(watch.model(chain, options)?).await?;
+                let (judge, known) = match &judge {
+                    None => (None, None),
+                    Some((chain, options)) => {
+                        // A judge that asks for the date is told the one of the run that it judges, and is then another.
+                        let model = watch.model(chain, &options.on(Some(date)))?;
+                        let tested = desks.last().filter(|_| !providers::is_dated(&*model));
+                        let tested = tested.map(|desk| desk.scoring.known.clone());
+                        let judge = Judge::new(model).await?;
                         let known = match tested {
-                            Some(known) => known.clone(),
+                            Some(known) => known,
                             None => known(terminal, &judge).await?,
                         };
                         (Some(judge), known)
@@ -154,23 +162,23 @@ impl Args {
     }
 }
 
-impl Args {
-    /// The judge of the runs that are scored; of them there must be one.
-    fn runs_judge(&self, options: &OpenOptions) -> Result<(ModelChain, OpenOptions), Failure> {
-        let mut manifests = self.paths.iter().filter_map(|path| manifest_of(path));
-        let Some(first) = manifests.next() else { return Ok((ModelSpec::Bundled.into(), options.clone())) };
-        let how = |manifest: &Manifest| {
-            let models = &manifest.models;
-            (models.judge.clone(), models.judge_dtype.clone(), manifest.chat_template.clone())
-        };
-        match manifests.find(|other| how(other) != how(&first)) {
-            None => judge_of(&first, options),
-            Some(other) => Err(Failure::usage(format!(
-                "these runs were to have different judges ({} and {}, or the same one opened otherwise): score them one by \
-                 one, or name one with --judge-model",
-                first.models.judge, other.models.judge
-            ))),
-        }
+/// The judge of the runs that `files` are of; of them there must be one.
+fn runs_judge(files: &[PathBuf], options: &OpenOptions) -> Result<(ModelChain, OpenOptions), Failure> {
+    let mut folders: Vec<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+    folders.dedup();
+    let mut manifests = folders.into_iter().filter_map(manifest_of);
+    let Some(first) = manifests.next() else { return Ok((ModelSpec::Bundled.into(), options.clone())) };
+    let how = |manifest: &Manifest| {
+        let models = &manifest.models;
+        (models.judge.clone(), models.judge_dtype.clone(), manifest.chat_template.clone())
+    };
+    match manifests.find(|other| how(other) != how(&first)) {
+        None => judge_of(&first, options),
+        Some(other) => Err(Failure::usage(format!(
+            "these runs were to have different judges ({} and {}, or the same one opened otherwise): score them one by \
+             one, or name one with --judge-model",
+            first.models.judge, other.models.judge
+        ))),
     }
 }
 
@@ -237,15 +245,16 @@ struct Desk {
     files: Vec<PathBuf>,
 }
 
-/// The files by the run that they are of, in order; the receipts of scores lie beside a run's own.
-fn by_run(files: Vec<PathBuf>) -> Vec<(Option<PathBuf>, Vec<PathBuf>)> {
-    let mut found: Vec<(Option<PathBuf>, Vec<PathBuf>)> = Vec::new();
+/// The files by the run that they are of and its date, in order; the receipts of scores lie beside a run's own.
+fn by_run(files: Vec<PathBuf>) -> Vec<(Option<PathBuf>, Timestamp, Vec<PathBuf>)> {
+    let mut found: Vec<(Option<PathBuf>, Timestamp, Vec<PathBuf>)> = Vec::new();
     for file in files {
         let here = |folder: &Path| if folder == Path::new("") { Path::new(".") } else { folder }.to_owned();
         let run = file.parent().map(here).filter(|folder| manifest_of(folder).is_some());
-        match found.iter_mut().find(|(folder, _)| *folder == run) {
-            Some((_, files)) => files.push(file),
-            None => found.push((run, vec![file])),
+        let date = begun(&file);
+        match found.iter_mut().find(|(folder, on, _)| (&*folder, *on) == (&run, date)) {
+            Some((.., files)) => files.push(file),
+            None => found.push((run, date, vec![file])),
         }
     }
     found
@@ -264,8 +273,16 @@ async fn all(terminal: &mut Terminal, desks: Vec<Desk>, parallel: usize) -> Resu
     let work = desks.iter().flat_map(|desk| desk.files.iter().map(|path| desk.scoring.score(path)));
     let mut scored = stream::iter(work).buffered(parallel);
     let mut missing: Vec<(String, String)> = Vec::new();
+    let mut failed = Vec::new();
     while let Some(one) = scored.next().await {
-        let one = one.map_err(failure)?;
+        let one = match one {
+            Ok(one) => one,
+            // The others are scored all the same.
+            Err(error) => {
+                failed.push(error);
+                continue;
+            }
+        };
         tell(terminal, &one)?;
         let new: Vec<_> = one.missing.into_iter().filter(|reason| !missing.contains(reason)).collect();
         missing.extend(new);
@@ -277,7 +294,11 @@ async fn all(terminal: &mut Terminal, desks: Vec<Desk>, parallel: usize) -> Resu
     for (id, why) in missing {
         writeln!(terminal.err, "{id}: {why}")?;
     }
-    Ok(())
+    let Some(last) = failed.pop() else { return Ok(()) };
+    for error in failed {
+        writeln!(terminal.err, "{error}")?;
+    }
+    Err(failure(last))
 }
 
 fn tell(terminal: &mut Terminal, scored: &Scored) -> Result<(), Failure> {
@@ -309,14 +330,13 @@ fn tell(terminal: &mut Terminal, scored: &Scored) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The manifest of the run at `path`.
-fn manifest_of(path: &Path) -> Option<Manifest> {
-    let folder = if path.is_dir() { path } else { path.parent()? };
+/// The manifest of the run in `folder`.
+fn manifest_of(folder: &Path) -> Option<Manifest> {
     serde_json::from_str(&std::fs::read_to_string(folder.join("run.json")).ok()?).ok()
 }
 
-/// The judge that a run was to have, and how it is opened: in its number type, and with the run's chat template, as if it
-/// had never ended.
+/// The judge that a run was to have, and how it is opened: in its number type, with the run's chat template and its date,
+/// as if it had never ended.
 fn judge_of(manifest: &Manifest, options: &OpenOptions) -> Result<(ModelChain, OpenOptions), Failure> {
     let chain = manifest.models.judge.parse().map_err(|error| Failure::usage(format!("{error}")))?;
     let dtype = manifest.models.judge_dtype.as_deref().map(str::parse).transpose();
@@ -325,7 +345,8 @@ fn judge_of(manifest: &Manifest, options: &OpenOptions) -> Result<(ModelChain, O
         Some(template) => options.with_template(template.clone()),
         None => options.clone(),
     };
-    Ok((chain, options.at(dtype)))
+    let now = manifest.created_at.parse().ok();
+    Ok((chain, options.at(dtype).on(now)))
 }
 
 fn failure(error: ScoringError) -> Failure {

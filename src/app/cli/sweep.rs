@@ -143,7 +143,7 @@ pub(super) fn failure(error: SweepError) -> Failure {
             Failure::Told { message, exit } => Failure::Told { message: format!("cell {cell}: {message}"), exit },
             other => other,
         },
-        SweepError::Incomplete { .. } | SweepError::Differs { .. } => {
+        SweepError::Incomplete { .. } | SweepError::Differs { .. } | SweepError::Scores { .. } => {
             Failure::Told { message: error.to_string(), exit: Exit::CheckFailed }
         }
         error => Failure::usage(error.to_string()),

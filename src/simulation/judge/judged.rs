@@ -63,21 +63,10 @@ pub(super) struct Wanted {
     pub(super) dimension: Option<String>,
     /// The digest of what is asked.
     pub(super) prompt: Digest,
+    /// The digest of what the judge is told of the persona, where the question needs it and it is known.
+    pub(super) about: Option<Digest>,
     /// What it rests on.
     pub(super) rubric: Rubric,
-}
-
-/// Every score that is wanted.
-pub(super) fn wanted(case: Case<'_>, judge: &Judge) -> Vec<Wanted> {
-    let each = case.questions().into_iter().flat_map(|Question { rubric, dimension, rate, asked }| {
-        let prompt = case.digest(&Question { rubric, dimension, rate, asked }, judge);
-        let dimension = dimension.map(|(name, _)| name.to_owned());
-        ids(rubric)
-            .iter()
-            .map(move |&id| Wanted { id, dimension: dimension.clone(), prompt, rubric })
-            .collect::<Vec<_>>()
-    });
-    each.collect()
 }
 
 /// The scores that rest on a rubric.
@@ -93,10 +82,19 @@ const fn ids(rubric: Rubric) -> &'static [&'static str] {
     }
 }
 
-/// Has `judge` take every score that the configuration wants. What is known of the judge goes with them.
-pub async fn scores(case: Case<'_>, judge: &Judge, known: Option<&Check>) -> Vec<Score> {
+/// Has `judge` take the scores that the configuration wants: all that rest on a question of which `wanted` says so of
+/// any. What is known of the judge goes with them.
+pub(super) async fn scores(
+    case: Case<'_>,
+    judge: &Judge,
+    known: Option<&Check>,
+    wanted: &(dyn Fn(&Wanted) -> bool + Sync),
+) -> Vec<Score> {
     let mut scores = Vec::new();
     for question in case.questions() {
+        if !case.wants(&question, judge).iter().any(wanted) {
+            continue;
+        }
         let turns = &case.transcript.turns;
         let asked = turns.iter().filter(|turn| is_sampled(turn.index, turns.len(), question.rate));
         let points: Vec<ScorePoint> = stream::iter(asked.map(|turn| case.ask(&question, judge, turn)))
@@ -108,6 +106,7 @@ pub async fn scores(case: Case<'_>, judge: &Judge, known: Option<&Check>) -> Vec
             judge: taker(judge.info(), reliability),
             method: judge.method(),
             prompt: case.digest(&question, judge),
+            about: case.about(&question, judge),
             dimension: question.dimension.map(|(name, _)| name),
         };
         scores.extend(taken.scores(&question, turns, points));
@@ -120,13 +119,14 @@ struct Taken<'a> {
     judge: ScoreJudge,
     method: ScoreMethod,
     prompt: Digest,
+    about: Option<Digest>,
     dimension: Option<&'a str>,
 }
 
 impl Taken<'_> {
     fn definition<'a>(&'a self, id: &'a str) -> Definition<'a> {
         let (judge, prompt) = (Some(self.judge.clone()), Some(self.prompt));
-        Definition { id, dimension: self.dimension, method: self.method, judge, prompt }
+        Definition { id, dimension: self.dimension, method: self.method, judge, prompt, about: self.about }
     }
 
     fn scores(&self, question: &Question<'_>, turns: &[Turn], points: Vec<ScorePoint>) -> Vec<Score> {
@@ -180,6 +180,21 @@ impl<'a> Case<'a> {
             }
         }
         questions
+    }
+
+    /// The scores that rest on a question.
+    fn wants(&self, question: &Question<'_>, judge: &Judge) -> Vec<Wanted> {
+        let (prompt, about) = (self.digest(question, judge), self.about(question, judge));
+        let dimension = question.dimension.map(|(name, _)| name.to_owned());
+        let rubric = question.rubric;
+        ids(rubric).iter().map(|&id| Wanted { id, dimension: dimension.clone(), prompt, about, rubric }).collect()
+    }
+
+    /// The digest of what the judge is told of the persona. It is no part of what is asked, so that personas can be
+    /// compared.
+    fn about(&self, question: &Question<'_>, judge: &Judge) -> Option<Digest> {
+        let profile = (question.rubric == Rubric::PersonaAdherence).then(|| self.profile(judge).ok()).flatten();
+        profile.map(Digest::of)
     }
 
     fn window(&self) -> usize {

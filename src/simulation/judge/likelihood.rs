@@ -144,7 +144,7 @@ fn definition<'a>(
     prompt: Option<&str>,
     judge: Option<ScoreJudge>,
 ) -> Definition<'a> {
-    Definition { id, dimension, method: ScoreMethod::Likelihood, judge, prompt: prompt.map(Digest::of) }
+    Definition { id, dimension, method: ScoreMethod::Likelihood, judge, prompt: prompt.map(Digest::of), about: None }
 }
 
 /// One rollout and its shadows.

@@ -13,6 +13,7 @@ pub(super) struct Definition<'a> {
     pub(super) method: ScoreMethod,
     pub(super) judge: Option<ScoreJudge>,
     pub(super) prompt: Option<Digest>,
+    pub(super) about: Option<Digest>,
 }
 
 impl Definition<'_> {
@@ -37,6 +38,7 @@ impl Definition<'_> {
             method: self.method,
             judge: self.judge,
             prompt_digest: self.prompt,
+            about: self.about,
             value,
             why,
             points,
@@ -86,8 +88,14 @@ mod tests {
 
     #[test]
     fn a_score_without_any_reading_says_why() {
-        let definition =
-            || Definition { id: "x/1", dimension: None, method: ScoreMethod::Likelihood, judge: None, prompt: None };
+        let definition = || Definition {
+            id: "x/1",
+            dimension: None,
+            method: ScoreMethod::Likelihood,
+            judge: None,
+            prompt: None,
+            about: None,
+        };
         let failed = definition().over(vec![point((0, 0), Err("it refused".to_owned()))]);
         assert_eq!((failed.value, failed.why.as_deref()), (None, Some("it refused")));
         let read = definition().over(vec![point((0, 0), Err("it refused".to_owned())), point((1, 1), Ok(2.0))]);

@@ -3,15 +3,19 @@
 
 mod foreign;
 mod keep;
+mod lists;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use self::foreign::Foreign;
 pub use self::keep::{CheckFile, checks_folder};
+pub use self::lists::join;
+use self::lists::{put, same};
 use super::judged::{self, Case, Check, Judge, Wanted};
 use super::likelihood::{self, Extent, Subject};
 use super::measured;
@@ -21,7 +25,7 @@ use crate::foundation::chat::{LanguageModel, ModelChain, Role};
 use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::persona::{ConfigErrors, PersonaConfig, parse};
 use crate::simulation::rollout::{
-    FileError, Manifest, Score, TRANSCRIPT_FORMAT, Transcript, read_tokens, read_transcript, write_json,
+    FileError, Manifest, Score, ScoreJudge, TRANSCRIPT_FORMAT, Transcript, read_tokens, read_transcript, write_json,
 };
 
 /// The value of [`ScoresFile::format`].
@@ -89,7 +93,7 @@ pub enum ScoringError {
     #[error(transparent)]
     Config(#[from] ConfigErrors),
     /// There is nothing to score.
-    #[error("{path} holds no finished transcript (`rollout_000.json` and so on); name a folder that `loom run` wrote, or a file", path = path.display())]
+    #[error("{path} holds no finished transcript (`rollout_000.json` and so on); name a folder that `loom run` or `loom sweep` wrote, or a file", path = path.display())]
     Empty {
         /// Where.
         path: PathBuf,
@@ -128,9 +132,30 @@ pub struct Conversation {
 #[derive(Deserialize)]
 struct Head {
     format: Option<String>,
+    created_at: Option<String>,
 }
 
-/// What is at `path` to be scored: the finished transcripts of a folder, or the one file.
+impl ScoresFile {
+    /// The one at `path`, if there is any. One that cannot be read is not written over: judges may have been paid for it.
+    fn at(path: &Path) -> Result<Option<Self>, ScoringError> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let of = |why| ScoringError::Form { path: path.to_owned(), why };
+        let kept: Self = serde_json::from_str(&read(path)?).map_err(|error| {
+            of(format!("{error}; it should hold scores and is damaged: move it away to have them taken again"))
+        })?;
+        if (kept.format.as_str(), kept.version) == (SCORES_FORMAT, SCORES_VERSION) {
+            return Ok(Some(kept));
+        }
+        let (format, version) = (kept.format, kept.version);
+        Err(of(format!(
+            "`{format}` version {version} is not known to this version of loom; move it away to have its scores taken again"
+        )))
+    }
+}
+
+/// What is at `path` to be scored: the finished transcripts of a run's folder or of a sweep's cells, or the one file.
 ///
 /// # Errors
 /// When it cannot be read, or there is none.
@@ -140,17 +165,28 @@ pub fn transcripts(path: &Path) -> Result<Vec<PathBuf>, ScoringError> {
         // A missing file is told as such.
         return std::fs::metadata(path).map(|_| vec![path.to_owned()]).map_err(|source| at(source).into());
     }
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(at)? {
-        let file = entry.map_err(at)?.path();
-        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let number = name.strip_prefix("rollout_").and_then(|rest| rest.strip_suffix(".json"));
-        if number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) {
-            files.push(file);
+    let mut files = numbered(path, "rollout_", ".json").map_err(at)?;
+    if files.is_empty() {
+        for cell in numbered(path, "cell_", "").map_err(at)? {
+            files.extend(numbered(&cell, "rollout_", ".json").map_err(at)?);
         }
     }
-    files.sort();
     if files.is_empty() { Err(ScoringError::Empty { path: path.to_owned() }) } else { Ok(files) }
+}
+
+/// What lies in `folder` and is called `before`, a number, and `after`, in order.
+fn numbered(folder: &Path, before: &str, after: &str) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let number = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).unwrap_or_default();
+        if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 impl Scoring {
@@ -160,8 +196,11 @@ impl Scoring {
     /// When the file cannot be read, understood or written; what a model does not give is no error.
     pub async fn score(&self, path: &Path) -> Result<Scored, ScoringError> {
         let text = read(path)?;
-        let own =
-            serde_json::from_str::<Head>(&text).is_ok_and(|head| head.format.as_deref() == Some(TRANSCRIPT_FORMAT));
+        // One that is cut off is ours still, and is told as such.
+        let own = match serde_json::from_str::<Head>(&text) {
+            Ok(head) => head.format.as_deref() == Some(TRANSCRIPT_FORMAT),
+            Err(_) => text.lines().take(2).any(|line| line.contains(&format!("\"format\": \"{TRANSCRIPT_FORMAT}\""))),
+        };
         if own { self.own(path).await } else { self.foreign(path, &text).await }
     }
 
@@ -172,7 +211,7 @@ impl Scoring {
         let mut scored = Scored::new(path, path, transcript.totals.timing.seconds);
         let case = self.case(&transcript, config.as_deref().ok().or(self.config.as_deref()), None);
         let model = match &config {
-            Ok(_) if self.extent != Extent::Off => self.persona(folder, &transcript),
+            Ok(_) if self.extent != Extent::Off => self.persona(path, &transcript),
             Ok(_) => Err("the likelihood scores are off".to_owned()),
             Err(why) => Err(why.clone()),
         };
@@ -207,7 +246,7 @@ impl Scoring {
             scored.missing.push(("likelihoods".to_owned(), why.clone()));
         }
         scored.note(&taken);
-        scored.taken = merge(&mut transcript.scores, taken);
+        scored.taken = put(&mut transcript.scores, taken);
         if scored.taken > 0 {
             write_json(path, &transcript)?;
         }
@@ -221,7 +260,7 @@ impl Scoring {
         let kept_in = path.with_file_name(format!("{name}.scores.json"));
         let digest = Digest::of(text);
         let config = self.config.as_ref().map(|config| config.digest);
-        let before = read(&kept_in).ok().and_then(|text| serde_json::from_str::<ScoresFile>(&text).ok());
+        let before = ScoresFile::at(&kept_in)?;
         // Of other words, of the other side's, or by another configuration: not the scores of this.
         let of = |before: &ScoresFile| (before.digest, before.persona, before.config) == (digest, self.persona, config);
         let before = before.filter(of).map(|before| before.conversations).filter(|of| of.len() == foreign.len());
@@ -232,9 +271,11 @@ impl Scoring {
             let case = self.case(transcript, self.config.as_deref(), profile.as_deref());
             let taken = self.judged(case, &kept.scores, &mut scored).await;
             scored.note(&taken);
-            scored.taken += merge(&mut kept.scores, taken);
+            scored.taken += put(&mut kept.scores, taken);
         }
         if before.as_ref() != Some(&conversations) {
+            let measured = conversations.iter().map(|of| of.measured.len()).sum::<usize>();
+            scored.taken += if before.is_none() { measured } else { 0 };
             let file = ScoresFile {
                 format: SCORES_FORMAT.to_owned(),
                 version: SCORES_VERSION,
@@ -262,44 +303,52 @@ impl Scoring {
     async fn judged(&self, case: Case<'_>, there: &[Score], scored: &mut Scored) -> Vec<Score> {
         let Some(judge) = &self.judge else { return Vec::new() };
         let known = self.known.as_ref();
-        let done = judged::wanted(case, judge).iter().all(|Wanted { id, dimension, prompt, rubric }| {
+        let wanted = |Wanted { id, dimension, prompt, about, rubric }: &Wanted| {
             // A rubric that the judge could not be tested on has no reliability to wait for.
             let tested = known.is_some_and(|known| known.rubrics.contains_key(rubric));
-            there.iter().any(|score| {
-                let by = score.judge.as_ref().is_some_and(|by| {
-                    (&by.model, by.digest) == (&judge.info().name, judge.info().digest)
-                        && (!tested || by.reliability.is_some())
-                });
-                by && (score.id.as_str(), &score.dimension, score.prompt_digest) == (*id, dimension, Some(*prompt))
-                    && score.method == judge.method()
-            })
-        });
-        if done && !self.again {
-            return Vec::new();
-        }
+            let is = |score: &Score| {
+                (score.id.as_str(), &score.dimension, score.prompt_digest) == (*id, dimension, Some(*prompt))
+                    && (score.method, score.about) == (judge.method(), *about)
+            };
+            let by = |score: &ScoreJudge| {
+                (&score.model, score.digest) == (&judge.info().name, judge.info().digest)
+                    && (!tested || score.reliability.is_some())
+            };
+            self.again || !there.iter().any(|score| is(score) && score.judge.as_ref().is_some_and(by))
+        };
         let begun = Instant::now();
-        let found = judged::scores(case, judge, known).await;
-        scored.judging_seconds += begun.elapsed().as_secs_f64();
+        let found = judged::scores(case, judge, known, &wanted).await;
+        if !found.is_empty() {
+            scored.judging_seconds += begun.elapsed().as_secs_f64();
+        }
         found
     }
 
     /// The persona's model, opened as it was for the run.
-    fn persona(&self, folder: &Path, transcript: &Transcript) -> Result<Arc<dyn LanguageModel>, String> {
+    fn persona(&self, path: &Path, transcript: &Transcript) -> Result<Arc<dyn LanguageModel>, String> {
         let spec = &transcript.models.persona.spec;
         let chain: ModelChain = spec.parse().map_err(|error| format!("`{spec}` cannot be opened: {error}"))?;
-        let manifest = read(&folder.join("run.json")).ok();
-        let manifest = manifest.and_then(|text| serde_json::from_str::<Manifest>(&text).ok());
-        let mut options = self.options.clone();
-        if let Some(manifest) = manifest {
-            options.now = manifest.created_at.parse().ok();
-            if let Some(template) = manifest.chat_template {
-                options = options.with_template(template);
-            }
-        }
+        let template = path.parent().and_then(manifest).and_then(|manifest| manifest.chat_template);
+        let options = template.map_or_else(|| self.options.clone(), |template| self.options.with_template(template));
+        let options = options.on(Some(begun(path)));
         // The numbers that the persona spoke by.
         let dtype = transcript.models.persona.dtype.as_deref().map(str::parse).transpose()?;
         providers::open(&chain, &options.at(dtype)).map_err(|error| error.to_string())
     }
+}
+
+/// When what is at `path` began: its run, else the conversation. A chat template that asks for the date is told this one,
+/// so that scores do not depend on the day they are taken on.
+pub fn begun(path: &Path) -> Timestamp {
+    let run = path.parent().and_then(manifest).map(|manifest| manifest.created_at);
+    let own = || serde_json::from_str::<Head>(&read(path).ok()?).ok()?.created_at;
+    let told = run.or_else(own).and_then(|told| told.parse().ok());
+    told.unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// The manifest of the run in `folder`.
+fn manifest(folder: &Path) -> Option<Manifest> {
+    serde_json::from_str(&read(&folder.join("run.json")).ok()?).ok()
 }
 
 impl Scored {
@@ -338,33 +387,6 @@ fn own_config(folder: &Path, transcript: &Transcript) -> Result<Result<Arc<Perso
     let same = config.digest == transcript.config.digest;
     let why = || "config.yaml beside the transcript is not the one that it was made with".to_owned();
     Ok(if same { Ok(Arc::new(config)) } else { Err(why()) })
-}
-
-/// Whether both are the same score, taken of the same in the same way by the same.
-fn same(one: &Score, other: &Score) -> bool {
-    let by = |score: &Score| score.judge.as_ref().map(|judge| (judge.model.clone(), judge.digest));
-    (&one.id, &one.dimension, one.method, one.prompt_digest, by(one))
-        == (&other.id, &other.dimension, other.method, other.prompt_digest, by(other))
-}
-
-/// New scores stand in place of those that have the same name; another judge's stay. One without a value takes the place
-/// of none that has one. How many were put in comes back.
-fn merge(scores: &mut Vec<Score>, taken: Vec<Score>) -> usize {
-    let mut put = taken.len();
-    for score in taken {
-        let takes_place = |there: &&mut Score| {
-            let by = |score: &Score| score.judge.as_ref().map(|judge| judge.model.clone());
-            (&there.id, &there.dimension) == (&score.id, &score.dimension)
-                && (there.judge.is_none() || score.judge.is_none() || by(there) == by(&score))
-        };
-        match scores.iter_mut().find(takes_place) {
-            // What can no longer be taken was taken once: its model, its digest and its prompt stand beside it.
-            Some(there) if score.value.is_none() && there.value.is_some() => put -= 1,
-            Some(there) => *there = score,
-            None => scores.push(score),
-        }
-    }
-    put
 }
 
 fn read(path: &Path) -> Result<String, FileError> {

@@ -5,15 +5,17 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{MANIFEST, SweepManifest};
 use super::{SweepError, at};
-use crate::simulation::rollout::{Outcome, read_transcript};
+use crate::simulation::judge::scoring::join;
+use crate::simulation::rollout::{FileError, Outcome, Transcript, read_transcript, write_json};
 
 /// The most cells that a message names.
 const NAMED_MAX: usize = 20;
 
-/// Copies the cells of `parts` into `output`. Parts may overlap where they hold the same words.
+/// Copies the cells of `parts` into `output`. Parts may overlap where they hold the same words; what one of them has
+/// scored and another has not is joined.
 ///
 /// # Errors
-/// When the parts are not of one sweep, a cell is missing or unfinished, or two parts differ. Nothing is written before
+/// When the parts are not of one sweep, a cell is missing or unfinished, or two parts differ, in words or in scores. Nothing is written before
 /// all of that is known.
 pub fn merge(parts: &[PathBuf], output: &Path) -> Result<SweepManifest, SweepError> {
     let Some((first, others)) = parts.split_first() else {
@@ -38,10 +40,8 @@ pub fn merge(parts: &[PathBuf], output: &Path) -> Result<SweepManifest, SweepErr
             .collect();
         match holding.split_first() {
             Some((one, rest)) => {
-                for other in rest {
-                    same(cell.cell, cell.rollouts, one, other)?;
-                }
-                found.push((cell.folder(), one.clone()));
+                let joined = joined(cell.cell, cell.rollouts, one, rest)?;
+                found.push((cell.cell, cell.folder(), one.clone(), joined));
             }
             None => missing.push(cell.cell.to_string()),
         }
@@ -52,10 +52,13 @@ pub fn merge(parts: &[PathBuf], output: &Path) -> Result<SweepManifest, SweepErr
         let more = if count > NAMED_MAX { ", …" } else { "" };
         return Err(SweepError::Incomplete { missing: count, all, cells: missing.join(", ") + more });
     }
-    for (name, from) in &found {
+    for (cell, name, from, joined) in &found {
         let to = output.join(name);
         if to != *from && !same_folder(from, &to) {
             copy(from, &to)?;
+        }
+        for (file, transcript) in joined {
+            write_json(&to.join(file), transcript).map_err(unreadable(*cell))?;
         }
     }
     // The manifest last: it says that the cells are there.
@@ -77,25 +80,49 @@ fn same_folder(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Two parts may both hold a cell, if it is the same but for what a clock measured.
-fn same(cell: usize, rollouts: usize, a: &Path, b: &Path) -> Result<(), SweepError> {
-    for rollout in 0..rollouts {
+fn unreadable(cell: usize) -> impl Fn(FileError) -> SweepError {
+    move |error| SweepError::Run { cell, source: error.into() }
+}
+
+/// Several parts may hold a cell, if it is the same but for what a clock measured and for who has scored it. The
+/// transcripts of `one` to which others add scores come back, by their files' names.
+fn joined(
+    cell: usize,
+    rollouts: usize,
+    one: &Path,
+    others: &[PathBuf],
+) -> Result<Vec<(String, Transcript)>, SweepError> {
+    let mut changed = Vec::new();
+    for rollout in 0..if others.is_empty() { 0 } else { rollouts } {
         let file = format!("rollout_{rollout:03}.json");
-        let words = |folder: &Path| {
-            let transcript =
-                read_transcript(&folder.join(&file)).map_err(|error| SweepError::Run { cell, source: error.into() })?;
-            let said: Vec<(String, String)> = transcript
-                .turns
-                .iter()
-                .map(|turn| (turn.persona.content.clone(), turn.interlocutor.content.clone()))
-                .collect();
-            Ok::<(Outcome, _), SweepError>((transcript.outcome, said))
-        };
-        if words(a)? != words(b)? {
-            return Err(SweepError::Differs { cell, file, a: a.to_owned(), b: b.to_owned() });
+        let read = |folder: &Path| read_transcript(&folder.join(&file)).map_err(unreadable(cell));
+        let mut transcript = read(one)?;
+        let before = transcript.scores.clone();
+        for other in others {
+            let (file, a, b) = (file.clone(), one.to_owned(), other.clone());
+            let theirs = read(other)?;
+            if words(&transcript) != words(&theirs) {
+                return Err(SweepError::Differs { cell, file, a, b });
+            }
+            join(&mut transcript.scores, theirs.scores).map_err(|score| SweepError::Scores {
+                cell,
+                file,
+                score,
+                a,
+                b,
+            })?;
+        }
+        if transcript.scores != before {
+            changed.push((file, transcript));
         }
     }
-    Ok(())
+    Ok(changed)
+}
+
+/// What was said, and how it ended.
+fn words(transcript: &Transcript) -> (&Outcome, Vec<(&str, &str)>) {
+    let said = transcript.turns.iter().map(|turn| (turn.persona.content.as_str(), turn.interlocutor.content.as_str()));
+    (&transcript.outcome, said.collect())
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), SweepError> {

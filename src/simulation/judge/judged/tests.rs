@@ -37,8 +37,10 @@ fn judged(script: &str, yaml: &str) -> Vec<Score> {
         let judge = Judge::new(open(&chain, &OpenOptions::default()).unwrap()).await.unwrap();
         assert_eq!(judge.method(), ScoreMethod::WrittenRating);
         let case = Case { transcript: &talk, config: Some(&config), profile: None, window: None };
-        let scores = scores(case, &judge, None).await;
-        let wanted: Vec<_> = wanted(case, &judge).into_iter().map(|wanted| (wanted.id, wanted.dimension)).collect();
+        let scores = scores(case, &judge, None, &|_| true).await;
+        let questions = case.questions();
+        let wanted = questions.iter().flat_map(|question| case.wants(question, &judge));
+        let wanted: Vec<_> = wanted.map(|wanted| (wanted.id, wanted.dimension)).collect();
         let taken: Vec<_> = scores.iter().map(|score| (score.id.as_str(), score.dimension.clone())).collect();
         assert_eq!(taken, wanted);
         scores

@@ -18,6 +18,9 @@ pub struct Score {
     pub judge: Option<ScoreJudge>,
     /// The digest of the prompt's template, or of whatever else defines what the model was asked.
     pub prompt_digest: Option<Digest>,
+    /// The digest of what the judge was told of the persona; absent where it was told nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<Digest>,
     /// The value over the whole transcript; `None` when no point has one.
     pub value: Option<f64>,
     /// Why there is no value.
