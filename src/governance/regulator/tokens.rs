@@ -230,7 +230,7 @@ impl TokenStats {
     ) -> Option<f32> {
         self.tokens += 1;
         let known = self.sound(logprob, usable);
-        let mut own_entropy = self.sound(entropy, |entropy| entropy >= 0.0 && entropy < f32::INFINITY);
+        let mut own_entropy = self.sound(entropy, |entropy| (0.0..f32::INFINITY).contains(&entropy));
         if !top.is_empty() {
             let over_top = self.alternatives(top, value);
             if own_entropy.is_none() && over_top.is_some() {
