@@ -5,7 +5,8 @@
 //! ```
 //!
 //! PAIRS is a text file of pairs divided by blank lines, `Instruction: …` and `Response: …`. Two trials on every reply of
-//! five sentences or more:
+//! five sentences or more, apart for the half of the pairs that the levels were chosen on (those whose instruction has a
+//! SHA-256 that begins with an even byte) and the half that was held back:
 //!
 //! - *swap*: the reply against another pair's instruction;
 //! - *splice*: three neighbouring sentences of another reply put in at a random place.
@@ -18,6 +19,11 @@ use std::process::ExitCode;
 use loom_agent::foundation::base::Stream;
 use loom_agent::foundation::stats::auroc;
 use loom_agent::governance::regulator::{Decision, LlmEvent, Regulator};
+use sha2::{Digest as _, Sha256};
+
+/// How many other replies each instruction is tried with, and how many splices each reply.
+const SWAPS: u64 = 4;
+const SPLICES: u64 = 2;
 
 struct Pair {
     instruction: String,
@@ -71,6 +77,11 @@ fn report(name: &str, good: &[(f64, bool)], drifting: &[(f64, bool)]) {
     );
 }
 
+/// Whether the levels were chosen on this pair.
+fn chosen_on(pair: &Pair) -> bool {
+    Sha256::digest(&pair.instruction).first().is_some_and(|byte| byte % 2 == 0)
+}
+
 fn main() -> ExitCode {
     let files: Vec<String> = std::env::args().skip(1).collect();
     let mut text = String::new();
@@ -88,28 +99,41 @@ fn main() -> ExitCode {
         eprintln!("two pairs at least are needed: regulator_drift PAIRS, a file of `Instruction: …` and `Response: …`");
         return ExitCode::FAILURE;
     }
+    let (chosen, held_back): (Vec<_>, Vec<_>) = pairs.into_iter().partition(chosen_on);
+    for (half, pairs) in [("chosen on", chosen), ("held back", held_back)] {
+        trials(half, &pairs);
+    }
+    ExitCode::SUCCESS
+}
+
+fn trials(half: &str, pairs: &[Pair]) {
     let stream = Stream::root(1);
     let (mut good, mut swapped, mut spliced) = (Vec::new(), Vec::new(), Vec::new());
     for (pair, at) in pairs.iter().zip(0u64..) {
-        let other = |name: &str| {
-            let step = 1 + stream.child(name, at).index(0, pairs.len() - 1);
-            pairs.iter().cycle().nth(at as usize + step)
-        };
         good.extend(judge(&pair.instruction, &pair.sentences.join(" ")));
-        if let Some(other) = other("swap") {
+        for draw in 0..SWAPS {
+            let draws = stream.child("swap", at).child("draw", draw);
+            let Some(other) = other(pairs, at, &draws) else { continue };
             swapped.extend(judge(&pair.instruction, &other.sentences.join(" ")));
         }
-        if let Some(other) = other("splice") {
-            let draws = stream.child("place", at);
-            let from = draws.index(0, other.sentences.len() - 2);
-            let to = draws.index(1, pair.sentences.len() + 1);
+        for draw in 0..SPLICES {
+            let draws = stream.child("splice", at).child("draw", draw);
+            let Some(other) = other(pairs, at, &draws) else { continue };
+            let place = draws.child("place", 0);
+            let from = place.index(0, other.sentences.len() - 2);
+            let to = place.index(1, pair.sentences.len() + 1);
             let foreign = other.sentences.iter().skip(from).take(3);
             let reply: Vec<_> =
                 pair.sentences.iter().take(to).chain(foreign).chain(pair.sentences.iter().skip(to)).cloned().collect();
             spliced.extend(judge(&pair.instruction, &reply.join(" ")));
         }
     }
-    report("swap", &good, &swapped);
-    report("splice", &good, &spliced);
-    ExitCode::SUCCESS
+    report(&format!("{half}: swap"), &good, &swapped);
+    report(&format!("{half}: splice"), &good, &spliced);
+}
+
+/// Any pair but the one at `at`.
+fn other<'a>(pairs: &'a [Pair], at: u64, draws: &Stream) -> Option<&'a Pair> {
+    let step = 1 + draws.index(0, pairs.len() - 1);
+    pairs.iter().cycle().nth(at as usize + step)
 }

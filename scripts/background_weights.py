@@ -7,7 +7,8 @@ Both are text files (plain or .xz), one turn a line, dialogues divided by blank 
   - the Self-dialogue Corpus (Fainberg et al. 2018), BSD-3-Clause, https://github.com/jfainberg/self_dialogue_corpus
   - Taskmaster-4 (Google), CC BY 4.0, https://github.com/google-research-datasets/Taskmaster
 
-A word is a run of letters and digits, in lower case; its first five characters are what counts. Only the counts of
+A word is a run of letters and digits, in lower case; a short word's plural s goes, and of the rest the first six
+characters count, as src/governance/regulator/scanner.rs has it. Only the counts of
 dialogues per hashed prefix are kept, as one byte per bucket: no text of either corpus is in the file.
 """
 
@@ -18,7 +19,7 @@ import pathlib
 import re
 import sys
 
-HEADER, BUCKETS, PREFIX, DIALOGUES_MIN, POWER = 1024, 1 << 17, 5, 3, 0.7
+HEADER, BUCKETS, PREFIX, DIALOGUES_MIN, POWER = 1024, 1 << 17, 6, 3, 0.7
 WORD = re.compile(r"[^\W_]+")
 SPEAKER = re.compile(r"^\w+: ", re.M)
 
@@ -28,6 +29,12 @@ def fnv1a(data: bytes) -> int:
     for byte in data:
         state = ((state ^ byte) * 0x01000193) & 0xFFFFFFFF
     return state
+
+
+def prefix(word: str) -> str:
+    if 4 <= len(word) <= PREFIX and word[-1] == "s" and word[-2] not in "sui":
+        return word[:-1]
+    return word[:PREFIX]
 
 
 def bucket(prefix: str) -> int:
@@ -42,19 +49,19 @@ for name in sys.argv[1:]:
         for dialogue in file.read().split("\n\n"):
             dialogues += 1
             text = SPEAKER.sub("", dialogue).lower()
-            counts.update({word[:PREFIX] for word in WORD.findall(text)})
+            counts.update({prefix(word) for word in WORD.findall(text)})
 
 in_bucket = collections.Counter()
-for prefix, count in counts.items():
+for start, count in counts.items():
     if count >= DIALOGUES_MIN:
-        in_bucket[bucket(prefix)] += count
+        in_bucket[bucket(start)] += count
 most = math.log(dialogues + 1)
 weights = bytearray([255]) * BUCKETS
 for at, count in in_bucket.items():
     weights[at] = round(255 * (math.log((dialogues + 1) / (min(count, dialogues) + 1)) / most) ** POWER)
 
 notice = f"""loom background weights 1
-(ln((1+n)/(1+d))/ln(1+n))^{POWER} x 255 per bucket of hashed five-character word prefixes; n = {dialogues} dialogues.
+(ln((1+n)/(1+d))/ln(1+n))^{POWER} x 255 per bucket of hashed six-character word prefixes; n = {dialogues} dialogues.
 Counted in, and containing no text of:
 Self-dialogue Corpus (Fainberg et al.), "Copyright (c) 2017, All rights reserved.", BSD-3-Clause.
 Taskmaster-4 (Google), CC BY 4.0, changed: counted.

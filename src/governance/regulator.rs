@@ -43,6 +43,8 @@ mod decision;
 mod delta;
 mod event;
 mod features;
+#[doc(hidden)]
+pub mod fuzzing;
 mod negation;
 mod otlp;
 #[cfg(test)]

@@ -170,11 +170,19 @@ impl Regulator {
 
     /// Takes one event in. All the work is done here; asking costs nothing.
     pub fn on_event(&mut self, event: LlmEvent<'_>) {
+        // Tokens are most of it, and want no more of the stack than they need.
+        if let LlmEvent::Token { token, logprob, index: _, entropy, top } = event {
+            self.token(token, logprob, entropy, top, |&logprob| logprob);
+        } else {
+            self.rarer_event(event);
+        }
+    }
+
+    #[inline(never)]
+    fn rarer_event(&mut self, event: LlmEvent<'_>) {
         match event {
-            LlmEvent::Token { token, logprob, index: _, entropy, top } => {
-                self.token(token, logprob, entropy, top, |&logprob| logprob);
-                return;
-            }
+            // Heard already.
+            LlmEvent::Token { .. } => return,
             LlmEvent::Text { text } => {
                 self.reply.push_text(text);
                 self.cost.text(text.len());
@@ -380,16 +388,19 @@ impl Regulator {
         let logprob = self.tokens.push(logprob, entropy, top, value);
         self.reply.push_token(text, logprob);
         let cap_met = self.cost.token();
-        let mut news = cap_met;
-        if self.turn.stopped.is_none()
-            && let Some(group_logprob) = self.tokens.hopeless()
-        {
+        let hopeless = self.tokens.hopeless().filter(|_| self.turn.stopped.is_none());
+        if cap_met || hopeless.is_some() {
+            self.news(hopeless);
+        }
+    }
+
+    /// A cap is met, or the reply is hopeless: few tokens bring that.
+    #[cold]
+    fn news(&mut self, hopeless: Option<f64>) {
+        if let Some(group_logprob) = hopeless {
             self.turn.stopped = Some(self.stop_early(group_logprob));
-            news = true;
         }
-        if news {
-            self.refresh();
-        }
+        self.refresh();
     }
 
     fn stop_early(&self, group_logprob: f64) -> Ruling {

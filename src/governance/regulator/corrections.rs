@@ -162,6 +162,21 @@ impl Corrections {
         }
     }
 
+    /// Reads the kept words again, whose features were taken another way when they were stored. Of each cluster that is up
+    /// to five corrections and the names of its topic: enough to find it again, and what comes adds to it.
+    pub(super) fn read_again(&mut self) {
+        for cluster in &mut self.clusters {
+            cluster.rule = StoredFeatures::default();
+            for example in &cluster.examples {
+                let rule = Features::of(Scan::of(example).words()).map(|_, weight| weight.powi(3));
+                cluster.rule.0.add_unit(&rule, FEATURES_MAX);
+            }
+            let topic = Features::of(Scan::of(&cluster.topic_words.join(" ")).words());
+            cluster.topic = StoredFeatures::default();
+            cluster.topic.0.add_unit(&topic, FEATURES_MAX);
+        }
+    }
+
     /// The rules that hold for `task`, the best established first.
     fn relevant(&self, settings: &CorrectionSettings, task: &Features) -> Vec<&Cluster> {
         let mut found: Vec<_> = self
@@ -219,16 +234,20 @@ pub fn signal_blocks(patterns: &[CorrectionPattern], date: Date, first: u16) -> 
     patterns.iter().zip(first.max(1)..1000).map(block).collect()
 }
 
+/// The feature of a word.
+fn feature(word: &str) -> Option<u32> {
+    Scan::of(word).words().first().map(|word| word.hash)
+}
+
 /// Keeps the words whose features weigh most in the cluster.
 fn merge_names<'a>(kept: &mut Vec<String>, centroid: &Features, words: impl Iterator<Item = &'a Word>, text: &'a str) {
     let mut all: Vec<String> = std::mem::take(kept);
     for name in names(words.map(|word| (word, text))) {
-        let stem: String = name.chars().take(super::features::PREFIX_CHARS).collect();
-        if !all.iter().any(|known| known.starts_with(&stem)) {
+        if !all.iter().any(|known| feature(known) == feature(&name)) {
             all.push(name);
         }
     }
-    let heft = |name: &String| Scan::of(name).words().first().map_or(0.0, |word| centroid.get(word.hash));
+    let heft = |name: &String| feature(name).map_or(0.0, |hash| centroid.get(hash));
     all.sort_by(|a, b| heft(b).total_cmp(&heft(a)));
     all.truncate(NAME_WORDS);
     *kept = all;
@@ -291,6 +310,20 @@ mod tests {
         assert!(patterns[0].topic_cluster.contains("refactor"), "{patterns:?}");
         assert!(patterns[0].pattern_name.starts_with("corrections_on_docstrings"), "{patterns:?}");
         assert_eq!(patterns[0].example_corrections.len(), 3);
+    }
+
+    #[test]
+    fn what_an_older_version_stored_is_found_again() {
+        let mut memory = taught(&DOCSTRINGS);
+        for cluster in &mut memory.clusters {
+            (cluster.rule, cluster.topic) = (vec![(1, 1.0)].into(), vec![(1, 1.0)].into());
+        }
+        memory.read_again();
+        let about = features("Refactor the cache.");
+        let settings = CorrectionSettings::default();
+        assert!(memory.warning(&settings, "u", &about).is_some());
+        memory.learn(&settings, "No docstrings when you refactor!", Some(("Refactor the cache.", &about)));
+        assert_eq!(counts(&memory), [4]);
     }
 
     #[test]

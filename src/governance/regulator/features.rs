@@ -1,4 +1,4 @@
-//! What a text is about, as hashed character n-grams: the first five characters of each word, and pairs of characters
+//! What a text is about, as hashed character n-grams: the first six characters of each word, and pairs of characters
 //! where a script writes no spaces. Each weighs the more the fewer dialogues of a background corpus hold it.
 
 use super::scanner::Word;
@@ -8,7 +8,7 @@ const BACKGROUND: &[u8] = include_bytes!("background.weights");
 const HEADER_BYTES: usize = 1024;
 const BUCKETS: u32 = 1 << 17;
 /// How many characters of a word count.
-pub(super) const PREFIX_CHARS: usize = 5;
+pub(super) const PREFIX_CHARS: u32 = 6;
 /// A weight at or above this is a content word's.
 pub(super) const CONTENT: f32 = 0.45;
 /// FNV-1a (Fowler, Noll and Vo), 32 bits, one byte more.
@@ -16,12 +16,21 @@ pub(super) const fn hash_byte(state: u32, byte: u8) -> u32 {
     (state ^ byte as u32).wrapping_mul(0x0100_0193)
 }
 
-/// The hash of a word of at most five ASCII letters, in lower case.
+/// The hash of a word of ASCII letters in lower case, as [`Scan`](super::scanner::Scan) gives it.
 pub(super) const fn hash_of(word: &str) -> u32 {
-    let (mut state, mut rest) = (HASH_START, word.as_bytes());
+    let bytes = word.as_bytes();
+    let kept = match bytes {
+        [start @ .., before, b's'] if bytes.len() >= 4 && bytes.len() <= PREFIX_CHARS as usize => {
+            if matches!(before, b's' | b'u' | b'i') { bytes.len() } else { start.len() + 1 }
+        }
+        _ => bytes.len(),
+    };
+    let (mut state, mut rest, mut at) = (HASH_START, bytes, 0);
     while let Some((byte, after)) = rest.split_first() {
-        state = hash_byte(state, *byte);
-        rest = after;
+        if at < kept && at < PREFIX_CHARS as usize {
+            state = hash_byte(state, *byte);
+        }
+        (rest, at) = (after, at + 1);
     }
     state
 }
@@ -163,6 +172,13 @@ mod tests {
         let weigh = |text: &str| weight(&Scan::of(text).words()[0]);
         assert!(weigh("the") < 0.1 && weigh("movie") < 0.3 && weigh("add") > CONTENT && weigh("telemetry") > 0.99);
         assert!(weigh("qzx") < weigh("qzxwv") && weigh("qzxwv") < weigh("qzxwvqzx"));
+    }
+
+    #[test]
+    fn a_words_hash_is_the_one_that_is_read() {
+        for word in ["also", "without", "avoids", "sans", "jamais", "class", "cars", "gas", "no", "unrequested"] {
+            assert_eq!(hash_of(word), Scan::of(word).words()[0].hash, "{word}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! start of a clause, "without …ing"), since "a land without rivers" forbids no rivers. The cues are those of a few
 //! languages; in any other one a forbidden thing counts as part of the task, and drifting to it goes unnoticed.
 
-use super::features::{CONTENT, weight};
+use super::features::{CONTENT, hash_of, weight};
 use super::scanner::Word;
 
 /// Words that open a negation, in lower case. `don't` arrives as `don` and `t`.
@@ -38,6 +38,8 @@ const CUES: [&str; 28] = [
     "stop",
     "refrain",
 ];
+/// By which most words are known to be no cue.
+const CUE_HASHES: [u32; CUES.len()] = hashes(CUES);
 /// The same in other languages, where position tells less.
 const OTHER_CUES: [&str; 9] = ["nicht", "kein", "keine", "ohne", "sans", "jamais", "sin", "nunca", "không"];
 /// The same where words have no spaces between them.
@@ -50,6 +52,16 @@ const VERBS: [&str; 26] = [
     "add", "addin", "inclu", "use", "using", "chang", "touch", "modif", "write", "make", "makin", "menti", "talk",
     "discu", "intro", "put", "creat", "imple", "expan", "alter", "renam", "break", "remov", "delet", "provi", "give",
 ];
+
+const fn hashes<const N: usize>(words: [&str; N]) -> [u32; N] {
+    let mut hashes = [0; N];
+    let (mut to, mut from) = (hashes.as_mut_slice(), words.as_slice());
+    while let (Some((hash, others)), Some((word, rest))) = (to.split_first_mut(), from.split_first()) {
+        *hash = hash_of(word);
+        (to, from) = (others, rest);
+    }
+    hashes
+}
 
 /// For each word whether a negation reaches it. In `orders` only those count that forbid something.
 pub(super) fn negated(text: &str, words: &[Word], orders: bool) -> Vec<bool> {
@@ -79,11 +91,16 @@ fn is_cue(said: &str, word: &Word) -> bool {
     if word.unspaced {
         return UNSPACED_CUES.iter().any(|cue| cue.starts_with(said));
     }
-    said.len() <= 12 && (CUES.iter().any(|cue| said.eq_ignore_ascii_case(cue)) || is_other_cue(said))
+    let known = || CUES.iter().any(|cue| said.eq_ignore_ascii_case(cue));
+    said.len() <= 12 && (CUE_HASHES.contains(&word.hash) && known() || is_other_cue(said))
 }
 
 fn is_other_cue(said: &str) -> bool {
-    OTHER_CUES.iter().any(|cue| said.eq_ignore_ascii_case(cue) || (!said.is_ascii() && said.to_lowercase() == *cue))
+    if said.is_ascii() {
+        OTHER_CUES.iter().any(|cue| said.eq_ignore_ascii_case(cue))
+    } else {
+        OTHER_CUES.contains(&said.to_lowercase().as_str())
+    }
 }
 
 /// A cue that gives an order, by where it stands.

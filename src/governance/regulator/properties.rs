@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{EventLine, LlmEvent, Regulator, RegulatorState, Settings};
+use super::{EventLine, LlmEvent, Regulator, RegulatorState, Settings, fuzzing};
 use crate::foundation::chat::Finish;
 
 /// An event that owns its text.
@@ -262,6 +262,8 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn read_and_heard(line: &str) {
+    fuzzing::jsonl_events(line);
+    fuzzing::otlp_spans(line);
     let mut regulator = Regulator::new(capped());
     for event in EventLine::parse_line(line).into_iter().flatten() {
         regulator.on_event(event.event());

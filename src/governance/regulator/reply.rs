@@ -29,13 +29,22 @@ impl Reply {
     }
 
     /// A token with its text.
+    #[inline]
     pub(super) fn push_token(&mut self, text: &str, logprob: Option<f32>) {
-        self.push_text(text);
-        if self.places.len() < REGULATOR_TOKENS_MAX && !self.truncated {
+        let fits = self.text.len() + text.len() <= REGULATOR_TEXT_BYTES_MAX && self.places.len() < REGULATOR_TOKENS_MAX;
+        if fits && !self.truncated {
+            self.text.push_str(text);
             self.places.push(Place { end_byte: self.text.len() as u32, logprob });
         } else {
-            self.truncated = true;
+            self.overflow(text);
         }
+    }
+
+    /// What still fits of a token, the last that is kept.
+    #[cold]
+    fn overflow(&mut self, text: &str) {
+        self.push_text(text);
+        self.truncated = true;
     }
 
     /// Text of unknown tokens.

@@ -6,7 +6,7 @@ use crate::foundation::base::limits::REGULATOR_WORDS_MAX;
 /// A word, or a pair of characters where words have no spaces between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word {
-    /// Of its first characters, in lower case.
+    /// Of its first characters, in lower case; without the plural's s, if that is among them.
     pub(super) hash: u32,
     /// First byte in the text.
     pub(super) start: u32,
@@ -34,6 +34,9 @@ pub(super) struct Sentence {
 /// A sentence with fewer words than this runs on into the next.
 const SENTENCE_WORDS_MIN: u32 = 4;
 
+/// A shorter word ends in s by itself.
+const PLURAL_CHARS_MIN: u32 = 4;
+
 /// The words and sentences of a text. Scanning again re-uses the buffers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scan {
@@ -44,7 +47,50 @@ pub(super) struct Scan {
 /// A word being read.
 struct Reading {
     word: Word,
+    /// The word's hash before its last character that counts.
+    before_last: u32,
+    last_two: [char; 2],
     last_unspaced: Option<(u32, char)>,
+}
+
+impl Reading {
+    /// ASCII letters and digits.
+    fn run(&mut self, at: u32, run: &[u8]) {
+        self.begin(at);
+        let room = PREFIX_CHARS.saturating_sub(self.word.chars) as usize;
+        for byte in run.iter().take(room) {
+            self.before_last = self.word.hash;
+            self.word.hash = hash_byte(self.word.hash, byte.to_ascii_lowercase());
+        }
+        let [_, last] = self.last_two;
+        self.last_two = match run {
+            [.., a, b] => [*a as char, *b as char],
+            [one] => [last, *one as char],
+            [] => self.last_two,
+        };
+        self.word.chars += run.len() as u32;
+        self.word.end = at + run.len() as u32;
+    }
+
+    /// Any other letter of a script with spaces.
+    fn letter(&mut self, at: u32, c: char) {
+        self.begin(at);
+        let [_, last] = self.last_two;
+        self.last_two = [last, c];
+        if self.word.chars < PREFIX_CHARS {
+            self.before_last = self.word.hash;
+            self.word.hash = c.to_lowercase().fold(self.word.hash, hash_char);
+        }
+        self.word.chars += 1;
+        self.word.end = at + c.len_utf8() as u32;
+    }
+
+    fn begin(&mut self, at: u32) {
+        self.last_unspaced = None;
+        if self.word.chars == 0 {
+            self.word.start = at;
+        }
+    }
 }
 
 impl Scan {
@@ -72,40 +118,38 @@ impl Scan {
         self.words.clear();
         self.sentences.clear();
         let empty = |start| Word { hash: HASH_START, start, end: start, chars: 0, unspaced: false };
-        let mut reading = Reading { word: empty(0), last_unspaced: None };
+        let mut reading = Reading { word: empty(0), before_last: HASH_START, last_two: ['\0'; 2], last_unspaced: None };
         let (mut start, mut first_word) = (0u32, 0u32);
-        let mut chars = text.char_indices().peekable();
-        while let Some((at, c)) = chars.next() {
+        let mut next = 0;
+        while let Some(c) = char_at(text, next) {
             if self.words.len() >= REGULATOR_WORDS_MAX {
                 break;
             }
-            let at = at as u32;
-            if c.is_ascii_alphanumeric() || (!c.is_ascii() && c.is_alphanumeric()) {
-                if !c.is_ascii() && unspaced(c) {
+            let at = next as u32;
+            if c.is_ascii_alphanumeric() {
+                // Most text is this: a run of bytes at once, not a character at a time.
+                let rest = text.as_bytes().get(next..).unwrap_or_default();
+                let run = rest.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
+                reading.run(at, rest.get(..run).unwrap_or_default());
+                next += run;
+                continue;
+            }
+            next += c.len_utf8();
+            if !c.is_ascii() && c.is_alphanumeric() {
+                if unspaced(c) {
                     self.finish(&mut reading, empty(at));
                     self.pair(&mut reading, at, c);
-                    continue;
+                } else {
+                    reading.letter(at, c);
                 }
-                reading.last_unspaced = None;
-                let word = &mut reading.word;
-                if word.chars == 0 {
-                    word.start = at;
-                }
-                if (word.chars as usize) < PREFIX_CHARS {
-                    word.hash = if c.is_ascii() {
-                        hash_byte(word.hash, c.to_ascii_lowercase() as u8)
-                    } else {
-                        c.to_lowercase().fold(word.hash, hash_char)
-                    };
-                }
-                word.chars += 1;
-                word.end = at + c.len_utf8() as u32;
                 continue;
             }
             self.finish(&mut reading, empty(at));
             reading.last_unspaced = None;
             let ends = match c {
-                '.' | '!' | '?' | '…' => chars.peek().is_none_or(|&(_, next)| next.is_whitespace() || next == '"'),
+                '.' | '!' | '?' | '…' => {
+                    char_at(text, next).is_none_or(|after| after.is_whitespace() || after == '"')
+                }
                 '\n' | '。' | '！' | '？' | '।' => true,
                 _ => false,
             };
@@ -129,6 +173,10 @@ impl Scan {
 
     fn finish(&mut self, reading: &mut Reading, next: Word) {
         if reading.word.chars > 0 {
+            // In a longer word the s lies behind what counts.
+            if (PLURAL_CHARS_MIN..=PREFIX_CHARS).contains(&reading.word.chars) && ends_in_plural(reading.last_two) {
+                reading.word.hash = reading.before_last;
+            }
             self.words.push(reading.word);
         }
         reading.word = next;
@@ -143,6 +191,15 @@ impl Scan {
         }
         reading.last_unspaced = Some((at, c));
     }
+}
+
+/// An s as of English and Romance plurals, not that of "class", "bonus" or "basis" (after Harman's S stemmer, 1991).
+fn ends_in_plural([before, last]: [char; 2]) -> bool {
+    matches!(last, 's' | 'S') && !matches!(before.to_ascii_lowercase(), 's' | 'u' | 'i')
+}
+
+fn char_at(text: &str, byte: usize) -> Option<char> {
+    text.get(byte..)?.chars().next()
 }
 
 fn hash_char(state: u32, c: char) -> u32 {
@@ -193,10 +250,16 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_its_first_five_letters_whatever_their_case() {
+    fn a_word_is_its_first_six_letters_whatever_their_case_and_number() {
         let hash = |text: &str| Scan::of(text).words()[0].hash;
         assert_eq!(hash("Refactor"), hash("REFACTORED"));
-        assert_eq!(hash("ÄRGER"), hash("ärgerlich"));
+        assert_eq!(hash("ÄRGERL"), hash("ärgerlich"));
         assert_ne!(hash("refactor"), hash("reform"));
+        for (one, many) in [("robot", "robots"), ("Dog", "DOGS"), ("language", "languages"), ("ship,", "ships,")] {
+            assert_eq!(hash(one), hash(many), "{one}");
+        }
+        for (one, other) in [("clas", "class"), ("bonu", "bonus"), ("thi", "this"), ("ga", "gas")] {
+            assert_ne!(hash(one), hash(other), "{other}");
+        }
     }
 }

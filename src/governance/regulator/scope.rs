@@ -1,7 +1,8 @@
 //! Whether a reply keeps to its task (spec drift): as a whole, and stretch by stretch.
 //!
 //! A reply is compared with its task by the cosine of their features. A stretch of three sentences is compared with the
-//! task and the rest of the reply together: foreign sentences have no part in either. The levels below are fitted; see
+//! task and the rest of the reply together: foreign sentences have no part in either. Replies differ in how alike their
+//! stretches are, so the least alike is held against the reply's own mean. The levels below are fitted; see
 //! `examples/regulator_drift.rs` for the figures they give.
 
 use std::sync::Arc;
@@ -12,17 +13,17 @@ use super::negation::{forbidden, negated};
 use super::scanner::{Scan, Sentence, Word};
 use super::settings::ScopeSettings;
 use super::spans::Cursor;
-use super::stretches::{Similarity, Stretches};
+use super::stretches::{Similarity, Stretch, Stretches};
 use crate::foundation::base::limits::REGULATOR_TASK_BYTES_MAX;
 
 /// A reply whose cosine with its task is here drifts by one half, and how sharply that changes.
-const WHOLE: Level = Level { half: 0.081, steepness: 6.0 };
-/// The same for the least similar stretch.
-const STRETCH: Level = Level { half: 0.005, steepness: 1.5 };
+const WHOLE: Level = Level { half: 0.07, steepness: 4.0 };
+/// The same for how alike the least similar stretch is, as a share of what is usual in the reply.
+const STRETCH: Level = Level { half: 0.06, steepness: 1.5 };
 /// The same for cosines of sentence embeddings.
 const EMBEDDED: Level = Level { half: 0.25, steepness: 6.0 };
-/// Added to cosines of stretches, which may be zero by chance alone.
-const STRETCH_FLOOR: f32 = 0.01;
+/// Added to the cosines of the least similar stretch and of the usual one, which may be zero by chance alone.
+const STRETCH_FLOOR: (f32, f32) = (0.002, 0.01);
 /// A stretch that does what the task forbids.
 const FORBIDDEN: f64 = 0.95;
 /// A sentence that announces an addition nobody asked for.
@@ -45,8 +46,8 @@ struct Level {
 }
 
 impl Level {
-    fn drift(&self, similarity: f32, floor: f32) -> f64 {
-        let ratio = (similarity.max(0.0) + floor) / (self.half + floor);
+    fn drift(&self, similarity: f32) -> f64 {
+        let ratio = similarity.max(0.0) / self.half;
         f64::from(1.0 / (1.0 + ratio.powf(self.steepness)))
     }
 }
@@ -179,12 +180,12 @@ impl ScopeTracker {
             return None;
         }
         let Similarity { whole, least } = self.stretches.compare(&task.features, &self.scan);
-        let mut whole_drift = WHOLE.drift(whole, 0.0);
+        let mut whole_drift = WHOLE.drift(whole);
         if let Some(similarity) = embedded {
             // Two witnesses: the geometric mean of what they say.
-            whole_drift = (whole_drift * EMBEDDED.drift(similarity, 0.0)).sqrt();
+            whole_drift = (whole_drift * EMBEDDED.drift(similarity)).sqrt();
         }
-        let stretch_drift = least.as_ref().map_or(0.0, |least| STRETCH.drift(least.similarity, STRETCH_FLOOR));
+        let stretch_drift = least.as_ref().map_or(0.0, |least| STRETCH.drift(likeness(least)));
         let mut parts = task.breaches(reply, &self.scan);
         let score = parts.iter().map(|part| part.score).fold(whole_drift.max(stretch_drift), f64::max);
         if score < self.settings.drift {
@@ -225,6 +226,12 @@ impl ScopeTracker {
         let cosine = dot / (norm(a) * norm(&b));
         (a.len() == b.len() && cosine.is_finite()).then_some(cosine)
     }
+}
+
+/// How alike a stretch is, as a share of what is usual in its reply.
+fn likeness(stretch: &Stretch) -> f32 {
+    let (least, usual) = STRETCH_FLOOR;
+    (stretch.similarity.max(0.0) + least) / (stretch.usual.max(0.0) + usual)
 }
 
 /// A sentence that drifts.

@@ -113,6 +113,17 @@ impl Structure {
         let mut structure = Self::default();
         let mut ended = true;
         for c in text.chars() {
+            // Most text is letters and spaces.
+            if c == ' ' {
+                structure.chars += 1;
+                continue;
+            }
+            if c.is_ascii_alphanumeric() {
+                structure.chars += 1;
+                structure.asks_last = false;
+                ended = false;
+                continue;
+            }
             let question = matches!(c, '?' | '？' | '؟' | '\u{37e}' | '՞' | '⸮');
             let end = question || matches!(c, '.' | '!' | '。' | '！' | '।' | '…' | '\n');
             structure.chars += 1;

@@ -8,7 +8,9 @@ use super::cost::Spent;
 use super::spans::Level;
 
 /// The version this program writes. It reads every older one.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// From this version on a feature is a word's first six characters; before it was five.
+const SIX_CHARACTERS: u64 = 2;
 
 /// A regulator's state between sessions. Caps and tool calls belong to a session and are not in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -119,7 +121,10 @@ impl RegulatorState {
         if let Some(fields) = value.as_object_mut() {
             fields.insert("version".to_owned(), VERSION.into());
         }
-        let state: Self = serde_json::from_value(value).map_err(damaged)?;
+        let mut state: Self = serde_json::from_value(value).map_err(damaged)?;
+        if head.version < SIX_CHARACTERS {
+            state.corrections.read_again();
+        }
         let share = |value: f64| (0.0..=1.0).contains(&value);
         if !share(state.correction_rate) || !state.recent_quality.is_none_or(share) {
             return Err(StateError::Damaged("a rate outside [0, 1]".to_owned()));
@@ -136,7 +141,7 @@ mod tests {
     #[test]
     fn a_newer_or_damaged_state_is_refused_with_advice() {
         for (json, expected) in [
-            (r#"{"version":2,"user":"u","rules":[]}"#, "has version 2, and this program reads up to 1"),
+            (r#"{"version":3,"user":"u","rules":[]}"#, "has version 3, and this program reads up to 2"),
             (r#"{"version":99999999999}"#, "use the newer program"),
             ("", "no regulator state"),
             ("[]", "no regulator state"),

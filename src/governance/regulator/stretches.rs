@@ -23,6 +23,8 @@ pub(super) struct Stretch {
     pub(super) sentences: Range<usize>,
     /// The cosine with the task and the rest together, each at unit length.
     pub(super) similarity: f32,
+    /// The mean of that over all stretches of the reply: what a stretch of it is usually like.
+    pub(super) usual: f32,
 }
 
 /// One feature of the task or the reply.
@@ -71,14 +73,17 @@ impl Stretches {
             return Similarity { whole, least: None };
         }
         let mut least: Option<Stretch> = None;
+        let mut sum = 0.0;
         for first in 0..=sentences - STRETCH_SENTENCES {
             let range = first..first + STRETCH_SENTENCES;
             let similarity = self.stretch(reply, range.clone(), norm, with_task, task_norm);
+            sum += similarity;
             if least.as_ref().is_none_or(|least| similarity < least.similarity) {
-                least = Some(Stretch { sentences: range, similarity });
+                least = Some(Stretch { sentences: range, similarity, usual: 0.0 });
             }
         }
-        Similarity { whole, least }
+        let usual = sum / (sentences - STRETCH_SENTENCES + 1) as f32;
+        Similarity { whole, least: least.map(|least| Stretch { usual, ..least }) }
     }
 
     /// The cosine of some sentences with the task and the rest. `norm` and `with_task` are those of the whole reply: only

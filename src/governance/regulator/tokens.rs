@@ -5,7 +5,7 @@ mod alternatives;
 
 use serde::{Deserialize, Serialize};
 
-use self::alternatives::{Ranks, exp_nonpositive, read_alternatives};
+use self::alternatives::{Ranks, read_alternatives};
 use super::settings::ConfidenceSettings;
 use crate::foundation::base::limits::REGULATOR_TOKENS_MAX;
 
@@ -66,7 +66,7 @@ pub struct RankEntropies {
     pub max: Vec<f64>,
 }
 
-/// A running mean and maximum.
+/// A running mean and maximum of what is at least zero.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mean {
     count: u64,
@@ -76,7 +76,7 @@ struct Mean {
 
 impl Mean {
     fn push(&mut self, value: f32) {
-        self.max = if self.count == 0 { value } else { self.max.max(value) };
+        self.max = if value > self.max { value } else { self.max };
         self.count += 1;
         self.sum += f64::from(value);
     }
@@ -150,7 +150,8 @@ impl Trajectory {
             *self = Self { seen: true, quick: value, slow: value, spike: 0.0 };
             return;
         }
-        self.spike = self.spike.max(value - self.slow);
+        let jump = value - self.slow;
+        self.spike = if jump > self.spike { jump } else { self.spike };
         self.quick += (value - self.quick) * (1.0 / 8.0);
         self.slow += (value - self.slow) * (1.0 / 64.0);
     }
@@ -219,6 +220,7 @@ impl TokenStats {
     }
 
     /// One token. Gives its log-probability back if it is usable.
+    #[inline]
     pub(super) fn push<T>(
         &mut self,
         logprob: Option<f32>,
@@ -227,10 +229,8 @@ impl TokenStats {
         value: impl Fn(&T) -> f32,
     ) -> Option<f32> {
         self.tokens += 1;
-        let known = logprob.filter(|&logprob| usable(logprob));
-        let mut own_entropy = entropy.filter(|&entropy| entropy >= 0.0 && entropy.is_finite());
-        self.unusable +=
-            u64::from(known.is_none() && logprob.is_some()) + u64::from(own_entropy.is_none() && entropy.is_some());
+        let known = self.sound(logprob, usable);
+        let mut own_entropy = self.sound(entropy, |entropy| (0.0..f32::INFINITY).contains(&entropy));
         if !top.is_empty() {
             let over_top = self.alternatives(top, value);
             if own_entropy.is_none() && over_top.is_some() {
@@ -251,7 +251,18 @@ impl TokenStats {
         known
     }
 
+    /// The number, if there is one that can be reckoned with.
+    fn sound(&mut self, number: Option<f32>, holds: impl Fn(f32) -> bool) -> Option<f32> {
+        let number = number?;
+        if holds(number) {
+            return Some(number);
+        }
+        self.unusable += 1;
+        None
+    }
+
     /// What the alternatives say; their entropy, if there is any among them.
+    #[inline(never)]
     fn alternatives<T>(&mut self, top: &[T], value: impl Fn(&T) -> f32) -> Option<f32> {
         let read = read_alternatives(top, value);
         self.unusable += (top.len() - read.count) as u64;
@@ -265,7 +276,7 @@ impl TokenStats {
         }
         self.ranks.push(read.terms, top.len());
         if read.count > 1 {
-            self.margin.push(exp_nonpositive(read.best) - exp_nonpositive(read.second));
+            self.margin.push(read.best - read.second);
         }
         if self.vocabulary == Some(read.count) {
             self.self_certainty.push(confidence - (read.count as f32).ln());
@@ -275,8 +286,8 @@ impl TokenStats {
 
     /// The last group is so unlikely that the rest is not worth generating: its mean log-probability.
     pub(super) fn hopeless(&self) -> Option<f64> {
-        // Every token asks this; so no division until there is something to tell.
-        if !self.recent.full() || self.recent.sum <= self.stop_sum {
+        // Every token asks this; so no division until there is something to tell, and first what is seldom so.
+        if self.recent.sum <= self.stop_sum || !self.recent.full() {
             return None;
         }
         self.recent.mean().map(|mean| -mean)

@@ -105,7 +105,9 @@ impl Player {
             persona.hear(words);
             interlocutor.say(Message::assistant(words.clone()), None);
             monitors.accept_interlocutor(words);
-            gauge.iter_mut().for_each(|gauge| gauge.accept_interlocutor(words));
+            if let Some(gauge) = &mut gauge {
+                gauge.accept_interlocutor(words);
+            }
         }
         Self {
             stream: Stream::root(stage.seed).child("rollout", rollout as u64),
@@ -406,7 +408,9 @@ impl Player {
         }
         if utterance.failure.is_none() {
             self.monitors.accept_persona(&utterance.content);
-            self.gauge.iter_mut().for_each(|gauge| gauge.accept_persona(&utterance.content));
+            if let Some(gauge) = &mut self.gauge {
+                gauge.accept_persona(&utterance.content);
+            }
         }
         self.persona.say(message, snapshot);
         self.interlocutor.hear(&utterance.content);
@@ -418,7 +422,9 @@ impl Player {
         self.count_failure(utterance);
         if utterance.failure.is_none() {
             self.monitors.accept_interlocutor(&utterance.content);
-            self.gauge.iter_mut().for_each(|gauge| gauge.accept_interlocutor(&utterance.content));
+            if let Some(gauge) = &mut self.gauge {
+                gauge.accept_interlocutor(&utterance.content);
+            }
         }
         self.interlocutor.say(message, snapshot);
         self.persona.hear(&utterance.content);

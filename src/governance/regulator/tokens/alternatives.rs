@@ -8,7 +8,8 @@ pub(super) struct Alternatives {
     pub(super) sum: f32,
     pub(super) entropy: f32,
     /// The terms of the entropy that the first alternatives give.
-    pub(super) terms: [f32; LANES],
+    pub(super) terms: [[f32; LANES]; RANKS / LANES],
+    /// The two highest probabilities.
     pub(super) best: f32,
     pub(super) second: f32,
 }
@@ -19,17 +20,17 @@ pub(super) struct Ranks {
     tokens: u64,
     /// As many ranks as every token has.
     common: usize,
-    sums: [f64; LANES],
-    max: [f32; LANES],
+    sums: [f64; RANKS],
+    max: [f32; RANKS],
 }
 
 impl Ranks {
-    pub(super) const NONE: Self = Self { tokens: 0, common: LANES, sums: [0.0; LANES], max: [0.0; LANES] };
+    pub(super) const NONE: Self = Self { tokens: 0, common: RANKS, sums: [0.0; RANKS], max: [0.0; RANKS] };
 
-    pub(super) fn push(&mut self, terms: [f32; LANES], ranks: usize) {
+    pub(super) fn push(&mut self, terms: [[f32; LANES]; RANKS / LANES], ranks: usize) {
         self.tokens += 1;
         self.common = self.common.min(ranks);
-        for ((sum, max), term) in self.sums.iter_mut().zip(&mut self.max).zip(terms) {
+        for ((sum, max), term) in self.sums.iter_mut().zip(&mut self.max).zip(terms.into_iter().flatten()) {
             *sum += f64::from(term);
             *max = if term > *max { term } else { *max };
         }
@@ -43,56 +44,105 @@ impl Ranks {
     }
 }
 
-/// How many alternatives are read side by side, so that the arithmetic becomes vector instructions; and of how many ranks
-/// the entropies are kept.
-pub(super) const LANES: usize = 8;
+/// How many alternatives are read side by side: as many as the narrowest vector instructions take.
+const LANES: usize = 4;
+/// Of how many ranks the entropies are kept.
+pub(super) const RANKS: usize = 2 * LANES;
 
 pub(super) fn read_alternatives<T>(top: &[T], value: impl Fn(&T) -> f32) -> Alternatives {
-    let mut counts = [0u32; LANES];
-    let (mut sums, mut entropies) = ([0f32; LANES], [0f32; LANES]);
-    let mut terms = None;
-    let (mut bests, mut seconds) = ([f32::NEG_INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
-    for chunk in top.chunks(LANES) {
-        // A lane without an alternative holds an unusable one. Branches would cost more than the arithmetic: what is
-        // unusable adds nothing. One short loop for each sum, since a compiler makes vectors of those.
-        let mut read = [f32::NAN; LANES];
+    let mut lanes = Lanes::default();
+    let mut terms = [[0.0; LANES]; RANKS / LANES];
+    let mut ranks = terms.iter_mut();
+    // Whole chunks are read as they lie there: put together one by one, they would have to wait for their own stores.
+    let (whole, rest) = top.as_chunks::<LANES>();
+    for chunk in whole {
+        let mut read = [0.0; LANES];
         for (read, item) in read.iter_mut().zip(chunk) {
             *read = value(item);
         }
-        let safe = read.map(|logprob| if usable(logprob) { logprob } else { 0.0 });
-        let seen = read.map(|logprob| if usable(logprob) { logprob } else { f32::NEG_INFINITY });
-        for (count, logprob) in counts.iter_mut().zip(read) {
-            *count += u32::from(usable(logprob));
-        }
-        for (sum, logprob) in sums.iter_mut().zip(safe) {
-            *sum += logprob;
-        }
-        let own = safe.map(|logprob| -exp_nonpositive(logprob) * logprob);
-        for (entropy, term) in entropies.iter_mut().zip(own) {
-            *entropy += term;
-        }
-        terms = terms.or(Some(own));
-        for ((best, second), seen) in bests.iter_mut().zip(&mut seconds).zip(seen) {
-            let lower = if seen < *best { seen } else { *best };
-            *second = if lower > *second { lower } else { *second };
-            *best = if seen > *best { seen } else { *best };
-        }
+        let own = lanes.add(read);
+        ranks.next().into_iter().for_each(|ranks| *ranks = own);
     }
-    let best_two = |(best, second): (f32, f32), x: f32| if x > best { (x, best) } else { (best, second.max(x)) };
-    let (best, second) = bests.into_iter().chain(seconds).fold((f32::NEG_INFINITY, f32::NEG_INFINITY), best_two);
+    if !rest.is_empty() {
+        // A lane without an alternative holds an unusable one.
+        let mut read = [f32::NAN; LANES];
+        for (read, item) in read.iter_mut().zip(rest) {
+            *read = value(item);
+        }
+        let own = lanes.add(read);
+        ranks.next().into_iter().for_each(|ranks| *ranks = own);
+    }
+    let Lanes { counts, sums, entropies, likeliest, next } = lanes;
+    let best_two = |(best, second): (f32, f32), p: f32| {
+        let lower = if p < best { p } else { best };
+        (if p > best { p } else { best }, if lower > second { lower } else { second })
+    };
+    let (best, second) = likeliest.into_iter().chain(next).fold((0.0, 0.0), best_two);
     Alternatives {
         count: counts.iter().sum::<u32>() as usize,
         sum: sums.iter().sum(),
         entropy: entropies.iter().sum::<f32>().max(0.0),
-        terms: terms.unwrap_or_default(),
+        terms,
         best,
         second,
+    }
+}
+
+/// Sums over the alternatives, each lane its own.
+#[derive(Default)]
+struct Lanes {
+    counts: [u32; LANES],
+    sums: [f32; LANES],
+    entropies: [f32; LANES],
+    /// The two highest probabilities.
+    likeliest: [f32; LANES],
+    next: [f32; LANES],
+}
+
+impl Lanes {
+    /// Adds one alternative to each lane; gives the terms −p ln p. Branches would cost more than the arithmetic: what is
+    /// unusable adds nothing. One short loop for each sum, since a compiler makes vectors of those.
+    #[expect(
+        clippy::inline_always,
+        reason = "the lanes stay in registers from chunk to chunk; a call costs half as much again"
+    )]
+    #[inline(always)]
+    fn add(&mut self, read: [f32; LANES]) -> [f32; LANES] {
+        let (mut safe, mut p, mut terms) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+        for (safe, logprob) in safe.iter_mut().zip(read) {
+            *safe = if usable(logprob) { logprob } else { 0.0 };
+        }
+        for (p, logprob) in p.iter_mut().zip(safe) {
+            *p = exp_nonpositive(logprob);
+        }
+        for (p, logprob) in p.iter_mut().zip(read) {
+            *p = if usable(logprob) { *p } else { 0.0 };
+        }
+        for ((term, p), logprob) in terms.iter_mut().zip(p).zip(safe) {
+            *term = -p * logprob;
+        }
+        for (count, logprob) in self.counts.iter_mut().zip(read) {
+            *count += u32::from(usable(logprob));
+        }
+        for (sum, logprob) in self.sums.iter_mut().zip(safe) {
+            *sum += logprob;
+        }
+        for (entropy, term) in self.entropies.iter_mut().zip(terms) {
+            *entropy += term;
+        }
+        for ((best, second), p) in self.likeliest.iter_mut().zip(&mut self.next).zip(p) {
+            let lower = if p < *best { p } else { *best };
+            *second = if lower > *second { lower } else { *second };
+            *best = if p > *best { p } else { *best };
+        }
+        terms
     }
 }
 
 /// eˣ for x ≤ 0, within 3·10⁻⁷ relative; below e⁻⁸⁷ it stays there. Plain arithmetic, so that a loop over it becomes
 /// vector instructions; the platform's `exp` would not. Reduction by ln 2 in two parts (Cody and Waite 1980), then the
 /// series.
+#[inline]
 pub(super) fn exp_nonpositive(x: f32) -> f32 {
     /// 1.5·2²³: adding it rounds to an integer that then sits in the low bits.
     const ROUNDER: f32 = 12_582_912.0;

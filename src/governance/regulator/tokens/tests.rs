@@ -1,6 +1,6 @@
 //! The estimators against their formulas.
 
-use super::alternatives::LANES;
+use super::alternatives::{RANKS, exp_nonpositive};
 use super::*;
 
 fn stats(group_tokens: usize, tokens: &[(Option<f32>, Option<f32>, &[f32])]) -> TokenStats {
@@ -108,5 +108,5 @@ fn only_ranks_that_every_token_has_are_compared() {
     };
     assert_eq!(ranks(&[&[]]), None);
     assert_eq!(ranks(&[&[-1.0; 20], &[-0.5; 5], &[]]), Some((5, 5)));
-    assert_eq!(ranks(&[&[-1.0; 20]]), Some((LANES, LANES)));
+    assert_eq!(ranks(&[&[-1.0; 20]]), Some((RANKS, RANKS)));
 }
