@@ -44,22 +44,30 @@ pub struct OpenOptions {
     /// How the matrices of local models are kept; as their files have them if `None`.
     pub dtype: Option<Dtype>,
     /// The same by role, each before `dtype`; see [`at`](Self::at).
-    pub dtypes: RoleDtypes,
+    pub dtypes: Roles<Dtype>,
+    /// Where the models of a role run, before `device`; see [`on`](Self::on).
+    pub devices: Roles<Device>,
     opened: Arc<Mutex<HashMap<Identity, Arc<dyn LanguageModel>>>>,
 }
 
-/// What makes two models the same: their files, and how their weights are kept.
-type Identity = (ModelSpec, Option<Dtype>);
+/// What makes two models the same: their files, how their weights are kept, and where.
+type Identity = (ModelSpec, Option<Dtype>, Device);
 
-/// Dtypes of the roles of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RoleDtypes {
+/// A setting of the roles of a run; `None` is as for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Roles<T> {
     /// The persona's model.
-    pub persona: Option<Dtype>,
+    pub persona: Option<T>,
     /// The other side's.
-    pub interlocutor: Option<Dtype>,
+    pub interlocutor: Option<T>,
     /// The judge's.
-    pub judge: Option<Dtype>,
+    pub judge: Option<T>,
+}
+
+impl<T> Default for Roles<T> {
+    fn default() -> Self {
+        Self { persona: None, interlocutor: None, judge: None }
+    }
 }
 
 /// Opens the models of `chain`: the first that answers does, and every fallback is recorded in
@@ -120,6 +128,12 @@ impl OpenOptions {
         Self { dtype: dtype.or(self.dtype), ..self.clone() }
     }
 
+    /// These options with `device` where it is given: of a role, say. Engines are still shared.
+    #[must_use]
+    pub fn on(&self, device: Option<Device>) -> Self {
+        Self { device: device.unwrap_or(self.device), ..self.clone() }
+    }
+
     /// These options with a chat template in place of the models' own. A model with another template is another model:
     /// unless the template is that already, none is shared.
     #[must_use]
@@ -133,7 +147,7 @@ impl OpenOptions {
     fn one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (identity(spec), self.dtype);
+        let key = (identity(spec), self.dtype, self.device);
         if let Some(model) = opened.get(&key) {
             return Ok(Arc::clone(model));
         }

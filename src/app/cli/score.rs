@@ -279,7 +279,7 @@ fn judge_of(manifest: &Manifest, options: &OpenOptions) -> Result<(ModelChain, O
         Some(template) => options.with_template(template.clone()),
         None => options.clone(),
     };
-    Ok((chain, options.at(dtype)))
+    Ok((chain, options.at(dtype).on(options.devices.judge)))
 }
 
 fn failure(error: ScoringError) -> Failure {

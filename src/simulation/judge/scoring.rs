@@ -299,7 +299,7 @@ impl Scoring {
         );
         // The numbers that the persona spoke by.
         let dtype = transcript.models.persona.dtype.as_deref().map(str::parse).transpose()?;
-        providers::open(&chain, &options.at(dtype)).map_err(|error| error.to_string())
+        providers::open(&chain, &options.at(dtype).on(options.devices.persona)).map_err(|error| error.to_string())
     }
 }
 
