@@ -110,7 +110,7 @@ const NOTHING: u32 = NO_ENTRY - 1;
 /// What is asked of rows, on the device; it stays where it is.
 #[derive(Debug)]
 pub struct Asks {
-    asks: Buffer<RawAsk>,
+    raw: Buffer<RawAsk>,
     penalised: Buffer<u32>,
     len: usize,
     vocabulary: usize,
@@ -122,7 +122,7 @@ impl Asks {
     /// # Errors
     /// If the memory does not suffice.
     pub fn room(gpu: &Gpu, rows: usize, penalised: usize, vocabulary: usize) -> Result<Self, GpuError> {
-        Ok(Self { asks: gpu.room(rows)?, penalised: gpu.room(penalised)?, len: 0, vocabulary })
+        Ok(Self { raw: gpu.room(rows)?, penalised: gpu.room(penalised)?, len: 0, vocabulary })
     }
 
     /// `asks` of rows of `vocabulary` entries.
@@ -134,7 +134,7 @@ impl Asks {
     /// If a given entry is beyond the row, or `top` exceeds [`TOP_MAX`].
     pub fn new(gpu: &Gpu, asks: &[Option<Ask<'_>>], vocabulary: usize) -> Result<Self, GpuError> {
         let (raw, penalised) = pack(asks, vocabulary);
-        Ok(Self { asks: gpu.upload(&raw)?, penalised: gpu.upload(&penalised)?, len: raw.len(), vocabulary })
+        Ok(Self { raw: gpu.upload(&raw)?, penalised: gpu.upload(&penalised)?, len: raw.len(), vocabulary })
     }
 
     /// Replaces them by `asks`, filled up to `rows` with rows that nothing is asked of. Whether there was room for the
@@ -146,7 +146,7 @@ impl Asks {
     /// # Panics
     /// As [`new`](Self::new); also if there is no room for so many rows.
     pub fn set(&mut self, asks: &[Option<Ask<'_>>], rows: usize) -> Result<bool, GpuError> {
-        assert!(asks.len() <= rows && rows <= self.asks.len(), "Asks::set: {} as {rows}", asks.len());
+        assert!(asks.len() <= rows && rows <= self.raw.len(), "Asks::set: {} as {rows}", asks.len());
         let mut asks = asks.to_vec();
         asks.resize(rows, None);
         let (raw, penalised) = pack(&asks, self.vocabulary);
@@ -154,7 +154,7 @@ impl Asks {
             return Ok(false);
         }
         self.len = rows;
-        self.asks.write(&raw)?;
+        self.raw.write(&raw)?;
         self.penalised.write(&penalised)?;
         Ok(true)
     }
@@ -200,7 +200,7 @@ impl Gpu {
         let arguments = [
             logits.rows("read_logits logits", rows, vocabulary, vocabulary),
             weights.rows("read_logits weights", rows, vocabulary, vocabulary),
-            asks.asks.from(first).at(),
+            asks.raw.from(first).at(),
             asks.penalised.view().at(),
             out.rows("read_logits out", rows, 1, 1),
             super::Arg::int(vocabulary),

@@ -72,8 +72,10 @@ impl Batch {
     pub fn set(&mut self, sequences: &[Sequence], rows: usize) -> Result<(), GpuError> {
         let (used, longest) = check(sequences, self.slots);
         assert!(longest <= 1 && used <= rows && rows <= self.sequences.len(), "Batch::set: {used} rows as {rows}");
-        let nothing =
-            |row: usize| Sequence { row: row as i32, len: 0, from: 0, to: 0, gain_decay: 1.0, gain_write: 1.0 };
+        let nothing = |row: usize| {
+            let row = i32::try_from(row).expect("rows of a launch are below 2^31");
+            Sequence { row, len: 0, from: 0, to: 0, gain_decay: 1.0, gain_write: 1.0 }
+        };
         self.held.clear();
         self.held.extend_from_slice(sequences);
         self.held.extend((used..rows).map(nothing));

@@ -15,6 +15,8 @@ mod memory;
 #[cfg(feature = "cuda")]
 mod network;
 #[cfg(feature = "cuda")]
+mod reading;
+#[cfg(feature = "cuda")]
 mod recurrent;
 #[cfg(feature = "cuda")]
 mod slots;

@@ -24,6 +24,12 @@ pub(super) struct Decode<P> {
     records: bool,
 }
 
+/// How many rows a step of `sequences` has: as many up to 8, then a power of two.
+pub(super) fn rows(sequences: usize) -> Option<usize> {
+    let rows = if sequences <= 8 { sequences } else { sequences.next_power_of_two() };
+    (1..=GPU_SEQUENCES_MAX).contains(&rows).then_some(rows)
+}
+
 enum Known {
     /// It was done once: its kernels are loaded.
     Done,
@@ -48,12 +54,6 @@ impl<P> Decode<P> {
             known: HashMap::new(),
             records: std::env::var_os("LOOM_CUDA_GRAPHS").is_none_or(|told| told != "off"),
         })
-    }
-
-    /// How many rows a step of `sequences` has: as many up to 8, then a power of two.
-    pub(super) fn rows(&self, sequences: usize) -> Option<usize> {
-        let rows = if sequences <= 8 { sequences } else { sequences.next_power_of_two() };
-        (1..=GPU_SEQUENCES_MAX).contains(&rows).then_some(rows)
     }
 
     pub(super) fn plan(&mut self) -> &mut P {
@@ -91,18 +91,35 @@ impl<P> Decode<P> {
                 work(self)?;
                 Known::Never
             }
-            Some(Known::Done) => match gpu.record(|| work(self))? {
-                Some(recording) => {
+            Some(Known::Done) => {
+                if let Some(recording) = gpu.record(|| work(self))? {
                     gpu.replay(&recording)?;
                     Known::Recorded(recording)
-                }
-                None => {
+                } else {
                     work(self)?;
                     Known::Never
                 }
-            },
+            }
         };
         self.known.insert(kind, now);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_come_in_few_sizes() {
+        let check = |sequences, expected| assert_eq!(rows(sequences), expected, "{sequences}");
+        check(0, None);
+        check(1, Some(1));
+        check(7, Some(7));
+        check(8, Some(8));
+        check(9, Some(16));
+        check(257, Some(512));
+        check(512, Some(512));
+        check(513, None);
     }
 }

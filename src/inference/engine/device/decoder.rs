@@ -110,16 +110,16 @@ impl GpuDecoder {
 
     /// Makes room for `new` positions behind `cache`, on pages of its own.
     fn extend(&self, gpu: &Gpu, cache: &mut Cache, new: usize) -> Result<(), GpuError> {
-        if let Some(shared) = cache.pages.last_mut().filter(|_| !cache.len.is_multiple_of(PAGE)) {
-            if Arc::get_mut(shared).is_none() {
-                let own = self.pages.take()?;
-                let len = self.layers.len() * self.unit();
-                let at = |page: &Place| usize::try_from(page.index()).unwrap_or_default() * len;
-                for cache in [&self.keys, &self.values] {
-                    gpu.copy(cache.part(at(shared), len), cache.part(at(&own), len), len)?;
-                }
-                *shared = own;
+        if let Some(shared) = cache.pages.last_mut().filter(|_| !cache.len.is_multiple_of(PAGE))
+            && Arc::get_mut(shared).is_none()
+        {
+            let own = self.pages.take()?;
+            let len = self.layers.len() * self.unit();
+            let at = |page: &Place| usize::try_from(page.index()).unwrap_or_default() * len;
+            for cache in [&self.keys, &self.values] {
+                gpu.copy(cache.part(at(shared), len), cache.part(at(&own), len), len)?;
             }
+            *shared = own;
         }
         cache.len += new;
         while cache.pages.len() < cache.len.div_ceil(PAGE) {

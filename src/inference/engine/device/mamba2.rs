@@ -155,8 +155,14 @@ impl Body for GpuMamba2 {
             dims: Heads { heads: h, head_dim: p, d_state: n, groups: g, least: dt_limit.0, most: dt_limit.1 },
         };
         gpu.head_scan(batch, &scan, slots.states.view(), y.view())?;
-        let z = (zxbcdt.view(), projected);
-        gpu.gated_rms_norm(y.view(), z, layer.gated_norm.view(), norm_epsilon, normed.view(), [rows, inner, groups])?;
+        gpu.gated_rms_norm(
+            y.view(),
+            (zxbcdt.view(), projected),
+            layer.gated_norm.view(),
+            norm_epsilon,
+            normed.view(),
+            [rows, inner, groups],
+        )?;
         layer.out_proj.apply(gpu, normed.view(), rows, stream.h)
     }
 }

@@ -69,12 +69,10 @@ impl Plan {
         // Half of the rest is left to other models.
         let room = least.max((free - pass) / 2);
         let wanted = STATES_PER_SEQUENCE * GPU_SEQUENCES_MAX;
-        let (slots, pages) = if needs.page == 0 {
-            ((room / slot).min(GPU_STATES_MAX), 0)
-        } else {
-            let slots = (room / 8 / slot).clamp(STATES_PER_SEQUENCE, GPU_STATES_MAX);
-            (slots, ((room - slots * slot) / needs.page).min(wanted * needs.longest))
-        };
+        // A decoder's slots hold a row each; the pages are what it needs.
+        let slots = if needs.page == 0 { room / slot } else { room / 8 / slot };
+        let slots = slots.clamp(STATES_PER_SEQUENCE, GPU_STATES_MAX);
+        let pages = (room - slots * slot).checked_div(needs.page).map_or(0, |pages| pages.min(wanted * needs.longest));
         let states_bytes = if needs.page == 0 { slots * slot } else { pages * needs.page } / 2;
         let sequences_max = (slots / STATES_PER_SEQUENCE).clamp(1, GPU_SEQUENCES_MAX);
         Ok(Self { rows, some, slots, pages, sequences_max, states_bytes })

@@ -8,15 +8,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use loom_kernels::cuda::{
-    Ask, Asks, Buffer, Gpu, GpuError, List, Matrix, NO_ENTRY, PAGE, Reading, Sequence, TOP_MAX, View,
-};
+use loom_kernels::cuda::{Asks, Buffer, Gpu, GpuError, List, Matrix, PAGE, Reading, Sequence, TOP_MAX, View};
 
 use super::super::ends::Ends;
-use super::super::row::{Entry, Room, RowAsk, RowReading, Scratch};
+use super::super::row::{Room, RowAsk, RowReading, Scratch};
 use super::super::{Architecture, Segment};
-use super::decode::Decode;
+use super::decode::{self, Decode};
 use super::memory::{Needs, Plan};
+use super::reading::{asked, told};
 use super::slots::{Place, Pool, lock};
 use super::weights::matrix;
 use crate::foundation::base::limits::GPU_PASS_TOKENS_MAX;
@@ -226,7 +225,7 @@ impl<B: Body> Network<B> {
             return Ok(None);
         }
         let mut decode = lock(&self.decode);
-        let Some(rows) = decode.rows(batch.len()) else { return Ok(None) };
+        let Some(rows) = decode::rows(batch.len()) else { return Ok(None) };
         let Some(kind) = self.body.tell(decode.plan(), batch, sequences, rows)? else { return Ok(None) };
         let ids: Vec<_> = batch.iter().flat_map(|segment| segment.ids).copied().collect();
         let asks: Vec<_> = batch.iter().map(|segment| segment.asks.first().map(asked)).collect();
@@ -319,35 +318,6 @@ type Held = Vec<Option<Arc<Place>>>;
 /// Where what comes after a pass lies.
 fn targets(sequences: &[Sequence]) -> Vec<u32> {
     sequences.iter().filter_map(|sequence| u32::try_from(sequence.to).ok()).collect()
-}
-
-/// The kernel's form of `ask`; where that tells of fewer entries than asked for, its reading is not used.
-fn asked(ask: &RowAsk) -> Ask<'_> {
-    let top = ask.top.min(TOP_MAX) as u32;
-    match &ask.entry {
-        Entry::Given(id) => Ask { given: *id, top, ..Ask::GREEDY },
-        Entry::Drawn(draw) => Ask {
-            temperature: draw.params.temperature,
-            top_p: draw.params.top_p,
-            min_p: draw.params.min_p,
-            penalty: draw.penalty,
-            top_k: draw.params.top_k.map_or(0, |k| u32::try_from(k).unwrap_or(u32::MAX)),
-            top,
-            uniform: draw.uniform,
-            penalised: &draw.recent,
-            given: NO_ENTRY,
-        },
-    }
-}
-
-fn told(reading: &Reading, top: usize) -> Option<RowReading> {
-    (reading.id != NO_ENTRY && reading.logprob.is_finite()).then(|| RowReading {
-        id: reading.id,
-        logprob: reading.logprob,
-        entropy: reading.entropy,
-        rank: reading.rank,
-        top: reading.top.iter().take(top).map(|entry| (entry.id, entry.logprob)).collect(),
-    })
 }
 
 impl<B: Body> Architecture for Network<B> {
