@@ -2,7 +2,8 @@
 //! line. `scripts/bench-peers.sh` runs it beside llama.cpp and transformers.
 //!
 //! `cargo bench --bench peers -- MODEL...`, each a folder or a GGUF file, `@DTYPE` behind it for another number type;
-//! without arguments it reads memory alone. Every figure is the best of its repetitions.
+//! without arguments it reads memory alone. `--device cuda:0` runs them on that GPU, in larger batches
+//! (`scripts/gpu-bench.sh`). Every figure is the best of its repetitions.
 #![expect(clippy::expect_used, reason = "a bench fails by panicking")]
 
 use std::cell::Cell;
@@ -12,7 +13,7 @@ use std::time::Instant;
 
 use loom_agent::foundation::base::Stream;
 use loom_agent::foundation::chat::{LanguageModel, Prompt, Request, Sampling};
-use loom_agent::inference::engine::{EngineOptions, LocalModel};
+use loom_agent::inference::engine::{Device, DeviceChoice, EngineOptions, LocalModel};
 use serde_json::json;
 
 const PREFILL: u32 = 1024;
@@ -20,17 +21,28 @@ const DECODED: usize = 32;
 const REPEATS: usize = 3;
 
 fn main() {
-    let models: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
-    for threads in [1, 2].into_iter().filter(|_| models.is_empty()) {
-        println!("{}", json!({"what": "read", "threads": threads, "gigabytes_per_s": read(threads) / 1e9}));
+    let mut arguments: Vec<_> = std::env::args().skip(1).collect();
+    let device = arguments.iter().position(|argument| argument == "--device").map(|at| {
+        let named = arguments.drain(at..(at + 2).min(arguments.len())).nth(1).expect("a device behind --device");
+        named.parse::<DeviceChoice>().expect("`cpu`, `cuda:N` or `auto`").decide().0
+    });
+    let device = device.unwrap_or_default();
+    let on_gpu = device != Device::Cpu;
+    let models: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
+    if models.is_empty() && !on_gpu {
+        for threads in [1, 2] {
+            println!("{}", json!({"what": "read", "threads": threads, "gigabytes_per_s": read(threads) / 1e9}));
+        }
     }
+    let (threads, prefill, batches): (&[_], _, &[_]) =
+        if on_gpu { (&[1], 2 * PREFILL, &[1, 8, 32, 128, 512]) } else { (&[1, 2], PREFILL, &[1, 4, 16]) };
     for spec in models {
         let (path, dtype) = spec.split_once('@').map_or((spec.as_str(), None), |(path, dtype)| (path, Some(dtype)));
         let dtype = dtype.map(|dtype| dtype.parse().expect("f32, bf16, q8_0 or q4_k"));
-        for threads in [1, 2] {
-            let options = EngineOptions { threads: Some(threads), dtype, ..EngineOptions::default() };
+        for &threads in threads {
+            let options = EngineOptions { threads: Some(threads), dtype, device, ..EngineOptions::default() };
             let model = LocalModel::from_path(Path::new(path), &options).expect("a model");
-            measure(&model, path, threads);
+            measure(&model, path, threads, prefill, batches);
         }
     }
 }
@@ -86,7 +98,7 @@ fn fold_here(part: &[u64]) -> [u64; 32] {
     sum
 }
 
-fn measure(model: &LocalModel, path: &str, threads: usize) {
+fn measure(model: &LocalModel, path: &str, threads: usize, prefill: u32, batches: &[u32]) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
     let vocabulary = model.info().vocabulary.expect("a local model knows it") as u32;
     // Never the same twice, so that nothing is found read already.
@@ -120,9 +132,8 @@ fn measure(model: &LocalModel, path: &str, threads: usize) {
                    "tokens_per_s": tokens_per_s})
         );
     };
-    let prefill = run(1, PREFILL, 1);
-    tell("prefill", 1, f64::from(PREFILL) / prefill);
-    for batch in [1, 4, 16] {
+    tell("prefill", 1, f64::from(prefill) / run(1, prefill, 1));
+    for &batch in batches {
         let (short, long) = (run(batch, 4, 1), run(batch, 4, 1 + DECODED));
         tell("decode", batch, f64::from(batch) * DECODED as f64 / (long - short).max(1e-9));
     }

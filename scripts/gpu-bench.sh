@@ -1,11 +1,26 @@
 #!/usr/bin/env bash
-# Speed on an NVIDIA GPU: decode steps of Mamba-1 at published widths with made-up weights in bf16, as tokens/s and as a
-# share of the memory bandwidth that the GPU reaches in a plain copy. The kernels alone: no sampling, no text.
+# Speed on an NVIDIA GPU: first the kernels of a decode step of Mamba-1 by themselves; then whole models of published
+# shapes with made-up weights in bf16 through the engine, beside torch and transformers on the same weights and GPU, where
+# Python has them. Tokens a second at N = 1, 8, 32, 128, 512, and as a share of what the memory bandwidth allows.
 #
-#   scripts/gpu-bench.sh DIR    DIR as made by scripts/gpu-check.sh --pack; without it, builds here
+#   DIR/gpu-bench.sh [MODEL...]       DIR as made by scripts/gpu-check.sh --pack, wherever it lies
+#   scripts/gpu-bench.sh [MODEL...]   builds here first
+#
+# Models: mamba-130m, mamba-1.4b, mamba-2.8b, qwen2.5-0.5b, qwen2.5-7b; all if none is named. They are written to $MODELS, by
+# itself the folder `made` beside the benches (28 GB for all).
 set -euo pipefail
-cd "$(dirname "$0")/.."
-folder=${1:-target/gpu-check}
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$here
+if [ ! -x "$folder/bench" ]; then
+    folder=$(cd "$here/.." && pwd)/target/gpu-check
+    "$here/gpu-check.sh" --pack "$folder"
+fi
+"$folder/bench" --gpus || { echo "nothing was measured" >&2; exit 1; }
 if command -v nvidia-smi > /dev/null; then nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv; fi
 date -u +%F
-if [ -x "$folder/bench" ]; then "$folder/bench"; else cargo bench -p loom-kernels --features cuda --bench cuda; fi
+"$folder/bench"
+if python3 -c 'import torch, transformers; torch.zeros(1).cuda()' 2> /dev/null; then
+    python3 "$folder/gpu_bench.py" --benches "$folder" --models "${MODELS:-$folder/made}" "$@"
+else
+    echo "Python has no torch and transformers that see the GPU: whole models were not measured"
+fi

@@ -1,5 +1,5 @@
 //! Decode steps of Mamba-1 on a GPU at published widths: made-up bf16 weights, `scripts/gpu-bench.sh` says how to run it.
-//! Prints tokens/s, and the bytes that a step must read as a share of what the GPU copies in that time.
+//! `--gpus` tells of the GPUs alone, `--copy` of the bandwidth alone. Prints tokens/s, and the bytes that a step must read as a share of what the GPU copies in that time.
 
 #[cfg(not(any(feature = "cuda", feature = "cuda-emulation")))]
 fn main() {
@@ -18,7 +18,7 @@ fn main() {
 mod gpu {
     use std::time::Instant;
 
-    use loom_kernels::cuda::{Batch, Buffer, Gpu, GpuConv, GpuError, GpuScan, Kind, Matrix, Sequence};
+    use loom_kernels::cuda::{Batch, Buffer, Gpu, GpuConv, GpuError, GpuScan, Kind, List, Matrix, Sequence};
 
     const VOCABULARY: usize = 50_280;
     const STATE: usize = 16;
@@ -41,11 +41,18 @@ mod gpu {
 
     pub(super) fn run() -> Result<(), GpuError> {
         let gpu = Gpu::open(0)?;
-        for info in Gpu::all()? {
-            println!("{info:?}");
+        let only = |what: &str| std::env::args().any(|argument| argument == what);
+        if only("--gpus") {
+            for info in Gpu::all()? {
+                println!("{info:?}");
+            }
+            return Ok(());
         }
         let copied = bandwidth(&gpu)?;
         println!("a copy moves {:.0} GB/s", copied / 1e9);
+        if only("--copy") {
+            return Ok(());
+        }
         println!("{:<12} {:>4} {:>12} {:>9} {:>14}", "model", "N", "tokens/s", "ms/step", "of bandwidth");
         for (name, layers, d_model, rank) in
             [("mamba-130m", 24, 768, 48), ("mamba-1.4b", 48, 2048, 128), ("mamba-2.8b", 64, 2560, 160)]
@@ -111,6 +118,7 @@ mod gpu {
         let sequences: Vec<_> = (0..).take(rows).map(sequence).collect();
         let batch = Batch::new(gpu, &sequences, rows)?;
         let ids: Vec<u32> = (0..rows as u32).collect();
+        let ids = List::new(gpu, &ids, VOCABULARY)?;
         let (x, h, uz, u) = (room(d_model)?, room(d_model)?, room(2 * d_inner)?, room(d_inner)?);
         let (delta, y, dbc, logits) = (room(d_inner)?, room(d_inner)?, room(width)?, room(VOCABULARY)?);
         let one = || -> Result<(), GpuError> {
@@ -143,7 +151,12 @@ mod gpu {
             gpu.rms_norm(x.view(), Some(h.view()), norm.view(), 1e-5, y.view(), [rows, d_model])?;
             gpu.matmul((y.view(), d_model), rows, &head, None, (logits.view(), VOCABULARY))
         };
-        let seconds = time(&logits, STEPS, one)?;
+        one()?;
+        // As the engine does it: recorded where that can be.
+        let seconds = match gpu.record(one)? {
+            Some(step) => time(&logits, STEPS, || gpu.replay(&step))?,
+            None => time(&logits, STEPS, one)?,
+        };
         let weights = 2 * (layers * (3 * d_inner * d_model + width * d_inner + d_inner * rank) + VOCABULARY * d_model);
         let states = 2 * 4 * rows * layers * d_inner * (STATE + TAPS - 1);
         Ok((seconds, weights + states))

@@ -10,7 +10,7 @@ constexpr int HEAD_DIM_MAX = 256;
 
 // One row of a launch.
 struct Place {
-    // Its position: it sees this many before it, and itself.
+    // Its position: it sees this many before it, and itself; −1 sees nothing and writes nothing.
     int position;
     // Where its sequence's pages begin in `tables`.
     int table;
@@ -26,6 +26,7 @@ rotary_write(float* __restrict__ q, const float* __restrict__ k, const float* __
     const size_t row = blockIdx.y;
     const int half = head_dim / 2, head = blockIdx.x;
     const Place place = places[row];
+    if (place.position < 0) return;
     const float* cosines = turns + size_t(place.position) * head_dim;
     const float* sines = cosines + half;
     if (head < heads) {
@@ -129,6 +130,6 @@ attend_join(const float* __restrict__ parts, int splits, int head_dim, float* __
             const float own = part[split * stride + head_dim];
             sum = fmaf(own == -INFINITY ? 0.0f : expf(own - most), part[split * stride + i], sum);
         }
-        y[index * head_dim + i] = sum / total;
+        y[index * head_dim + i] = total > 0.0f ? sum / total : 0.0f;
     }
 }

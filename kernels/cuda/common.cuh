@@ -23,7 +23,7 @@ struct f16 { uint16_t bits; };
 
 // One sequence of a launch.
 struct Sequence {
-    // Its first row in the buffers of the launch, and how many rows it has.
+    // Its first row in the buffers of the launch, and how many rows it has; with none, nothing is done for it.
     int row, len;
     // The slot that holds its state before, and the one for its state after.
     int from, to;

@@ -5,6 +5,7 @@
 
 constexpr int TOP_MAX = 20;
 constexpr int BINS = 256;
+constexpr unsigned NOTHING = FULL - 1;
 
 struct Entry { unsigned id; float logprob; };
 
@@ -20,7 +21,7 @@ struct Ask {
     double uniform;
     // The ids that `penalty` looks at: `penalised[from .. from + count]`, each once.
     unsigned from, count;
-    // Read this entry instead of drawing one; FULL draws.
+    // Read this entry instead of drawing one; FULL draws, NOTHING leaves the row alone.
     unsigned given;
 };
 
@@ -86,6 +87,7 @@ read_logits(const float* __restrict__ logits, float* __restrict__ weights, const
     __shared__ double chosen_before;
 
     const Ask ask = asks[blockIdx.x];
+    if (ask.given == NOTHING) return;
     const float* row = logits + size_t(blockIdx.x) * vocabulary;
     float* weight = weights + size_t(blockIdx.x) * vocabulary;
     Reading* reading = out + blockIdx.x;

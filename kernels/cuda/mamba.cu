@@ -17,6 +17,7 @@ conv_silu(const float* __restrict__ u, int stride, const float* __restrict__ wei
     const int channel = blockIdx.x * blockDim.x + threadIdx.x;
     if (channel >= channels) return;
     const Sequence sequence = sequences[blockIdx.y];
+    if (sequence.len == 0) return;
     const size_t past = size_t(taps - 1);
     const float* before = tails + (size_t(sequence.from) * channels + channel) * past;
     float* after = tails + (size_t(sequence.to) * channels + channel) * past;
@@ -59,6 +60,7 @@ scan_step16(const float* __restrict__ u, const float* __restrict__ delta, const 
     // Lanes past the last channel work on it as well, for the shuffles, and write nothing.
     const int channel = asked < channels ? asked : channels - 1;
     const Sequence sequence = sequences[blockIdx.y];
+    if (sequence.len == 0) return;
     const size_t row = size_t(sequence.row);
     const size_t at = (size_t(sequence.from) * channels + channel) * STATE + lane;
     const float input = u[row * channels + channel];
@@ -103,6 +105,7 @@ scan_segments(const float* __restrict__ u, const float* __restrict__ delta, cons
     const int channel = blockIdx.x;
     const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE;
     const Sequence sequence = sequences[blockIdx.y];
+    if (sequence.len == 0) return;
     const float* before = states + (size_t(sequence.from) * channels + channel) * d_state;
     for (int n = threadIdx.x; n < d_state; n += blockDim.x) carry[n] = before[n];
     const float bias = dt_bias[channel], skip = d[channel];

@@ -30,6 +30,7 @@ head_step(const float* __restrict__ xbc, int xbc_stride, const float* __restrict
     const int quads = dims.head_dim / 4, quad = threadIdx.x % quads, part = threadIdx.x / quads;
     const int parts = STEP_THREADS / quads;
     const Sequence sequence = sequences[blockIdx.y];
+    if (sequence.len == 0) return;
     const size_t one = size_t(dims.d_state) * dims.head_dim;
     const float* before = states + (size_t(sequence.from) * dims.heads + head) * one;
     float* after = states + (size_t(sequence.to) * dims.heads + head) * one;
@@ -86,6 +87,7 @@ head_segments(const float* __restrict__ xbc, int xbc_stride, const float* __rest
     __shared__ float bs[DEPTH][CHUNK + 1], cs[DEPTH][CHUNK + 1];
     const int head = blockIdx.x, width = dims.heads * dims.head_dim;
     const Sequence sequence = sequences[blockIdx.y];
+    if (sequence.len == 0) return;
     const size_t one = size_t(dims.d_state) * dims.head_dim;
     const float* before = states + (size_t(sequence.from) * dims.heads + head) * one;
     float* after = states + (size_t(sequence.to) * dims.heads + head) * one;

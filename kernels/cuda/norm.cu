@@ -52,10 +52,12 @@ add_to(float* __restrict__ x, const float* __restrict__ added, int count) {
     if (i < count) x[i] += added[i];
 }
 
-// to[to_rows[r]] = from[from_rows[r]], rows of `width` floats; null stands for r itself. Grid: rows.
+// to[to_rows[r]] = from[from_rows[r]], rows of `width` floats; null stands for r itself, FULL for none. Grid: rows.
 extern "C" __global__ void __launch_bounds__(256)
-copy_rows(const float* __restrict__ from, const int* __restrict__ from_rows, float* __restrict__ to,
-          const int* __restrict__ to_rows, int width) {
-    const size_t source = from_rows ? from_rows[blockIdx.x] : blockIdx.x, target = to_rows ? to_rows[blockIdx.x] : blockIdx.x;
+copy_rows(const float* __restrict__ from, const unsigned* __restrict__ from_rows, float* __restrict__ to,
+          const unsigned* __restrict__ to_rows, int width) {
+    const unsigned own_from = from_rows ? from_rows[blockIdx.x] : blockIdx.x, own_to = to_rows ? to_rows[blockIdx.x] : blockIdx.x;
+    if (own_from == FULL || own_to == FULL) return;
+    const size_t source = own_from, target = own_to;
     for (int i = threadIdx.x; i < width; i += blockDim.x) to[target * width + i] = from[source * width + i];
 }

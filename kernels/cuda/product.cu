@@ -118,12 +118,14 @@ PRODUCT(product_f16_8, f16, 8)
 PRODUCT_Q8(product_q8_0_1, 1)
 PRODUCT_Q8(product_q8_0_8, 8)
 
-// Rows of an embedding table: x[r] = table[ids[r]]. Grid: rows.
+// Rows of an embedding table: x[r] = table[ids[r]], zeros for FULL. Grid: rows.
 template <typename T>
 __device__ __forceinline__ void embed(const unsigned* __restrict__ ids, const T* __restrict__ table, float* __restrict__ x,
                                       int width) {
-    const T* row = table + size_t(ids[blockIdx.x]) * width;
-    for (int i = threadIdx.x; i < width; i += blockDim.x) x[size_t(blockIdx.x) * width + i] = widen(row[i]);
+    const unsigned id = ids[blockIdx.x];
+    const T* row = table + size_t(id == FULL ? 0 : id) * width;
+    for (int i = threadIdx.x; i < width; i += blockDim.x)
+        x[size_t(blockIdx.x) * width + i] = id == FULL ? 0.0f : widen(row[i]);
 }
 #define EMBED(name, type)                                                                                                \
     extern "C" __global__ void __launch_bounds__(256)                                                                    \

@@ -15,19 +15,23 @@ mod backend;
 #[path = "cuda/emulated.rs"]
 mod backend;
 mod attention;
+mod list;
 mod memory;
 mod norms;
 mod product;
 mod reading;
+mod record;
 mod scans;
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
 pub use attention::{Attend, PAGE, Place};
+pub use list::{List, NO_ROW};
 pub use memory::{Buffer, Plain, View};
 pub use product::{Kind, Matrix};
-pub use reading::{Ask, Entry, NO_ENTRY, Reading, TOP_MAX};
+pub use reading::{Ask, Asks, Entry, NO_ENTRY, Reading, TOP_MAX};
+pub use record::Recording;
 pub use scans::{Batch, GpuConv, GpuHeadScan, GpuScan, Heads, Sequence};
 
 /// Why a GPU cannot be used, or no longer.
@@ -87,6 +91,13 @@ pub(crate) trait Machine: Send + Sync {
         threads: u32,
         arguments: &mut [*mut c_void],
     ) -> Result<(), GpuError>;
+    /// Records what `work` enqueues instead of doing it; a machine that cannot does not call it.
+    fn record(
+        &self,
+        _work: &mut dyn FnMut() -> Result<(), GpuError>,
+    ) -> Result<Option<Box<dyn record::Recorded>>, GpuError> {
+        Ok(None)
+    }
 }
 
 /// A GPU at work. Clones share it.

@@ -8,9 +8,9 @@
 //!   owns the model and its rayon pool; every step is one forward pass over all active sequences,
 //!   one row for each that writes and a share of the pass for each that reads; what several prompts begin with
 //!   is read once
-//!   │ a ragged batch of segments
-//! Architecture                                         mamba.rs, mamba2.rs, decoder.rs; device/mamba.rs on a GPU
-//!   knows tensors and states; nothing of text, sampling or who asked
+//!   │ a ragged batch of segments, with what is asked of their rows; what was read of them comes back     row.rs
+//! Architecture                                         mamba.rs, mamba2.rs, decoder.rs; device/network.rs on a GPU
+//!   knows tensors and states; nothing of text or who asked
 //! ```
 //!
 //! Beside it stands [`LocalEmbedder`] (`embedder.rs`, `bert.rs`): text in, a vector out, no state.

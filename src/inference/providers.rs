@@ -49,32 +49,41 @@ pub struct OpenOptions {
     /// How the matrices of local models are kept; as their files have them if `None`.
     pub dtype: Option<Dtype>,
     /// The same by role, each before `dtype`; see [`at`](Self::at).
-    pub dtypes: RoleDtypes,
+    pub dtypes: Roles<Dtype>,
+    /// Where the models of a role run, before `device`; see [`on`](Self::on).
+    pub devices: Roles<Device>,
     /// Who is asked before each call of a model that is opened so; who holds permits of its own opens without.
     pub guard: Option<Arc<dyn Guard>>,
     opened: Arc<Mutex<HashMap<Identity, Arc<dyn LanguageModel>>>>,
 }
 
-/// What makes two models the same: their files, how their weights are kept, the chat template in place of their own, and
-/// what day it is told, where it asks.
+/// What makes two models the same: their files, how their weights are kept and where, the chat template in place of their
+/// own, and what day it is told, where it asks.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Identity {
     spec: ModelSpec,
     dtype: Option<Dtype>,
+    device: Device,
     template: Option<String>,
     /// `None` for a model whose template asks for no date.
     told: Option<Option<Timestamp>>,
 }
 
-/// Dtypes of the roles of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RoleDtypes {
+/// A setting of the roles of a run; `None` is as for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Roles<T> {
     /// The persona's model.
-    pub persona: Option<Dtype>,
+    pub persona: Option<T>,
     /// The other side's.
-    pub interlocutor: Option<Dtype>,
+    pub interlocutor: Option<T>,
     /// The judge's.
-    pub judge: Option<Dtype>,
+    pub judge: Option<T>,
+}
+
+impl<T> Default for Roles<T> {
+    fn default() -> Self {
+        Self { persona: None, interlocutor: None, judge: None }
+    }
 }
 
 /// Opens the models of `chain`: the first that answers does, and every fallback is recorded in
@@ -147,10 +156,16 @@ impl OpenOptions {
         Self { dtype: dtype.or(self.dtype), ..self.clone() }
     }
 
+    /// These options with `device` where it is given: of a role, say. Engines are still shared.
+    #[must_use]
+    pub fn on(&self, device: Option<Device>) -> Self {
+        Self { device: device.unwrap_or(self.device), ..self.clone() }
+    }
+
     /// These options on another day: what a chat template that asks for the date is told. Engines are still shared where
     /// none does.
     #[must_use]
-    pub fn on(&self, now: Option<Timestamp>) -> Self {
+    pub fn dated(&self, now: Option<Timestamp>) -> Self {
         Self { now, ..self.clone() }
     }
 
@@ -177,8 +192,8 @@ impl OpenOptions {
     fn shared(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let (dtype, template) = (self.dtype, self.chat_template.clone());
-        let undated = Identity { spec: identity(spec), dtype, template, told: None };
+        let (dtype, device, template) = (self.dtype, self.device, self.chat_template.clone());
+        let undated = Identity { spec: identity(spec), dtype, device, template, told: None };
         let dated = Identity { told: Some(self.now), ..undated.clone() };
         if let Some(model) = opened.get(&undated).or_else(|| opened.get(&dated)) {
             return Ok(Arc::clone(model));

@@ -46,6 +46,24 @@ fn turns_on_disk(run: &Path) -> usize {
 }
 
 #[test]
+fn each_role_may_have_a_device_and_one_that_is_not_there_is_named() {
+    let dir = folder(FLAKY, FLAKY);
+    let at = |output: &'static str, more: &[&'static str]| {
+        let common = ["anna.yaml", "--target", "scripted:interlocutor.json", "--no-score", "--turns", "2"];
+        loom(dir.path(), &[&common[..], &["--output", output], more].concat())
+    };
+    // A role of its own device; what is scripted runs nowhere.
+    let refused = at("refused", &["--persona-model", "bundled", "--persona-device", "cuda:97"]);
+    let told_of = told(&refused);
+    assert_eq!(refused.status.code(), Some(5), "{told_of}");
+    assert!(told_of.contains("cuda:97") && told_of.contains("use the device `cpu`"), "{told_of}");
+    let spared = at("spared", &["--persona-model", "bundled", "--device", "cuda:97", "--persona-device", "cpu"]);
+    assert_eq!(spared.status.code(), Some(0), "{}", told(&spared));
+    let unknown = at("unknown", &["--persona-model", "bundled", "--judge-device", "gpu"]);
+    assert_eq!(unknown.status.code(), Some(2), "{}", told(&unknown));
+}
+
+#[test]
 fn a_killed_run_goes_on_at_the_next_turn_and_equals_the_unbroken_one() {
     let slow = FLAKY.replace("\"Three.\"", r#"{"content": "Three.", "delay_ms": 15}"#);
     let dir = folder(&slow, &slow);

@@ -30,6 +30,9 @@ unsafe impl Plain for Place {}
 pub struct Attend {
     places: Buffer<Place>,
     tables: Buffer<i32>,
+    rows: usize,
+    splits: usize,
+    /// Positions are below this.
     most: usize,
     pages: usize,
     /// Query heads: a multiple of `kv_heads`.
@@ -54,22 +57,61 @@ impl Attend {
         pages: usize,
         [heads, kv_heads, head_dim]: [usize; 3],
     ) -> Result<Self, GpuError> {
-        assert!(kv_heads > 0 && heads.is_multiple_of(kv_heads), "Attend: {heads} heads over {kv_heads}");
-        assert!(head_dim.is_multiple_of(2) && head_dim <= HEAD_DIM_MAX, "Attend: heads of {head_dim}");
-        assert!(tables.iter().all(|&page| (page as usize) < pages && page >= 0), "Attend: a page of {pages}");
-        let inside = |place: &Place| {
-            place.position >= 0
-                && place.table >= 0
-                && place.table as usize + place.position as usize / PAGE < tables.len()
-        };
-        assert!(places.iter().all(inside), "Attend: a place beyond its table");
-        let most = places.iter().map(|place| place.position as usize + 1).max().unwrap_or(0);
-        Ok(Self { places: gpu.upload(places)?, tables: gpu.upload(tables)?, most, pages, heads, kv_heads, head_dim })
+        check_dims([heads, kv_heads, head_dim]);
+        let most = check(places, tables, pages);
+        let rows = places.len();
+        let splits = splits(rows, heads, most);
+        let (places, tables) = (gpu.upload(places)?, gpu.upload(tables)?);
+        Ok(Self { places, tables, rows, splits, most, pages, heads, kv_heads, head_dim })
+    }
+
+    /// Room for steps of up to `rows` rows at positions below `positions`, with tables of up to `entries` pages, that stays
+    /// where it is.
+    ///
+    /// # Errors
+    /// If the memory does not suffice.
+    ///
+    /// # Panics
+    /// If the dims do not fit each other.
+    pub fn room(
+        gpu: &Gpu,
+        [rows, positions, entries]: [usize; 3],
+        pages: usize,
+        [heads, kv_heads, head_dim]: [usize; 3],
+    ) -> Result<Self, GpuError> {
+        check_dims([heads, kv_heads, head_dim]);
+        let (places, tables) = (gpu.room(rows)?, gpu.room(entries)?);
+        Ok(Self { places, tables, rows: 0, splits: 1, most: positions, pages, heads, kv_heads, head_dim })
+    }
+
+    /// Replaces it by rows at `places`, filled up to `rows` with rows that see nothing, and gives into how many parts the
+    /// positions are split: recorded work is of as many. `None` if the tables are too long for it.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new); also if there is no room for so many, or a position is beyond what it was made for.
+    pub fn set(&mut self, places: &[Place], tables: &[i32], rows: usize) -> Result<Option<usize>, GpuError> {
+        let most = check(places, tables, self.pages);
+        assert!(most <= self.most, "Attend::set: {most} positions of {}", self.most);
+        assert!(places.len() <= rows && rows <= self.places.len(), "Attend::set: {} places as {rows}", places.len());
+        if tables.len() > self.tables.len() {
+            return Ok(None);
+        }
+        let mut filled = places.to_vec();
+        filled.resize(rows, Place { position: -1, table: 0 });
+        self.places.write(&filled)?;
+        self.tables.write(tables)?;
+        let wanted = splits(rows, self.heads, most);
+        // A power of two, downwards: few kinds of steps.
+        (self.rows, self.splits) = (rows, 1 << wanted.ilog2());
+        Ok(Some(self.splits))
     }
 
     /// Numbers that [`Gpu::attend`] needs as scratch.
     pub fn scratch(&self) -> usize {
-        self.places.len() * self.heads * self.splits() * (self.head_dim + 2)
+        self.rows * self.heads * self.splits * (self.head_dim + 2)
     }
 
     /// What [`scratch`](Self::scratch) is at most for up to `rows` rows, wherever they stand.
@@ -77,15 +119,29 @@ impl Attend {
         (rows * heads + BLOCKS) * (head_dim + 2)
     }
 
-    /// Few rows share their positions among several blocks, so that the device has enough of them.
-    fn splits(&self) -> usize {
-        let wanted = BLOCKS.div_ceil((self.places.len() * self.heads).max(1));
-        wanted.min(self.most.div_ceil(ATTEND_SPAN)).max(1)
-    }
-
     fn cache(&self) -> usize {
         self.pages * self.kv_heads * PAGE * self.head_dim
     }
+}
+
+/// Few rows share their positions among several blocks, so that the device has enough of them.
+fn splits(rows: usize, heads: usize, most: usize) -> usize {
+    BLOCKS.div_ceil((rows * heads).max(1)).min(most.div_ceil(ATTEND_SPAN)).max(1)
+}
+
+fn check_dims([heads, kv_heads, head_dim]: [usize; 3]) {
+    assert!(kv_heads > 0 && heads.is_multiple_of(kv_heads), "Attend: {heads} heads over {kv_heads}");
+    assert!(head_dim.is_multiple_of(2) && head_dim <= HEAD_DIM_MAX, "Attend: heads of {head_dim}");
+}
+
+/// How many positions the row furthest along sees.
+fn check(places: &[Place], tables: &[i32], pages: usize) -> usize {
+    assert!(tables.iter().all(|&page| (page as usize) < pages && page >= 0), "Attend: a page of {pages}");
+    let inside = |place: &Place| {
+        place.position >= 0 && place.table >= 0 && place.table as usize + place.position as usize / PAGE < tables.len()
+    };
+    assert!(places.iter().all(inside), "Attend: a place beyond its table");
+    places.iter().map(|place| place.position as usize + 1).max().unwrap_or(0)
 }
 
 impl Gpu {
@@ -107,7 +163,7 @@ impl Gpu {
         [keys, values]: [View<'_, f32>; 2],
     ) -> Result<(), GpuError> {
         let &Attend { heads, kv_heads, head_dim, .. } = attend;
-        let rows = attend.places.len();
+        let rows = attend.rows;
         let row = |what, view: View<'_, f32>, heads: usize| view.rows(what, rows, heads * head_dim, heads * head_dim);
         let arguments = [
             row("rotary_write q", q, heads),
@@ -143,7 +199,7 @@ impl Gpu {
         y: View<'_, f32>,
     ) -> Result<(), GpuError> {
         let &Attend { heads, kv_heads, head_dim, .. } = attend;
-        let (rows, splits, width) = (attend.places.len(), attend.splits(), heads * head_dim);
+        let (rows, splits, width) = (attend.rows, attend.splits, heads * head_dim);
         let parts = scratch.rows("attend scratch", 1, attend.scratch(), attend.scratch());
         let arguments = [
             q.rows("attend q", rows, width, width),

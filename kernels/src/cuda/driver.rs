@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::CUdevice_attribute::{
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
 };
 use cudarc::driver::{DriverError, result, sys};
 
+use super::record::Recorded;
 use super::{CAPABILITY_MIN, GpuError, GpuInfo, Machine};
 
 /// The kernels, compiled by build.rs for compute capability 8.0 and 9.0, and as PTX for what comes after.
@@ -95,12 +96,17 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>, GpuError> {
     Ok(Arc::new(Device::open(ordinal)?))
 }
 
+/// What is read at the end of a step fits in here: pages that the device writes to by itself.
+const PINNED_BYTES: usize = 1 << 20;
+
 /// A device, its primary context, one stream and the kernels' functions.
 struct Device {
     gpu: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
     functions: HashMap<&'static str, sys::CUfunction>,
+    /// `PINNED_BYTES` bytes, for one reader at a time.
+    pinned: Mutex<*mut c_void>,
 }
 
 // SAFETY: handles of the driver, which is thread-safe; every method makes the context current on its own thread first.
@@ -130,7 +136,12 @@ impl Device {
         // SAFETY: just retained.
         unsafe { result::ctx::set_current(context) }.map_err(open)?;
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(open)?;
-        let mut here = Self { gpu: device, context, stream, functions: HashMap::new() };
+        // SAFETY: released in `drop`.
+        let pinned = unsafe { result::malloc_host(PINNED_BYTES, 0) }.map_err(open)?;
+        // SAFETY: just allocated, that long.
+        unsafe { pinned.write_bytes(0, PINNED_BYTES) };
+        let pinned = Mutex::new(pinned);
+        let mut here = Self { gpu: device, context, stream, functions: HashMap::new(), pinned };
         for ((name, image), (_, kernels)) in IMAGES.iter().zip(KERNELS) {
             let load = |error: DriverError| told(&format!("load the kernels of {name}"), error);
             // SAFETY: the image is a fat binary as nvcc wrote it, and lives as long as the program.
@@ -180,12 +191,23 @@ impl Machine for Device {
 
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), GpuError> {
         self.here()?;
-        // SAFETY: `Buffer` checked the length, and the stream is waited for before `bytes` is used again.
-        unsafe {
-            let copied = result::memcpy_dtoh_async(bytes, at, self.stream);
-            result::stream::synchronize(self.stream).and(copied)
+        let wait = |to: &mut [u8]| {
+            // SAFETY: the caller checked the length, and the stream is waited for before `to` is used again.
+            unsafe {
+                let copied = result::memcpy_dtoh_async(to, at, self.stream);
+                result::stream::synchronize(self.stream).and(copied)
+            }
+            .map_err(|error| told("copy from the GPU", error))
+        };
+        if bytes.len() > PINNED_BYTES {
+            return wait(bytes);
         }
-        .map_err(|error| told("copy from the GPU", error))
+        let pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: as long as that, and nobody else's while it is locked.
+        let staged = unsafe { std::slice::from_raw_parts_mut(pinned.cast::<u8>(), bytes.len()) };
+        wait(staged)?;
+        bytes.copy_from_slice(staged);
+        Ok(())
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
@@ -215,6 +237,56 @@ impl Machine for Device {
         unsafe { result::launch_kernel(function, (x, y, z), (threads, 1, 1), 0, self.stream, arguments) }
             .map_err(|error| told(&format!("launch {kernel}"), error))
     }
+
+    fn record(&self, work: &mut dyn FnMut() -> Result<(), GpuError>) -> Result<Option<Box<dyn Recorded>>, GpuError> {
+        self.here()?;
+        let record = |error| told("record a step (LOOM_CUDA_GRAPHS=off launches kernel by kernel)", error);
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: its own stream; what begins here ends below, whatever `work` says.
+        unsafe { result::stream::begin_capture(self.stream, mode) }.map_err(record)?;
+        let worked = work();
+        // SAFETY: as above.
+        let graph = unsafe { result::stream::end_capture(self.stream) };
+        worked?;
+        let graph = graph.map_err(record)?;
+        // SAFETY: just recorded, and not needed beyond this.
+        let run = unsafe {
+            let run = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
+            let _ = result::graph::destroy(graph);
+            run
+        };
+        let run = run.map_err(record)?;
+        Ok(Some(Box::new(Graph { run, stream: self.stream, context: self.context })))
+    }
+}
+
+/// A CUDA graph on a device's stream. `Recording` keeps the device.
+struct Graph {
+    run: sys::CUgraphExec,
+    stream: sys::CUstream,
+    context: sys::CUcontext,
+}
+
+// SAFETY: as for `Device`.
+unsafe impl Send for Graph {}
+
+impl Recorded for Graph {
+    fn replay(&self) -> Result<(), GpuError> {
+        // SAFETY: the device is kept by `Recording`; the graph is destroyed in `drop`.
+        unsafe { result::ctx::set_current(self.context).and_then(|()| result::graph::launch(self.run, self.stream)) }
+            .map_err(|error| told("launch a recorded step", error))
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it; an error at the end changes nothing.
+        unsafe {
+            if result::ctx::set_current(self.context).is_ok() {
+                let _ = result::graph::exec_destroy(self.run);
+            }
+        }
+    }
 }
 
 impl Drop for Device {
@@ -223,6 +295,7 @@ impl Drop for Device {
             // SAFETY: nobody else has the stream or this hold on the context; errors at the end change nothing.
             unsafe {
                 let _ = result::stream::synchronize(self.stream);
+                let _ = result::free_host(*self.pinned.get_mut().unwrap_or_else(PoisonError::into_inner));
                 let _ = result::stream::destroy(self.stream);
                 let _ = result::primary_ctx::release(self.gpu);
             }

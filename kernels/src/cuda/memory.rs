@@ -94,6 +94,9 @@ impl<T: Plain> Buffer<T> {
     /// If there are more of them than it holds.
     pub fn write(&self, values: &[T]) -> Result<(), GpuError> {
         assert!(values.len() <= self.len, "Buffer::write: {} into {}", values.len(), self.len);
+        if values.is_empty() {
+            return Ok(());
+        }
         // SAFETY: `Plain` has no padding, so its bytes may be read.
         let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
         self.machine.write(self.at, bytes)

@@ -1,5 +1,6 @@
 //! Norms, gates, and copies of rows.
 
+use super::list::List;
 use super::memory::View;
 use super::{Arg, Gpu, GpuError};
 
@@ -92,29 +93,32 @@ impl Gpu {
         unsafe { self.launch("add_to", [count.div_ceil(256), 1, 1], 256, arguments) }
     }
 
-    /// to[`to_rows`[r]] = from[`from_rows`[r]] for rows of `width` numbers, one target each; `None` stands for r itself.
+    /// to[`to_rows`[r]] = from[`from_rows`[r]] for `rows` rows of `width` numbers, one target each; `None` stands for r
+    /// itself, and where one is [`NO_ROW`](super::NO_ROW) nothing is copied.
     ///
     /// # Errors
     /// As the driver says.
     ///
     /// # Panics
-    /// If a row lies beyond its buffer, or the lists are of different lengths.
+    /// If a row may lie beyond its buffer, or a list is of another length.
     pub fn copy_rows(
         &self,
-        (from, from_rows): (View<'_, f32>, &[i32]),
-        (to, to_rows): (View<'_, f32>, Option<&[i32]>),
-        width: usize,
+        (from, from_rows): (View<'_, f32>, Option<&List>),
+        (to, to_rows): (View<'_, f32>, Option<&List>),
+        [rows, width]: [usize; 2],
     ) -> Result<(), GpuError> {
-        let rows = from_rows.len();
-        let end = |rows: &[i32]| rows.iter().map(|&row| usize::try_from(row).expect("a row") + 1).max().unwrap_or(0);
-        assert!(to_rows.is_none_or(|list| list.len() == rows), "copy_rows: {rows} rows to another number of them");
-        let (source, target) = (end(from_rows), to_rows.map_or(rows, end));
-        let (from, to) =
-            (from.rows("copy_rows from", source, width, width), to.rows("copy_rows to", target, width, width));
-        let (from_list, to_list) = (self.upload(from_rows)?, to_rows.map(|list| self.upload(list)).transpose()?);
-        let to_at = to_list.as_ref().map_or(Arg::At(0), |list| list.view().at());
-        let arguments = [from, from_list.view().at(), to, to_at, Arg::int(width)];
-        // SAFETY: the kernel's parameters, checked above.
+        let fits = |list: Option<&List>| list.is_none_or(|list| list.len() == rows);
+        assert!(fits(from_rows) && fits(to_rows), "copy_rows: not {rows} rows");
+        let end = |list: Option<&List>| list.map_or(rows, List::below);
+        let at = |list: Option<&List>| list.map_or(Arg::At(0), |list| list.view().at());
+        let arguments = [
+            from.rows("copy_rows from", end(from_rows), width, width),
+            at(from_rows),
+            to.rows("copy_rows to", end(to_rows), width, width),
+            at(to_rows),
+            Arg::int(width),
+        ];
+        // SAFETY: the kernel's parameters, checked above; rows in `List`.
         unsafe { self.launch("copy_rows", [rows, 1, 1], 256, arguments) }
     }
 }

@@ -1,5 +1,6 @@
 //! Weights on the device and the products with them; rows of embedding tables.
 
+use super::list::List;
 use super::memory::{Buffer, View};
 use super::{Arg, Gpu, GpuError};
 
@@ -99,16 +100,16 @@ impl Gpu {
         unsafe { self.launch(if rows == 1 { one } else { many }, grid, 128, arguments) }
     }
 
-    /// x `[ids, width]`: the rows `ids` of an embedding table.
+    /// x `[ids, width]`: the rows `ids` of an embedding table; zeros for [`NO_ROW`](super::NO_ROW).
     ///
     /// # Errors
     /// As the driver says; also if the table is `Q8_0`.
     ///
     /// # Panics
-    /// If an id is beyond the table, or x is too short.
-    pub fn embed(&self, ids: &[u32], table: &Matrix, x: View<'_, f32>) -> Result<(), GpuError> {
+    /// If an id may be beyond the table, or x is too short.
+    pub fn embed(&self, ids: &List, table: &Matrix, x: View<'_, f32>) -> Result<(), GpuError> {
         let &Matrix { ref weights, outputs, inputs } = table;
-        assert!(ids.iter().all(|&id| (id as usize) < outputs), "embed: an id beyond {outputs}");
+        assert!(ids.below() <= outputs, "embed: ids below {} of {outputs}", ids.below());
         let (kernel, at) = match weights {
             Kind::F32(values) => ("embed_f32", values.view().at()),
             Kind::Bf16(values) => ("embed_bf16", values.view().at()),
@@ -116,9 +117,8 @@ impl Gpu {
             Kind::Q8 { .. } => return Err(GpuError("an embedding table in Q8_0 is not served on a GPU".into())),
         };
         let x = x.rows("embed x", ids.len(), inputs, inputs);
-        // Given back in the order of the stream: after the launch.
-        let list = self.upload(ids)?;
-        // SAFETY: the kernel's parameters, checked above.
-        unsafe { self.launch(kernel, [ids.len(), 1, 1], 256, [list.view().at(), at, x, Arg::int(inputs)]) }
+        let arguments = [ids.view().at(), at, x, Arg::int(inputs)];
+        // SAFETY: the kernel's parameters, checked above; ids in `List`.
+        unsafe { self.launch(kernel, [ids.len(), 1, 1], 256, arguments) }
     }
 }

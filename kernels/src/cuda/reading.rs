@@ -1,6 +1,6 @@
 //! Reading logits where they are: normaliser, entropy, the likeliest entries, a draw. A few dozen bytes a row come back.
 
-use super::memory::{Plain, View};
+use super::memory::{Buffer, Plain, View};
 use super::{Gpu, GpuError};
 
 /// The likeliest entries that a reading can hold.
@@ -49,7 +49,7 @@ impl Ask<'_> {
 
 /// `Ask` of `cuda/logits.cu`.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct RawAsk {
     temperature: f32,
     top_p: f32,
@@ -104,50 +104,108 @@ impl Reading {
     };
 }
 
-impl Gpu {
-    /// Reads rows of `logits` `[asks, vocabulary]` into `out` [asks]; `weights` is scratch of the logits' dims.
+/// [`Ask::given`] of a row that nothing is asked of.
+const NOTHING: u32 = NO_ENTRY - 1;
+
+/// What is asked of rows, on the device; it stays where it is.
+#[derive(Debug)]
+pub struct Asks {
+    raw: Buffer<RawAsk>,
+    penalised: Buffer<u32>,
+    len: usize,
+    vocabulary: usize,
+}
+
+impl Asks {
+    /// Room for `rows` asks of rows of `vocabulary` entries, with `penalised` ids between them.
+    ///
+    /// # Errors
+    /// If the memory does not suffice.
+    pub fn room(gpu: &Gpu, rows: usize, penalised: usize, vocabulary: usize) -> Result<Self, GpuError> {
+        Ok(Self { raw: gpu.room(rows)?, penalised: gpu.room(penalised)?, len: 0, vocabulary })
+    }
+
+    /// `asks` of rows of `vocabulary` entries.
+    ///
+    /// # Errors
+    /// If the memory does not suffice.
+    ///
+    /// # Panics
+    /// If a given entry is beyond the row, or `top` exceeds [`TOP_MAX`].
+    pub fn new(gpu: &Gpu, asks: &[Option<Ask<'_>>], vocabulary: usize) -> Result<Self, GpuError> {
+        let (raw, penalised) = pack(asks, vocabulary);
+        Ok(Self { raw: gpu.upload(&raw)?, penalised: gpu.upload(&penalised)?, len: raw.len(), vocabulary })
+    }
+
+    /// Replaces them by `asks`, filled up to `rows` with rows that nothing is asked of. Whether there was room for the
+    /// penalised ids; if not, nothing has changed.
     ///
     /// # Errors
     /// As the driver says.
     ///
     /// # Panics
-    /// If the dims disagree, a given entry is beyond the row, or `top` exceeds [`TOP_MAX`].
+    /// As [`new`](Self::new); also if there is no room for so many rows.
+    pub fn set(&mut self, asks: &[Option<Ask<'_>>], rows: usize) -> Result<bool, GpuError> {
+        assert!(asks.len() <= rows && rows <= self.raw.len(), "Asks::set: {} as {rows}", asks.len());
+        let mut asks = asks.to_vec();
+        asks.resize(rows, None);
+        let (raw, penalised) = pack(&asks, self.vocabulary);
+        if penalised.len() > self.penalised.len() {
+            return Ok(false);
+        }
+        self.len = rows;
+        self.raw.write(&raw)?;
+        self.penalised.write(&penalised)?;
+        Ok(true)
+    }
+}
+
+/// The kernel's form of `asks`, and the ids that penalties look at.
+fn pack(asks: &[Option<Ask<'_>>], vocabulary: usize) -> (Vec<RawAsk>, Vec<u32>) {
+    let mut penalised = Vec::new();
+    let raw = asks.iter().map(|ask| {
+        let ask = ask.unwrap_or(Ask { given: NOTHING, ..Ask::GREEDY });
+        assert!(ask.top as usize <= TOP_MAX, "Asks: the top {}", ask.top);
+        assert!(ask.given >= NOTHING || (ask.given as usize) < vocabulary, "Asks: entry {}", ask.given);
+        let from = penalised.len() as u32;
+        // Each once: threads would otherwise apply a penalty twice.
+        let mut ids = ask.penalised.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
+        penalised.extend_from_slice(&ids);
+        let Ask { temperature, top_p, min_p, penalty, top_k, top, uniform, given, .. } = ask;
+        let count = ids.len() as u32;
+        RawAsk { temperature, top_p, min_p, penalty, top_k, top, uniform, from, count, given, padding: 0 }
+    });
+    (raw.collect(), penalised)
+}
+
+impl Gpu {
+    /// Reads rows of `logits` into `out`, both `[rows, …]`, as number `first` and those after it of `asks` say; `weights` is
+    /// scratch of the logits' dims. Of rows that nothing is asked of nothing is read.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// If the dims disagree.
     pub fn read_logits(
         &self,
-        logits: View<'_, f32>,
-        weights: View<'_, f32>,
-        asks: &[Ask<'_>],
-        vocabulary: usize,
+        [logits, weights]: [View<'_, f32>; 2],
+        (asks, first, rows): (&Asks, usize, usize),
         out: View<'_, Reading>,
     ) -> Result<(), GpuError> {
-        let mut penalised = Vec::new();
-        let raw: Vec<_> = asks
-            .iter()
-            .map(|ask| {
-                assert!(ask.top as usize <= TOP_MAX, "read_logits: the top {}", ask.top);
-                assert!(ask.given == NO_ENTRY || (ask.given as usize) < vocabulary, "read_logits: entry {}", ask.given);
-                let from = penalised.len() as u32;
-                // Each once: threads would otherwise apply a penalty twice.
-                let mut ids = ask.penalised.to_vec();
-                ids.sort_unstable();
-                ids.dedup();
-                penalised.extend_from_slice(&ids);
-                let &Ask { temperature, top_p, min_p, penalty, top_k, top, uniform, given, .. } = ask;
-                let count = ids.len() as u32;
-                RawAsk { temperature, top_p, min_p, penalty, top_k, top, uniform, from, count, given, padding: 0 }
-            })
-            .collect();
-        let rows = asks.len();
-        let (raw, penalised) = (self.upload(&raw)?, self.upload(&penalised)?);
+        assert!(first + rows <= asks.len, "read_logits: rows {first} and {rows} more of {}", asks.len);
+        let vocabulary = asks.vocabulary;
         let arguments = [
             logits.rows("read_logits logits", rows, vocabulary, vocabulary),
             weights.rows("read_logits weights", rows, vocabulary, vocabulary),
-            raw.view().at(),
-            penalised.view().at(),
+            asks.raw.from(first).at(),
+            asks.penalised.view().at(),
             out.rows("read_logits out", rows, 1, 1),
             super::Arg::int(vocabulary),
         ];
-        // SAFETY: the kernel's parameters, checked above.
+        // SAFETY: the kernel's parameters, checked above; entries in `pack`.
         unsafe { self.launch("read_logits", [rows, 1, 1], 512, arguments) }
     }
 }

@@ -1,5 +1,7 @@
 //! Recurrent networks: the sequences of a pass and their slots, the convolution, the scans of Mamba-1 and Mamba-2.
 
+use std::collections::HashMap;
+
 use super::memory::{Buffer, Plain, View};
 use super::{Arg, Gpu, GpuError};
 
@@ -48,26 +50,37 @@ impl Batch {
     /// # Panics
     /// If a sequence is empty or lies elsewhere, a slot does not exist, or one is written that another reads or writes.
     pub fn new(gpu: &Gpu, sequences: &[Sequence], slots: usize) -> Result<Self, GpuError> {
-        let (mut rows, mut longest) = (0, 0);
-        let mut writers = std::collections::HashMap::with_capacity(sequences.len());
-        for (index, sequence) in sequences.iter().enumerate() {
-            let other = writers.insert(sequence.to, index);
-            assert!(other.is_none(), "Batch: slot {} is written for two sequences", sequence.to);
-        }
-        for (index, sequence) in sequences.iter().enumerate() {
-            let inside = |slot: i32| usize::try_from(slot).is_ok_and(|slot| slot < slots);
-            assert!(inside(sequence.from) && inside(sequence.to), "Batch: {sequence:?} with {slots} slots");
-            assert!(sequence.len > 0 && sequence.row as usize == rows, "Batch: {sequence:?} at row {rows}");
-            let writer = writers.get(&sequence.from);
-            assert!(
-                writer.is_none_or(|&writer| writer == index),
-                "Batch: slot {} is read for one sequence and written for another",
-                sequence.from
-            );
-            rows += sequence.len as usize;
-            longest = longest.max(sequence.len as usize);
-        }
+        let (rows, longest) = check(sequences, slots);
         Ok(Self { sequences: gpu.upload(sequences)?, held: sequences.to_vec(), rows, slots, longest })
+    }
+
+    /// Room for steps of up to `most` sequences, a row each, that stays where it is.
+    ///
+    /// # Errors
+    /// If the memory does not suffice.
+    pub fn room(gpu: &Gpu, most: usize, slots: usize) -> Result<Self, GpuError> {
+        Ok(Self { sequences: gpu.zeros(most)?, held: Vec::new(), rows: 0, slots, longest: 1 })
+    }
+
+    /// Replaces it by `sequences` of one row each, filled up to `rows` with sequences that nothing is done for.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new); also if a sequence has more than a row, or there is no room for so many.
+    pub fn set(&mut self, sequences: &[Sequence], rows: usize) -> Result<(), GpuError> {
+        let (used, longest) = check(sequences, self.slots);
+        assert!(longest <= 1 && used <= rows && rows <= self.sequences.len(), "Batch::set: {used} rows as {rows}");
+        let nothing = |row: usize| {
+            let row = i32::try_from(row).expect("rows of a launch are below 2^31");
+            Sequence { row, len: 0, from: 0, to: 0, gain_decay: 1.0, gain_write: 1.0 }
+        };
+        self.held.clear();
+        self.held.extend_from_slice(sequences);
+        self.held.extend((used..rows).map(nothing));
+        self.rows = rows;
+        self.sequences.write(&self.held)
     }
 
     /// The same under other gains on Δ, where it decays and where it writes, for each sequence.
@@ -92,8 +105,31 @@ impl Batch {
     }
 
     fn count(&self) -> usize {
-        self.sequences.len()
+        self.held.len()
     }
+}
+
+/// The rows of all sequences, and of the longest.
+fn check(sequences: &[Sequence], slots: usize) -> (usize, usize) {
+    let (mut rows, mut longest) = (0, 0);
+    let mut writers = HashMap::with_capacity(sequences.len());
+    for (index, sequence) in sequences.iter().enumerate() {
+        let other = writers.insert(sequence.to, index);
+        assert!(other.is_none(), "Batch: slot {} is written for two sequences", sequence.to);
+    }
+    for (index, sequence) in sequences.iter().enumerate() {
+        let inside = |slot: i32| usize::try_from(slot).is_ok_and(|slot| slot < slots);
+        assert!(inside(sequence.from) && inside(sequence.to), "Batch: {sequence:?} with {slots} slots");
+        assert!(sequence.len > 0 && sequence.row as usize == rows, "Batch: {sequence:?} at row {rows}");
+        assert!(
+            writers.get(&sequence.from).is_none_or(|&writer| writer == index),
+            "Batch: slot {} is read for one sequence and written for another",
+            sequence.from
+        );
+        rows += sequence.len as usize;
+        longest = longest.max(sequence.len as usize);
+    }
+    (rows, longest)
 }
 
 /// The weights of a causal convolution.

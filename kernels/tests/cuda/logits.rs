@@ -24,7 +24,10 @@ fn read(logits: &[f32], ask: Ask<'_>) -> Reading {
     let other = Ask { penalised: &[1, 2], ..ask };
     let read = |asks: &[Ask<'_>]| {
         let (out, mut readings) = (gpu.room::<Reading>(asks.len()).unwrap(), vec![Reading::NONE; asks.len()]);
-        gpu.read_logits(rows.view(), weights.view(), asks, logits.len(), out.view()).unwrap();
+        let count = asks.len();
+        let asks: Vec<_> = asks.iter().copied().map(Some).collect();
+        let asks = Asks::new(&gpu, &asks, logits.len()).unwrap();
+        gpu.read_logits([rows.view(), weights.view()], (&asks, 0, count), out.view()).unwrap();
         out.read(&mut readings).unwrap();
         readings
     };

@@ -13,8 +13,8 @@ mod products;
 mod scans;
 
 use loom_kernels::cuda::{
-    Ask, Attend, Batch, Buffer, Gpu, GpuConv, GpuHeadScan, GpuScan, Heads, Kind, Matrix, NO_ENTRY, PAGE, Place,
-    Reading, Sequence, TOP_MAX,
+    Ask, Asks, Attend, Batch, Buffer, Gpu, GpuConv, GpuHeadScan, GpuScan, Heads, Kind, List, Matrix, NO_ENTRY, NO_ROW,
+    PAGE, Place, Reading, Sequence, TOP_MAX,
 };
 use loom_kernels::{
     Attention, HeadScan, KvPage, PAGE_LEN, Panels, Rows, SampleParams, Scan, Sight, attend, causal_conv_silu,

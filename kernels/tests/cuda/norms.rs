@@ -32,8 +32,10 @@ fn rows_are_gathered_and_scattered() {
     let width = 300;
     let from = draw.floats(5 * width, 1.0);
     let (held, to) = (up(&gpu, &from), poisoned(&gpu, 6 * width));
-    gpu.copy_rows((held.view(), &[4, 0, 4]), (to.view(), Some(&[5, 1, 2])), width).unwrap();
-    gpu.copy_rows((held.view(), &[3]), (to.view(), None), width).unwrap();
+    let list = |rows: &[u32], below| List::new(&gpu, rows, below).unwrap();
+    let (from_rows, to_rows) = (list(&[4, 0, NO_ROW, 1, 4], 5), list(&[5, 1, 3, NO_ROW, 2], 6));
+    gpu.copy_rows((held.view(), Some(&from_rows)), (to.view(), Some(&to_rows)), [5, width]).unwrap();
+    gpu.copy_rows((held.view(), Some(&list(&[3], 4))), (to.view(), None), [1, width]).unwrap();
     let to = down(&to);
     for (row, source) in [(0, Some(3)), (1, Some(0)), (2, Some(4)), (3, None), (4, None), (5, Some(4))] {
         let got = &to[row * width..][..width];

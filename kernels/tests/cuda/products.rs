@@ -41,11 +41,13 @@ fn products_read_every_type_of_weight() {
             }
             // The same matrix as an embedding table.
             let ids: Vec<u32> = (0..rows).map(|r| ((r * 7 + 1) % outputs) as u32).collect();
-            let rows_ = poisoned(&gpu, rows * inputs);
-            gpu.embed(&ids, &matrix, rows_.view()).unwrap();
+            let rows_ = poisoned(&gpu, (rows + 1) * inputs);
+            let mut list = List::room(&gpu, rows + 1, outputs).unwrap();
+            list.set(&ids, rows + 1).unwrap();
+            gpu.embed(&list, &matrix, rows_.view()).unwrap();
             let wanted: Vec<f32> =
                 ids.iter().flat_map(|&id| &values[id as usize * inputs..][..inputs]).copied().collect();
-            assert_eq!(down(&rows_), wanted);
+            assert_eq!(down(&rows_), [wanted, vec![0.0; inputs]].concat());
         }
     }
 }

@@ -17,8 +17,8 @@ use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::governance::memory::capture::Heard;
 use crate::governance::memory::workspace::{MemoryError, Workspace};
 use crate::governance::regulator::Calibration;
-use crate::inference::engine::{DeviceChoice, Dtype};
-use crate::inference::providers::{OpenOptions, RoleDtypes};
+use crate::inference::engine::{Device, DeviceChoice, Dtype};
+use crate::inference::providers::{OpenOptions, Roles};
 use crate::simulation::persona::{self, AdversaryKind, AdversaryScript, Regulation, RegulatorPolicy};
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{
@@ -112,6 +112,15 @@ pub(super) struct Args {
     /// Where local models run: `cpu`, `cuda:N`, or `auto` for a GPU where one can be used
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: DeviceChoice,
+    /// The same for the persona's model alone
+    #[arg(long, value_name = "DEVICE")]
+    persona_device: Option<DeviceChoice>,
+    /// The same for the other side's
+    #[arg(long, value_name = "DEVICE")]
+    interlocutor_device: Option<DeviceChoice>,
+    /// The same for the judge's
+    #[arg(long, value_name = "DEVICE")]
+    judge_device: Option<DeviceChoice>,
     /// How local models keep their weights: f32, bf16, `q8_0` or `q4_k`; as their files have them if not given
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
     dtype: Option<Dtype>,
@@ -230,16 +239,25 @@ impl Args {
         let template = self.chat_template.as_ref().map(|path| {
             std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
         });
-        let (device, why) = self.device.decide();
-        if let Some(why) = why {
-            writeln!(terminal.err, "On the CPU: {why}.")?;
-        }
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
-        options.device = device;
+        let mut decide = |choice: DeviceChoice, who: &str| -> Result<Device, Failure> {
+            let (device, why) = choice.decide();
+            if let Some(why) = why {
+                writeln!(terminal.err, "{who} on the CPU: {why}.")?;
+            }
+            Ok(device)
+        };
+        options.device = decide(self.device, "Models run")?;
+        let mut of = |choice: Option<DeviceChoice>, who| choice.map(|choice| decide(choice, who)).transpose();
+        options.devices = Roles {
+            persona: of(self.persona_device, "The persona's model runs")?,
+            interlocutor: of(self.interlocutor_device, "The other side's model runs")?,
+            judge: of(self.judge_device, "The judge's model runs")?,
+        };
         self.remote.set(&mut options);
         options.dtype = self.dtype;
         options.dtypes =
-            RoleDtypes { persona: self.persona_dtype, interlocutor: self.interlocutor_dtype, judge: self.judge_dtype };
+            Roles { persona: self.persona_dtype, interlocutor: self.interlocutor_dtype, judge: self.judge_dtype };
         Ok(options)
     }
 

@@ -130,7 +130,7 @@ impl Args {
                     None => (None, None),
                     Some((chain, options)) => {
                         // A judge that asks for the date is told the one of the run that it judges, and is then another.
-                        let model = watch.model(chain, &options.on(Some(date)))?;
+                        let model = watch.model(chain, &options.dated(Some(date)))?;
                         let tested = desks.last().filter(|_| !providers::is_dated(&*model));
                         let tested = tested.map(|desk| desk.scoring.known.clone());
                         let judge = Judge::new(model).await?;
@@ -346,7 +346,7 @@ fn judge_of(manifest: &Manifest, options: &OpenOptions) -> Result<(ModelChain, O
         None => options.clone(),
     };
     let now = manifest.created_at.parse().ok();
-    Ok((chain, options.at(dtype).on(now)))
+    Ok((chain, options.at(dtype).on(options.devices.judge).dated(now)))
 }
 
 fn failure(error: ScoringError) -> Failure {

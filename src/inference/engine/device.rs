@@ -3,13 +3,19 @@
 //! is refused with the reason.
 
 #[cfg(feature = "cuda")]
+mod decode;
+#[cfg(feature = "cuda")]
 mod decoder;
 #[cfg(feature = "cuda")]
 mod mamba;
 #[cfg(feature = "cuda")]
 mod mamba2;
 #[cfg(feature = "cuda")]
+mod memory;
+#[cfg(feature = "cuda")]
 mod network;
+#[cfg(feature = "cuda")]
+mod reading;
 #[cfg(feature = "cuda")]
 mod recurrent;
 #[cfg(feature = "cuda")]
@@ -29,7 +35,7 @@ use super::mamba2::Mamba2;
 use super::open::Files;
 
 /// Where to run a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Device {
     /// This machine's cores.
     #[default]
@@ -172,7 +178,7 @@ impl Files<'_> {
         let device = options.device;
         let refused = |refusal| match refusal {
             Refusal::Unserved(what) => LoadError::Start(format!("{what} is not served on a GPU; use the device `cpu`")),
-            Refusal::Gpu(error) => LoadError::Start(format!("{device}: {error}")),
+            Refusal::Gpu(error) => LoadError::Start(format!("{device}: {error}; or use the device `cpu`")),
         };
         let open = || -> Result<_, Refusal> {
             let gpu = loom_kernels::cuda::Gpu::open(ordinal)?;

@@ -330,10 +330,10 @@ impl Scoring {
         let chain: ModelChain = spec.parse().map_err(|error| format!("`{spec}` cannot be opened: {error}"))?;
         let template = path.parent().and_then(manifest).and_then(|manifest| manifest.chat_template);
         let options = template.map_or_else(|| self.options.clone(), |template| self.options.with_template(template));
-        let options = options.on(Some(begun(path)));
+        let options = options.dated(Some(begun(path)));
         // The numbers that the persona spoke by.
         let dtype = transcript.models.persona.dtype.as_deref().map(str::parse).transpose()?;
-        providers::open(&chain, &options.at(dtype)).map_err(|error| error.to_string())
+        providers::open(&chain, &options.at(dtype).on(options.devices.persona)).map_err(|error| error.to_string())
     }
 }
 

@@ -18,7 +18,7 @@ use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError};
 use crate::foundation::gate::{LedgerError, Refusal};
 use crate::governance::regulator::{Calibration, CalibrationError, CorrectionPattern};
-use crate::inference::providers::{self, OpenOptions, RoleDtypes};
+use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::persona::{
     AdversaryKind, AssembleError, ConfigErrors, PersonaConfig, Regulation, TrajectoryMode, parse,
 };
@@ -183,8 +183,9 @@ impl Run {
         let now = SystemClock.now();
         let mut options = options.clone();
         options.now = Some(now);
-        let RoleDtypes { persona: of_persona, interlocutor: of_interlocutor, judge: of_judge } = options.dtypes;
-        let (of_persona, of_interlocutor) = (options.at(of_persona), options.at(of_interlocutor));
+        let (dtypes, devices) = (options.dtypes, options.devices);
+        let of_persona = options.at(dtypes.persona).on(devices.persona);
+        let of_interlocutor = options.at(dtypes.interlocutor).on(devices.interlocutor);
         let persona = providers::open(&plan.persona, &of_persona)?;
         let interlocutor = providers::open(&plan.interlocutor, &of_interlocutor)?;
         let manifest = Manifest {
@@ -206,7 +207,7 @@ impl Run {
                 persona: model_ref(&plan.persona, of_persona.dtype, persona.as_ref()),
                 interlocutor: model_ref(&plan.interlocutor, of_interlocutor.dtype, interlocutor.as_ref()),
                 judge: plan.judge.to_string(),
-                judge_dtype: options.at(of_judge).dtype.map(|dtype| dtype.to_string()),
+                judge_dtype: options.at(dtypes.judge).dtype.map(|dtype| dtype.to_string()),
             },
             chat_template: options.chat_template,
             regulator: plan.regulator,
@@ -244,14 +245,14 @@ impl Run {
         let mut options = options.clone();
         options.chat_template.clone_from(&manifest.chat_template);
         options.now = manifest.created_at.parse().ok();
-        let open = |role, model: &ModelRef| -> Result<_, RunError> {
+        let open = |role, device, model: &ModelRef| -> Result<_, RunError> {
             let chain: ModelChain = model
                 .spec
                 .parse()
                 .map_err(|error| ModelError::Unavailable { model: model.spec.clone(), why: format!("{error}") })?;
             let dtype = model.dtype.as_deref().map(str::parse).transpose();
             let dtype = dtype.map_err(|why| ModelError::Unavailable { model: model.spec.clone(), why })?;
-            let mut options = options.clone();
+            let mut options = options.on(device);
             options.dtype = dtype;
             let opened = providers::open(&chain, &options)?;
             let digest = |model: &ModelRef| model.info.digest.map_or("unknown".to_owned(), |digest| digest.short());
@@ -261,8 +262,9 @@ impl Run {
             changed(role, format!("{model:?}"), format!("{now:?}"), hint)?;
             Ok(opened)
         };
-        let persona = open("the persona's model", &manifest.models.persona)?;
-        let interlocutor = open("the interlocutor's model", &manifest.models.interlocutor)?;
+        let persona = open("the persona's model", options.devices.persona, &manifest.models.persona)?;
+        let device = options.devices.interlocutor;
+        let interlocutor = open("the interlocutor's model", device, &manifest.models.interlocutor)?;
         let stage = stage(&config, &manifest, persona, interlocutor)?;
         Ok(Self { folder, manifest, stage })
     }

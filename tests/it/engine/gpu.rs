@@ -128,7 +128,7 @@ fn company_changes_no_greedy_token() {
 fn together(name: &str) {
     let (gpu, cpu) = (on_gpu(name).unwrap(), folder(&fixture(name), 1));
     let all = ids(40);
-    let prompts: Vec<_> = (1..6).map(|n| &all[n..n * 7]).collect();
+    let prompts: Vec<_> = (1..10).map(|n| &all[n..n * 4]).collect();
     let together = block_on(async {
         let replies = prompts.iter().map(|ids| gpu.complete(asked(ids, 6), None));
         futures_util::future::join_all(replies).await

@@ -9,7 +9,8 @@ use super::super::Segment;
 use super::super::config::DecoderConfig;
 use super::super::decoder::{Decoder, Layer as CpuLayer};
 use super::Refusal;
-use super::network::{Body, GpuState, Needs, Stream};
+use super::memory::Needs;
+use super::network::{Body, GpuState, Stream};
 use super::slots::{Place, Pool};
 use super::weights::{Linear, PIECE};
 
@@ -109,22 +110,50 @@ impl GpuDecoder {
 
     /// Makes room for `new` positions behind `cache`, on pages of its own.
     fn extend(&self, gpu: &Gpu, cache: &mut Cache, new: usize) -> Result<(), GpuError> {
-        if let Some(shared) = cache.pages.last_mut().filter(|_| !cache.len.is_multiple_of(PAGE)) {
-            if Arc::get_mut(shared).is_none() {
-                let own = self.pages.take()?;
-                let len = self.layers.len() * self.unit();
-                let at = |page: &Place| usize::try_from(page.index()).unwrap_or_default() * len;
-                for cache in [&self.keys, &self.values] {
-                    gpu.copy(cache.part(at(shared), len), cache.part(at(&own), len), len)?;
-                }
-                *shared = own;
+        if let Some(shared) = cache.pages.last_mut().filter(|_| !cache.len.is_multiple_of(PAGE))
+            && Arc::get_mut(shared).is_none()
+        {
+            let own = self.pages.take()?;
+            let len = self.layers.len() * self.unit();
+            let at = |page: &Place| usize::try_from(page.index()).unwrap_or_default() * len;
+            for cache in [&self.keys, &self.values] {
+                gpu.copy(cache.part(at(shared), len), cache.part(at(&own), len), len)?;
             }
+            *shared = own;
         }
         cache.len += new;
         while cache.pages.len() < cache.len.div_ceil(PAGE) {
             cache.pages.push(self.pages.take()?);
         }
         Ok(())
+    }
+
+    /// Where the rows of `batch` stand, and its sequences' pages.
+    fn places(&self, batch: &[Segment<'_, GpuState<Cache>>]) -> Result<(Vec<At>, Vec<i32>), GpuError> {
+        let number = |n: usize| i32::try_from(n).map_err(|_| GpuError::new("a place beyond 2³¹: run less at once"));
+        let (mut places, mut tables) = (Vec::new(), Vec::new());
+        for segment in batch {
+            let cache = &segment.state.rest;
+            let table = number(tables.len())?;
+            for position in cache.len - segment.ids.len()..cache.len {
+                places.push(At { position: number(position)?, table });
+            }
+            // For the kernels a layer of a page is a page.
+            for page in &cache.pages {
+                tables.push(number(usize::try_from(page.index()).unwrap_or_default() * self.layers.len())?);
+            }
+        }
+        Ok((places, tables))
+    }
+
+    /// Pages of the first layer, as the kernels count them: from layer to layer they move on by one.
+    fn entries(&self) -> usize {
+        self.pages.count().saturating_sub(1) * self.layers.len() + 1
+    }
+
+    fn dims(&self) -> [usize; 3] {
+        let DecoderConfig { heads, kv_heads, head_dim, .. } = self.config;
+        [heads, kv_heads, head_dim]
     }
 
     fn attention(&self, gpu: &Gpu, index: usize, layer: &Layer, plan: &Attend, rows: usize) -> Result<(), GpuError> {
@@ -197,26 +226,30 @@ impl Body for GpuDecoder {
         Ok(())
     }
 
-    fn plan(&self, gpu: &Gpu, batch: &mut [Segment<'_, GpuState<Cache>>], _: &[Sequence]) -> Result<Attend, GpuError> {
-        let DecoderConfig { heads, kv_heads, head_dim, .. } = self.config;
-        let layers = self.layers.len();
-        let number = |n: usize| i32::try_from(n).map_err(|_| GpuError::new("a place beyond 2³¹: run less at once"));
-        let (mut places, mut tables) = (Vec::new(), Vec::new());
-        for segment in batch {
-            let cache = &mut segment.state.rest;
-            let begin = cache.len;
-            self.extend(gpu, cache, segment.ids.len())?;
-            let table = number(tables.len())?;
-            for position in begin..cache.len {
-                places.push(At { position: number(position)?, table });
-            }
-            // For the kernels a layer of a page is a page.
-            for page in &cache.pages {
-                tables.push(number(usize::try_from(page.index()).unwrap_or_default() * layers)?);
-            }
-        }
-        let last = self.pages.count().saturating_sub(1) * layers;
-        Attend::new(gpu, &places, &tables, last + 1, [heads, kv_heads, head_dim])
+    fn grow(&self, gpu: &Gpu, batch: &mut [Segment<'_, GpuState<Cache>>]) -> Result<(), GpuError> {
+        batch.iter_mut().try_for_each(|segment| self.extend(gpu, &mut segment.state.rest, segment.ids.len()))
+    }
+
+    fn plan(&self, gpu: &Gpu, batch: &[Segment<'_, GpuState<Cache>>], _: &[Sequence]) -> Result<Attend, GpuError> {
+        let (places, tables) = self.places(batch)?;
+        Attend::new(gpu, &places, &tables, self.entries(), self.dims())
+    }
+
+    fn room(&self, gpu: &Gpu, rows: usize) -> Result<Attend, GpuError> {
+        // Tables of sequences of an eighth of the window, all at once.
+        let entries = rows * self.config.window.div_ceil(8 * PAGE).max(4);
+        Attend::room(gpu, [rows, self.config.window, entries], self.entries(), self.dims())
+    }
+
+    fn tell(
+        &self,
+        plan: &mut Attend,
+        batch: &[Segment<'_, GpuState<Cache>>],
+        _: &[Sequence],
+        rows: usize,
+    ) -> Result<Option<usize>, GpuError> {
+        let (places, tables) = self.places(batch)?;
+        plan.set(&places, &tables, rows)
     }
 
     fn layer(&self, gpu: &Gpu, index: usize, plan: &Attend, stream: &Stream<'_>) -> Result<(), GpuError> {

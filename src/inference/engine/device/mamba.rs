@@ -6,7 +6,8 @@ use super::super::Segment;
 use super::super::config::MambaConfig;
 use super::super::mamba::{Layer as CpuLayer, Mamba};
 use super::Refusal;
-use super::network::{Body, GpuState, Needs, Stream};
+use super::memory::Needs;
+use super::network::{Body, GpuState, Stream};
 use super::recurrent::{Conv, Plan, Slots, TAPS_MAX};
 use super::weights::{Linear, PIECE, narrow, unpack};
 
@@ -132,13 +133,26 @@ impl Body for GpuMamba {
         Ok(())
     }
 
-    fn plan(
-        &self,
-        gpu: &Gpu,
-        batch: &mut [Segment<'_, GpuState<()>>],
-        sequences: &[Sequence],
-    ) -> Result<Plan, GpuError> {
+    fn grow(&self, _: &Gpu, _: &mut [Segment<'_, GpuState<()>>]) -> Result<(), GpuError> {
+        Ok(())
+    }
+
+    fn plan(&self, gpu: &Gpu, batch: &[Segment<'_, GpuState<()>>], sequences: &[Sequence]) -> Result<Plan, GpuError> {
         Plan::new(gpu, batch, sequences, self.layers.len(), self.count)
+    }
+
+    fn room(&self, gpu: &Gpu, rows: usize) -> Result<Plan, GpuError> {
+        Plan::room(gpu, rows, self.count)
+    }
+
+    fn tell(
+        &self,
+        plan: &mut Plan,
+        batch: &[Segment<'_, GpuState<()>>],
+        sequences: &[Sequence],
+        rows: usize,
+    ) -> Result<Option<usize>, GpuError> {
+        plan.tell(batch, sequences, self.layers.len(), rows)
     }
 
     fn layer(&self, gpu: &Gpu, index: usize, plan: &Plan, stream: &Stream<'_>) -> Result<(), GpuError> {

@@ -6,7 +6,8 @@ use super::super::Segment;
 use super::super::config::Mamba2Config;
 use super::super::mamba2::{Layer as CpuLayer, Mamba2};
 use super::Refusal;
-use super::network::{Body, GpuState, Needs, Stream};
+use super::memory::Needs;
+use super::network::{Body, GpuState, Stream};
 use super::recurrent::{Conv, Plan, Slots, TAPS_MAX};
 use super::weights::{Linear, PIECE};
 
@@ -112,13 +113,26 @@ impl Body for GpuMamba2 {
         Ok(())
     }
 
-    fn plan(
-        &self,
-        gpu: &Gpu,
-        batch: &mut [Segment<'_, GpuState<()>>],
-        sequences: &[Sequence],
-    ) -> Result<Plan, GpuError> {
+    fn grow(&self, _: &Gpu, _: &mut [Segment<'_, GpuState<()>>]) -> Result<(), GpuError> {
+        Ok(())
+    }
+
+    fn plan(&self, gpu: &Gpu, batch: &[Segment<'_, GpuState<()>>], sequences: &[Sequence]) -> Result<Plan, GpuError> {
         Plan::new(gpu, batch, sequences, self.layers.len(), self.count)
+    }
+
+    fn room(&self, gpu: &Gpu, rows: usize) -> Result<Plan, GpuError> {
+        Plan::room(gpu, rows, self.count)
+    }
+
+    fn tell(
+        &self,
+        plan: &mut Plan,
+        batch: &[Segment<'_, GpuState<()>>],
+        sequences: &[Sequence],
+        rows: usize,
+    ) -> Result<Option<usize>, GpuError> {
+        plan.tell(batch, sequences, self.layers.len(), rows)
     }
 
     fn layer(&self, gpu: &Gpu, index: usize, plan: &Plan, stream: &Stream<'_>) -> Result<(), GpuError> {
@@ -141,8 +155,14 @@ impl Body for GpuMamba2 {
             dims: Heads { heads: h, head_dim: p, d_state: n, groups: g, least: dt_limit.0, most: dt_limit.1 },
         };
         gpu.head_scan(batch, &scan, slots.states.view(), y.view())?;
-        let z = (zxbcdt.view(), projected);
-        gpu.gated_rms_norm(y.view(), z, layer.gated_norm.view(), norm_epsilon, normed.view(), [rows, inner, groups])?;
+        gpu.gated_rms_norm(
+            y.view(),
+            (zxbcdt.view(), projected),
+            layer.gated_norm.view(),
+            norm_epsilon,
+            normed.view(),
+            [rows, inner, groups],
+        )?;
         layer.out_proj.apply(gpu, normed.view(), rows, stream.h)
     }
 }

@@ -4,19 +4,21 @@
 //! A pass is enqueued as a whole and waited for once, when what was read of its rows comes back: some 180 bytes a row.
 //! Unlike the CPU's, its results agree with those of another batch or another length of segment within a tolerance only.
 //!
-//! Memory is planned when a model is opened: what is left beside the weights and the room of a pass holds states, of
-//! which one half may be at work and the other is for those that callers keep.
+//! Memory is planned when a model is opened (`memory.rs`).
 
 use std::sync::{Arc, Mutex};
 
-use loom_kernels::cuda::{Ask, Buffer, Gpu, GpuError, Matrix, NO_ENTRY, PAGE, Reading, Sequence, TOP_MAX, View};
+use loom_kernels::cuda::{Asks, Buffer, Gpu, GpuError, List, Matrix, PAGE, Reading, Sequence, TOP_MAX, View};
 
 use super::super::ends::Ends;
-use super::super::row::{Entry, Room, RowAsk, RowReading, Scratch};
+use super::super::row::{Room, RowAsk, RowReading, Scratch};
 use super::super::{Architecture, Segment};
+use super::decode::{self, Decode};
+use super::memory::{Needs, Plan};
+use super::reading::{asked, told};
 use super::slots::{Place, Pool, lock};
 use super::weights::matrix;
-use crate::foundation::base::limits::{GPU_LOGIT_BYTES_MAX, GPU_PASS_TOKENS_MAX, GPU_SEQUENCES_MAX, GPU_STATES_MAX};
+use crate::foundation::base::limits::GPU_PASS_TOKENS_MAX;
 
 /// The layers of a network.
 pub(super) trait Body: Send + Sync + 'static {
@@ -26,7 +28,7 @@ pub(super) trait Body: Send + Sync + 'static {
     type Rest: Clone + Default + Send + Sync + 'static;
 
     /// What its layers are told of a pass.
-    type Plan;
+    type Plan: Send;
 
     fn layers(&self) -> usize;
 
@@ -37,31 +39,32 @@ pub(super) trait Body: Send + Sync + 'static {
     /// Takes its memory: a pass of `rows` rows, `slots` slots, `pages` pages.
     fn settle(&mut self, gpu: &Gpu, rows: usize, slots: usize, pages: usize) -> Result<(), GpuError>;
 
-    /// Makes room for what `batch` adds to its states, `sequences` with their slots.
+    /// Makes room for what `batch` adds to its states.
+    fn grow(&self, gpu: &Gpu, batch: &mut [Segment<'_, GpuState<Self::Rest>>]) -> Result<(), GpuError>;
+
+    /// What the layers are told of `batch`, `sequences` with their slots, after [`grow`](Self::grow).
     fn plan(
         &self,
         gpu: &Gpu,
-        batch: &mut [Segment<'_, GpuState<Self::Rest>>],
+        batch: &[Segment<'_, GpuState<Self::Rest>>],
         sequences: &[Sequence],
     ) -> Result<Self::Plan, GpuError>;
 
+    /// Room for plans of up to `rows` sequences of one token each, that stays where it is.
+    fn room(&self, gpu: &Gpu, rows: usize) -> Result<Self::Plan, GpuError>;
+
+    /// Puts such a plan there, filled up to `rows` rows. Gives what beside `rows` decides on the launches; `None` if the
+    /// batch is no such step.
+    fn tell(
+        &self,
+        plan: &mut Self::Plan,
+        batch: &[Segment<'_, GpuState<Self::Rest>>],
+        sequences: &[Sequence],
+        rows: usize,
+    ) -> Result<Option<usize>, GpuError>;
+
     /// Layer `index`: adds `added` to the residual stream x, and leaves what it adds itself in `h`.
     fn layer(&self, gpu: &Gpu, index: usize, plan: &Self::Plan, stream: &Stream<'_>) -> Result<(), GpuError>;
-}
-
-/// What a body needs of memory, bytes.
-#[derive(Clone, Copy)]
-pub(super) struct Needs {
-    /// A slot.
-    pub(super) slot: usize,
-    /// A page; 0 if it has none.
-    pub(super) page: usize,
-    /// Pages of the longest sequence.
-    pub(super) longest: usize,
-    /// A row of a pass.
-    pub(super) row: usize,
-    /// What does not depend on the number of rows.
-    pub(super) fixed: usize,
 }
 
 /// `[rows, d_model]` each.
@@ -83,7 +86,7 @@ pub(super) struct GpuState<R> {
 /// Slot 0 is never written: it is the state before the first token.
 const START: i32 = 0;
 
-pub(super) struct Network<B> {
+pub(super) struct Network<B: Body> {
     gpu: Gpu,
     body: B,
     d_model: usize,
@@ -94,6 +97,8 @@ pub(super) struct Network<B> {
     head: Option<Matrix>,
     norm: Buffer<f32>,
     slots: Pool,
+    /// What steps of one token each are told.
+    decode: Mutex<Decode<B::Plan>>,
     /// The residual stream after the last layer at each slot's last token, `[slots, d_model]`.
     last: Buffer<f32>,
     /// `[rows, d_model]`
@@ -121,8 +126,10 @@ impl<B: Body> Network<B> {
         let plan = Plan::new(&body.needs(), d_model, vocabulary, free, gpu.free_bytes()?)?;
         let Plan { rows, some, slots, pages, sequences_max, states_bytes } = plan;
         body.settle(&gpu, rows, slots, pages)?;
+        let decode = Decode::new(&gpu, &body, slots, vocabulary)?;
         Ok(Self {
             slots: Pool::new("states", 1, slots),
+            decode: Mutex::new(decode),
             last: gpu.zeros(slots * d_model)?,
             x: gpu.room(rows * d_model)?,
             h: gpu.room(rows * d_model)?,
@@ -158,36 +165,93 @@ impl<B: Body> Network<B> {
     }
 
     /// Enqueues a pass over `batch`, and gives the rows asked for in `h`, however many they are.
-    fn pass(&self, batch: &mut [Segment<'_, GpuState<B::Rest>>]) -> Result<usize, GpuError> {
+    fn pass(&self, batch: &[Segment<'_, GpuState<B::Rest>>], sequences: &[Sequence]) -> Result<usize, GpuError> {
         let gpu = &self.gpu;
-        let mut sequences = Vec::with_capacity(batch.len());
         let (mut row, mut wanted, mut lasts) = (0, Vec::new(), Vec::new());
-        let mut shared = Vec::new();
+        for segment in batch {
+            let len = u32::try_from(segment.ids.len()).unwrap_or(u32::MAX);
+            wanted.extend(segment.logits.clone().filter_map(|at| Some(row + u32::try_from(at).ok()?)));
+            row += len;
+            lasts.push(row - 1);
+        }
+        let rows = row as usize;
+        let ids: Vec<_> = batch.iter().flat_map(|segment| segment.ids).copied().collect();
+        let plan = self.body.plan(gpu, batch, sequences)?;
+        self.layers(&List::new(gpu, &ids, self.vocabulary)?, &plan, rows)?;
+        let (lasts, wanted) = (List::new(gpu, &lasts, rows)?, (List::new(gpu, &wanted, rows)?, wanted.len()));
+        let targets = List::new(gpu, &targets(sequences), self.slots.count())?;
+        let last = (self.last.view(), Some(&targets));
+        gpu.copy_rows((self.x.view(), Some(&lasts)), last, [sequences.len(), self.d_model])?;
+        gpu.copy_rows((self.x.view(), Some(&wanted.0)), (self.h.view(), None), [wanted.1, self.d_model])?;
+        Ok(wanted.1)
+    }
+
+    /// From ids to the residual stream behind the last layer, in `x`.
+    fn layers(&self, ids: &List, plan: &B::Plan, rows: usize) -> Result<(), GpuError> {
+        let gpu = &self.gpu;
+        gpu.embed(ids, &self.table, self.x.view())?;
+        let mut stream = Stream { rows, x: self.x.view(), added: None, h: self.h.view() };
+        for index in 0..self.body.layers() {
+            self.body.layer(gpu, index, plan, &stream)?;
+            stream.added = Some(stream.h);
+        }
+        stream.added.map_or(Ok(()), |added| gpu.add_to(self.x.view(), added, rows * self.d_model))
+    }
+
+    /// Gives every sequence its slot and what else it needs. Slots that are read for others too are handed out, to be let
+    /// go when the pass is under way.
+    fn begin(&self, batch: &mut [Segment<'_, GpuState<B::Rest>>]) -> Result<(Vec<Sequence>, Held), GpuError> {
+        let (mut sequences, mut shared, mut row) = (Vec::with_capacity(batch.len()), Vec::new(), 0);
         for segment in batch.iter_mut() {
             let (from, to, old) = self.advance(&mut segment.state.slot)?;
             shared.push(old);
             let len = i32::try_from(segment.ids.len()).unwrap_or(i32::MAX);
             sequences.push(Sequence { row, len, from, to, gain_decay: 1.0, gain_write: 1.0 });
-            wanted.extend(segment.logits.clone().filter_map(|at| Some(row + i32::try_from(at).ok()?)));
-            lasts.push(row + len - 1);
             row += len;
         }
-        let rows = usize::try_from(row).unwrap_or_default();
+        self.body.grow(&self.gpu, batch)?;
+        Ok((sequences, shared))
+    }
+
+    /// A step of one token each, as it is recorded; `None` if this is no such step.
+    fn step(
+        &self,
+        batch: &[Segment<'_, GpuState<B::Rest>>],
+        sequences: &[Sequence],
+    ) -> Result<Option<Vec<Option<RowReading>>>, GpuError> {
+        let plain =
+            |segment: &Segment<'_, _>| segment.ids.len() == 1 && segment.asks.iter().all(|ask| ask.top <= TOP_MAX);
+        if !batch.iter().all(plain) {
+            return Ok(None);
+        }
+        let mut decode = lock(&self.decode);
+        let Some(rows) = decode::rows(batch.len()) else { return Ok(None) };
+        let Some(kind) = self.body.tell(decode.plan(), batch, sequences, rows)? else { return Ok(None) };
         let ids: Vec<_> = batch.iter().flat_map(|segment| segment.ids).copied().collect();
-        let plan = self.body.plan(gpu, batch, &sequences)?;
-        gpu.embed(&ids, &self.table, self.x.view())?;
-        let mut stream = Stream { rows, x: self.x.view(), added: None, h: self.h.view() };
-        for index in 0..self.body.layers() {
-            self.body.layer(gpu, index, &plan, &stream)?;
-            stream.added = Some(stream.h);
+        let asks: Vec<_> = batch.iter().map(|segment| segment.asks.first().map(asked)).collect();
+        if !decode.set(&ids, &targets(sequences), &asks, rows)? {
+            return Ok(None);
         }
-        if let Some(added) = stream.added {
-            gpu.add_to(self.x.view(), added, rows * self.d_model)?;
-        }
-        let targets: Vec<_> = sequences.iter().map(|sequence| sequence.to).collect();
-        gpu.copy_rows((self.x.view(), &lasts), (self.last.view(), Some(&targets)), self.d_model)?;
-        gpu.copy_rows((self.x.view(), &wanted), (self.h.view(), None), self.d_model)?;
-        Ok(wanted.len())
+        decode.run(&self.gpu, (rows, kind), |decode| {
+            self.layers(&decode.ids, &decode.plan, rows)?;
+            let last = (self.last.view(), Some(&decode.targets));
+            self.gpu.copy_rows((self.x.view(), None), last, [rows, self.d_model])?;
+            for first in (0..rows).step_by(self.some) {
+                self.judge(self.x.from(first * self.d_model), &decode.asks, first, self.some.min(rows - first))?;
+            }
+            Ok(())
+        })?;
+        let mut readings = vec![Reading::NONE; batch.len()];
+        self.readings.read(&mut readings)?;
+        let asked = readings.iter().zip(batch).filter_map(|(reading, segment)| Some((reading, segment.asks.first()?)));
+        Ok(Some(asked.map(|(reading, ask)| told(reading, ask.top.min(self.vocabulary))).collect()))
+    }
+
+    /// Enqueues reading `rows` rows of the residual stream, at most `some`, number `first` of `asks` and those after it.
+    fn judge(&self, x: View<'_, f32>, asks: &Asks, first: usize, rows: usize) -> Result<(), GpuError> {
+        self.head(x, rows)?;
+        let room = [&self.logits, &self.weights].map(Buffer::view);
+        self.gpu.read_logits(room, (asks, first, rows), self.readings.from(first))
     }
 
     /// The logits of the first `rows` rows of the residual stream `x`, at most `some`.
@@ -202,12 +266,11 @@ impl<B: Body> Network<B> {
     /// the kernel tells: these come over as they are.
     fn answer(&self, x: View<'_, f32>, asks: &[&RowAsk]) -> Result<Vec<Option<RowReading>>, GpuError> {
         let (mut whole, mut scratch) = (Vec::new(), Scratch::default());
+        let all: Vec<_> = asks.iter().map(|ask| Some(asked(ask))).collect();
+        let all = Asks::new(&self.gpu, &all, self.vocabulary)?;
         for (index, asks) in asks.chunks(self.some).enumerate() {
             let first = index * self.some;
-            self.head(x.from(first * self.d_model), asks.len())?;
-            let told: Vec<_> = asks.iter().map(|ask| asked(ask)).collect();
-            let (logits, weights) = (self.logits.view(), self.weights.view());
-            self.gpu.read_logits(logits, weights, &told, self.vocabulary, self.readings.from(first))?;
+            self.judge(x.from(first * self.d_model), &all, first, asks.len())?;
             for (row, ask) in asks.iter().enumerate().filter(|(_, ask)| ask.top > TOP_MAX) {
                 let mut logits = vec![0.0; self.vocabulary];
                 self.gpu.read(self.logits.part(row * self.vocabulary, self.vocabulary), &mut logits)?;
@@ -249,94 +312,12 @@ impl<B: Body> Network<B> {
     }
 }
 
-/// The kernel's form of `ask`; where that tells of fewer entries than asked for, its reading is not used.
-fn asked(ask: &RowAsk) -> Ask<'_> {
-    let top = ask.top.min(TOP_MAX) as u32;
-    match &ask.entry {
-        Entry::Given(id) => Ask { given: *id, top, ..Ask::GREEDY },
-        Entry::Drawn(draw) => Ask {
-            temperature: draw.params.temperature,
-            top_p: draw.params.top_p,
-            min_p: draw.params.min_p,
-            penalty: draw.penalty,
-            top_k: draw.params.top_k.map_or(0, |k| u32::try_from(k).unwrap_or(u32::MAX)),
-            top,
-            uniform: draw.uniform,
-            penalised: &draw.recent,
-            given: NO_ENTRY,
-        },
-    }
-}
+/// Slots to be let go when a pass is under way.
+type Held = Vec<Option<Arc<Place>>>;
 
-fn told(reading: &Reading, top: usize) -> Option<RowReading> {
-    (reading.id != NO_ENTRY && reading.logprob.is_finite()).then(|| RowReading {
-        id: reading.id,
-        logprob: reading.logprob,
-        entropy: reading.entropy,
-        rank: reading.rank,
-        top: reading.top.iter().take(top).map(|entry| (entry.id, entry.logprob)).collect(),
-    })
-}
-
-/// Where the memory goes.
-#[derive(Debug, PartialEq)]
-struct Plan {
-    /// Rows of a pass, and of the head.
-    rows: usize,
-    some: usize,
-    slots: usize,
-    pages: usize,
-    sequences_max: usize,
-    /// Of the states that may be at work.
-    states_bytes: usize,
-}
-
-/// A request's own state and the one before its reply, and as much again for what callers keep.
-const STATES_PER_SEQUENCE: usize = 4;
-
-impl Plan {
-    /// `before` bytes were free in front of the weights, `free` are behind them.
-    fn new(needs: &Needs, d_model: usize, vocabulary: usize, before: usize, free: usize) -> Result<Self, GpuError> {
-        let rows = GPU_PASS_TOKENS_MAX.max(GPU_SEQUENCES_MAX);
-        let some = (GPU_LOGIT_BYTES_MAX / (8 * vocabulary)).clamp(1, rows);
-        let width = size_of::<f32>() * d_model;
-        let pass =
-            rows * (needs.row + 2 * width + size_of::<Reading>()) + some * (width + 8 * vocabulary) + needs.fixed;
-        let slot = needs.slot + width;
-        // One sequence at least, as long as they come.
-        let least = STATES_PER_SEQUENCE * (slot + needs.longest.min(LONGEST_PAGES_MIN) * needs.page);
-        if pass + least > free {
-            let weights = before.saturating_sub(free);
-            return Err(GpuError::new(format!(
-                "the weights ({}), a pass of {rows} tokens ({}) and the states of one conversation ({}) come to {}, and \
-                 {} are free",
-                gib(weights),
-                gib(pass),
-                gib(least),
-                gib(weights + pass + least),
-                gib(before),
-            )));
-        }
-        // Half of the rest is left to other models.
-        let room = least.max((free - pass) / 2);
-        let wanted = STATES_PER_SEQUENCE * GPU_SEQUENCES_MAX;
-        let (slots, pages) = if needs.page == 0 {
-            ((room / slot).min(GPU_STATES_MAX), 0)
-        } else {
-            let slots = (room / 8 / slot).clamp(STATES_PER_SEQUENCE, GPU_STATES_MAX);
-            (slots, ((room - slots * slot) / needs.page).min(wanted * needs.longest))
-        };
-        let states_bytes = if needs.page == 0 { slots * slot } else { pages * needs.page } / 2;
-        let sequences_max = (slots / STATES_PER_SEQUENCE).clamp(1, GPU_SEQUENCES_MAX);
-        Ok(Self { rows, some, slots, pages, sequences_max, states_bytes })
-    }
-}
-
-/// A decoder whose longest sequence does not fit is opened if this many pages of one do.
-const LONGEST_PAGES_MIN: usize = 32;
-
-fn gib(bytes: usize) -> String {
-    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+/// Where what comes after a pass lies.
+fn targets(sequences: &[Sequence]) -> Vec<u32> {
+    sequences.iter().filter_map(|sequence| u32::try_from(sequence.to).ok()).collect()
 }
 
 impl<B: Body> Architecture for Network<B> {
@@ -366,7 +347,7 @@ impl<B: Body> Architecture for Network<B> {
     }
 
     fn forward(&self, batch: &mut [Segment<'_, Self::State>], logits: &mut Vec<f32>) {
-        let rows = self.pass(batch);
+        let rows = self.begin(batch).and_then(|(sequences, _held)| self.pass(batch, &sequences));
         self.note(rows.and_then(|rows| self.whole(self.h.view(), rows, logits)));
     }
 
@@ -375,9 +356,16 @@ impl<B: Body> Architecture for Network<B> {
     }
 
     fn read(&self, batch: &mut [Segment<'_, Self::State>], _: &mut Room) -> Vec<Option<RowReading>> {
-        let passed = self.pass(batch);
-        let asks: Vec<_> = batch.iter().flat_map(|segment| &segment.asks).collect();
-        self.note(passed.and_then(|_| self.answer(self.h.view(), &asks))).unwrap_or_default()
+        let read = |batch: &mut [Segment<'_, Self::State>]| {
+            let (sequences, _held) = self.begin(batch)?;
+            if let Some(readings) = self.step(batch, &sequences)? {
+                return Ok(readings);
+            }
+            self.pass(batch, &sequences)?;
+            let asks: Vec<_> = batch.iter().flat_map(|segment| &segment.asks).collect();
+            self.answer(self.h.view(), &asks)
+        };
+        self.note(read(batch)).unwrap_or_default()
     }
 
     fn read_next(&self, state: &Self::State, ask: &RowAsk, _: &mut Room) -> Option<RowReading> {

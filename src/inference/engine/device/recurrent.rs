@@ -6,7 +6,7 @@ use super::super::Segment;
 use super::super::recurrent::{Convolution, StateDims, transposed};
 use super::network::GpuState;
 use super::weights::maybe;
-use crate::foundation::chat::LayerGains;
+use crate::foundation::chat::{DeltaGains, LayerGains};
 
 /// Longest convolution of the kernel, tokens.
 pub(super) const TAPS_MAX: usize = 8;
@@ -82,6 +82,29 @@ impl Plan {
         });
         let modulated = modulated.collect::<Result<_, _>>()?;
         Ok(Self { plain, modulated })
+    }
+
+    /// Room for steps of up to `rows` sequences.
+    pub(super) fn room(gpu: &Gpu, rows: usize, slots: usize) -> Result<Self, GpuError> {
+        Ok(Self { plain: Batch::room(gpu, rows, slots)?, modulated: Vec::new() })
+    }
+
+    /// Puts a step there; none under gains, which every layer would have to be told of.
+    pub(super) fn tell(
+        &mut self,
+        batch: &[Segment<'_, GpuState<()>>],
+        sequences: &[Sequence],
+        layers: usize,
+        rows: usize,
+    ) -> Result<Option<usize>, GpuError> {
+        let plain = |gains: &DeltaGains| {
+            (0..layers).all(|index| gains.layer(index).is_none_or(|gains| gains == LayerGains::ONE))
+        };
+        if !batch.iter().filter_map(|segment| segment.gains).all(plain) {
+            return Ok(None);
+        }
+        self.plain.set(sequences, rows)?;
+        Ok(Some(0))
     }
 
     /// The batch as layer `index` sees it.
