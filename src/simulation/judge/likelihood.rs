@@ -288,16 +288,16 @@ impl Spoken<'_> {
         alone: Likely,
         phrases: usize,
     ) -> Result<Values, String> {
-        let (pressure, read) = match real {
+        let (pressure, computed) = match real {
             Ok(mut each) => {
-                let read = each.drain(phrases.min(each.len())..).next();
-                (pressure(each), read.unwrap_or_else(|| Err(UNREAD.to_owned())))
+                let computed = each.drain(phrases.min(each.len())..).next();
+                (pressure(each), computed.unwrap_or_else(|| Err(UNREAD.to_owned())))
             }
             Err(why) => (Err(why.clone()), Err(why)),
         };
         let tokens = match &self.recorded {
             Some(tokens) => tokens,
-            None => &read?,
+            None => &computed?,
         };
         let own = logprobs(tokens)?;
         let instructions = self.heard.messages.iter().filter(|message| message.role == Role::System);

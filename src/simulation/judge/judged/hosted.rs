@@ -20,8 +20,9 @@ fn answer(tokens: &[(&str, &[(&str, f64)])]) -> ResponseTemplate {
     };
     let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
     let chunks = tokens.iter().map(chunk).chain([end]);
-    let body: String = chunks.map(|chunk| format!("data: {chunk}\n\n")).collect();
-    ResponseTemplate::new(200).set_body_raw(body + "data: [DONE]\n\n", "text/event-stream")
+    let lines: Vec<String> =
+        chunks.map(|chunk| format!("data: {chunk}\n\n")).chain(["data: [DONE]\n\n".to_owned()]).collect();
+    ResponseTemplate::new(200).set_body_raw(lines.concat(), "text/event-stream")
 }
 
 /// A judge behind a server that answers question number n, from 0, with `answers(n, its last message)`. Question 0 is
