@@ -72,11 +72,9 @@ impl Failure {
     const fn exit(&self) -> Exit {
         match self {
             Self::Config(_) => Exit::BadConfig,
-            Self::Model(ModelError::Denied { .. }) => Exit::Denied,
+            Self::Model(ModelError::Denied { .. }) | Self::Watch(WatchError::Refused(_)) => Exit::Denied,
             Self::Model(_) => Exit::ModelFailed,
-            Self::Output(_) => Exit::Usage,
-            Self::Watch(WatchError::Refused(_)) => Exit::Denied,
-            Self::Watch(WatchError::Busy(_)) => Exit::Usage,
+            Self::Output(_) | Self::Watch(WatchError::Busy(_)) => Exit::Usage,
             Self::Watch(_) => Exit::CheckFailed,
             Self::Told { exit, .. } => *exit,
         }

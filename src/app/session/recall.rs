@@ -60,7 +60,8 @@ impl Session {
         footer: &Footer,
         report: &str,
     ) -> Result<Result<String, MemoryError>, SessionError> {
-        let evidence = format!("the session in {}, report {report}", self.folder.display());
+        let name = self.folder.file_name().unwrap_or(self.folder.as_os_str());
+        let evidence = format!("the session {}, report {report}", name.display());
         let drafted = Workspace::at(folder, self.ward.now()).and_then(|workspace| {
             let known = workspace.review(true)?.into_iter().find(|review| review.evidence.contains(&evidence));
             let request = request(&workspace, &self.course.work.need, footer, &evidence)?;

@@ -92,14 +92,16 @@ pub(super) fn said(action: Action, course: &Course) -> String {
     match action {
         Action::Acknowledge => acknowledged(work),
         Action::AskQuestions | Action::AskDifferently => questions(&work.plan),
+        // Who wants to be guided sees the steps and the risks unasked.
+        Action::Echo if facts.engagement == Some(Engagement::Guided) => {
+            let (steps, risks) = (steps(work), failing(work, facts));
+            format!("{}\n{steps}\n{risks}\nYES, or EDITS: what to change?", echo(work))
+        }
+        Action::AskApproval if facts.engagement == Some(Engagement::Guided) => {
+            format!("{}\n{}\nYES, EDITS: what to change, or CANCEL?", steps(work), failing(work, facts))
+        }
         Action::Echo => {
-            // Who wants to be guided sees the steps and the risks unasked.
-            let more = if facts.engagement == Some(Engagement::Guided) {
-                format!("\n{}\n{}", steps(work), failing(work, facts))
-            } else {
-                String::new()
-            };
-            format!("{}{more}\nYES, EDITS: what to change, BLUEPRINT or RISK?", echo(work))
+            format!("{}\nYES, EDITS: what to change, BLUEPRINT or RISK?", echo(work))
         }
         Action::ShowBlueprint => format!("{}\nYES, or EDITS: what to change?", steps(work)),
         Action::ShowRisks => {

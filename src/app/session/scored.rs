@@ -101,13 +101,12 @@ pub(super) fn taken(talks: &[Transcript]) -> Found {
     let mut readings: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for score in talks.iter().flat_map(|talk| &talk.scores).filter(|score| score.method != ScoreMethod::Measured) {
-        match score.value.filter(|value| value.is_finite()) {
-            Some(value) => values.entry(name(score)).or_default().push(value),
-            None => {
-                let ids = missing.entry(score.why.as_deref().unwrap_or("nothing had a value")).or_default();
-                if !ids.contains(&score.id.as_str()) {
-                    ids.push(&score.id);
-                }
+        if let Some(value) = score.value.filter(|value| value.is_finite()) {
+            values.entry(name(score)).or_default().push(value);
+        } else {
+            let ids = missing.entry(score.why.as_deref().unwrap_or("nothing had a value")).or_default();
+            if !ids.contains(&score.id.as_str()) {
+                ids.push(&score.id);
             }
         }
         if believed(score) && MARKS.iter().any(|(id, _)| *id == score.id) {

@@ -78,13 +78,12 @@ impl Budget {
     /// Whether there is enough of everything for `cost`: [`short_of`](Self::short_of) without saying of what not.
     #[inline]
     pub(super) const fn covers(&self, cost: &Self) -> bool {
-        // Without branches: nearly every answer is yes.
-        (self.money_micros >= cost.money_micros)
-            & (self.tokens >= cost.tokens)
-            & (self.wall_ms >= cost.wall_ms)
-            & (self.calls >= cost.calls)
-            & (self.files >= cost.files)
-            & (self.diff_lines >= cost.diff_lines)
+        self.money_micros >= cost.money_micros
+            && self.tokens >= cost.tokens
+            && self.wall_ms >= cost.wall_ms
+            && self.calls >= cost.calls
+            && self.files >= cost.files
+            && self.diff_lines >= cost.diff_lines
     }
 
     /// Whether no figure is above `other`'s.

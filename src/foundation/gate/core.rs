@@ -154,15 +154,15 @@ impl<L: Ledger> Gate<L> {
         let now = now.max(self.latest);
         let Some(lease) = self.leases.get(id.0 as usize) else { return false };
         let mut plain = effect.is_plain()
-            & lease.effective.uses.contains(effect.category())
-            & effect.reads().within(lease.effective.reads)
-            & effect.writes().within(lease.effective.writes)
-            & !lease.revoked
-            & (now < lease.ends)
-            & lease.left().covers(effect.cost());
+            && lease.effective.uses.contains(effect.category())
+            && effect.reads().within(lease.effective.reads)
+            && effect.writes().within(lease.effective.writes)
+            && !lease.revoked
+            && now < lease.ends
+            && lease.left().covers(effect.cost());
         let mut at = lease.parent;
         while let Some(lease) = at.and_then(|id| self.leases.get(id.0 as usize)) {
-            plain &= !lease.revoked & (now < lease.ends) & lease.remaining().covers(effect.cost());
+            plain = plain && !lease.revoked && now < lease.ends && lease.remaining().covers(effect.cost());
             at = lease.parent;
         }
         plain

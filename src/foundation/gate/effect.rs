@@ -88,7 +88,7 @@ impl Effect {
             Category::Network => false,
             category => !super::Categories::PRIVILEGED.contains(category),
         };
-        told & self.host.is_none()
+        told && self.host.is_none()
     }
 
     /// What it reads.
