@@ -57,8 +57,16 @@ struct Identity {
     spec: ModelSpec,
     dtype: Option<Dtype>,
     template: Option<String>,
-    /// `None` for a model whose template asks for no date.
-    told: Option<Option<Timestamp>>,
+    day: Day,
+}
+
+/// What day a chat template is told.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Day {
+    /// It does not ask.
+    Any,
+    /// This one; that of opening if `None`.
+    Told(Option<Timestamp>),
 }
 
 /// Dtypes of the roles of a run.
@@ -141,8 +149,8 @@ impl OpenOptions {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let (dtype, template) = (self.dtype, self.chat_template.clone());
-        let undated = Identity { spec: identity(spec), dtype, template, told: None };
-        let dated = Identity { told: Some(self.now), ..undated.clone() };
+        let undated = Identity { spec: identity(spec), dtype, template, day: Day::Any };
+        let dated = Identity { day: Day::Told(self.now), ..undated.clone() };
         if let Some(model) = opened.get(&undated).or_else(|| opened.get(&dated)) {
             return Ok(Arc::clone(model));
         }
