@@ -90,6 +90,7 @@ fn fold_avx512(part: &[u64]) -> [u64; 32] {
 }
 
 #[inline(always)]
+#[expect(clippy::inline_always, reason = "it is compiled for the instruction set of its caller")]
 fn fold_here(part: &[u64]) -> [u64; 32] {
     let mut sum = [0u64; 32];
     for block in part.as_chunks::<32>().0 {

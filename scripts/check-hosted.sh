@@ -42,8 +42,9 @@ model_list:
     litellm_params: {model: "openai/$name", api_base: "$url", api_key: none}
 litellm_settings: {drop_params: true}
 EOF
-# Without a key of its own, which litellm wants to be allowed.
-LITELLM_LOCAL_MODEL_COST_MAP=True LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY=true \
+# Without a key of its own, which litellm wants to be allowed; and with the chat completions behind it, which every server has,
+# in place of OpenAI's newer `/responses`.
+LITELLM_USE_CHAT_COMPLETIONS_URL_FOR_ANTHROPIC_MESSAGES=true LITELLM_LOCAL_MODEL_COST_MAP=True LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY=true \
     "$peers/bin/litellm" --config "$peers/litellm.yaml" --host 127.0.0.1 --port 8072 >"$peers/litellm.log" 2>&1 &
 servers+=($!)
 wait_for http://127.0.0.1:8072/health/liveliness "$peers/litellm.log"

@@ -64,7 +64,9 @@ pub(crate) fn sample_on(
     if params.min_p > 0.0 {
         // The likeliest weighs 1, before and after every filter.
         let least = params.min_p.min(1.0);
-        weights.iter_mut().for_each(|weight| *weight = if *weight < least { 0.0 } else { *weight });
+        for weight in weights.iter_mut().filter(|weight| **weight < least) {
+            *weight = 0.0;
+        }
     }
     draw(weights, uniform * sum(weights))
 }

@@ -65,8 +65,16 @@ struct Identity {
     dtype: Option<Dtype>,
     device: Device,
     template: Option<String>,
-    /// `None` for a model whose template asks for no date.
-    told: Option<Option<Timestamp>>,
+    day: Day,
+}
+
+/// What day a chat template is told.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Day {
+    /// It does not ask.
+    Any,
+    /// This one; that of opening if `None`.
+    Told(Option<Timestamp>),
 }
 
 /// A setting of the roles of a run; `None` is as for all.
@@ -193,16 +201,14 @@ impl OpenOptions {
         // Held while a model is loaded, so that two askers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let (dtype, device, template) = (self.dtype, self.device, self.chat_template.clone());
-        let undated = Identity { spec: identity(spec), dtype, device, template, told: None };
-        let dated = Identity { told: Some(self.now), ..undated.clone() };
+        let undated = Identity { spec: identity(spec), dtype, device, template, day: Day::Any };
+        let dated = Identity { day: Day::Told(self.now), ..undated.clone() };
         if let Some(model) = opened.get(&undated).or_else(|| opened.get(&dated)) {
             return Ok(Arc::clone(model));
         }
         let model = self.load(spec)?;
         // The same model on another day is kept by its users alone.
-        let on_other_days =
-            |other: &Identity| other.told.is_some() && Identity { told: None, ..other.clone() } == undated;
-        opened.retain(|other, _| !on_other_days(other));
+        opened.retain(|other, _| Identity { day: Day::Any, ..other.clone() } != undated);
         opened.insert(if is_dated(&*model) { dated } else { undated }, Arc::clone(&model));
         Ok(model)
     }

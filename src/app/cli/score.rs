@@ -252,7 +252,7 @@ fn by_run(files: Vec<PathBuf>) -> Vec<(Option<PathBuf>, Timestamp, Vec<PathBuf>)
         let here = |folder: &Path| if folder == Path::new("") { Path::new(".") } else { folder }.to_owned();
         let run = file.parent().map(here).filter(|folder| manifest_of(folder).is_some());
         let date = begun(&file);
-        match found.iter_mut().find(|(folder, on, _)| (&*folder, *on) == (&run, date)) {
+        match found.iter_mut().find(|(folder, on, _)| *folder == run && *on == date) {
             Some((.., files)) => files.push(file),
             None => found.push((run, date, vec![file])),
         }

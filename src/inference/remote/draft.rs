@@ -9,6 +9,8 @@ const NO_LOGPROB: f64 = -9999.0;
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) tokens: Vec<TokenLogprob>,
+    /// How many alternatives to each token were asked for, if that is known.
+    pub(super) asked: Option<usize>,
     /// The text as it came, apart from what tokens say.
     spelled: String,
     /// The beginning of a character whose rest is in the next token.
@@ -26,6 +28,11 @@ pub(super) struct Draft {
 pub(super) type Alternative = (String, f64);
 
 impl Draft {
+    /// Nothing yet, of a reply whose tokens come with `asked` alternatives.
+    pub(super) fn of(asked: Option<usize>) -> Self {
+        Self { asked, ..Self::default() }
+    }
+
     /// Text came.
     pub(super) fn spell(&mut self, text: &str) {
         self.spelled.push_str(text);
@@ -49,9 +56,13 @@ impl Draft {
         token.basis = Basis::Sampled;
         token.logprob = known(logprob);
         token.top_texts = top.into_iter().filter_map(|(text, logprob)| Some((text, known(logprob)?))).collect();
-        // Among fewer alternatives than there are tokens, a place is known only to a token that is one of them.
+        // Among fewer alternatives than there are tokens, a place is known only to a token that is one of them. Some servers
+        // add it to those that were asked for: it is behind them then, and how far is not known. Nor is it where
+        // several alternatives may go by one text, as parts of characters do.
         let own = token.logprob.filter(|own| token.top_texts.iter().any(|(_, other)| other <= own));
-        token.rank = own.map(|own| token.top_texts.iter().filter(|(_, other)| *other > own).count() as u32);
+        let own = own.filter(|_| token.top_texts.iter().all(|(text, _)| !text.is_empty()));
+        let before = own.map(|own| token.top_texts.iter().filter(|(_, other)| *other > own).count());
+        token.rank = before.filter(|before| self.asked.is_none_or(|asked| *before < asked)).map(|before| before as u32);
         self.tokens.push(token);
     }
 
@@ -122,6 +133,17 @@ mod tests {
         let ranks: Vec<_> = draft.tokens.iter().map(|token| (token.logprob, token.rank)).collect();
         assert_eq!(ranks, [(Some(-2.0), Some(1)), (Some(-5.0), None), (None, None), (Some(-1.0), None)]);
         assert_eq!(draft.tokens[2].top_texts.len(), 1);
+    }
+
+    #[test]
+    fn a_token_that_was_added_to_the_alternatives_has_no_rank() {
+        let mut draft = Draft { asked: Some(2), ..Draft::default() };
+        let top = |texts: [(&str, f64); 3]| texts.map(|(text, logprob)| (text.to_owned(), logprob)).to_vec();
+        draft.token("c", None, -4.0, top([("a", -1.0), ("b", -2.0), ("c", -4.0)]));
+        draft.token("b", None, -2.0, top([("a", -1.0), ("b", -2.0), ("c", -4.0)]));
+        // Two bytes that make no character go by the same text.
+        draft.token("b", None, -2.0, top([("", -1.0), ("b", -2.0), ("c", -4.0)]));
+        assert_eq!(draft.tokens.iter().map(|token| token.rank).collect::<Vec<_>>(), [None, Some(1), None]);
     }
 
     #[test]

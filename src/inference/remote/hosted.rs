@@ -164,7 +164,8 @@ impl HostedModel {
         loop {
             let value = Value::Object(body.clone());
             let booked = self.wait(&value).await;
-            let mut draft = Draft::default();
+            let asked = body.get("top_logprobs").and_then(Value::as_u64).map(|top| top as usize);
+            let mut draft = Draft::of(asked);
             let fault = match self.once(&value, &mut draft, listener).await {
                 Ok(()) => {
                     let answer = self.answer(draft, &wanted);

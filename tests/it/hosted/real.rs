@@ -28,7 +28,9 @@ async fn a_reply_has_log_probabilities_and_a_listener_ends_it() {
     for token in &reply.tokens {
         println!("{:?} {:?} {:?} {:?}", token.text, token.logprob, token.rank, token.top_texts);
         assert!(token.logprob.is_some_and(|logprob| logprob <= 0.0));
-        assert_eq!(token.top_texts.len(), 3);
+        // llama-cpp-python tells them by their texts, of which bytes that make no character yet all have the empty
+        // one, and adds the token itself.
+        assert!((1..=4).contains(&token.top_texts.len()));
     }
     let mut heard = Vec::new();
     let ended = model.complete(asked, Some(hears(2, &mut heard))).await.unwrap();

@@ -149,7 +149,6 @@ fn spend(state: &mut State, bytes: usize) -> Result<(), Error> {
 }
 
 /// A value that was built: its cells count, and what only says how it is to be made is made.
-#[expect(clippy::needless_pass_by_value, reason = "the form that functions have")]
 fn settle(state: &mut State, value: Value) -> Result<Value, Error> {
     if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) {
         return Ok(value);

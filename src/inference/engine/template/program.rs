@@ -39,6 +39,13 @@ struct Tag {
     repeats: bool,
 }
 
+impl Tag {
+    /// What its literals can be multiplied to, at most.
+    fn bytes(&self) -> usize {
+        (self.text + self.tokens).saturating_mul(self.number)
+    }
+}
+
 /// Refuses what would run away while it is compiled, which no fuel counts: the compiler computes what is constant
 /// (`'x' * 100000000`), and it descends once for every operator of a tag and for every `elif`.
 fn screen(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
@@ -55,10 +62,8 @@ fn screen(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
             Token::Int(number) => tag.number = tag.number.saturating_mul((number as usize).saturating_add(1)),
             Token::Int128(_) | Token::Float(_) | Token::Div | Token::Pow => tag.number = usize::MAX,
             Token::Mul => tag.repeats = true,
-            Token::VariableEnd | Token::BlockEnd if tag.repeats => {
-                if (tag.text + tag.tokens).saturating_mul(tag.number) > TEMPLATE_LITERAL_BYTES_MAX {
-                    return refuse(span.start_line, "a literal is repeated too often".to_owned());
-                }
+            Token::VariableEnd | Token::BlockEnd if tag.repeats && tag.bytes() > TEMPLATE_LITERAL_BYTES_MAX => {
+                return refuse(span.start_line, "a literal is repeated too often".to_owned());
             }
             _ => {}
         }

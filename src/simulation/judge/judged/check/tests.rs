@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::foundation::chat::{
-    BoxFuture, Completion, Continuation, LanguageModel, Message, ModelError, ModelInfo, Prompt, Reading, Request,
-    Scored, TokenLogprob, TokenSink, Usage,
+    BoxFuture, Completion, Continuation, LanguageModel, ModelError, ModelInfo, Prompt, Reading, Request, Scored,
+    TokenLogprob, TokenSink, Usage,
 };
 
 /// The probability of a label after a prompt.
