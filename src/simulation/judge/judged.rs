@@ -6,8 +6,6 @@ mod judge;
 mod rubric;
 mod window;
 #[cfg(test)]
-mod hosted;
-#[cfg(test)]
 mod tests;
 
 use futures_util::StreamExt as _;

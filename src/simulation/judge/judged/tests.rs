@@ -1,5 +1,7 @@
 //! What becomes of a judge's answers, good and bad.
 
+mod hosted;
+
 use std::fs;
 
 use super::*;

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request as Asked, ResponseTemplate};
 
-use super::judge::Rated;
-use super::*;
+use super::super::judge::Rated;
+use super::super::*;
 use crate::inference::providers::{OpenOptions, open};
 
 /// One streamed answer: each token with its alternatives.
