@@ -20,6 +20,7 @@
 //! That is what makes a score equal the generation it scores, and a resumed run equal the unbroken one.
 
 mod admission;
+mod awake;
 mod bert;
 mod bundled;
 mod config;

@@ -16,6 +16,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::admission::{Admission, Admitted, Budget};
+use super::awake::awake;
 use super::prefix::Prefixes;
 use super::row::Room;
 use super::sequence::{Outcome, Past, Prepared, Sequence};
@@ -132,7 +133,7 @@ impl<A: Architecture> Owner<A> {
             while let Ok(message) = inbox.try_recv() {
                 self.take(message);
             }
-            self.step();
+            awake(|| self.step());
         }
     }
 
