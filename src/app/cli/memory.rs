@@ -13,7 +13,7 @@ use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 
 use super::{Exit, Failure, Terminal};
-use crate::app::watch::Watch;
+use crate::app::watch::{Watch, WatchError};
 use crate::foundation::base::{Clock, FixedClock, SystemClock};
 use crate::foundation::gate::{Effect, Permit, Refusal};
 use crate::foundation::store::StoreError;
@@ -108,6 +108,11 @@ enum Format {
     Json,
 }
 
+/// Asks for the permit of an effect.
+type Ask<'a> = dyn Fn(&Effect) -> Result<Permit, Refusal> + 'a;
+/// What came of a deed in the memory.
+type Done<T> = Result<T, MemoryError>;
+
 impl Common {
     /// The workspace in `folder`, else the one that `--dir` names, else the current folder.
     fn open(&self, folder: Option<&PathBuf>) -> Result<Workspace, Failure> {
@@ -119,26 +124,32 @@ impl Common {
     fn applying<T>(
         &self,
         folder: Option<&PathBuf>,
-        deed: impl FnOnce(&Workspace, &dyn Fn(&Effect) -> Result<Permit, Refusal>) -> Result<T, MemoryError>,
+        deed: impl FnOnce(&Workspace, &Ask<'_>) -> Done<T>,
     ) -> Result<T, Failure> {
-        let workspace = self.open(folder)?;
-        workspace.mode()?;
-        let watch = Watch::applying("memory", self.folder(folder), self.clock())?;
-        let done = deed(&workspace, &|effect| watch.ask_by("the user, by the command line", effect));
-        watch.close()?;
-        Ok(done?)
+        let word = |watch: &Watch, effect: &Effect| watch.ask_by("the user, by the command line", effect);
+        self.watched(folder, Watch::applying, word, deed)
     }
 
     /// Notes something in the memory, or proposes it, in the same way; that takes nobody's word.
     fn proposing<T>(
         &self,
         folder: Option<&PathBuf>,
-        deed: impl FnOnce(&Workspace, &dyn Fn(&Effect) -> Result<Permit, Refusal>) -> Result<T, MemoryError>,
+        deed: impl FnOnce(&Workspace, &Ask<'_>) -> Done<T>,
+    ) -> Result<T, Failure> {
+        self.watched(folder, Watch::proposing, Watch::ask, deed)
+    }
+
+    fn watched<T>(
+        &self,
+        folder: Option<&PathBuf>,
+        watch: impl FnOnce(&'static str, &Path, Arc<dyn Clock>) -> Result<Watch, WatchError>,
+        ask: impl Fn(&Watch, &Effect) -> Result<Permit, Refusal>,
+        deed: impl FnOnce(&Workspace, &Ask<'_>) -> Done<T>,
     ) -> Result<T, Failure> {
         let workspace = self.open(folder)?;
         workspace.mode()?;
-        let watch = Watch::proposing("memory", self.folder(folder), self.clock())?;
-        let done = deed(&workspace, &|effect| watch.ask(effect));
+        let watch = watch("memory", self.folder(folder), self.clock())?;
+        let done = deed(&workspace, &|effect| ask(&watch, effect));
         watch.close()?;
         Ok(done?)
     }

@@ -35,8 +35,11 @@ impl Drop for Over<'_> {
 /// Takes part in whatever comes up until `done`, or until nothing has come up for long. The owner comes here when nobody
 /// else has, and goes back at once: it is the one that is waited for.
 fn wait(done: &AtomicBool, owner: Option<usize>) {
+    if rayon::current_thread_index() == owner {
+        return;
+    }
     let mut idle = 0;
-    while rayon::current_thread_index() != owner && idle < IDLE_MAX && !done.load(Ordering::Acquire) {
+    while idle < IDLE_MAX && !done.load(Ordering::Acquire) {
         if rayon::yield_now() == Some(Yield::Executed) {
             idle = 0;
             continue;
