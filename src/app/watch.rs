@@ -4,7 +4,7 @@
 //! the permit. Naming a hosted model is the grant for its host, and for no other. What leaves results has receipts beside
 //! them; what leaves none keeps its answers chained in memory until it ends.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::foundation::gate::{
     Budget, Categories, Category, Effect, Entry, Guard, Hosts, Ledger, LedgerError, Passing, Permit, Principal,
     Refusal, Rights, Scope, Terms, Warden,
 };
-use crate::foundation::store::RealDisk;
+use crate::foundation::store::{FileLock, RealDisk};
 use crate::foundation::store::receipts::{Key, KeyError, LogError, ReceiptLog, SharedLog};
 use crate::governance::mood::{Mood, Profiles};
 use crate::inference::providers::{self, OpenOptions};
@@ -233,7 +233,7 @@ fn log(folder: &Path, busy: Busy, clock: &dyn Clock) -> Result<SharedLog, WatchE
     std::fs::create_dir_all(folder).map_err(|error| WatchError::Folder(folder.display().to_string(), error))?;
     if busy == Busy::Refuse
         && let Ok(lock) = File::open(folder.join(LOCK))
-        && matches!(lock.try_lock(), Err(TryLockError::WouldBlock))
+        && let Ok(None) = FileLock::shared(lock)
     {
         return Err(WatchError::Busy(folder.display().to_string()));
     }

@@ -1,10 +1,11 @@
 //! The few operations on files that crash safety is made of, as a trait, and the operating system's own.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::lock::FileLock;
 use crate::foundation::base::limits;
 
 /// A lock that is held until it is dropped.
@@ -92,7 +93,7 @@ impl RealDisk {
     }
 }
 
-impl Lock for File {}
+impl Lock for FileLock {}
 
 impl Disk for RealDisk {
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
@@ -179,15 +180,15 @@ impl Disk for RealDisk {
         let begun = Instant::now();
         let mut pause = Duration::from_micros(200);
         loop {
-            match if exclusive { file.try_lock() } else { file.try_lock_shared() } {
-                Ok(()) => return Ok(Box::new(file)),
-                Err(TryLockError::Error(error)) => return Err(error),
-                Err(TryLockError::WouldBlock) if begun.elapsed() > limits::LOCK_WAIT_MAX => {
-                    let message = format!("another process has held `{path}` for over {:?}", limits::LOCK_WAIT_MAX);
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-                }
-                Err(TryLockError::WouldBlock) => std::thread::sleep(pause),
+            let file = file.try_clone()?;
+            if let Some(lock) = if exclusive { FileLock::exclusive(file)? } else { FileLock::shared(file)? } {
+                return Ok(Box::new(lock));
             }
+            if begun.elapsed() > limits::LOCK_WAIT_MAX {
+                let message = format!("another process has held `{path}` for over {:?}", limits::LOCK_WAIT_MAX);
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(10));
         }
     }

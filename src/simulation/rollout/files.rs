@@ -5,7 +5,7 @@
 //! A rollout under way is an append-only file of lines, each synced before the next turn begins; a last line that was
 //! torn by a crash is cut away.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::manifest::Manifest;
 use super::transcript::{TokenLine, Transcript, Turn};
 use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
-use crate::foundation::store::{sync_names, write_whole};
+use crate::foundation::store::{FileLock, sync_names, write_whole};
 
 /// Why a run's files cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -78,8 +78,8 @@ pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> FileError {
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    /// Its lock ends with it.
-    _manifest: File,
+    /// On its manifest.
+    _lock: FileLock,
 }
 
 impl RunFolder {
@@ -128,11 +128,9 @@ impl RunFolder {
     fn lock(path: &Path) -> Result<Self, FileError> {
         let file = path.join("run.json");
         let manifest = File::open(&file).map_err(at(&file))?;
-        match manifest.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _manifest: manifest }),
-            Err(TryLockError::WouldBlock) => Err(FileError::Busy { path: path.to_owned() }),
-            Err(TryLockError::Error(source)) => Err(at(&file)(source)),
-        }
+        let lock = FileLock::exclusive(manifest).map_err(at(&file))?;
+        let lock = lock.ok_or_else(|| FileError::Busy { path: path.to_owned() })?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
     /// Where it is.
@@ -150,19 +148,16 @@ impl RunFolder {
 /// A new run's folder while its first files are written.
 struct Claim {
     path: PathBuf,
-    /// Its lock ends with it.
-    _file: File,
+    _lock: FileLock,
 }
 
 impl Claim {
     fn on(folder: &Path) -> Result<Self, FileError> {
         let path = folder.join("run.claim");
         let file = File::create(&path).map_err(at(&path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { path, _file: file }),
-            Err(TryLockError::WouldBlock) => Err(FileError::Busy { path: folder.to_owned() }),
-            Err(TryLockError::Error(source)) => Err(at(&path)(source)),
-        }
+        let lock = FileLock::exclusive(file).map_err(at(&path))?;
+        let lock = lock.ok_or_else(|| FileError::Busy { path: folder.to_owned() })?;
+        Ok(Self { path, _lock: lock })
     }
 }
 
