@@ -33,6 +33,10 @@ fn main() {
         for threads in [1, 2] {
             println!("{}", json!({"what": "read", "threads": threads, "gigabytes_per_s": read(threads) / 1e9}));
         }
+        // What whoever first moves on after a fork copies, in a mamba-130m: convolutions and states of 24 layers.
+        let state = vec![1f32; 24 * 1536 * (3 + 16)];
+        let copy = microseconds(|| black_box(&state).clone());
+        println!("{}", json!({"what": "copy", "bytes": size_of_val(state.as_slice()), "microseconds": copy}));
     }
     let (threads, prefill, batches): (&[_], _, &[_]) =
         if on_gpu { (&[1], 2 * PREFILL, &[1, 8, 32, 128, 512]) } else { (&[1, 2], PREFILL, &[1, 4, 16]) };
@@ -138,4 +142,14 @@ fn measure(model: &LocalModel, path: &str, threads: usize, prefill: u32, batches
         let (short, long) = (run(batch, 4, 1), run(batch, 4, 1 + DECODED));
         tell("decode", batch, f64::from(batch) * DECODED as f64 / (long - short).max(1e-9));
     }
+    // A fork is the snapshot once more.
+    let reply = runtime.block_on(model.complete(request(prompt(64), 1, 0), None)).expect("a reply");
+    let snapshot = reply.snapshot.expect("a local model leaves one");
+    let fork = microseconds(|| black_box(snapshot.clone()));
+    println!("{}", json!({"what": "fork", "model": path, "microseconds": fork}));
+}
+
+/// The best of `REPEATS` times a thousand times, µs.
+fn microseconds<T>(mut work: impl FnMut() -> T) -> f64 {
+    best(|| (0..1000).for_each(|_| drop(work()))) * 1e3
 }

@@ -3,7 +3,7 @@
 # size with random weights, f32, bf16, q8_0 and q4_k, 1 and 2 threads, prefill of 1,024 tokens and decode of 1, 4 and 16
 # sequences, beside the read bandwidth measured in the same run.
 #
-#   scripts/bench-peers.sh [mamba|qwen]... [--tiny]     --tiny: small dims, to try the script itself
+#   scripts/bench-peers.sh [mamba|qwen]... [--tiny] [--dtype f32|bf16|q8_0|q4_k ...]     --tiny: small dims, to try the script itself
 #
 # Needs Python 3.11, a C++ compiler and cmake; the first run builds llama.cpp and fetches about 3 GB from PyPI. Models are
 # kept under target/bench-models (5 GB).

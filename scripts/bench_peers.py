@@ -242,6 +242,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("models", nargs="*", choices=["mamba", "qwen", []], default=[])
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=DTYPES)
     parser.add_argument("--loom", help="the bench's executable")
     parser.add_argument("--child", nargs=4, metavar=("ENGINE", "PATH", "DTYPE", "THREADS"))
     arguments = parser.parse_args()
@@ -250,14 +251,20 @@ def main() -> None:
         return llama(path, int(threads)) if engine == "llama" else reference(path, dtype, int(threads))
     loom = [arguments.loom]
     # Memory is read from huge pages, as weights are.
-    for read in lines("env", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", *loom):
-        print(f"read bandwidth, {read['threads']} threads: {read['gigabytes_per_s']:.1f} GB/s")
+    for line in lines("env", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", *loom):
+        if line["what"] == "read":
+            print(f"read bandwidth, {line['threads']} threads: {line['gigabytes_per_s']:.1f} GB/s")
+        else:
+            print(f"copy of {line['bytes'] / 1e6:.2f} MB: {line['microseconds']:.0f} µs")
     for kind in arguments.models or ["mamba", "qwen"]:
         folder, files = make(kind, arguments.tiny)
         cell = {}
-        for dtype, path in files.items():
-            for line in (line for line in lines(*loom, path) if line["what"] != "read"):
-                cell["loom", dtype, line["threads"], line["what"], line["batch"]] = line["tokens_per_s"]
+        for dtype, path in ((dtype, files[dtype]) for dtype in arguments.dtype):
+            for line in lines(*loom, path):
+                if line["what"] == "fork":
+                    print(f"fork, {dtype}: {line['microseconds']:.2f} µs", file=sys.stderr)
+                else:
+                    cell["loom", dtype, line["threads"], line["what"], line["batch"]] = line["tokens_per_s"]
             for threads in THREADS:
                 child = [sys.executable, __file__, "--child"]
                 runs = {"llama.cpp": lines(*child, "llama", path, dtype, threads)}
@@ -268,7 +275,7 @@ def main() -> None:
                         cell[engine, dtype, threads, line["what"], line["batch"]] = line["tokens_per_s"]
         print(f"\n## {kind}, tokens a second\n")
         print("| dtype | threads | | loom | llama.cpp | ratio | transformers |\n|---|---:|---|---:|---:|---:|---:|")
-        for dtype in DTYPES:
+        for dtype in arguments.dtype:
             for threads in THREADS:
                 for what, batch in [("prefill", 1)] + [("decode", batch) for batch in BATCHES]:
                     at = (dtype, threads, what, batch)

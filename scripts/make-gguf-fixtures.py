@@ -110,7 +110,13 @@ def types() -> None:
     blocks = {
         Type.Q8_0: lambda n: (n * width // 32, lambda k: [half(k, 1), bits(k, 32)]),
         Type.Q4_0: lambda n: (n * width // 32, lambda k: [half(k, 1), bits(k, 16)]),
+        Type.Q4_1: lambda n: (n * width // 32, lambda k: [half(k, 2), bits(k, 16)]),
+        Type.Q5_0: lambda n: (n * width // 32, lambda k: [half(k, 1), bits(k, 20)]),
+        Type.Q5_1: lambda n: (n * width // 32, lambda k: [half(k, 2), bits(k, 20)]),
+        Type.Q2_K: lambda n: (n * width // 256, lambda k: [bits(k, 80), half(k, 2)]),
+        Type.Q3_K: lambda n: (n * width // 256, lambda k: [bits(k, 108), half(k, 1)]),
         Type.Q4_K: lambda n: (n * width // 256, lambda k: [half(k, 2), bits(k, 140)]),
+        Type.Q5_K: lambda n: (n * width // 256, lambda k: [half(k, 2), bits(k, 172)]),
         Type.Q6_K: lambda n: (n * width // 256, lambda k: [bits(k, 208), half(k, 1)]),
     }
     for kind, make in blocks.items():

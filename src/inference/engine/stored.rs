@@ -25,10 +25,8 @@ pub(super) enum Stored {
     F32,
     F16,
     Bf16,
-    Q8_0,
-    Q4_0,
-    Q4K,
-    Q6K,
+    /// Blocks of ggml's, with scales.
+    Blocks(GgmlDType),
 }
 
 impl Stored {
@@ -47,11 +45,17 @@ impl Stored {
         Some(match number {
             0 => Self::F32,
             1 => Self::F16,
-            2 => Self::Q4_0,
-            8 => Self::Q8_0,
-            12 => Self::Q4K,
-            14 => Self::Q6K,
             30 => Self::Bf16,
+            2 => Self::Blocks(GgmlDType::Q4_0),
+            3 => Self::Blocks(GgmlDType::Q4_1),
+            6 => Self::Blocks(GgmlDType::Q5_0),
+            7 => Self::Blocks(GgmlDType::Q5_1),
+            8 => Self::Blocks(GgmlDType::Q8_0),
+            10 => Self::Blocks(GgmlDType::Q2K),
+            11 => Self::Blocks(GgmlDType::Q3K),
+            12 => Self::Blocks(GgmlDType::Q4K),
+            13 => Self::Blocks(GgmlDType::Q5K),
+            14 => Self::Blocks(GgmlDType::Q6K),
             _ => return None,
         })
     }
@@ -61,10 +65,7 @@ impl Stored {
         match self {
             Self::F32 => (1, 4),
             Self::F16 | Self::Bf16 => (1, 2),
-            Self::Q8_0 => (32, 34),
-            Self::Q4_0 => (32, 18),
-            Self::Q4K => (256, 144),
-            Self::Q6K => (256, 210),
+            Self::Blocks(dtype) => (dtype.block_size(), dtype.type_size()),
         }
     }
 
@@ -74,22 +75,21 @@ impl Stored {
         if width.is_multiple_of(numbers) { (width / numbers).checked_mul(bytes) } else { None }
     }
 
-    /// The kernels' type that serves this one best: the same where there is one. f16 is widened to f32; `Q4_0` and
-    /// `Q6_K` are quantised anew as `q8_0`, whose steps are far finer than theirs.
+    /// The kernels' type that serves this one best: the same where there is one. f16 is widened to f32; blocks
+    /// of other kinds are quantised anew as `q8_0`, whose steps are finer than theirs.
     pub(super) fn own(self) -> Dtype {
         match self {
             Self::F32 | Self::F16 => Dtype::F32,
             Self::Bf16 => Dtype::Bf16,
-            Self::Q8_0 | Self::Q4_0 | Self::Q6K => Dtype::Q8_0,
-            Self::Q4K => Dtype::Q4K,
+            Self::Blocks(_) => self.as_it_is().unwrap_or(Dtype::Q8_0),
         }
     }
 
     /// The kernels' type whose panels are made of these very blocks.
     pub(super) fn as_it_is(self) -> Option<Dtype> {
         match self {
-            Self::Q8_0 => Some(Dtype::Q8_0),
-            Self::Q4K => Some(Dtype::Q4K),
+            Self::Blocks(GgmlDType::Q8_0) => Some(Dtype::Q8_0),
+            Self::Blocks(GgmlDType::Q4K) => Some(Dtype::Q4K),
             _ => None,
         }
     }
@@ -97,25 +97,21 @@ impl Stored {
     /// Widens `bytes` to f32, row-major over `dims`.
     pub(super) fn widen(self, bytes: &[u8], dims: &[usize]) -> candle_core::Result<Vec<f32>> {
         let plain = |dtype| Tensor::from_raw_buffer(bytes, dtype, dims, &Device::Cpu);
-        let blocks = |dtype| {
-            let storage = QStorage::from_data(Cow::Borrowed(bytes), &Device::Cpu, dtype)?;
-            QTensor::new(storage, dims)?.dequantize(&Device::Cpu)
-        };
         let tensor = match self {
             Self::F32 => plain(DType::F32),
             Self::F16 => plain(DType::F16),
             Self::Bf16 => plain(DType::BF16),
-            Self::Q8_0 => blocks(GgmlDType::Q8_0),
-            Self::Q4_0 => blocks(GgmlDType::Q4_0),
-            Self::Q4K => blocks(GgmlDType::Q4K),
-            Self::Q6K => blocks(GgmlDType::Q6K),
+            Self::Blocks(dtype) => {
+                let storage = QStorage::from_data(Cow::Borrowed(bytes), &Device::Cpu, dtype)?;
+                QTensor::new(storage, dims)?.dequantize(&Device::Cpu)
+            }
         };
         tensor?.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()
     }
 
     /// Whether the scales at the front of every block are finite: one of f16 in `Q8_0`, two in `Q4_K`.
     pub(super) fn scales_are_finite(self, bytes: &[u8]) -> bool {
-        let count = if self == Self::Q4K { 2 } else { 1 };
+        let count = if self == Self::Blocks(GgmlDType::Q4K) { 2 } else { 1 };
         bytes.chunks(self.block().1).all(|block| {
             let scales = block.as_chunks::<2>().0.iter().take(count);
             scales.map(|bytes| u16::from_le_bytes(*bytes)).all(|scale| scale & 0x7c00 != 0x7c00)

@@ -272,7 +272,7 @@ impl<'a> Weights<'a> {
         let stored = entry.stored.map_err(|other| {
             LoadError::tensor(
                 name,
-                format!("is {other}; f32, bf16 and f16 are read, and from GGUF Q8_0, Q4_0, Q4_K and Q6_K"),
+                format!("is {other}; f32, bf16 and f16 are read, and from GGUF also Q4_0 to Q8_0 and Q2_K to Q6_K"),
             )
         })?;
         let shard = self.shards.get_mut(entry.shard).ok_or_else(|| LoadError::tensor(name, "is in no shard"))?;
@@ -385,6 +385,8 @@ pub(super) fn read_text(path: &Path) -> Result<String, LoadError> {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::quantized::GgmlDType;
+
     use super::*;
 
     #[test]
@@ -434,18 +436,19 @@ mod tests {
             assert_eq!(weights.dtype_of(name, stored, inputs), kept, "{name}: {stored:?} as {asked:?}");
         };
         let (q8, q4) = (Some(Dtype::Q8_0), Some(Dtype::Q4K));
+        let [q8_0, q4_k, q6_k] = [GgmlDType::Q8_0, GgmlDType::Q4K, GgmlDType::Q6K].map(Stored::Blocks);
         check(None, "a.in_proj.weight", Stored::F16, 768, Dtype::F32);
         check(None, "a.in_proj.weight", Stored::Bf16, 768, Dtype::Bf16);
-        check(None, "a.in_proj.weight", Stored::Q4K, 768, Dtype::Q4K);
-        check(None, "lm_head.weight", Stored::Q6K, 768, Dtype::Q8_0);
+        check(None, "a.in_proj.weight", q4_k, 768, Dtype::Q4K);
+        check(None, "lm_head.weight", q6_k, 768, Dtype::Q8_0);
         check(q8, "a.in_proj.weight", Stored::F32, 768, Dtype::Q8_0);
         check(q8, "a.mixer.x_proj.weight", Stored::F32, 768, Dtype::F32);
-        check(q8, "a.mixer.x_proj.weight", Stored::Q8_0, 768, Dtype::Q8_0);
+        check(q8, "a.mixer.x_proj.weight", q8_0, 768, Dtype::Q8_0);
         check(q8, "a.mixer.dt_proj.weight", Stored::F32, 48, Dtype::F32);
         check(q4, "a.in_proj.weight", Stored::F32, 768, Dtype::Q4K);
         check(q4, "a.in_proj.weight", Stored::F32, 896, Dtype::Q8_0);
         check(q4, "backbone.embeddings.weight", Stored::F32, 768, Dtype::Q8_0);
-        check(q4, "lm_head.weight", Stored::Q4K, 768, Dtype::Q4K);
-        check(Some(Dtype::F32), "lm_head.weight", Stored::Q4K, 768, Dtype::F32);
+        check(q4, "lm_head.weight", q4_k, 768, Dtype::Q4K);
+        check(Some(Dtype::F32), "lm_head.weight", q4_k, 768, Dtype::F32);
     }
 }

@@ -223,7 +223,7 @@ impl<R: Read> Reader<R> {
         let kind = self.u32()?;
         let begin = self.u64()?;
         let stored = Stored::of_gguf(kind).ok_or_else(|| {
-            wrong(format!("is of ggml type {kind}; f32, f16, bf16, Q8_0, Q4_0, Q4_K and Q6_K are read"))
+            wrong(format!("is of ggml type {kind}; f32, f16, bf16, Q4_0 to Q8_0 and Q2_K to Q6_K are read"))
         })?;
         // The file has the fastest dim first.
         let row = dims.first().and_then(|&width| stored.row_bytes(width));

@@ -26,7 +26,7 @@ fn every_type_is_widened_as_the_gguf_package_does() {
         let tensor = gguf.tensors.iter().find(|tensor| tensor.name == name).unwrap();
         (tensor, &bytes[tensor.begin as usize..][..tensor.bytes])
     };
-    for name in ["F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"] {
+    for name in ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"] {
         let (tensor, raw) = data(name);
         let (_, want) = data(&format!("{name}.f32"));
         let want: Vec<_> = want.chunks(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect();
@@ -167,7 +167,7 @@ fn what_a_header_must_not_say() {
     one(1, 0).tensor("w", &[0], 0, 0).check(99, "`w` has a dim of 0");
     one(1, 0).tensor("w", &[1 << 24; 4], 0, 0).check(99, "more bytes than there can be");
     one(1, 0).tensor("w", &[33, 2], 8, 0).check(999, "rows of Some(33) numbers, which are no whole blocks");
-    one(1, 0).tensor("w", &[32], 3, 0).check(999, "`w` is of ggml type 3; f32, f16");
+    one(1, 0).tensor("w", &[32], 16, 0).check(999, "`w` is of ggml type 16; f32, f16");
     one(1, 0).tensor("w", &[32], 0, 5).check(999, "begins at 5, which is no multiple of 32");
     one(1, 0).tensor("w", &[32], 0, 0).check(100, "`w` ends at byte 192, but the file has 100: fetch it again");
     let two = one(2, 0).tensor("v", &[32], 0, 0).tensor("w", &[8], 0, 96);
