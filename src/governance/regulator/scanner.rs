@@ -132,6 +132,10 @@ impl Scan {
                 let run = rest.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
                 reading.run(at, rest.get(..run).unwrap_or_default());
                 next += run;
+                if rest.get(run) == Some(&b' ') {
+                    self.finish(&mut reading, empty(next as u32));
+                    next += 1;
+                }
                 continue;
             }
             next += c.len_utf8();

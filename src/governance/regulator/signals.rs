@@ -113,15 +113,12 @@ impl Structure {
         let mut structure = Self::default();
         let mut ended = true;
         for c in text.chars() {
-            // Most text is letters and spaces.
-            if c == ' ' {
+            // Most text is letters and spaces: no branch between them, which nothing could foretell.
+            let letter = c.is_ascii_alphanumeric();
+            if letter | (c == ' ') {
                 structure.chars += 1;
-                continue;
-            }
-            if c.is_ascii_alphanumeric() {
-                structure.chars += 1;
-                structure.asks_last = false;
-                ended = false;
+                structure.asks_last &= !letter;
+                ended &= !letter;
                 continue;
             }
             let question = matches!(c, '?' | '？' | '؟' | '\u{37e}' | '՞' | '⸮');
