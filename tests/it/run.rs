@@ -67,7 +67,9 @@ pub(crate) async fn answers(server: &MockServer, replies: u64) {
     let words = "data: {\"choices\": [{\"delta\": {\"content\": \"Go on.\"}, \"finish_reason\": \"stop\"}]}\n\ndata: [DONE]\n\n";
     let reply = ResponseTemplate::new(200).set_body_raw(words, "text/event-stream");
     server.reset().await;
-    Mock::given(any()).respond_with(reply.clone()).up_to_n_times(replies).mount(server).await;
+    if replies > 0 {
+        Mock::given(any()).respond_with(reply.clone()).up_to_n_times(replies).mount(server).await;
+    }
     Mock::given(any()).respond_with(reply.set_delay(Duration::from_mins(10))).mount(server).await;
 }
 

@@ -86,7 +86,6 @@ impl Profile {
         Ok(problems.finish(source, profile)?)
     }
 
-    #[expect(clippy::too_many_lines, reason = "one line per key of the format")]
     fn take(root: &Node, source: &str, problems: &mut Problems) -> Option<Self> {
         let mut outer = Taking::open(root, "a profile", problems)?;
         let mut left_out = Vec::new();
