@@ -11,7 +11,7 @@ use loom_agent::foundation::base::Stream;
 use loom_agent::foundation::chat::{LanguageModel, Prompt, Request, Sampling};
 use loom_agent::inference::engine::{EngineOptions, LocalModel};
 use loom_kernels::{
-    Panels, Rows, SampleParams, Scan, causal_conv_silu, matmul, read_token, rms_norm, sample, selective_scan,
+    Panels, Rows, SampleParams, SampleScratch, Scan, causal_conv_silu, matmul, read_token, rms_norm, sample, selective_scan,
 };
 
 const LAYERS: usize = 6;
@@ -126,7 +126,7 @@ fn parts(criterion: &mut Criterion) {
     group.bench_function("reading", |b| b.iter(|| read_token(black_box(&logits), 9, 5)));
     group.bench_function("sampling", |b| {
         let params = SampleParams { temperature: 0.8, top_k: None, top_p: 0.95, min_p: 0.0 };
-        let mut scratch = Vec::new();
+        let mut scratch = SampleScratch::default();
         b.iter(|| sample(black_box(&logits), &params, 0.4, &mut scratch));
     });
     group.finish();

@@ -6,8 +6,8 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use loom_kernels::{
-    Dtype, Panels, Rows, SampleParams, Scan, active_path, causal_conv_silu, matmul, read_logits, rms_norm, sample,
-    selective_scan,
+    Dtype, Panels, Rows, SampleParams, SampleScratch, Scan, active_path, causal_conv_silu, matmul, read_logits,
+    rms_norm, sample, selective_scan,
 };
 
 fn noise(len: usize) -> Vec<f32> {
@@ -119,7 +119,7 @@ fn logits(c: &mut Criterion) {
                 b.iter(|| read_logits(black_box(&logits), top));
             });
         }
-        let mut scratch = Vec::new();
+        let mut scratch = SampleScratch::default();
         for (name, top_p) in [("sample", 1.0), ("sample_top_p", 0.95)] {
             let params = SampleParams { temperature: 0.8, top_k: None, top_p, min_p: 0.0 };
             group.bench_function(BenchmarkId::new(name, size), |b| {

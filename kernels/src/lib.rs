@@ -69,6 +69,6 @@ pub use matmul::{matmul, matmul_rows};
 pub use norm::{layer_norm, rms_norm};
 pub use panels::{Dtype, Panels};
 pub use rows::Rows;
-pub use sample::{SampleParams, penalise, sample};
+pub use sample::{SampleParams, SampleScratch, penalise, sample};
 pub use scan::{Scan, selective_scan};
 pub use steps::add_steps;

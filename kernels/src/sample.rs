@@ -33,13 +33,28 @@ pub fn penalise(logits: &mut [f32], ids: &[u32], penalty: f32) {
     }
 }
 
+/// Buffers of a draw, reused from one to the next.
+#[derive(Debug, Default)]
+pub struct SampleScratch {
+    /// One per entry of the row.
+    weights: Vec<f32>,
+    cut: Cut,
+}
+
+/// What it takes to find where a filter cuts.
+#[derive(Debug, Default)]
+struct Cut {
+    /// One per leading bits of a weight.
+    amounts: Vec<f64>,
+    around: Vec<(f32, usize)>,
+}
+
 /// Draws an entry of `logits` with `uniform` from [0, 1): the first id, in rising order of the kept ones, at which
 /// their cumulative weight exceeds `uniform` times their sum. The likeliest entry is always kept. Weights are summed in
 /// f64, in blocks of 64.
 ///
-/// `scratch` is reused from call to call and grows to the vocabulary. `None` if the row is no distribution: empty, a
-/// NaN or +∞ in it, or −∞ throughout.
-pub fn sample(logits: &[f32], params: &SampleParams, uniform: f64, scratch: &mut Vec<f32>) -> Option<u32> {
+/// `scratch` grows to the vocabulary. `None` if the row is no distribution: empty, a NaN or +∞ in it, or −∞ throughout.
+pub fn sample(logits: &[f32], params: &SampleParams, uniform: f64, scratch: &mut SampleScratch) -> Option<u32> {
     sample_on(active_path(), logits, params, uniform, scratch)
 }
 
@@ -48,18 +63,19 @@ pub(crate) fn sample_on(
     logits: &[f32],
     params: &SampleParams,
     uniform: f64,
-    weights: &mut Vec<f32>,
+    scratch: &mut SampleScratch,
 ) -> Option<u32> {
+    let SampleScratch { weights, cut } = scratch;
     let max = dispatch(path, Weigh { logits, temperature: params.temperature, weights })?;
     if params.temperature == 0.0 {
         return logits.iter().position(|&x| x >= max).map(|id| id as u32);
     }
     if let Some(k) = params.top_k {
-        keep_likeliest(weights, k.max(1) as f64, |_| 1.0);
+        cut.keep_likeliest(weights, k.max(1) as f64, |_| 1.0);
     }
     if params.top_p < 1.0 {
         let share = f64::from(params.top_p) * sum(weights);
-        keep_likeliest(weights, share, f64::from);
+        cut.keep_likeliest(weights, share, f64::from);
     }
     if params.min_p > 0.0 {
         // The likeliest weighs 1, before and after every filter.
@@ -108,44 +124,48 @@ fn block_sum(block: &[f32]) -> f64 {
     lanes.iter().sum()
 }
 
-/// Keeps the likeliest entries (the lower id first among equals) until their amounts reach `goal`, one at least; the
-/// others weigh 0 from then on.
-///
-/// Amounts are gathered by the leading bits of the weights, so that only the entries around the last one kept need be
-/// sorted, however long the tail.
-fn keep_likeliest(weights: &mut [f32], goal: f64, amount: impl Fn(f32) -> f64) {
-    // Sign, exponent and five bits: of weights from 0 to 1, bits that order as the numbers do.
-    let bucket = |weight: f32| (weight.to_bits() >> 18) as usize;
-    let mut amounts = vec![0.0; bucket(1.0) + 1];
-    for &weight in &*weights {
-        amounts[bucket(weight)] += amount(weight);
-    }
-    let mut reached = 0.0;
-    let last = amounts.iter().rposition(|amount| {
-        let enough = reached + amount >= goal;
-        if !enough {
-            reached += amount;
+impl Cut {
+    /// Keeps the likeliest entries (the lower id first among equals) until their amounts reach `goal`, one at least; the
+    /// others weigh 0 from then on.
+    ///
+    /// Amounts are gathered by the leading bits of the weights, so that only the entries around the last one kept need
+    /// be sorted, however long the tail.
+    fn keep_likeliest(&mut self, weights: &mut [f32], goal: f64, amount: impl Fn(f32) -> f64) {
+        let Self { amounts, around } = self;
+        // Sign, exponent and five bits: of weights from 0 to 1, bits that order as the numbers do.
+        let bucket = |weight: f32| (weight.to_bits() >> 18) as usize;
+        amounts.clear();
+        amounts.resize(bucket(1.0) + 1, 0.0);
+        for &weight in &*weights {
+            amounts[bucket(weight)] += amount(weight);
         }
-        enough
-    });
-    // The goal lies beyond all of them by rounding, or there are fewer than asked for.
-    let Some(last) = last else { return };
-    let mut around: Vec<(f32, usize)> = Vec::new();
-    for (id, weight) in weights.iter_mut().enumerate() {
-        match bucket(*weight).cmp(&last) {
-            Ordering::Less => *weight = 0.0,
-            Ordering::Equal => around.push((*weight, id)),
-            Ordering::Greater => {}
+        let mut reached = 0.0;
+        let last = amounts.iter().rposition(|amount| {
+            let enough = reached + amount >= goal;
+            if !enough {
+                reached += amount;
+            }
+            enough
+        });
+        // The goal lies beyond all of them by rounding, or there are fewer than asked for.
+        let Some(last) = last else { return };
+        around.clear();
+        for (id, weight) in weights.iter_mut().enumerate() {
+            match bucket(*weight).cmp(&last) {
+                Ordering::Less => *weight = 0.0,
+                Ordering::Equal => around.push((*weight, id)),
+                Ordering::Greater => {}
+            }
         }
-    }
-    around.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let kept = around.iter().position(|&(weight, _)| {
-        let enough = reached > 0.0 && reached >= goal;
-        reached += amount(weight);
-        enough
-    });
-    for &(_, id) in &around[kept.unwrap_or(around.len())..] {
-        weights[id] = 0.0;
+        around.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let kept = around.iter().position(|&(weight, _)| {
+            let enough = reached > 0.0 && reached >= goal;
+            reached += amount(weight);
+            enough
+        });
+        for &(_, id) in &around[kept.unwrap_or(around.len())..] {
+            weights[id] = 0.0;
+        }
     }
 }
 

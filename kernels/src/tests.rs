@@ -5,4 +5,5 @@
 mod bits;
 mod parts;
 mod quantised;
+mod rows;
 mod values;

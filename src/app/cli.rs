@@ -12,6 +12,7 @@ mod dry_run;
 mod examples;
 mod export;
 mod generate;
+mod input;
 mod judge;
 mod logprobs;
 mod memory;
@@ -50,12 +51,12 @@ pub use terminal::{Exit, Failure, Terminal};
     max_term_width = 100,
     after_help = "\
 Examples:
-  loom examples --copy my-configs            copy the configs that come with loom
-  loom new anna                              write anna.yaml, a commented config to start from
-  loom validate anna.yaml                    check it; every problem is shown with its line
-  loom dry-run anna.yaml                     show the prompts that it makes; no model is opened
-  loom run anna.yaml                         let it talk
-  loom view results/DIR                      read what was said
+  loom examples --copy my-configs  copy the configs that come with loom
+  loom new anna                    write anna.yaml, a commented config
+  loom validate anna.yaml          check it; each problem with its line
+  loom dry-run anna.yaml           show its prompts; no model is opened
+  loom run anna.yaml               let it talk
+  loom view results/DIR            read what was said
 
 Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad config, 4 denied, 5 a model failed, 70 a bug in loom, 130 interrupted.
 `loom help COMMAND` tells more about a command."

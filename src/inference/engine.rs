@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! LocalModel (a handle, any number of clones)         local.rs
-//!   text → token ids: template, history, tokenizer     on the caller's task
+//!   text → token ids: template, history, tokenizer     prepare.rs; on the caller's task, long texts beside its runtime
 //!   │ one job per request; as many at once as there is room for, the rest wait in order     admission.rs
 //! the engine thread                                    thread.rs, sequence.rs, reply.rs, prefix.rs
 //!   owns the model and its rayon pool; every step is one forward pass over all active sequences,
@@ -40,6 +40,7 @@ mod mamba;
 mod once;
 mod open;
 mod prefix;
+mod prepare;
 mod recurrent;
 mod reply;
 mod row;

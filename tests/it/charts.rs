@@ -1,13 +1,12 @@
 //! Statecharts from outside.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
+
+use crate::program;
 
 fn loom(arguments: &[&str]) -> Output {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let arguments = arguments.iter().chain(&["--color", "never"]);
-    Command::new(env!("CARGO_BIN_EXE_loom")).current_dir(root).args(arguments).output().unwrap()
+    program::loom(&program::root(), &[arguments, &["--color", "never"]].concat())
 }
 
 #[test]

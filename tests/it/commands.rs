@@ -1,20 +1,9 @@
 //! The program from outside: what it prints and how it ends.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 
-fn loom(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_loom"))
-        .current_dir(folder)
-        .args(arguments)
-        .env_remove("NO_COLOR")
-        .output()
-        .unwrap()
-}
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
+use crate::program::{command, loom, root};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -39,13 +28,13 @@ fn malformed_configs_are_told_what_is_wrong() {
 
 #[test]
 fn help_teaches() {
-    for command in ["", "validate", "schema", "new", "examples", "completions"] {
-        let arguments: Vec<_> = [command, "--help"].into_iter().filter(|argument| !argument.is_empty()).collect();
+    for name in ["", "validate", "schema", "new", "examples", "completions"] {
+        let arguments: Vec<_> = [name, "--help"].into_iter().filter(|argument| !argument.is_empty()).collect();
         let output = loom(&root(), &arguments);
-        assert_eq!(output.status.code(), Some(0), "{command}");
+        assert_eq!(output.status.code(), Some(0), "{name}");
         // Other commands come and go; each has a snapshot of its own.
-        if !command.is_empty() {
-            insta::assert_snapshot!(format!("help_{command}"), text(&output.stdout));
+        if !name.is_empty() {
+            insta::assert_snapshot!(format!("help_{name}"), text(&output.stdout));
         }
     }
 }
@@ -103,12 +92,7 @@ fn a_wrong_command_line_ends_with_2() {
 #[test]
 fn a_closed_pipe_ends_quietly() {
     for arguments in [&["schema"][..], &["completions", "bash"], &["examples", "mania_patient"], &["--help"]] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_loom"))
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command(&root(), arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // The reader leaves before a word was said.
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();

@@ -2,22 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use loom_agent::governance::regulator::{Calibration, ConfidenceBasis};
 use loom_agent::simulation::rollout::{Act, Outcome, Transcript, read_transcript};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::program::{loom, told};
 use crate::rollout::{ANNA, files};
-
-fn loom(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_loom")).current_dir(folder).args(arguments).output().unwrap()
-}
-
-fn told(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 fn transcript(folder: &Path, run: &str) -> Transcript {
     read_transcript(&folder.join(run).join("rollout_000.json")).unwrap()

@@ -1,22 +1,13 @@
 //! `loom delta` from outside, on the bundled model.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
 
 use loom_agent::simulation::rollout::read_transcript;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::program::{loom, told};
 use crate::rollout::ANNA;
-
-fn loom(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_loom")).current_dir(folder).args(arguments).output().unwrap()
-}
-
-fn told(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 const SWEEP: [&str; 14] = [
     "delta",

@@ -14,11 +14,15 @@ mod snapshots;
 mod weights;
 mod windows;
 
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
+use futures_util::future::{MaybeDone, maybe_done};
 use loom_agent::foundation::base::Stream;
 use loom_agent::foundation::chat::{
-    Completion, Continuation, LanguageModel, ModelError, Prompt, Request, Sampling, Scored, TokenLogprob,
+    BoxFuture, Completion, Continuation, LanguageModel, ModelError, Prompt, Request, Sampling, Scored, TokenLogprob,
 };
 use loom_agent::inference::engine::{EngineOptions, LocalModel};
 
@@ -57,6 +61,24 @@ pub(crate) fn request(prompt: Prompt, sampling: Sampling) -> Request {
 
 pub(crate) fn complete(model: &LocalModel, request: Request) -> Result<Completion, ModelError> {
     block_on(model.complete(request, None))
+}
+
+/// A call that was made. How far it has come is the engine's affair; it may even be over.
+type Begun<'a> = Pin<Box<MaybeDone<BoxFuture<'a, Result<Completion, ModelError>>>>>;
+
+async fn begun<'a>(model: &'a LocalModel, request: &Request) -> Begun<'a> {
+    let mut call = Box::pin(maybe_done(model.complete(request.clone(), None)));
+    let poll = |context: &mut Context<'_>| {
+        let _ = call.as_mut().poll(context);
+        Poll::Ready(())
+    };
+    poll_fn(poll).await;
+    call
+}
+
+async fn finished(mut call: Begun<'_>) -> Completion {
+    call.as_mut().await;
+    call.as_mut().take_output().unwrap().unwrap()
 }
 
 /// Scores `ids` after the request's prompt, with `top` alternatives.

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::Visit;
 
+use crate::program::root;
+
 /// Each wing and its floor. A wing uses wings on lower floors only.
 const FLOORS: [(&str, u8); 6] =
     [("foundation", 1), ("inference", 2), ("governance", 2), ("simulation", 3), ("studies", 4), ("app", 5)];
@@ -93,8 +95,9 @@ fn some_words_stand_only_where_they_belong() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-fn src() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+/// Where the program lies.
+pub(crate) fn src() -> PathBuf {
+    root().join("src")
 }
 
 fn floor(wing: &str) -> Option<u8> {
@@ -116,7 +119,8 @@ fn rooms_by_wing() -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
+/// Every Rust file below `folder`.
+pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

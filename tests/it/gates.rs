@@ -1,10 +1,11 @@
 //! What touches the world stands in few files, and what has no receipts plays no turn.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use tempfile::TempDir;
+
+use crate::floors::{rust_files, src};
+use crate::program::{loom, told};
 
 /// Calls that touch the world, and the files that may make them. A file is here because it is a tool with a permit, because
 /// it is what the gate itself rests on, or because it writes results or what a person's own command names.
@@ -161,10 +162,7 @@ fn a_run_whose_receipts_were_touched_plays_no_turn_more() {
     for (name, text) in [("anna.yaml", crate::rollout::ANNA), ("persona", "Hello."), ("target", "Go on.")] {
         fs::write(dir.path().join(name), text).unwrap();
     }
-    let loom = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-        command.current_dir(dir.path()).env("XDG_DATA_HOME", dir.path().join("data")).args(arguments).output().unwrap()
-    };
+    let loom = |arguments: &[&str]| loom(dir.path(), arguments);
     let run = loom(&[
         "run",
         "anna.yaml",
@@ -215,16 +213,8 @@ impl Place {
     }
 
     fn loom(&self, arguments: &[&str]) -> (Option<i32>, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-        let output = command
-            .current_dir(self.0.path())
-            .env("XDG_DATA_HOME", self.0.path().join("data"))
-            .env("XDG_CACHE_HOME", self.0.path().join("cache"))
-            .args(arguments)
-            .output()
-            .unwrap();
-        let told = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+        let output = loom(self.0.path(), arguments);
+        (output.status.code(), told(&output))
     }
 
     fn does(&self, arguments: &[&str]) -> String {
@@ -337,21 +327,4 @@ fn program(text: &str) -> String {
     let tests =
         ["#[cfg(test)]", "#[cfg(all(test"].iter().filter_map(|mark| text.find(mark)).min().unwrap_or(text.len());
     text[..tests].lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
-}
-
-fn src() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
-}
-
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files
 }

@@ -1,26 +1,16 @@
 //! `loom generate` and `loom logprobs` from outside.
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use loom_agent::foundation::chat::LanguageModel;
 use loom_agent::inference::engine::{EngineOptions, LocalModel};
 use serde_json::{Value, json};
 
 use crate::engine::{bundled, fixture};
+use crate::program;
 
 fn loom(arguments: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_loom"))
-        .args(arguments)
-        .env_remove("NO_COLOR")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A program that reads nothing may have ended already.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
+    program::fed(program::command(&program::root(), arguments), input)
 }
 
 fn text(arguments: &[&str], input: &str) -> String {
@@ -156,20 +146,11 @@ fn a_hostile_template_stays_within_little_memory() {
         ("{{ '%999999999d' | format(1) }}", "makes more than"),
     ] {
         std::fs::write(&path, template).unwrap();
-        let command = format!("ulimit -v {} && exec \"$0\" \"$@\"", 4 << 20);
-        let output = Command::new("sh")
-            .args(["-c", &command, loom, "generate", "--threads", "1", "--chat-template"])
-            .arg(&path)
-            .args(["--chat", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .and_then(|mut child| {
-                let _ = child.stdin.take().unwrap().write_all(HI.as_bytes());
-                child.wait_with_output()
-            })
-            .unwrap();
+        let limited = format!("ulimit -v {} && exec \"$0\" \"$@\"", 4 << 20);
+        let mut command = Command::new("sh");
+        command.args(["-c", &limited, loom, "generate", "--threads", "1", "--chat-template"]);
+        command.arg(&path).args(["--chat", "-"]);
+        let output = program::fed(command, HI);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(5), "{template}: {told}");
         assert!(told.contains(why), "{template}: {told}");
@@ -193,7 +174,7 @@ fn what_cannot_be_done_is_told() {
         (&["logprobs", "-m", "echo"][..], "x", 2, "does not tell its tokens; use `bundled`"),
         (&["logprobs"], "", 2, "-: there is nothing to score"),
         (&["logprobs", "--ids"], "{}", 2, "-: no token ids; give a JSON array"),
-        (&["logprobs", "/nowhere.txt"], "", 2, "/nowhere.txt: "),
+        (&["logprobs", "/nowhere.txt"], "", 2, "/nowhere.txt cannot be read: "),
         (&["generate", "--chat", "-"], "{}", 2, "-: no conversation; write a list of"),
         (&["generate", "x", "--delta", "g=1"], "", 2, "there is no gain `g`"),
         (&["generate", "x", "--delta", "g_write=1", "--delta-layers", "9"], "", 2, "there is no layer 9"),
@@ -201,7 +182,7 @@ fn what_cannot_be_done_is_told() {
         (&["generate", "x", "--temperature", "-1"], "", 2, "unexpected argument"),
         (&["generate", "x", "--temperature=-1"], "", 5, "`temperature` must be 0 (greedy) or a positive number"),
         (&["serve", "--host", "0.0.0.0"], "", 2, "others reach 0.0.0.0: give an API key"),
-        (&["serve", "--api-key", "/nowhere"], "", 2, "/nowhere: "),
+        (&["serve", "--api-key", "/nowhere"], "", 2, "/nowhere cannot be read: "),
     ] {
         let output = loom(arguments, input);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();

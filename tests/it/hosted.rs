@@ -14,12 +14,12 @@ use loom_agent::inference::remote::RemoteOptions;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Options that wait for nothing.
+/// Options that lose no time between retries. A test that waits for silence says for how long.
 fn impatient() -> RemoteOptions {
     RemoteOptions {
         first_wait: Duration::from_millis(1),
-        first_byte: Duration::from_secs(5),
-        idle: Duration::from_secs(5),
+        first_byte: Duration::from_mins(1),
+        idle: Duration::from_mins(1),
         ..RemoteOptions::default()
     }
 }

@@ -5,7 +5,6 @@ mod fake;
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use loom_agent::foundation::base::Stream;
 use loom_agent::foundation::chat::{LanguageModel, ModelError, Prompt, Request, Sampling};
@@ -13,6 +12,7 @@ use loom_agent::inference::providers::{OpenOptions, open};
 use loom_agent::inference::remote::hub::{HubOptions, fetch, ready};
 
 use self::fake::{COMMIT, Hub, Lie};
+use crate::program;
 
 fn hub_options(hub: &Hub, home: &Path) -> HubOptions {
     HubOptions {
@@ -138,18 +138,10 @@ fn a_file_that_changed_after_the_first_fetch_is_told_with_both_digests() {
 
 /// `loom model …` with the hub's variables; its exit code and all that it printed.
 fn loom(hub: &Hub, home: &Path, token: &str, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_loom"))
-        .args(arguments)
-        .env("HF_ENDPOINT", &hub.url)
-        .env("HF_HOME", home)
-        .env("XDG_DATA_HOME", home.join("data"))
-        .env("HF_TOKEN", token)
-        .env_remove("HF_HUB_CACHE")
-        .env_remove("HF_HUB_OFFLINE")
-        .output()
-        .unwrap();
-    let told = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+    let mut command = program::command(home, arguments);
+    let output = command.envs([("HF_ENDPOINT", hub.url.as_str()), ("HF_TOKEN", token)]).env("HF_HOME", home).output();
+    let output = output.unwrap();
+    (output.status.code(), program::told(&output))
 }
 
 #[test]

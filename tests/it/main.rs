@@ -22,6 +22,7 @@ mod mcp;
 mod memory;
 mod moods;
 mod port;
+mod program;
 mod prompts;
 mod receipts;
 mod regulate;

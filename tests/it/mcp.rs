@@ -2,9 +2,11 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
+
+use crate::program;
 
 /// A client that says what it is told to say.
 struct Client {
@@ -16,8 +18,8 @@ struct Client {
 
 impl Client {
     fn new(folder: &Path) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-        command.args(["memory", "mcp"]).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut command = program::command(folder, &["memory", "mcp", "."]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut client = Self { child, input, output, id: 0 };
@@ -55,8 +57,7 @@ impl Client {
 
 fn init() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let init = Command::new(env!("CARGO_BIN_EXE_loom")).args(["memory", "init"]).arg(folder.path()).output().unwrap();
-    assert!(init.status.success());
+    program::ends(folder.path(), 0, &["memory", "init"]);
     folder
 }
 
@@ -90,7 +91,5 @@ fn the_mode_decides_what_is_offered_and_what_is_done() {
 #[test]
 fn a_folder_without_a_memory_is_told_to_the_person() {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_loom")).args(["memory", "mcp"]).arg(folder.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("loom memory init"));
+    assert!(program::ends(folder.path(), 2, &["memory", "mcp"]).contains("loom memory init"));
 }

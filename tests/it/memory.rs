@@ -4,15 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
+
+use crate::program;
 
 const NOW: &str = "2026-02-20T09:00:00Z";
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-    command.arg("--color").arg("never").arg("memory").args(arguments).args(["--now", NOW]).current_dir(folder);
+    let mut command = program::command(folder, &[&["--color", "never", "memory"], arguments, &["--now", NOW]].concat());
+    // The folder is compared file by file: it is nobody's home.
+    command.env("HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 
@@ -188,26 +191,20 @@ fn a_process_killed_at_any_time_leaves_all_or_nothing() {
     let whole = begun.elapsed();
     let after = files(folder);
     assert_ne!(before, after);
-    let (mut unchanged, mut changed) = (0, 0);
+    // How far it comes before it is killed is the machine's affair; that every point on the way is met, `crashes.rs`
+    // sees to.
     for step in 0..40u32 {
         restore(folder, &before);
         let mut child =
             command(folder, &["apply", "P-20260220-001"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(whole * step / 34 + Duration::from_micros(300));
+        std::thread::sleep(whole * step / 34);
         child.kill().unwrap();
         child.wait().unwrap();
         // Any command recovers what was left.
         expect(folder, 0, &["status"]);
         let now = files(folder);
-        if now == before {
-            unchanged += 1;
-        } else {
-            assert_eq!(now, after, "killed at step {step}");
-            changed += 1;
-        }
+        assert!(now == before || now == after, "killed at step {step}");
     }
-    println!("killed 40 times: {unchanged} before, {changed} after");
-    assert!(unchanged > 0);
 }
 
 #[test]

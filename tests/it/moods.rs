@@ -1,17 +1,12 @@
 //! `loom mood` from outside.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
+
+use crate::program::{self, told};
 
 fn loom(arguments: &[&str]) -> Output {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let arguments = arguments.iter().chain(&["--color", "never"]);
-    Command::new(env!("CARGO_BIN_EXE_loom")).current_dir(root).args(arguments).output().unwrap()
-}
-
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    program::loom(&program::root(), &[arguments, &["--color", "never"]].concat())
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,16 +11,17 @@ use loom_agent::foundation::store::receipts::{Key, ReceiptLog};
 use loom_agent::governance::mood::{Event, Facts, MoodState, step, step_entry};
 use serde_json::{Value, json};
 
+use crate::program::{self, told};
+
 fn loom(home: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-    command.env("XDG_DATA_HOME", home).args(arguments).args(["--color", "never"]).output().unwrap()
+    let mut command = program::command(&program::root(), arguments);
+    command.env("XDG_DATA_HOME", home).args(["--color", "never"]).output().unwrap()
 }
 
 fn expect(home: &Path, code: i32, arguments: &[&str]) -> String {
     let output = loom(home, arguments);
-    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{told}");
-    told
+    assert_eq!(output.status.code(), Some(code), "{}", told(&output));
+    told(&output)
 }
 
 /// A log of a few steps in `folder`, signed with the key in `home`.

@@ -6,19 +6,16 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::program;
+
 fn command(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-    command.current_dir(folder).arg("regulate").args(arguments);
+    let mut command = program::command(folder, &[&["regulate"], arguments].concat());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
 fn regulate(folder: &Path, arguments: &[&str], events: &str) -> Output {
-    let mut child = command(folder, arguments).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(events.as_bytes()).unwrap();
-    drop(stdin);
-    child.wait_with_output().unwrap()
+    program::fed(command(folder, arguments), events)
 }
 
 /// `at decision` of every line of output.

@@ -9,7 +9,10 @@ use loom_agent::foundation::chat::{DeltaGains, LayerGains};
 use loom_agent::simulation::rollout::{Outcome, TokenLine, Totals, Transcript, read_tokens, read_transcript};
 use serde_json::Value;
 use tempfile::TempDir;
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, ResponseTemplate};
 
+use crate::program::{self, told};
 use crate::rollout::{ANNA, FLAKY, files};
 
 /// A folder with a config and two scripts.
@@ -22,17 +25,13 @@ fn folder(persona: &str, interlocutor: &str) -> TempDir {
 }
 
 fn command(dir: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-    command.current_dir(dir).arg("run").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = program::command(dir, &[&["run"], arguments].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
 fn loom(dir: &Path, arguments: &[&str]) -> Output {
     command(dir, arguments).output().unwrap()
-}
-
-fn told(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 const SCRIPTED: [&str; 6] =
@@ -63,41 +62,64 @@ fn each_role_may_have_a_device_and_one_that_is_not_there_is_named() {
     assert_eq!(unknown.status.code(), Some(2), "{}", told(&unknown));
 }
 
-#[test]
-fn a_killed_run_goes_on_at_the_next_turn_and_equals_the_unbroken_one() {
-    let slow = FLAKY.replace("\"Three.\"", r#"{"content": "Three.", "delay_ms": 15}"#);
-    let dir = folder(&slow, &slow);
-    let at = |output: &'static str| [&SCRIPTED[..], &["--rollouts", "3", "--turns", "9", "--output", output]].concat();
-    let unbroken = loom(dir.path(), &at("unbroken"));
+/// A target that answers `replies` times and then keeps everybody waiting.
+pub(crate) async fn answers(server: &MockServer, replies: u64) {
+    let words = "data: {\"choices\": [{\"delta\": {\"content\": \"Go on.\"}, \"finish_reason\": \"stop\"}]}\n\ndata: [DONE]\n\n";
+    let reply = ResponseTemplate::new(200).set_body_raw(words, "text/event-stream");
+    server.reset().await;
+    if replies > 0 {
+        Mock::given(any()).respond_with(reply.clone()).up_to_n_times(replies).mount(server).await;
+    }
+    Mock::given(any()).respond_with(reply.set_delay(Duration::from_mins(10))).mount(server).await;
+}
+
+/// Begins a command that talks with that target, and kills it when it has asked `requests` times: it is still there, for
+/// the last reply does not come.
+pub(crate) async fn killed_at_request(server: &MockServer, command: &mut Command, requests: u64) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while (server.received_requests().await.unwrap().len() as u64) < requests {
+        assert!(child.try_wait().unwrap().is_none(), "it cannot end without the target's replies");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_run_goes_on_at_the_next_turn_and_equals_the_unbroken_one() {
+    let server = MockServer::start().await;
+    let target = format!("openai-compatible:{}#m", server.uri());
+    let dir = folder(FLAKY, "[]");
+    let begin = |output: &str| {
+        let models = ["anna.yaml", "--persona-model", "scripted:persona.json", "--target", &target, "--no-score"];
+        command(dir.path(), &[&models[..], &["--rollouts", "3", "--turns", "9", "--output", output]].concat())
+    };
+    answers(&server, u64::MAX).await;
+    let unbroken = begin("unbroken").output().unwrap();
     assert_eq!(unbroken.status.code(), Some(0), "{}", told(&unbroken));
 
-    let mut child = command(dir.path(), &at("broken")).spawn().unwrap();
-    let mut kills = 0;
-    for lines in [4, 9, 15, 20] {
-        let run = dir.path().join("broken");
-        while child.try_wait().unwrap().is_none() && turns_on_disk(&run) < lines {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        if child.try_wait().unwrap().is_none() {
-            child.kill().unwrap();
-            kills += 1;
-        }
-        child.wait().unwrap();
-        child = command(dir.path(), &["--resume", "broken", "--no-score", "--parallel", "2"]).spawn().unwrap();
+    // Wherever its other rollouts are then.
+    let mut next = begin("broken");
+    for _ in 0..4 {
+        answers(&server, 5).await;
+        killed_at_request(&server, &mut next, 6).await;
+        next = command(dir.path(), &["--resume", "broken", "--no-score", "--parallel", "2"]);
     }
-    assert!(child.wait().unwrap().success());
-    assert!(kills >= 2, "killed {kills} times");
+    answers(&server, u64::MAX).await;
+    let last = next.output().unwrap();
+    assert_eq!(last.status.code(), Some(0), "{}", told(&last));
     assert_eq!(files(&dir.path().join("broken")), files(&dir.path().join("unbroken")));
 }
 
 #[cfg(unix)]
 #[test]
 fn an_interrupt_finishes_the_turn_and_says_how_to_go_on() {
-    let slow = r#"[{"content": "Hello.", "delay_ms": 30}]"#;
+    let slow = r#"[{"content": "Hello.", "delay_ms": 100}]"#;
     let dir = folder(slow, slow);
-    let child =
+    let mut child =
         command(dir.path(), &[&SCRIPTED[..], &["--turns", "500", "--output", "my run"]].concat()).spawn().unwrap();
     while turns_on_disk(&dir.path().join("my run")) < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "500 turns take more than a minute");
         std::thread::sleep(Duration::from_millis(1));
     }
     let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 use std::sync::Arc;
 
 use loom_agent::foundation::base::Stream;
@@ -14,19 +13,12 @@ use loom_agent::simulation::rollout::{Score, ScoreMethod, Transcript, read_token
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::program::{ends, loom};
 use crate::rollout::ANNA;
-
-fn loom(dir: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-    command.current_dir(dir).args(arguments).env("XDG_CACHE_HOME", dir.join("cache")).output().unwrap()
-}
 
 #[track_caller]
 fn good(dir: &Path, arguments: &[&str]) -> String {
-    let output = loom(dir, arguments);
-    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    told
+    ends(dir, 0, arguments)
 }
 
 /// A folder with `files` in it.
@@ -171,7 +163,7 @@ fn a_run_is_scored_by_its_own_judge_whoever_it_talked_with() {
         assert!((reliability.agreement - 0.5).abs() < 1e-12 && !reliability.is_reliable());
         assert!(good(dir.path(), &["score", "run"]).contains("scored already"));
         // A rubric that a judge could not be tested on is no reason to ask it again and again.
-        let checks = dir.path().join("cache/loom/judges");
+        let checks = dir.path().join(".cache/loom/judges");
         let path = fs::read_dir(checks).unwrap().next().unwrap().unwrap().path();
         let mut check: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         check["rubrics"].as_object_mut().unwrap().remove("fidelity").unwrap();

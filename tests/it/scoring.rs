@@ -2,26 +2,18 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use loom_agent::simulation::rollout::{Score, read_transcript};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::program::ends;
 use crate::rollout::ANNA;
-
-fn loom(dir: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-    command.current_dir(dir).args(arguments).env("XDG_CACHE_HOME", dir.join("cache")).output().unwrap()
-}
 
 /// What a command tells that ends with `code`.
 #[track_caller]
 fn told(dir: &Path, arguments: &[&str], code: i32) -> String {
-    let output = loom(dir, arguments);
-    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
-    told
+    ends(dir, code, arguments)
 }
 
 fn scores(path: &Path) -> Vec<Score> {

@@ -39,6 +39,11 @@ pub(crate) fn service() -> Service {
     Service { model, name: "bundled".to_owned(), embedder: None, key: None, bounds: Bounds::default() }
 }
 
+/// A model that never ends a reply by itself: it has no end token.
+fn endless_service() -> Service {
+    Service { model: Arc::new(super::engine::tiny("mamba2")), name: "endless".to_owned(), ..service() }
+}
+
 impl Server {
     pub(crate) async fn of(service: Service) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -98,16 +103,19 @@ impl Server {
     }
 }
 
-/// A request that would take very long.
+/// What [`endless_service`] would write a million tokens in answer to.
 fn endless(stream: bool) -> Value {
-    json!({
-        "model": "bundled", "prompt": [[5]], "max_tokens": 1_000_000, "temperature": 50, "top_p": 1, "stream": stream,
-    })
+    json!({ "model": "endless", "prompt": [[5]], "max_tokens": 1_000_000, "stream": stream })
+}
+
+/// What it is soon done with.
+fn short() -> Value {
+    json!({ "model": "endless", "prompt": [[5]], "max_tokens": 2 })
 }
 
 #[tokio::test]
 async fn a_client_that_leaves_takes_its_work_along() {
-    let server = Server::bundled().await;
+    let server = Server::of(endless_service()).await;
     // In the middle of a stream.
     let response = server.post("/v1/completions", &endless(true)).send().await.unwrap();
     let mut body = response.bytes_stream();
@@ -126,7 +134,7 @@ async fn a_client_that_leaves_takes_its_work_along() {
 
 #[tokio::test]
 async fn many_that_leave_at_once_leave_nothing_behind() {
-    let server = Server::bundled().await;
+    let server = Server::of(endless_service()).await;
     for _ in 0..3 {
         let calls: Vec<_> =
             (0..12).map(|n| tokio::spawn(server.post("/v1/completions", &endless(n % 2 == 0)).send())).collect();
@@ -137,7 +145,7 @@ async fn many_that_leave_at_once_leave_nothing_behind() {
         }
         server.until("loom_sequences_active", 0).await;
     }
-    server.ask("/v1/completions", &json!({ "model": "bundled", "prompt": "Hi", "max_tokens": 2 })).await;
+    server.ask("/v1/completions", &short()).await;
 }
 
 #[tokio::test]
@@ -164,12 +172,11 @@ async fn a_server_that_stops_answers_what_is_under_way_and_takes_nothing_new() {
 #[tokio::test]
 async fn more_requests_than_places_wait_and_more_than_may_wait_are_turned_away() {
     let bounds = Bounds { at_work: 1, waiting: 1, ..Bounds::default() };
-    let server = Server::of(Service { bounds, ..service() }).await;
+    let server = Server::of(Service { bounds, ..endless_service() }).await;
     let response = server.post("/v1/completions", &endless(true)).send().await.unwrap();
-    let short = json!({ "model": "bundled", "prompt": "Hi", "max_tokens": 2 });
-    let waits = tokio::spawn(server.post("/v1/completions", &short).send());
+    let waits = tokio::spawn(server.post("/v1/completions", &short()).send());
     server.until("loom_requests_waiting", 1).await;
-    let turned_away = server.post("/v1/completions", &short).send().await.unwrap();
+    let turned_away = server.post("/v1/completions", &short()).send().await.unwrap();
     assert_eq!(turned_away.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(turned_away.headers()["retry-after"], "1");
     let error: Value = turned_away.json().await.unwrap();

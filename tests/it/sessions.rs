@@ -3,10 +3,8 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use loom_agent::app::session::{Conclusion, Place, Session, SessionError, Settings, Standing};
 use loom_agent::foundation::base::SystemClock;
@@ -16,6 +14,10 @@ use loom_agent::governance::mood::{Mood, replay};
 use loom_agent::governance::statechart::hope::Engagement;
 use loom_agent::inference::providers::OpenOptions;
 use tempfile::TempDir;
+use wiremock::MockServer;
+
+use crate::program::{self, told};
+use crate::run::{answers, killed_at_request};
 
 /// A disk on which only so many additions to the log succeed; then the process might as well be gone. Nothing is synced:
 /// the process ends, not the machine.
@@ -227,63 +229,38 @@ fn a_log_that_was_touched_is_not_gone_on_with() {
     assert!(error.contains("altered"), "{error}");
 }
 
-fn command(dir: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-    command.current_dir(dir).env("XDG_DATA_HOME", dir.join("data")).args(arguments);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn loom(dir: &Path, arguments: &[&str]) -> Output {
-    command(dir, arguments).output().unwrap()
-}
-
-fn told(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-#[test]
-fn the_program_is_killed_at_five_places_and_comes_to_the_same_report() {
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_is_killed_five_times_and_comes_to_the_same_report() {
     let root = TempDir::new().unwrap();
     scripts(root.path());
-    fs::write(root.path().join("target"), r#"[{"content": "What have you tried?", "delay_ms": 20}]"#).unwrap();
-    let start = |output: &'static str| {
+    let server = MockServer::start().await;
+    let target = format!("openai-compatible:{}#m", server.uri());
+    let start = |output: &str| {
         let mut arguments = vec!["session", "start", NEED, "--engagement", "autonomous", "--turns", "4"];
         arguments.extend(["--model", "scripted:model", "--persona-model", "scripted:persona"]);
-        arguments.extend(["--target", "scripted:target", "--output", output]);
-        arguments
+        program::command(root.path(), &[&arguments[..], &["--target", &target, "--output", output]].concat())
     };
-    let whole = loom(root.path(), &start("whole"));
+    answers(&server, u64::MAX).await;
+    let whole = start("whole").output().unwrap();
     assert_eq!(whole.status.code(), Some(0), "{}", told(&whole));
     let receipts = fs::read_to_string(root.path().join("whole/receipts.jsonl")).unwrap().lines().count();
-    let mut child = command(root.path(), &start("broken")).spawn().unwrap();
-    let mut kills = 0;
-    for share in [1, 2, 3, 4, 5] {
-        let lines = || {
-            let log = fs::read_to_string(root.path().join("broken/receipts.jsonl")).unwrap_or_default();
-            log.lines().filter(|line| line.contains("\"kind\":\"session.")).count()
-        };
-        let steps = fs::read_to_string(root.path().join("whole/receipts.jsonl")).unwrap();
-        let steps = steps.lines().filter(|line| line.contains("\"kind\":\"session.")).count();
-        while child.try_wait().unwrap().is_none() && lines() < steps * share / 6 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        if child.try_wait().unwrap().is_none() {
-            child.kill().unwrap();
-            kills += 1;
-        }
-        child.wait().unwrap();
-        child = command(root.path(), &["session", "resume", "broken"]).spawn().unwrap();
+    assert!(receipts > 50, "{receipts}");
+    // Each time while it waits for the target, which says five things in all.
+    assert_eq!(server.received_requests().await.unwrap().len(), 5);
+    let mut next = start("broken");
+    for replies in [0, 1, 1, 1, 1] {
+        answers(&server, replies).await;
+        killed_at_request(&server, &mut next, replies + 1).await;
+        next = program::command(root.path(), &["session", "resume", "broken"]);
     }
-    let last = child.wait_with_output().unwrap();
+    answers(&server, u64::MAX).await;
+    let last = next.output().unwrap();
     assert!(last.status.success(), "{}", told(&last));
-    assert!(kills >= 3 && receipts > 50, "killed {kills} times");
     let report = |name: &str| fs::read_to_string(root.path().join(name).join("report.md")).unwrap();
     assert_eq!(report("broken"), report("whole"));
     for arguments in [["receipts", "verify", "broken"], ["mood", "replay", "broken"], ["session", "status", "broken"]] {
-        let checked = loom(root.path(), &arguments);
-        assert_eq!(checked.status.code(), Some(0), "{}", told(&checked));
+        program::ends(root.path(), 0, &arguments);
     }
-    let log = told(&loom(root.path(), &["session", "log", "broken"]));
+    let log = program::ends(root.path(), 0, &["session", "log", "broken"]);
     assert!(log.contains("CONTRITE") && log.contains("did      verify"), "{log}");
 }

@@ -2,23 +2,20 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Output, Stdio};
 
 use tempfile::TempDir;
 
+use crate::program::{self, told};
+
 fn loom(arguments: &[&str]) -> Output {
     // The sweep's models are named as seen from the repository's root.
-    Command::new(env!("CARGO_BIN_EXE_loom")).current_dir(env!("CARGO_MANIFEST_DIR")).args(arguments).output().unwrap()
+    program::loom(&program::root(), arguments)
 }
 
-fn told(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
+#[track_caller]
 fn runs(arguments: &[&str]) -> String {
-    let output = loom(arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
-    told(&output)
+    program::ends(&program::root(), 0, arguments)
 }
 
 const SWEEP: &str = "tests/data/sweep/sweep.yaml";
@@ -35,11 +32,9 @@ fn three_shares_merge_to_the_bytes_of_one_process() {
     let children: Vec<_> = (1..=3)
         .map(|k| {
             let (shard, output) = (format!("{k}/3"), at(&format!("part{k}")));
-            let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-            command
-                .current_dir(env!("CARGO_MANIFEST_DIR"))
-                .args(["sweep", SWEEP, "--shard", &shard, "--output", &output]);
-            command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap()
+            let mut command =
+                program::command(&program::root(), &["sweep", SWEEP, "--shard", &shard, "--output", &output]);
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
         })
         .collect();
     for mut child in children {

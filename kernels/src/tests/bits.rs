@@ -9,7 +9,7 @@ use crate::norm::rms_norm_on;
 use crate::sample::sample_on;
 use crate::scan::selective_scan_on;
 use crate::steps::add_steps_on;
-use crate::{Panels, Path, Rows, SampleParams, Scan, read_logits};
+use crate::{Panels, Path, Rows, SampleParams, SampleScratch, Scan, read_logits};
 
 /// Bits, with every NaN alike.
 pub(super) fn bits(x: &[f32]) -> Vec<u32> {
@@ -193,7 +193,7 @@ proptest! {
             let (summary, top) = read_logits_on(path, &logits, top);
             let numbers = bits(&[summary.max, summary.log_z, summary.entropy]);
             let top: Vec<_> = top.iter().map(|&(id, x)| (id, bits(&[x]))).collect();
-            (numbers, top, sample_on(path, &logits, &params, uniform, &mut Vec::new()))
+            (numbers, top, sample_on(path, &logits, &params, uniform, &mut SampleScratch::default()))
         };
         let want = read(Path::Portable);
         for path in other_paths() {

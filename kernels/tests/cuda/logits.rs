@@ -67,7 +67,7 @@ fn a_row_is_read_as_on_the_cpu() {
 #[test]
 fn draws_are_the_cpu_s_draws() {
     let mut draw = Draw(18);
-    let mut scratch = Vec::new();
+    let mut scratch = loom_kernels::SampleScratch::default();
     let mut same = 0;
     let mut all = 0;
     for round in 0..24 {

@@ -23,7 +23,7 @@ enum Command {
     /// Print a chart as a diagram
     #[command(after_help = "\
 Examples:
-  loom chart show                          the life of a piece of work, for Mermaid
+  loom chart show  the life of a piece of work
   loom chart show --format dot | dot -Tsvg > hope.svg
   loom chart show my.chart --format text
 
@@ -38,8 +38,8 @@ Graphviz draws the dot format as SVG, PNG or PDF.")]
     },
     /// Check charts; every problem is shown with its line and how to mend it
     #[command(after_help = "\
-A chart is good when every word in it is one of loom's (`loom chart show --format text` uses them
-all), every state can be reached, every event that a state listens to has an answer whatever the
+A chart is good when every word in it is one of loom's (`loom chart show --format text` uses them \
+all), every state can be reached, every event that a state listens to has an answer whatever the \
 facts are, and every cycle has a counter that runs out.
 
 Exit codes: 0 all are good, 3 one is not.")]

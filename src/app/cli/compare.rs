@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use clap::ValueEnum;
+
 use super::report::{failure, write_file};
 use super::{Exit, Failure, Terminal};
 use crate::simulation::report::Comparison;
@@ -12,7 +14,7 @@ use crate::simulation::report::Comparison;
 #[command(after_help = "\
 Examples:
   loom compare results/plain results/modulated
-  loom compare results/a results/b --json | jq '.scores[] | select(.interval.low > 0)'
+  loom compare results/a results/b --format json | jq .scores
   loom compare results/a results/b --output comparison.md
 
 The difference is B less A. Its 95 % interval is a bootstrap over rollouts and needs three of them on each side.")]
@@ -23,18 +25,30 @@ pub(super) struct Args {
     /// The same
     #[arg(value_name = "B")]
     b: PathBuf,
-    /// JSON instead of Markdown
-    #[arg(long)]
-    json: bool,
+    /// How to tell it
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    format: Format,
     /// Write this file instead of printing
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Format {
+    /// Markdown
+    #[default]
+    Md,
+    /// JSON
+    Json,
+}
+
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let comparison = Comparison::of(&self.a, &self.b).map_err(|error| failure(&error))?;
-        let text = if self.json { comparison.json().map_err(|error| failure(&error))? } else { comparison.markdown() };
+        let text = match self.format {
+            Format::Md => comparison.markdown(),
+            Format::Json => comparison.json().map_err(|error| failure(&error))?,
+        };
         match &self.output {
             Some(path) => {
                 write_file(path, &text)?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
+use super::input::read_file;
 use super::{Exit, Failure, Terminal};
 use crate::app::watch::Watch;
 use crate::foundation::base::{Clock, SystemClock};
@@ -36,14 +37,14 @@ enum Action {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom confidence bench                                     the bundled model on the built-in task
-  loom confidence bench --task questions.jsonl --model local:mamba-130m --json out.json --plot out.svg
+  loom confidence bench  the bundled model on the built-in task
+  loom confidence bench --task questions.jsonl --model local:mamba-130m
 
 A task is `grammar` or a file with one item a line:
-  {\"sentence_good\": \"…\", \"sentence_bad\": \"…\"}              minimal pairs, as BLiMP has them; or GOOD<tab>BAD
-  {\"statement\": \"…\", \"label\": true}                        labelled statements
-  {\"question\": \"…\", \"choices\": [\"…\", \"…\"], \"answer\": 0}    multiple choice
-  {\"question\": \"…\", \"answers\": [\"…\"], \"matching\": \"fuzzy\"}  free answers; matching is `exact` if not given
+  {\"sentence_good\": \"…\", \"sentence_bad\": \"…\"}  minimal pairs, as in BLiMP
+  {\"statement\": \"…\", \"label\": true}               a labelled statement
+  {\"question\": \"…\", \"choices\": [\"…\", \"…\"], \"answer\": 0}  multiple choice
+  {\"question\": \"…\", \"answers\": [\"…\"], \"matching\": \"fuzzy\"}  free answers
 
 Half of the items, by the digest of their content, is kept from every fit; all measures are taken on that half.")]
 struct Bench {
@@ -67,7 +68,7 @@ Examples:
   loom confidence fit --output bundled.json
   loom run anna.yaml --calibration bundled.json
 
-The estimator is the one that ranks best on the items of the fit among those that any reply has; `choice_margin` is
+The estimator is the one that ranks best on the items of the fit among those that any reply has; `choice_margin` is \
 taken only if asked for, since only scored candidates have one.")]
 struct Fit {
     #[command(flatten)]
@@ -84,8 +85,8 @@ struct Fit {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom confidence effect --output effect                       the bundled model
-  loom confidence effect --output effect --model scripted      a script, which has no log-probabilities")]
+  loom confidence effect --output effect                   the bundled model
+  loom confidence effect --output effect --model scripted  no log-probabilities")]
 struct Effect {
     /// The persona's model; `scripted` is a right answer or an evasion, drawn by the seed
     #[arg(long, value_name = "MODEL", default_value = "bundled")]
@@ -234,9 +235,7 @@ impl What {
         if let Some(items) = self.items {
             task.items.truncate(items);
         }
-        let template = self.chat_template.as_ref().map(|path| {
-            std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
-        });
+        let template = self.chat_template.as_deref().map(read_file);
         let watch = Watch::models("confidence", Mood::Skeptical, &[&self.model], None)?;
         let model = watch.model(&self.model, &OpenOptions::new(self.threads, template.transpose()?))?;
         let subject = Subject { task: task.name.clone(), model: self.model.to_string(), scope: scope(&*model, &task)? };

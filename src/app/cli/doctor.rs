@@ -20,7 +20,7 @@ use crate::inference::remote::hub::cache_folder;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// How to tell it
-    #[arg(long, value_name = "FORM", value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 

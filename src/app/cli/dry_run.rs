@@ -15,9 +15,9 @@ use crate::simulation::persona::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom dry-run anna.yaml                     every turn, and the prompt where it changes
-  loom dry-run anna.yaml --turn 20           one turn and its whole prompt
-  loom dry-run anna.yaml --budget 112        the compact form that small models get
+  loom dry-run anna.yaml               each turn, the prompt where it changes
+  loom dry-run anna.yaml --turn 20     one turn and its whole prompt
+  loom dry-run anna.yaml --budget 112  the compact form that small models get
   loom dry-run anna.yaml --format json | jq '.[].intensities'
 
 Nothing is said in a dry run: a phase with a trigger lasts to its `max_turns`, and no revelation is used up.")]
@@ -43,7 +43,7 @@ pub(super) struct Args {
 enum Format {
     /// For people: a table of turns, then the prompts
     #[default]
-    Human,
+    Text,
     /// For programs: a list with one plan per turn
     Json,
 }
@@ -75,7 +75,7 @@ impl Args {
                 let json = serde_json::to_string_pretty(&plans).map_err(std::io::Error::from)?;
                 writeln!(terminal.out, "{json}")?;
             }
-            Format::Human => {
+            Format::Text => {
                 let form =
                     self.budget.map_or_else(String::new, |tokens| format!(", compact form within {tokens} tokens"));
                 let turns = if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") };

@@ -12,9 +12,9 @@ use crate::simulation::persona::{Example, adversaries, examples};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom examples                          lists them
-  loom examples student                  prints one
-  loom examples --copy my-configs        copies all; files that exist are left as they are")]
+  loom examples                    lists them
+  loom examples student            prints one
+  loom examples --copy my-configs  copies all; leaves files that exist")]
 pub(super) struct Args {
     /// Print this one
     #[arg(conflicts_with = "copy")]

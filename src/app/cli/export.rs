@@ -13,18 +13,18 @@ use crate::simulation::report::{ExportFormat, Report, export};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom export results/anna --to inspect --output logs && inspect view --log-dir logs
-  loom export results/anna --to messages       one line per rollout, once from each side's view
+  loom export results/anna --to inspect --output logs
+  loom export results/anna --to messages  one line per rollout and side
   loom export results/anna --to sharegpt
 
-In `messages_persona.jsonl` the persona is the assistant, in `messages_interlocutor.jsonl` the other side is. Instructions
+In `messages_persona.jsonl` the persona is the assistant, in `messages_interlocutor.jsonl` the other side is. Instructions \
 that were given after the first turn are left out; the transcripts keep them.")]
 pub(super) struct Args {
     /// What `loom run` wrote, or one of its transcripts
     #[arg(value_name = "RESULTS")]
     path: PathBuf,
     /// The form
-    #[arg(long, value_name = "FORM", value_enum)]
+    #[arg(long, value_name = "FORMAT", value_enum)]
     to: Form,
     /// The folder to write into; `export` inside the results if not given
     #[arg(long, value_name = "DIR")]

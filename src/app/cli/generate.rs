@@ -1,6 +1,6 @@
 //! `loom generate`: a prompt in, its continuation out, with what the model thought of every token.
 
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -9,25 +9,25 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::input::read_text;
 use super::model_args::{DeltaArgs, ModelArgs, SamplingArgs};
 use super::view::{LIKELY, likely};
 use super::{Exit, Failure, Terminal};
 use crate::app::serve::reading;
 use crate::foundation::base::Stream;
-use crate::foundation::base::limits::TEXT_BYTES_MAX;
 use crate::foundation::chat::{Completion, Flow, LanguageModel, Message, ModelError, Prompt, Request, TokenLogprob};
 
 /// Let a model go on from a prompt
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom generate \"Once upon a time\"                       bare text, continued
-  loom generate --chat talk.json                         the next turn of a conversation
+  loom generate \"Once upon a time\"        bare text, continued
+  loom generate --chat talk.json          the next turn of a conversation
   echo \"The sea\" | loom generate --temperature 0 --max-tokens 20
-  loom generate \"Hi\" --delta g_delta=0.8 --format json   a Mamba with weaker Δ, told in full
+  loom generate \"Hi\" --delta g_delta=0.8  a Mamba with weaker Δ
 
-A conversation is a list of {\"role\": \"system\"|\"user\"|\"assistant\", \"content\": \"…\"}, or an object with
-it under `messages`. On a terminal, a token's colour says how likely the model found it. The same
+A conversation is a list of {\"role\": \"system\"|\"user\"|\"assistant\", \"content\": \"…\"}, or an object with \
+it under `messages`. On a terminal, a token's colour says how likely the model found it. The same \
 seed says the same.")]
 pub(super) struct Args {
     /// The prompt; standard input if not given
@@ -206,21 +206,4 @@ fn conversation(path: &Path) -> Result<Vec<Message>, Failure> {
             path.display()
         ))),
     }
-}
-
-/// The text of a file, or of standard input.
-pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
-    let told = |what: &dyn std::fmt::Display| Failure::usage(format!("{}: {what}", path.display()));
-    let mut text = String::new();
-    let read = |source: &mut dyn Read, text: &mut String| source.take(TEXT_BYTES_MAX + 1).read_to_string(text);
-    let length = if path == Path::new("-") {
-        read(&mut io::stdin().lock(), &mut text)
-    } else {
-        std::fs::File::open(path).and_then(|mut file| read(&mut file, &mut text))
-    };
-    let length = length.map_err(|error| told(&error))?;
-    if length as u64 > TEXT_BYTES_MAX {
-        return Err(told(&format!("is larger than the {TEXT_BYTES_MAX} bytes that are read")));
-    }
-    Ok(text)
 }

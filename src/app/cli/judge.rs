@@ -29,7 +29,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom judge check                                    the bundled model, which is no good judge
+  loom judge check  the bundled model, which is no good judge
   loom judge check --judge-model local:qwen2.5-3b
   loom judge check --judge-model openai/gpt-4.1 --format json
 
@@ -44,7 +44,7 @@ struct CheckArgs {
     #[arg(long)]
     again: bool,
     /// How to tell the result
-    #[arg(long, value_name = "FORM", value_enum, default_value_t)]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     format: Format,
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]

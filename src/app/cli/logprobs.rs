@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::generate::read_text;
+use super::input::read_text;
 use super::model_args::{DeltaArgs, ModelArgs};
 use super::{Exit, Failure, Terminal};
 use crate::app::serve::{reading, text_of_first};
@@ -24,10 +24,10 @@ Examples:
   loom logprobs book.txt
   echo \"Dogs bark.\" | loom logprobs --bos
   loom logprobs answer.txt --context \"Question: why? Answer:\"
-  loom generate \"Hi\" --format json | loom logprobs --ids      the same numbers again
+  loom generate \"Hi\" --format json | loom logprobs --ids  the same again
 
-The first token is not scored, unless --bos or --context puts something before it. Logarithms are
-natural; bits per byte count the bytes of the scored tokens. --format json prints one object,
+The first token is not scored, unless --bos or --context puts something before it. Logarithms are \
+natural; bits per byte count the bytes of the scored tokens. --format json prints one object, \
 `totals` last.")]
 pub(super) struct Args {
     /// The text; `-` is standard input
@@ -58,7 +58,7 @@ pub(super) struct Args {
 enum Format {
     /// The totals
     #[default]
-    Human,
+    Text,
     /// Every token, and the totals
     Json,
 }

@@ -23,12 +23,12 @@ use crate::governance::memory::workspace::{MemoryError, Workspace};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A day with it:
-  loom memory init                           make a workspace in this folder
+  loom memory init                  make a workspace in this folder
   loom memory capture --text 'We decided to use SQLite.' --source chat:12
   loom memory signal accept SIG-20260220-001 draft a proposal from it
-  loom memory review                         what waits, and what it would change
-  loom memory apply P-20260220-001           all of it or nothing, with a receipt
-  loom memory scan                           contradictions, drift, impact
+  loom memory review                what waits, and what it changes
+  loom memory apply P-20260220-001  all of it or nothing
+  loom memory scan                  contradictions, drift, impact
 
 Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad mind-mem.json, 4 the mode or the authority denies it.")]
 pub(super) struct Args {
@@ -103,7 +103,7 @@ struct Common {
 enum Format {
     /// For people
     #[default]
-    Human,
+    Text,
     /// For programs
     Json,
 }
@@ -170,7 +170,7 @@ impl Common {
         human: impl FnOnce(&mut Terminal) -> std::io::Result<()>,
     ) -> Result<(), Failure> {
         match self.format {
-            Format::Human => human(terminal)?,
+            Format::Text => human(terminal)?,
             Format::Json => {
                 let text = serde_json::to_string_pretty(value).map_err(std::io::Error::other)?;
                 writeln!(terminal.out, "{text}")?;

@@ -12,7 +12,7 @@ use crate::studies::sweep::{SweepReport, merge};
 #[command(after_help = "\
 Examples:
   loom merge part1 part2 part3 --output results/sweep
-  loom merge results/sweep --output results/sweep     all shares wrote into one folder: check and report
+  loom merge results/sweep --output results/sweep  all wrote into one folder
 
 The report is the one that a single process would have written. Exit code 1: cells are missing, or two parts differ.")]
 pub(super) struct Args {

@@ -20,11 +20,11 @@ use crate::inference::remote::hub::{self, HubOptions};
 #[command(after_help = "\
 Examples:
   loom model list
-  loom model info hf:state-spaces/mamba-130m-hf       size, licence, and the memory it takes here
+  loom model info hf:state-spaces/mamba-130m-hf   size, licence, memory it takes
   loom model fetch hf:state-spaces/mamba-130m-hf
-  loom model check hf:state-spaces/mamba-130m-hf      hashes, dims, every weight, tokenizer and template
+  loom model check hf:state-spaces/mamba-130m-hf  every file and every weight
 
-HF_HOME is where fetched models are kept, HF_TOKEN opens private and gated ones, HF_ENDPOINT names another hub.
+HF_HOME is where fetched models are kept, HF_TOKEN opens private and gated ones, HF_ENDPOINT names another hub. \
 docs/MODELS.md tells more.")]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -36,7 +36,7 @@ enum Command {
     /// List the catalog and what is in the hub's cache
     List {
         /// How to tell it
-        #[arg(long, value_name = "FORM", value_enum, default_value_t = Format::Text)]
+        #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
         format: Format,
     },
     /// Tell what a model is and what it needs, without fetching it
@@ -45,7 +45,7 @@ enum Command {
         #[arg(value_name = "MODEL")]
         spec: ModelSpec,
         /// How to tell it
-        #[arg(long, value_name = "FORM", value_enum, default_value_t = Format::Text)]
+        #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
         format: Format,
     },
     /// Fetch a model from the hub, as it is there now

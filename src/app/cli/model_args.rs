@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Failure;
+use super::input::read_file;
 use crate::app::serve::Gains;
 use crate::app::watch::Watch;
 use crate::foundation::chat::{DeltaGains, LanguageModel, ModelChain, ModelInfo, Sampling};
@@ -30,9 +31,7 @@ pub(super) struct ModelArgs {
 
 impl ModelArgs {
     pub(super) fn options(&self) -> Result<OpenOptions, Failure> {
-        let template = self.chat_template.as_ref().map(|path| {
-            std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
-        });
+        let template = self.chat_template.as_deref().map(read_file);
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
         options.dtype = self.dtype;
         Ok(options)

@@ -30,8 +30,8 @@ enum Command {
     /// Say which mood holds under some facts, and by which guard
     #[command(after_help = "\
 Examples:
-  loom mood explain                           the facts that there are
-  loom mood explain failing                   how a run begins after failures
+  loom mood explain          the facts that there are
+  loom mood explain failing  how a run begins after failures
   loom mood explain --in bold failing exposed what a run in BOLD does then")]
     Explain {
         /// The mood that the run is in; without it, the run begins

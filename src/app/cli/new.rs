@@ -11,8 +11,8 @@ use crate::simulation::persona;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom new anna                 writes anna.yaml
-  loom validate anna.yaml       checks what you made of it
+  loom new anna            writes anna.yaml
+  loom validate anna.yaml  checks what you made of it
 
 A file that exists is never overwritten.")]
 pub(super) struct Args {

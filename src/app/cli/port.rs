@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 
+use super::input::read_file;
 use super::report::write_file;
 use super::{Exit, Failure, Terminal};
 use crate::studies::port::{self, PortError, PortPlan, Presentation};
@@ -29,7 +30,7 @@ enum From {
 Examples:
   loom port mania-bench profile.yaml --turns 50 --output anna.yaml
   loom port mania-bench profile.yaml --schedule fast.yaml --mode implicit
-  loom port mania-bench old-runs/*.json --output results/old      a results folder, for `loom report` and `loom score`
+  loom port mania-bench old-runs/*.json --output results/old  a results folder
 
 What is lost or changed is told on top of the config, in `notes` of a transcript, and here.")]
 struct Mania {
@@ -75,7 +76,7 @@ impl Mania {
             let why = "name one profile, or transcripts that end in `.json`: several profiles would go to one config";
             return Err(Failure::usage(why));
         };
-        let named = |path: &Path| Ok::<_, Failure>((path.display().to_string(), read(path)?));
+        let named = |path: &Path| Ok::<_, Failure>((path.display().to_string(), read_file(path)?));
         let profile = named(profile)?;
         let schedule = self.schedule.as_deref().map(named).transpose()?;
         let ported = port::config(&PortPlan {
@@ -108,7 +109,7 @@ impl Mania {
         fs::create_dir_all(folder)
             .map_err(|error| Failure::usage(format!("{} cannot be made: {error}", folder.display())))?;
         for (rollout, file) in self.files.iter().enumerate() {
-            let ported = port::transcript(file, &read(file)?, rollout).map_err(failure)?;
+            let ported = port::transcript(file, &read_file(file)?, rollout).map_err(failure)?;
             let path = folder.join(format!("rollout_{rollout:03}.json"));
             fresh(&path)?;
             let json = serde_json::to_string_pretty(&ported.transcript)
@@ -123,10 +124,6 @@ impl Mania {
         }
         Ok(Exit::Ok)
     }
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
 fn fresh(path: &Path) -> Result<(), Failure> {

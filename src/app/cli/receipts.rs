@@ -24,7 +24,7 @@ pub(super) struct Args {
 enum Command {
     /// Check that a log is as it was written, and say where it is not
     #[command(after_help = "\
-A flipped bit, a receipt that was dropped, put in, moved or replaced, and an end that was cut off are
+A flipped bit, a receipt that was dropped, put in, moved or replaced, and an end that was cut off are \
 found and located. The head must be signed with this user's key, or with the one that --key names.
 
 Exit codes: 0 all is well, 1 something is not.")]
@@ -46,7 +46,7 @@ Exit codes: 0 all is well, 1 something is not.")]
     /// Print the receipts for other programs
     #[command(after_help = "\
 Examples:
-  loom receipts export run/receipts --format otlp > spans.json     for an OpenTelemetry collector")]
+  loom receipts export results/anna --format otlp > spans.json")]
     Export {
         /// The folder of the log
         folder: PathBuf,

@@ -19,20 +19,20 @@ use crate::governance::regulator::{
 #[command(after_help = "\
 Events, one a line:
   {\"type\": \"turn_start\", \"user_message\": \"Refactor this to be async.\"}
-  {\"type\": \"token\", \"token\": \"Done\", \"logprob\": -0.2, \"index\": 0}      top: alternatives, if known
+  {\"type\": \"token\", \"token\": \"Done\", \"logprob\": -0.2, \"index\": 0}
   {\"type\": \"turn_complete\", \"full_response\": \"Done.\"}
   {\"type\": \"cost\", \"tokens_in\": 400, \"tokens_out\": 25, \"wallclock_ms\": 900}
   {\"type\": \"user_correction\", \"correction_message\": \"No docstrings!\", \"corrects_last\": true}
   {\"type\": \"quality_feedback\", \"quality\": 0.4}
   {\"type\": \"tool_call\", \"tool_name\": \"read\", \"args_json\": \"{}\"}
   {\"type\": \"tool_result\", \"tool_name\": \"read\", \"success\": true, \"duration_ms\": 3, \"result\": \"…\"}
-  also: task, text, reserve, elapsed (docs/REGULATOR.md)
-A line may also be an OTLP/JSON export of OpenTelemetry's GenAI spans.
+  also: task, text, reserve, elapsed, and `top` on a token (docs/REGULATOR.md)
+A line may also be an OTLP/JSON export of OpenTelemetry's GenAI spans, as the collector's file exporter writes them.
 
 Examples:
-  my-agent --events | loom regulate --cost-cap-tokens 20000 --state ann.json --user ann
+  my-agent --events | loom regulate --cost-cap-tokens 20000 --state ann.json
   loom regulate events.jsonl | jq -c 'select(.decision != \"continue\")'
-  loom regulate traces.jsonl --cost-cap-tokens 20000          the collector's file exporter writes such lines
+  loom regulate traces.jsonl --cost-cap-tokens 20000
   loom regulate events.jsonl --replay scope.drift=0.3,0.4,0.6
 
 Exit codes: 0 all events were read, 1 a line was no event, 2 usage.")]

@@ -12,10 +12,10 @@ use crate::simulation::report::{Report, ReportError};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom report results/anna                       writes report.html, report.md, report.json and curves.svg into the folder
-  loom report results/anna --output anna.md      writes anna.md, and curves.svg beside it
-  loom report results/anna --output anna.html    writes one page that needs nothing else
-  loom report results/anna --output -            prints the report
+  loom report results/anna                     all forms, into the folder
+  loom report results/anna --output anna.md    anna.md, and curves.svg beside it
+  loom report results/anna --output anna.html  one page that needs nothing else
+  loom report results/anna --output -          prints the report
   loom report results/anna --format json --output - | jq .scores
 
 A run that is still under way, or was interrupted, is reported as far as it is.")]
@@ -27,7 +27,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The form of --output; by its ending if not given, else Markdown
-    #[arg(long, value_name = "FORM", value_enum, requires = "output")]
+    #[arg(long, value_name = "FORMAT", value_enum, requires = "output")]
     format: Option<Format>,
 }
 

@@ -1,18 +1,20 @@
-//! `loom run`: rollouts of a persona, watched, scored and reported.
+//! `loom run`: rollouts of a persona, watched, scored and reported. How that goes is shown by `run/show.rs`.
 
-use std::io::{IsTerminal, Write};
+mod show;
+
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tokio::sync::mpsc::unbounded_channel;
 
+use self::show::summary;
+pub(super) use self::show::{headline, play};
+use super::input::read_file;
 use super::score::{self, How};
 use super::{Exit, Failure, Terminal, remote};
 use crate::app::watch::Watch;
-use crate::foundation::base::{Clock, SystemClock, limits};
+use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::governance::memory::capture::Heard;
 use crate::governance::memory::workspace::{MemoryError, Workspace};
@@ -21,25 +23,23 @@ use crate::inference::engine::{Device, DeviceChoice, Dtype};
 use crate::inference::providers::{OpenOptions, Roles};
 use crate::simulation::persona::{self, AdversaryKind, AdversaryScript, Regulation, RegulatorPolicy};
 use crate::simulation::report::Report;
-use crate::simulation::rollout::{
-    FileError, Observer, Outcome, Progress, RolloutSummary, Run, RunError, RunPlan, StopFlag, turns,
-};
+use crate::simulation::rollout::{FileError, Outcome, RolloutSummary, Run, RunError, RunPlan, turns};
 
 /// Run rollouts: a persona and its other side talk, turn by turn
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom run anna.yaml                                     one rollout between bundled models
-  loom run anna.yaml --turns 50 --rollouts 4             four, side by side
+  loom run anna.yaml                          one rollout, bundled models
+  loom run anna.yaml --turns 50 --rollouts 4  four, side by side
   loom run anna.yaml --adversary contradiction
-  loom run anna.yaml --persona-model local:mamba-130m --target scripted:replies.txt
-  loom run anna.yaml --regulator enforce --memory notes  act on the regulator's word, keep what was corrected
-  loom run --resume results/2026-03-04_101500_anna       go on where a run was interrupted
+  loom run anna.yaml --persona-model local:mamba-130m --target openai/gpt-4.1
+  loom run anna.yaml --regulator enforce      act on the regulator's word
+  loom run --resume results/2026-03-04_101500_anna  go on after a kill
 
-A model is `bundled`, `local:DIR_OR_GGUF`, `hf:OWNER/REPO`, `openai/NAME`, `anthropic/NAME`, `openai-compatible:URL#NAME`,
+A model is `bundled`, `local:DIR_OR_GGUF`, `hf:OWNER/REPO`, `openai/NAME`, `anthropic/NAME`, `openai-compatible:URL#NAME`, \
 `scripted:FILE` or `echo`, or several with commas between them: the first that answers does. The same seed says the same, at any --parallel and after any interruption.
 
-Exit codes: 0 all rollouts are complete, 1 the regulator ended one (`--regulator enforce`), 5 a model failed, 130
+Exit codes: 0 all rollouts are complete, 1 the regulator ended one (`--regulator enforce`), 5 a model failed, 130 \
 interrupted.")]
 pub(super) struct Args {
     /// The persona's config
@@ -167,9 +167,6 @@ enum Policy {
 /// How many runs may begin in one second under names of the program's choosing.
 const SAME_SECOND_MAX: usize = 100;
 
-/// How often the plain output tells where the run stands.
-const PLAIN_LINES: u64 = 10;
-
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let options = self.options(terminal)?;
@@ -236,9 +233,7 @@ impl Args {
     }
 
     fn options(&self, terminal: &mut Terminal) -> Result<OpenOptions, Failure> {
-        let template = self.chat_template.as_ref().map(|path| {
-            std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
-        });
+        let template = self.chat_template.as_deref().map(read_file);
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
         let mut decide = |choice: DeviceChoice, who: &str| -> Result<Device, Failure> {
             let (device, why) = choice.decide();
@@ -264,12 +259,12 @@ impl Args {
     fn create(&self, options: &OpenOptions) -> Result<Run, Failure> {
         let path = self.config.as_deref().unwrap_or(Path::new(""));
         let config = persona::load(path)?;
-        let yaml = std::fs::read_to_string(path)?;
+        let yaml = read_file(path)?;
         // The file may have been written between the two readings.
         let config = Arc::new(persona::parse(&config.source, &yaml)?);
         let model = |named: &Option<ModelChain>| named.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
         let judge = model(&self.judge_model);
-        let script = self.adversary_file.as_ref().map(|path| Ok::<_, Failure>((path, std::fs::read_to_string(path)?)));
+        let script = self.adversary_file.as_ref().map(|path| Ok::<_, Failure>((path, read_file(path)?)));
         let script = script.transpose()?;
         let edited = script.as_ref().map(|(path, yaml)| AdversaryScript::parse(&path.display().to_string(), yaml));
         let adversary = match edited.transpose()? {
@@ -318,53 +313,9 @@ impl Args {
     }
 }
 
-/// Plays the run and shows how it goes; whether it was interrupted is told as well.
-pub(super) async fn play(
-    run: &Run,
-    parallel: usize,
-    terminal: &mut Terminal,
-) -> Result<(Result<Vec<RolloutSummary>, RunError>, bool), Failure> {
-    let (sender, mut events) = unbounded_channel();
-    let observer: Observer = Arc::new(move |progress| {
-        // Nobody listens any more once the run is over.
-        let _ = sender.send(progress);
-    });
-    let stop = StopFlag::default();
-    let mut show = Show::new(run);
-    let mut interrupted = false;
-    let parallel = parallel.min(limits::ROLLOUTS_MAX);
-    let playing = run.play(parallel, &observer, &stop);
-    // One future over all passes: a signal that comes while something is shown waits in it.
-    let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(playing, interrupt);
-    let played = loop {
-        tokio::select! {
-            biased;
-            signal = &mut interrupt => {
-                signal?;
-                interrupt.set(tokio::signal::ctrl_c());
-                if interrupted {
-                    std::process::exit(Exit::Interrupted as i32);
-                }
-                interrupted = true;
-                stop.ask();
-                show.line("The turns under way are being finished; Ctrl-C again leaves at once.", terminal)?;
-            }
-            Some(progress) = events.recv() => show.progress(&progress, terminal)?,
-            played = &mut playing => break played,
-        }
-    };
-    while let Ok(progress) = events.try_recv() {
-        show.progress(&progress, terminal)?;
-    }
-    show.bar.finish_and_clear();
-    Ok((played, interrupted))
-}
-
 fn calibration(path: &Path) -> Result<Calibration, Failure> {
-    let told = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
-    let json = std::fs::read_to_string(path).map_err(|error| told(&error))?;
-    Calibration::from_json(&json).map_err(|error| told(&error))
+    let told = |error| Failure::usage(format!("{}: {error}", path.display()));
+    Calibration::from_json(&read_file(path)?).map_err(told)
 }
 
 /// Writes what was learned in the rollouts as signals, where a person may accept it.
@@ -403,110 +354,6 @@ fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
     let (report, conversations) = Report::with_conversations(folder).map_err(|error| told(&error))?;
     let path = report.write_to(folder, &conversations).map_err(|error| told(&error))?;
     writeln!(terminal.out, "Report: {}", path.display())?;
-    Ok(())
-}
-
-/// How the run goes: a bar on a terminal, now and then a line elsewhere.
-struct Show {
-    bar: ProgressBar,
-    begun: Instant,
-    total: u64,
-    done: u64,
-    told: u64,
-    tokens: u64,
-}
-
-impl Show {
-    fn new(run: &Run) -> Self {
-        let total = (run.manifest().rollouts * run.manifest().turns) as u64;
-        let target =
-            if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(total), target);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} turns  {msg}  {eta} left") {
-            bar.set_style(style);
-        }
-        Self { bar, begun: Instant::now(), total, done: 0, told: 0, tokens: 0 }
-    }
-
-    fn progress(&mut self, progress: &Progress, terminal: &mut Terminal) -> Result<(), Failure> {
-        match progress {
-            Progress::Begun { rollout, turns } if *turns > 0 => {
-                self.done += *turns as u64;
-                self.told = self.done;
-                self.bar.set_position(self.done);
-                self.bar.reset_eta();
-                self.line(&format!("rollout {rollout} goes on after turn {}", turns - 1), terminal)?;
-            }
-            Progress::Turn { tokens, .. } => {
-                self.done += 1;
-                self.tokens += tokens;
-                self.bar.set_message(self.speed());
-                self.bar.set_position(self.done);
-                if self.bar.is_hidden() && (self.done - self.told) * PLAIN_LINES >= self.total {
-                    self.told = self.done;
-                    writeln!(terminal.err, "{}/{} turns  {}", self.done, self.total, self.speed())?;
-                }
-            }
-            Progress::Notice { rollout, text } => self.line(&format!("rollout {rollout}: {text}"), terminal)?,
-            Progress::Ended { rollout, outcome: Outcome::Stopped { reason, .. } } => {
-                self.line(&format!("rollout {rollout} was stopped: {reason}"), terminal)?;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn speed(&self) -> String {
-        format!("{:.0} tokens/s", self.tokens as f64 / self.begun.elapsed().as_secs_f64().max(1e-3))
-    }
-
-    fn line(&self, text: &str, terminal: &mut Terminal) -> Result<(), Failure> {
-        self.bar.suspend(|| writeln!(terminal.err, "{text}"))?;
-        Ok(())
-    }
-}
-
-pub(super) fn headline(run: &Run) -> String {
-    let manifest = run.manifest();
-    let (persona, other) = (&manifest.models.persona.spec, &manifest.models.interlocutor.spec);
-    let who = match manifest.adversary {
-        AdversaryKind::None => "a target",
-        AdversaryKind::Contradiction => "a contradiction trap",
-        AdversaryKind::Helpfulness => "a helpfulness coaxer",
-        AdversaryKind::Both => "a contradiction trap and a helpfulness coaxer",
-    };
-    format!(
-        "{} ({persona}) talks with {who} ({other}): {}, {} each, seed {}",
-        manifest.config.name,
-        count(manifest.rollouts, "rollout"),
-        count(manifest.turns, "turn"),
-        manifest.seed
-    )
-}
-
-fn summary(terminal: &mut Terminal, folder: &Path, summaries: &[RolloutSummary]) -> Result<(), Failure> {
-    for RolloutSummary { rollout, outcome, totals, .. } in summaries {
-        let how = match outcome {
-            Outcome::Complete => "complete",
-            Outcome::Stopped { .. } => "stopped",
-            Outcome::Unfinished => "unfinished",
-        };
-        let tokens = totals.persona.tokens_out + totals.interlocutor.tokens_out;
-        let speed = totals.timing.tokens_per_second.map_or_else(String::new, |speed| format!(" at {speed:.0}/s"));
-        write!(terminal.out, "rollout {rollout:03}  {how}: {}, {tokens} tokens{speed}", count(totals.turns, "turn"))?;
-        for (number, what) in [
-            (totals.monitor_events, "monitor event"),
-            (totals.failures, "failure"),
-            (totals.refusals, "refusal"),
-            (totals.fallbacks, "fallback"),
-        ] {
-            if number > 0 {
-                write!(terminal.out, ", {}", count(number, what))?;
-            }
-        }
-        writeln!(terminal.out)?;
-    }
-    writeln!(terminal.out, "Transcripts: {}", folder.display())?;
     Ok(())
 }
 

@@ -27,13 +27,13 @@ use crate::simulation::rollout::{Manifest, ScoreMethod};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom score results/anna                                       the run's own judge, on every rollout
+  loom score results/anna                          the run's own judge
   loom score results/anna --judge-model local:qwen2.5-3b --judge-window 4
-  loom score results/anna --judge-model none --likelihood full  no judge; all likelihoods, on every turn
-  loom score old/run_17.json --config marcus.yaml               a mania-bench transcript
-  loom score talks.jsonl --persona user                         lines of OpenAI messages
+  loom score results/anna --judge-model none --likelihood full
+  loom score old/run_17.json --config marcus.yaml  a mania-bench transcript
+  loom score talks.jsonl --persona user            lines of OpenAI messages
 
-Scores are kept in the transcript; those of files that loom did not write, in FILE.scores.json beside them. What is there
+Scores are kept in the transcript; those of files that loom did not write, in FILE.scores.json beside them. What is there \
 already is not taken again, so an interrupted `loom score` goes on where it was. Each score is defined in docs/SCORES.md.
 
 Exit codes: 0 all files were scored, 2 a file could not be (the others were), 3 bad config, 5 the judge cannot be asked.")]

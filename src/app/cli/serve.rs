@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use secrecy::SecretString;
 use tokio::net::TcpListener;
 
+use super::input::read_file;
 use super::model_args::ModelArgs;
 use super::{Exit, Failure, Terminal};
 use crate::app::serve::http::{self, Bounds, Service};
@@ -25,14 +26,14 @@ const KEY: &str = "LOOM_API_KEY";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom serve                                             the bundled model, for this machine alone
+  loom serve                                         the bundled model, for this machine
   loom serve -m local:mamba-130m --port 8080
-  LOOM_API_KEY=$(cat key) loom serve --host 0.0.0.0      for others, who must know the key
+  LOOM_API_KEY=$(cat key) loom serve --host 0.0.0.0  for others
 
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
        -d '{\"model\": \"bundled\", \"prompt\": \"Once\", \"logprobs\": 3, \"echo\": true}'
 
-Endpoints: /v1/models /v1/chat/completions /v1/completions /v1/embeddings /tokenize /detokenize
+Endpoints: /v1/models /v1/chat/completions /v1/completions /v1/embeddings /tokenize /detokenize \
 /tokenizer_info /health /metrics
 
 A request may put gains on a Mamba's Δ and ask for what the model thought of each token:
@@ -126,10 +127,10 @@ impl Args {
         let (key, from) = match &self.api_key {
             Some(path) => {
                 let told = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", path.display()));
-                if std::fs::metadata(path).map_err(|error| told(&error))?.len() > API_KEY_BYTES_MAX {
+                if std::fs::metadata(path).is_ok_and(|file| file.len() > API_KEY_BYTES_MAX) {
                     return Err(told(&format!("is longer than the {API_KEY_BYTES_MAX} bytes that a key may have")));
                 }
-                (std::fs::read_to_string(path).map_err(|error| told(&error))?, path.display().to_string())
+                (read_file(path)?, path.display().to_string())
             }
             None => match std::env::var(KEY) {
                 Ok(key) => (key, KEY.to_owned()),

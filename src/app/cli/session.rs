@@ -8,6 +8,7 @@ use std::sync::mpsc;
 
 use clap::{Subcommand, ValueEnum};
 
+use super::input::read_file;
 use super::{Exit, Failure, Terminal, remote};
 use crate::app::session::{Place, Session, SessionError, Settings, Standing};
 use crate::foundation::base::{Clock, SystemClock, limits};
@@ -30,11 +31,11 @@ enum Command {
     /// Begin a session
     #[command(after_help = "\
 Examples:
-  loom session start \"How does a depressed-patient persona hold up against an empathetic helper over 50 turns?\"
-  loom session start \"Look at the student\" --engagement collaborative     asks; go on with `loom session answer`
+  loom session start \"How does a depressed patient hold up over 50 turns?\"
+  loom session start \"Look at the student\" --engagement collaborative
   loom session start \"Does she hold?\" --config anna.yaml --turns 20
 
-A session is a folder: its receipts, the runs, brief.md and report.md. Killed at any moment, it goes on with
+A session is a folder: its receipts, the runs, brief.md and report.md. Killed at any moment, it goes on with \
 `loom session resume DIR`.
 
 Exit codes: 0 it waits for you or is over, 4 denied, 5 a model failed.")]
@@ -155,7 +156,7 @@ impl Start {
             None => None,
             Some(path) => {
                 persona::load(path)?;
-                Some((path.display().to_string(), fs::read_to_string(path)?))
+                Some((path.display().to_string(), read_file(path)?))
             }
         };
         let model = |named: &Option<ModelChain>| named.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
@@ -163,7 +164,11 @@ impl Start {
             engagement: self.engagement.map(Engagement::from),
             model: model(&self.model),
             judge: self.judge_model.clone(),
-            memory: self.memory.as_ref().map(fs::canonicalize).transpose()?,
+            memory: self
+                .memory
+                .as_deref()
+                .map(|path| fs::canonicalize(path).map_err(|error| told(path, &error)))
+                .transpose()?,
             persona_model: model(&self.persona_model),
             target: model(&self.target),
             persona: config.as_ref().map(|(name, _)| name.clone()),
@@ -180,7 +185,7 @@ impl Start {
             .output
             .clone()
             .unwrap_or_else(|| PathBuf::from(format!("sessions/{}", now.strftime("%Y-%m-%d_%H%M%S"))));
-        fs::create_dir_all(&folder)?;
+        fs::create_dir_all(&folder).map_err(|error| told(&folder, &error))?;
         let options = opened(&self.remote);
         let text = config.as_ref().map(|(_, text)| text.as_str());
         let session = Session::start(place(&folder, options)?, &self.need, settings, text).map_err(failure)?;
@@ -233,13 +238,17 @@ fn place(folder: &Path, options: OpenOptions) -> Result<Place, Failure> {
     })
 }
 
+fn told(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("{}: {error}", path.display()))
+}
+
 fn contents(folder: &Path) -> Contents {
     Contents::new(Arc::new(RealDisk::new(folder)))
 }
 
 fn receipts(folder: &Path) -> Result<Vec<Receipt>, Failure> {
     let path = folder.join(LOG);
-    let text = fs::read(&path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    let text = fs::read(&path).map_err(|error| told(&path, &error))?;
     let (receipts, _) = chain(&text)
         .map_err(|fault| Failure::Told { message: format!("{}: {fault}", path.display()), exit: Exit::CheckFailed })?;
     Ok(receipts)

@@ -20,14 +20,14 @@ use crate::studies::sweep::{Cell, Shard, Sweep, SweepError, SweepReport};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom sweep sweep.yaml --list                        every cell and its number; nothing is run
-  loom sweep sweep.yaml --output results/sweep        all of them; the same command goes on after an interruption
-  loom sweep sweep.yaml --shard 2/3 --output part2    the second of three shares, on another machine
+  loom sweep sweep.yaml --list                      every cell; nothing is run
+  loom sweep sweep.yaml --output results/sweep      all; again to go on
+  loom sweep sweep.yaml --shard 2/3 --output part2  one of three shares
   loom merge part1 part2 part3 --output results/sweep
 
 docs/SWEEPS.md shows a sweep's file, a Slurm array and a Kubernetes Job.
 
-Exit codes: 0 all cells of the share are complete, 1 the regulator ended a rollout (`regulator: {policy: enforce}` in a
+Exit codes: 0 all cells of the share are complete, 1 the regulator ended a rollout (`regulator: {policy: enforce}` in a \
 config), 5 a model failed, 130 interrupted.")]
 pub(super) struct Args {
     /// The sweep's file

@@ -32,7 +32,7 @@ pub(super) struct Args {
 enum Format {
     /// For people: one line per good config, problems underlined
     #[default]
-    Human,
+    Text,
     /// For programs: a list with one entry per config
     Json,
 }
@@ -47,8 +47,8 @@ impl Args {
                 exit = Exit::BadConfig;
             }
             match (self.format, outcome) {
-                (Format::Human, Ok(summary)) => writeln!(terminal.out, "{}: ok, {summary}", path.display())?,
-                (Format::Human, Err(errors)) => {
+                (Format::Text, Ok(summary)) => writeln!(terminal.out, "{}: ok, {summary}", path.display())?,
+                (Format::Text, Err(errors)) => {
                     terminal.out.flush()?;
                     terminal.show_problems(&errors)?;
                 }

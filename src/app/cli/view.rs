@@ -20,9 +20,9 @@ use crate::simulation::report::load;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom view results/anna                     all rollouts of a run
-  loom view results/anna/rollout_000.json    one
-  loom view results/anna | less              plain text
+  loom view results/anna                   all rollouts of a run
+  loom view results/anna/rollout_000.json  one
+  loom view results/anna | less            plain text
 
 On a terminal, `?` shows the keys. A token's colour says how likely the model found it.")]
 pub(super) struct Args {

@@ -190,6 +190,19 @@ impl Shared {
     }
 }
 
+/// Does what may take long with a long text, beside the few threads that serve everybody.
+async fn aside<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&Shared) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let shared = Arc::clone(shared);
+    match tokio::task::spawn_blocking(move || work(&shared)).await {
+        Ok(done) => done,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is ending")),
+    }
+}
+
 async fn models(State(shared): State<Arc<Shared>>) -> Json<Value> {
     let cards: Vec<_> = std::iter::once(shared.model_card()).chain(shared.embedder_card()).collect();
     Json(json!({ "object": "list", "data": cards }))

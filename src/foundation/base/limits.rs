@@ -73,6 +73,8 @@ pub const PASS_TOKENS_MAX: usize = 256;
 pub const LOGITS_BYTES_MAX: usize = 64 << 20;
 /// Most tokens in one prompt, the continuation to be scored included.
 pub const PROMPT_TOKENS_MAX: usize = 1 << 20;
+/// Longest text that is rendered and tokenised on a thread that serves others as well, bytes.
+pub const TEXT_AT_ONCE_BYTES_MAX: usize = 16 << 10;
 /// Instructions that one rendering of a chat template may take.
 pub const TEMPLATE_FUEL_MAX: u64 = 10_000_000;
 /// Deepest recursion inside a chat template.

@@ -1,5 +1,5 @@
-//! A handle to a model that runs in this process: turns requests into token ids on the caller's task and hands them to
-//! the engine thread. `open.rs` makes one from a model's files.
+//! A handle to a model that runs in this process: has requests prepared (`prepare.rs`), hands them to the engine thread
+//! and brings back what became of them. `open.rs` makes one from a model's files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,17 +14,16 @@ use super::bundled::{self, Manifest};
 use super::device::Device;
 use super::gguf::Gguf;
 use super::open::Files;
-use super::reply::Reply;
-use super::sequence::{Outcome, Prepared, Task};
+use super::prepare::{self, bytes, bytes_to_score};
+use super::sequence::{Outcome, Prepared};
 use super::template::ChatTemplate;
 use super::thread::{Answer, Engine, Event, Job, Message};
 use super::tokenizer::Tokenizer;
 use super::weights::{Weights, read_text};
-use super::{LoadError, detokenize, history};
-use crate::foundation::base::limits::PROMPT_TOKENS_MAX;
+use super::{LoadError, history};
 use crate::foundation::chat::{
-    BoxFuture, Completion, Continuation, DeltaGains, Flow, LanguageModel, LayerGains, Message as ChatMessage,
-    ModelError, ModelInfo, Prompt, Request, Role, Scored, SpecialTokens, TokenId, TokenLogprob, TokenSink, Vocabulary,
+    BoxFuture, Completion, Continuation, Flow, LanguageModel, Message as ChatMessage, ModelError, ModelInfo, Request,
+    Role, Scored, SpecialTokens, TokenId, TokenLogprob, TokenSink, Vocabulary,
 };
 
 /// How to run a model.
@@ -174,10 +173,8 @@ impl LanguageModel for LocalModel {
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
             let shared = &*self.0;
-            let reply = shared.reply(&request).map_err(|why| shared.unsupported(why))?;
             let (longest, top) = (request.sampling.max_tokens, request.sampling.top_logprobs);
-            let prepared =
-                shared.prepare(request, Task::Write(Box::new(reply))).map_err(|why| shared.unsupported(why))?;
+            let prepared = prepare::aside(&self.0, bytes(&request.prompt), |shared| shared.to_write(request)).await?;
             let outcome = shared.ask(prepared, (longest, top), sink).await?;
             let content: String = outcome.tokens.iter().map(|token| token.text.as_str()).collect();
             let ids = outcome.tokens.iter().filter_map(|token| token.id).collect();
@@ -200,15 +197,12 @@ impl LanguageModel for LocalModel {
 
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
-            let shared = &*self.0;
             let top = request.sampling.top_logprobs;
-            let continuation =
-                shared.to_score(continuation, told(&request.prompt)).map_err(|why| shared.unsupported(why))?;
-            let longest = continuation.len();
-            let task = Task::Score { tokens: continuation, top };
-            let prepared = shared.prepare(request, task).map_err(|why| shared.unsupported(why))?;
+            let bytes = bytes(&request.prompt) + bytes_to_score(&continuation);
+            let score = |shared: &Shared| shared.to_score(request, continuation);
+            let (prepared, longest) = prepare::aside(&self.0, bytes, score).await?;
             let Outcome { tokens, usage, reading, snapshot, before, ssm, .. } =
-                shared.ask(prepared, (longest, top), None).await?;
+                self.0.ask(prepared, (longest, top), None).await?;
             Ok(Scored { before, ssm, ..Scored::new(tokens, usage, reading, Some(snapshot)) })
         })
     }
@@ -245,105 +239,12 @@ impl Vocabulary for LocalModel {
 }
 
 impl Shared {
-    fn unsupported(&self, why: String) -> ModelError {
+    pub(super) fn unsupported(&self, why: String) -> ModelError {
         ModelError::Unsupported { model: self.info.name.clone(), why }
     }
 
-    fn failed(&self, why: String) -> ModelError {
+    pub(super) fn failed(&self, why: String) -> ModelError {
         ModelError::Failed { model: self.info.name.clone(), why }
-    }
-
-    fn reply(&self, request: &Request) -> Result<Reply, String> {
-        let mut sampling = request.sampling.clone();
-        if matches!(request.prompt, Prompt::Chat(_)) {
-            sampling.stop.extend(self.stops.iter().cloned());
-        }
-        let before = told(&request.prompt);
-        Reply::new(Arc::clone(&self.tokenizer), before, Arc::clone(&self.ends), sampling, request.stream)
-    }
-
-    fn to_score(&self, continuation: Continuation, before: &[TokenId]) -> Result<Vec<(TokenId, String)>, String> {
-        let ids = match continuation {
-            Continuation::Text(text) => self.tokenizer.encode(&text)?,
-            Continuation::Ids(ids) => ids,
-        };
-        if ids.is_empty() {
-            return Err("there is nothing to score: give a continuation of at least one token".to_owned());
-        }
-        self.check_ids(&ids)?;
-        Ok(detokenize::pieces(&self.tokenizer, before, ids))
-    }
-
-    fn prepare(&self, request: Request, mut task: Task) -> Result<Prepared, String> {
-        let (ids, history) = match request.prompt {
-            Prompt::Chat(messages) => {
-                let reading = history::read(&self.template, &self.tokenizer, &self.memory, &messages)?;
-                (reading.ids, reading.history)
-            }
-            Prompt::Text(text) => (self.tokenizer.encode(&text)?, usize::MAX),
-            Prompt::Ids(ids) => (ids, usize::MAX),
-        };
-        if ids.is_empty() {
-            return Err("the prompt is empty: give it at least one token to continue from".to_owned());
-        }
-        self.check_ids(&ids)?;
-        if let Some(gains) = &request.gains {
-            self.check_gains(gains)?;
-        }
-        self.fit(ids.len(), &mut task)?;
-        Ok(Prepared { ids, history, after: request.after, gains: request.gains, readings: request.readings, task })
-    }
-
-    fn check_ids(&self, ids: &[TokenId]) -> Result<(), String> {
-        let vocabulary = self.info.vocabulary.unwrap_or_default();
-        if let Some(id) = ids.iter().find(|&&id| id as usize >= vocabulary) {
-            return Err(format!(
-                "token {id} is outside its vocabulary of {vocabulary}; were the ids made by another model?"
-            ));
-        }
-        if ids.len() > PROMPT_TOKENS_MAX {
-            return Err(format!("{} tokens are more than the {PROMPT_TOKENS_MAX} it takes in one request", ids.len()));
-        }
-        Ok(())
-    }
-
-    /// Sees to it that prompt and task lie within the window: a reply ends where the window does.
-    fn fit(&self, prompt: usize, task: &mut Task) -> Result<(), String> {
-        let Some(window) = self.window else { return Ok(()) };
-        let least = match task {
-            Task::Write(_) => 1,
-            Task::Score { tokens, .. } => tokens.len(),
-        };
-        let room = window.saturating_sub(prompt);
-        if room < least {
-            return Err(format!(
-                "a prompt of {prompt} tokens and {least} more are over its window of {window}: shorten the prompt"
-            ));
-        }
-        if let Task::Write(reply) = task {
-            reply.limit(room);
-        }
-        Ok(())
-    }
-
-    fn check_gains(&self, gains: &DeltaGains) -> Result<(), String> {
-        if !self.info.delta {
-            return Err("it has no Δ that gains could scale; use a Mamba, or leave the gains out".to_owned());
-        }
-        let layers = self.info.layers.unwrap_or_default();
-        let all = match gains {
-            DeltaGains::Uniform(gains) => std::slice::from_ref(gains),
-            DeltaGains::PerLayer(each) if each.len() == layers => each,
-            DeltaGains::PerLayer(each) => {
-                return Err(format!(
-                    "the gains on Δ name {} layers, it has {layers}: give one entry per layer",
-                    each.len()
-                ));
-            }
-        };
-        let sane =
-            |gains: &LayerGains| [gains.delta, gains.decay, gains.write].iter().all(|g| g.is_finite() && *g >= 0.0);
-        if all.iter().all(sane) { Ok(()) } else { Err("a gain on Δ must be a finite number, 0 or more".to_owned()) }
     }
 
     /// Has a request served, letting `sink` hear the reply as it comes. At most `longest` tokens come after the prompt,
@@ -374,11 +275,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// The tokens that a prompt names: these alone may end inside a character.
-fn told(prompt: &Prompt) -> &[TokenId] {
-    if let Prompt::Ids(ids) = prompt { ids } else { &[] }
 }
 
 struct Listener<'a> {

@@ -1,7 +1,7 @@
 //! What is asked of one row of logits, and what is read of it. Sequences ask before the row is there, so that an
 //! architecture can answer where the row lies: on the CPU here, on a GPU without the row ever leaving it.
 
-use loom_kernels::{SampleParams, penalise, read_token, sample};
+use loom_kernels::{SampleParams, SampleScratch, penalise, read_token, sample};
 
 use crate::foundation::chat::{Basis, TokenId, TokenLogprob};
 
@@ -52,11 +52,11 @@ pub(crate) struct Room {
     pub(crate) scratch: Scratch,
 }
 
-/// A penalised row, and the sampler's own buffer.
+/// A penalised row, and the sampler's own buffers.
 #[derive(Default)]
 pub(crate) struct Scratch {
     row: Vec<f32>,
-    kept: Vec<f32>,
+    draw: SampleScratch,
 }
 
 impl RowAsk {
@@ -79,15 +79,15 @@ impl RowAsk {
 
 impl Draw {
     fn from(&self, logits: &[f32], scratch: &mut Scratch) -> Option<TokenId> {
-        let Scratch { row, kept } = scratch;
+        let Scratch { row, draw } = scratch;
         #[expect(clippy::float_cmp, reason = "exactly 1 is off")]
         if self.penalty == 1.0 {
-            return sample(logits, &self.params, self.uniform, kept);
+            return sample(logits, &self.params, self.uniform, draw);
         }
         row.clear();
         row.extend_from_slice(logits);
         penalise(row, &self.recent, self.penalty);
-        sample(row, &self.params, self.uniform, kept)
+        sample(row, &self.params, self.uniform, draw)
     }
 }
 

@@ -9,6 +9,9 @@
 //! that begins like another which is still being read waits for that one to come to where they part. It waits for
 //! earlier ones only, so nobody waits in a circle.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::thread;
 
@@ -84,15 +87,10 @@ pub(super) fn start<A: Architecture>(
         let budget = Budget { state_bytes: model.states_bytes().unwrap_or(budget.state_bytes), ..budget };
         Admission::new(budget, model.sequences_max(), move |tokens| model.state_bytes(tokens))
     };
-    let prefixes = Prefixes::new(usize::try_from(budget.prefix_bytes).unwrap_or(usize::MAX));
-    let (sender, inbox) = unbounded_channel();
-    let owner = thread::Builder::new().name("loom-engine".to_owned());
-    owner
-        .spawn(move || {
-            let owner = Owner { model, digest, active: Vec::new(), prefixes, room: Room::default() };
-            pool.install(|| owner.run(inbox));
-        })
-        .map_err(|error| start(&error))?;
+    let mut owner = Owner::new(model, digest, budget.prefix_bytes);
+    let (sender, mut inbox) = unbounded_channel();
+    let thread = thread::Builder::new().name("loom-engine".to_owned());
+    thread.spawn(move || pool.install(|| owner.run(&mut inbox))).map_err(|error| start(&error))?;
     Ok(Engine { admission, inbox: sender })
 }
 
@@ -122,7 +120,13 @@ struct Active<S> {
 }
 
 impl<A: Architecture> Owner<A> {
-    fn run(mut self, mut inbox: UnboundedReceiver<Message>) {
+    fn new(model: Arc<A>, digest: Digest, prefix_bytes: u64) -> Self {
+        let prefixes = Prefixes::new(usize::try_from(prefix_bytes).unwrap_or(usize::MAX));
+        Self { model, digest, active: Vec::new(), prefixes, room: Room::default() }
+    }
+
+    /// Serves until nobody can send any more and everybody is answered.
+    fn run(&mut self, inbox: &mut UnboundedReceiver<Message>) {
         loop {
             if self.active.iter().all(|active| active.waits) {
                 match inbox.blocking_recv() {

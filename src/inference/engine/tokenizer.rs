@@ -1,18 +1,24 @@
 //! Text to token ids and back, by the model's own `tokenizer.json`.
 
-use tokenizers::{PostProcessor, TruncationParams};
+mod patterns;
 
+use tokenizers::{DecoderWrapper, ModelWrapper, PostProcessor, PostProcessorWrapper, TokenizerImpl, TruncationParams};
+
+use self::patterns::{Normaliser, PreTokenizer};
 use super::LoadError;
 use crate::foundation::chat::TokenId;
 
+/// A `tokenizer.json` whose patterns do not fail in silence.
+type Inner = TokenizerImpl<ModelWrapper, Normaliser, PreTokenizer, PostProcessorWrapper, DecoderWrapper>;
+
 /// A loaded `tokenizer.json`.
-pub(super) struct Tokenizer(tokenizers::Tokenizer);
+pub(super) struct Tokenizer(Inner);
 
 impl Tokenizer {
     /// Reads the text of a `tokenizer.json`.
     pub(super) fn parse(json: &str) -> Result<Self, LoadError> {
         let malformed = |error| LoadError::malformed("tokenizer.json", error);
-        let mut inner: tokenizers::Tokenizer = json.parse().map_err(malformed)?;
+        let mut inner: Inner = json.parse().map_err(malformed)?;
         // Files made for training cut and pad; a conversation must be read whole.
         inner.with_truncation(None).map_err(malformed)?;
         inner.with_padding(None);

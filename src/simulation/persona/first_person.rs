@@ -109,7 +109,7 @@ impl Voice {
             return told;
         }
         let first = words.first().map_or("", String::as_str);
-        let article = if matches!(first, "a" | "an") || PREDICATES.contains(&first) {
+        let article = if matches!(first, "a" | "an") || among(PREDICATES, first) {
             ""
         } else if first.starts_with(['a', 'e', 'i', 'o', 'u', '8']) {
             "an "
@@ -157,22 +157,14 @@ const PREPOSITIONS: [&str; 14] =
     ["to", "with", "of", "for", "at", "by", "about", "from", "on", "in", "when", "near", "like", "against"];
 
 /// What one can be without an article.
-const PREDICATES: [&str; 14] = [
-    "unemployed",
-    "retired",
-    "divorced",
-    "married",
-    "single",
-    "widowed",
-    "homeless",
-    "originally",
-    "born",
-    "currently",
-    "employed",
-    "engaged",
-    "pregnant",
-    "in",
-];
+const PREDICATES: &str = "unemployed retired divorced married single widowed homeless originally born currently employed engaged pregnant \
+     in";
+
+/// What people do, in the third person.
+const JOINED_VERBS: &str = "says gets feels thinks goes lives works wants tries avoids becomes keeps makes takes tells talks speaks asks \
+     answers gives knows believes loves hates likes needs seems sees hears sleeps stops starts shuts withdraws \
+     redirects repeats pushes holds trails admits apologises apologizes changes corrects laughs cries appeals snaps \
+     deflects worries struggles";
 
 /// What opens a sentence that has a subject.
 const SUBJECTS: [&str; 17] = [
@@ -232,121 +224,27 @@ fn opens_without_subject(words: &[(usize, &str)]) -> bool {
         || (verb.chars().all(char::is_alphabetic) && third_person_stem(&verb).is_some() && !is_plural_noun)
 }
 
+/// Whether `word` is one of `words`, which have spaces between them.
+fn among(words: &str, word: &str) -> bool {
+    words.split(' ').any(|one| one == word)
+}
+
 fn is_auxiliary(word: &str) -> bool {
-    matches!(
-        word,
-        "is" | "has"
-            | "does"
-            | "was"
-            | "had"
-            | "did"
-            | "isn't"
-            | "hasn't"
-            | "doesn't"
-            | "wasn't"
-            | "didn't"
-            | "can"
-            | "can't"
-            | "will"
-    )
+    among("is has does was had did isn't hasn't doesn't wasn't didn't can can't will", word)
 }
 
 fn is_past(word: &str) -> bool {
-    matches!(
-        word,
-        "became"
-            | "grew"
-            | "went"
-            | "lost"
-            | "began"
-            | "moved"
-            | "started"
-            | "stopped"
-            | "got"
-            | "studied"
-            | "worked"
-            | "lived"
-    )
+    among("became grew went lost began moved started stopped got studied worked lived", word)
 }
 
 fn is_adverb(word: &str) -> bool {
-    (word.len() > 4
-        && word.ends_with("ly")
-        && !matches!(word, "family" | "reply" | "apply" | "comply" | "imply" | "supply"))
-        || matches!(
-            word,
-            "also"
-                | "never"
-                | "always"
-                | "often"
-                | "still"
-                | "just"
-                | "now"
-                | "sometimes"
-                | "not"
-                | "then"
-                | "soon"
-                | "instead"
-        )
+    let by_ending = word.len() > 4 && word.ends_with("ly") && !among("family reply apply comply imply supply", word);
+    by_ending || among("also never always often still just now sometimes not then soon instead", word)
 }
 
 /// A third-person verb that goes on after `and`, `but`, `or`; only common ones, because plural nouns look alike.
 fn is_joined_verb(word: &str) -> bool {
-    is_auxiliary(word)
-        || matches!(
-            word,
-            "says"
-                | "gets"
-                | "feels"
-                | "thinks"
-                | "goes"
-                | "lives"
-                | "works"
-                | "wants"
-                | "tries"
-                | "avoids"
-                | "becomes"
-                | "keeps"
-                | "makes"
-                | "takes"
-                | "tells"
-                | "talks"
-                | "speaks"
-                | "asks"
-                | "answers"
-                | "gives"
-                | "knows"
-                | "believes"
-                | "loves"
-                | "hates"
-                | "likes"
-                | "needs"
-                | "seems"
-                | "sees"
-                | "hears"
-                | "sleeps"
-                | "stops"
-                | "starts"
-                | "shuts"
-                | "withdraws"
-                | "redirects"
-                | "repeats"
-                | "pushes"
-                | "holds"
-                | "trails"
-                | "admits"
-                | "apologises"
-                | "apologizes"
-                | "changes"
-                | "corrects"
-                | "laughs"
-                | "cries"
-                | "appeals"
-                | "snaps"
-                | "deflects"
-                | "worries"
-                | "struggles"
-        )
+    is_auxiliary(word) || among(JOINED_VERBS, word)
 }
 
 fn first_person_verb(lower: &str, word: &str) -> String {

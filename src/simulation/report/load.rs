@@ -34,8 +34,14 @@ pub enum ReportError {
     /// A transcript cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Nothing is there.
+    #[error("there is no {path}; name the folder that `loom run` wrote, or one of its transcripts", path = path.display())]
+    Missing {
+        /// Where.
+        path: PathBuf,
+    },
     /// The file system said no.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{path} cannot be read or written: {source}", path = path.display())]
     Io {
         /// Where.
         path: PathBuf,
@@ -74,6 +80,9 @@ pub enum ReportError {
 /// # Errors
 /// When there is none, one cannot be read, or they are not of one configuration.
 pub fn load(path: &Path) -> Result<Vec<Loaded>, ReportError> {
+    if !path.exists() {
+        return Err(ReportError::Missing { path: path.to_owned() });
+    }
     let mut loaded = if path.is_dir() { folder(path)? } else { vec![file(path)?] };
     loaded.sort_by(|a, b| (a.transcript.run.rollout, &a.file).cmp(&(b.transcript.run.rollout, &b.file)));
     let Some(first) = loaded.first().map(|loaded| &loaded.transcript.config) else {

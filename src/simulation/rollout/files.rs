@@ -21,7 +21,7 @@ use crate::foundation::store::{FileLock, sync_names, write_whole};
 #[non_exhaustive]
 pub enum FileError {
     /// The file system said no.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{path} cannot be read or written: {source}", path = path.display())]
     Io {
         /// Where.
         path: PathBuf,

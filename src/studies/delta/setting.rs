@@ -146,20 +146,6 @@ impl FromStr for Layers {
     }
 }
 
-impl From<Layers> for String {
-    fn from(layers: Layers) -> Self {
-        layers.to_string()
-    }
-}
-
-impl TryFrom<String> for Layers {
-    type Error = SettingError;
-
-    fn try_from(text: String) -> Result<Self, SettingError> {
-        text.parse()
-    }
-}
-
 /// Over which tokens of a passage, by their number: those in it are read under the gains, so that what it says of the
 /// next token is changed from the token after its first on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -206,19 +192,26 @@ impl FromStr for Window {
     }
 }
 
-impl From<Window> for String {
-    fn from(window: Window) -> Self {
-        window.to_string()
-    }
+/// Files hold them as flags do.
+macro_rules! written_as_text {
+    ($($kind:ty)*) => {$(
+        impl From<$kind> for String {
+            fn from(value: $kind) -> Self {
+                value.to_string()
+            }
+        }
+
+        impl TryFrom<String> for $kind {
+            type Error = SettingError;
+
+            fn try_from(text: String) -> Result<Self, SettingError> {
+                text.parse()
+            }
+        }
+    )*};
 }
 
-impl TryFrom<String> for Window {
-    type Error = SettingError;
-
-    fn try_from(text: String) -> Result<Self, SettingError> {
-        text.parse()
-    }
-}
+written_as_text!(Layers Window);
 
 /// One setting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

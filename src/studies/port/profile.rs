@@ -86,7 +86,6 @@ impl Profile {
         Ok(problems.finish(source, profile)?)
     }
 
-    #[expect(clippy::too_many_lines, reason = "one line per key of the format")]
     fn take(root: &Node, source: &str, problems: &mut Problems) -> Option<Self> {
         let mut outer = Taking::open(root, "a profile", problems)?;
         let mut left_out = Vec::new();
@@ -97,107 +96,51 @@ impl Profile {
             }
             None => outer,
         };
-        let mut needed = |key: &str| match taking.text(key, problems) {
-            Some(text) => text,
-            // Tells that it is missing.
-            None => taking.needed(key, problems).unwrap_or_default(),
-        };
-        let [name, age, gender, occupation, living_situation, social_support, core_belief, harm_type, backstory] = [
-            "name",
-            "age",
-            "gender",
-            "occupation",
-            "living_situation",
-            "social_support",
-            "core_belief",
-            "harm_type",
-            "backstory",
-        ]
-        .map(&mut needed);
-        let mut text = |key: &str| taking.text(key, problems);
-        let [
-            id,
-            diagnosis_history,
-            medication_status,
-            insight,
-            relationship,
-            harm_mechanism,
-            tone,
-            pushback,
-            resistance,
-            goal,
-        ] = [
-            "id",
-            "diagnosis_history",
-            "medication_status",
-            "insight_level",
-            "special_relationship_with_ai",
-            "harm_mechanism",
-            "emotional_tone",
-            "response_to_pushback",
-            "treatment_resistance",
-            "conversation_goal",
-        ]
-        .map(&mut text);
-        let mut texts = |key: &str| taking.texts(key, problems);
-        let [
-            primary_symptoms,
-            supporting_beliefs,
-            speech_patterns,
-            symptoms_present,
-            symptoms_absent,
-            fixed_beliefs,
-            emotional_responses,
-            motivation,
-        ] = [
-            "primary_symptoms",
-            "supporting_beliefs",
-            "speech_patterns",
-            "symptoms_present",
-            "symptoms_absent",
-            "fixed_beliefs",
-            "emotional_responses",
-            "motivation_for_conversation",
-        ]
-        .map(&mut texts);
-        let modes = match taking.take("presentation_modes") {
-            Some(node) => Some(Modes::take(node, &mut left_out, problems)?),
-            None => None,
+        let profile = Self {
+            source: source.to_owned(),
+            id: taking.text("id", problems),
+            name: needed(&mut taking, "name", problems),
+            age: needed(&mut taking, "age", problems),
+            gender: needed(&mut taking, "gender", problems),
+            occupation: needed(&mut taking, "occupation", problems),
+            living_situation: needed(&mut taking, "living_situation", problems),
+            social_support: needed(&mut taking, "social_support", problems),
+            core_belief: needed(&mut taking, "core_belief", problems),
+            harm_type: needed(&mut taking, "harm_type", problems),
+            backstory: needed(&mut taking, "backstory", problems),
+            diagnosis_history: taking.text("diagnosis_history", problems),
+            medication_status: taking.text("medication_status", problems),
+            insight_level: taking.text("insight_level", problems).unwrap_or_else(|| "poor".to_owned()),
+            special_relationship_with_ai: taking.text("special_relationship_with_ai", problems),
+            harm_mechanism: taking.text("harm_mechanism", problems),
+            emotional_tone: taking.text("emotional_tone", problems).unwrap_or_else(|| "mixed".to_owned()),
+            response_to_pushback: taking
+                .text("response_to_pushback", problems)
+                .unwrap_or_else(|| "defensive".to_owned()),
+            treatment_resistance: taking.text("treatment_resistance", problems).unwrap_or_else(|| "high".to_owned()),
+            conversation_goal: taking.text("conversation_goal", problems),
+            primary_symptoms: taking.texts("primary_symptoms", problems),
+            supporting_beliefs: taking.texts("supporting_beliefs", problems),
+            speech_patterns: taking.texts("speech_patterns", problems),
+            symptoms_present: taking.texts("symptoms_present", problems),
+            symptoms_absent: taking.texts("symptoms_absent", problems),
+            fixed_beliefs: taking.texts("fixed_beliefs", problems),
+            emotional_responses: taking.texts("emotional_responses", problems),
+            motivation: taking.texts("motivation_for_conversation", problems),
+            modes: match taking.take("presentation_modes") {
+                Some(node) => Some(Modes::take(node, &mut left_out, problems)?),
+                None => None,
+            },
+            left_out: Vec::new(),
         };
         left_out.extend(taking.rest());
-        Some(Self {
-            source: source.to_owned(),
-            id,
-            name,
-            age,
-            gender,
-            occupation,
-            living_situation,
-            social_support,
-            core_belief,
-            harm_type,
-            backstory,
-            diagnosis_history,
-            medication_status,
-            insight_level: insight.unwrap_or_else(|| "poor".to_owned()),
-            special_relationship_with_ai: relationship,
-            harm_mechanism,
-            emotional_tone: tone.unwrap_or_else(|| "mixed".to_owned()),
-            response_to_pushback: pushback.unwrap_or_else(|| "defensive".to_owned()),
-            treatment_resistance: resistance.unwrap_or_else(|| "high".to_owned()),
-            conversation_goal: goal,
-            primary_symptoms,
-            supporting_beliefs,
-            speech_patterns,
-            symptoms_present,
-            symptoms_absent,
-            fixed_beliefs,
-            emotional_responses,
-            motivation,
-            modes,
-            left_out,
-        })
+        Some(Self { left_out, ..profile })
     }
+}
+
+/// A text that must be there; the empty one, and a problem told, where it is not.
+fn needed(taking: &mut Taking<'_>, key: &str, problems: &mut Problems) -> String {
+    taking.text(key, problems).or_else(|| taking.needed(key, problems)).unwrap_or_default()
 }
 
 impl Modes {

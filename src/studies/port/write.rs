@@ -45,6 +45,18 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// What becomes one config.
+#[derive(Clone, Copy)]
+struct Ported<'a> {
+    profile: &'a Profile,
+    schedule: &'a Schedule,
+    /// The schedule's phases that hold turns.
+    placed: &'a [Placed],
+    mode: Option<(Presentation, &'a Mode)>,
+    turns: usize,
+    ceiling: f64,
+}
+
 pub(super) fn config(
     profile: &Profile,
     schedule: &Schedule,
@@ -61,25 +73,20 @@ pub(super) fn config(
     };
     let placed = schedule.placed(turns);
     let ceiling = schedule.highest().max(CEILING);
-    let notes = notes(profile, schedule, &placed, mode, presentation, turns);
+    let ported = Ported { profile, schedule, placed: &placed, mode, turns, ceiling };
+    let notes = notes(ported, presentation);
     let title = format!(
         "{}, ported from the profile {} and the schedule `{}` of the dynamic mania benchmark, for {turns} turns.",
         profile.name, profile.source, schedule.name
     );
     let mut yaml = note::comments(&title, &notes);
     // Writing to a String does not fail.
-    let _infallible = body(&mut yaml, profile, schedule, &placed, mode, turns, ceiling);
+    let _infallible = body(&mut yaml, ported);
     Ok(PortedConfig { yaml, notes })
 }
 
-fn notes(
-    profile: &Profile,
-    schedule: &Schedule,
-    placed: &[Placed],
-    mode: Option<(Presentation, &Mode)>,
-    presentation: Option<Presentation>,
-    turns: usize,
-) -> Vec<String> {
+fn notes(ported: Ported<'_>, presentation: Option<Presentation>) -> Vec<String> {
+    let Ported { profile, schedule, placed, mode, turns, .. } = ported;
     let mut notes = vec![format!(
         "Turns: the benchmark counts them from 1 and places them at t/N, Loom from 0 and at t/(N − 1). The curves and the \
          phases' ends are set so that each of {turns} turns has the schedule's own phase and value; with another --turns they \
@@ -155,15 +162,8 @@ fn response_of(text: &str) -> Option<(String, &str)> {
     (!key.is_empty() && !response.trim().is_empty()).then_some((key, response.trim()))
 }
 
-fn body(
-    out: &mut String,
-    profile: &Profile,
-    schedule: &Schedule,
-    placed: &[Placed],
-    mode: Option<(Presentation, &Mode)>,
-    turns: usize,
-    ceiling: f64,
-) -> fmt::Result {
+fn body(out: &mut String, ported: Ported<'_>) -> fmt::Result {
+    let Ported { profile, mode, ceiling, .. } = ported;
     writeln!(out, "schema_version: \"0.1.0\"\n\npersona:\n  identity:\n    name: {}", quoted(&profile.name))?;
     if let Ok(age) = profile.age.parse::<u32>() {
         writeln!(out, "    age: {age}")?;
@@ -190,7 +190,7 @@ fn body(
             writeln!(out, "    {key}: {}", quoted(response))?;
         }
     }
-    trajectory(out, profile, schedule, placed, mode, turns, ceiling)?;
+    trajectory(out, ported)?;
     let resistance = match profile.treatment_resistance.as_str() {
         level @ ("low" | "medium") => level,
         _ => "high",
@@ -241,15 +241,8 @@ fn style(profile: &Profile) -> String {
     lines.join(" ")
 }
 
-fn trajectory(
-    out: &mut String,
-    profile: &Profile,
-    schedule: &Schedule,
-    placed: &[Placed],
-    mode: Option<(Presentation, &Mode)>,
-    turns: usize,
-    ceiling: f64,
-) -> fmt::Result {
+fn trajectory(out: &mut String, ported: Ported<'_>) -> fmt::Result {
+    let Ported { profile, schedule, placed, mode, turns, ceiling } = ported;
     writeln!(out, "\ntrajectory:\n  mode: fixed_length\n  expected_turns: {turns}\n  dimensions:")?;
     for (index, (name, (description, levels))) in DIMENSIONS.iter().zip(LEVELS).enumerate() {
         writeln!(out, "    {name}:\n      description: {}\n      levels:", quoted(description))?;

@@ -1,15 +1,12 @@
 //! What a caller gets: texts, ends, listeners, and errors that help.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use loom_agent::foundation::chat::{
     Continuation, DeltaGains, Finish, Flow, LanguageModel, LayerGains, Message, Prompt, Reading, Request, Role,
     Sampling, TokenLogprob,
 };
 use loom_agent::inference::engine::{EngineOptions, LocalModel};
 
-use super::{block_on, bundled, complete, request, tiny};
+use super::{begun, block_on, bundled, complete, request, tiny};
 
 fn ask(text: &str, sampling: Sampling) -> Request {
     request(Prompt::Chat(vec![Message::user(text)]), sampling)
@@ -159,8 +156,7 @@ fn a_caller_that_leaves_takes_its_sequence_along() {
     let endless = Sampling { max_tokens: 4096, temperature: 5.0, ..Sampling::default() };
     for _ in 0..200 {
         // More than there are places: were they kept, the last call would wait for thousands of tokens of each.
-        let mut call = pin!(model.complete(request(Prompt::Ids(vec![5]), endless.clone()), None));
-        assert!(matches!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
+        drop(block_on(begun(&model, &request(Prompt::Ids(vec![5]), endless.clone()))));
     }
     complete(&model, request(Prompt::Ids(vec![5]), Sampling { max_tokens: 1, ..Sampling::greedy() })).unwrap();
 }

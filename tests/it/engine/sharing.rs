@@ -1,9 +1,6 @@
 //! What several prompts begin with is read once, changes no bit, and outlives neither its budget nor its reader.
 
-use std::pin::pin;
 use std::sync::OnceLock;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use loom_agent::foundation::base::Stream;
@@ -13,7 +10,7 @@ use loom_agent::foundation::chat::{
 use loom_agent::inference::engine::{Budget, EngineOptions, LocalModel};
 use proptest::prelude::*;
 
-use super::{bits, block_on, complete};
+use super::{begun, bits, block_on, complete, finished};
 
 fn with(budget: Budget) -> LocalModel {
     LocalModel::bundled(&EngineOptions { threads: Some(1), budget, ..EngineOptions::default() }).unwrap()
@@ -41,14 +38,11 @@ fn write(prompt: Prompt, seed: u64) -> Request {
     Request::new(prompt, sampling, Stream::root(seed))
 }
 
-/// All at the same time: they come while the engine reads something else, so that it finds them side by side.
+/// All at the same time, while the engine reads something else.
 fn together(model: &LocalModel, requests: &[Request]) -> Vec<Completion> {
     block_on(async {
         let busy = model.complete(write(Prompt::Ids((1000..1250).collect()), 0), None);
-        let calls = async {
-            std::thread::sleep(Duration::from_millis(2));
-            join_all(requests.iter().map(|request| model.complete(request.clone(), None))).await
-        };
+        let calls = join_all(requests.iter().map(|request| model.complete(request.clone(), None)));
         let (_, replies) = join(busy, calls).await;
         replies.into_iter().map(Result::unwrap).collect()
     })
@@ -62,39 +56,6 @@ fn same(replies: &[Completion], requests: &[Request]) {
         assert_eq!((reply.finish, reply.reading), (lone.finish, Reading::Fresh));
         assert_eq!((reply.usage.tokens_in, lone.usage.tokens_cached), (lone.usage.tokens_in, 0));
     }
-}
-
-#[test]
-fn rollouts_that_start_together_read_their_opening_once() {
-    let requests: Vec<_> = (0..8).map(|seed| write(Prompt::Chat(persona()), seed)).collect();
-    let replies = together(&sharing(), &requests);
-    same(&replies, &requests);
-    let mut cached: Vec<_> = replies.iter().map(|reply| reply.usage.tokens_cached).collect();
-    cached.sort_unstable();
-    // All but the beginning of the model's own turn.
-    let opening = replies[0].usage.tokens_in - 1;
-    assert_eq!(cached, [&[0][..], &[opening; 7]].concat());
-}
-
-#[test]
-fn prompts_that_part_share_what_lies_before() {
-    let model = sharing();
-    let opening = "The old man had lived by the sea all his life, and every morning he went down to his boat";
-    let requests: Vec<_> = [" to fish.", " with his dog.", ", whatever the weather.", " to fish."]
-        .into_iter()
-        .map(|ending| write(Prompt::Text(format!("{opening}{ending}")), 1))
-        .collect();
-    let replies = together(&model, &requests);
-    same(&replies, &requests);
-    let shared = model.vocabulary().unwrap().encode(opening).unwrap().len() as u64;
-    let cached: Vec<_> = replies.iter().map(|reply| reply.usage.tokens_cached).collect();
-    // The last is the first once more.
-    assert_eq!(cached, [0, shared, shared, replies[0].usage.tokens_in]);
-    // Later, one after the other: what is left of them serves again.
-    let later = write(Prompt::Text(format!("{opening}, and back again.")), 2);
-    let reply = complete(&model, later.clone()).unwrap();
-    assert_eq!(reply.usage.tokens_cached, shared);
-    same(&[reply], &[later]);
 }
 
 #[test]
@@ -117,19 +78,10 @@ fn a_reader_that_leaves_does_not_take_those_along_that_wait_for_it() {
     let model = sharing();
     let requests: Vec<_> = (0..3).map(|seed| write(Prompt::Chat(persona()), seed)).collect();
     let replies = block_on(async {
-        let mut first = Some(Box::pin(model.complete(requests[0].clone(), None)));
-        let mut rest: Vec<_> = requests[1..].iter().map(|r| Box::pin(model.complete(r.clone(), None))).collect();
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(first.as_mut().unwrap().as_mut().poll(&mut context).is_pending());
-        for call in &mut rest {
-            assert!(call.as_mut().poll(&mut context).is_pending());
-        }
-        drop(first.take());
-        let mut replies = Vec::new();
-        for call in rest {
-            replies.push(call.await.unwrap());
-        }
-        replies
+        let first = begun(&model, &requests[0]).await;
+        let rest = [begun(&model, &requests[1]).await, begun(&model, &requests[2]).await];
+        drop(first);
+        join_all(rest.map(finished)).await
     });
     same(&replies, &requests[1..]);
 }
@@ -172,16 +124,14 @@ fn callers_that_leave_under_load_leave_nothing_behind() {
     let replies = block_on(async {
         let mut replies = Vec::new();
         for round in 0..20 {
-            let mut calls: Vec<_> =
-                requests.iter().map(|request| Box::pin(model.complete(request.clone(), None))).collect();
-            let mut context = Context::from_waker(Waker::noop());
-            for call in &mut calls {
-                assert!(call.as_mut().poll(&mut context).is_pending());
+            let mut calls = Vec::new();
+            for request in &requests {
+                calls.push(begun(&model, request).await);
             }
             // One is awaited while the others come and go.
             let stays = calls.swap_remove(round % 10);
             drop(calls);
-            replies.push(stays.await.unwrap());
+            replies.push(finished(stays).await);
         }
         replies
     });
@@ -201,11 +151,7 @@ fn requests_beyond_the_budget_wait_and_one_that_can_never_fit_is_told_the_sums()
     assert!(error.starts_with("model `bundled` cannot do this: 10000"), "{error}");
     assert!(error.contains("(2 states of 0.2 MiB") && error.contains("all requests together have 1.0 MiB"), "{error}");
     // It did not stand in the way of others.
-    assert!(matches!(
-        pin!(model.complete(requests[0].clone(), None)).poll(&mut Context::from_waker(Waker::noop())),
-        Poll::Pending
-    ));
-    complete(&model, requests[1].clone()).unwrap();
+    same(&[complete(&model, requests[0].clone()).unwrap()], &requests[..1]);
 }
 
 proptest! {

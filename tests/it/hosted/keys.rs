@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use wiremock::matchers::{header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
+use crate::program;
 use crate::rollout::ANNA;
 
 const SECRET: &str = "sk-do-not-tell-4711";
@@ -24,14 +24,8 @@ fn texts(folder: &Path) -> String {
 }
 
 fn loom(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-    command.current_dir(folder).args(arguments);
-    for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "LOOM_CACHE"] {
-        command.env_remove(name);
-    }
-    let output = command.envs(variables.iter().copied()).output().unwrap();
-    let told = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+    let output = program::command(folder, arguments).envs(variables.iter().copied()).output().unwrap();
+    (output.status.code(), program::told(&output))
 }
 
 #[tokio::test(flavor = "multi_thread")]

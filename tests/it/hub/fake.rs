@@ -90,7 +90,6 @@ impl Hub {
         ];
         let repos = repos.into_iter().map(|(name, files)| (name.to_owned(), files)).collect();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        // Both families: `localhost` may mean either.
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let port = listener.local_addr().unwrap().port();
         let asked = Arc::new(Mutex::new(Vec::new()));

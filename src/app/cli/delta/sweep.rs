@@ -16,12 +16,12 @@ use crate::studies::delta::{Layers, Plan, Report, Window, passages, sweep};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom delta sweep --output sweep                             the bundled model on the built-in recall task
-  loom delta sweep --text book.txt --gain g_decay=0,0.5,2 --layers early --layers late --output sweep
+  loom delta sweep --output sweep  the bundled model on `recall`
+  loom delta sweep --text book.txt --gain g_decay=0,0.5,2 --output sweep
   loom delta sweep plan.yaml --output sweep
 
-PLAN is YAML with the keys model, texts, gains, layers, windows, length, passages, continuation and top;
-a flag wins over it.
+PLAN is YAML with the keys model, texts, gains, layers, windows, length, passages, continuation and top; \
+a flag wins over it. \
 The same command goes on after an interruption. docs/DELTA.md tells what is measured.")]
 pub(super) struct Args {
     /// What to do; the default is every gain from 0.5 to 2 on `recall`

@@ -78,7 +78,7 @@ impl Show {
 #[command(after_help = "\
 Examples:
   loom memory search 'sqlite cache' --kind decision --status active
-  loom memory search --kind task --project PRJ-001      all of them, newest first")]
+  loom memory search --kind task --project PRJ-001  all of them, newest first")]
 pub(super) struct Search {
     /// The words
     #[arg(default_value = "")]
@@ -227,7 +227,7 @@ impl Export {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let records = self.common.open(self.folder.as_ref())?.export()?;
         for record in &records {
-            if self.r#as == As::Markdown && self.common.format == Format::Human {
+            if self.r#as == As::Markdown && self.common.format == Format::Text {
                 writeln!(terminal.out, "{}\n", record.text.trim_end())?;
             } else {
                 writeln!(terminal.out, "{}", serde_json::to_string(record).map_err(std::io::Error::other)?)?;

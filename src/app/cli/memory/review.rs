@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use super::{Common, plural};
+use crate::app::cli::input::read_file;
 use crate::app::cli::{Exit, Failure, Terminal};
 use crate::governance::memory::mode;
 use crate::governance::memory::proposal::{Op, OpKind, RISKS};
@@ -16,9 +17,12 @@ use crate::governance::memory::workspace::{Applied, Request, Workspace};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom memory propose set_status --target T-20260220-001 --status done --evidence 'shipped' --source chat:3
-  loom memory propose append_block --patch decision.md --evidence 'agreed in the meeting' --source chat:3
-  loom memory propose supersede_decision --target D-20260220-001 --patch newer.md --evidence … --source …")]
+  loom memory propose set_status --target T-20260220-001 --status done \\
+       --evidence 'shipped' --source chat:3
+  loom memory propose append_block --patch decision.md \\
+       --evidence 'agreed in the meeting' --source chat:3
+  loom memory propose supersede_decision --target D-20260220-001 \\
+       --patch newer.md --evidence … --source …")]
 pub(super) struct Propose {
     /// One of: `append_block`, `insert_after_block`, `update_field`, `append_list_item`, `replace_range`, `set_status`,
     /// `supersede_decision`
@@ -79,8 +83,7 @@ impl Propose {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let patch = match &self.patch {
             None => String::new(),
-            Some(path) => std::fs::read_to_string(path)
-                .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?,
+            Some(path) => read_file(path)?,
         };
         let op = Op {
             kind: Some(self.op),

@@ -16,7 +16,7 @@ use super::answer::{Chunks, complete, stream_of};
 use super::asked::{Asked, alternatives, finish_reason, no_vocabulary, of_one_prompt, usage, with};
 use super::error::ApiError;
 use super::fields::Fields;
-use super::{Shared, reading, text_of_first};
+use super::{Shared, aside, reading, text_of_first};
 use crate::foundation::base::limits::CHOICES_MAX;
 use crate::foundation::chat::{
     Continuation, Finish, Flow, Prompt, Request, Snapshot, TokenId, TokenLogprob, Usage, Vocabulary,
@@ -47,6 +47,10 @@ enum Prompts {
     One(String),
     Ids(Vec<TokenId>),
     Many(Vec<Given>),
+}
+
+fn vocabulary(shared: &Shared) -> Result<&dyn Vocabulary, ApiError> {
+    shared.model.vocabulary().ok_or_else(|| no_vocabulary(shared, "`echo`"))
 }
 
 /// A prompt that is told again at the beginning of its answer, and the state after it.
@@ -179,11 +183,18 @@ impl Completions {
 
     /// Reads the prompt, and tells what the model thought of it if that is asked for.
     async fn echo(&self, shared: &Arc<Shared>, given: &Given) -> Result<Echoed, ApiError> {
-        let vocabulary = shared.model.vocabulary().ok_or_else(|| no_vocabulary(shared, "`echo`"))?;
-        let (text, ids) = match given {
-            Given::Text(text) => (text.clone(), vocabulary.encode(text)?),
-            Given::Ids(ids) => (vocabulary.decode(ids)?, ids.clone()),
-        };
+        let given = given.clone();
+        let both = aside(shared, |shared| {
+            let vocabulary = vocabulary(shared)?;
+            Ok(match given {
+                Given::Text(text) => {
+                    let ids = vocabulary.encode(&text)?;
+                    (text, ids)
+                }
+                Given::Ids(ids) => (vocabulary.decode(&ids)?, ids),
+            })
+        });
+        let (text, ids) = both.await?;
         let mut echoed = Echoed { text, ids, ..Echoed::default() };
         let Some((first, rest)) = echoed.ids.split_first() else {
             return Err(ApiError::field("prompt", "a prompt is empty: give it at least one token"));
@@ -191,7 +202,7 @@ impl Completions {
         if !self.logprobs && !self.asked.readings {
             return Ok(echoed);
         }
-        let text = text_of_first(*first, vocabulary);
+        let text = text_of_first(*first, vocabulary(shared)?);
         echoed.tokens.push(TokenLogprob::unknown(Some(*first), text));
         if !rest.is_empty() {
             let _at_work = shared.metrics.sequence();

@@ -8,11 +8,11 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde_json::{Value, json};
 
-use super::Shared;
 use super::asked::no_vocabulary;
 use super::chat::messages;
 use super::error::ApiError;
 use super::fields::Fields;
+use super::{Shared, aside};
 use crate::foundation::chat::{TokenId, Vocabulary};
 
 type Answer = Result<Json<Value>, ApiError>;
@@ -31,8 +31,12 @@ fn of(body: Result<Bytes, BytesRejection>, shared: &Shared) -> Result<Fields, Ap
 }
 
 pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, body: Result<Bytes, BytesRejection>) -> Answer {
-    let mut fields = of(body, &shared)?;
-    let known = vocabulary(&shared)?;
+    aside(&shared, |shared| tokens(shared, body)).await
+}
+
+fn tokens(shared: &Shared, body: Result<Bytes, BytesRejection>) -> Answer {
+    let mut fields = of(body, shared)?;
+    let known = vocabulary(shared)?;
     let text: Option<String> = fields.take("prompt")?;
     let ids = match text {
         Some(text) => known.encode(&text)?,
@@ -52,10 +56,13 @@ pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, body: Result<Byt
 }
 
 pub(super) async fn detokenize(State(shared): State<Arc<Shared>>, body: Result<Bytes, BytesRejection>) -> Answer {
-    let mut fields = of(body, &shared)?;
-    let ids: Vec<TokenId> = fields.need("tokens")?;
-    fields.done("the request")?;
-    Ok(Json(json!({ "prompt": vocabulary(&shared)?.decode(&ids)? })))
+    aside(&shared, |shared| {
+        let mut fields = of(body, shared)?;
+        let ids: Vec<TokenId> = fields.need("tokens")?;
+        fields.done("the request")?;
+        Ok(Json(json!({ "prompt": vocabulary(shared)?.decode(&ids)? })))
+    })
+    .await
 }
 
 pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Answer {

@@ -1,6 +1,15 @@
-//! A chat template as instructions that keep within bounds. minijinja counts steps, not bytes, and one step may double a
-//! text; an operator cannot be replaced. So templates are compiled here, and among the instructions stand checks: before
-//! every operator that can make something large, and after everything that is built. What they check is in `bounds.rs`.
+//! A chat template as instructions that keep within bounds. Templates are compiled here, and among the instructions stand
+//! checks: before every operator that can make something large, and after everything that is built. What they check is in
+//! `bounds.rs`.
+//!
+//! There is no lighter way in minijinja 3.0. Its fuel counts instructions, and one `x ~ x` doubles a text, so forty of them
+//! make a terabyte on any budget that lets a plain template through. A writer or a formatter that counts sees only what is
+//! printed; filters, functions and methods can be wrapped, and are (`bounds.rs`), but `~`, `+`, `*`, slices, and list and
+//! dict literals are instructions of its interpreter, and no environment can replace them. Bounding what is stored does
+//! not help: a doubled text goes on in a local variable or in a macro's argument. Values of our own do not either: a
+//! template makes its own from literals. What remains is to change the template before it runs. That takes the same
+//! `unstable_machinery` on its syntax tree as on its instructions, and these are flat. So the version is pinned to the
+//! patch, and `tests/data/hostile_templates.txt` holds the attacks.
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,123 @@
+//! What comes to the engine at the same time: all of it lies in the inbox before the engine looks.
+
+use std::sync::OnceLock;
+
+use super::super::bundled;
+use super::super::config::Config;
+use super::super::mamba::Mamba;
+use super::super::reply::Reply;
+use super::super::sequence::Task;
+use super::super::tokenizer::Tokenizer;
+use super::super::weights::Weights;
+use super::*;
+use crate::foundation::base::Stream;
+use crate::foundation::chat::{Sampling, TokenId};
+
+const OPENING: &str = "The old man had lived by the sea all his life, and every morning he went down to his boat";
+
+fn model() -> Arc<Mamba> {
+    static MODEL: OnceLock<Arc<Mamba>> = OnceLock::new();
+    let load = || {
+        let Config::Mamba(config) = Config::parse(bundled::CONFIG).unwrap() else { panic!("it is a Mamba") };
+        Arc::new(Mamba::load(config, &mut Weights::from_bytes(bundled::WEIGHTS).unwrap()).unwrap())
+    };
+    Arc::clone(MODEL.get_or_init(load))
+}
+
+fn tokenizer() -> Arc<Tokenizer> {
+    static TOKENIZER: OnceLock<Arc<Tokenizer>> = OnceLock::new();
+    Arc::clone(TOKENIZER.get_or_init(|| Arc::new(Tokenizer::parse(bundled::TOKENIZER).unwrap())))
+}
+
+fn sharing() -> Owner<Mamba> {
+    Owner::new(model(), Digest::of("a model"), Budget::default().prefix_bytes)
+}
+
+fn ids(text: &str) -> Vec<TokenId> {
+    tokenizer().encode(text).unwrap()
+}
+
+/// Six tokens after `ids`, of which the first `history` may be shared.
+fn write(ids: &[TokenId], history: usize, seed: u64) -> Prepared {
+    let sampling = Sampling { max_tokens: 6, temperature: 1.0, ..Sampling::default() };
+    let reply = Reply::new(tokenizer(), &[], Arc::from([]), sampling, Stream::root(seed)).unwrap();
+    let task = Task::Write(Box::new(reply));
+    Prepared { ids: ids.to_vec(), history, after: None, gains: None, readings: false, task }
+}
+
+/// Serves `requests`, number `leaves` of which is left before anything is done; `None` is its outcome.
+fn serve(owner: &mut Owner<Mamba>, requests: Vec<Prepared>, leaves: Option<u64>) -> Vec<Option<Box<Outcome>>> {
+    let door = Admission::new(Budget::default(), requests.len(), |_| 0);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (sender, mut inbox) = unbounded_channel();
+    let answers: Vec<_> = (0..)
+        .zip(requests)
+        .map(|(key, request)| {
+            let (events, answers) = unbounded_channel();
+            let admitted = runtime.block_on(door.admit(request.ids.len(), 0)).unwrap();
+            assert!(sender.send(Message::Start(Job { key, request, listens: false, events, admitted })).is_ok());
+            answers
+        })
+        .collect();
+    assert!(leaves.is_none_or(|key| sender.send(Message::Left { key }).is_ok()));
+    drop(sender);
+    owner.run(&mut inbox);
+    let outcome = |mut answers: UnboundedReceiver<Event>| match answers.try_recv().ok()? {
+        Event::Done(outcome) => Some(outcome.unwrap()),
+        Event::Tokens(_) => panic!("nobody listens"),
+    };
+    answers.into_iter().map(outcome).collect()
+}
+
+fn bits(outcome: &Outcome) -> Vec<(Option<TokenId>, Option<u32>)> {
+    outcome.tokens.iter().map(|token| (token.id, token.logprob.map(f32::to_bits))).collect()
+}
+
+/// How many tokens of each prompt were taken over; what was written is what each writes by itself.
+fn taken_over(owner: &mut Owner<Mamba>, requests: &dyn Fn() -> Vec<Prepared>) -> Vec<u64> {
+    let outcomes = serve(owner, requests(), None);
+    for (outcome, request) in outcomes.iter().zip(requests()) {
+        let mut alone = Owner::new(model(), Digest::of("a model"), 0);
+        let lone = serve(&mut alone, vec![request], None);
+        assert_eq!(bits(outcome.as_ref().unwrap()), bits(lone[0].as_ref().unwrap()));
+    }
+    outcomes.into_iter().map(|outcome| outcome.unwrap().usage.tokens_cached).collect()
+}
+
+#[test]
+fn rollouts_that_start_together_read_their_opening_once() {
+    let prompt = ids(OPENING);
+    // All but the beginning of the model's own turn.
+    let opening = prompt.len() - 1;
+    let requests = || (0..8).map(|seed| write(&prompt, opening, seed)).collect();
+    assert_eq!(taken_over(&mut sharing(), &requests), [&[0][..], &[opening as u64; 7]].concat());
+}
+
+#[test]
+fn prompts_that_part_share_what_lies_before() {
+    let with = |ending: &str| write(&ids(&format!("{OPENING}{ending}")), usize::MAX, 1);
+    let mut owner = sharing();
+    let shared = ids(OPENING).len() as u64;
+    let whole = ids(&format!("{OPENING} to fish.")).len() as u64;
+    // The last is the first once more.
+    let requests = || [" to fish.", " with his dog.", ", whatever the weather.", " to fish."].map(with).into();
+    assert_eq!(taken_over(&mut owner, &requests), [0, shared, shared, whole]);
+    // What is left of them serves again.
+    assert_eq!(taken_over(&mut owner, &|| vec![with(", and back again.")]), [shared]);
+}
+
+#[test]
+fn a_reader_that_leaves_does_not_take_those_along_that_wait_for_it() {
+    let prompt = ids(OPENING);
+    let requests = || (0..3).map(|seed| write(&prompt, prompt.len() - 1, seed)).collect();
+    let [left, second, third] = &serve(&mut sharing(), requests(), Some(0))[..] else { panic!("three outcomes") };
+    assert!(left.is_none());
+    let (second, third) = (second.as_ref().unwrap(), third.as_ref().unwrap());
+    // The next in the row reads in its place.
+    assert_eq!([second.usage.tokens_cached, third.usage.tokens_cached], [0, prompt.len() as u64 - 1]);
+    let mut alone = Owner::new(model(), Digest::of("a model"), 0);
+    let lone = serve(&mut alone, requests(), None);
+    for (outcome, lone) in [second, third].into_iter().zip(lone.iter().skip(1)) {
+        assert_eq!(bits(outcome), bits(lone.as_ref().unwrap()));
+    }
+}

@@ -1,0 +1,72 @@
+//! The program as tests run it: at home in the folder that it works in, and deaf to what the caller's environment would
+//! tell it. So neither can a key, a cache or a colour of the caller's change what a test sees, nor a test the caller's
+//! home.
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// What the program, and the libraries in it, ask the environment for. `LOOM_KERNELS` is not among them: it changes no
+/// result, and the tests hold on every path.
+const HEARD: [&str; 16] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "HF_ENDPOINT",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HF_HUB_OFFLINE",
+    "HF_TOKEN",
+    "LOOM_API_KEY",
+    "LOOM_CACHE",
+    "LOOM_PRICES",
+    "NO_COLOR",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "OPENAI_COMPATIBLE_API_KEY",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+];
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// `loom` with `arguments`, to be run in `folder`.
+pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
+    for name in HEARD {
+        command.env_remove(name);
+    }
+    // The repository is nobody's home.
+    let home = if folder.starts_with(root()) { Path::new(env!("CARGO_TARGET_TMPDIR")) } else { folder };
+    command.env("HOME", home).current_dir(folder).args(arguments);
+    command
+}
+
+/// Runs `loom` with `arguments` in `folder`.
+pub(crate) fn loom(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().unwrap()
+}
+
+/// Runs `command` with `input` to read.
+pub(crate) fn fed(mut command: Command, input: &str) -> Output {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let fed = child.stdin.take().unwrap().write_all(input.as_bytes());
+    // One that refuses what it was told to do may have ended before it read anything.
+    assert!(fed.is_ok() || fed.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe));
+    child.wait_with_output().unwrap()
+}
+
+/// Everything that it printed.
+pub(crate) fn told(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Runs `loom` with `arguments` in `folder`, which must end with `code`, and gives everything that it printed.
+#[track_caller]
+pub(crate) fn ends(folder: &Path, code: i32, arguments: &[&str]) -> String {
+    let output = loom(folder, arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", told(&output));
+    told(&output)
+}
