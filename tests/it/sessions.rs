@@ -85,6 +85,8 @@ fn settings(scripts: &Path, engagement: Option<Engagement>) -> Settings {
         engagement,
         model: model("model"),
         judge: None,
+        strong: None,
+        blocked: Vec::new(),
         memory: None,
         persona_model: model("persona"),
         target: model("target"),

@@ -35,7 +35,7 @@ Examples:
   loom session start \"Does she hold?\" --config anna.yaml --turns 20
 
 A session is a folder: its receipts, the runs, brief.md and report.md. Killed at any moment, it goes on with
-`loom session resume DIR`.
+`loom session resume DIR`. When it is over, `loom session answer DIR \"NEW: …\"` begins the next piece of work there.
 
 Exit codes: 0 it waits for you or is over, 4 denied, 5 a model failed.")]
     Start(Box<Start>),
@@ -43,7 +43,7 @@ Exit codes: 0 it waits for you or is over, 4 denied, 5 a model failed.")]
     Answer {
         /// The session's folder
         folder: PathBuf,
-        /// The answer: `1A, 2B`, YES, `EDITS: …`, SATISFIED, `NEW: …`, CANCEL, …
+        /// The answer: `1A, 2B`, IDK, YES, `EDITS: …`, SATISFIED, PROMOTE, `NEW: …`, `WRONG: …`, `CONSULT clinician: …`, …
         answer: String,
         #[command(flatten)]
         remote: remote::Flags,
@@ -86,6 +86,12 @@ struct Start {
     /// The model that judges; the session's own where it passed `loom judge check`, if not given
     #[arg(long, value_name = "MODEL")]
     judge_model: Option<ModelChain>,
+    /// A stronger model, which is asked where the session's own was unsure again and again
+    #[arg(long, value_name = "MODEL")]
+    strong_model: Option<ModelChain>,
+    /// An expert who is not to be heard; can be given again
+    #[arg(long, value_name = "NAME")]
+    without_expert: Vec<String>,
     /// A memory workspace: it is searched for what bears on the need, and the verdict is proposed to it
     #[arg(long, value_name = "DIR")]
     memory: Option<PathBuf>,
@@ -132,6 +138,7 @@ impl Args {
             }
             Command::Resume { folder, remote } => {
                 let session = Session::resume(place(folder, opened(remote))?).map_err(failure)?;
+                writeln!(terminal.out, "{}", session.recap())?;
                 go(session, folder, terminal)
             }
             Command::Status { folder } => {
@@ -163,6 +170,8 @@ impl Start {
             engagement: self.engagement.map(Engagement::from),
             model: model(&self.model),
             judge: self.judge_model.clone(),
+            strong: self.strong_model.clone(),
+            blocked: self.without_expert.clone(),
             memory: self.memory.as_ref().map(fs::canonicalize).transpose()?,
             persona_model: model(&self.persona_model),
             target: model(&self.target),
@@ -209,8 +218,8 @@ fn go(mut session: Session, folder: &Path, terminal: &mut Terminal) -> Result<Ex
     let standing = gone.map_err(failure)?;
     if standing.waiting {
         writeln!(terminal.err, "Answer with: loom session answer {} \"…\"", folder.display())?;
-    } else {
-        writeln!(terminal.err, "Report: {}", folder.join("report.md").display())?;
+    } else if let Some(report) = &standing.file {
+        writeln!(terminal.err, "Report: {}", folder.join(report).display())?;
     }
     Ok(Exit::Ok)
 }
@@ -257,6 +266,9 @@ fn status(standing: &Standing, terminal: &mut Terminal) -> Result<(), Failure> {
     writeln!(terminal.out, "work    {what}")?;
     if let Some(footer) = &standing.footer {
         writeln!(terminal.out, "{footer}")?;
+    }
+    if let Some(asked) = &standing.asked {
+        writeln!(terminal.out, "\n{asked}")?;
     }
     Ok(())
 }
