@@ -17,6 +17,10 @@ use loom_agent::governance::statechart::hope::Engagement;
 use loom_agent::inference::providers::OpenOptions;
 use tempfile::TempDir;
 
+mod asked;
+mod memory;
+mod scored;
+
 /// A disk on which only so many additions to the log succeed; then the process might as well be gone. Nothing is synced:
 /// the process ends, not the machine.
 struct Stopping {
@@ -231,7 +235,8 @@ fn a_log_that_was_touched_is_not_gone_on_with() {
 
 fn command(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-    command.current_dir(dir).env("XDG_DATA_HOME", dir.join("data")).args(arguments);
+    command.current_dir(dir).env("XDG_DATA_HOME", dir.join("data")).env("XDG_CACHE_HOME", dir.join("cache"));
+    command.args(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -174,6 +174,11 @@ impl Course {
                     let choice = choices.get(index).copied().or(question.question.default);
                     super::say::choose(&mut self.work.plan, question, choice.unwrap_or_default());
                 }
+                if self.facts.engagement == Some(Engagement::Collaborative) {
+                    // One round is enough: the rest is assumed, and told with the echo.
+                    let assumed = self.work.plan.assume();
+                    self.work.assumptions.extend(assumed);
+                }
                 self.facts.spec = self.work.plan.clarity(&self.work.need);
             }
         }

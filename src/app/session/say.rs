@@ -99,13 +99,15 @@ pub(super) fn said(action: Action, course: &Course) -> String {
         // Who wants to be guided sees the steps and the risks unasked.
         Action::Echo if facts.engagement == Some(Engagement::Guided) => {
             let (steps, risks) = (steps(work), failing(work, facts));
-            format!("{}\n{steps}\n{risks}\nYES, or EDITS: what to change?", echo(work))
+            let open = still_open(&work.plan);
+            format!("{}\n{steps}\n{risks}\n{open}YES, or EDITS: what to change?", echo(work))
         }
         Action::AskApproval if facts.engagement == Some(Engagement::Guided) => {
             format!("{}\n{}\nYES, EDITS: what to change, or CANCEL?", steps(work), failing(work, facts))
         }
         Action::Echo => {
-            format!("{}\nYES, EDITS: what to change, BLUEPRINT or RISK?", echo(work))
+            let assumed: String = work.assumptions.iter().map(|line| format!("[ASSUMPTION] {line}\n")).collect();
+            format!("{}\n{assumed}YES, EDITS: what to change, BLUEPRINT or RISK?", echo(work))
         }
         Action::ShowBlueprint => format!("{}\nYES, or EDITS: what to change?", steps(work)),
         Action::ShowRisks => {
@@ -122,6 +124,10 @@ pub(super) fn said(action: Action, course: &Course) -> String {
         Action::Decompose => format!("[LOOP] {}", steps(work)),
         Action::ShowReview => format!("{}\nSATISFIED, PROMOTE (the finding is asserted), or NEW: what else to do?", findings(work)),
         Action::AskEngagement => "How densely shall I ask? AUTONOMOUS, COLLABORATIVE or GUIDED".to_owned(),
+        Action::TellPaused if facts.audit_blocks => {
+            let brief = work.file("brief");
+            format!("[SESSION] Paused: {brief} is not as it was agreed; what is wanted changes by an answer alone. RESUME goes on with what was agreed; or CANCEL?")
+        }
         Action::TellPaused => "[SESSION] Paused. RESUME or CANCEL?".to_owned(),
         Action::TellLimit => "A limit is met: this cannot be done once more in this session.".to_owned(),
         Action::TellBlocked => {
@@ -282,6 +288,15 @@ fn differently(plan: &Plan) -> String {
         let _ = write!(text, "\n  {} {}", question.text, moves.join(" / "));
     }
     text
+}
+
+/// The questions that no round had room for, a line each.
+fn still_open(plan: &Plan) -> String {
+    let line = |Asked { question, .. }: &Asked| {
+        let choices: Vec<_> = question.choices.iter().map(|choice| choice.answer.as_str()).collect();
+        format!("Still open: {} {}\n", question.text, choices.join(" / "))
+    };
+    open_questions(plan).iter().map(line).collect()
 }
 
 /// Who of the panel is for what.
