@@ -51,4 +51,4 @@ mod wave;
 
 pub use drive::Session;
 pub use outcome::{Conclusion, Happened};
-pub use place::{Place, SessionError, Settings, Standing};
+pub use place::{Place, SessionError, Settings, Standing, Texts};

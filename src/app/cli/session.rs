@@ -9,11 +9,12 @@ use std::sync::mpsc;
 use clap::{Subcommand, ValueEnum};
 
 use super::{Exit, Failure, Terminal, remote};
-use crate::app::session::{Place, Session, SessionError, Settings, Standing};
+use crate::app::session::{Place, Session, SessionError, Settings, Standing, Texts};
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelSpec};
 use crate::foundation::store::RealDisk;
 use crate::foundation::store::receipts::{Contents, Key, LOG, Receipt, chain};
+use crate::governance::mood::Profiles;
 use crate::governance::statechart::hope::Engagement;
 use crate::inference::providers::OpenOptions;
 use crate::simulation::persona;
@@ -98,6 +99,9 @@ struct Start {
     /// The persona's config; if not given, the need says which of those that come with loom
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// A mood's profile of your own, which narrows the one that comes with loom; can be given again
+    #[arg(long, value_name = "FILE")]
+    mood: Vec<PathBuf>,
     /// Turns of a rollout
     #[arg(long, value_name = "N")]
     turns: Option<usize>,
@@ -177,6 +181,7 @@ impl Start {
             target: model(&self.target),
             persona: config.as_ref().map(|(name, _)| name.clone()),
             config: None,
+            moods: Vec::new(),
             turns: self.turns,
             rollouts: self.rollouts,
             other: None,
@@ -191,8 +196,15 @@ impl Start {
             .unwrap_or_else(|| PathBuf::from(format!("sessions/{}", now.strftime("%Y-%m-%d_%H%M%S"))));
         fs::create_dir_all(&folder)?;
         let options = opened(&self.remote);
-        let text = config.as_ref().map(|(_, text)| text.as_str());
-        let session = Session::start(place(&folder, options)?, &self.need, settings, text).map_err(failure)?;
+        let config = config.as_ref().map(|(_, text)| text.as_str());
+        let mut moods = Vec::new();
+        for path in &self.mood {
+            let text = fs::read_to_string(path)?;
+            Profiles::shipped()?.narrowed(&path.display().to_string(), &text)?;
+            moods.push(text);
+        }
+        let texts = Texts { config, moods };
+        let session = Session::start(place(&folder, options)?, &self.need, settings, &texts).map_err(failure)?;
         go(session, &folder, terminal)
     }
 }

@@ -2,6 +2,7 @@
 //! not sure is none, and the default by rule holds. Where the model was unsure as often as the mood's ladder says, a
 //! stronger one is asked, if the user named one.
 
+use super::claims;
 use super::drive::Session;
 use super::experts::{self, Expert};
 use super::judgement::{Question, judge};
@@ -37,7 +38,8 @@ impl Session {
             permit.spend(&effect, self.ward.now())?;
         }
         let stream = Stream::root(self.settings.seed).child(&question.name, 0);
-        let judged = Judged { escalated: !weak && self.strong.is_some(), ..judge(model.as_ref(), &question, stream).await };
+        let judged =
+            Judged { escalated: !weak && self.strong.is_some(), ..judge(model.as_ref(), &question, stream).await };
         self.unsure = if judged.choice.is_none() { self.unsure + 1 } else { 0 };
         let body = serde_json::to_value(&judged).map_err(SessionError::json)?;
         self.ward.record(&[], vec![Entry::new("model.quantised", body)])?;
@@ -104,7 +106,7 @@ impl Session {
             *aspect = chosen(&judged, &SHAPES).and_then(shape_at).unwrap_or(*aspect);
             all.push(judged);
         }
-        let moods = self.believed(&all)?;
+        let moods = claims::believed(&all)?;
         Ok(Performed { moods, ..Performed::from((Outcome::Aspects(aspects, all), vec![Event::AspectsScored])) })
     }
 
@@ -214,11 +216,8 @@ impl Session {
 
     /// One expert in free words, for the user alone: nothing is decided by them. What wants to be obeyed is not passed on.
     pub(super) async fn advise(&mut self, expert: &Expert, words: &str) -> Result<String, SessionError> {
-        let asked = format!(
-            "{}\nYou are an expert in {}. In one or two sentences: {words}",
-            self.context(""),
-            expert.field
-        );
+        let asked =
+            format!("{}\nYou are an expert in {}. In one or two sentences: {words}", self.context(""), expert.field);
         let cost = Budget { calls: 1, tokens: (asked.len() + limits::ADVICE_TOKENS_MAX) as u64, ..Budget::NOTHING };
         for effect in wave::model_effects(&self.settings.model, &asked, cost) {
             let permit = self.ward.ask(&effect)?;

@@ -120,7 +120,8 @@ fn confidence(work: &Work, facts: &Facts) -> Result<Percent, SessionError> {
     let share = if facts.gate_passed { 95 } else { 60 * passed / say::CRITERIA.len() };
     let silent = work.review.iter().filter(|opinion| opinion.judged.choice.is_none()).count();
     let disputed = usize::from(finding::of(work) == finding::Finding::Disputed);
-    let doubts = 5 * work.assumptions.len().min(4) + 10 * work.objections.len().min(3) + 5 * silent.min(3) + 20 * disputed;
+    let doubts =
+        5 * work.assumptions.len().min(4) + 10 * work.objections.len().min(3) + 5 * silent.min(3) + 20 * disputed;
     Percent::try_from(share.saturating_sub(doubts) as u8).map_err(|error| SessionError::Told(error.to_string()))
 }
 

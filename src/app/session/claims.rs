@@ -12,11 +12,11 @@ use super::verify::REPORT;
 use super::{say, scored};
 use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect, Entry};
-use crate::governance::mood::{
-    self, AtomEvent, AtomState, Attestation, Belief, Believed, Challenge, Change, Conjecture, Drive, Event, Hyperthesis,
-    Hypothesis, Impact, Invisible, Pointer, Privilege, Regulation, Suspicion, TestBudget, Text, Tier,
-};
 use crate::governance::mood::lint::{RewardHackDisclosure, suspicions};
+use crate::governance::mood::{
+    self, AtomEvent, AtomState, Attestation, Belief, Believed, Challenge, Change, Conjecture, Drive, Event,
+    Hyperthesis, Hypothesis, Impact, Invisible, Pointer, Privilege, Regulation, Suspicion, TestBudget, Text, Tier,
+};
 use crate::governance::regulator::{Decision, Ruling};
 use crate::simulation::rollout::Transcript;
 
@@ -30,7 +30,8 @@ impl Session {
     pub(super) fn aimed(&self) -> Result<Vec<Event>, SessionError> {
         let plan = &self.course.work.plan;
         let aim = say::echo(&self.course.work);
-        let test = "the scores over all turns: measured from words, and how likely they are with and without the persona";
+        let test =
+            "the scores over all turns: measured from words, and how likely they are with and without the persona";
         let conjecture = Conjecture {
             claim: text("the persona holds for as long as was asked")?,
             test: text(test)?,
@@ -46,7 +47,9 @@ impl Session {
             scope: conjecture.scope.clone(),
             test: conjecture.test.clone(),
             budget: TestBudget { calls, tokens },
-            promotion_rule: text("the verify gate passes, a fact speaks for it and none against it, and a person says so")?,
+            promotion_rule: text(
+                "the verify gate passes, a fact speaks for it and none against it, and a person says so",
+            )?,
             impact: Impact::Medium,
         };
         Ok(vec![
@@ -73,25 +76,12 @@ impl Session {
         Ok(vec![Event::Changed(Change::Drive(id, drive))])
     }
 
-    /// What the answers of the model say of the model: that it cannot tell such questions apart narrows what can be done.
-    pub(super) fn believed(&self, judged: &[Judged]) -> Result<Vec<Event>, SessionError> {
-        if judged.is_empty() || judged.iter().any(|one| one.choice.is_some()) {
-            return Ok(Vec::new());
-        }
-        let belief = Belief {
-            prior: text("the session's own model is never sure of questions of this kind: defaults carry the work")?,
-            tier: Tier::Medium,
-            update_trigger: text("one sure answer, or another model")?,
-            effect: Believed::Tightens,
-        };
-        Ok(vec![Event::Changed(Change::Believe(text("judgement")?, belief))])
-    }
-
     /// What a wave changed: blind spots that the scores left, and the report, which waits for its promotion.
     pub(super) fn learned(&self, results: &[ItemResult]) -> Result<Vec<Event>, SessionError> {
         let mut events = Vec::new();
         let done = |kind: ItemKind| {
-            let is = |result: &&ItemResult| self.course.work.items.get(result.item).is_some_and(|item| item.kind == kind);
+            let is =
+                |result: &&ItemResult| self.course.work.items.get(result.item).is_some_and(|item| item.kind == kind);
             results.iter().filter(is).find(|result| result.error.is_none())
         };
         if let Some(scored) = done(ItemKind::Score)
@@ -157,7 +147,8 @@ impl Session {
     /// New objections of experts, as a challenge of the report: it goes back into quarantine until it is made again.
     pub(super) fn challenged(&self, opinions: &[Opinion]) -> Result<Vec<Event>, SessionError> {
         let known: Vec<_> = self.course.work.objections.iter().map(|objection| &objection.expert).collect();
-        let new: Vec<_> = opinions.iter().filter(|opinion| opinion.blocker && !known.contains(&&opinion.expert)).collect();
+        let new: Vec<_> =
+            opinions.iter().filter(|opinion| opinion.blocker && !known.contains(&&opinion.expert)).collect();
         let (Some(first), Some(evidence)) = (new.first(), self.evidence()?) else { return Ok(Vec::new()) };
         let pending = |state| state == AtomState::PromotionPending;
         if !self.ward.registers().atoms.get(&evidence.atom).is_some_and(|atom| pending(atom.state)) {
@@ -194,13 +185,14 @@ impl Session {
         let Some(receipt) = receipts.last().copied() else { return Ok(Err("there is no receipt of it".to_owned())) };
         let effect = Effect::new(Category::Promote, evidence.atom.to_string());
         self.ward.approve(&effect, "the user, by the answer PROMOTE")?;
-        match self.ward.ask(&effect) {
-            Ok(permit) => drop(permit.spend(&effect, self.ward.now())?),
+        let permit = match self.ward.ask(&effect) {
+            Ok(permit) => permit,
             Err(refusal) => {
                 self.ward.record(&[Event::Denied(promote)], Vec::new())?;
                 return Ok(Err(refusal.to_string()));
             }
-        }
+        };
+        let _spent = permit.spend(&effect, self.ward.now())?;
         // A session that was killed after the promotion finds it promoted.
         let promoted = self.ward.registers().atoms.get(&evidence.atom).map(|atom| atom.state);
         let change = Event::Changed(Change::Atom(evidence.atom, AtomEvent::Promote));
@@ -217,7 +209,11 @@ impl Session {
                     verifier: text("the verify gate")?,
                     version: text(env!("CARGO_PKG_VERSION"))?,
                     receipt,
-                    independent: self.settings.judge.as_ref().is_some_and(|judge| *judge != self.settings.persona_model),
+                    independent: self
+                        .settings
+                        .judge
+                        .as_ref()
+                        .is_some_and(|judge| *judge != self.settings.persona_model),
                 },
             },
             _ => Change::Refute(id.clone()),
@@ -240,6 +236,20 @@ impl Session {
         let report = std::fs::read(&path).map_err(SessionError::io("read", &path))?;
         Ok(Some(Pointer { atom: Digest::of(&report), start_byte: 0, end_byte: report.len() as u64 }))
     }
+}
+
+/// What the answers of the model say of the model: that it cannot tell such questions apart narrows what can be done.
+pub(super) fn believed(judged: &[Judged]) -> Result<Vec<Event>, SessionError> {
+    if judged.is_empty() || judged.iter().any(|one| one.choice.is_some()) {
+        return Ok(Vec::new());
+    }
+    let belief = Belief {
+        prior: text("the session's own model is never sure of questions of this kind: defaults carry the work")?,
+        tier: Tier::Medium,
+        update_trigger: text("one sure answer, or another model")?,
+        effect: Believed::Tightens,
+    };
+    Ok(vec![Event::Changed(Change::Believe(text("judgement")?, belief))])
 }
 
 /// The answers to a round of questions, in words.

@@ -10,7 +10,7 @@ use super::course::{Course, Todo};
 use super::need::Said;
 use super::outcome::Happened;
 use super::perform::Performed;
-use super::place::{Place, SessionError, Settings, Standing};
+use super::place::{Place, SessionError, Settings, Standing, Texts};
 use super::tools::Files;
 use super::ward::Ward;
 use super::{say, wave};
@@ -24,6 +24,8 @@ use crate::governance::statechart::hope::{self, Action, Hope};
 use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::persona::examples;
 
+type Model = Arc<dyn LanguageModel>;
+
 /// A session.
 pub struct Session {
     pub(super) folder: PathBuf,
@@ -34,9 +36,9 @@ pub struct Session {
     pub(super) contents: Contents,
     pub(super) files: Files,
     pub(super) options: OpenOptions,
-    pub(super) model: Arc<dyn LanguageModel>,
+    pub(super) model: Model,
     /// Who is asked where that one was unsure again and again.
-    pub(super) strong: Option<Arc<dyn LanguageModel>>,
+    pub(super) strong: Option<Model>,
     /// How often in a row the model was unsure in this action.
     pub(super) unsure: usize,
     beat: Heartbeat,
@@ -45,11 +47,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins a session. `config` is the text of the user's own persona config.
+    /// Begins a session.
     ///
     /// # Errors
     /// When the folder holds one already, or anything that it needs is not there.
-    pub fn start(place: Place, need: &str, mut settings: Settings, config: Option<&str>) -> Result<Self, SessionError> {
+    pub fn start(place: Place, need: &str, mut settings: Settings, texts: &Texts<'_>) -> Result<Self, SessionError> {
         if need.trim().is_empty() || need.len() > limits::SESSION_TEXT_BYTES_MAX {
             let most = limits::SESSION_TEXT_BYTES_MAX;
             return Err(SessionError::Told(format!("a need has from 1 to {most} bytes (SESSION_TEXT_BYTES_MAX)")));
@@ -63,8 +65,9 @@ impl Session {
         let contents = log.contents();
         let put = |text: &str| contents.put(text.as_bytes()).map_err(SessionError::io("keep a text in", &place.folder));
         let digest = put(need)?;
-        settings.config = config.map(put).transpose()?;
-        let (chart, profiles) = (Arc::new(hope::chart()?), Profiles::shipped()?);
+        settings.config = texts.config.map(put).transpose()?;
+        settings.moods = texts.moods.iter().map(|text| put(text)).collect::<Result<_, _>>()?;
+        let (chart, profiles) = (Arc::new(hope::chart()?), profiles(&settings, &contents)?);
         let begun = Entry::new("session.begun", json!({ "settings": &settings, "of": identity(&chart, &profiles) }));
         let entered = MoodState::enter(Facts::of(&[Fact::Unaimed]));
         let entries = [begun.with_content("need", digest), step_entry(None, Facts::of(&[Fact::Unaimed]), &entered)];
@@ -91,7 +94,7 @@ impl Session {
         let (log, opened) = ReceiptLog::open(Arc::clone(&place.disk), Arc::clone(&place.key), now)?;
         let contents = log.contents();
         let Told { settings, of, course, clean, spent } = read(&opened.receipts, &contents, &place.folder)?;
-        let (chart, profiles) = (Arc::new(hope::chart()?), Profiles::shipped()?);
+        let (chart, profiles) = (Arc::new(hope::chart()?), profiles(&settings, &contents)?);
         let moods = replay(opened.receipts.iter().map(|receipt| (receipt.seq + 1, &receipt.entry)))?;
         let missing = || SessionError::Told("the log has no mood: begin a new session".to_owned());
         let state = moods.into_iter().last().ok_or_else(missing)?.state;
@@ -172,7 +175,8 @@ impl Session {
         let now = self.ward.now();
         if self.beat.is_stale(now) {
             self.ward.record(&[mood::Event::HeartbeatStale], Vec::new())?;
-            let log = std::fs::read(self.folder.join(LOG)).map_err(SessionError::io("read the log in", &self.folder))?;
+            let log =
+                std::fs::read(self.folder.join(LOG)).map_err(SessionError::io("read the log in", &self.folder))?;
             let whole = chain(&log);
             let last = json!({"consistent": whole.is_ok(), "last_heartbeat": self.beat.last.to_string()});
             let resumed = Entry::new("session.resumed", last);
@@ -253,7 +257,8 @@ fn read(receipts: &[Receipt], contents: &Contents, folder: &Path) -> Result<Told
             _ => {}
         }
     }
-    let last = receipts.iter().rev().find(|receipt| receipt.entry.kind != "log.opened");
+    let own = |receipt: &&Receipt| !["log.opened", "content.erased"].contains(&receipt.entry.kind.as_str());
+    let last = receipts.iter().rev().find(own);
     let clean = last.is_some_and(|receipt| receipt.entry.kind == "session.handed_off");
     Ok(Told { settings, of: field("of"), course, clean, spent })
 }
@@ -285,7 +290,21 @@ fn said(settings: &Settings) -> Said {
 /// The hosts of the models that the user named: naming one is the grant for it.
 pub(super) fn hosts(settings: &Settings) -> Vec<String> {
     let chains = [&settings.model, &settings.persona_model, &settings.target];
-    chains.into_iter().chain(&settings.judge).chain(&settings.strong).flat_map(ModelChain::specs).filter_map(providers::host).collect()
+    chains
+        .into_iter()
+        .chain(&settings.judge)
+        .chain(&settings.strong)
+        .flat_map(ModelChain::specs)
+        .filter_map(providers::host)
+        .collect()
+}
+
+/// The moods' profiles, those that the user narrowed among them.
+fn profiles(settings: &Settings, contents: &Contents) -> Result<Profiles, SessionError> {
+    let gone = || SessionError::Told("the text of a mood's profile is gone from contents/".to_owned());
+    settings.moods.iter().try_fold(Profiles::shipped()?, |profiles, digest| {
+        Ok(profiles.narrowed("the user's profile", &text(contents, *digest).ok_or_else(gone)?)?)
+    })
 }
 
 /// What a log depends on, beside itself.
@@ -295,7 +314,7 @@ fn identity(chart: &Chart<Hope>, profiles: &Profiles) -> Value {
 }
 
 /// The session's own model and the stronger one; without a stronger one nobody is asked again.
-fn models(settings: &Settings, options: &OpenOptions) -> Result<(Arc<dyn LanguageModel>, Option<Arc<dyn LanguageModel>>), SessionError> {
+fn models(settings: &Settings, options: &OpenOptions) -> Result<(Model, Option<Model>), SessionError> {
     let strong = settings.strong.as_ref().map(|chain| providers::open(chain, options)).transpose()?;
     Ok((providers::open(&settings.model, options)?, strong))
 }

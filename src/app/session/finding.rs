@@ -45,7 +45,9 @@ impl Finding {
     pub(super) fn may_be_asserted(self) -> Result<(), String> {
         match self {
             Self::Holds | Self::Fails => Ok(()),
-            Self::Disputed => Err("the facts disagree, so nothing can be asserted: answer NEW: more rollouts".to_owned()),
+            Self::Disputed => {
+                Err("the facts disagree, so nothing can be asserted: answer NEW: more rollouts".to_owned())
+            }
             Self::Unknown => {
                 Err("nothing can be told, so nothing can be asserted: name a judge that passed `loom judge check`"
                     .to_owned())
@@ -72,11 +74,7 @@ pub(super) fn predictions() -> Vec<Prediction> {
             let seen = Text::try_from(format!("{id} {side} {mark}")).ok()?;
             Some(Prediction { seen, means, taken_as: None })
         };
-        [
-            one("above", Outcome::Supports),
-            one("below", Outcome::Refutes),
-            one("not told apart from", Outcome::Silent),
-        ]
+        [one("above", Outcome::Supports), one("below", Outcome::Refutes), one("not told apart from", Outcome::Silent)]
     };
     MARKS.into_iter().flat_map(predict).flatten().collect()
 }
@@ -101,7 +99,10 @@ mod tests {
         };
         check(&[], Finding::Unknown);
         check(&[("persona_llr/1", "not told apart from 0")], Finding::Unknown);
-        check(&[("persona_llr/1", "above 0 by 0.2"), ("persona_adherence/1", "not told apart from 0.5")], Finding::Holds);
+        check(
+            &[("persona_llr/1", "above 0 by 0.2"), ("persona_adherence/1", "not told apart from 0.5")],
+            Finding::Holds,
+        );
         check(&[("persona_adherence/1", "below 0.5 by 0.1")], Finding::Fails);
         check(&[("persona_llr/1", "above 0 by 0.2"), ("persona_adherence/1", "below 0.5 by 0.1")], Finding::Disputed);
         // Something else that happens to read like a fact is none.

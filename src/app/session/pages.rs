@@ -76,7 +76,12 @@ pub(super) fn report(work: &Work, facts: &Facts) -> String {
         let _ = writeln!(text, "| {tier:?} | {criterion} | {mark} | {evidence} |");
     }
     if work.checks.len() < CRITERIA.len() {
-        let _ = writeln!(text, "\n{} of {} criteria were not looked at.", CRITERIA.len() - work.checks.len(), CRITERIA.len());
+        let _ = writeln!(
+            text,
+            "\n{} of {} criteria were not looked at.",
+            CRITERIA.len() - work.checks.len(),
+            CRITERIA.len()
+        );
     }
     text += "\n## The panel\n\n| Expert | Confidence | On the finished work |\n|---|---|---|\n";
     for opinion in &work.review {

@@ -105,11 +105,8 @@ impl Session {
             Action::Decompose => {
                 // More work than the brief says is agreed work as well.
                 let name = self.course.work.file("brief");
-                let brief = if self.brief_is_due() {
-                    Some(self.write(&name, &say::brief(&self.course.work))?)
-                } else {
-                    None
-                };
+                let brief =
+                    if self.brief_is_due() { Some(self.write(&name, &say::brief(&self.course.work))?) } else { None };
                 let performed = self.speak(action, vec![Event::Response, Event::Decomposed]);
                 // What is next is clear, whatever was not before.
                 let moods = vec![mood::Event::NextClear];
@@ -169,10 +166,9 @@ impl Session {
                 (self.told)(&say::said(action, &self.course));
                 Ok((Outcome::Known(lines), vec![]).into())
             }
-            Action::AdoptIntent
-            | Action::ReleaseIntent
-            | Action::HoldShape
-            | Action::ReleaseShape => Ok((Outcome::Nothing, vec![]).into()),
+            Action::AdoptIntent | Action::ReleaseIntent | Action::HoldShape | Action::ReleaseShape => {
+                Ok((Outcome::Nothing, vec![]).into())
+            }
         }
     }
 
@@ -248,6 +244,9 @@ impl Session {
         }
         moods.extend(self.learned(&results)?);
         moods.extend(self.disclosed(&results)?);
+        if moods.contains(&mood::Event::Regulated(mood::Regulation::ProceduralWarning)) {
+            moods.extend(self.drive("procedure", "what users corrected before is told to the persona's model first")?);
+        }
         let asks = self.course.facts.engagement != Some(Engagement::Autonomous);
         let piloted = |result: &ItemResult| {
             let item = self.course.work.items.get(result.item);
@@ -280,7 +279,8 @@ impl Session {
             return Ok(self.speak(action, vec![Event::Advised]));
         };
         let advice = self.advise(&expert, &words).await?;
-        let sources: Vec<_> = self.course.work.files.iter().map(|(name, digest)| format!("{name} {}", digest.short())).collect();
+        let sources: Vec<_> =
+            self.course.work.files.iter().map(|(name, digest)| format!("{name} {}", digest.short())).collect();
         let confidence = expert.confidence(&words);
         let warns = if confidence.warns() { ", outside of what is known well" } else { "" };
         let sources = if sources.is_empty() { "the need".to_owned() } else { sources.join(", ") };

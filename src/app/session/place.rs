@@ -50,6 +50,9 @@ pub struct Settings {
     pub persona: Option<String>,
     /// The user's own config, its text by digest.
     pub config: Option<Digest>,
+    /// Profiles of moods that the user narrowed, their texts by digest.
+    #[serde(default)]
+    pub moods: Vec<Digest>,
     /// Turns of a rollout.
     pub turns: Option<usize>,
     /// Rollouts.
@@ -62,6 +65,15 @@ pub struct Settings {
     pub parallel: usize,
     /// Longest reply that is budgeted for, tokens.
     pub reply_tokens_max: u64,
+}
+
+/// Texts of the user's own that a session is begun with.
+#[derive(Debug, Clone, Default)]
+pub struct Texts<'a> {
+    /// The persona's config.
+    pub config: Option<&'a str>,
+    /// Profiles of moods, which may only narrow those that come with the program.
+    pub moods: Vec<String>,
 }
 
 /// Where a session lives and what it is given.

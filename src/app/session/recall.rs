@@ -4,8 +4,8 @@
 use super::audit::NOT_SEARCHED;
 use super::drive::Session;
 use super::place::SessionError;
-use super::{finding, say};
 use super::tools::Memory;
+use super::{finding, say};
 use crate::foundation::gate::Entry;
 use crate::governance::memory::id::Kind;
 use crate::governance::memory::proposal::{Op, OpKind};

@@ -106,8 +106,8 @@ pub(super) fn said(action: Action, course: &Course) -> String {
             format!("{}\n{}\nYES, EDITS: what to change, or CANCEL?", steps(work), failing(work, facts))
         }
         Action::Echo => {
-            let assumed: String = work.assumptions.iter().map(|line| format!("[ASSUMPTION] {line}\n")).collect();
-            format!("{}\n{assumed}YES, EDITS: what to change, BLUEPRINT or RISK?", echo(work))
+            let assumed: Vec<_> = work.assumptions.iter().map(|line| format!("[ASSUMPTION] {line}\n")).collect();
+            format!("{}\n{}YES, EDITS: what to change, BLUEPRINT or RISK?", echo(work), assumed.concat())
         }
         Action::ShowBlueprint => format!("{}\nYES, or EDITS: what to change?", steps(work)),
         Action::ShowRisks => {
@@ -122,11 +122,15 @@ pub(super) fn said(action: Action, course: &Course) -> String {
         },
         Action::AskApproval => format!("{}\nYES, EDITS: what to change, or CANCEL?", steps(work)),
         Action::Decompose => format!("[LOOP] {}", steps(work)),
-        Action::ShowReview => format!("{}\nSATISFIED, PROMOTE (the finding is asserted), or NEW: what else to do?", findings(work)),
+        Action::ShowReview => {
+            format!("{}\nSATISFIED, PROMOTE (the finding is asserted), or NEW: what else to do?", findings(work))
+        }
         Action::AskEngagement => "How densely shall I ask? AUTONOMOUS, COLLABORATIVE or GUIDED".to_owned(),
         Action::TellPaused if facts.audit_blocks => {
             let brief = work.file("brief");
-            format!("[SESSION] Paused: {brief} is not as it was agreed; what is wanted changes by an answer alone. RESUME goes on with what was agreed; or CANCEL?")
+            format!(
+                "[SESSION] Paused: {brief} is not as it was agreed; what is wanted changes by an answer alone. RESUME goes on with what was agreed; or CANCEL?"
+            )
         }
         Action::TellPaused => "[SESSION] Paused. RESUME or CANCEL?".to_owned(),
         Action::TellLimit => "A limit is met: this cannot be done once more in this session.".to_owned(),
@@ -140,7 +144,11 @@ pub(super) fn said(action: Action, course: &Course) -> String {
         Action::Generate => "There is no expert to ask.".to_owned(),
         Action::ParseBlocker => {
             let stuck = work.last_error.as_deref().or(work.consult.as_ref().map(|(_, words)| words.as_str()));
-            format!("[UNBLOCK] {}; {} so far", stuck.unwrap_or("nothing failed"), counted(facts.failures as usize, "failed attempt"))
+            format!(
+                "[UNBLOCK] {}; {} so far",
+                stuck.unwrap_or("nothing failed"),
+                counted(facts.failures as usize, "failed attempt")
+            )
         }
         Action::Research => researched(work),
         Action::GiveNoAdvice => "The experts have no advice on this.".to_owned(),
@@ -296,7 +304,7 @@ fn still_open(plan: &Plan) -> String {
         let choices: Vec<_> = question.choices.iter().map(|choice| choice.answer.as_str()).collect();
         format!("Still open: {} {}\n", question.text, choices.join(" / "))
     };
-    open_questions(plan).iter().map(line).collect()
+    open_questions(plan).iter().map(line).collect::<Vec<_>>().concat()
 }
 
 /// Who of the panel is for what.
@@ -321,7 +329,8 @@ fn consensus(panel: &[Opinion]) -> String {
         .filter(|opinion| opinion.shape.is_some_and(|shape| shape != most))
         .map(|opinion| opinion.expert.as_str())
         .collect();
-    let dissent = if dissent.is_empty() { "nobody dissents".to_owned() } else { format!("{} dissents", dissent.join(", ")) };
+    let dissent =
+        if dissent.is_empty() { "nobody dissents".to_owned() } else { format!("{} dissents", dissent.join(", ")) };
     format!("[PANEL] {} of {} say {most:?}; {dissent}.", of(most), panel.len())
 }
 
@@ -332,7 +341,7 @@ fn researched(work: &Work) -> String {
     if let Some(error) = &work.last_error {
         let _ = write!(text, " The last error: {error}.");
     }
-    let _ = write!(text, " {} in the memory bear on it.", counted(work.known.len(), "entry").replace("entrys", "entries"));
+    let _ = write!(text, " In the memory {} of it.", counted(work.known.len(), "line"));
     text
 }
 

@@ -46,7 +46,8 @@ impl Session {
         // The calls themselves have their receipts beside the run's, as everybody's who scores.
         let watch = Watch::models("score", Mood::Skeptical, &[&self.settings.persona_model, &judge], Some(&folder))
             .map_err(SessionError::Watch)?;
-        let suspect = self.course.work.is_suspect().then(|| "a reply wants to be obeyed by whoever rates it".to_owned());
+        let suspect =
+            self.course.work.is_suspect().then(|| "a reply wants to be obeyed by whoever rates it".to_owned());
         let judge = match suspect {
             Some(why) => Err(why),
             None => self.judge(&watch, &judge).await,

@@ -57,6 +57,10 @@ impl Session {
                 Err(SessionError::Log(error)) => return Err(SessionError::Log(error)),
                 Err(SessionError::Ledger(error)) => return Err(SessionError::Ledger(error)),
                 Err(SessionError::Watch(error)) => return Err(SessionError::Watch(error)),
+                // That no work can mend: the session waits until there is room again.
+                Err(error) if is_full(&error) => {
+                    return Err(SessionError::Told(format!("{error}: free some space, then `loom session resume`")));
+                }
                 Err(error) => (Found::new(), Some(error.to_string())),
             };
             if *kind == ItemKind::Rollouts && error.is_none() {
@@ -174,6 +178,12 @@ impl Session {
     }
 }
 
+/// Whether it was for want of space.
+fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    let full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
+    error.downcast_ref().is_some_and(full) || error.source().is_some_and(is_full)
+}
+
 /// The effects of calling the models of a chain: one for each host that may be reached, one for a model on this machine.
 pub(super) fn model_effects(chain: &ModelChain, arguments: &str, cost: Budget) -> Vec<Effect> {
     let mut effects: Vec<Effect> = Vec::new();
@@ -229,4 +239,22 @@ pub(super) fn scores(transcripts: &[Transcript]) -> Found {
 /// Whether a folder holds anything.
 pub(super) fn is_fresh(folder: &Path) -> bool {
     !RealDisk::new(folder).root().join(LOG).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::simulation::rollout::FileError;
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        let file = |kind: io::ErrorKind| {
+            SessionError::File(FileError::Io { path: PathBuf::from("rollout_000.json"), source: kind.into() })
+        };
+        assert!(is_full(&file(io::ErrorKind::StorageFull)));
+        assert!(!is_full(&file(io::ErrorKind::PermissionDenied)));
+        assert!(!is_full(&SessionError::Told("No space left on device".to_owned())));
+    }
 }

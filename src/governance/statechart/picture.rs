@@ -41,12 +41,9 @@ struct Picture<'c, V: Vocabulary> {
 impl<V: Vocabulary> Picture<'_, V> {
     fn title(&self, id: StateId) -> String {
         let state = self.chart.state(id);
-        let mut text = state.name.clone();
-        if id == StateId::ROOT {
-            text = self.chart.name().to_owned();
-        }
+        let mut text = if id == StateId::ROOT { self.chart.name().to_owned() } else { state.name.clone() };
         if let Some(label) = &state.label {
-            let _infallible = write!(text, "  {}", label.replace('\n', " · "));
+            let _infallible = write!(text, " · {}", label.replace('\n', " · "));
         }
         if let Some(amendment) = state.amendment {
             let _infallible = write!(text, " @{amendment}");
@@ -130,7 +127,7 @@ impl<V: Vocabulary> Picture<'_, V> {
             let dashed = if amended { " stroke-dasharray=\"3 3\"" } else { "" };
             let _infallible = writeln!(
                 self.out,
-                "<path d=\"M{x} {y}C{bend} {y} {bend} {to_y} {to_x} {to_y}\" fill=\"none\" stroke=\"#888\" \
+                "<path d=\"M{x} {y}C{bend} {y} {bend} {to_y} {to_x} {to_y}\" fill=\"none\" stroke=\"#999\" \
                  marker-end=\"url(#to)\"{dashed}/>"
             );
         }

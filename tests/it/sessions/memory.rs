@@ -62,7 +62,8 @@ fn what_bears_on_the_need_is_known_and_the_verdict_is_proposed_once() {
     // Searching and proposing are asked for, with receipts in the session's own log.
     let log = fs::read_to_string(root.path().join("s/receipts.jsonl")).unwrap();
     let search = log.lines().find(|line| line.contains("gate.granted") && line.contains("\"memory_read\"")).unwrap();
-    let propose = log.lines().find(|line| line.contains("gate.granted") && line.contains("\"memory_propose\"")).unwrap();
+    let propose =
+        log.lines().find(|line| line.contains("gate.granted") && line.contains("\"memory_propose\"")).unwrap();
     assert!(search.contains("\"seq\"") && propose.contains("\"seq\""));
     assert!(log.contains("\"tool\":\"memory_propose\"") && !log.contains("\"memory_apply\""), "{log}");
 

@@ -64,8 +64,8 @@ fn reply(tokens: &[(&str, &[(&str, f64)])]) -> ResponseTemplate {
         json!({"choices": [{"index": 0, "delta": {"content": text}, "logprobs": {"content": [own]}}]})
     };
     let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
-    let lines: String = tokens.iter().map(chunk).chain([end]).map(|chunk| format!("data: {chunk}\n\n")).collect();
-    ResponseTemplate::new(200).set_body_raw(lines + "data: [DONE]\n\n", "text/event-stream")
+    let lines: Vec<_> = tokens.iter().map(chunk).chain([end]).map(|chunk| format!("data: {chunk}\n\n")).collect();
+    ResponseTemplate::new(200).set_body_raw(lines.concat() + "data: [DONE]\n\n", "text/event-stream")
 }
 
 fn start<'a>(judge: &'a str, output: &'a str, engagement: &'a str) -> Vec<&'a str> {

@@ -18,7 +18,10 @@ const FORMS: &[(&str, &str)] = &[
         r"\b(?:rate|score|grade|mark) (?:this|it|me|that|the persona|my repl(?:y|ies))(?: as| with| a| an| at)* (?:[45]|five|ten|10|highly|the highest|the best|full marks)\b",
         "it asks for a rating",
     ),
-    (r"\b(?:dear|note to(?: the)?|attention|as the|you are the) (?:judge|grader|rater|evaluator|reviewer)\b", "it speaks to whoever rates it"),
+    (
+        r"\b(?:dear|note to(?: the)?|attention|as the|you are the) (?:judge|grader|rater|evaluator|reviewer)\b",
+        "it speaks to whoever rates it",
+    ),
     (r"\b(?:new|updated) (?:system )?instructions?:", "it gives instructions"),
 ];
 
@@ -28,7 +31,8 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> =
 /// What in a text is to be suspected, and why.
 pub fn suspicions(text: &str) -> Vec<(Suspicion, &'static str)> {
     let folded = fold(text);
-    let injected = PATTERNS.iter().filter(|(form, _)| form.is_match(&folded)).map(|(_, what)| (Suspicion::Injection, *what));
+    let injected =
+        PATTERNS.iter().filter(|(form, _)| form.is_match(&folded)).map(|(_, what)| (Suspicion::Injection, *what));
     let sealed = sealing_phrases(text).into_iter().map(|phrase| (Suspicion::SelfSealing, phrase));
     injected.chain(sealed).collect()
 }
