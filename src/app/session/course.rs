@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::need::{Plan, Said};
 use super::outcome::{Answer, Happened, ItemKind, Outcome, Work};
 use crate::foundation::base::Digest;
-use crate::governance::statechart::hope::{Action, Engagement, Event, ExpertConfidence, Facts, Hope, Shape};
+use crate::governance::statechart::hope::{Action, Engagement, Event, ExpertConfidence, Facts, Fit, Hope, Shape};
 use crate::governance::statechart::{Chart, Configuration, start, step};
 use crate::simulation::persona::AdversaryKind;
 
@@ -290,11 +290,16 @@ impl Course {
         self.facts.engagement == Some(Engagement::Collaborative) && self.work.plan.is_answered()
     }
 
-    /// The shape that the work has: the stricter of the one that the aspects ask for and the one that the fit allows.
+    /// The shape that the work has.
     pub(super) fn shape(&self) -> Option<Shape> {
+        self.shape_under(&self.facts.fit)
+    }
+
+    /// The shape under a fit: the stricter of the one that the aspects ask for and the one that the fit allows.
+    pub(super) fn shape_under(&self, fit: &Fit) -> Option<Shape> {
         let selected = self.work.selection?.shape;
-        // Before it is scored the fit allows nothing, and says nothing.
-        Some(self.facts.fit.shape().map_or(selected, |fit| fit.max(selected)))
+        // Before it is scored a fit allows nothing, and says nothing.
+        Some(fit.shape().map_or(selected, |fit| fit.max(selected)))
     }
 
     /// The mood of whoever the persona talks with.

@@ -41,15 +41,14 @@ impl Session {
             Action::AskEngagement | Action::Remind | Action::TellPaused => self.ask_user(action, vec![]),
             Action::Acknowledge => Ok(self.speak(action, vec![Event::Response, Event::Acknowledged])),
             Action::AskQuestions if say::open_questions(&self.course.work.plan).is_empty() => plain(Event::Answered),
-            // Collaborating takes one round, of what matters most; who wants to be guided is asked everything.
-            Action::AskQuestions if self.course.is_asked_enough() => {
+            // Collaborating takes one round, of what matters most; and no round is asked that does not pass its lint.
+            Action::AskQuestions if self.course.is_asked_enough() || !self.is_askable() => {
                 let lines = self.course.work.plan.clone().assume();
                 for line in &lines {
                     (self.told)(&format!("[ASSUMPTION] {line}"));
                 }
                 Ok((Outcome::Assumed(lines), vec![Event::Answered]).into())
             }
-            Action::AskQuestions if !self.is_askable() => plain(Event::NoAnswer),
             Action::AskQuestions
             | Action::Echo
             | Action::ShowBlueprint
@@ -95,9 +94,7 @@ impl Session {
             }
             Action::ScoreFit => {
                 let fit = self.fit()?;
-                self.course.facts.fit = fit;
-                let changed = say::said(action, &self.course);
-                if !changed.is_empty() {
+                if let Some(changed) = say::reshaped(&self.course, &fit) {
                     (self.told)(&changed);
                 }
                 Ok((Outcome::Fit(fit), vec![Event::FitScored]).into())
@@ -172,7 +169,7 @@ impl Session {
         }
     }
 
-    /// Whether the open questions are worth asking; what is not is taken by default, and told.
+    /// Whether the open questions are worth asking.
     fn is_askable(&self) -> bool {
         let questions: Vec<_> =
             say::open_questions(&self.course.work.plan).into_iter().map(|asked| asked.question).collect();

@@ -10,7 +10,7 @@ pub(super) use super::pages::{brief, counted, one_line, report, told};
 pub(super) use super::verify::CRITERIA;
 use crate::foundation::base::limits;
 use crate::governance::mood::lint::{Choice, Question};
-use crate::governance::statechart::hope::{Action, Echo, Engagement, Facts, Shape};
+use crate::governance::statechart::hope::{Action, Echo, Engagement, Facts, Fit, Shape};
 use crate::simulation::persona::{AdversaryKind, examples};
 
 /// What a question is about.
@@ -114,12 +114,6 @@ pub(super) fn said(action: Action, course: &Course) -> String {
             format!("{}\nYES, or EDITS: what to change?", failing(work, facts))
         }
         Action::AnnounceShape => shape(work),
-        Action::ScoreFit => match course.shape() {
-            Some(shape) if work.selection.is_some_and(|selection| selection.shape != shape) => {
-                format!("[SESSION] Shape: {shape:?}, not as announced: the fit is {} of 75 points.", facts.fit.points())
-            }
-            _ => String::new(),
-        },
         Action::AskApproval => format!("{}\nYES, EDITS: what to change, or CANCEL?", steps(work)),
         Action::Decompose => format!("[LOOP] {}", steps(work)),
         Action::ShowReview => {
@@ -250,6 +244,14 @@ fn shape(work: &Work) -> String {
     }
     text.truncate(text.trim_end().len());
     text
+}
+
+/// That the shape is another one than was announced, where the fit allows only a stricter one.
+pub(super) fn reshaped(course: &Course, fit: &Fit) -> Option<String> {
+    let shape = course.shape_under(fit)?;
+    let points = fit.points();
+    let changed = course.work.selection?.shape != shape;
+    changed.then(|| format!("[SESSION] Shape: {shape:?}, not as announced: the fit is {points} of 75 points."))
 }
 
 /// What is waited for at a stage, as it was put.

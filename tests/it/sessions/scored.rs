@@ -4,7 +4,10 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use loom_agent::app::session::{Session, SessionError};
+use loom_agent::foundation::store::receipts::Key;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -12,7 +15,7 @@ use tokio::runtime::Runtime;
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
-use super::{NEED, loom, scripts, told};
+use super::{NEED, go, loom, place, scripts, told};
 
 #[derive(Deserialize)]
 struct Calibration {
@@ -68,16 +71,18 @@ fn reply(tokens: &[(&str, &[(&str, f64)])]) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_raw(lines.concat() + "data: [DONE]\n\n", "text/event-stream")
 }
 
-fn start<'a>(judge: &'a str, output: &'a str, engagement: &'a str) -> Vec<&'a str> {
-    let mut arguments = vec!["session", "start", NEED, "--engagement", engagement, "--turns", "3"];
-    arguments.extend(["--model", "scripted:model", "--persona-model", "scripted:persona"]);
-    arguments.extend(["--target", "scripted:target", "--judge-model", judge, "--output", output]);
-    arguments
+fn start(root: &Path, judge: &str, output: &str, engagement: &str) -> Vec<String> {
+    let script = |name: &str| format!("scripted:{}", root.join(name).display());
+    let models = [("--model", "model"), ("--persona-model", "persona"), ("--target", "target")];
+    let own = ["session", "start", NEED, "--engagement", engagement, "--turns", "3", "--judge-model", judge];
+    let own = own.into_iter().chain(["--output", output]).map(str::to_owned);
+    own.chain(models.into_iter().flat_map(|(flag, name)| [flag.to_owned(), script(name)])).collect()
 }
 
 #[track_caller]
-fn does(folder: &Path, arguments: &[&str]) -> String {
-    let output = loom(folder, arguments);
+fn does<A: AsRef<str>>(folder: &Path, arguments: &[A]) -> String {
+    let arguments: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
+    let output = loom(folder, &arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", told(&output));
     told(&output)
 }
@@ -93,12 +98,12 @@ fn the_finding_is_what_a_judge_says_that_passed_its_test() {
         scripts(root.path());
         let (server, spec) = judge(&runtime, likes);
         // Before its test the judge's ratings stand in the report, and decide nothing.
-        does(root.path(), &start(&spec, "untested", "autonomous"));
+        does(root.path(), &start(root.path(), &spec, "untested", "autonomous"));
         let report = fs::read_to_string(root.path().join("untested/report.md")).unwrap();
         assert!(report.contains("Finding: not to be told") && report.contains("persona_adherence/1"), "{report}");
 
         does(root.path(), &["judge", "check", "--judge-model", &spec]);
-        does(root.path(), &start(&spec, "tested", "autonomous"));
+        does(root.path(), &start(root.path(), &spec, "tested", "autonomous"));
         let report = fs::read_to_string(root.path().join("tested/report.md")).unwrap();
         assert!(report.contains(expected) && report.contains(fact), "{report}");
         assert!(report.contains("↳Alt: more rollouts"), "{report}");
@@ -116,7 +121,7 @@ fn a_finding_is_asserted_by_a_persons_word_alone_and_under_a_permit() {
         let root = TempDir::new().unwrap();
         scripts(root.path());
         let (_server, spec) = judge(&runtime, likes);
-        does(root.path(), &start(&spec, "s", "collaborative"));
+        does(root.path(), &start(root.path(), &spec, "s", "collaborative"));
         let answer = |text: &str| loom(root.path(), &["session", "answer", "s", text]);
         for text in ["default", "yes", "yes"] {
             assert_eq!(answer(text).status.code(), Some(0), "{text}");
@@ -125,10 +130,12 @@ fn a_finding_is_asserted_by_a_persons_word_alone_and_under_a_permit() {
         let refused = answer("PROMOTE");
         assert!(told(&refused).contains("nothing can be told, so nothing can be asserted"), "{}", told(&refused));
         does(root.path(), &["judge", "check", "--judge-model", &spec]);
-        for text in ["NEW: once more", "yes", "PROMOTE"] {
-            let answered = answer(text);
-            assert_eq!(answered.status.code(), Some(0), "{text}: {}", told(&answered));
+        does(root.path(), &["session", "answer", "s", "NEW: once more"]);
+        does(root.path(), &["session", "answer", "s", "yes"]);
+        if likes {
+            stopped_anywhere(root.path());
         }
+        does(root.path(), &["session", "answer", "s", "PROMOTE"]);
         let report = fs::read_to_string(root.path().join("s/report.md")).unwrap();
         assert!(report.contains(asserted) && report.contains("Asserted"), "{report}");
         let log = fs::read_to_string(root.path().join("s/receipts.jsonl")).unwrap();
@@ -151,5 +158,51 @@ fn a_finding_is_asserted_by_a_persons_word_alone_and_under_a_permit() {
         assert!(log.contains(if likes { "{\"assert\":{" } else { "{\"refute\":\"holds\"}" }), "{log}");
         does(root.path(), &["mood", "replay", "s"]);
         does(root.path(), &["receipts", "verify", "s"]);
+    }
+}
+
+/// Wherever the promotion is stopped, it comes to the same, and the report is promoted once.
+fn stopped_anywhere(root: &Path) {
+    let copied = |number: usize| {
+        let copy = root.join(format!("copy-{number}"));
+        copy_all(&root.join("s"), &copy);
+        copy
+    };
+    let resumed = |folder: &Path, most: usize| {
+        let (mut at, disk) = place(folder, most);
+        at.key = Arc::new(Key::open(&root.join("data/loom/key")).unwrap());
+        (Session::resume(at), disk)
+    };
+    let finished = |folder: &Path, most: usize| -> Result<(String, usize), SessionError> {
+        let (session, disk) = resumed(folder, most);
+        let mut session = session?;
+        if session.standing().waiting {
+            session.answer("PROMOTE")?;
+        }
+        go(&mut session).map(|standing| (standing.report, disk.appends.load(Ordering::Relaxed)))
+    };
+    let (whole, appends) = finished(&copied(0), usize::MAX).unwrap();
+    assert!(whole.contains("Asserted by the user's word") && appends > 10, "{appends}: {whole}");
+    for most in 1..appends {
+        let folder = copied(most);
+        assert!(finished(&folder, most).is_err(), "{most}");
+        assert_eq!(finished(&folder, usize::MAX).unwrap().0, whole, "stopped after {most} of {appends}");
+        let log = fs::read_to_string(folder.join("receipts.jsonl")).unwrap();
+        let promoted = |line: &&str| line.contains("{\"changed\":{\"atom\":[") && line.contains("\"promote\"]");
+        assert_eq!(log.lines().filter(promoted).count(), 1, "stopped after {most} of {appends}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_all(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
     }
 }
