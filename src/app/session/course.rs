@@ -157,7 +157,8 @@ impl Course {
             Answer::Need(digest) => {
                 let Some(need) = words(*digest) else { return };
                 let plan = Plan::read(&need, &self.said);
-                self.facts.spec = plan.clarity(&need);
+                let Facts { held, engagement, .. } = self.facts;
+                self.facts = Facts { spec: plan.clarity(&need), held, engagement, ..Facts::default() };
                 let Work { piece, rounds, known, .. } = &self.work;
                 let piece = piece + u32::from(event == Event::NewWork);
                 self.work = Work { rounds: *rounds, known: known.clone(), ..Work::new(piece, need, plan) };
@@ -238,6 +239,10 @@ impl Course {
                 }
                 work.items.clone_from(items);
                 work.rounds += 1;
+                // Another round is verified anew, and what failed in the last one failed there.
+                work.checks.clear();
+                work.last_error = None;
+                (facts.gate_passed, facts.failures, facts.same_errors, facts.criterion_failures) = (false, 0, 0, 0);
                 facts.items_left = left(work);
             }
             Outcome::Wave(results) => {
