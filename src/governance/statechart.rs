@@ -13,6 +13,7 @@ pub mod hope;
 mod line;
 mod load;
 mod names;
+mod picture;
 mod set;
 mod step;
 mod text;

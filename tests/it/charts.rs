@@ -14,7 +14,9 @@ fn the_chart_that_comes_with_the_program_is_good_and_its_diagrams_are_in_the_doc
     let checked = loom(&["chart", "check", "configs/charts/hope.chart"]);
     assert_eq!(checked.status.code(), Some(0));
     assert!(String::from_utf8(checked.stdout).unwrap().starts_with("configs/charts/hope.chart: ok, "));
-    for (format, file) in [("dot", "docs/charts/hope.dot"), ("mermaid", "docs/charts/hope.mmd")] {
+    for (format, file) in
+        [("dot", "docs/charts/hope.dot"), ("mermaid", "docs/charts/hope.mmd"), ("svg", "docs/charts/hope.svg")]
+    {
         let shown = loom(&["chart", "show", "hope", "--format", format]);
         assert!(fs::read(file).unwrap() == shown.stdout, "`loom chart show hope --format {format} > {file}`");
     }

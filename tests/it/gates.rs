@@ -50,6 +50,9 @@ const RAW: &[(&[&str], &[&str])] = &[
         &[".approve("],
         &[
             "app/watch.rs",
+            // The answer PROMOTE, to the question that the session put.
+            "app/session/claims.rs",
+            "app/session/ward.rs",
             "foundation/gate/",
             // Files of tests.
             "governance/mood/attempts.rs",

@@ -6,6 +6,7 @@ use std::process::Output;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use loom_agent::foundation::gate::Entry;
 use loom_agent::foundation::store::RealDisk;
 use loom_agent::foundation::store::receipts::{Key, ReceiptLog};
 use loom_agent::governance::mood::{Event, Facts, MoodState, step, step_entry};
@@ -68,6 +69,10 @@ fn a_log_is_verified_shown_exported_and_replayed_and_damage_is_located() {
     let damaged = [
         (whole.replacen("verifiers_failed", "verifiers_passed", 1), "line 3: the receipt was altered"),
         ([&lines[..4], &lines[5..]].concat().concat(), "line 5: receipt 5 stands where receipt 4 belongs"),
+        (
+            [&lines[..4], &[lines[5], lines[4]], &lines[6..]].concat().concat(),
+            "line 5: receipt 5 stands where receipt 4 belongs",
+        ),
         (lines[..6].concat(), "line 7: the log was cut short: 8 receipts were signed for, 6 are left"),
     ];
     for (text, expected) in damaged {
@@ -82,4 +87,27 @@ fn a_log_is_verified_shown_exported_and_replayed_and_damage_is_located() {
     assert!(told.contains("signed with another key"), "{told}");
     fs::remove_file(run.join("receipts.head")).unwrap();
     assert!(expect(&home, 1, &["receipts", "verify", path]).contains("no signed head"));
+}
+
+#[test]
+fn a_text_is_erased_and_the_chain_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    let (home, run) = (folder.path().join("home"), folder.path().join("run"));
+    fs::create_dir_all(&run).unwrap();
+    let key = Arc::new(Key::open(&home.join("loom/key")).unwrap());
+    let at = Timestamp::from_second(1_700_000_000).unwrap();
+    let (mut log, _) = ReceiptLog::open(Arc::new(RealDisk::new(&run)), key, at).unwrap();
+    let texts =
+        ["what the user said", "what the user said later"].map(|text| log.contents().put(text.as_bytes()).unwrap());
+    let entries = texts.map(|text| Entry::new("session.answered", json!({})).with_content("answer", text));
+    log.commit(at, &entries).unwrap();
+    drop(log);
+    let path = run.to_str().unwrap();
+    let first = texts[0].to_string();
+    assert!(expect(&home, 2, &["receipts", "erase", path, "ffffffff"]).contains("exactly one digest"));
+    assert!(expect(&home, 2, &["receipts", "erase", path, &first[..4]]).contains("exactly one digest"));
+    expect(&home, 0, &["receipts", "erase", path, &first[..8]]);
+    let verified = expect(&home, 0, &["receipts", "verify", path]);
+    assert!(verified.contains("1 texts erased"), "{verified}");
+    assert!(!run.join("contents").join(&first).exists() && run.join("contents").join(texts[1].to_string()).exists());
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use loom_agent::app::session::{Conclusion, Place, Session, SessionError, Settings, Standing};
+use loom_agent::app::session::{Conclusion, Place, Session, SessionError, Settings, Standing, Texts};
 use loom_agent::foundation::base::SystemClock;
 use loom_agent::foundation::store::receipts::{HEAD, Head, Key, LOG, verify};
 use loom_agent::foundation::store::{Disk, Lock, RealDisk, Stamp};
@@ -18,6 +18,10 @@ use wiremock::MockServer;
 
 use crate::program::{self, told};
 use crate::run::{answers, killed_at_request};
+
+mod asked;
+mod memory;
+mod scored;
 
 /// A disk on which only so many additions to the log succeed; then the process might as well be gone. Nothing is synced:
 /// the process ends, not the machine.
@@ -87,11 +91,14 @@ fn settings(scripts: &Path, engagement: Option<Engagement>) -> Settings {
         engagement,
         model: model("model"),
         judge: None,
+        strong: None,
+        blocked: Vec::new(),
         memory: None,
         persona_model: model("persona"),
         target: model("target"),
         persona: None,
         config: None,
+        moods: Vec::new(),
         turns: Some(3),
         rollouts: None,
         other: None,
@@ -134,7 +141,7 @@ fn a_need_walks_to_its_footer_and_is_the_same_wherever_it_was_stopped() {
     let autonomous = Some(Engagement::Autonomous);
     let whole = root.path().join("whole");
     let (at, disk) = place(&whole, usize::MAX);
-    let mut session = Session::start(at, NEED, settings(root.path(), autonomous), None).unwrap();
+    let mut session = Session::start(at, NEED, settings(root.path(), autonomous), &Texts::default()).unwrap();
     let unbroken = go(&mut session).unwrap();
     drop(session);
     assert_eq!(unbroken.conclusion, Some(Conclusion::Unreviewed), "{unbroken:#?}");
@@ -148,7 +155,8 @@ fn a_need_walks_to_its_footer_and_is_the_same_wherever_it_was_stopped() {
     assert!(appends > 100, "{appends}");
     let stop_at = |most: usize| {
         let folder = root.path().join(format!("stopped-{most}"));
-        let stopped = Session::start(place(&folder, most).0, NEED, settings(root.path(), autonomous), None);
+        let stopped =
+            Session::start(place(&folder, most).0, NEED, settings(root.path(), autonomous), &Texts::default());
         let stopped = stopped.and_then(|mut session| go(&mut session));
         assert!(stopped.is_err(), "{most}");
         let mut session = match Session::resume(place(&folder, usize::MAX).0) {
@@ -156,7 +164,8 @@ fn a_need_walks_to_its_footer_and_is_the_same_wherever_it_was_stopped() {
             // Stopped before it was begun: then it begins.
             Err(error) if most < 3 => {
                 assert!(error.to_string().contains("start it"), "{error}");
-                Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), autonomous), None).unwrap()
+                Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), autonomous), &Texts::default())
+                    .unwrap()
             }
             Err(error) => panic!("{most}: {error}"),
         };
@@ -180,7 +189,8 @@ fn a_user_who_answers_is_asked_and_heeded() {
     let root = TempDir::new().unwrap();
     scripts(root.path());
     let folder = root.path().join("session");
-    let mut session = Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), None), None).unwrap();
+    let mut session =
+        Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), None), &Texts::default()).unwrap();
     let mut stands = go(&mut session).unwrap();
     // Each answer comes to a new process.
     for (stage, answer) in [
@@ -219,7 +229,8 @@ fn a_log_that_was_touched_is_not_gone_on_with() {
     let root = TempDir::new().unwrap();
     scripts(root.path());
     let folder = root.path().join("session");
-    let mut session = Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), None), None).unwrap();
+    let mut session =
+        Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), None), &Texts::default()).unwrap();
     go(&mut session).unwrap();
     drop(session);
     let log = fs::read_to_string(folder.join(LOG)).unwrap();

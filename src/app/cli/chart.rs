@@ -23,11 +23,12 @@ enum Command {
     /// Print a chart as a diagram
     #[command(after_help = "\
 Examples:
-  loom chart show  the life of a piece of work
-  loom chart show --format dot | dot -Tsvg > hope.svg
+  loom chart show  the life of a piece of work, for Mermaid
+  loom chart show --format svg > hope.svg
+  loom chart show --format dot | dot -Tpng > hope.png
   loom chart show my.chart --format text
 
-Graphviz draws the dot format as SVG, PNG or PDF.")]
+Graphviz draws the dot format as PNG or PDF.")]
     Show {
         /// A chart file; `hope` is the chart that comes with loom
         #[arg(default_value = "hope", value_name = "CHART")]
@@ -57,6 +58,8 @@ enum Format {
     Mermaid,
     /// Graphviz
     Dot,
+    /// A picture, drawn without another program
+    Svg,
     /// The chart itself
     Text,
 }
@@ -70,6 +73,7 @@ impl Args {
                 let shown = match format {
                     Format::Mermaid => read.to_mermaid(),
                     Format::Dot => read.to_dot(),
+                    Format::Svg => read.to_svg(),
                     Format::Text => text,
                 };
                 write!(terminal.out, "{shown}")?;

@@ -10,9 +10,9 @@ use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits;
 use crate::foundation::config::nearest;
 use crate::foundation::store::receipts::{LOG, chain};
-use crate::governance::mood::{Fact, Facts, GUARDS, Mood, MoodState, Profiles, SHIPPED, explain, replay};
+use crate::governance::mood::{Fact, Facts, GUARDS, Mood, MoodState, Profiles, SHIPPED, explain, lint, replay};
 
-/// Show moods, explain why one holds, replay a log, or check profiles
+/// Show moods, explain why one holds, replay a log, check profiles, or judge the form of a text
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -57,6 +57,26 @@ Exit codes: 0 all are good, 3 one is not.")]
         #[arg(required = true, value_name = "FILE")]
         profiles: Vec<PathBuf>,
     },
+    /// Judge the form of a text: stubs, copied passages, claims that nothing refutes, what wants to be obeyed
+    #[command(after_help = "\
+Examples:
+  loom mood lint src/lib.rs                          what stands for work not done
+  loom mood lint tests/new.rs --before tests/old.rs  what only pleases the verifier
+  loom mood lint report.md --source transcript.txt   what is copied
+
+A lint finds forms, not intentions: a clean result proves nothing.
+
+Exit codes: 0 nothing is found, 1 something is.")]
+    Lint {
+        /// The text
+        text: PathBuf,
+        /// The text as it was before the change
+        #[arg(long, value_name = "FILE")]
+        before: Option<PathBuf>,
+        /// A text that must be cited, not copied; can be given again
+        #[arg(long, value_name = "FILE")]
+        source: Vec<PathBuf>,
+    },
 }
 
 fn mood(name: &str) -> Result<Mood, String> {
@@ -89,6 +109,7 @@ impl Args {
             Command::Explain { mood, facts } => why(*mood, Facts::of(facts), terminal),
             Command::Replay { log } => again(log, terminal),
             Command::Check { profiles } => check(profiles, terminal),
+            Command::Lint { text, before, source } => judge(text, before.as_deref(), source, terminal),
         }
     }
 }
@@ -165,8 +186,7 @@ fn check(files: &[PathBuf], terminal: &mut Terminal) -> Result<Exit, Failure> {
     let mut exit = Exit::Ok;
     for path in files {
         let name = path.display().to_string();
-        let bytes = read(path, limits::CONFIG_BYTES_MAX)?;
-        let text = String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8: save it so")))?;
+        let text = text_of(path)?;
         match shipped.clone().narrowed(&name, &text) {
             Ok(_) => writeln!(terminal.out, "{name}: ok")?,
             Err(errors) => {
@@ -177,6 +197,32 @@ fn check(files: &[PathBuf], terminal: &mut Terminal) -> Result<Exit, Failure> {
         }
     }
     Ok(exit)
+}
+
+fn judge(path: &Path, before: Option<&Path>, sources: &[PathBuf], terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let (text, before) = (text_of(path)?, before.map(text_of).transpose()?);
+    let sources = sources.iter().map(|source| text_of(source)).collect::<Result<Vec<_>, _>>()?;
+    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+    let mut found: Vec<String> =
+        lint::stubs(&text).into_iter().map(|stub| format!("line {}: {}", stub.line, stub.what)).collect();
+    found.extend(lint::suspicions(&text).into_iter().map(|(kind, what)| format!("{kind:?}: {what}")));
+    found.extend(lint::no_copy(&text, &sources).into_iter().map(|copy| format!("copied: \"{}\"", copy.text)));
+    if let Some(before) = before {
+        let moved = |hack: lint::Hack| {
+            let (was, is) = hack.before_after;
+            format!("{}: {was} before, {is} now", hack.what)
+        };
+        found.extend(lint::reward_hacks(&before, &text).into_iter().map(moved));
+    }
+    for line in &found {
+        writeln!(terminal.out, "{line}")?;
+    }
+    Ok(if found.is_empty() { Exit::Ok } else { Exit::CheckFailed })
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let utf8 = |_| Failure::usage(format!("{} is not UTF-8: save it so", path.display()));
+    String::from_utf8(read(path, limits::CONFIG_BYTES_MAX)?).map_err(utf8)
 }
 
 fn read(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {

@@ -1,5 +1,6 @@
 //! `loom receipts`: the log of what was decided and done, checked, shown and exported.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,13 +8,16 @@ use std::sync::Arc;
 use clap::{Subcommand, ValueEnum};
 
 use super::{Exit, Failure, Terminal};
-use crate::foundation::base::limits;
+use crate::foundation::base::{Clock as _, Digest, SystemClock, limits};
 use crate::foundation::store::RealDisk;
 use crate::foundation::store::receipts::{
-    ContentState, Contents, HEAD, Head, Key, LOG, PublicKey, Receipt, chain, to_otlp, verify,
+    ContentState, Contents, HEAD, Head, Key, LOG, PublicKey, Receipt, ReceiptLog, chain, to_otlp, verify,
 };
 
-/// Check, show or export the receipts of a run
+/// Fewer digits of a digest name nothing.
+const DIGITS_MIN: usize = 8;
+
+/// Check, show or export the receipts of a run, or erase a text that they name
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -54,6 +58,16 @@ Examples:
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
+    /// Erase a text: the chain stands, and a receipt says so
+    #[command(after_help = "\
+The text is named by its digest, or by how that begins: `loom receipts export DIR` has it under `contents`. A session that
+needs the text, as its need, cannot be gone on with.")]
+    Erase {
+        /// The folder of the log
+        folder: PathBuf,
+        /// The digest of the text, or its first eight digits or more
+        digest: String,
+    },
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -87,8 +101,27 @@ impl Args {
                 }
                 Ok(Exit::Ok)
             }
+            Command::Erase { folder, digest } => erase(folder, digest, terminal),
         }
     }
+}
+
+fn erase(folder: &Path, named: &str, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let all = receipts(folder)?;
+    let texts: BTreeSet<Digest> = all.iter().flat_map(|receipt| receipt.entry.contents.values().copied()).collect();
+    let meant = |digest: &&Digest| named.len() >= DIGITS_MIN && digest.to_string().starts_with(named);
+    let mut meant = texts.iter().filter(meant);
+    let (Some(digest), None) = (meant.next(), meant.next()) else {
+        let help = "name one text by the first eight digits of its digest, or more";
+        return Err(Failure::usage(format!("`{named}` is not the beginning of exactly one digest: {help}")));
+    };
+    let told = |error: &dyn std::fmt::Display| Failure::Told { message: error.to_string(), exit: Exit::CheckFailed };
+    let key = Key::path().and_then(|path| Key::open(&path)).map_err(|error| told(&error))?;
+    let (now, disk) = (SystemClock.now(), Arc::new(RealDisk::new(folder)));
+    let (mut log, _) = ReceiptLog::open(disk, Arc::new(key), now).map_err(|error| told(&error))?;
+    log.erase(*digest, now).and_then(|()| log.seal()).map_err(|error| told(&error))?;
+    writeln!(terminal.out, "erased {digest}")?;
+    Ok(Exit::Ok)
 }
 
 fn check(folder: &Path, key: Option<PublicKey>, terminal: &mut Terminal) -> Result<Exit, Failure> {

@@ -10,11 +10,12 @@ use clap::{Subcommand, ValueEnum};
 
 use super::input::read_file;
 use super::{Exit, Failure, Terminal, remote};
-use crate::app::session::{Place, Session, SessionError, Settings, Standing};
+use crate::app::session::{Place, Session, SessionError, Settings, Standing, Texts};
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelSpec};
 use crate::foundation::store::RealDisk;
 use crate::foundation::store::receipts::{Contents, Key, LOG, Receipt, chain};
+use crate::governance::mood::Profiles;
 use crate::governance::statechart::hope::Engagement;
 use crate::inference::providers::OpenOptions;
 use crate::simulation::persona;
@@ -36,7 +37,7 @@ Examples:
   loom session start \"Does she hold?\" --config anna.yaml --turns 20
 
 A session is a folder: its receipts, the runs, brief.md and report.md. Killed at any moment, it goes on with \
-`loom session resume DIR`.
+`loom session resume DIR`. When it is over, `loom session answer DIR \"NEW: …\"` begins the next piece of work there.
 
 Exit codes: 0 it waits for you or is over, 4 denied, 5 a model failed.")]
     Start(Box<Start>),
@@ -44,7 +45,7 @@ Exit codes: 0 it waits for you or is over, 4 denied, 5 a model failed.")]
     Answer {
         /// The session's folder
         folder: PathBuf,
-        /// The answer: `1A, 2B`, YES, `EDITS: …`, SATISFIED, `NEW: …`, CANCEL, …
+        /// The answer: `1A, 2B`, IDK, YES, `EDITS: …`, SATISFIED, PROMOTE, `NEW: …`, `WRONG: …`, `CONSULT clinician: …`, …
         answer: String,
         #[command(flatten)]
         remote: remote::Flags,
@@ -87,12 +88,21 @@ struct Start {
     /// The model that judges; the session's own where it passed `loom judge check`, if not given
     #[arg(long, value_name = "MODEL")]
     judge_model: Option<ModelChain>,
+    /// A stronger model, which is asked where the session's own was unsure again and again
+    #[arg(long, value_name = "MODEL")]
+    strong_model: Option<ModelChain>,
+    /// An expert who is not to be heard; can be given again
+    #[arg(long, value_name = "NAME")]
+    without_expert: Vec<String>,
     /// A memory workspace: it is searched for what bears on the need, and the verdict is proposed to it
     #[arg(long, value_name = "DIR")]
     memory: Option<PathBuf>,
     /// The persona's config; if not given, the need says which of those that come with loom
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// A mood's profile of your own, which narrows the one that comes with loom; can be given again
+    #[arg(long, value_name = "FILE")]
+    mood: Vec<PathBuf>,
     /// Turns of a rollout
     #[arg(long, value_name = "N")]
     turns: Option<usize>,
@@ -133,6 +143,7 @@ impl Args {
             }
             Command::Resume { folder, remote } => {
                 let session = Session::resume(place(folder, opened(remote))?).map_err(failure)?;
+                writeln!(terminal.out, "{}", session.recap())?;
                 go(session, folder, terminal)
             }
             Command::Status { folder } => {
@@ -164,6 +175,8 @@ impl Start {
             engagement: self.engagement.map(Engagement::from),
             model: model(&self.model),
             judge: self.judge_model.clone(),
+            strong: self.strong_model.clone(),
+            blocked: self.without_expert.clone(),
             memory: self
                 .memory
                 .as_deref()
@@ -173,6 +186,7 @@ impl Start {
             target: model(&self.target),
             persona: config.as_ref().map(|(name, _)| name.clone()),
             config: None,
+            moods: Vec::new(),
             turns: self.turns,
             rollouts: self.rollouts,
             other: None,
@@ -187,8 +201,15 @@ impl Start {
             .unwrap_or_else(|| PathBuf::from(format!("sessions/{}", now.strftime("%Y-%m-%d_%H%M%S"))));
         fs::create_dir_all(&folder).map_err(|error| told(&folder, &error))?;
         let options = opened(&self.remote);
-        let text = config.as_ref().map(|(_, text)| text.as_str());
-        let session = Session::start(place(&folder, options)?, &self.need, settings, text).map_err(failure)?;
+        let config = config.as_ref().map(|(_, text)| text.as_str());
+        let mut moods = Vec::new();
+        for path in &self.mood {
+            let text = read_file(path)?;
+            Profiles::shipped()?.narrowed(&path.display().to_string(), &text)?;
+            moods.push(text);
+        }
+        let texts = Texts { config, moods };
+        let session = Session::start(place(&folder, options)?, &self.need, settings, &texts).map_err(failure)?;
         go(session, &folder, terminal)
     }
 }
@@ -214,8 +235,8 @@ fn go(mut session: Session, folder: &Path, terminal: &mut Terminal) -> Result<Ex
     let standing = gone.map_err(failure)?;
     if standing.waiting {
         writeln!(terminal.err, "Answer with: loom session answer {} \"…\"", folder.display())?;
-    } else {
-        writeln!(terminal.err, "Report: {}", folder.join("report.md").display())?;
+    } else if let Some(report) = &standing.file {
+        writeln!(terminal.err, "Report: {}", folder.join(report).display())?;
     }
     Ok(Exit::Ok)
 }
@@ -266,6 +287,9 @@ fn status(standing: &Standing, terminal: &mut Terminal) -> Result<(), Failure> {
     writeln!(terminal.out, "work    {what}")?;
     if let Some(footer) = &standing.footer {
         writeln!(terminal.out, "{footer}")?;
+    }
+    if let Some(asked) = &standing.asked {
+        writeln!(terminal.out, "\n{asked}")?;
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! The pure part of a session: where the chart stands, what is known and what is to do, after all that happened.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::need::{Plan, Said};
 use super::outcome::{Answer, Happened, ItemKind, Outcome, Work};
 use crate::foundation::base::Digest;
-use crate::governance::statechart::hope::{Action, Engagement, Event, ExpertConfidence, Facts, Hope};
+use crate::governance::statechart::hope::{Action, Engagement, Event, ExpertConfidence, Facts, Fit, Hope, Shape};
 use crate::governance::statechart::{Chart, Configuration, start, step};
 use crate::simulation::persona::AdversaryKind;
 
@@ -34,6 +34,8 @@ pub(super) struct Course {
     pub(super) facts: Facts,
     pub(super) work: Work,
     pub(super) waiting: bool,
+    /// What the command line said of the plan.
+    said: Said,
     todo: VecDeque<Todo>,
 }
 
@@ -43,30 +45,19 @@ impl Course {
         let plan = Plan::read(need, said);
         let facts = Facts { engagement, spec: plan.clarity(need), ..Facts::default() };
         let begun = start(chart, |guard| facts.holds(guard));
-        let work = Work {
-            need: need.to_owned(),
-            plan,
-            known: Vec::new(),
-            words: Vec::new(),
-            assumptions: Vec::new(),
-            judged: Vec::new(),
-            aspects: None,
-            selection: None,
-            panel: Vec::new(),
-            items: Vec::new(),
-            rounds: 0,
-            found: BTreeMap::new(),
-            last_error: None,
-            objections: Vec::new(),
-            review: Vec::new(),
-            checks: Vec::new(),
-            files: BTreeMap::new(),
-            audit: Vec::new(),
-            footer: None,
-            conclusion: None,
-        };
+        let work = Work::new(1, need.to_owned(), plan);
         let todo = begun.effects.into_iter().map(Todo::Do).collect();
-        Self { configuration: begun.configuration, facts, work, waiting: false, todo }
+        Self { configuration: begun.configuration, facts, work, waiting: false, said: said.clone(), todo }
+    }
+
+    /// Whether an answer can be given: something was asked, or nothing is left to do and the work is not over.
+    pub(super) fn is_open(&self) -> bool {
+        self.next().is_none() && (self.waiting || self.work.conclusion.is_none())
+    }
+
+    /// Whether the work is over: only more work can be asked for.
+    pub(super) fn is_over(&self) -> bool {
+        self.next().is_none() && !self.waiting && self.work.conclusion.is_some()
     }
 
     /// What is next; `None` while the session waits for the user, and when it is over. A response gets its audit and its
@@ -142,26 +133,52 @@ impl Course {
                 }
             }
             Happened::Answered { answer, event } => {
-                if !self.waiting || self.next().is_some() {
+                if !self.is_open() && !self.is_over() {
                     return Err(mismatch("no answer".to_owned()));
                 }
                 self.waiting = false;
-                self.heed(answer, words);
+                self.heed(answer, *event, words);
                 self.todo.push_front(Todo::Tell(*event));
             }
         }
         Ok(())
     }
 
-    fn heed(&mut self, answer: &Answer, words: impl Fn(Digest) -> Option<String>) {
+    fn heed(&mut self, answer: &Answer, event: Event, words: impl Fn(Digest) -> Option<String>) {
         match answer {
             Answer::Plain => {}
-            Answer::Words(digest) => self.work.words.extend(words(*digest)),
+            Answer::Promote => self.work.promote = true,
+            Answer::Words(digest) => {
+                let Some(text) = words(*digest) else { return };
+                self.work.plan.amend(&text, &self.said);
+                self.facts.spec = self.work.plan.clarity(&self.work.need);
+                self.work.words.push(text);
+            }
+            Answer::Need(digest) => {
+                let Some(need) = words(*digest) else { return };
+                let plan = Plan::read(&need, &self.said);
+                let Facts { held, engagement, .. } = self.facts;
+                self.facts = Facts { spec: plan.clarity(&need), held, engagement, ..Facts::default() };
+                let Work { piece, rounds, known, .. } = &self.work;
+                let piece = piece + u32::from(event == Event::NewWork);
+                self.work = Work { rounds: *rounds, known: known.clone(), ..Work::new(piece, need, plan) };
+            }
+            Answer::Consult(consult) => {
+                let asked = consult.words.and_then(words).unwrap_or_else(|| self.work.need.clone());
+                self.work.consult = Some((consult.clone(), asked));
+            }
             Answer::Engagement(engagement) => self.facts.engagement = Some(*engagement),
             Answer::Choices(choices) => {
                 let asked = super::say::open_questions(&self.work.plan);
-                for (question, choice) in asked.iter().zip(choices) {
-                    super::say::choose(&mut self.work.plan, question, *choice);
+                for (index, question) in asked.iter().enumerate() {
+                    // Who leaves a question out agrees with what was recommended.
+                    let choice = choices.get(index).copied().or(question.question.default);
+                    super::say::choose(&mut self.work.plan, question, choice.unwrap_or_default());
+                }
+                if self.facts.engagement == Some(Engagement::Collaborative) {
+                    // One round is enough: the rest is assumed, and told with the echo.
+                    let assumed = self.work.plan.assume();
+                    self.work.assumptions.extend(assumed);
                 }
                 self.facts.spec = self.work.plan.clarity(&self.work.need);
             }
@@ -171,8 +188,17 @@ impl Course {
     fn learn(&mut self, action: Action, outcome: &Outcome) {
         let (work, facts) = (&mut self.work, &mut self.facts);
         match outcome {
-            Outcome::Nothing | Outcome::Spoke(_) => {}
-            Outcome::Known(lines) => work.known.clone_from(lines),
+            // The next piece of work begins without facts, but for how clear it is.
+            Outcome::Nothing if action == Action::AwaitNeed => facts.spec = work.plan.clarity(&work.need),
+            Outcome::Nothing | Outcome::Spoke(_) => {
+                if gives_advice(action) {
+                    work.consult = None;
+                }
+            }
+            Outcome::Known(lines) => {
+                let new: Vec<_> = lines.iter().filter(|line| !work.known.contains(line)).cloned().collect();
+                work.known.extend(new);
+            }
             Outcome::Assumed(lines) => {
                 work.plan.assume();
                 work.assumptions.extend(lines.iter().cloned());
@@ -201,13 +227,22 @@ impl Course {
             Outcome::Heard(opinions) => work.panel.clone_from(opinions),
             Outcome::Selected(selection) => work.selection = Some(*selection),
             Outcome::Fit(fit) => facts.fit = *fit,
-            Outcome::Expert(profile) => facts.expert = ExpertConfidence::of(profile),
+            Outcome::Expert(profile) => {
+                facts.expert = profile.as_ref().map_or_else(ExpertConfidence::default, ExpertConfidence::of);
+            }
             Outcome::Wrote(name, digest) => {
                 work.files.insert(name.clone(), *digest);
             }
-            Outcome::Items(items) => {
+            Outcome::Items(items, brief) => {
+                if let Some(brief) = brief {
+                    work.files.insert(work.file("brief"), *brief);
+                }
                 work.items.clone_from(items);
                 work.rounds += 1;
+                // Another round is verified anew, and what failed in the last one failed there.
+                work.checks.clear();
+                work.last_error = None;
+                (facts.gate_passed, facts.failures, facts.same_errors, facts.criterion_failures) = (false, 0, 0, 0);
                 facts.items_left = left(work);
             }
             Outcome::Wave(results) => {
@@ -239,18 +274,37 @@ impl Course {
                     facts.items_left = left(work);
                 }
             }
-            Outcome::Audit(failed) => {
+            Outcome::Audit(failed, changed) => {
                 work.audit.clone_from(failed);
-                facts.audit_blocks = false;
+                facts.audit_blocks = changed.is_some();
+                if let Some(changed) = changed {
+                    // It interrupts once: whoever goes on knows of it.
+                    work.files.insert(work.file("brief"), *changed);
+                }
             }
             Outcome::Footer(footer) => work.footer = Some(footer.clone()),
-            Outcome::Concluded(conclusion) => work.conclusion = Some(*conclusion),
+            Outcome::Concluded(conclusion, asserted) => {
+                work.conclusion = Some(*conclusion);
+                work.asserted.clone_from(asserted);
+            }
         }
     }
 
     /// Whether the user, who wants to collaborate, answered a round of questions already.
     pub(super) fn is_asked_enough(&self) -> bool {
         self.facts.engagement == Some(Engagement::Collaborative) && self.work.plan.is_answered()
+    }
+
+    /// The shape that the work has.
+    pub(super) fn shape(&self) -> Option<Shape> {
+        self.shape_under(&self.facts.fit)
+    }
+
+    /// The shape under a fit: the stricter of the one that the aspects ask for and the one that the fit allows.
+    pub(super) fn shape_under(&self, fit: &Fit) -> Option<Shape> {
+        let selected = self.work.selection?.shape;
+        // Before it is scored a fit allows nothing, and says nothing.
+        Some(fit.shape().map_or(selected, |fit| fit.max(selected)))
     }
 
     /// The mood of whoever the persona talks with.
@@ -272,6 +326,11 @@ fn reopen(work: &mut Work, kind: ItemKind) {
 /// Events after which nothing of what was to do in the state that they leave is done any more.
 const fn leaves_at_once(event: Event) -> bool {
     matches!(event, Event::Cancel | Event::Pause | Event::MustNotBroken | Event::IntentWithdrawn | Event::Stalled)
+}
+
+/// Actions with which a consultation ends.
+const fn gives_advice(action: Action) -> bool {
+    matches!(action, Action::Generate | Action::Synthesize | Action::Recommend | Action::GiveNoAdvice)
 }
 
 const fn is_souls(action: Action) -> bool {

@@ -48,9 +48,21 @@ impl Expert {
     }
 }
 
-/// The three who know most of the need's topics; among equals the first by name.
-pub(super) fn panel(need: &str) -> Result<Vec<Expert>, String> {
+/// Their names.
+pub(super) fn names() -> Vec<String> {
+    SHIPPED.iter().filter_map(|yaml| Expert::read(yaml).ok()).map(|expert| expert.name).collect()
+}
+
+/// The one of that name.
+pub(super) fn named(name: &str) -> Option<Expert> {
+    SHIPPED.iter().filter_map(|yaml| Expert::read(yaml).ok()).find(|expert| expert.name == name)
+}
+
+/// The three who know most of the need's topics, without those whom the user does not want to hear; among equals the first
+/// by name.
+pub(super) fn panel(need: &str, blocked: &[String]) -> Result<Vec<Expert>, String> {
     let mut experts = SHIPPED.iter().map(|yaml| Expert::read(yaml)).collect::<Result<Vec<_>, _>>()?;
+    experts.retain(|expert| !blocked.contains(&expert.name));
     let folded = need.to_lowercase();
     experts.sort_by(|a, b| b.hits(&folded).cmp(&a.hits(&folded)).then_with(|| a.name.cmp(&b.name)));
     experts.truncate(PANEL);
@@ -63,9 +75,14 @@ mod tests {
 
     #[test]
     fn the_need_chooses_the_panel() {
-        let names = |need: &str| panel(need).unwrap().into_iter().map(|expert| expert.name).collect::<Vec<_>>();
+        let heard = |need: &str, blocked: &[String]| -> Vec<_> {
+            panel(need, blocked).unwrap().into_iter().map(|expert| expert.name).collect()
+        };
+        let names = |need: &str| heard(need, &[]);
         let need = "How does a depressed-patient persona hold up over 50 turns?";
         assert_eq!(names(need), ["clinician", "linguist", "methodologist"]);
         assert_eq!(names("measure the score of adversarial harm"), ["safety", "statistician", "clinician"]);
+        assert_eq!(heard(need, &["linguist".to_owned()]), ["clinician", "methodologist", "safety"]);
+        assert!(super::names().iter().all(|name| named(name).is_some()) && named("nobody").is_none());
     }
 }

@@ -59,7 +59,7 @@ pub(super) async fn judge(model: &dyn LanguageModel, question: &Question<'_>, st
         Ok((choice, margin)) => (question.choices.get(choice).map(|choice| (*choice).to_owned()), margin, None),
         Err(why) => (None, None, Some(why)),
     };
-    Judged { question: question.name.clone(), choice, margin, unsure }
+    Judged { question: question.name.clone(), choice, margin, unsure, escalated: false }
 }
 
 async fn by_margin(

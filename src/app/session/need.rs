@@ -45,6 +45,12 @@ impl<T> Part<T> {
         matches!(self.origin, Origin::Said | Origin::Answered)
     }
 
+    fn answer(&mut self, value: Option<T>) {
+        if let Some(value) = value {
+            *self = Self { value, origin: Origin::Answered };
+        }
+    }
+
     fn assume(&mut self) -> bool {
         let open = self.is_open();
         if open {
@@ -76,6 +82,28 @@ pub(super) struct Said {
     pub(super) other: Option<AdversaryKind>,
 }
 
+impl Said {
+    /// What a text says of a plan.
+    fn in_words(text: &str) -> Self {
+        let folded = text.to_lowercase();
+        let number = |pattern: &LazyLock<Option<Regex>>| -> Option<usize> {
+            pattern.as_ref()?.captures(text)?.get(1)?.as_str().parse().ok().filter(|number| *number > 0)
+        };
+        let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
+        let other = if has(&["contradict", "trap", "adversar"]) {
+            Some(AdversaryKind::Contradiction)
+        } else if has(&["coax", "helpfulness"]) {
+            Some(AdversaryKind::Helpfulness)
+        } else if has(&["helper", "assistant", "target", "therapist", "listener"]) {
+            Some(AdversaryKind::None)
+        } else {
+            None
+        };
+        let (turns, rollouts) = (number(&TURNS_SAID), number(&ROLLOUTS_SAID));
+        Self { persona: named_persona(&folded), turns, rollouts, other }
+    }
+}
+
 /// Turns where nothing is said of them.
 const TURNS: usize = 10;
 
@@ -84,30 +112,25 @@ static ROLLOUTS_SAID: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)\b(\d{1,5})[ -](?:rollouts?|conversations?|talks?|times)\b").ok());
 
 impl Plan {
-    /// The plan that a need states, with defaults for the rest.
+    /// The plan that a need states, with defaults for the rest. The command line has the last word.
     pub(super) fn read(need: &str, said: &Said) -> Self {
-        let folded = need.to_lowercase();
-        let number = |pattern: &LazyLock<Option<Regex>>| -> Option<usize> {
-            pattern.as_ref()?.captures(need)?.get(1)?.as_str().parse().ok().filter(|number| *number > 0)
-        };
-        let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
-        let persona = said.persona.clone().or_else(|| named_persona(&folded));
-        let other = said.other.or(if has(&["contradict", "trap", "adversar"]) {
-            Some(AdversaryKind::Contradiction)
-        } else if has(&["coax", "helpfulness"]) {
-            Some(AdversaryKind::Helpfulness)
-        } else if has(&["helper", "assistant", "target", "therapist", "listener"]) {
-            Some(AdversaryKind::None)
-        } else {
-            None
-        });
+        let stated = Said::in_words(need);
         let default = examples().get(1).map_or("depressed_patient", |example| example.name);
         Self {
-            persona: Part::of(persona, default.to_owned()),
-            other: Part::of(other, AdversaryKind::None),
-            turns: Part::of(said.turns.or_else(|| number(&TURNS_SAID)), TURNS),
-            rollouts: Part::of(said.rollouts.or_else(|| number(&ROLLOUTS_SAID)), 1),
+            persona: Part::of(said.persona.clone().or(stated.persona), default.to_owned()),
+            other: Part::of(said.other.or(stated.other), AdversaryKind::None),
+            turns: Part::of(said.turns.or(stated.turns), TURNS),
+            rollouts: Part::of(said.rollouts.or(stated.rollouts), 1),
         }
+    }
+
+    /// Takes over what the user's words say of the plan now; a config that was named stays.
+    pub(super) fn amend(&mut self, words: &str, said: &Said) {
+        let Said { persona, turns, rollouts, other } = Said::in_words(words);
+        self.persona.answer(persona.filter(|_| said.persona.is_none()));
+        self.other.answer(other);
+        self.turns.answer(turns);
+        self.rollouts.answer(rollouts);
     }
 
     /// Whether the user answered a question on it.
@@ -168,6 +191,18 @@ impl Plan {
     }
 }
 
+/// What kind of work a need asks for.
+pub(super) fn kind(need: &str) -> &'static str {
+    let folded = need.to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
+    match () {
+        () if has(&["why ", "fail", "break", "wrong", "debug"]) => "Debug",
+        () if has(&["plan ", "design", "how should"]) => "Plan",
+        () if has(&["how does", "how do ", "compare", "measure", "hold up", "look at", "review"]) => "Reflect",
+        () => "Build",
+    }
+}
+
 /// The persona whose first word stands in the need.
 fn named_persona(folded: &str) -> Option<String> {
     let named = |example: &&crate::simulation::persona::Example| {
@@ -202,6 +237,25 @@ mod tests {
         check("Look at the student.", "student", 10, 3, 3);
         check("Measure how a student drifts over 3 turns, 2 rollouts, with a trap", "student", 3, 0, 10);
         check("Something", "depressed_patient", 10, 4, 2);
+    }
+
+    #[test]
+    fn what_the_user_says_later_changes_the_plan_and_nothing_else() {
+        let mut plan = Plan::read("How does a student hold up over 3 turns?", &Said::default());
+        plan.amend("no jargon", &Said::default());
+        assert_eq!((plan.turns.value, plan.turns.origin), (3, Origin::Said));
+        plan.amend("make it 5 turns, against a trap", &Said::default());
+        assert_eq!((plan.turns.value, plan.turns.origin), (5, Origin::Answered));
+        assert_eq!((plan.other.value, plan.persona.value.as_str()), (AdversaryKind::Contradiction, "student"));
+    }
+
+    #[test]
+    fn a_need_is_of_a_kind() {
+        let check = |need: &str, expected: &str| assert_eq!(kind(need), expected, "{need}");
+        check("How does a student hold up?", "Reflect");
+        check("Why does the student fail to stay in role?", "Debug");
+        check("Design a study of the student", "Plan");
+        check("Twenty conversations with the student", "Build");
     }
 
     #[test]

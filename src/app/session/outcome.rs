@@ -67,6 +67,47 @@ pub enum Answer {
     Words(Digest),
     /// How densely to be asked.
     Engagement(Engagement),
+    /// Another need, by digest, in the place of the one before.
+    Need(Digest),
+    /// Experts are asked.
+    Consult(Consult),
+    /// Satisfied, and the finding may be asserted: a person's word for it.
+    Promote,
+}
+
+impl Answer {
+    /// The digest of the user's own words, where there are any.
+    pub(super) const fn words(&self) -> Option<Digest> {
+        match self {
+            Self::Words(digest) | Self::Need(digest) | Self::Consult(Consult { words: Some(digest), .. }) => {
+                Some(*digest)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whom the user wants to hear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// One expert.
+    Single,
+    /// Three who differ.
+    Panel,
+    /// Those who find out why it is stuck.
+    Unblock,
+}
+
+/// Experts are asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consult {
+    /// Whom.
+    pub mode: Mode,
+    /// By name, if one is named.
+    pub expert: Option<String>,
+    /// What, by digest; the work itself if nothing is said.
+    pub words: Option<Digest>,
 }
 
 /// How a piece of work ended.
@@ -107,22 +148,23 @@ pub enum Outcome {
     Selected(Selection),
     /// The fit.
     Fit(Fit),
-    /// What is known of the expert who is asked.
-    Expert(Profile),
+    /// What is known of the expert who is asked, if there is one who may speak.
+    Expert(Option<Profile>),
     /// A file was written: its name and the digest of its text.
     Wrote(String, Digest),
-    /// The work was cut into items.
-    Items(Vec<Item>),
+    /// The work was cut into items, and the brief was written anew where the plan had changed.
+    Items(Vec<Item>, Option<Digest>),
     /// A wave ended.
     Wave(Vec<ItemResult>),
     /// The verify gate's checks.
     Verified(Vec<Check>),
-    /// The audit's items that did not hold.
-    Audit(Vec<String>),
+    /// The audit's items that did not hold, and the digest of a brief that somebody else wrote into the place of ours: that
+    /// interrupts.
+    Audit(Vec<String>, Option<Digest>),
     /// The footer.
     Footer(Footer),
-    /// The end.
-    Concluded(Conclusion),
+    /// The end, and what is asserted from now on.
+    Concluded(Conclusion, Option<String>),
 }
 
 /// A question to a model and what its answer was worth.
@@ -136,6 +178,9 @@ pub struct Judged {
     pub margin: Option<f32>,
     /// Why there is no choice.
     pub unsure: Option<String>,
+    /// The stronger model was asked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub escalated: bool,
 }
 
 /// What an expert said.
@@ -203,9 +248,23 @@ pub enum Value {
     Text(String),
 }
 
+/// How deep a check of the verify gate goes. A tier is looked at when those before it passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// What lies there is counted.
+    Quick,
+    /// It is compared with what was recorded.
+    Standard,
+    /// It is made again.
+    Thorough,
+}
+
 /// A check of the verify gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
+    /// How deep it goes.
+    pub tier: Tier,
     /// The criterion.
     pub criterion: String,
     /// Whether it holds.
@@ -214,9 +273,14 @@ pub struct Check {
     pub evidence: String,
 }
 
+/// The finding that something in the transcripts wants to be obeyed.
+pub(super) const SUSPECT: &str = "suspect";
+
 /// What a piece of work has come to.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Work {
+    /// Which piece of work of the session, from 1.
+    pub(super) piece: u32,
     pub(super) need: String,
     pub(super) plan: Plan,
     /// What the memory holds that bears on the need.
@@ -240,4 +304,57 @@ pub(super) struct Work {
     pub(super) audit: Vec<String>,
     pub(super) footer: Option<Footer>,
     pub(super) conclusion: Option<Conclusion>,
+    /// Whom the user wants to hear, and what about.
+    pub(super) consult: Option<(Consult, String)>,
+    /// The user's word that the finding may be asserted.
+    pub(super) promote: bool,
+    /// What is asserted.
+    pub(super) asserted: Option<String>,
+}
+
+impl Work {
+    /// A piece of work of which nothing is known but the need.
+    pub(super) const fn new(piece: u32, need: String, plan: Plan) -> Self {
+        Self {
+            piece,
+            need,
+            plan,
+            known: Vec::new(),
+            words: Vec::new(),
+            assumptions: Vec::new(),
+            judged: Vec::new(),
+            aspects: None,
+            selection: None,
+            panel: Vec::new(),
+            items: Vec::new(),
+            rounds: 0,
+            found: BTreeMap::new(),
+            last_error: None,
+            objections: Vec::new(),
+            review: Vec::new(),
+            checks: Vec::new(),
+            files: BTreeMap::new(),
+            audit: Vec::new(),
+            footer: None,
+            conclusion: None,
+            consult: None,
+            promote: false,
+            asserted: None,
+        }
+    }
+
+    /// The name of a file of this piece of work: `brief.md`, then `brief-2.md`.
+    pub(super) fn file(&self, name: &str) -> String {
+        if self.piece == 1 { format!("{name}.md") } else { format!("{name}-{}.md", self.piece) }
+    }
+
+    /// Whether something in the transcripts wants to be obeyed.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.found.get(&ItemKind::Rollouts).is_some_and(|found| found.contains_key(SUSPECT))
+    }
+
+    /// The digest of the brief, once it is written.
+    pub(super) fn brief(&self) -> Option<Digest> {
+        self.files.get(&self.file("brief")).copied()
+    }
 }

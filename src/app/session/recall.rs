@@ -1,9 +1,11 @@
 //! What a session takes from the governed memory and gives to it: what bears on the need, when it begins, and its verdict as
 //! a proposal, when it ends. A person applies it or not.
 
-use super::drive::{Session, SessionError};
-use super::say;
+use super::audit::NOT_SEARCHED;
+use super::drive::Session;
+use super::place::SessionError;
 use super::tools::Memory;
+use super::{finding, say};
 use crate::foundation::gate::Entry;
 use crate::governance::memory::id::Kind;
 use crate::governance::memory::proposal::{Op, OpKind};
@@ -27,7 +29,7 @@ impl Session {
         let Some(folder) = self.settings.memory.clone() else { return Ok(Vec::new()) };
         let memory = match Workspace::at(&folder, self.ward.now()) {
             Ok(workspace) => Memory::new(workspace),
-            Err(error) => return Ok(vec![format!("not searched: {error}")]),
+            Err(error) => return Ok(vec![format!("{NOT_SEARCHED}{error}")]),
         };
         let need = self.course.work.need.clone();
         let permit = self.ward.ask(&memory.searching(&need))?;
@@ -37,7 +39,7 @@ impl Session {
                     |hit: &crate::governance::memory::search::Hit| format!("{} {}: {}", hit.id, hit.status, hit.title);
                 hits.iter().map(line).collect()
             }
-            Err(error) => vec![format!("not searched: {error}")],
+            Err(error) => vec![format!("{NOT_SEARCHED}{error}")],
         })
     }
 
@@ -64,7 +66,8 @@ impl Session {
         let evidence = format!("the session {}, report {report}", name.display());
         let drafted = Workspace::at(folder, self.ward.now()).and_then(|workspace| {
             let known = workspace.review(true)?.into_iter().find(|review| review.evidence.contains(&evidence));
-            let request = request(&workspace, &self.course.work.need, footer, &evidence)?;
+            let found = finding::of(&self.course.work);
+            let request = request(&workspace, &self.course.work.need, (found, footer), &evidence)?;
             Ok((workspace, known.map(|review| review.id), request))
         });
         let (workspace, request) = match drafted {
@@ -86,7 +89,12 @@ impl Session {
 }
 
 /// The verdict as a new decision.
-fn request(workspace: &Workspace, need: &str, footer: &Footer, evidence: &str) -> Result<Request, MemoryError> {
+fn request(
+    workspace: &Workspace,
+    need: &str,
+    (found, footer): (finding::Finding, &Footer),
+    evidence: &str,
+) -> Result<Request, MemoryError> {
     let (texts, today) = (workspace.texts()?, workspace.today());
     let taken: Vec<&str> = texts.iter().map(|(path, _)| path).filter(|path| path.starts_with(PROPOSED)).collect();
     let taken = [&[DECISIONS], taken.as_slice()].concat();
@@ -94,7 +102,7 @@ fn request(workspace: &Workspace, need: &str, footer: &Footer, evidence: &str) -
     let id = texts.next_id(Kind::Decision, today, &taken).ok_or_else(none)?;
     let (need, verdict) = (say::one_line(need), say::one_line(&footer.to_string()));
     let patch = format!(
-        "[{id}]\nDate: {today}\nStatus: active\nScope: global\nStatement: Verdict on \"{need}\": {verdict}\nRationale: what was measured, and the verify gate\nSupersedes: none\nTags: session\nSources:\n- {evidence}"
+        "[{id}]\nDate: {today}\nStatus: active\nScope: global\nStatement: Verdict on \"{need}\": {found}; {verdict}\nRationale: what was measured, and the verify gate\nSupersedes: none\nTags: session\nSources:\n- {evidence}"
     );
     let op = Op { kind: Some(OpKind::AppendBlock), patch, ..Op::default() };
     let evidence = evidence.to_owned();

@@ -1,13 +1,16 @@
-//! The texts for the user: what was understood, questions, the echo, the brief, the report.
+//! What is said to the user: what was understood, questions, the echo, what experts advise, how it ended.
 
 use std::fmt::Write as _;
 
 use super::course::Course;
+use super::finding;
 use super::need::{Origin, Plan, other_name};
-use super::outcome::{Conclusion, ItemKind, Judged, Opinion, Value, Work};
+use super::outcome::{Conclusion, ItemKind, Opinion, SUSPECT, Work};
+pub(super) use super::pages::{brief, counted, one_line, report, told};
+pub(super) use super::verify::CRITERIA;
 use crate::foundation::base::limits;
 use crate::governance::mood::lint::{Choice, Question};
-use crate::governance::statechart::hope::{Action, Echo, Engagement, Facts};
+use crate::governance::statechart::hope::{Action, Echo, Engagement, Facts, Fit, Shape};
 use crate::simulation::persona::{AdversaryKind, examples};
 
 /// What a question is about.
@@ -91,17 +94,20 @@ pub(super) fn said(action: Action, course: &Course) -> String {
     let (work, facts) = (&course.work, &course.facts);
     match action {
         Action::Acknowledge => acknowledged(work),
-        Action::AskQuestions | Action::AskDifferently => questions(&work.plan),
+        Action::AskQuestions => questions(&work.plan),
+        Action::AskDifferently => differently(&work.plan),
         // Who wants to be guided sees the steps and the risks unasked.
         Action::Echo if facts.engagement == Some(Engagement::Guided) => {
             let (steps, risks) = (steps(work), failing(work, facts));
-            format!("{}\n{steps}\n{risks}\nYES, or EDITS: what to change?", echo(work))
+            let open = still_open(&work.plan);
+            format!("{}\n{steps}\n{risks}\n{open}YES, or EDITS: what to change?", echo(work))
         }
         Action::AskApproval if facts.engagement == Some(Engagement::Guided) => {
             format!("{}\n{}\nYES, EDITS: what to change, or CANCEL?", steps(work), failing(work, facts))
         }
         Action::Echo => {
-            format!("{}\nYES, EDITS: what to change, BLUEPRINT or RISK?", echo(work))
+            let assumed: Vec<_> = work.assumptions.iter().map(|line| format!("[ASSUMPTION] {line}\n")).collect();
+            format!("{}\n{}YES, EDITS: what to change, BLUEPRINT or RISK?", echo(work), assumed.concat())
         }
         Action::ShowBlueprint => format!("{}\nYES, or EDITS: what to change?", steps(work)),
         Action::ShowRisks => {
@@ -110,8 +116,16 @@ pub(super) fn said(action: Action, course: &Course) -> String {
         Action::AnnounceShape => shape(work),
         Action::AskApproval => format!("{}\nYES, EDITS: what to change, or CANCEL?", steps(work)),
         Action::Decompose => format!("[LOOP] {}", steps(work)),
-        Action::ShowReview => format!("{}\nSATISFIED, or NEW: what else to do?", findings(work)),
+        Action::ShowReview => {
+            format!("{}\nSATISFIED, PROMOTE (the finding is asserted), or NEW: what else to do?", findings(work))
+        }
         Action::AskEngagement => "How densely shall I ask? AUTONOMOUS, COLLABORATIVE or GUIDED".to_owned(),
+        Action::TellPaused if facts.audit_blocks => {
+            let brief = work.file("brief");
+            format!(
+                "[SESSION] Paused: {brief} is not as it was agreed; what is wanted changes by an answer alone. RESUME goes on with what was agreed; or CANCEL?"
+            )
+        }
         Action::TellPaused => "[SESSION] Paused. RESUME or CANCEL?".to_owned(),
         Action::TellLimit => "A limit is met: this cannot be done once more in this session.".to_owned(),
         Action::TellBlocked => {
@@ -119,6 +133,18 @@ pub(super) fn said(action: Action, course: &Course) -> String {
         }
         Action::TripBreaker => "The same criterion failed again and again: I stop trying.".to_owned(),
         Action::SurfaceDoubt => "I doubt that this is what you want: CANCEL, or say what you want.".to_owned(),
+        Action::SurfaceTensions => tensions(&work.panel),
+        Action::Synthesize | Action::Recommend => consensus(&work.panel),
+        Action::Generate => "There is no expert to ask.".to_owned(),
+        Action::ParseBlocker => {
+            let stuck = work.last_error.as_deref().or(work.consult.as_ref().map(|(_, words)| words.as_str()));
+            format!(
+                "[UNBLOCK] {}; {} so far",
+                stuck.unwrap_or("nothing failed"),
+                counted(facts.failures as usize, "failed attempt")
+            )
+        }
+        Action::Research => researched(work),
         Action::GiveNoAdvice => "The experts have no advice on this.".to_owned(),
         Action::Close => closing(work),
         _ => String::new(),
@@ -197,6 +223,12 @@ pub(super) fn risks(work: &Work, facts: &Facts) -> Vec<String> {
     if facts.failures > 0 {
         risks.push(format!("{} on the way", counted(facts.failures as usize, "failed attempt")));
     }
+    if finding::of(work) == finding::Finding::Disputed {
+        risks.insert(0, "the scores disagree".to_owned());
+    }
+    if work.found.get(&ItemKind::Rollouts).is_some_and(|found| found.contains_key(SUSPECT)) {
+        risks.insert(0, "a reply wants to be obeyed by whoever rates it: nobody rated it".to_owned());
+    }
     risks
         .push("what a model says of itself is no evidence: a rating counts only where its judge was tested".to_owned());
     risks.push("a persona that holds here may not hold over more turns".to_owned());
@@ -207,66 +239,117 @@ pub(super) fn risks(work: &Work, facts: &Facts) -> Vec<String> {
 fn shape(work: &Work) -> String {
     let Some(selection) = work.selection else { return "No shape is selected.".to_owned() };
     let mut text = format!("[SESSION] Shape: {:?} ({:?}).\nCriteria:\n", selection.shape, selection.reason);
-    for criterion in CRITERIA {
+    for (_, criterion) in CRITERIA {
         let _ = writeln!(text, "  - {criterion}");
     }
     text.truncate(text.trim_end().len());
     text
 }
 
-/// What the work is accepted by; the last three are mustNots.
-pub(super) const CRITERIA: [&str; 10] = [
-    "every planned rollout is complete",
-    "every planned turn was held",
-    "the pilot, one turn, went through: the smallest case",
-    "the transcripts are those that were recorded",
-    "the scores come out the same when they are measured again",
-    "the scores that models took are on record as they stand in the transcripts, or why none was taken",
-    "the report on the run is there and was not changed",
-    "must not: a message without a reply",
-    "must not: a reply from a model that was not named",
-    "must not: a receipt that does not follow the one before it",
-];
+/// That the shape is another one than was announced, where the fit allows only a stricter one.
+pub(super) fn reshaped(course: &Course, fit: &Fit) -> Option<String> {
+    let shape = course.shape_under(fit)?;
+    let points = fit.points();
+    let changed = course.work.selection?.shape != shape;
+    changed.then(|| format!("[SESSION] Shape: {shape:?}, not as announced: the fit is {points} of 75 points."))
+}
 
-/// The brief.
-pub(super) fn brief(work: &Work) -> String {
-    let mut text = format!("# Brief\n\n## Objective\n\n{}\n\n> {}\n\n## Non-goals\n\n", echo(work), work.need);
-    for goal in [
-        "changing the persona's config",
-        "training or changing a model",
-        "judging a real person",
-        "publishing anything",
-    ] {
-        let _ = writeln!(text, "- {goal}");
+/// What is waited for at a stage, as it was put.
+pub(super) fn asked(stage: &str, course: &Course) -> String {
+    let action = match stage {
+        _ if course.facts.engagement.is_none() => Action::AskEngagement,
+        "clarify" => Action::AskQuestions,
+        "echo_check" => Action::Echo,
+        "show_blueprint" => Action::ShowBlueprint,
+        "show_risks" => Action::ShowRisks,
+        "shape_approval" => Action::AskApproval,
+        "review_feedback" => Action::ShowReview,
+        "paused" => Action::TellPaused,
+        _ => return "CANCEL, PAUSE, or WRONG: what is wanted?".to_owned(),
+    };
+    said(action, course)
+}
+
+/// What whoever takes the work up again needs to know.
+pub(super) fn recap(course: &Course, stage: &str) -> String {
+    let (work, facts) = (&course.work, &course.facts);
+    let done = work.items.iter().filter(|item| item.done).count();
+    let shape = course.shape().map_or_else(|| "none yet".to_owned(), |shape| format!("{shape:?}"));
+    let mut text = format!(
+        "[SESSION] Need: {}\n[SESSION] Stage: {stage}; intent and shape held: {:?}; shape: {shape}; {done} of {} done",
+        one_line(&work.need),
+        facts.held,
+        counted(work.items.len(), "item"),
+    );
+    for line in &work.assumptions {
+        let _ = write!(text, "\n[ASSUMPTION] {line}");
     }
-    text +=
-        "\n## Constraints\n\n- all files lie in the session's folder\n- only the models that were named are called\n";
-    for words in &work.words {
-        let _ = writeln!(text, "- {words}");
+    if course.is_open() {
+        let _ = write!(text, "\n{}", asked(stage, course));
     }
-    if !work.known.is_empty() {
-        text += "\n## What the memory holds of it\n\n";
-        for line in &work.known {
-            let _ = writeln!(text, "- {line}");
-        }
+    text
+}
+
+/// The open questions again, each choice with what it leads to.
+fn differently(plan: &Plan) -> String {
+    let mut text = "In other words, this is what each answer leads to:".to_owned();
+    for Asked { question, .. } in open_questions(plan) {
+        let moves: Vec<_> = question.choices.iter().map(|choice| choice.next_move.as_str()).collect();
+        let _ = write!(text, "\n  {} {}", question.text, moves.join(" / "));
     }
-    text += "\n## Acceptance\n\n";
-    for criterion in CRITERIA {
-        let _ = writeln!(text, "- {criterion}");
+    text
+}
+
+/// The questions that no round had room for, a line each.
+fn still_open(plan: &Plan) -> String {
+    let line = |Asked { question, .. }: &Asked| {
+        let choices: Vec<_> = question.choices.iter().map(|choice| choice.answer.as_str()).collect();
+        format!("Still open: {} {}\n", question.text, choices.join(" / "))
+    };
+    open_questions(plan).iter().map(line).collect::<Vec<_>>().concat()
+}
+
+/// Who of the panel is for what.
+fn tensions(panel: &[Opinion]) -> String {
+    let mut text = "[PANEL]".to_owned();
+    for opinion in panel {
+        let view = opinion.shape.map_or_else(|| "no view".to_owned(), |shape| format!("{shape:?}"));
+        let _ = write!(text, " {} ({} of 9): {view}.", opinion.expert, opinion.confidence);
     }
-    text += "\n## Stop\n\n- a mustNot is broken\n- the same criterion fails five times\n- a budget of the session is spent\n- the user cancels\n";
-    if !work.assumptions.is_empty() {
-        text += "\n## Assumptions\n\n";
-        for line in &work.assumptions {
-            let _ = writeln!(text, "- [ASSUMPTION] {line}");
-        }
+    text
+}
+
+/// What most of the panel say, and who dissents.
+fn consensus(panel: &[Opinion]) -> String {
+    let of = |shape: Shape| panel.iter().filter(move |opinion| opinion.shape == Some(shape)).count();
+    let all = [Shape::Tool, Shape::ToolReview, Shape::Colleague];
+    let Some(most) = all.into_iter().filter(|shape| of(*shape) > 0).max_by_key(|shape| of(*shape)) else {
+        return "[PANEL] Nobody has a view: there is no recommendation.".to_owned();
+    };
+    let dissent: Vec<_> = panel
+        .iter()
+        .filter(|opinion| opinion.shape.is_some_and(|shape| shape != most))
+        .map(|opinion| opinion.expert.as_str())
+        .collect();
+    let dissent =
+        if dissent.is_empty() { "nobody dissents".to_owned() } else { format!("{} dissents", dissent.join(", ")) };
+    format!("[PANEL] {} of {} say {most:?}; {dissent}.", of(most), panel.len())
+}
+
+/// What there is to go by where a stage is stuck.
+fn researched(work: &Work) -> String {
+    let names: Vec<_> = examples().iter().map(|example| example.name).collect();
+    let mut text = format!("Personas that come with loom: {}.", names.join(", "));
+    if let Some(error) = &work.last_error {
+        let _ = write!(text, " The last error: {error}.");
     }
+    let _ = write!(text, " In the memory {} of it.", counted(work.known.len(), "line"));
     text
 }
 
 fn findings(work: &Work) -> String {
     let passed = work.checks.iter().filter(|check| check.passed).count();
-    let mut text = format!("Checks: {passed} of {} passed.", work.checks.len());
+    let mut text = format!("Finding: {}.\nChecks: {passed} of {} passed.", finding::of(work), CRITERIA.len());
     for kind in [ItemKind::Measure, ItemKind::Score] {
         for (name, value) in work.found.get(&kind).into_iter().flatten() {
             let _ = write!(text, "\n  {name:<34} {}", told(value));
@@ -288,74 +371,6 @@ fn closing(work: &Work) -> String {
         None => "It ends here.",
     };
     format!("{how}\n{}", findings(work))
-}
-
-/// The report.
-pub(super) fn report(work: &Work, facts: &Facts) -> String {
-    let mut text = format!("# Session\n\n> {}\n\n{}\n\n", work.need, echo(work));
-    if let Some(footer) = &work.footer {
-        let _ = writeln!(text, "{footer}\n");
-    }
-    let _ = writeln!(text, "## What was found\n\n| Item | Finding | Value |\n|---|---|---|");
-    for (item, found) in &work.found {
-        for (name, value) in found {
-            let _ = writeln!(text, "| {item:?} | {name} | {} |", told(value));
-        }
-    }
-    text += "\n## The verify gate\n\n| Criterion | | Evidence |\n|---|---|---|\n";
-    for check in &work.checks {
-        let mark = if check.passed { "passed" } else { "FAILED" };
-        let _ = writeln!(text, "| {} | {mark} | {} |", check.criterion, check.evidence);
-    }
-    text += "\n## The panel\n\n| Expert | Confidence | On the finished work |\n|---|---|---|\n";
-    for opinion in &work.review {
-        let view = match (opinion.blocker, &opinion.judged.choice) {
-            (true, _) => "BLOCKER".to_owned(),
-            (false, Some(_)) => "no objection".to_owned(),
-            (false, None) => format!("no view: {}", opinion.judged.unsure.as_deref().unwrap_or_default()),
-        };
-        let _ = writeln!(text, "| {} | {} of 9 | {view} |", opinion.expert, opinion.confidence);
-    }
-    for Opinion { expert, judged, .. } in &work.objections {
-        let _ = writeln!(text, "\nBLOCKER by {expert}, on record and not answered by more work: {}", judged.question);
-    }
-    text += "\n## Assumptions and risks\n\n";
-    for line in &work.assumptions {
-        let _ = writeln!(text, "- [ASSUMPTION] {line}");
-    }
-    for risk in risks(work, facts) {
-        let _ = writeln!(text, "- risk: {risk}");
-    }
-    let unsure = work.judged.iter().filter(|judged| judged.choice.is_none()).count();
-    let _ = writeln!(
-        text,
-        "\nOf {} questions to the model, {unsure} had no sure answer; defaults hold there.",
-        work.judged.len()
-    );
-    for Judged { question, choice, margin, .. } in work.judged.iter().filter(|judged| judged.choice.is_some()) {
-        let margin = margin.map_or_else(|| "in words".to_owned(), |margin| format!("by {margin:.2} nats"));
-        let _ = writeln!(text, "- {question}: {} ({margin})", choice.as_deref().unwrap_or_default());
-    }
-    text
-}
-
-fn told(value: &Value) -> String {
-    match value {
-        Value::Count(count) => count.to_string(),
-        Value::Number(number) => format!("{number:.3}"),
-        // A digest is known by its beginning.
-        Value::Text(text) if text.len() == 64 && !text.contains(' ') => text.chars().take(12).collect(),
-        Value::Text(text) => one_line(text).replace('|', "\\|"),
-    }
-}
-
-/// A text without line breaks.
-pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-pub(super) fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

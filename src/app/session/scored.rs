@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::drive::{Session, SessionError};
+use super::drive::Session;
 use super::outcome::{ItemKind, Value};
+use super::place::SessionError;
 use super::wave::{Found, model_effects, said};
 use crate::app::watch::Watch;
 use crate::foundation::chat::{ModelChain, Role};
@@ -21,9 +22,9 @@ use crate::simulation::rollout::{Reliability, Score, ScoreMethod, Transcript};
 const CALLS_PER_TURN: usize = 24;
 /// How many standard errors a mean must lie away from its mark to be told from it.
 const ERRORS: f64 = 2.0;
-/// What scores are told apart from: likelihood ratios from none, ratings from the middle of their scale.
-const MARKS: [(&str, f64); 3] =
-    [("persona_llr/1", 0.0), ("persona_llr_own_words/1", 0.0), ("persona_adherence/1", 3.0)];
+/// What scores are told apart from: likelihood ratios from none, ratings from the middle of their scale from 0 to 1.
+pub(super) const MARKS: [(&str, f64); 3] =
+    [("persona_llr/1", 0.0), ("persona_llr_own_words/1", 0.0), ("persona_adherence/1", 0.5)];
 
 impl Session {
     /// Takes them, and keeps them in the transcripts; those that are there are not taken again.
@@ -45,7 +46,13 @@ impl Session {
         // The calls themselves have their receipts beside the run's, as everybody's who scores.
         let watch = Watch::models("score", Mood::Skeptical, &[&self.settings.persona_model, &judge], Some(&folder))
             .map_err(SessionError::Watch)?;
-        let (judge, known, unjudged) = match self.judge(&watch, &judge).await {
+        let suspect =
+            self.course.work.is_suspect().then(|| "a reply wants to be obeyed by whoever rates it".to_owned());
+        let judge = match suspect {
+            Some(why) => Err(why),
+            None => self.judge(&watch, &judge).await,
+        };
+        let (judge, known, unjudged) = match judge {
             Ok((judge, known)) => (Some(judge), known, None),
             Err(why) => (None, None, Some(why)),
         };
@@ -157,6 +164,30 @@ fn fact(values: &[f64], mark: f64) -> String {
     }
 }
 
+/// On which side of its mark a score lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Above it: this speaks for the persona.
+    Above,
+    /// Below it.
+    Below,
+    /// It cannot be told.
+    Untold,
+}
+
+/// The facts among findings.
+pub(super) fn sides(found: &Found) -> impl Iterator<Item = (&'static str, Side)> {
+    MARKS.into_iter().filter_map(|(id, _)| {
+        let Value::Text(fact) = found.get(&format!("{id}{FACT}"))? else { return None };
+        let side = match fact.split(' ').next() {
+            Some("above") => Side::Above,
+            Some("below") => Side::Below,
+            _ => Side::Untold,
+        };
+        Some((id, side))
+    })
+}
+
 /// The receipt of a fact.
 fn receipt(name: &str, value: &Value, found: &Found) -> Option<Entry> {
     let (Some(id), Value::Text(fact)) = (name.strip_suffix(FACT), value) else { return None };
@@ -174,7 +205,9 @@ mod tests {
         check(&[1.0, -1.0, 0.5], 0.0, "not told apart from 0");
         // The mean is 1, its standard error 0.1/sqrt(3).
         check(&[0.9, 1.0, 1.1], 0.0, "above 0 by 0.885");
-        check(&[1.9, 2.0, 2.1], 3.0, "below 3 by 0.885");
-        check(&[3.0, 3.0], 3.0, "not told apart from 3");
+        check(&[0.19, 0.2, 0.21], 0.5, "below 0.5 by 0.288");
+        check(&[0.5, 0.5], 0.5, "not told apart from 0.5");
+        // Readings that all agree leave no error at all.
+        check(&[0.75, 0.75], 0.5, "above 0.5 by 0.250");
     }
 }

@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::drive::SessionError;
-use crate::foundation::base::Clock;
+use super::place::SessionError;
+use crate::foundation::base::{Clock, Digest};
 use crate::foundation::gate::{
     Budget, Categories, Category, Effect, Entry, Gate, Hosts, LeaseId, Permit, Principal, Refusal, Request, Rights,
     Scope, Scopes, Terms,
 };
 use crate::foundation::store::receipts::SharedLog;
-use crate::governance::mood::{self, Mood, MoodState, Profiles, step_entry};
+use crate::governance::mood::{self, Fact, Mood, MoodState, Profile, Profiles, Registers, step_entry};
 
 /// How long a session's lease lasts.
 const LASTS: SignedDuration = SignedDuration::from_hours(24);
+/// How long a person's word holds.
+const APPROVAL: SignedDuration = SignedDuration::from_mins(1);
 /// What a session may spend in all.
 const BUDGET: Budget = Budget {
     money_micros: 20_000_000,
@@ -57,6 +59,8 @@ impl Ward {
                 Score,
                 Report,
                 Category::Ask,
+                // Nobody's without a person's word for it.
+                Category::Promote,
             ]),
             delegates: Categories::of(&[Read, Model, MemoryRead, Rollout, Score]),
             reads: Scopes::of(&[Workspace, Tests, Notes, WorkItem, State, Receipts, Knowledge, Promoted]),
@@ -91,21 +95,45 @@ impl Ward {
         Ok(self.gate.enter(self.lease, name, &rights, self.clock.now())?)
     }
 
-    /// Writes down what happened, with what it means for the mood before it, at once.
-    pub(super) fn record(&mut self, events: &[mood::Event], entries: Vec<Entry>) -> Result<(), SessionError> {
-        let before = self.mood.mood();
-        let mut all = Vec::new();
+    /// Writes down what happened, with what it means for the mood before it, at once. What the moods ask for comes back, and
+    /// the receipts of all of it, in order.
+    pub(super) fn record(
+        &mut self,
+        events: &[mood::Event],
+        entries: Vec<Entry>,
+    ) -> Result<(Vec<mood::Effect>, Vec<Digest>), SessionError> {
+        let before = (self.mood.mood(), self.mood.facts().holds(Fact::Cleared));
+        let (mut all, mut effects) = (Vec::new(), Vec::new());
         for event in events {
             let after = mood::step(&self.mood, event);
             all.push(step_entry(Some(event), mood::Facts::NONE, &after));
+            effects.extend(after.effects);
             self.mood = after.state;
         }
         all.extend(entries);
-        self.log.record(self.clock.now(), &all)?;
-        if self.mood.mood() != before {
+        let receipts = self.log.record(self.clock.now(), &all)?;
+        // A crossing that is cleared is a right that the mood did not have.
+        if (self.mood.mood(), self.mood.facts().holds(Fact::Cleared)) != before {
             self.enter()?;
         }
-        Ok(())
+        Ok((effects, receipts))
+    }
+
+    /// What is asserted, guessed, wanted and believed.
+    pub(super) const fn registers(&self) -> &Registers {
+        &self.mood.registers
+    }
+
+    /// The profile of the mood.
+    pub(super) fn profile(&self) -> &Profile {
+        self.profiles.of(self.mood.mood())
+    }
+
+    /// A person's word for an effect that no mood may have by itself.
+    pub(super) fn approve(&mut self, effect: &Effect, by: &str) -> Result<(), Refusal> {
+        let now = self.clock.now();
+        let until = after(now, APPROVAL);
+        self.gate.approve(self.lease, (effect.category(), effect.arguments()), by, until, now)
     }
 
     /// Asks the gate for an effect of the session's own.

@@ -1,18 +1,19 @@
-//! The real work of a session: rollouts, scores, the run's report, and the checks of the verify gate on what lies on the disk.
+//! The real work of a session, item by item: rollouts, scores, the run's report.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::drive::{Session, SessionError};
-use super::outcome::{Check, Item, ItemKind, ItemResult, Value};
-use super::say::CRITERIA;
-use super::scored;
+use super::claims;
+use super::drive::Session;
+use super::outcome::{Item, ItemKind, ItemResult, SUSPECT, Value};
+use super::place::SessionError;
 use crate::foundation::base::{Digest, canonical_json, limits};
 use crate::foundation::chat::ModelChain;
-use crate::foundation::gate::{Budget, Category, Effect, Refusal, Scope};
+use crate::foundation::gate::{Budget, Category, Effect, Scope};
 use crate::foundation::store::RealDisk;
-use crate::foundation::store::receipts::{LOG, chain};
+use crate::foundation::store::receipts::LOG;
+use crate::governance::mood::lint::suspicions;
 use crate::governance::mood::{self, Mood};
 use crate::simulation::judge::measured::measure;
 use crate::simulation::persona::parse;
@@ -20,9 +21,6 @@ use crate::simulation::report::Report;
 use crate::simulation::rollout::{Observer, Outcome, Run, RunPlan, StopFlag, Transcript, read_transcript, regulations};
 
 pub(super) type Found = BTreeMap<String, Value>;
-
-/// What a run's report was when it was written.
-const REPORT: &str = "report.json";
 
 /// The items of the work, each after what it rests on.
 pub(super) fn items() -> Vec<Item> {
@@ -59,10 +57,15 @@ impl Session {
                 Err(SessionError::Log(error)) => return Err(SessionError::Log(error)),
                 Err(SessionError::Ledger(error)) => return Err(SessionError::Ledger(error)),
                 Err(SessionError::Watch(error)) => return Err(SessionError::Watch(error)),
+                // That no work can mend: the session waits until there is room again.
+                Err(error) if is_full(&error) => {
+                    return Err(SessionError::Told(format!("{error}: free some space, then `loom session resume`")));
+                }
                 Err(error) => (Found::new(), Some(error.to_string())),
             };
             if *kind == ItemKind::Rollouts && error.is_none() {
-                for regulation in self.transcripts(*kind)?.iter().flat_map(regulations) {
+                let talks = self.transcripts(*kind)?;
+                for regulation in talks.iter().flat_map(regulations).chain(claims::doubted(&talks)?) {
                     let event = mood::Event::Regulated(regulation);
                     if !moods.contains(&event) {
                         moods.push(event);
@@ -136,7 +139,8 @@ impl Session {
         {
             return Err(SessionError::Told(format!("a rollout was stopped: {reason}")));
         }
-        Ok(counted(&self.transcripts(kind)?))
+        let talks = self.transcripts(kind)?;
+        Ok(counted(&talks).into_iter().chain(suspect(&talks)).collect())
     }
 
     fn measured(&mut self) -> Result<Found, SessionError> {
@@ -172,54 +176,12 @@ impl Session {
         }
         Ok(transcripts)
     }
+}
 
-    /// The verify gate, thorough: every criterion against what lies on the disk now, each with what was seen.
-    pub(super) fn verify(&self) -> Result<Vec<Check>, SessionError> {
-        let work = &self.course.work;
-        let transcripts = self.transcripts(ItemKind::Rollouts)?;
-        let pilot = self.transcripts(ItemKind::Pilot)?;
-        let complete = transcripts.iter().filter(|transcript| transcript.outcome == Outcome::Complete).count();
-        let turns: usize = transcripts.iter().map(|transcript| transcript.turns.len()).sum();
-        let (rollouts, planned) = (work.plan.rollouts.value, work.plan.rollouts.value * work.plan.turns.value);
-        let recorded = |kind, name: &str| work.found.get(&kind).and_then(|found: &Found| found.get(name));
-        let now = said(&transcripts).to_string();
-        let kept = recorded(ItemKind::Rollouts, "said") == Some(&Value::Text(now.clone()));
-        let again = scores(&transcripts);
-        let same = work.found.get(&ItemKind::Measure) == Some(&again);
-        // Why nothing was judged stands in no transcript.
-        let scored = work.found.get(&ItemKind::Score).cloned().unwrap_or_default();
-        let mut taken = scored::taken(&transcripts);
-        taken.extend(scored.get_key_value(scored::UNJUDGED).map(|(name, why)| (name.clone(), why.clone())));
-        let folder = self.run_folder(ItemKind::Rollouts);
-        let report = folder.join(REPORT).is_file().then(|| Report::on(&folder)).transpose()?;
-        let written = std::fs::read_to_string(folder.join(REPORT)).unwrap_or_default();
-        let true_to = report.as_ref().map(Report::json).transpose()?.is_some_and(|json| json == written);
-        let failures: usize = transcripts.iter().map(|transcript| transcript.totals.failures).sum();
-        let fallbacks: usize = transcripts.iter().map(|transcript| transcript.totals.fallbacks).sum();
-        let log = std::fs::read(self.folder.join(LOG)).map_err(SessionError::io("read the log in", &self.folder))?;
-        let receipts = chain(&log);
-        let seen = [
-            (rollouts > 0 && complete == rollouts, format!("{complete} of {rollouts}")),
-            (turns == planned, format!("{turns} of {planned}")),
-            (
-                pilot.iter().map(|one| one.turns.len()).sum::<usize>() == 1,
-                format!("{} turn", pilot.iter().map(|one| one.turns.len()).sum::<usize>()),
-            ),
-            (kept, now.chars().take(12).collect()),
-            (same, format!("{} scores", again.len())),
-            (scored == taken && !taken.is_empty(), scored_told(&taken)),
-            (true_to, if true_to { "made again, the same bytes".to_owned() } else { "missing or changed".to_owned() }),
-            (failures == 0, format!("{failures} messages")),
-            (fallbacks == 0, format!("{fallbacks} replies")),
-            (receipts.is_ok(), receipts.map_or_else(|fault| fault.to_string(), |_| "the chain holds".to_owned())),
-        ];
-        let check = |(criterion, (passed, evidence)): (&&str, (bool, String))| Check {
-            criterion: (*criterion).to_owned(),
-            passed,
-            evidence,
-        };
-        Ok(CRITERIA.iter().zip(seen).map(check).collect())
-    }
+/// Whether it was for want of space.
+fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    let full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
+    error.downcast_ref().is_some_and(full) || error.source().is_some_and(is_full)
 }
 
 /// The effects of calling the models of a chain: one for each host that may be reached, one for a model on this machine.
@@ -255,8 +217,15 @@ fn counted(transcripts: &[Transcript]) -> Found {
     ])
 }
 
+/// What in the persona's replies wants to be obeyed by whoever reads them, if anything does.
+fn suspect(transcripts: &[Transcript]) -> Option<(String, Value)> {
+    let mut turns = transcripts.iter().flat_map(|transcript| &transcript.turns);
+    let (turn, what) = turns.find_map(|turn| Some((turn.index, suspicions(&turn.persona.content).first()?.1)))?;
+    Some((SUSPECT.to_owned(), Value::Text(format!("turn {turn}: {what}"))))
+}
+
 /// The mean of every score over the rollouts that have it.
-fn scores(transcripts: &[Transcript]) -> Found {
+pub(super) fn scores(transcripts: &[Transcript]) -> Found {
     let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for score in transcripts.iter().flat_map(|transcript| measure(transcript).scores) {
         values.entry(score.id).or_default().extend(score.value);
@@ -267,19 +236,25 @@ fn scores(transcripts: &[Transcript]) -> Found {
     values.into_iter().filter_map(mean).collect()
 }
 
-/// How many scores models took, and how many rows say why not.
-fn scored_told(taken: &Found) -> String {
-    let numbers = taken.values().filter(|value| matches!(value, Value::Number(_))).count();
-    format!("{numbers} scores, {} of facts and of what was not taken", taken.len() - numbers)
-}
-
 /// Whether a folder holds anything.
 pub(super) fn is_fresh(folder: &Path) -> bool {
     !RealDisk::new(folder).root().join(LOG).exists()
 }
 
-impl From<Refusal> for SessionError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::simulation::rollout::FileError;
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        let file = |kind: io::ErrorKind| {
+            SessionError::File(FileError::Io { path: PathBuf::from("rollout_000.json"), source: kind.into() })
+        };
+        assert!(is_full(&file(io::ErrorKind::StorageFull)));
+        assert!(!is_full(&file(io::ErrorKind::PermissionDenied)));
+        assert!(!is_full(&SessionError::Told("No space left on device".to_owned())));
     }
 }

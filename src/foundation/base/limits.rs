@@ -159,6 +159,10 @@ pub const QUESTIONS_MAX: usize = 3;
 pub const TOOL_FILE_BYTES_MAX: u64 = 16 << 20;
 /// Longest need or answer of a session, bytes.
 pub const SESSION_TEXT_BYTES_MAX: usize = 1 << 16;
+/// Longest time between two signs of life of a session, rollouts apart, seconds; a later one counts as a crash.
+pub const SESSION_HEARTBEAT_SECONDS_MAX: i64 = 3_600;
+/// Longest advice of one expert, tokens.
+pub const ADVICE_TOKENS_MAX: usize = 96;
 /// Longest header of a GGUF file, its vocabulary included, bytes.
 pub const GGUF_HEADER_BYTES_MAX: u64 = 256 << 20;
 /// Most keys in a GGUF header.

@@ -8,9 +8,11 @@ mod hack;
 mod question;
 mod sealing;
 mod stub;
+mod suspect;
 
 pub use copy::{Copied, SHARED_WORDS_MIN, no_copy};
 pub use hack::{Hack, RewardHackDisclosure, reward_hacks};
 pub use question::{Choice, Question, QuestionFault, question_faults, round_faults};
 pub use sealing::{Outcome, Prediction, Sealed, SelfSealingDisclosure, sealing_phrases, self_sealing};
 pub use stub::{Stub, stubs};
+pub use suspect::suspicions;

@@ -123,9 +123,10 @@ impl<V: Vocabulary> Drawing<'_, V> {
     }
 
     fn transition(&mut self, transition: &Transition<V>) {
+        let chart = self.chart;
         let composite = matches!(self.chart.state(transition.source).kind, Kind::Compound | Kind::Parallel);
         let from = if composite { self.any_name(transition.source) } else { self.name(transition.source) };
-        let text = self.transition_text(transition);
+        let text = transition_text(chart, transition);
         let dashed = transition.amendment.is_some();
         if transition.targets.is_empty() {
             self.edge(&from, &from, &text, dashed, 1);
@@ -134,48 +135,6 @@ impl<V: Vocabulary> Drawing<'_, V> {
             let to = self.end_of_arrow(*target);
             self.edge(&from, &to, &text, dashed, 1);
         }
-    }
-
-    fn transition_text(&self, transition: &Transition<V>) -> String {
-        let chart = self.chart;
-        let triggers: Vec<_> = transition.triggers.iter().map(|trigger| trigger_name(chart, *trigger)).collect();
-        let mut text = triggers.join(", ");
-        let conditions: Vec<_> = transition
-            .conditions
-            .iter()
-            .map(|condition| {
-                let not = if condition.wanted { "" } else { "not " };
-                match condition.test {
-                    Test::Guard(guard) => format!("{not}{}", word(guard)),
-                    Test::In(state) => format!("{not}in {}", chart.state(state).path),
-                }
-            })
-            .collect();
-        if !conditions.is_empty() {
-            let _infallible = write!(text, " [{}]", conditions.join(", "));
-        }
-        if let Some(counter) = transition.spend {
-            let counter = chart.counter(counter);
-            let _infallible = write!(text, " ({} of {})", counter.name, counter.limit);
-        }
-        let acts: Vec<_> = transition
-            .acts
-            .iter()
-            .map(|act| match act {
-                Act::Do(action) => word(*action).to_owned(),
-                Act::Raise(event) => format!("raise {}", word(*event)),
-            })
-            .collect();
-        if !acts.is_empty() {
-            let _infallible = write!(text, " / {}", acts.join(", "));
-        }
-        if let Some(label) = transition.label.as_ref().filter(|label| **label != text) {
-            let _infallible = write!(text, "\n{label}");
-        }
-        if let Some(amendment) = transition.amendment {
-            let _infallible = write!(text, " @{amendment}");
-        }
-        text
     }
 
     /// Where an arrow to `target` ends: a box's arrows end where its own start leads.
@@ -241,4 +200,46 @@ impl<V: Vocabulary> Drawing<'_, V> {
         };
         self.line(depth, &line);
     }
+}
+
+/// What stands beside a transition's arrow.
+pub(super) fn transition_text<V: Vocabulary>(chart: &Chart<V>, transition: &Transition<V>) -> String {
+    let triggers: Vec<_> = transition.triggers.iter().map(|trigger| trigger_name(chart, *trigger)).collect();
+    let mut text = triggers.join(", ");
+    let conditions: Vec<_> = transition
+        .conditions
+        .iter()
+        .map(|condition| {
+            let not = if condition.wanted { "" } else { "not " };
+            match condition.test {
+                Test::Guard(guard) => format!("{not}{}", word(guard)),
+                Test::In(state) => format!("{not}in {}", chart.state(state).path),
+            }
+        })
+        .collect();
+    if !conditions.is_empty() {
+        let _infallible = write!(text, " [{}]", conditions.join(", "));
+    }
+    if let Some(counter) = transition.spend {
+        let counter = chart.counter(counter);
+        let _infallible = write!(text, " ({} of {})", counter.name, counter.limit);
+    }
+    let acts: Vec<_> = transition
+        .acts
+        .iter()
+        .map(|act| match act {
+            Act::Do(action) => word(*action).to_owned(),
+            Act::Raise(event) => format!("raise {}", word(*event)),
+        })
+        .collect();
+    if !acts.is_empty() {
+        let _infallible = write!(text, " / {}", acts.join(", "));
+    }
+    if let Some(label) = transition.label.as_ref().filter(|label| **label != text) {
+        let _infallible = write!(text, "\n{label}");
+    }
+    if let Some(amendment) = transition.amendment {
+        let _infallible = write!(text, " @{amendment}");
+    }
+    text
 }

@@ -211,8 +211,10 @@ fn handed_off(receipts: &[Receipt]) -> bool {
     let opened = |receipt: &Receipt| receipt.entry.kind == "log.opened";
     let processes = receipts.chunk_by(|_, next| !opened(next));
     let mut played = processes.filter(|own| !own.iter().any(|receipt| receipt.entry.kind == "command.begun"));
-    let last = played.rfind(|own| own.iter().any(|receipt| !opened(receipt)));
-    last.is_none_or(|own| own.last().is_some_and(|receipt| receipt.entry.kind == "run.handed_off"))
+    // Neither opening the log nor erasing a text is playing.
+    let plays = |receipt: &&Receipt| !opened(receipt) && receipt.entry.kind != "content.erased";
+    let last = played.rfind(|own| own.iter().any(|receipt| plays(&receipt)));
+    last.is_none_or(|own| own.iter().rfind(plays).is_some_and(|receipt| receipt.entry.kind == "run.handed_off"))
 }
 
 /// Where the models of a chain stand, each place once. No turn goes without a permit: what names no model is asked for as
@@ -283,6 +285,8 @@ mod tests {
         let scored = ["log.opened", "command.begun", "gate.granted"];
         check(&[&["log.opened", "run.begun", "run.handed_off"], scored.as_slice()].concat(), true);
         check(&[&["log.opened", "run.begun", "run.turn"], scored.as_slice()].concat(), false);
+        // Erasing a text is no play either.
+        check(&["log.opened", "run.begun", "run.handed_off", "log.opened", "content.erased"], true);
         // A process that died before it said anything leaves what was before it.
         check(&["log.opened", "run.begun", "run.turn", "log.opened"], false);
         // Taken up again and killed in its first turn.
