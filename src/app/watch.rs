@@ -18,8 +18,8 @@ use crate::foundation::gate::{
     Budget, Categories, Category, Effect, Entry, Guard, Hosts, Ledger, LedgerError, Passing, Permit, Principal,
     Refusal, Rights, Scope, Terms, Warden,
 };
-use crate::foundation::store::{FileLock, RealDisk};
 use crate::foundation::store::receipts::{Key, KeyError, LogError, ReceiptLog, SharedLog};
+use crate::foundation::store::{FileLock, RealDisk};
 use crate::governance::mood::{Mood, Profiles};
 use crate::inference::providers::{self, OpenOptions};
 

@@ -12,6 +12,7 @@ use loom_kernels::cuda::{Asks, Buffer, Gpu, GpuError, List, Matrix, PAGE, Readin
 
 use super::super::ends::Ends;
 use super::super::row::{Room, RowAsk, RowReading, Scratch};
+use super::super::steps::Steps;
 use super::super::{Architecture, Segment};
 use super::decode::{self, Decode};
 use super::memory::{Needs, Plan};
@@ -19,6 +20,7 @@ use super::reading::{asked, told};
 use super::slots::{Place, Pool, lock};
 use super::weights::matrix;
 use crate::foundation::base::limits::GPU_PASS_TOKENS_MAX;
+use crate::foundation::chat::{DeltaGains, SsmReading};
 
 /// The layers of a network.
 pub(super) trait Body: Send + Sync + 'static {
@@ -65,6 +67,22 @@ pub(super) trait Body: Send + Sync + 'static {
 
     /// Layer `index`: adds `added` to the residual stream x, and leaves what it adds itself in `h`.
     fn layer(&self, gpu: &Gpu, index: usize, plan: &Self::Plan, stream: &Stream<'_>) -> Result<(), GpuError>;
+
+    /// Tells those who look on of the steps Δ of a pass that was enqueued. Waits for it if there are any.
+    fn look_on(&self, _: &Self::Plan, _: &mut [Segment<'_, GpuState<Self::Rest>>]) -> Result<(), GpuError> {
+        Ok(())
+    }
+
+    /// As [`Architecture::look`], of the state in `slot`.
+    fn look(
+        &self,
+        _: &Gpu,
+        _slot: usize,
+        _: &Steps,
+        _gains: Option<&DeltaGains>,
+    ) -> Result<Option<SsmReading>, GpuError> {
+        Ok(None)
+    }
 }
 
 /// `[rows, d_model]` each.
@@ -86,8 +104,16 @@ pub(super) struct GpuState<R> {
 /// Slot 0 is never written: it is the state before the first token.
 const START: i32 = 0;
 
+impl<R> GpuState<R> {
+    fn slot(&self) -> usize {
+        usize::try_from(self.slot.as_ref().map_or(START, |slot| slot.index())).unwrap_or_default()
+    }
+}
+
 pub(super) struct Network<B: Body> {
     gpu: Gpu,
+    /// For people.
+    place: String,
     body: B,
     d_model: usize,
     vocabulary: usize,
@@ -117,13 +143,14 @@ pub(super) struct Network<B: Body> {
 }
 
 impl<B: Body> Network<B> {
-    /// A network whose ends are `ends`. `free` is what was free before `body`'s weights came.
-    pub(super) fn new(gpu: Gpu, ends: &Ends, mut body: B, free: usize) -> Result<Self, GpuError> {
+    /// A network at `place` whose ends are `ends`. `free` is what was free before `body`'s weights came.
+    pub(super) fn new(gpu: Gpu, place: String, ends: &Ends, mut body: B, free: usize) -> Result<Self, GpuError> {
         let (d_model, vocabulary) = (ends.table.inputs(), ends.vocabulary());
         let table = matrix(&gpu, &ends.table)?;
         let head = ends.head.as_ref().map(|head| matrix(&gpu, head)).transpose()?;
         let norm = gpu.upload(&ends.norm)?;
-        let plan = Plan::new(&body.needs(), d_model, vocabulary, free, gpu.free_bytes()?)?;
+        let workspace = gpu.workspace_bytes();
+        let plan = Plan::new(&body.needs(), d_model, vocabulary, workspace, [free, gpu.free_bytes()?])?;
         let Plan { rows, some, slots, pages, sequences_max, states_bytes } = plan;
         body.settle(&gpu, rows, slots, pages)?;
         let decode = Decode::new(&gpu, &body, slots, vocabulary)?;
@@ -141,6 +168,7 @@ impl<B: Body> Network<B> {
             fault: Mutex::new(None),
             states_bytes: states_bytes as u64,
             gpu,
+            place,
             body,
             d_model,
             vocabulary,
@@ -165,10 +193,10 @@ impl<B: Body> Network<B> {
     }
 
     /// Enqueues a pass over `batch`, and gives the rows asked for in `h`, however many they are.
-    fn pass(&self, batch: &[Segment<'_, GpuState<B::Rest>>], sequences: &[Sequence]) -> Result<usize, GpuError> {
+    fn pass(&self, batch: &mut [Segment<'_, GpuState<B::Rest>>], sequences: &[Sequence]) -> Result<usize, GpuError> {
         let gpu = &self.gpu;
         let (mut row, mut wanted, mut lasts) = (0, Vec::new(), Vec::new());
-        for segment in batch {
+        for segment in &*batch {
             let len = u32::try_from(segment.ids.len()).unwrap_or(u32::MAX);
             wanted.extend(segment.logits.clone().filter_map(|at| Some(row + u32::try_from(at).ok()?)));
             row += len;
@@ -183,6 +211,7 @@ impl<B: Body> Network<B> {
         let last = (self.last.view(), Some(&targets));
         gpu.copy_rows((self.x.view(), Some(&lasts)), last, [sequences.len(), self.d_model])?;
         gpu.copy_rows((self.x.view(), Some(&wanted.0)), (self.h.view(), None), [wanted.1, self.d_model])?;
+        self.body.look_on(&plan, batch)?;
         Ok(wanted.1)
     }
 
@@ -292,8 +321,7 @@ impl<B: Body> Network<B> {
     }
 
     fn at(&self, state: &GpuState<B::Rest>) -> View<'_, f32> {
-        let slot = state.slot.as_ref().map_or(START, |slot| slot.index());
-        self.last.part(usize::try_from(slot).unwrap_or_default() * self.d_model, self.d_model)
+        self.last.part(state.slot() * self.d_model, self.d_model)
     }
 
     /// Replaces `logits` by those of the first `rows` rows of `x`.
@@ -382,6 +410,14 @@ impl<B: Body> Architecture for Network<B> {
 
     fn states_bytes(&self) -> Option<u64> {
         Some(self.states_bytes)
+    }
+
+    fn look(&self, state: &Self::State, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmReading> {
+        self.note(self.body.look(&self.gpu, state.slot(), steps, gains))?
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
     }
 
     fn fault(&self) -> Option<String> {
