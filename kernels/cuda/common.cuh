@@ -52,6 +52,9 @@ __device__ __forceinline__ float within(float delta, float least, float most) {
 
 __device__ __forceinline__ float silu(float x) { return x / (1.0f + expf(-x)); }
 
+// Four floats at a multiple of 16 bytes.
+__device__ __forceinline__ float4 four(const float* at) { return *reinterpret_cast<const float4*>(at); }
+
 __device__ __forceinline__ float warp_sum(float x) {
     for (int step = WARP_SIZE / 2; step > 0; step /= 2) x += __shfl_xor_sync(FULL, x, step);
     return x;

@@ -52,32 +52,37 @@ conv_silu(const float* __restrict__ u, int stride, const float* __restrict__ wei
             after[size_t(j) * channels] = sequence.len <= CONV_SPAN ? window[j] : input[size_t(sequence.len - past + j) * stride];
 }
 
-// One step of the scan for every sequence (len = 1): 16 lanes a channel, a state each.
-// u, delta, z as in `scan_segments`; states: [slots, channels, 16].
-// Grid: (⌈channels / (block / 16)⌉, sequences). Block: a multiple of 32.
+// One step of the scan for every sequence (len = 1): four lanes a channel, four states each, sixteen bytes a load.
+// u, delta, z as in `scan_segments`; a, states and the rows of bc begin at multiples of 16 bytes; states: [slots, channels, 16].
+// Grid: (⌈channels / (block / 4)⌉, sequences). Block: whole warps.
 extern "C" __global__ void __launch_bounds__(128)
 scan_step16(const float* __restrict__ u, const float* __restrict__ delta, const float* __restrict__ dt_bias,
             const float* __restrict__ a, const float* __restrict__ bc, int bc_stride, const float* __restrict__ d,
             const float* __restrict__ z, int z_stride, float* __restrict__ states,
             const Sequence* __restrict__ sequences, int channels, float* __restrict__ y) {
-    constexpr int STATE = 16;
-    const int lane = threadIdx.x % STATE;
-    const int asked = blockIdx.x * (blockDim.x / STATE) + threadIdx.x / STATE;
+    constexpr int STATE = 16, LANES = 4;
+    const int lane = threadIdx.x % LANES, own = 4 * lane;
+    const int asked = blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
     // Lanes past the last channel work on it as well, for the shuffles, and write nothing.
     const int channel = asked < channels ? asked : channels - 1;
     const Sequence sequence = sequences[blockIdx.y];
     if (sequence.len == 0) return;
     const size_t row = size_t(sequence.row);
-    const size_t at = (size_t(sequence.from) * channels + channel) * STATE + lane;
+    const float4 rate = four(a + size_t(channel) * STATE + own);
+    const float4 old = four(states + (size_t(sequence.from) * channels + channel) * STATE + own);
+    const float4 b = four(bc + row * bc_stride + own), c = four(bc + row * bc_stride + STATE + own);
     const float input = u[row * channels + channel];
     const float step = softplus(delta[row * channels + channel] + dt_bias[channel]);
-    const float decay = exp2f(sequence.gain_decay * step * (a[size_t(channel) * STATE + lane] * LOG2_E));
-    const float h = fmaf(decay, states[at], sequence.gain_write * step * input * bc[row * bc_stride + lane]);
-    float out = h * bc[row * bc_stride + STATE + lane];
+    const float fall = sequence.gain_decay * step, write = sequence.gain_write * step * input;
+    const float4 h = make_float4(fmaf(exp2f(fall * (rate.x * LOG2_E)), old.x, write * b.x),
+                                 fmaf(exp2f(fall * (rate.y * LOG2_E)), old.y, write * b.y),
+                                 fmaf(exp2f(fall * (rate.z * LOG2_E)), old.z, write * b.z),
+                                 fmaf(exp2f(fall * (rate.w * LOG2_E)), old.w, write * b.w));
+    float out = fmaf(h.w, c.w, fmaf(h.z, c.z, fmaf(h.y, c.y, h.x * c.x)));
 #pragma unroll
-    for (int mask = STATE / 2; mask > 0; mask /= 2) out += __shfl_xor_sync(FULL, out, mask);
+    for (int mask = LANES / 2; mask > 0; mask /= 2) out += __shfl_xor_sync(FULL, out, mask);
     if (asked >= channels) return;
-    states[(size_t(sequence.to) * channels + channel) * STATE + lane] = h;
+    *reinterpret_cast<float4*>(states + (size_t(sequence.to) * channels + channel) * STATE + own) = h;
     if (lane == 0) {
         out = fmaf(d[channel], input, out);
         y[row * channels + channel] = z ? out * silu(z[row * z_stride + channel]) : out;

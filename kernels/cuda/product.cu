@@ -5,8 +5,8 @@
 
 // Sixteen bytes of weights as floats.
 __device__ __forceinline__ void unpack(const float* at, float (&w)[4]) {
-    const float4 four = *reinterpret_cast<const float4*>(at);
-    w[0] = four.x, w[1] = four.y, w[2] = four.z, w[3] = four.w;
+    const float4 all = four(at);
+    w[0] = all.x, w[1] = all.y, w[2] = all.z, w[3] = all.w;
 }
 
 template <typename Half>

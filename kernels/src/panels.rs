@@ -344,7 +344,7 @@ impl Panels {
         let quants = lanes().flat_map(|(panel, lane)| {
             let lines = &self.lines[panel * self.lines_of_panel()..][..self.lines_of_panel()];
             // Back to signed: see `from_blocks`.
-            lines.iter().flat_map(move |line| (line.0[lane] ^ 0x8080_8080).to_le_bytes().map(|byte| byte as i8))
+            lines.iter().flat_map(move |line| (line.0[lane] ^ 0x8080_8080).to_le_bytes().map(u8::cast_signed))
         });
         let scales =
             lanes().flat_map(|(panel, lane)| scales[panel * blocks..][..blocks].iter().map(move |block| block[lane]));

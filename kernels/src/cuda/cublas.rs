@@ -194,3 +194,18 @@ fn told(what: &str, status: c_int) -> Result<(), GpuError> {
     };
     Err(GpuError(format!("cuBLAS cannot {what}: {why} (status {status}); LOOM_CUBLAS=off does without it")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs cuBLAS, and no GPU"]
+    fn the_library_tells_its_version_and_says_no_without_a_gpu() {
+        let cublas = open(13).unwrap();
+        assert!(cublas.name().starts_with("cuBLAS 1"), "{}", cublas.name());
+        // SAFETY: without a context nothing is begun, and the null stream is one.
+        let told = unsafe { cublas.hold(std::ptr::null_mut(), 0) }.unwrap_err().to_string();
+        assert!(told.contains("could not be initialised") && told.contains("LOOM_CUBLAS=off"), "{told}");
+    }
+}

@@ -277,13 +277,15 @@ impl Gpu {
         let a = scan.a.rows("selective_scan a", channels, d_state, d_state);
         let bc = scan.bc.rows("selective_scan bc", batch.rows, bc_stride, 2 * d_state);
         let state = channels * d_state;
+        let fits =
+            d_state == 16 && bc_stride.is_multiple_of(4) && [scan.a, scan.bc, states].iter().all(|view| view.is_wide());
         let states = states.rows("selective_scan states", batch.slots, state, state);
         let (stride, z_stride, sequences) = (Arg::int(bc_stride), Arg::int(z_stride), batch.sequences.view().at());
         let wide = Arg::int(channels);
-        if batch.longest == 1 && d_state == 16 {
+        if batch.longest == 1 && fits {
             let arguments = [u, delta, bias, a, bc, stride, d, z, z_stride, states, sequences, wide, y];
             // SAFETY: the kernel's parameters, checked above.
-            return unsafe { self.launch("scan_step16", [channels.div_ceil(8), batch.count(), 1], 128, arguments) };
+            return unsafe { self.launch("scan_step16", [channels.div_ceil(32), batch.count(), 1], 128, arguments) };
         }
         let arguments = [u, delta, bias, a, bc, stride, d, z, z_stride, states, sequences, wide, Arg::int(d_state), y];
         // SAFETY: as above.

@@ -193,7 +193,7 @@ fn those_who_look_on_are_told_what_the_cpu_tells() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn q8_0_stays_q8_0() {
+fn q8_0_is_read_as_it_is_packed() {
     for name in ["plain", "qwen2"] {
         let of = |device| {
             let options =
@@ -203,7 +203,7 @@ fn q8_0_stays_q8_0() {
         let ids = ids(40);
         let both = [of(Device::Cuda(0)), of(Device::Cpu)].map(|model| score(&model, asked(&ids[..2], 1), &ids[2..], 3));
         // The CPU also rounds what it multiplies them with.
-        within(name, 3e-2, &both[0].tokens, &both[1].tokens);
+        within(name, 0.1, &both[0].tokens, &both[1].tokens);
     }
 }
 
