@@ -3,7 +3,8 @@
 # CPU, with cuBLAS and CUDA graphs and without; memory and races with compute-sanitizer where it is installed. All of it
 # runs, whatever fails; the end says what did.
 #
-#   scripts/gpu-check.sh --pack DIR   where Rust and nvcc are: builds checks and benches into DIR, to be carried anywhere
+#   scripts/gpu-check.sh --pack DIR   where Rust and nvcc are: builds checks and benches into DIR and DIR.tar.xz, to be
+#                                     carried anywhere
 #   DIR/gpu-check.sh                  on the GPU machine, wherever DIR lies there: runs the checks; needs the driver alone
 #   scripts/gpu-check.sh              builds and runs on one machine
 #
@@ -37,7 +38,8 @@ pack() {
     mkdir -p "$folder/tests/data"
     cp -r tests/data/models tests/data/mamba "$folder/tests/data/"
     cp scripts/gpu-check.sh scripts/gpu-bench.sh scripts/gpu_bench.py "$folder/"
-    du -sh "$folder"
+    tar -C "$(dirname "$folder")" -cJf "$folder.tar.xz" "$(basename "$folder")"
+    du -sh "$folder" "$folder.tar.xz"
 }
 
 if [ "${1:-}" = --pack ]; then pack "${2:?a folder for the checks}"; exit; fi

@@ -1,4 +1,4 @@
-//! cuBLAS, opened at run time where it is installed: it comes with the CUDA toolkit and with PyTorch, not with the driver.
+//! cuBLAS, opened at run time where it is installed: it comes with the CUDA toolkit or with torch, not with the driver.
 
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;

@@ -118,7 +118,7 @@ fn check_scan(case: &Case, seed: u64) {
     let bias: Vec<f32> = draw.floats(channels, 1.0).iter().map(|x| x - 3.0).collect();
     let a: Vec<f32> = draw.floats(channels * d_state, 8.0).iter().map(|x| -x.abs() - 0.01).collect();
     // Rows at multiples of 16 bytes are read four numbers at a time, others one by one.
-    let stride = 2 * d_state + if seed % 2 == 0 { 5 } else { 8 };
+    let stride = 2 * d_state + if seed.is_multiple_of(2) { 5 } else { 8 };
     let bc = draw.floats(rows * stride, 1.0);
     let d = draw.floats(channels, 1.0);
     let z_stride = channels + 7;

@@ -6,6 +6,7 @@ use loom_agent::foundation::chat::{
 };
 use loom_agent::inference::engine::{Device, Dtype, EngineOptions, LocalModel};
 
+use super::parity::check_model;
 use super::{block_on, complete, fixture, folder, request, score};
 use loom_agent::foundation::chat::LanguageModel;
 
@@ -79,6 +80,14 @@ fn a_prompt_is_scored_and_continued_as_on_the_cpu() {
             let scored = [&gpu, &cpu].map(|model| score(model, modulated(), &ids[2..], 0));
             close(name, &scored[0].tokens, &scored[1].tokens);
         }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn models_on_a_gpu_agree_with_transformers() {
+    for name in SERVED {
+        check_model(&on_gpu(name).unwrap(), &fixture(name));
     }
 }
 
