@@ -3,11 +3,14 @@
 import argparse
 import json
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 BATCHES = [1, 8, 32, 128, 512]
 PREFILL, DECODED, REPEATS = 2048, 32, 3
+# The model that plays both sides of whole runs; rollouts and turns on the GPU, and turns of the one on the CPU.
+PLAYED, ROLLOUTS, TURNS, TURNS_CPU = "mamba-1.4b", 128, 50, 4
 
 
 def mamba(width: int, layers: int) -> dict:
@@ -61,6 +64,16 @@ def best(work) -> float:
     return min(times)
 
 
+def arithmetic() -> float:
+    """Floating-point operations a second of a large bf16 product with f32 sums: what a long prompt is bound by."""
+    import torch
+
+    side = 8192
+    left, right = (torch.randn(side, side, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    left @ right
+    return 2 * side**3 / best(lambda: left @ right)
+
+
 def reference(folder: Path) -> dict:
     """transformers on the same weights: (what, batch) → tokens a second; what does not fit is left out."""
     import torch
@@ -104,6 +117,20 @@ def moved(config: dict, folder: Path, batch: int) -> int:
     return weights + 2 * batch * state
 
 
+def played(benches: Path, folder: Path, device: str, rollouts: int, turns: int) -> float:
+    """Tokens a second that whole runs write, persona and target together, from when the models are open."""
+    with tempfile.TemporaryDirectory() as scratch:
+        run = Path(scratch) / "run"
+        model = f"local:{folder}"
+        subprocess.run([benches / "loom", "run", benches / "persona.yaml", "--persona-model", model, "--target", model,
+                        "--device", device, "--rollouts", str(rollouts), "--parallel", str(rollouts), "--turns", str(turns),
+                        "--no-score", "--output", run], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        seconds = time.time() - (run / "run.json").stat().st_mtime
+        written = lambda said: len(said.get("ids") or []) if said else 0
+        turns_of = [turn for file in run.glob("rollout_*.json") for turn in json.loads(file.read_text())["turns"]]
+        return sum(written(turn["persona"]) + written(turn["interlocutor"]) for turn in turns_of) / seconds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--benches", type=Path, required=True)
@@ -114,8 +141,10 @@ def main() -> None:
     if unknown:
         parser.error(f"no such model: {', '.join(sorted(unknown))}; there are {', '.join(MODELS)}")
     copy = subprocess.run([arguments.benches / "bench", "--copy"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    bandwidth = float(copy.split()[3]) * 1e9
-    print("\n| model | | N | loom, tokens/s | of the bandwidth | transformers, tokens/s | ratio |")
+    bandwidth, operations = float(copy.split()[3]) * 1e9, arithmetic()
+    print(f"\nA copy moves {bandwidth / 1e9:,.0f} GB/s, a bf16 product of 8192 x 8192 does {operations / 1e12:,.0f} TFLOP/s. The bound of")
+    print("decoding is the first, over weights and states; of a prompt the second, over two operations a weight and token.")
+    print("\n| model | | N | loom, tokens/s | of the bound | transformers, tokens/s | ratio |")
     print("|---|---|---:|---:|---:|---:|---:|")
     for name in arguments.names or MODELS:
         config, folder = MODELS[name], arguments.models / name
@@ -124,11 +153,19 @@ def main() -> None:
         loom, torch = ours(arguments.benches / "peers", folder), reference(folder)
         for what, batch in [("prefill", 1)] + [("decode", batch) for batch in BATCHES]:
             mine, theirs = loom.get((what, batch)), torch.get((what, batch))
-            share = mine and what == "decode" and moved(config, folder, batch) * mine / batch / bandwidth
+            share = mine and (moved(config, folder, batch) * mine / batch / bandwidth if what == "decode"
+                              else (folder / "model.safetensors").stat().st_size * mine / operations)
             number = lambda x: f"{x:,.0f}" if x else "–"
             ratio = f"{mine / theirs:.1f}" if mine and theirs else "–"
             print(f"| {name} | {what} | {batch} | {number(mine)} | {f'{share:.0%}' if share else '–'} | {number(theirs)} | {ratio} |",
                   flush=True)
+    if PLAYED in (arguments.names or MODELS):
+        folder = arguments.models / PLAYED
+        many = played(arguments.benches, folder, "cuda:0", ROLLOUTS, TURNS)
+        one = played(arguments.benches, folder, "cpu", 1, TURNS_CPU)
+        print(f"\n`loom run`, {PLAYED} on both sides, tokens/s: {many:,.0f} for {ROLLOUTS} rollouts of {TURNS} turns at once, {one:,.0f} for one of")
+        print(f"{TURNS_CPU} turns on the CPU: {many / one:,.0f} times as many.")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,7 @@
 //! Decode steps of Mamba-1 on a GPU at published widths: made-up bf16 weights, `scripts/gpu-bench.sh` says how to run it.
-//! `--gpus` tells of the GPUs alone, `--copy` of the bandwidth alone. Prints tokens/s, and the bytes that a step must read as a share of what the GPU copies in that time.
+//! `--gpus` tells of the GPUs alone, `--copy` of the bandwidth alone. Prints tokens/s, the bytes that a step must
+//! move as a share of what the GPU copies in that time, and the time of reading the logits as a share of the step, of which
+//! it is no part.
 
 #[cfg(not(any(feature = "cuda", feature = "cuda-emulation")))]
 fn main() {
@@ -18,7 +20,9 @@ fn main() {
 mod gpu {
     use std::time::Instant;
 
-    use loom_kernels::cuda::{Batch, Buffer, Gpu, GpuConv, GpuError, GpuScan, Kind, List, Matrix, Sequence};
+    use loom_kernels::cuda::{
+        Ask, Asks, Batch, Buffer, Gpu, GpuConv, GpuError, GpuScan, Kind, List, Matrix, Reading, Sequence,
+    };
 
     const VOCABULARY: usize = 50_280;
     const STATE: usize = 16;
@@ -53,14 +57,20 @@ mod gpu {
         if only("--copy") {
             return Ok(());
         }
-        println!("{:<12} {:>4} {:>12} {:>9} {:>14}", "model", "N", "tokens/s", "ms/step", "of bandwidth");
+        println!("many rows: {}", gpu.library().unwrap_or_else(|why| format!("no cuBLAS: {why}")));
+        println!(
+            "{:<12} {:>4} {:>12} {:>9} {:>14} {:>9}",
+            "model", "N", "tokens/s", "ms/step", "of bandwidth", "reading"
+        );
         for (name, layers, d_model, rank) in
             [("mamba-130m", 24, 768, 48), ("mamba-1.4b", 48, 2048, 128), ("mamba-2.8b", 64, 2560, 160)]
         {
             for rows in [1, 8, 32, 128, 512] {
                 let (seconds, bytes) = step(&gpu, layers, d_model, rank, rows)?;
                 let share = bytes as f64 / seconds / copied * 100.0;
-                println!("{name:<12} {rows:>4} {:>12.0} {:>9.3} {share:>12.1} %", rows as f64 / seconds, seconds * 1e3);
+                let reading = reading(&gpu, rows)? / seconds * 100.0;
+                let (tokens, millis) = (rows as f64 / seconds, seconds * 1e3);
+                println!("{name:<12} {rows:>4} {tokens:>12.0} {millis:>9.3} {share:>12.1} % {reading:>7.1} %");
             }
         }
         Ok(())
@@ -85,6 +95,16 @@ mod gpu {
         }
         end.read(&mut wait)?;
         Ok(begun.elapsed().as_secs_f64() / count as f64)
+    }
+
+    /// Seconds of reading the rows of a step: a draw each, with its log-probability, entropy and rank.
+    fn reading(gpu: &Gpu, rows: usize) -> Result<f64, GpuError> {
+        let logits: Vec<f32> = (0..rows * VOCABULARY).map(|at| (at as f32 * 0.618).sin() * 8.0).collect();
+        let (logits, weights) = (gpu.upload(&logits)?, gpu.zeros::<f32>(rows * VOCABULARY)?);
+        let ask = Ask { temperature: 0.8, top_p: 0.95, uniform: 0.5, ..Ask::GREEDY };
+        let asks = Asks::new(gpu, &vec![Some(ask); rows], VOCABULARY)?;
+        let readings = gpu.room::<Reading>(rows)?;
+        time(&weights, STEPS, || gpu.read_logits([logits.view(), weights.view()], (&asks, 0, rows), readings.view()))
     }
 
     /// Seconds of one step, and the bytes of weights and states that it must move.

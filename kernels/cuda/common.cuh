@@ -45,7 +45,15 @@ __device__ __forceinline__ float widen(f16 x) {
 // ln(1 + e^x); x itself above 20, as in the reference implementations of Mamba.
 __device__ __forceinline__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
+// Δ kept within limits. NaN stays NaN.
+__device__ __forceinline__ float within(float delta, float least, float most) {
+    return delta < least ? least : delta > most ? most : delta;
+}
+
 __device__ __forceinline__ float silu(float x) { return x / (1.0f + expf(-x)); }
+
+// Four floats at a multiple of 16 bytes.
+__device__ __forceinline__ float4 four(const float* at) { return *reinterpret_cast<const float4*>(at); }
 
 __device__ __forceinline__ float warp_sum(float x) {
     for (int step = WARP_SIZE / 2; step > 0; step /= 2) x += __shfl_xor_sync(FULL, x, step);

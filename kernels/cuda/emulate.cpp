@@ -31,17 +31,23 @@ extern "C" int loom_emulate(const char* name, const unsigned* grid, unsigned thr
     const dim3 blocks(grid[0], grid[1], grid[2]);
 #define KERNEL(kernel) \
     if (std::strcmp(name, #kernel) == 0) return run(blocks, dim3(threads), kernel, arguments, count);
+    KERNEL(add_steps)
     KERNEL(add_to)
     KERNEL(attend_join)
     KERNEL(attend_part)
+    KERNEL(bias_rows)
     KERNEL(conv_silu)
     KERNEL(copy_rows)
     KERNEL(embed_bf16)
     KERNEL(embed_f16)
     KERNEL(embed_f32)
+    KERNEL(embed_q8_0)
     KERNEL(gated_rms_norm)
     KERNEL(head_segments)
     KERNEL(head_step)
+    KERNEL(join_halves)
+    KERNEL(norm_parts)
+    KERNEL(product_any)
     KERNEL(product_bf16_1)
     KERNEL(product_bf16_8)
     KERNEL(product_f16_1)
@@ -56,6 +62,7 @@ extern "C" int loom_emulate(const char* name, const unsigned* grid, unsigned thr
     KERNEL(scan_segments)
     KERNEL(scan_step16)
     KERNEL(silu_gate)
+    KERNEL(split_halves)
 #undef KERNEL
     return 0;
 }

@@ -1,77 +1,88 @@
-// Mamba-1 (Gu and Dao 2023, arXiv:2312.00752): convolution and selective scan, a step at a time and over segments.
+// Mamba-1 (Gu and Dao 2023, arXiv:2312.00752): convolution and selective scan, a step at a time and over segments; sums of
+// the steps Δ.
 //
 // A sequence's state lies in a slot; it is read from one slot and written to another, so a fork costs nothing. Gains on
 // Δ come per sequence: Δ·g_decay decays, Δ·g_write writes.
 #include "common.cuh"
 
 constexpr int TAPS_MAX = 8;
+// Rows that one thread of the convolution walks; at least TAPS_MAX.
+constexpr int CONV_SPAN = 32;
 
 // Causal depthwise convolution with SiLU over every sequence's rows.
-// u: rows of `stride` floats, the first `channels` of them; weight: [channels, taps]; bias: [channels] or null;
-// tails: [slots, channels, taps − 1], oldest first; y: [rows, channels].
-// Grid: (⌈channels / block⌉, sequences). A thread has a channel and walks its sequence.
+// u: rows of `stride` floats, the first `channels` of them; weight: [taps, channels]; bias: [channels] or null;
+// tails: [slots, taps − 1, channels], oldest first; y: [rows, channels].
+// Grid: (⌈channels / block⌉, sequences, ⌈longest / CONV_SPAN⌉). A thread has a channel and a span of its sequence.
 extern "C" __global__ void __launch_bounds__(128)
 conv_silu(const float* __restrict__ u, int stride, const float* __restrict__ weight, const float* __restrict__ bias,
           float* __restrict__ tails, const Sequence* __restrict__ sequences, int channels, int taps,
           float* __restrict__ y) {
     const int channel = blockIdx.x * blockDim.x + threadIdx.x;
-    if (channel >= channels) return;
     const Sequence sequence = sequences[blockIdx.y];
-    if (sequence.len == 0) return;
-    const size_t past = size_t(taps - 1);
-    const float* before = tails + (size_t(sequence.from) * channels + channel) * past;
-    float* after = tails + (size_t(sequence.to) * channels + channel) * past;
+    const int first = blockIdx.z * CONV_SPAN, end = min(first + CONV_SPAN, sequence.len), past = taps - 1;
+    if (channel >= channels || first >= sequence.len) return;
+    const float* before = tails + size_t(sequence.from) * past * channels + channel;
+    const float* input = u + size_t(sequence.row) * stride + channel;
     float window[TAPS_MAX], w[TAPS_MAX];
 #pragma unroll
     for (int j = 0; j < TAPS_MAX; ++j) {
-        w[j] = j < taps ? weight[size_t(channel) * taps + j] : 0.0f;
-        window[j] = j < taps - 1 ? before[j] : 0.0f;
+        w[j] = j < taps ? weight[size_t(j) * channels + channel] : 0.0f;
+        window[j] = 0.0f;
+        if (j < past) window[j] = first == 0 ? before[size_t(j) * channels] : input[size_t(first - past + j) * stride];
     }
     const float base = bias ? bias[channel] : 0.0f;
-    for (int t = 0; t < sequence.len; ++t) {
-        const size_t row = size_t(sequence.row) + t;
-        const float input = u[row * stride + channel];
+    for (int t = first; t < end; ++t) {
+        const float newest = input[size_t(t) * stride];
         float sum = base;
 #pragma unroll
         for (int j = 0; j < TAPS_MAX; ++j) {
-            if (j == taps - 1) window[j] = input;
+            if (j == past) window[j] = newest;
             if (j < taps) sum = fmaf(w[j], window[j], sum);
         }
-        y[row * channels + channel] = silu(sum);
+        y[(size_t(sequence.row) + t) * channels + channel] = silu(sum);
 #pragma unroll
         for (int j = 0; j + 1 < TAPS_MAX; ++j) window[j] = window[j + 1];
     }
+    // Who has read the tail writes the new one, which may lie in the same slot.
+    if (first > 0) return;
+    float* after = tails + size_t(sequence.to) * past * channels + channel;
 #pragma unroll
     for (int j = 0; j < TAPS_MAX - 1; ++j)
-        if (j < taps - 1) after[j] = window[j];
+        if (j < past)
+            after[size_t(j) * channels] = sequence.len <= CONV_SPAN ? window[j] : input[size_t(sequence.len - past + j) * stride];
 }
 
-// One step of the scan for every sequence (len = 1): 16 lanes a channel, a state each.
-// u, delta, z as in `scan_segments`; states: [slots, channels, 16].
-// Grid: (⌈channels / (block / 16)⌉, sequences). Block: a multiple of 32.
+// One step of the scan for every sequence (len = 1): four lanes a channel, four states each, sixteen bytes a load.
+// u, delta, z as in `scan_segments`; a, states and the rows of bc begin at multiples of 16 bytes; states: [slots, channels, 16].
+// Grid: (⌈channels / (block / 4)⌉, sequences). Block: whole warps.
 extern "C" __global__ void __launch_bounds__(128)
 scan_step16(const float* __restrict__ u, const float* __restrict__ delta, const float* __restrict__ dt_bias,
             const float* __restrict__ a, const float* __restrict__ bc, int bc_stride, const float* __restrict__ d,
             const float* __restrict__ z, int z_stride, float* __restrict__ states,
             const Sequence* __restrict__ sequences, int channels, float* __restrict__ y) {
-    constexpr int STATE = 16;
-    const int lane = threadIdx.x % STATE;
-    const int asked = blockIdx.x * (blockDim.x / STATE) + threadIdx.x / STATE;
+    constexpr int STATE = 16, LANES = 4;
+    const int lane = threadIdx.x % LANES, own = 4 * lane;
+    const int asked = blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
     // Lanes past the last channel work on it as well, for the shuffles, and write nothing.
     const int channel = asked < channels ? asked : channels - 1;
     const Sequence sequence = sequences[blockIdx.y];
     if (sequence.len == 0) return;
     const size_t row = size_t(sequence.row);
-    const size_t at = (size_t(sequence.from) * channels + channel) * STATE + lane;
+    const float4 rate = four(a + size_t(channel) * STATE + own);
+    const float4 old = four(states + (size_t(sequence.from) * channels + channel) * STATE + own);
+    const float4 b = four(bc + row * bc_stride + own), c = four(bc + row * bc_stride + STATE + own);
     const float input = u[row * channels + channel];
     const float step = softplus(delta[row * channels + channel] + dt_bias[channel]);
-    const float decay = exp2f(sequence.gain_decay * step * (a[size_t(channel) * STATE + lane] * LOG2_E));
-    const float h = fmaf(decay, states[at], sequence.gain_write * step * input * bc[row * bc_stride + lane]);
-    float out = h * bc[row * bc_stride + STATE + lane];
+    const float fall = sequence.gain_decay * step, write = sequence.gain_write * step * input;
+    const float4 h = make_float4(fmaf(exp2f(fall * (rate.x * LOG2_E)), old.x, write * b.x),
+                                 fmaf(exp2f(fall * (rate.y * LOG2_E)), old.y, write * b.y),
+                                 fmaf(exp2f(fall * (rate.z * LOG2_E)), old.z, write * b.z),
+                                 fmaf(exp2f(fall * (rate.w * LOG2_E)), old.w, write * b.w));
+    float out = fmaf(h.w, c.w, fmaf(h.z, c.z, fmaf(h.y, c.y, h.x * c.x)));
 #pragma unroll
-    for (int mask = STATE / 2; mask > 0; mask /= 2) out += __shfl_xor_sync(FULL, out, mask);
+    for (int mask = LANES / 2; mask > 0; mask /= 2) out += __shfl_xor_sync(FULL, out, mask);
     if (asked >= channels) return;
-    states[(size_t(sequence.to) * channels + channel) * STATE + lane] = h;
+    *reinterpret_cast<float4*>(states + (size_t(sequence.to) * channels + channel) * STATE + own) = h;
     if (lane == 0) {
         out = fmaf(d[channel], input, out);
         y[row * channels + channel] = z ? out * silu(z[row * z_stride + channel]) : out;
@@ -170,4 +181,24 @@ scan_segments(const float* __restrict__ u, const float* __restrict__ delta, cons
     }
     float* after = states + (size_t(sequence.to) * channels + channel) * d_state;
     for (int n = threadIdx.x; n < d_state; n += blockDim.x) after[n] = carry[n];
+}
+
+// Sums of Δ = softplus(delta + dt_bias), kept within limits, over the rows of some sequences, before any gain: for those
+// who look on.
+// delta: rows of `delta_stride` floats; dt_bias: [channels]; watched: which sequences; sums: a row of `sums_stride` doubles
+// for each of them. Grid: (⌈channels / block⌉, watched).
+extern "C" __global__ void __launch_bounds__(128)
+add_steps(const float* __restrict__ delta, int delta_stride, const float* __restrict__ dt_bias,
+          const Sequence* __restrict__ sequences, const unsigned* __restrict__ watched, float least, float most,
+          int channels, double* __restrict__ sums, int sums_stride) {
+    const int channel = blockIdx.x * blockDim.x + threadIdx.x;
+    const unsigned which = watched[blockIdx.y];
+    if (channel >= channels || which == FULL) return;
+    const Sequence sequence = sequences[which];
+    double sum = 0.0;
+    for (int t = 0; t < sequence.len; ++t) {
+        const float raw = delta[(size_t(sequence.row) + t) * delta_stride + channel];
+        sum += double(within(softplus(raw + dt_bias[channel]), least, most));
+    }
+    sums[size_t(blockIdx.y) * sums_stride + channel] = sum;
 }

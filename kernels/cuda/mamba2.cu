@@ -10,9 +10,7 @@ struct Heads {
 };
 
 __device__ __forceinline__ float delta_of(float raw, float bias, const Heads& dims) {
-    const float delta = softplus(raw + bias);
-    // NaN stays NaN.
-    return delta < dims.least ? dims.least : delta > dims.most ? dims.most : delta;
+    return within(softplus(raw + bias), dims.least, dims.most);
 }
 
 constexpr int STEP_THREADS = 256;

@@ -38,6 +38,19 @@ gated_rms_norm(const float* __restrict__ y, const float* __restrict__ z, int z_s
         out[row * width + i] = y[row * width + i] * silu(z[row * z_stride + i]) * scale * weight[i];
 }
 
+// Falcon Mamba's norms (Zuo et al. 2024, arXiv:2410.05355): three parts of every row, each by itself and without weights,
+// in place: `first` numbers from 0 on, and twice `others` from `begin` on. x: rows of `stride` floats. Grid: (3, rows).
+extern "C" __global__ void __launch_bounds__(256)
+norm_parts(float* __restrict__ x, int stride, int first, int begin, int others, float eps) {
+    __shared__ float scratch[WARP_SIZE];
+    const int part = blockIdx.x, from = part == 0 ? 0 : begin + (part - 1) * others, width = part == 0 ? first : others;
+    float* row = x + size_t(blockIdx.y) * stride + from;
+    float squares = 0.0f;
+    for (int i = threadIdx.x; i < width; i += blockDim.x) squares = fmaf(row[i], row[i], squares);
+    const float scale = rsqrtf(block_sum(squares, scratch) / float(width) + eps);
+    for (int i = threadIdx.x; i < width; i += blockDim.x) row[i] *= scale;
+}
+
 // up = silu(gate) · up, `count` numbers each.
 extern "C" __global__ void __launch_bounds__(256)
 silu_gate(const float* __restrict__ gate, float* __restrict__ up, int count) {

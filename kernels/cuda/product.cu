@@ -1,11 +1,12 @@
 // Products of few rows with a big matrix, bound by reading the weights once: y[r, o] = Σᵢ x[r, i]·W[o, i] (+ bias[o]).
-// A warp has an output and up to ROWS rows of x; a lane reads 16 bytes of weights at a time. More rows go to cuBLAS.
+// A warp has an output and up to ROWS rows of x; a lane reads 16 bytes of weights at a time. Many rows go to cuBLAS, for
+// which the last kernels here prepare operands and finish results.
 #include "common.cuh"
 
 // Sixteen bytes of weights as floats.
 __device__ __forceinline__ void unpack(const float* at, float (&w)[4]) {
-    const float4 four = *reinterpret_cast<const float4*>(at);
-    w[0] = four.x, w[1] = four.y, w[2] = four.z, w[3] = four.w;
+    const float4 all = four(at);
+    w[0] = all.x, w[1] = all.y, w[2] = all.z, w[3] = all.w;
 }
 
 template <typename Half>
@@ -118,11 +119,34 @@ PRODUCT(product_f16_8, f16, 8)
 PRODUCT_Q8(product_q8_0_1, 1)
 PRODUCT_Q8(product_q8_0_8, 8)
 
-// Rows of an embedding table: x[r] = table[ids[r]], zeros for FULL. Grid: rows.
+// The same for weights in f32 whose rows, or those of x, do not begin at multiples of 16 bytes: a number a load.
+extern "C" __global__ void __launch_bounds__(128)
+product_any(const float* __restrict__ x, int x_stride, const float* __restrict__ weight, const float* __restrict__ bias,
+            float* __restrict__ y, int rows, int inputs, int outputs, int y_stride) {
+    constexpr int ROWS = 8;
+    const int lane = threadIdx.x % WARP_SIZE;
+    const int output = blockIdx.x * (blockDim.x / WARP_SIZE) + threadIdx.x / WARP_SIZE;
+    const float* row = weight + size_t(output < outputs ? output : outputs - 1) * inputs;
+    const int first = blockIdx.y * ROWS, some = min(ROWS, rows - first);
+    x += size_t(first) * x_stride;
+    y += size_t(first) * y_stride;
+    float sums[ROWS] = {};
+    for (int i = lane; i < inputs; i += WARP_SIZE) {
+        const float w = row[i];
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+            if (r < some) sums[r] = fmaf(x[size_t(r) * x_stride + i], w, sums[r]);
+    }
+    finish<ROWS>(sums, some, output, outputs, y_stride, bias, y);
+}
+
+// Rows of a table, widened: x[r] = table[ids[r]], zeros for FULL; null stands for r itself. Grid: rows.
+__device__ __forceinline__ unsigned id_of(const unsigned* __restrict__ ids) { return ids ? ids[blockIdx.x] : blockIdx.x; }
+
 template <typename T>
 __device__ __forceinline__ void embed(const unsigned* __restrict__ ids, const T* __restrict__ table, float* __restrict__ x,
                                       int width) {
-    const unsigned id = ids[blockIdx.x];
+    const unsigned id = id_of(ids);
     const T* row = table + size_t(id == FULL ? 0 : id) * width;
     for (int i = threadIdx.x; i < width; i += blockDim.x)
         x[size_t(blockIdx.x) * width + i] = id == FULL ? 0.0f : widen(row[i]);
@@ -135,3 +159,56 @@ __device__ __forceinline__ void embed(const unsigned* __restrict__ ids, const T*
 EMBED(embed_f32, float)
 EMBED(embed_bf16, bf16)
 EMBED(embed_f16, f16)
+
+extern "C" __global__ void __launch_bounds__(256)
+embed_q8_0(const unsigned* __restrict__ ids, const int8_t* __restrict__ quants, const f16* __restrict__ scales,
+           float* __restrict__ x, int width) {
+    constexpr int BLOCK = 32;
+    const unsigned id = id_of(ids);
+    const size_t row = id == FULL ? 0 : id;
+    for (int i = threadIdx.x; i < width; i += blockDim.x) {
+        const float value = widen(scales[row * (width / BLOCK) + i / BLOCK]) * float(quants[row * width + i]);
+        x[size_t(blockIdx.x) * width + i] = id == FULL ? 0.0f : value;
+    }
+}
+
+// To the nearest, ties to even. NaN stays NaN.
+__device__ __forceinline__ bf16 narrow(float x) {
+    const unsigned bits = __float_as_uint(x);
+    return {uint16_t(x == x ? (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16 : 0x7fc0u)};
+}
+
+// x as the sum of two bf16, which lose 2^−18 of it at most (Henry, Tang and Heinecke 2019, arXiv:1904.06376), so that
+// tensor cores can multiply it with bf16 weights: they add exact products of bf16 in f32.
+// x: rows of `x_stride` floats; halves: [2, rows, inputs], the greater ones first. Grid: (⌈inputs / block⌉, rows).
+extern "C" __global__ void __launch_bounds__(256)
+split_halves(const float* __restrict__ x, int x_stride, bf16* __restrict__ halves, int inputs) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= inputs) return;
+    const size_t row = blockIdx.y;
+    const float value = x[row * x_stride + i];
+    const bf16 high = narrow(value);
+    const float rest = value - widen(high);
+    halves[row * inputs + i] = high;
+    // Beyond bf16 there is no rest.
+    halves[(gridDim.y + row) * inputs + i] = rest - rest == 0.0f ? narrow(rest) : bf16{0};
+}
+
+// y[r] = parts[0, r] + parts[1, r] + bias, which may be null. parts: [2, rows, outputs]; y: rows of `y_stride` floats.
+// Grid: (⌈outputs / block⌉, rows).
+extern "C" __global__ void __launch_bounds__(256)
+join_halves(const float* __restrict__ parts, const float* __restrict__ bias, float* __restrict__ y, int outputs,
+            int y_stride) {
+    const int o = blockIdx.x * blockDim.x + threadIdx.x;
+    if (o >= outputs) return;
+    const size_t row = blockIdx.y;
+    const float sum = parts[row * outputs + o] + parts[(gridDim.y + row) * outputs + o];
+    y[row * y_stride + o] = bias ? sum + bias[o] : sum;
+}
+
+// y[r] = bias, for products that are added to it. Grid: (⌈outputs / block⌉, rows).
+extern "C" __global__ void __launch_bounds__(256)
+bias_rows(const float* __restrict__ bias, float* __restrict__ y, int outputs, int y_stride) {
+    const int o = blockIdx.x * blockDim.x + threadIdx.x;
+    if (o < outputs) y[size_t(blockIdx.y) * y_stride + o] = bias[o];
+}

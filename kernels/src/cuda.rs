@@ -15,9 +15,14 @@ mod backend;
 #[path = "cuda/emulated.rs"]
 mod backend;
 mod attention;
+#[cfg(all(feature = "cuda", not(feature = "cuda-emulation")))]
+mod cublas;
 mod list;
+mod many;
 mod memory;
 mod norms;
+#[cfg(any(test, not(feature = "cuda-emulation")))]
+mod pinned;
 mod product;
 mod reading;
 mod record;
@@ -91,6 +96,13 @@ pub(crate) trait Machine: Send + Sync {
         threads: u32,
         arguments: &mut [*mut c_void],
     ) -> Result<(), GpuError>;
+    /// What multiplies many rows, by name and version; or why nothing does.
+    fn library(&self) -> Result<String, String>;
+    /// Enqueues a product of the library.
+    ///
+    /// # Safety
+    /// What it reads and writes lies in allocated memory.
+    unsafe fn gemm(&self, gemm: &many::Gemm) -> Result<(), GpuError>;
     /// Records what `work` enqueues instead of doing it; a machine that cannot does not call it.
     fn record(
         &self,
@@ -102,7 +114,12 @@ pub(crate) trait Machine: Send + Sync {
 
 /// A GPU at work. Clones share it.
 #[derive(Clone)]
-pub struct Gpu(Arc<dyn Machine>);
+pub struct Gpu {
+    info: GpuInfo,
+    /// Where there is a library for many rows.
+    room: Option<Arc<many::Room>>,
+    machine: Arc<dyn Machine>,
+}
 
 impl std::fmt::Debug for Gpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -119,12 +136,44 @@ impl Gpu {
         backend::all()
     }
 
-    /// Opens GPU `ordinal` and loads the kernels.
+    /// Opens GPU `ordinal`, loads the kernels, and takes the memory that products of many rows need.
     ///
     /// # Errors
-    /// If there is no driver, no such GPU, or it is older than [`CAPABILITY_MIN`].
+    /// If there is no driver, no such GPU, it is older than [`CAPABILITY_MIN`], or its memory does not suffice.
     pub fn open(ordinal: usize) -> Result<Self, GpuError> {
-        Ok(Self(backend::open(ordinal)?))
+        let (info, machine) = backend::open(ordinal)?;
+        let mut gpu = Self { info, room: None, machine };
+        if gpu.machine.library().is_ok() {
+            gpu.room = Some(Arc::new(many::Room::new(&gpu)?));
+        }
+        Ok(gpu)
+    }
+
+    /// The library that products of many rows are left to, with its version; or why the kernels here, which are slower at
+    /// that, do them all.
+    ///
+    /// # Errors
+    /// The reason, in words.
+    pub fn library(&self) -> Result<String, String> {
+        self.machine.library()
+    }
+
+    /// The same before any GPU is opened.
+    ///
+    /// # Errors
+    /// The reason, in words.
+    pub fn installed_library() -> Result<String, String> {
+        backend::library()
+    }
+
+    /// Bytes that products of many rows have taken.
+    pub fn workspace_bytes(&self) -> usize {
+        self.room.as_ref().map_or(0, |_| many::Room::BYTES + backend::WORKSPACE_BYTES)
+    }
+
+    /// What is known of it.
+    pub fn info(&self) -> &GpuInfo {
+        &self.info
     }
 
     /// Bytes of its memory that nobody uses.
@@ -132,11 +181,16 @@ impl Gpu {
     /// # Errors
     /// As the driver says.
     pub fn free_bytes(&self) -> Result<usize, GpuError> {
-        self.0.free()
+        self.machine.free()
     }
 
     pub(crate) fn machine(&self) -> &Arc<dyn Machine> {
-        &self.0
+        &self.machine
+    }
+
+    /// Room for products of many rows, where they have a library.
+    fn for_many(&self) -> Option<&many::Room> {
+        self.room.as_deref()
     }
 }
 
@@ -185,6 +239,6 @@ impl Gpu {
         }
         let mut payloads = arguments.each_mut().map(Arg::payload);
         // SAFETY: the caller's promise.
-        unsafe { self.0.launch(kernel, [x, y, z], threads, &mut payloads) }
+        unsafe { self.machine.launch(kernel, [x, y, z], threads, &mut payloads) }
     }
 }

@@ -335,6 +335,23 @@ impl Panels {
     }
 }
 
+impl Panels {
+    /// The integers `[outputs, inputs]` and the f16 scales `[outputs, inputs / 32]` of `Q8_0`; `None` of any other type.
+    pub fn q8_0(&self) -> Option<(Vec<i8>, Vec<u16>)> {
+        let (Dtype::Q8_0, Scales::Blocks(scales)) = (self.dtype, &self.scales) else { return None };
+        let blocks = self.inputs / BLOCK;
+        let lanes = || (0..self.outputs).map(|output| (output / LANES, output % LANES));
+        let quants = lanes().flat_map(|(panel, lane)| {
+            let lines = &self.lines[panel * self.lines_of_panel()..][..self.lines_of_panel()];
+            // Back to signed: see `from_blocks`.
+            lines.iter().flat_map(move |line| (line.0[lane] ^ 0x8080_8080).to_le_bytes().map(u8::cast_signed))
+        });
+        let scales =
+            lanes().flat_map(|(panel, lane)| scales[panel * blocks..][..blocks].iter().map(move |block| block[lane]));
+        Some((quants.collect(), scales.collect()))
+    }
+}
+
 /// Lines of zeros; large ones in huge pages where the system has them, which a stream through memory is glad of.
 fn huge(count: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::with_capacity(count);

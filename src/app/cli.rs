@@ -7,6 +7,7 @@ mod compare;
 mod completions;
 mod confidence;
 mod delta;
+mod device;
 mod doctor;
 mod dry_run;
 mod examples;

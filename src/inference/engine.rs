@@ -58,7 +58,7 @@ pub mod fuzzing;
 
 pub use admission::Budget;
 pub use bundled::bundled;
-pub use device::{Device, DeviceChoice, gpus};
+pub use device::{Device, DeviceChoice, Gpus, gpus};
 pub use embedder::LocalEmbedder;
 pub use error::LoadError;
 pub use local::{EngineOptions, LocalModel};
@@ -135,6 +135,11 @@ pub(crate) trait Architecture: Send + Sync + 'static {
     /// Bytes set aside for states once and for all; `None` where they are taken as they are needed.
     fn states_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// Where it runs, for those who read what it said.
+    fn place(&self) -> String {
+        Device::Cpu.to_string()
     }
 
     /// Why the last pass or row failed, told once; its logits and states are then void. A CPU does not fail.

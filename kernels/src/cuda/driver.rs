@@ -10,6 +10,9 @@ use cudarc::driver::sys::CUdevice_attribute::{
 };
 use cudarc::driver::{DriverError, result, sys};
 
+use super::cublas::{self, Cublas};
+use super::many::Gemm;
+use super::pinned::{DOWN_BYTES, UP_BYTES, Uploads};
 use super::record::Recorded;
 use super::{CAPABILITY_MIN, GpuError, GpuInfo, Machine};
 
@@ -26,15 +29,19 @@ const IMAGES: [(&str, &[u8]); 6] = [
 const KERNELS: [(&str, &[&str]); 6] = [
     ("attention", &["attend_join", "attend_part", "rotary_write"]),
     ("logits", &["read_logits"]),
-    ("mamba", &["conv_silu", "scan_segments", "scan_step16"]),
+    ("mamba", &["add_steps", "conv_silu", "scan_segments", "scan_step16"]),
     ("mamba2", &["head_segments", "head_step"]),
-    ("norm", &["add_to", "copy_rows", "gated_rms_norm", "rms_norm_residual", "silu_gate"]),
+    ("norm", &["add_to", "copy_rows", "gated_rms_norm", "norm_parts", "rms_norm_residual", "silu_gate"]),
     (
         "product",
         &[
+            "bias_rows",
             "embed_bf16",
             "embed_f16",
             "embed_f32",
+            "embed_q8_0",
+            "join_halves",
+            "product_any",
             "product_bf16_1",
             "product_bf16_8",
             "product_f16_1",
@@ -43,6 +50,7 @@ const KERNELS: [(&str, &[&str]); 6] = [
             "product_f32_8",
             "product_q8_0_1",
             "product_q8_0_8",
+            "split_halves",
         ],
     ),
 ];
@@ -92,21 +100,49 @@ fn info(ordinal: i32, driver: (u32, u32)) -> Result<GpuInfo, GpuError> {
     Ok(GpuInfo { ordinal: ordinal as usize, name, capability: (major as u32, minor as u32), memory, driver })
 }
 
-pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>, GpuError> {
-    Ok(Arc::new(Device::open(ordinal)?))
+pub(super) fn open(ordinal: usize) -> Result<(GpuInfo, Arc<dyn Machine>), GpuError> {
+    let gpus = all()?;
+    let known = gpus.len();
+    let Some(gpu) = gpus.into_iter().nth(ordinal) else {
+        return Err(GpuError(format!("there is no cuda:{ordinal}; the driver knows {known} GPUs")));
+    };
+    let device = Device::open(&gpu)?;
+    Ok((gpu, Arc::new(device)))
 }
 
-/// What is read at the end of a step fits in here: pages that the device writes to by itself.
-const PINNED_BYTES: usize = 1 << 20;
+/// The library for products of many rows, by name and version; or why there is none.
+pub(super) fn library() -> Result<String, String> {
+    let (major, _) = start().map_err(|error| error.to_string())?;
+    cublas::open(major).map(Cublas::name)
+}
 
-/// A device, its primary context, one stream and the kernels' functions.
+/// Room for products of many rows, floats: 2,048 rows of 8,192 inputs go in one piece, and steps of 512 sequences read
+/// 8,192 outputs' weights once.
+pub(super) const OPERAND: usize = 16 << 20;
+pub(super) const SUMS: usize = 8 << 20;
+pub(super) use super::cublas::WORKSPACE_BYTES;
+
+/// A device, its primary context, one stream, the kernels' functions and what multiplies many rows.
 struct Device {
     gpu: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
     functions: HashMap<&'static str, sys::CUfunction>,
-    /// `PINNED_BYTES` bytes, for one reader at a time.
-    pinned: Mutex<*mut c_void>,
+    pinned: Mutex<Pinned>,
+    blas: Result<Blas, String>,
+}
+
+/// Page-locked memory: `UP_BYTES` bytes, and `DOWN_BYTES` behind them.
+struct Pinned {
+    at: *mut u8,
+    uploads: Uploads,
+}
+
+/// cuBLAS on the device's stream, and its workspace.
+struct Blas {
+    library: &'static Cublas,
+    handle: *mut c_void,
+    workspace: u64,
 }
 
 // SAFETY: handles of the driver, which is thread-safe; every method makes the context current on its own thread first.
@@ -115,11 +151,8 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
-    fn open(ordinal: usize) -> Result<Self, GpuError> {
-        let gpus = all()?;
-        let Some(gpu) = gpus.get(ordinal) else {
-            return Err(GpuError(format!("there is no cuda:{ordinal}; the driver knows {} GPUs", gpus.len())));
-        };
+    fn open(gpu: &GpuInfo) -> Result<Self, GpuError> {
+        let ordinal = gpu.ordinal;
         if gpu.capability < CAPABILITY_MIN {
             let ((major, minor), (least, least_minor)) = (gpu.capability, CAPABILITY_MIN);
             return Err(GpuError(format!(
@@ -137,11 +170,16 @@ impl Device {
         unsafe { result::ctx::set_current(context) }.map_err(open)?;
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(open)?;
         // SAFETY: released in `drop`.
-        let pinned = unsafe { result::malloc_host(PINNED_BYTES, 0) }.map_err(open)?;
+        let at = unsafe { result::malloc_host(UP_BYTES + DOWN_BYTES, 0) }.map_err(open)?.cast::<u8>();
         // SAFETY: just allocated, that long.
-        unsafe { pinned.write_bytes(0, PINNED_BYTES) };
-        let pinned = Mutex::new(pinned);
-        let mut here = Self { gpu: device, context, stream, functions: HashMap::new(), pinned };
+        unsafe { at.write_bytes(0, UP_BYTES + DOWN_BYTES) };
+        let pinned = Mutex::new(Pinned { at, uploads: Uploads::default() });
+        let blas = Err(String::new());
+        let mut here = Self { gpu: device, context, stream, functions: HashMap::new(), pinned, blas };
+        here.blas = match cublas::open(gpu.driver.0) {
+            Ok(library) => Ok(here.hold(library)?),
+            Err(why) => Err(why),
+        };
         for ((name, image), (_, kernels)) in IMAGES.iter().zip(KERNELS) {
             let load = |error: DriverError| told(&format!("load the kernels of {name}"), error);
             // SAFETY: the image is a fat binary as nvcc wrote it, and lives as long as the program.
@@ -154,6 +192,24 @@ impl Device {
             }
         }
         Ok(here)
+    }
+
+    /// cuBLAS, ready for this device.
+    fn hold(&self, library: &'static Cublas) -> Result<Blas, GpuError> {
+        let workspace = self.allocate(cublas::WORKSPACE_BYTES)?;
+        // SAFETY: both are given back after the handle, in `drop`.
+        let handle = unsafe { library.hold(self.stream.cast(), workspace) }.inspect_err(|_| self.release(workspace))?;
+        Ok(Blas { library, handle, workspace })
+    }
+
+    /// Waits for the device.
+    fn wait(&self) -> Result<(), DriverError> {
+        // SAFETY: its own stream.
+        unsafe { result::stream::synchronize(self.stream) }
+    }
+
+    fn pinned(&self) -> std::sync::MutexGuard<'_, Pinned> {
+        self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn here(&self) -> Result<(), GpuError> {
@@ -185,28 +241,44 @@ impl Machine for Device {
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), GpuError> {
         self.here()?;
-        // SAFETY: `Buffer` checked the length. The source is pageable: the driver has copied it when the call returns.
-        unsafe { result::memcpy_htod_async(at, bytes, self.stream) }.map_err(|error| told("copy to the GPU", error))
+        let told = |error| told("copy to the GPU", error);
+        // SAFETY: `Buffer` checked the length; `from` stays as it is until the device was waited for.
+        let copy = |from: &[u8]| unsafe { result::memcpy_htod_async(at, from, self.stream) }.map_err(told);
+        if bytes.len() > UP_BYTES {
+            // Out of memory that is not page-locked: the driver has taken it when the call returns.
+            return copy(bytes);
+        }
+        let mut pinned = self.pinned();
+        let place = if let Some(place) = pinned.uploads.place(bytes.len()) {
+            place
+        } else {
+            self.wait().map_err(told)?;
+            pinned.uploads.clear();
+            pinned.uploads.place(bytes.len()).unwrap_or_default()
+        };
+        // SAFETY: within the part for uploads, and nobody else's until the device was waited for.
+        let staged = unsafe { std::slice::from_raw_parts_mut(pinned.at.add(place), bytes.len()) };
+        staged.copy_from_slice(bytes);
+        copy(staged)
     }
 
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), GpuError> {
         self.here()?;
+        let mut pinned = self.pinned();
         let wait = |to: &mut [u8]| {
             // SAFETY: the caller checked the length, and the stream is waited for before `to` is used again.
-            unsafe {
-                let copied = result::memcpy_dtoh_async(to, at, self.stream);
-                result::stream::synchronize(self.stream).and(copied)
-            }
-            .map_err(|error| told("copy from the GPU", error))
+            let copied = unsafe { result::memcpy_dtoh_async(to, at, self.stream) };
+            self.wait().and(copied).map_err(|error| told("copy from the GPU", error))
         };
-        if bytes.len() > PINNED_BYTES {
-            return wait(bytes);
+        if bytes.len() > DOWN_BYTES {
+            wait(bytes)?;
+        } else {
+            // SAFETY: the part behind the uploads, as long as that, and nobody else's while it is locked.
+            let staged = unsafe { std::slice::from_raw_parts_mut(pinned.at.add(UP_BYTES), bytes.len()) };
+            wait(staged)?;
+            bytes.copy_from_slice(staged);
         }
-        let pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: as long as that, and nobody else's while it is locked.
-        let staged = unsafe { std::slice::from_raw_parts_mut(pinned.cast::<u8>(), bytes.len()) };
-        wait(staged)?;
-        bytes.copy_from_slice(staged);
+        pinned.uploads.clear();
         Ok(())
     }
 
@@ -236,6 +308,17 @@ impl Machine for Device {
         // SAFETY: the caller's promise; the function belongs to this context.
         unsafe { result::launch_kernel(function, (x, y, z), (threads, 1, 1), 0, self.stream, arguments) }
             .map_err(|error| told(&format!("launch {kernel}"), error))
+    }
+
+    fn library(&self) -> Result<String, String> {
+        self.blas.as_ref().map(|blas| blas.library.name()).map_err(Clone::clone)
+    }
+
+    unsafe fn gemm(&self, gemm: &Gemm) -> Result<(), GpuError> {
+        self.here()?;
+        let blas = self.blas.as_ref().map_err(|why| GpuError(why.clone()))?;
+        // SAFETY: the caller's promise; the handle is the device's own.
+        unsafe { blas.library.multiply(blas.handle, gemm) }
     }
 
     fn record(&self, work: &mut dyn FnMut() -> Result<(), GpuError>) -> Result<Option<Box<dyn Recorded>>, GpuError> {
@@ -295,7 +378,11 @@ impl Drop for Device {
             // SAFETY: nobody else has the stream or this hold on the context; errors at the end change nothing.
             unsafe {
                 let _ = result::stream::synchronize(self.stream);
-                let _ = result::free_host(*self.pinned.get_mut().unwrap_or_else(PoisonError::into_inner));
+                if let Ok(blas) = &self.blas {
+                    blas.library.release(blas.handle);
+                    let _ = result::free_async(blas.workspace, self.stream);
+                }
+                let _ = result::free_host(self.pinned().at.cast());
                 let _ = result::stream::destroy(self.stream);
                 let _ = result::primary_ctx::release(self.gpu);
             }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex};
 
+use super::many::Gemm;
 use super::{CAPABILITY_MIN, GpuError, GpuInfo, Machine};
 
 unsafe extern "C" {
@@ -32,8 +33,19 @@ pub(super) fn all() -> Result<Vec<GpuInfo>, GpuError> {
     Ok(vec![GpuInfo { ordinal: 0, name, capability: CAPABILITY_MIN, memory: MEMORY, driver: (0, 0) }])
 }
 
-pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Machine>, GpuError> {
-    if ordinal == 0 { Ok(Arc::new(Emulated)) } else { Err(GpuError(format!("there is no cuda:{ordinal}"))) }
+pub(super) fn open(ordinal: usize) -> Result<(GpuInfo, Arc<dyn Machine>), GpuError> {
+    let gpu = all()?.into_iter().nth(ordinal).ok_or_else(|| GpuError(format!("there is no cuda:{ordinal}")))?;
+    Ok((gpu, Arc::new(Emulated)))
+}
+
+/// Room for products of many rows, floats: little, so that they are done in pieces.
+pub(super) const OPERAND: usize = 1 << 13;
+pub(super) const SUMS: usize = 1 << 11;
+pub(super) const WORKSPACE_BYTES: usize = 0;
+
+#[expect(clippy::unnecessary_wraps, reason = "the form of the driver's")]
+pub(super) fn library() -> Result<String, String> {
+    Ok("the definition of BLAS".to_owned())
 }
 
 /// What it says of its memory.
@@ -106,6 +118,34 @@ impl Machine for Emulated {
         };
         if known == 0 {
             return Err(GpuError(format!("no kernel {kernel} with {} arguments", arguments.len())));
+        }
+        Ok(())
+    }
+
+    fn library(&self) -> Result<String, String> {
+        library()
+    }
+
+    unsafe fn gemm(&self, gemm: &Gemm) -> Result<(), GpuError> {
+        let &Gemm { narrow, m, n, k, a: (a, lda), b: (b, ldb), c: (c, ldc), add } = gemm;
+        let number = |at: u64, index: usize| {
+            // SAFETY: the caller's promise.
+            unsafe {
+                if narrow {
+                    f32::from_bits(u32::from(*(at as *const u16).add(index)) << 16)
+                } else {
+                    *(at as *const f32).add(index)
+                }
+            }
+        };
+        for column in 0..n {
+            for row in 0..m {
+                let sum: f64 =
+                    (0..k).map(|i| f64::from(number(a, row * lda + i)) * f64::from(number(b, column * ldb + i))).sum();
+                // SAFETY: the caller's promise.
+                let out = unsafe { &mut *(c as *mut f32).add(column * ldc + row) };
+                *out = if add { *out + sum as f32 } else { sum as f32 };
+            }
         }
         Ok(())
     }

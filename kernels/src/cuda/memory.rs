@@ -15,6 +15,8 @@ pub unsafe trait Plain: Copy + Send + Sync + 'static {}
 // SAFETY: a number.
 unsafe impl Plain for f32 {}
 // SAFETY: a number.
+unsafe impl Plain for f64 {}
+// SAFETY: a number.
 unsafe impl Plain for u16 {}
 // SAFETY: a number.
 unsafe impl Plain for i8 {}
@@ -164,6 +166,10 @@ impl<T: Plain> View<'_, T> {
 
     pub(crate) fn at(self) -> super::Arg {
         super::Arg::At(self.at)
+    }
+
+    pub(crate) fn address(self) -> u64 {
+        self.at
     }
 
     /// The address, after a check that `rows` rows of `width`, `stride` apart, lie within.

@@ -65,6 +65,28 @@ impl Gpu {
         unsafe { self.launch("gated_rms_norm", [groups, rows, 1], 256, arguments) }
     }
 
+    /// Falcon Mamba's norms, in place: in rows of x, `stride` apart, `first` numbers from 0 on, and twice `others` from `begin`
+    /// on, each by itself and without weights.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// If the dims disagree.
+    pub fn norm_parts(
+        &self,
+        (x, stride): (View<'_, f32>, usize),
+        rows: usize,
+        [first, begin, others]: [usize; 3],
+        epsilon: f32,
+    ) -> Result<(), GpuError> {
+        assert!(first <= begin, "norm_parts: {first} numbers before {begin}");
+        let x = x.rows("norm_parts x", rows, stride, begin + 2 * others);
+        let [stride, first, begin, others] = [stride, first, begin, others].map(Arg::int);
+        // SAFETY: the kernel's parameters, checked above.
+        unsafe { self.launch("norm_parts", [3, rows, 1], 256, [x, stride, first, begin, others, Arg::Float(epsilon)]) }
+    }
+
     /// up = silu(gate) · up.
     ///
     /// # Errors

@@ -1,11 +1,15 @@
-//! Recurrent networks: the sequences of a pass and their slots, the convolution, the scans of Mamba-1 and Mamba-2.
+//! Recurrent networks: the sequences of a pass and their slots, the convolution, the scans of Mamba-1 and Mamba-2, sums of
+//! their steps.
 
 use std::collections::HashMap;
 
+use super::list::List;
 use super::memory::{Buffer, Plain, View};
 use super::{Arg, Gpu, GpuError};
 
 const TAPS_MAX: usize = 8;
+/// Rows that one thread of the convolution walks.
+const CONV_SPAN: usize = 32;
 const STATE_MAX: usize = 128;
 const STEP_THREADS: usize = 256;
 
@@ -135,7 +139,7 @@ fn check(sequences: &[Sequence], slots: usize) -> (usize, usize) {
 /// The weights of a causal convolution.
 #[derive(Debug, Clone, Copy)]
 pub struct GpuConv<'a> {
-    /// `[channels, taps]`
+    /// `[taps, channels]`, as the CPU's
     pub weight: View<'a, f32>,
     /// [channels]
     pub bias: Option<View<'a, f32>>,
@@ -209,7 +213,7 @@ pub struct GpuHeadScan<'a> {
 
 impl Gpu {
     /// y `[rows, channels]`: every sequence's convolution and `SiLU`, from inputs that lie `stride` apart; `tails`
-    /// `[slots, channels, taps − 1]` move on.
+    /// `[slots, taps − 1, channels]` move on.
     ///
     /// # Errors
     /// As the driver says.
@@ -230,7 +234,7 @@ impl Gpu {
         let arguments = [
             u.rows("conv_silu u", batch.rows, stride, channels),
             Arg::int(stride),
-            weight.rows("conv_silu weight", channels, taps, taps),
+            weight.rows("conv_silu weight", taps, channels, channels),
             bias.map_or(Arg::At(0), |bias| bias.rows("conv_silu bias", 1, channels, channels)),
             tails.rows("conv_silu tails", batch.slots, past, past),
             batch.sequences.view().at(),
@@ -238,8 +242,9 @@ impl Gpu {
             Arg::int(taps),
             y.rows("conv_silu y", batch.rows, channels, channels),
         ];
+        let grid = [channels.div_ceil(128), batch.count(), batch.longest.div_ceil(CONV_SPAN)];
         // SAFETY: the kernel's parameters, checked above.
-        unsafe { self.launch("conv_silu", [channels.div_ceil(128), batch.count(), 1], 128, arguments) }
+        unsafe { self.launch("conv_silu", grid, 128, arguments) }
     }
 
     /// y `[rows, channels]`: Mamba-1's scan of every sequence; `states` `[slots, channels, d_state]` move on.
@@ -272,17 +277,53 @@ impl Gpu {
         let a = scan.a.rows("selective_scan a", channels, d_state, d_state);
         let bc = scan.bc.rows("selective_scan bc", batch.rows, bc_stride, 2 * d_state);
         let state = channels * d_state;
+        let fits =
+            d_state == 16 && bc_stride.is_multiple_of(4) && [scan.a, scan.bc, states].iter().all(|view| view.is_wide());
         let states = states.rows("selective_scan states", batch.slots, state, state);
         let (stride, z_stride, sequences) = (Arg::int(bc_stride), Arg::int(z_stride), batch.sequences.view().at());
         let wide = Arg::int(channels);
-        if batch.longest == 1 && d_state == 16 {
+        if batch.longest == 1 && fits {
             let arguments = [u, delta, bias, a, bc, stride, d, z, z_stride, states, sequences, wide, y];
             // SAFETY: the kernel's parameters, checked above.
-            return unsafe { self.launch("scan_step16", [channels.div_ceil(8), batch.count(), 1], 128, arguments) };
+            return unsafe { self.launch("scan_step16", [channels.div_ceil(32), batch.count(), 1], 128, arguments) };
         }
         let arguments = [u, delta, bias, a, bc, stride, d, z, z_stride, states, sequences, wide, Arg::int(d_state), y];
         // SAFETY: as above.
         unsafe { self.launch("scan_segments", [channels, batch.count(), 1], 128, arguments) }
+    }
+
+    /// sums: for each of the sequences `watched` a row, `sums_stride` apart, of Δ = softplus(`delta_raw` + `dt_bias`), kept within
+    /// `limit`, summed over its rows in f64, before any gain; as [`add_steps`](crate::add_steps).
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// If the dims disagree, or there may be no such sequence.
+    pub fn add_steps(
+        &self,
+        (batch, watched): (&Batch, &List),
+        (delta_raw, delta_stride): (View<'_, f32>, usize),
+        dt_bias: View<'_, f32>,
+        limit: (f32, f32),
+        channels: usize,
+        (sums, sums_stride): (View<'_, f64>, usize),
+    ) -> Result<(), GpuError> {
+        assert!(watched.below() <= batch.count(), "add_steps: sequences below {}", watched.below());
+        let arguments = [
+            delta_raw.rows("add_steps delta", batch.rows, delta_stride, channels),
+            Arg::int(delta_stride),
+            dt_bias.rows("add_steps dt_bias", 1, channels, channels),
+            batch.sequences.view().at(),
+            watched.view().at(),
+            Arg::Float(limit.0),
+            Arg::Float(limit.1),
+            Arg::int(channels),
+            sums.rows("add_steps sums", watched.len(), sums_stride, channels),
+            Arg::int(sums_stride),
+        ];
+        // SAFETY: the kernel's parameters, checked above.
+        unsafe { self.launch("add_steps", [channels.div_ceil(128), watched.len(), 1], 128, arguments) }
     }
 
     /// y `[rows, heads · head_dim]`: Mamba-2's scan of every sequence; `states` `[slots, heads, d_state, head_dim]` move on.

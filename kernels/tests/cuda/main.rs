@@ -17,8 +17,8 @@ use loom_kernels::cuda::{
     PAGE, Place, Reading, Sequence, TOP_MAX,
 };
 use loom_kernels::{
-    Attention, HeadScan, KvPage, PAGE_LEN, Panels, Rows, SampleParams, Scan, Sight, attend, causal_conv_silu,
-    head_scan, matmul, penalise, rank_of, read_logits, rms_norm, sample, selective_scan, silu_gate,
+    Attention, Dtype, HeadScan, KvPage, PAGE_LEN, Panels, Rows, SampleParams, Scan, Sight, add_steps, attend,
+    causal_conv_silu, head_scan, matmul, penalise, rank_of, read_logits, rms_norm, sample, selective_scan, silu_gate,
 };
 
 /// The GPU, or the CPU that plays one.

@@ -70,3 +70,23 @@ fn gated_norms_take_each_group_by_itself() {
         close("gate", &down(&ups), &plain, 3e-6, 1e-7);
     }
 }
+
+#[test]
+fn parts_of_rows_have_norms_of_their_own() {
+    for (seed, rows, [first, begin, others], more) in
+        [(51, 3, [2, 8, 16], 0), (52, 1, [300, 304, 5], 3), (53, 2, [8, 8, 1], 1)]
+    {
+        let (gpu, mut draw) = (gpu(), Draw(seed));
+        let stride = begin + 2 * others + more;
+        let x = draw.floats(rows * stride, 2.0);
+        let device = up(&gpu, &x);
+        gpu.norm_parts((device.view(), stride), rows, [first, begin, others], 1e-3).unwrap();
+        for (row, ours) in x.chunks(stride).zip(down(&device).chunks(stride)) {
+            let mut expected = row.to_vec();
+            for (from, width) in [(0, first), (begin, others), (begin + others, others)] {
+                rms_norm(&row[from..][..width], &vec![1.0; width], 1e-3, &mut expected[from..][..width]);
+            }
+            close("norm parts", ours, &expected, 4e-6, 1e-6);
+        }
+    }
+}

@@ -44,6 +44,8 @@ struct Findings {
     devices: Vec<String>,
     /// Why no GPU is among them.
     no_gpu: Option<String>,
+    /// What reads long prompts on GPUs.
+    gpu_products: Option<String>,
     bundled_model: Bundled,
     model_cache: Option<PathBuf>,
     model_cache_exists: bool,
@@ -89,7 +91,10 @@ impl Findings {
             Err(error) => Bundled { digest: None, layers: None, vocabulary: None, problem: Some(error.to_string()) },
         };
         let features = loom_kernels::cpu_features().into_iter().map(|(name, present)| Feature { name, present });
-        let (gpus, no_gpu) = gpus().map_or_else(|why| (Vec::new(), Some(why)), |gpus| (gpus, None));
+        let (gpus, gpu_products, no_gpu) = match gpus() {
+            Ok(gpus) => (gpus.devices, Some(gpus.products), None),
+            Err(why) => (Vec::new(), None, Some(why)),
+        };
         let model_cache = cache_folder();
         Ok(Self {
             loom: env!("CARGO_PKG_VERSION"),
@@ -101,6 +106,7 @@ impl Findings {
             memory_available_bytes: available_memory(),
             devices: ["cpu".to_owned()].into_iter().chain(gpus).collect(),
             no_gpu,
+            gpu_products,
             bundled_model,
             model_cache_exists: model_cache.as_ref().is_some_and(|path| path.is_dir()),
             model_cache,
@@ -131,9 +137,10 @@ impl Findings {
             Some(path) if self.model_cache_exists => path.display().to_string(),
             Some(path) => format!("{} (not there)", path.display()),
         };
-        let devices = match &self.no_gpu {
-            Some(why) => format!("CPU only: {why}"),
-            None => self.devices.join("; "),
+        let devices = match (&self.no_gpu, &self.gpu_products) {
+            (Some(why), _) => format!("CPU only: {why}"),
+            (None, Some(products)) => format!("{}; long prompts on a GPU by {products}", self.devices.join("; ")),
+            (None, None) => self.devices.join("; "),
         };
         let lines = [
             ("loom", format!("{} on {}", self.loom, self.platform)),

@@ -62,7 +62,7 @@ enum Format {
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let prompt = self.prompt()?;
-        let model = self.model.open("generate")?;
+        let model = self.model.open("generate", terminal)?;
         let mut request =
             Request::new(prompt.clone(), self.sampling.over(model.info()), Stream::root(self.seed).child("reply", 0));
         request.gains = self.delta.on(model.info())?;

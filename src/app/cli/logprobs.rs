@@ -83,7 +83,7 @@ struct Totals {
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let model = self.model.open("logprobs")?;
+        let model = self.model.open("logprobs", terminal)?;
         let text = self.text(&*model)?;
         let gains = self.delta.on(model.info())?;
         if let Some(window) = model.info().window_tokens.filter(|window| text.context.len() + text.ids.len() > *window)

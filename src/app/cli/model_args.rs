@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::Failure;
+use super::device::DeviceArg;
 use super::input::read_file;
+use super::{Failure, Terminal};
 use crate::app::serve::Gains;
 use crate::app::watch::Watch;
 use crate::foundation::chat::{DeltaGains, LanguageModel, ModelChain, ModelInfo, Sampling};
@@ -27,19 +28,27 @@ pub(super) struct ModelArgs {
     /// A chat template (Jinja) in place of the model's own
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceArg,
 }
 
 impl ModelArgs {
-    pub(super) fn options(&self) -> Result<OpenOptions, Failure> {
+    pub(super) fn options(&self, terminal: &mut Terminal) -> Result<OpenOptions, Failure> {
         let template = self.chat_template.as_deref().map(read_file);
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
         options.dtype = self.dtype;
+        options.device = self.device.decide(terminal)?;
         Ok(options)
     }
 
     /// The model, for a command that answers the user with it: in CALM.
-    pub(super) fn open(&self, command: &'static str) -> Result<Arc<dyn LanguageModel>, Failure> {
-        Ok(Watch::models(command, Mood::Calm, &[&self.model], None)?.model(&self.model, &self.options()?)?)
+    pub(super) fn open(
+        &self,
+        command: &'static str,
+        terminal: &mut Terminal,
+    ) -> Result<Arc<dyn LanguageModel>, Failure> {
+        let options = self.options(terminal)?;
+        Ok(Watch::models(command, Mood::Calm, &[&self.model], None)?.model(&self.model, &options)?)
     }
 }
 

@@ -10,6 +10,7 @@ use clap::ValueEnum;
 
 use self::show::summary;
 pub(super) use self::show::{headline, play};
+use super::device::{DeviceArg, of_role};
 use super::input::read_file;
 use super::score::{self, How};
 use super::{Exit, Failure, Terminal, remote};
@@ -19,7 +20,7 @@ use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::governance::memory::capture::Heard;
 use crate::governance::memory::workspace::{MemoryError, Workspace};
 use crate::governance::regulator::Calibration;
-use crate::inference::engine::{Device, DeviceChoice, Dtype};
+use crate::inference::engine::{DeviceChoice, Dtype};
 use crate::inference::providers::{OpenOptions, Roles};
 use crate::simulation::persona::{self, AdversaryKind, AdversaryScript, Regulation, RegulatorPolicy};
 use crate::simulation::report::Report;
@@ -109,9 +110,8 @@ pub(super) struct Args {
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
-    /// Where local models run: `cpu`, `cuda:N`, or `auto` for a GPU where one can be used
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    device: DeviceChoice,
+    #[command(flatten)]
+    device: DeviceArg,
     /// The same for the persona's model alone
     #[arg(long, value_name = "DEVICE")]
     persona_device: Option<DeviceChoice>,
@@ -235,19 +235,11 @@ impl Args {
     fn options(&self, terminal: &mut Terminal) -> Result<OpenOptions, Failure> {
         let template = self.chat_template.as_deref().map(read_file);
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
-        let mut decide = |choice: DeviceChoice, who: &str| -> Result<Device, Failure> {
-            let (device, why) = choice.decide();
-            if let Some(why) = why {
-                writeln!(terminal.err, "{who} on the CPU: {why}.")?;
-            }
-            Ok(device)
-        };
-        options.device = decide(self.device, "Models run")?;
-        let mut of = |choice: Option<DeviceChoice>, who| choice.map(|choice| decide(choice, who)).transpose();
+        options.device = self.device.decide(terminal)?;
         options.devices = Roles {
-            persona: of(self.persona_device, "The persona's model runs")?,
-            interlocutor: of(self.interlocutor_device, "The other side's model runs")?,
-            judge: of(self.judge_device, "The judge's model runs")?,
+            persona: of_role(self.persona_device, "The persona's model runs", terminal)?,
+            interlocutor: of_role(self.interlocutor_device, "The other side's model runs", terminal)?,
+            judge: of_role(self.judge_device, "The judge's model runs", terminal)?,
         };
         self.remote.set(&mut options);
         options.dtype = self.dtype;

@@ -10,13 +10,15 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use jiff::Timestamp;
 
+use super::device::{DeviceArg, of_role};
 use super::judge::{self, check_of};
 use super::{Exit, Failure, Terminal};
 use crate::app::watch::Watch;
 use crate::foundation::base::limits::ROLLOUTS_MAX;
 use crate::foundation::chat::{ModelChain, ModelSpec, Role};
 use crate::governance::mood::Mood;
-use crate::inference::providers::{self, OpenOptions};
+use crate::inference::engine::DeviceChoice;
+use crate::inference::providers::{self, OpenOptions, Roles};
 use crate::simulation::judge::judged::Judge;
 use crate::simulation::judge::likelihood::Extent;
 use crate::simulation::judge::scoring::{Scored, Scoring, ScoringError, begun, transcripts};
@@ -61,6 +63,14 @@ pub(super) struct Args {
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
+    #[command(flatten)]
+    device: DeviceArg,
+    /// The same for the persona's model alone, whose likelihoods are taken
+    #[arg(long, value_name = "DEVICE")]
+    persona_device: Option<DeviceChoice>,
+    /// The same for the judge's
+    #[arg(long, value_name = "DEVICE")]
+    judge_device: Option<DeviceChoice>,
 }
 
 /// What `loom run --score` has in common with `loom score`.
@@ -115,10 +125,16 @@ impl Args {
         let mut seen = HashSet::new();
         files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
         let config = self.config.as_ref().map(|path| persona::load(path).map(Arc::new)).transpose()?;
-        let options = OpenOptions::new(self.threads, None);
+        let mut options = OpenOptions::new(self.threads, None);
+        options.device = self.device.decide(terminal)?;
+        options.devices = Roles {
+            persona: of_role(self.persona_device, "The persona's model runs", terminal)?,
+            interlocutor: None,
+            judge: of_role(self.judge_device, "The judge's model runs", terminal)?,
+        };
         let judge = match &self.judge_model {
             Some(JudgeModel::None) => None,
-            Some(JudgeModel::Model(chain)) => Some((chain.clone(), options.clone())),
+            Some(JudgeModel::Model(chain)) => Some((chain.clone(), options.on(options.devices.judge))),
             None => Some(runs_judge(&files, &options)?),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -167,7 +183,9 @@ fn runs_judge(files: &[PathBuf], options: &OpenOptions) -> Result<(ModelChain, O
     let mut folders: Vec<&Path> = files.iter().filter_map(|file| file.parent()).collect();
     folders.dedup();
     let mut manifests = folders.into_iter().filter_map(manifest_of);
-    let Some(first) = manifests.next() else { return Ok((ModelSpec::Bundled.into(), options.clone())) };
+    let Some(first) = manifests.next() else {
+        return Ok((ModelSpec::Bundled.into(), options.on(options.devices.judge)));
+    };
     let how = |manifest: &Manifest| {
         let models = &manifest.models;
         (models.judge.clone(), models.judge_dtype.clone(), manifest.chat_template.clone())

@@ -86,7 +86,7 @@ impl Args {
                 self.host
             )));
         }
-        let mut options = self.model.options()?;
+        let mut options = self.model.options(terminal)?;
         options.budget = Budget {
             state_bytes: self.state_mib.saturating_mul(1 << 20),
             prefix_bytes: self.prefix_mib.saturating_mul(1 << 20),

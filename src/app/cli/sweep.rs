@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
+use super::device::DeviceArg;
 use super::run::{count, failure as run_failure, headline, play, quoted};
 use super::{Exit, Failure, Terminal};
 use crate::app::watch::Watch;
@@ -48,6 +49,8 @@ pub(super) struct Args {
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
+    #[command(flatten)]
+    device: DeviceArg,
     /// Neither score nor report
     #[arg(long)]
     no_score: bool,
@@ -70,7 +73,8 @@ impl Args {
             .filter_map(|spec| spec.parse().ok())
             .collect();
         let watch = Watch::models("sweep", Mood::Bold, &named.iter().collect::<Vec<_>>(), Some(folder))?;
-        let options = OpenOptions::new(self.threads, None);
+        let mut options = OpenOptions::new(self.threads, None);
+        options.device = self.device.decide(terminal)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let mut exit = Exit::Ok;
         for (number, cell) in cells.iter().enumerate() {

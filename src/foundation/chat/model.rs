@@ -61,6 +61,9 @@ pub struct ModelInfo {
     /// The number type in which most of its weights are kept: `f32`, `bf16`, `q8_0` or `q4_k`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
+    /// Where a model of this process runs: `cpu`, or a GPU with its name and the library for products of many rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// The digest of the chat template's text; `None` for a model without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<Digest>,

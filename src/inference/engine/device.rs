@@ -15,6 +15,8 @@ mod memory;
 #[cfg(feature = "cuda")]
 mod network;
 #[cfg(feature = "cuda")]
+mod plan;
+#[cfg(feature = "cuda")]
 mod reading;
 #[cfg(feature = "cuda")]
 mod recurrent;
@@ -91,11 +93,20 @@ impl DeviceChoice {
     }
 }
 
-/// What `loom doctor` tells of the GPUs: a line each, or why there is none to use.
+/// The GPUs of this machine, for people.
+#[derive(Debug, Clone)]
+pub struct Gpus {
+    /// A line each.
+    pub devices: Vec<String>,
+    /// What reads long prompts there: cuBLAS, or the kernels of this program and why.
+    pub products: String,
+}
+
+/// What `loom doctor` tells of the GPUs, or why there is none to use.
 ///
 /// # Errors
 /// The reason, in words.
-pub fn gpus() -> Result<Vec<String>, String> {
+pub fn gpus() -> Result<Gpus, String> {
     listed()
 }
 
@@ -103,7 +114,7 @@ pub fn gpus() -> Result<Vec<String>, String> {
 const NOT_BUILT: &str = "this build drives no GPU (the feature `cuda` adds that)";
 
 #[cfg(not(feature = "cuda"))]
-fn listed() -> Result<Vec<String>, String> {
+fn listed() -> Result<Gpus, String> {
     Err(NOT_BUILT.to_owned())
 }
 
@@ -113,7 +124,7 @@ fn usable() -> Result<usize, String> {
 }
 
 #[cfg(feature = "cuda")]
-fn listed() -> Result<Vec<String>, String> {
+fn listed() -> Result<Gpus, String> {
     use loom_kernels::cuda::{CAPABILITY_MIN, Gpu};
     let gpus = Gpu::all().map_err(|error| error.to_string())?;
     if gpus.is_empty() {
@@ -133,7 +144,8 @@ fn listed() -> Result<Vec<String>, String> {
             "cuda:{ordinal} {name}, {gib:.1} GiB, compute capability {major}.{minor}{old}, driver for CUDA {driver}.{driver_minor}"
         )
     };
-    Ok(gpus.iter().map(line).collect())
+    let products = Gpu::installed_library().unwrap_or_else(|why| format!("its own kernels, slower: no cuBLAS ({why})"));
+    Ok(Gpus { devices: gpus.iter().map(line).collect(), products })
 }
 
 #[cfg(feature = "cuda")]
@@ -180,27 +192,25 @@ impl Files<'_> {
             Refusal::Unserved(what) => LoadError::Start(format!("{what} is not served on a GPU; use the device `cpu`")),
             Refusal::Gpu(error) => LoadError::Start(format!("{device}: {error}; or use the device `cpu`")),
         };
-        let open = || -> Result<_, Refusal> {
-            let gpu = loom_kernels::cuda::Gpu::open(ordinal)?;
-            let free = gpu.free_bytes()?;
-            Ok((gpu, free))
-        };
-        let (gpu, free) = open().map_err(refused)?;
+        let gpu = loom_kernels::cuda::Gpu::open(ordinal).map_err(|error| refused(error.into()))?;
+        let free = gpu.free_bytes().map_err(|error| refused(error.into()))?;
+        let library = gpu.library().unwrap_or_else(|why| format!("no cuBLAS ({why})"));
+        let place = format!("{device} {}, {library}", gpu.info().name);
         match config {
             Config::Mamba(config) => self.start(options, |weights| {
                 let model = Mamba::load(config, weights)?;
-                let body = mamba::GpuMamba::new(&model, &gpu).map_err(refused)?;
-                Network::new(gpu, &model.ends, body, free).map_err(|error| refused(error.into()))
+                let body = mamba::load(&model, &gpu).map_err(refused)?;
+                Network::new(gpu, place, &model.ends, body, free).map_err(|error| refused(error.into()))
             }),
             Config::Mamba2(config) => self.start(options, |weights| {
                 let model = Mamba2::load(config, weights)?;
-                let body = mamba2::GpuMamba2::new(&model, &gpu).map_err(refused)?;
-                Network::new(gpu, &model.ends, body, free).map_err(|error| refused(error.into()))
+                let body = mamba2::load(&model, &gpu).map_err(refused)?;
+                Network::new(gpu, place, &model.ends, body, free).map_err(|error| refused(error.into()))
             }),
             Config::Decoder(config) => self.start(options, |weights| {
                 let model = Decoder::load(config, weights)?;
                 let body = decoder::GpuDecoder::new(&model, &gpu).map_err(refused)?;
-                Network::new(gpu, &model.ends, body, free).map_err(|error| refused(error.into()))
+                Network::new(gpu, place, &model.ends, body, free).map_err(|error| refused(error.into()))
             }),
         }
     }

@@ -84,7 +84,7 @@ impl Files<'_> {
         self.weights.ask(options.dtype);
         let model = load(&mut self.weights)?;
         let (layers, vocabulary, window) = (model.layers(), model.vocabulary(), model.window());
-        let dtype = self.weights.dtype();
+        let (dtype, place) = (self.weights.dtype(), model.place());
         let digest = {
             let (config, tokenizer) = (Digest::of(&self.config), Digest::of(&self.tokenizer));
             let (template, weights) = (template.identity(options.now), self.weights.finish()?);
@@ -99,6 +99,7 @@ impl Files<'_> {
             name: self.name,
             digest: Some(digest),
             dtype: dtype.map(|dtype| dtype.to_string()),
+            device: Some(place),
             template: own.map(Digest::of),
             layers: Some(layers),
             vocabulary: Some(vocabulary),

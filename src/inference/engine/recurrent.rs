@@ -88,7 +88,7 @@ impl Convolution {
 }
 
 /// Rows of `width` numbers as columns.
-pub(super) fn transposed(x: &[f32], width: usize) -> Vec<f32> {
+fn transposed(x: &[f32], width: usize) -> Vec<f32> {
     (0..width).flat_map(|column| x.iter().skip(column).step_by(width)).copied().collect()
 }
 

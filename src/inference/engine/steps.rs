@@ -7,9 +7,9 @@ use crate::foundation::chat::{DeltaGains, HalfLife, LayerGains, LayerReading, Ss
 /// Sums of Δ over the tokens read so far, before any gain.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Steps {
-    tokens: u64,
+    pub(super) tokens: u64,
     /// `[layers, channels]`, as far as there were any.
-    sums: Vec<f64>,
+    pub(super) sums: Vec<f64>,
 }
 
 impl Steps {

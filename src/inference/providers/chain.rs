@@ -58,6 +58,7 @@ fn common<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + Clone
         name,
         digest: Some(Digest::of(digests)),
         dtype: links.clone().next().and_then(|info| info.dtype.clone()),
+        device: links.clone().next().and_then(|info| info.device.clone()),
         // Each link has its own, and the digest covers them.
         template: None,
         layers: links.clone().next().and_then(|info| info.layers),

@@ -62,7 +62,7 @@ pub(super) fn point(turns: (usize, usize), value: Result<f64, String>) -> ScoreP
 
 /// A model as the taker of a score.
 pub(super) fn taker(info: &ModelInfo, reliability: Option<Reliability>) -> ScoreJudge {
-    ScoreJudge { model: info.name.clone(), digest: info.digest, reliability }
+    ScoreJudge { model: info.name.clone(), digest: info.digest, device: info.device.clone(), reliability }
 }
 
 /// Whether turn `turn` of `turns` is among the share `rate` that is read: evenly spread, and never none at all.

@@ -259,6 +259,9 @@ impl Run {
             let now = model_ref(&chain, dtype, opened.as_ref());
             let hint = "use the same weights, tokenizer and settings, or begin a new run";
             changed(role, digest(model), digest(&now), hint)?;
+            let place = |model: &ModelRef| model.info.device.clone().unwrap_or_else(|| "none here".to_owned());
+            let where_hint = "give the same --device as then, or begin a new run";
+            changed("the device of a model", place(model), place(&now), where_hint)?;
             changed(role, format!("{model:?}"), format!("{now:?}"), hint)?;
             Ok(opened)
         };

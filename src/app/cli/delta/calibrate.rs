@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
+use super::super::device::DeviceArg;
 use super::super::{Exit, Failure, Terminal};
 use crate::app::watch::Watch;
 use crate::foundation::chat::ModelChain;
@@ -47,12 +48,15 @@ pub(super) struct Args {
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N", value_parser = super::super::at_least_one)]
     threads: Option<usize>,
+    #[command(flatten)]
+    device: DeviceArg,
 }
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let watch = Watch::models("delta calibrate", Mood::Skeptical, &[&self.model], None)?;
-        let model = watch.model(&self.model, &OpenOptions::new(self.threads, None))?;
+        let options = OpenOptions::new(self.threads, None).on(Some(self.device.decide(terminal)?));
+        let model = watch.model(&self.model, &options)?;
         let texts = passages(&*model, &self.texts, self.length, self.passages)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let watched = std::io::stderr().is_terminal();

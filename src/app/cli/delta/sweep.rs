@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
+use super::super::device::DeviceArg;
 use super::super::{Exit, Failure, Terminal};
 use crate::app::watch::Watch;
 use crate::foundation::chat::ModelChain;
@@ -60,6 +61,8 @@ pub(super) struct Args {
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N", value_parser = super::super::at_least_one)]
     threads: Option<usize>,
+    #[command(flatten)]
+    device: DeviceArg,
 }
 
 impl Args {
@@ -67,7 +70,8 @@ impl Args {
         let plan = self.plan()?;
         let chain: ModelChain = plan.model.parse().map_err(|error| Failure::usage(format!("{error}")))?;
         let watch = Watch::models("delta sweep", Mood::Bold, &[&chain], Some(&self.output))?;
-        let model = watch.model(&chain, &OpenOptions::new(self.threads, None))?;
+        let options = OpenOptions::new(self.threads, None).on(Some(self.device.decide(terminal)?));
+        let model = watch.model(&chain, &options)?;
         let texts = passages(&*model, &plan.texts, plan.length, plan.passages)?;
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         if !std::io::stderr().is_terminal() {

@@ -12,7 +12,10 @@ use super::Refusal;
 use super::memory::Needs;
 use super::network::{Body, GpuState, Stream};
 use super::slots::{Place, Pool};
-use super::weights::{Linear, PIECE};
+use super::weights::Linear;
+
+/// Widest head of the kernel.
+const HEAD_DIM_MAX: usize = 256;
 
 pub(super) struct GpuDecoder {
     config: DecoderConfig,
@@ -87,12 +90,9 @@ impl Layer {
 impl GpuDecoder {
     pub(super) fn new(model: &Decoder, gpu: &Gpu) -> Result<Self, Refusal> {
         let config = model.config.clone();
-        let DecoderConfig { d_model, d_feed, heads, head_dim, window, .. } = config;
-        let wide = [d_model, d_feed, heads * head_dim].iter().all(|width| width.is_multiple_of(PIECE));
-        if head_dim > 256 || !wide {
-            return Err(Refusal::Unserved(
-                "a transformer whose heads are wider than 256 or whose widths are not multiples of 8",
-            ));
+        let DecoderConfig { head_dim, window, .. } = config;
+        if head_dim > HEAD_DIM_MAX {
+            return Err(Refusal::Unserved("a transformer whose heads are wider than 256"));
         }
         let layers = model.layers.iter().map(|layer| Layer::new(layer, gpu)).collect::<Result<Vec<_>, _>>()?;
         let mut turns = vec![0.0; window * head_dim];

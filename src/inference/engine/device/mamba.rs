@@ -1,25 +1,20 @@
-//! The layers of Mamba-1 on a GPU. The weights are loaded as for the CPU and moved over.
+//! The layers of Mamba-1 and Falcon Mamba on a GPU. The weights are loaded as for the CPU and moved over.
 
-use loom_kernels::cuda::{Buffer, Gpu, GpuError, GpuScan, Matrix, Sequence};
+use loom_kernels::cuda::{Buffer, Gpu, GpuError, GpuScan, Matrix};
 
-use super::super::Segment;
 use super::super::config::MambaConfig;
 use super::super::mamba::{Layer as CpuLayer, Mamba};
+use super::super::recurrent::StateDims;
 use super::Refusal;
-use super::memory::Needs;
-use super::network::{Body, GpuState, Stream};
-use super::recurrent::{Conv, Plan, Slots, TAPS_MAX};
+use super::network::Stream;
+use super::plan::Plan;
+use super::recurrent::{Conv, Mixer, Recurrent, Slots, TAPS_MAX};
 use super::weights::{Linear, PIECE, narrow, unpack};
 
-pub(super) struct GpuMamba {
-    config: MambaConfig,
-    layers: Vec<Layer>,
-    slots: Vec<Slots>,
-    count: usize,
-    pass: Pass,
-}
+/// Largest state of the kernel, numbers a channel.
+const STATE_MAX: usize = 128;
 
-struct Layer {
+pub(super) struct Layer {
     norm: Buffer<f32>,
     in_proj: Linear,
     conv: Conv,
@@ -32,7 +27,7 @@ struct Layer {
     out_proj: Linear,
 }
 
-struct Pass {
+pub(super) struct Pass {
     uz: Buffer<f32>,
     u: Buffer<f32>,
     delta: Buffer<f32>,
@@ -55,8 +50,8 @@ impl Layer {
             norm: gpu.upload(&layer.norm)?,
             in_proj: Linear::new(gpu, &layer.in_proj)?,
             conv: Conv::new(gpu, &layer.conv)?,
-            x_proj: Matrix::new(narrow(gpu, &x_proj)?, low + 2 * d_state, d_inner),
-            dt_proj: Matrix::new(narrow(gpu, &dt_proj)?, d_inner, low),
+            x_proj: narrow(gpu, &x_proj, low + 2 * d_state, d_inner)?,
+            dt_proj: narrow(gpu, &dt_proj, d_inner, low)?,
             dt_bias: gpu.upload(&layer.dt_bias)?,
             a: gpu.upload(&layer.a)?,
             d: gpu.upload(&layer.d)?,
@@ -65,23 +60,14 @@ impl Layer {
     }
 }
 
-impl GpuMamba {
-    pub(super) fn new(model: &Mamba, gpu: &Gpu) -> Result<Self, Refusal> {
-        let config = model.config.clone();
-        let MambaConfig { d_model, d_inner, d_state, d_conv, .. } = config;
-        if config.mixer_norms.is_some() {
-            return Err(Refusal::Unserved("a Falcon Mamba"));
-        }
-        if d_conv > TAPS_MAX || d_state > 128 || !d_model.is_multiple_of(PIECE) || !d_inner.is_multiple_of(PIECE) {
-            return Err(Refusal::Unserved(
-                "a Mamba whose convolution is longer than 8, whose state is larger than 128 or whose widths are not \
-                 multiples of 8",
-            ));
-        }
-        let layers = model.layers.iter().map(|layer| Layer::new(&config, layer, gpu)).collect::<Result<Vec<_>, _>>()?;
-        let pass = Pass::new(&config, 0, gpu)?;
-        Ok(Self { config, layers, slots: Vec::new(), count: 0, pass })
+/// The layers of `model`, moved over.
+pub(super) fn load(model: &Mamba, gpu: &Gpu) -> Result<Recurrent<MambaConfig>, Refusal> {
+    let config = &model.config;
+    if config.d_conv > TAPS_MAX || config.d_state > STATE_MAX {
+        return Err(Refusal::Unserved("a Mamba whose convolution is longer than 8 or whose state is larger than 128"));
     }
+    let layers = model.layers.iter().map(|layer| Layer::new(config, layer, gpu)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Recurrent::new(gpu, config.clone(), layers)?)
 }
 
 /// Where B begins in a row behind the low rank of Δ, and the row's width.
@@ -96,76 +82,54 @@ fn widths(config: &MambaConfig) -> [usize; 5] {
     [2 * d_inner, d_inner, d_inner, d_inner.max(d_model), rank(config).1]
 }
 
-impl Pass {
-    fn new(config: &MambaConfig, rows: usize, gpu: &Gpu) -> Result<Self, GpuError> {
-        let [uz, u, delta, y, dbc] = widths(config).map(|width| gpu.room(rows * width));
-        Ok(Self { uz: uz?, u: u?, delta: delta?, y: y?, dbc: dbc? })
-    }
-}
+impl Mixer for MambaConfig {
+    type Layer = Layer;
 
-impl Body for GpuMamba {
-    const DELTA: bool = true;
+    type Pass = Pass;
 
-    type Rest = ();
-
-    type Plan = Plan;
-
-    fn layers(&self) -> usize {
-        self.layers.len()
+    fn dims(&self) -> StateDims {
+        self.state_dims()
     }
 
-    fn window(&self) -> Option<usize> {
-        None
+    fn channels(&self) -> usize {
+        self.d_inner
     }
 
-    fn needs(&self) -> Needs {
-        let dims = self.config.state_dims();
-        let row = size_of::<f32>() * widths(&self.config).iter().sum::<usize>();
-        let slot = size_of::<f32>() * dims.layers * (dims.conv + dims.ssm);
-        Needs { slot, page: 0, longest: 0, row, fixed: 0 }
+    fn width(&self) -> usize {
+        widths(self).iter().sum()
     }
 
-    fn settle(&mut self, gpu: &Gpu, rows: usize, slots: usize, _: usize) -> Result<(), GpuError> {
-        let dims = self.config.state_dims();
-        self.slots = self.layers.iter().map(|_| Slots::new(gpu, dims, slots)).collect::<Result<_, _>>()?;
-        self.count = slots;
-        self.pass = Pass::new(&self.config, rows, gpu)?;
-        Ok(())
+    fn pass(&self, gpu: &Gpu, rows: usize) -> Result<Pass, GpuError> {
+        let [uz, u, delta, y, dbc] = widths(self).map(|width| gpu.room(rows * width));
+        Ok(Pass { uz: uz?, u: u?, delta: delta?, y: y?, dbc: dbc? })
     }
 
-    fn grow(&self, _: &Gpu, _: &mut [Segment<'_, GpuState<()>>]) -> Result<(), GpuError> {
-        Ok(())
+    fn decay(layer: &Layer) -> &Buffer<f32> {
+        &layer.a
     }
 
-    fn plan(&self, gpu: &Gpu, batch: &[Segment<'_, GpuState<()>>], sequences: &[Sequence]) -> Result<Plan, GpuError> {
-        Plan::new(gpu, batch, sequences, self.layers.len(), self.count)
-    }
-
-    fn room(&self, gpu: &Gpu, rows: usize) -> Result<Plan, GpuError> {
-        Plan::room(gpu, rows, self.count)
-    }
-
-    fn tell(
+    fn layer(
         &self,
-        plan: &mut Plan,
-        batch: &[Segment<'_, GpuState<()>>],
-        sequences: &[Sequence],
-        rows: usize,
-    ) -> Result<Option<usize>, GpuError> {
-        plan.tell(batch, sequences, self.layers.len(), rows)
-    }
-
-    fn layer(&self, gpu: &Gpu, index: usize, plan: &Plan, stream: &Stream<'_>) -> Result<(), GpuError> {
-        let MambaConfig { d_model, d_inner, d_state, norm_epsilon, .. } = self.config;
-        let (Some(layer), Some(slots)) = (self.layers.get(index), self.slots.get(index)) else { return Ok(()) };
+        gpu: &Gpu,
+        (index, layer): (usize, &Layer),
+        slots: &Slots,
+        pass: &Pass,
+        plan: &Plan,
+        stream: &Stream<'_>,
+    ) -> Result<(), GpuError> {
+        let &MambaConfig { d_model, d_inner, d_state, dt_rank, norm_epsilon, mixer_norms, .. } = self;
         let (batch, rows) = (plan.at(index), stream.rows);
-        let Pass { uz, u, delta, y, dbc } = &self.pass;
-        let (low, width) = rank(&self.config);
+        let Pass { uz, u, delta, y, dbc } = pass;
+        let (low, width) = rank(self);
         gpu.rms_norm(stream.x, stream.added, layer.norm.view(), norm_epsilon, y.view(), [rows, d_model])?;
         layer.in_proj.apply(gpu, y.view(), rows, uz.view())?;
         layer.conv.apply(gpu, batch, slots, (uz.view(), 2 * d_inner), u.view())?;
         gpu.matmul((u.view(), d_inner), rows, &layer.x_proj, None, (dbc.view(), width))?;
+        if let Some(epsilon) = mixer_norms {
+            gpu.norm_parts((dbc.view(), width), rows, [dt_rank, low, d_state], epsilon)?;
+        }
         gpu.matmul((dbc.view(), width), rows, &layer.dt_proj, None, (delta.view(), d_inner))?;
+        plan.add_steps(gpu, index, (delta.view(), d_inner), layer.dt_bias.view(), (0.0, f32::INFINITY))?;
         let scan = GpuScan {
             u: u.view(),
             delta_raw: delta.view(),

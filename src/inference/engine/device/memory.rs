@@ -38,13 +38,14 @@ pub(super) struct Plan {
 const STATES_PER_SEQUENCE: usize = 4;
 
 impl Plan {
-    /// `before` bytes were free in front of the weights, `free` are behind them.
+    /// `before` bytes were free in front of the weights, `free` are behind them; the products' `workspace` bytes have been
+    /// taken already.
     pub(super) fn new(
         needs: &Needs,
         d_model: usize,
         vocabulary: usize,
-        before: usize,
-        free: usize,
+        workspace: usize,
+        [before, free]: [usize; 2],
     ) -> Result<Self, GpuError> {
         let rows = GPU_PASS_TOKENS_MAX.max(GPU_SEQUENCES_MAX);
         let some = (GPU_LOGIT_BYTES_MAX / (8 * vocabulary)).clamp(1, rows);
@@ -57,13 +58,14 @@ impl Plan {
         if pass + least > free {
             let weights = before.saturating_sub(free);
             return Err(GpuError::new(format!(
-                "the weights ({}), a pass of {rows} tokens ({}) and the states of one conversation ({}) come to {}, and \
-                 {} are free",
+                "the weights ({}), room for products ({}), a pass of {rows} tokens ({}) and the states of one conversation ({}) \
+                 come to {}, and {} were free",
                 gib(weights),
+                gib(workspace),
                 gib(pass),
                 gib(least),
-                gib(weights + pass + least),
-                gib(before),
+                gib(weights + workspace + pass + least),
+                gib(before + workspace),
             )));
         }
         // Half of the rest is left to other models.
@@ -104,21 +106,24 @@ mod tests {
 
     #[test]
     fn memory_is_planned_for_as_many_as_fit() {
-        let large = Plan::new(&recurrent(), 2_048, 50_280, 139 * GIB, 136 * GIB).unwrap();
+        let large = Plan::new(&recurrent(), 2_048, 50_280, GIB / 8, [139 * GIB, 136 * GIB]).unwrap();
         assert_eq!((large.slots, large.sequences_max, large.pages), (GPU_STATES_MAX, 512, 0));
         assert!(large.slots * 13_200_000 < 70 * GIB, "half is left to others");
-        let small = Plan::new(&recurrent(), 2_048, 50_280, 8 * GIB, 5 * GIB).unwrap();
+        let small = Plan::new(&recurrent(), 2_048, 50_280, GIB / 8, [8 * GIB, 5 * GIB]).unwrap();
         assert_eq!(small.sequences_max, small.slots / 4);
         assert!((20..64).contains(&small.sequences_max), "{small:?}");
-        let pages = Plan::new(&paged(), 3_584, 152_064, 139 * GIB, 124 * GIB).unwrap();
+        let pages = Plan::new(&paged(), 3_584, 152_064, GIB / 8, [139 * GIB, 124 * GIB]).unwrap();
         assert!((7_000..9_000).contains(&pages.pages) && pages.sequences_max == 512, "{pages:?}");
         assert!(pages.some * 152_064 * 8 <= GPU_LOGIT_BYTES_MAX);
     }
 
     #[test]
     fn what_does_not_fit_is_refused_with_the_sums() {
-        let why = Plan::new(&recurrent(), 2_048, 50_280, 3 * GIB, GIB / 2).unwrap_err().to_string();
-        assert!(why.starts_with("the weights (2.5 GiB), a pass of 2048 tokens (0."), "{why}");
-        assert!(why.ends_with("and 3.0 GiB are free") && why.contains("come to 3."), "{why}");
+        let why = Plan::new(&recurrent(), 2_048, 50_280, GIB / 4, [3 * GIB, GIB / 2]).unwrap_err().to_string();
+        assert!(
+            why.starts_with("the weights (2.5 GiB), room for products (0.2 GiB), a pass of 2048 tokens (0."),
+            "{why}"
+        );
+        assert!(why.ends_with("and 3.2 GiB were free") && why.contains("come to 3."), "{why}");
     }
 }

@@ -6,12 +6,15 @@
 //!
 //! Memory is planned when a model is opened (`memory.rs`).
 
+mod rows;
+
 use std::sync::{Arc, Mutex};
 
-use loom_kernels::cuda::{Asks, Buffer, Gpu, GpuError, List, Matrix, PAGE, Reading, Sequence, TOP_MAX, View};
+use loom_kernels::cuda::{Buffer, Gpu, GpuError, List, Matrix, PAGE, Reading, Sequence, TOP_MAX, View};
 
 use super::super::ends::Ends;
-use super::super::row::{Room, RowAsk, RowReading, Scratch};
+use super::super::row::{Room, RowAsk, RowReading};
+use super::super::steps::Steps;
 use super::super::{Architecture, Segment};
 use super::decode::{self, Decode};
 use super::memory::{Needs, Plan};
@@ -19,6 +22,7 @@ use super::reading::{asked, told};
 use super::slots::{Place, Pool, lock};
 use super::weights::matrix;
 use crate::foundation::base::limits::GPU_PASS_TOKENS_MAX;
+use crate::foundation::chat::{DeltaGains, SsmReading};
 
 /// The layers of a network.
 pub(super) trait Body: Send + Sync + 'static {
@@ -65,6 +69,22 @@ pub(super) trait Body: Send + Sync + 'static {
 
     /// Layer `index`: adds `added` to the residual stream x, and leaves what it adds itself in `h`.
     fn layer(&self, gpu: &Gpu, index: usize, plan: &Self::Plan, stream: &Stream<'_>) -> Result<(), GpuError>;
+
+    /// Tells those who look on of the steps Δ of a pass that was enqueued. Waits for it if there are any.
+    fn look_on(&self, _: &Self::Plan, _: &mut [Segment<'_, GpuState<Self::Rest>>]) -> Result<(), GpuError> {
+        Ok(())
+    }
+
+    /// As [`Architecture::look`], of the state in `slot`.
+    fn look(
+        &self,
+        _: &Gpu,
+        _slot: usize,
+        _: &Steps,
+        _gains: Option<&DeltaGains>,
+    ) -> Result<Option<SsmReading>, GpuError> {
+        Ok(None)
+    }
 }
 
 /// `[rows, d_model]` each.
@@ -86,8 +106,16 @@ pub(super) struct GpuState<R> {
 /// Slot 0 is never written: it is the state before the first token.
 const START: i32 = 0;
 
+impl<R> GpuState<R> {
+    fn slot(&self) -> usize {
+        usize::try_from(self.slot.as_ref().map_or(START, |slot| slot.index())).unwrap_or_default()
+    }
+}
+
 pub(super) struct Network<B: Body> {
     gpu: Gpu,
+    /// For people.
+    place: String,
     body: B,
     d_model: usize,
     vocabulary: usize,
@@ -117,13 +145,14 @@ pub(super) struct Network<B: Body> {
 }
 
 impl<B: Body> Network<B> {
-    /// A network whose ends are `ends`. `free` is what was free before `body`'s weights came.
-    pub(super) fn new(gpu: Gpu, ends: &Ends, mut body: B, free: usize) -> Result<Self, GpuError> {
+    /// A network at `place` whose ends are `ends`. `free` is what was free before `body`'s weights came.
+    pub(super) fn new(gpu: Gpu, place: String, ends: &Ends, mut body: B, free: usize) -> Result<Self, GpuError> {
         let (d_model, vocabulary) = (ends.table.inputs(), ends.vocabulary());
         let table = matrix(&gpu, &ends.table)?;
         let head = ends.head.as_ref().map(|head| matrix(&gpu, head)).transpose()?;
         let norm = gpu.upload(&ends.norm)?;
-        let plan = Plan::new(&body.needs(), d_model, vocabulary, free, gpu.free_bytes()?)?;
+        let workspace = gpu.workspace_bytes();
+        let plan = Plan::new(&body.needs(), d_model, vocabulary, workspace, [free, gpu.free_bytes()?])?;
         let Plan { rows, some, slots, pages, sequences_max, states_bytes } = plan;
         body.settle(&gpu, rows, slots, pages)?;
         let decode = Decode::new(&gpu, &body, slots, vocabulary)?;
@@ -141,6 +170,7 @@ impl<B: Body> Network<B> {
             fault: Mutex::new(None),
             states_bytes: states_bytes as u64,
             gpu,
+            place,
             body,
             d_model,
             vocabulary,
@@ -165,10 +195,10 @@ impl<B: Body> Network<B> {
     }
 
     /// Enqueues a pass over `batch`, and gives the rows asked for in `h`, however many they are.
-    fn pass(&self, batch: &[Segment<'_, GpuState<B::Rest>>], sequences: &[Sequence]) -> Result<usize, GpuError> {
+    fn pass(&self, batch: &mut [Segment<'_, GpuState<B::Rest>>], sequences: &[Sequence]) -> Result<usize, GpuError> {
         let gpu = &self.gpu;
         let (mut row, mut wanted, mut lasts) = (0, Vec::new(), Vec::new());
-        for segment in batch {
+        for segment in &*batch {
             let len = u32::try_from(segment.ids.len()).unwrap_or(u32::MAX);
             wanted.extend(segment.logits.clone().filter_map(|at| Some(row + u32::try_from(at).ok()?)));
             row += len;
@@ -183,6 +213,7 @@ impl<B: Body> Network<B> {
         let last = (self.last.view(), Some(&targets));
         gpu.copy_rows((self.x.view(), Some(&lasts)), last, [sequences.len(), self.d_model])?;
         gpu.copy_rows((self.x.view(), Some(&wanted.0)), (self.h.view(), None), [wanted.1, self.d_model])?;
+        self.body.look_on(&plan, batch)?;
         Ok(wanted.1)
     }
 
@@ -245,66 +276,6 @@ impl<B: Body> Network<B> {
         self.readings.read(&mut readings)?;
         let asked = readings.iter().zip(batch).filter_map(|(reading, segment)| Some((reading, segment.asks.first()?)));
         Ok(Some(asked.map(|(reading, ask)| told(reading, ask.top.min(self.vocabulary))).collect()))
-    }
-
-    /// Enqueues reading `rows` rows of the residual stream, at most `some`, number `first` of `asks` and those after it.
-    fn judge(&self, x: View<'_, f32>, asks: &Asks, first: usize, rows: usize) -> Result<(), GpuError> {
-        self.head(x, rows)?;
-        let room = [&self.logits, &self.weights].map(Buffer::view);
-        self.gpu.read_logits(room, (asks, first, rows), self.readings.from(first))
-    }
-
-    /// The logits of the first `rows` rows of the residual stream `x`, at most `some`.
-    fn head(&self, x: View<'_, f32>, rows: usize) -> Result<(), GpuError> {
-        let d_model = self.d_model;
-        self.gpu.rms_norm(x, None, self.norm.view(), self.epsilon, self.normed.view(), [rows, d_model])?;
-        let head = self.head.as_ref().unwrap_or(&self.table);
-        self.gpu.matmul((self.normed.view(), d_model), rows, head, None, (self.logits.view(), self.vocabulary))
-    }
-
-    /// What is asked of the rows of `x`. The one place that waits for the device, but for rows of which more is asked than
-    /// the kernel tells: these come over as they are.
-    fn answer(&self, x: View<'_, f32>, asks: &[&RowAsk]) -> Result<Vec<Option<RowReading>>, GpuError> {
-        let (mut whole, mut scratch) = (Vec::new(), Scratch::default());
-        let all: Vec<_> = asks.iter().map(|ask| Some(asked(ask))).collect();
-        let all = Asks::new(&self.gpu, &all, self.vocabulary)?;
-        for (index, asks) in asks.chunks(self.some).enumerate() {
-            let first = index * self.some;
-            self.judge(x.from(first * self.d_model), &all, first, asks.len())?;
-            for (row, ask) in asks.iter().enumerate().filter(|(_, ask)| ask.top > TOP_MAX) {
-                let mut logits = vec![0.0; self.vocabulary];
-                self.gpu.read(self.logits.part(row * self.vocabulary, self.vocabulary), &mut logits)?;
-                whole.push((first + row, ask.read(&logits, &mut scratch)));
-            }
-        }
-        let mut readings = vec![Reading::NONE; asks.len()];
-        if !readings.is_empty() {
-            self.readings.read(&mut readings)?;
-        }
-        let mut answers: Vec<_> =
-            readings.iter().zip(asks).map(|(reading, ask)| told(reading, ask.top.min(self.vocabulary))).collect();
-        for (at, reading) in whole {
-            if let Some(answer) = answers.get_mut(at) {
-                *answer = reading;
-            }
-        }
-        Ok(answers)
-    }
-
-    fn at(&self, state: &GpuState<B::Rest>) -> View<'_, f32> {
-        let slot = state.slot.as_ref().map_or(START, |slot| slot.index());
-        self.last.part(usize::try_from(slot).unwrap_or_default() * self.d_model, self.d_model)
-    }
-
-    /// Replaces `logits` by those of the first `rows` rows of `x`.
-    fn whole(&self, x: View<'_, f32>, rows: usize, logits: &mut Vec<f32>) -> Result<(), GpuError> {
-        logits.clear();
-        logits.resize(rows * self.vocabulary, 0.0);
-        for (index, part) in logits.chunks_mut(self.some * self.vocabulary).enumerate() {
-            self.head(x.from(index * self.some * self.d_model), part.len() / self.vocabulary)?;
-            self.logits.read(part)?;
-        }
-        Ok(())
     }
 
     fn note<T>(&self, outcome: Result<T, GpuError>) -> Option<T> {
@@ -382,6 +353,14 @@ impl<B: Body> Architecture for Network<B> {
 
     fn states_bytes(&self) -> Option<u64> {
         Some(self.states_bytes)
+    }
+
+    fn look(&self, state: &Self::State, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmReading> {
+        self.note(self.body.look(&self.gpu, state.slot(), steps, gains))?
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
     }
 
     fn fault(&self) -> Option<String> {

@@ -1,11 +1,11 @@
-//! Weights on a GPU: each matrix in the narrowest type that holds its numbers exactly.
+//! Weights on a GPU: `Q8_0` as it is, any other matrix in the narrowest type that holds its numbers exactly.
 
 use loom_kernels::Panels;
 use loom_kernels::cuda::{Buffer, Gpu, GpuError, Kind, Matrix, View};
 
 use super::super::linear::Linear as CpuLinear;
 
-/// Kernels read weights sixteen bytes at a time: eight of the narrow ones.
+/// Kernels read narrow weights eight at a time; a matrix with a remainder is kept in f32.
 pub(super) const PIECE: usize = 8;
 
 /// An affine map.
@@ -32,7 +32,12 @@ pub(super) fn maybe(gpu: &Gpu, values: Option<&[f32]>) -> Result<Option<Buffer<f
 }
 
 pub(super) fn matrix(gpu: &Gpu, panels: &Panels) -> Result<Matrix, GpuError> {
-    Ok(Matrix::new(narrow(gpu, &unpack(panels))?, panels.outputs(), panels.inputs()))
+    let (outputs, inputs) = (panels.outputs(), panels.inputs());
+    if let Some((quants, scales)) = panels.q8_0() {
+        let weights = Kind::Q8 { quants: gpu.upload(&quants)?, scales: gpu.upload(&scales)? };
+        return Ok(Matrix::new(weights, outputs, inputs));
+    }
+    narrow(gpu, &unpack(panels), outputs, inputs)
 }
 
 pub(super) fn unpack(panels: &Panels) -> Vec<f32> {
@@ -43,8 +48,15 @@ pub(super) fn unpack(panels: &Panels) -> Vec<f32> {
     values
 }
 
-/// The narrowest type that holds every value exactly.
-pub(super) fn narrow(gpu: &Gpu, values: &[f32]) -> Result<Kind, GpuError> {
+/// A matrix in the narrowest type that holds every value exactly.
+pub(super) fn narrow(gpu: &Gpu, values: &[f32], outputs: usize, inputs: usize) -> Result<Matrix, GpuError> {
+    Ok(Matrix::new(kind(gpu, values, inputs.is_multiple_of(PIECE))?, outputs, inputs))
+}
+
+fn kind(gpu: &Gpu, values: &[f32], whole: bool) -> Result<Kind, GpuError> {
+    if !whole {
+        return Ok(Kind::F32(gpu.upload(values)?));
+    }
     if values.iter().all(|x| x.to_bits().trailing_zeros() >= 16) {
         let bits: Vec<_> = values.iter().map(|x| (x.to_bits() >> 16) as u16).collect();
         return Ok(Kind::Bf16(gpu.upload(&bits)?));

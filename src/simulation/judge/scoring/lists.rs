@@ -66,7 +66,7 @@ mod tests {
             id: "naturalness/1".to_owned(),
             dimension: None,
             method: ScoreMethod::WrittenRating,
-            judge: Some(ScoreJudge { model: judge.to_owned(), digest: None, reliability }),
+            judge: Some(ScoreJudge { model: judge.to_owned(), digest: None, device: None, reliability }),
             prompt_digest: Some(Digest::of("asked")),
             about: None,
             value,

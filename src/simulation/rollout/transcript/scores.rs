@@ -53,6 +53,9 @@ pub struct ScoreJudge {
     pub model: String,
     /// The digest of its weights, tokenizer and template, where it is known.
     pub digest: Option<Digest>,
+    /// Where it ran, for a model of this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// How well it judges what this score asks; absent where that was not tested, or where nothing is judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reliability: Option<Reliability>,
