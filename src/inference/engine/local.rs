@@ -201,15 +201,16 @@ impl LanguageModel for LocalModel {
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
             let shared = &*self.0;
-            let top = request.sampling.top_logprobs;
+            let (top, goes_on) = (request.sampling.top_logprobs, request.goes_on);
             let continuation =
                 shared.to_score(continuation, told(&request.prompt)).map_err(|why| shared.unsupported(why))?;
             let longest = continuation.len();
-            let task = Task::Score { tokens: continuation, top };
+            let task = Task::Score { tokens: continuation, top, goes_on };
             let prepared = shared.prepare(request, task).map_err(|why| shared.unsupported(why))?;
             let Outcome { tokens, usage, reading, snapshot, before, ssm, .. } =
                 shared.ask(prepared, (longest, top), None).await?;
-            Ok(Scored { before, ssm, ..Scored::new(tokens, usage, reading, Some(snapshot)) })
+            let snapshot = Some(snapshot).filter(|_| goes_on);
+            Ok(Scored { before, ssm, ..Scored::new(tokens, usage, reading, snapshot) })
         })
     }
 }
