@@ -252,7 +252,8 @@ impl<A: Architecture> Owner<A> {
     /// Reads the rows that snapshots stand at; forks of one that came together share theirs.
     fn read_standing(&mut self) {
         let able = self.active.iter_mut().filter(|active| active.can_go_on());
-        let standing = able.filter_map(|active| active.sequence.stands_at_row().map(|(state, ask)| (active, state, ask)));
+        let standing =
+            able.filter_map(|active| active.sequence.stands_at_row().map(|(state, ask)| (active, state, ask)));
         let mut standing: Vec<_> = standing.collect();
         for forks in standing.chunk_by_mut(|(_, one, _), (_, other, _)| Arc::ptr_eq(one, other)) {
             let Some((_, state, _)) = forks.first() else { continue };

@@ -23,7 +23,7 @@ use crate::foundation::chat::{Basis, LanguageModel, Message, Role, TokenId, Toke
 use crate::foundation::stats::mean;
 use crate::simulation::persona::{PersonaConfig, Speaker};
 use crate::simulation::rollout::{
-    Heard, Beginning, Beginnings, Rehearsal, Score, ScoreJudge, ScoreMethod, ScorePoint, TokenLine, Transcript, Turn,
+    Beginning, Beginnings, Heard, Rehearsal, Score, ScoreJudge, ScoreMethod, ScorePoint, TokenLine, Transcript, Turn,
     Utterance,
 };
 

@@ -127,8 +127,7 @@ async fn bough(
     let (stem, _) = first.split_at(others.iter().map(alike).min().unwrap_or(first.len()));
     let mut request = Request::new(Prompt::Ids(before.to_vec()), Sampling::greedy(), Stream::root(0));
     (request.after, request.gains, request.goes_on) = (after, gains.cloned(), !others.is_empty());
-    let Scored { tokens, snapshot, before: at, .. } =
-        model.score(request, Continuation::Ids(stem.to_vec())).await?;
+    let Scored { tokens, snapshot, before: at, .. } = model.score(request, Continuation::Ids(stem.to_vec())).await?;
     let known: Option<Vec<f32>> = tokens.iter().map(|token| token.logprob).collect();
     let known = known.ok_or_else(|| ModelError::Unsupported {
         model: model.info().name.clone(),

@@ -229,7 +229,8 @@ impl Drafting<'_> {
             let message = Message::assistant(MISSING_REPLY);
             return Drafted { utterance, events, message, snapshot: None, before: None, tokens: Vec::new(), watch };
         };
-        let Completion { mut message, tokens, finish, reading, model, snapshot, before, fallbacks, .. } = draft.completion;
+        let Completion { mut message, tokens, finish, reading, model, snapshot, before, fallbacks, .. } =
+            draft.completion;
         if message.content.trim().is_empty() {
             message = Message::assistant(MISSING_REPLY);
         }

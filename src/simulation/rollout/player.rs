@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::beginnings::Place;
 use super::drafting::{Drafted, Drafting, WRITTEN};
 use super::files::TurnLine;
 use super::length;
 use super::monitors::{Finding, MonitorKind, Monitors};
-use super::beginnings::Place;
 use super::quality::QualityGauge;
 use super::run::RunError;
 use super::side::{Ask, Side};
@@ -298,9 +298,8 @@ impl Player {
             quality: &|text| gauge.as_ref()?.measure(text),
         };
         let Drafted { utterance, events, message, snapshot, before, tokens, watch } = drafting.run().await;
-        going.place = self.stage.place(before, going.gains.as_ref(), || {
-            self.persona.messages(utterance.instruction.as_deref())
-        });
+        going.place =
+            self.stage.place(before, going.gains.as_ref(), || self.persona.messages(utterance.instruction.as_deref()));
         self.note_interventions(turn, &utterance, &events);
         going.events.extend(events);
         going.injected.extend(utterance.instruction.clone());

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::adversary::{Adversary, Planned};
+use super::beginnings::{Beginning, Beginnings, Place};
 use super::delta::{self, FittedGains};
 use super::manifest::Manifest;
-use super::beginnings::{Beginning, Beginnings, Place};
 use super::run::RunError;
 use super::side;
 use super::transcript::{
