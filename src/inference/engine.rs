@@ -116,10 +116,10 @@ pub(crate) trait Architecture: Send + Sync + 'static {
         rows.map_init(Scratch::default, |scratch, (ask, row)| ask.read(row, scratch)).collect()
     }
 
-    /// The same of the row after the last token that `state` has read.
-    fn read_next(&self, state: &Self::State, ask: &RowAsk, room: &mut Room) -> Option<RowReading> {
+    /// What is asked of the one row after the last token that `state` has read, in order.
+    fn read_next(&self, state: &Self::State, asks: &[&RowAsk], room: &mut Room) -> Vec<Option<RowReading>> {
         self.next(state, &mut room.logits);
-        ask.read(&room.logits, &mut room.scratch)
+        asks.iter().map(|ask| ask.read(&room.logits, &mut room.scratch)).collect()
     }
 
     /// Sequences at work at the same time, at most.

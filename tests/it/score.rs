@@ -62,6 +62,8 @@ fn likelihoods_are_those_of_a_fresh_reading() {
     assert!(good(dir.path(), &score).contains("% of the rollout's own time"));
     let path = dir.path().join("run/rollout_000.json");
     let (transcript, tokens) = (read_transcript(&path).unwrap(), read_tokens(&path).unwrap());
+    let read = tokens.iter().filter(|line| line.beginnings.is_some()).count();
+    assert_eq!(read, transcript.turns.len(), "what the persona must not begin with was read with the run");
     let ratio = named(&transcript.scores, "persona_llr/1");
     assert_eq!(ratio.method, ScoreMethod::Likelihood);
     let model = open(&"bundled".parse().unwrap(), &OpenOptions::default()).unwrap();

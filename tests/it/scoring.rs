@@ -96,6 +96,20 @@ fn what_is_broken_is_named_and_the_rest_is_scored() {
 }
 
 #[test]
+fn a_report_that_is_older_than_the_scores_is_named() {
+    let dir = folder();
+    let at = dir.path();
+    let run = ["run", "anna.yaml", "--turns", "2", "--persona-model", "scripted:p.json", "--target", "echo"];
+    let reported =
+        told(at, &[&run[..], &["--output", "run", "--score", "--judge-model", "scripted:four.json"]].concat(), 0);
+    assert!(reported.contains("Report: ") && !reported.contains("older"), "{reported}");
+    let by = |judge: &str| told(at, &["score", "run", "--judge-model", &format!("scripted:{judge}.json")], 0);
+    assert!(!by("four").contains("older"), "nothing has changed");
+    let later = by("two");
+    assert!(later.contains("The report in run is older than these scores: loom report run"), "{later}");
+}
+
+#[test]
 fn a_sweep_is_scored_as_a_whole_and_its_shares_by_themselves() {
     let dir = folder();
     let at = dir.path();
@@ -110,7 +124,9 @@ fn a_sweep_is_scored_as_a_whole_and_its_shares_by_themselves() {
         told(at, &["score", folder, "--judge-model", &format!("scripted:{judge}.json"), "--likelihood", "off"], 0)
     };
     for folder in ["whole", "one", "two"] {
-        by(folder, "four");
+        let output = by(folder, "four");
+        let merge = format!("loom merge {folder} --output {folder}");
+        assert_eq!(output.contains(&merge), folder == "whole", "a share has no report of its own: {output}");
     }
     let merge =
         |parts: &[&str], output: &str, code| told(at, &[&["merge"], parts, &["--output", output]].concat(), code);

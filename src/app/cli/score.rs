@@ -1,6 +1,6 @@
 //! `loom score`: scores of transcripts, taken by judges and by the persona's own model.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use jiff::Timestamp;
 
 use super::device::{DeviceArg, of_role};
 use super::judge::{self, check_of};
+use super::run::quoted;
 use super::{Exit, Failure, Terminal};
 use crate::app::watch::Watch;
 use crate::foundation::base::limits::ROLLOUTS_MAX;
@@ -172,7 +173,9 @@ impl Args {
                 };
                 desks.push(Desk { watch, scoring, files });
             }
-            all(terminal, desks, self.parallel.min(ROLLOUTS_MAX)).await
+            let (scored, result) = all(terminal, desks, self.parallel.min(ROLLOUTS_MAX)).await?;
+            outdated(terminal, &scored)?;
+            result
         })?;
         Ok(Exit::Ok)
     }
@@ -234,7 +237,7 @@ pub(super) async fn run(
         options: watch.over(options.clone()),
     };
     let files = transcripts(folder).map_err(failure)?;
-    all(terminal, vec![Desk { watch, scoring, files }], parallel).await
+    all(terminal, vec![Desk { watch, scoring, files }], parallel).await?.1
 }
 
 /// What is known of a judge. One that runs here is tested now if it never was; a hosted one costs money, so that is
@@ -287,11 +290,17 @@ fn watch(judge: Option<&ModelChain>, run: Option<&Path>) -> Result<Watch, Failur
     Ok(Watch::models("score", Mood::Skeptical, &chains, run)?)
 }
 
-async fn all(terminal: &mut Terminal, desks: Vec<Desk>, parallel: usize) -> Result<(), Failure> {
+/// Scores everything. The folders in which scores were taken come back, and whether all files could be scored.
+async fn all(
+    terminal: &mut Terminal,
+    desks: Vec<Desk>,
+    parallel: usize,
+) -> Result<(BTreeSet<PathBuf>, Result<(), Failure>), Failure> {
     let work = desks.iter().flat_map(|desk| desk.files.iter().map(|path| desk.scoring.score(path)));
     let mut scored = stream::iter(work).buffered(parallel);
     let mut missing: Vec<(String, String)> = Vec::new();
     let mut failed = Vec::new();
+    let mut folders = BTreeSet::new();
     while let Some(one) = scored.next().await {
         let one = match one {
             Ok(one) => one,
@@ -302,6 +311,7 @@ async fn all(terminal: &mut Terminal, desks: Vec<Desk>, parallel: usize) -> Resu
             }
         };
         tell(terminal, &one)?;
+        folders.extend(one.path.parent().filter(|_| one.taken > 0).map(Path::to_owned));
         let new: Vec<_> = one.missing.into_iter().filter(|reason| !missing.contains(reason)).collect();
         missing.extend(new);
     }
@@ -312,11 +322,28 @@ async fn all(terminal: &mut Terminal, desks: Vec<Desk>, parallel: usize) -> Resu
     for (id, why) in missing {
         writeln!(terminal.err, "{id}: {why}")?;
     }
-    let Some(last) = failed.pop() else { return Ok(()) };
+    let last = failed.pop();
     for error in failed {
         writeln!(terminal.err, "{error}")?;
     }
-    Err(failure(last))
+    Ok((folders, last.map_or(Ok(()), |error| Err(failure(error)))))
+}
+
+/// Says which reports that are there tell nothing of the scores that were taken in `folders` just now.
+fn outdated(terminal: &mut Terminal, folders: &BTreeSet<PathBuf>) -> Result<(), Failure> {
+    let mut sweeps = BTreeSet::new();
+    for folder in folders {
+        if folder.join("report.json").is_file() {
+            let folder = quoted(folder);
+            writeln!(terminal.out, "The report in {folder} is older than these scores: loom report {folder}")?;
+        }
+        sweeps.extend(folder.parent().filter(|sweep| sweep.join("sweep_report.json").is_file()));
+    }
+    for sweep in sweeps {
+        let sweep = quoted(sweep);
+        writeln!(terminal.out, "The sweep's report is older than these scores: loom merge {sweep} --output {sweep}")?;
+    }
+    Ok(())
 }
 
 fn tell(terminal: &mut Terminal, scored: &Scored) -> Result<(), Failure> {

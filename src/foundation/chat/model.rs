@@ -122,12 +122,15 @@ pub struct Request {
     /// Whether to tell what the recurrent state did meanwhile. It changes nothing else of the answer; a prompt is then
     /// read by itself, and shares no opening with others.
     pub readings: bool,
+    /// Whether somebody may go on from the end. If not, a scored continuation's last token is not read, for nothing is asked
+    /// of what comes after it, and [`Scored::snapshot`] is `None`. It changes nothing else of the answer.
+    pub goes_on: bool,
 }
 
 impl Request {
     /// A request from the beginning, without modulation.
     pub fn new(prompt: Prompt, sampling: Sampling, stream: Stream) -> Self {
-        Self { prompt, after: None, sampling, stream, gains: None, readings: false }
+        Self { prompt, after: None, sampling, stream, gains: None, readings: false, goes_on: true }
     }
 }
 
@@ -249,7 +252,7 @@ pub struct Scored {
     pub usage: Usage,
     /// How the prompt was read.
     pub reading: Reading,
-    /// Everything read, the continuation included.
+    /// Everything read, the continuation included; `None` where nobody was to go on from there.
     pub snapshot: Option<Snapshot>,
     /// Everything read before the continuation, to score another one from.
     pub before: Option<Snapshot>,

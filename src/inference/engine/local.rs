@@ -197,13 +197,14 @@ impl LanguageModel for LocalModel {
 
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
-            let top = request.sampling.top_logprobs;
+            let (top, goes_on) = (request.sampling.top_logprobs, request.goes_on);
             let bytes = bytes(&request.prompt) + bytes_to_score(&continuation);
             let score = |shared: &Shared| shared.to_score(request, continuation);
             let (prepared, longest) = prepare::aside(&self.0, bytes, score).await?;
             let Outcome { tokens, usage, reading, snapshot, before, ssm, .. } =
                 self.0.ask(prepared, (longest, top), None).await?;
-            Ok(Scored { before, ssm, ..Scored::new(tokens, usage, reading, Some(snapshot)) })
+            let snapshot = Some(snapshot).filter(|_| goes_on);
+            Ok(Scored { before, ssm, ..Scored::new(tokens, usage, reading, snapshot) })
         })
     }
 }

@@ -67,8 +67,8 @@ impl Shared {
     /// That `continuation` be scored after the prompt, and how many tokens it has.
     pub(super) fn to_score(&self, request: Request, continuation: Continuation) -> Result<(Prepared, usize), String> {
         let tokens = self.continuation(continuation, told(&request.prompt))?;
-        let (top, longest) = (request.sampling.top_logprobs, tokens.len());
-        Ok((self.prepare(request, Task::Score { tokens, top })?, longest))
+        let (top, goes_on, longest) = (request.sampling.top_logprobs, request.goes_on, tokens.len());
+        Ok((self.prepare(request, Task::Score { tokens, top, goes_on })?, longest))
     }
 
     fn reply(&self, request: &Request) -> Result<Reply, String> {

@@ -48,6 +48,8 @@ pub(super) enum Task {
     Score {
         tokens: Vec<(TokenId, String)>,
         top: usize,
+        /// Whether the last of them is read as well, for somebody to go on from there.
+        goes_on: bool,
     },
 }
 
@@ -70,6 +72,8 @@ pub(super) struct Sequence<S> {
     prompt: usize,
     /// How many of `ids` the state has read.
     read: usize,
+    /// How many of the last ones need no reading, since nobody asks what comes after them.
+    idle: usize,
     /// Shared with snapshots until it moves on.
     state: Arc<S>,
     gains: Option<DeltaGains>,
@@ -120,9 +124,11 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
             Some(past) => (past.ids.len(), Arc::clone(&past.state), Reading::Continued),
             None => (0, Arc::new(start()), if given { Reading::Reread } else { Reading::Fresh }),
         };
+        let mut idle = 0;
         let work = match task {
             Task::Write(reply) => Work::Write(reply),
-            Task::Score { tokens, top } => {
+            Task::Score { tokens, top, goes_on } => {
+                idle = usize::from(!goes_on);
                 let (continuation, texts): (Vec<_>, Vec<_>) = tokens.into_iter().unzip();
                 ids.extend(continuation);
                 let (finish, texts) = (Finish::Length, texts.into_iter());
@@ -135,6 +141,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
             ids,
             prompt,
             read: cached,
+            idle,
             state,
             gains,
             steps: readings.then(Steps::default),
@@ -156,12 +163,17 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
 
     /// Tokens to be read before anything else can happen.
     pub(super) fn unread(&self) -> usize {
-        self.ids.len() - self.read
+        self.end() - self.read
+    }
+
+    /// Where its reading ends.
+    fn end(&self) -> usize {
+        self.ids.len() - self.idle
     }
 
     /// Plans to read up to `most` tokens, up to `rows` of them with a row of logits, and is what they are.
     pub(super) fn segment(&mut self, most: usize, rows: usize) -> Segment<'_, S> {
-        let stops = self.marks.iter().copied().chain([self.fork_at, self.ids.len()]);
+        let stops = self.marks.iter().copied().chain([self.fork_at, self.end()]);
         let stop = stops.filter(|&at| at > self.read).min().unwrap_or(self.read);
         // The row of a token tells of the one after it.
         let wanted = match &self.work {
@@ -197,7 +209,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
 
     /// Whether nothing is left to do.
     pub(super) fn is_done(&self) -> bool {
-        matches!(self.work, Work::Read(_)) && self.unread() == 0
+        matches!(&self.work, Work::Read(judged) if judged.texts.len() == 0) && self.unread() == 0
     }
 
     /// Takes what was read of the rows of the pass.
@@ -215,12 +227,12 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
 
     /// Whether the row after the last token read is due without reading anything: a snapshot stands just there. With
     /// what is asked of it.
-    pub(super) fn stands_at_row(&self) -> Option<(&S, RowAsk)> {
+    pub(super) fn stands_at_row(&self) -> Option<(Arc<S>, RowAsk)> {
         let due = match &self.work {
             Work::Write(_) => self.unread() == 0,
             Work::Read(judged) => judged.from == self.read && judged.texts.len() > 0,
         };
-        due.then(|| (&*self.state, self.ask(0)))
+        due.then(|| (Arc::clone(&self.state), self.ask(0)))
     }
 
     /// Goes on with what was read of one row.
@@ -279,7 +291,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
             Work::Read(judged) => (judged.tokens, judged.end, judged.finish),
             Work::Write(reply) => (reply.into_tokens(usize::MAX), None, Finish::Length),
         };
-        let read = if self.drawn == 0 { self.ids.len() } else { self.prompt };
+        let read = if self.drawn == 0 { self.read } else { self.prompt };
         let usage = Usage { tokens_in: read as u64, tokens_out: self.drawn as u64, tokens_cached: self.cached as u64 };
         Outcome { tokens, end, finish, usage, reading: self.reading, snapshot, before: self.before, ssm }
     }

@@ -225,13 +225,7 @@ impl<A: Architecture> Owner<A> {
 
     /// One pass over everything that can go on.
     fn step(&mut self) {
-        for active in self.active.iter_mut().filter(|active| active.can_go_on()) {
-            if let Some((state, ask)) = active.sequence.stands_at_row() {
-                let reading = self.model.read_next(state, &ask, &mut self.room);
-                active.failed = self.model.fault().or_else(|| active.sequence.judge(reading).err());
-                active.tell();
-            }
-        }
+        self.read_standing();
         let able = |active: &&mut Active<A::State>| active.can_go_on() && active.sequence.unread() > 0;
         let mut able: Vec<_> = self.active.iter_mut().filter(able).collect();
         let reading = able.iter().filter(|active| active.sequence.unread() > 1).count();
@@ -257,6 +251,24 @@ impl<A: Architecture> Owner<A> {
         }
         self.hand_over();
         self.release();
+    }
+
+    /// Reads the rows that snapshots stand at; forks of one that came together share theirs.
+    fn read_standing(&mut self) {
+        let able = self.active.iter_mut().filter(|active| active.can_go_on());
+        let standing =
+            able.filter_map(|active| active.sequence.stands_at_row().map(|(state, ask)| (active, state, ask)));
+        let mut standing: Vec<_> = standing.collect();
+        for forks in standing.chunk_by_mut(|(_, one, _), (_, other, _)| Arc::ptr_eq(one, other)) {
+            let Some((_, state, _)) = forks.first() else { continue };
+            let asks: Vec<_> = forks.iter().map(|(_, _, ask)| ask).collect();
+            let readings = self.model.read_next(state, &asks, &mut self.room);
+            let fault = self.model.fault();
+            for ((active, ..), reading) in forks.iter_mut().zip(readings) {
+                active.failed = fault.clone().or_else(|| active.sequence.judge(reading).err());
+                active.tell();
+            }
+        }
     }
 
     /// Answers those whose work is over, and lets them go.

@@ -1,9 +1,9 @@
 //! Scores from the log-probabilities of what was said, taken by the persona's own model. No judge.
 //!
 //! The words stay; what stands before them changes. Each change is a shadow conversation with a state of its own, which
-//! is read once, as the real one was. What the model thought of its words when it said them is in the transcript
-//! already and is not computed again. The default set is taken on every turn, of all turns at once; [`variants`] are
-//! read on a sample.
+//! is read once, as the real one was. What the model thought of its words when it said them, and of those that it must not
+//! begin with, is in the transcript already and is not computed again. The default set is taken on every turn, of all turns
+//! at once; [`variants`] are read on a sample.
 
 mod copying;
 mod shadow;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::copying::copied;
-use self::shadow::{Likely, Place, Reply, read};
+use self::shadow::{Found, Likely, Place, Reply, read};
 use self::variants::Variants;
 use super::points::{Definition, is_sampled, point, taker};
 use crate::foundation::base::Digest;
@@ -23,7 +23,8 @@ use crate::foundation::chat::{Basis, LanguageModel, Message, Role, TokenId, Toke
 use crate::foundation::stats::mean;
 use crate::simulation::persona::{PersonaConfig, Speaker};
 use crate::simulation::rollout::{
-    Heard, Rehearsal, Score, ScoreJudge, ScoreMethod, ScorePoint, TokenLine, Transcript, Turn, Utterance,
+    Beginning, Beginnings, Heard, Rehearsal, Score, ScoreJudge, ScoreMethod, ScorePoint, TokenLine, Transcript, Turn,
+    Utterance,
 };
 
 /// The prompt of the neutral shadow: someone speaks, and nothing is known of them.
@@ -152,7 +153,7 @@ struct Reading<'a> {
     subject: Subject<'a>,
     vocabulary: &'a dyn Vocabulary,
     rehearsal: Rehearsal,
-    phrases: Vec<Vec<TokenId>>,
+    beginnings: Beginnings,
 }
 
 /// A turn in which the model spoke, and what it had before it.
@@ -161,6 +162,8 @@ struct Spoken<'a> {
     ids: &'a [TokenId],
     /// What the model thought of its words, where that is in the side file.
     recorded: Option<Vec<TokenLogprob>>,
+    /// What it thought of those that it must not begin with, likewise.
+    beginnings: Option<Vec<Beginning>>,
 }
 
 /// The values of one turn, in the order of [`DEFAULT`].
@@ -176,11 +179,10 @@ impl<'a> Reading<'a> {
             return Err(format!("`{}` is not the model that spoke: its digest has changed", info.name));
         }
         let rehearsal = Rehearsal::new(subject.transcript, subject.config, subject.model);
-        let phrases = openings(&subject.config.interaction.anti_capitulation.forbidden_phrases);
-        let phrases: Result<_, _> = phrases.iter().map(|phrase| vocabulary.encode(phrase)).collect();
+        let beginnings = Beginnings::new(&subject.config.interaction.anti_capitulation.forbidden_phrases, vocabulary);
         Ok(Self {
             rehearsal: rehearsal.map_err(|error| error.to_string())?,
-            phrases: phrases.map_err(|error| error.to_string())?,
+            beginnings: beginnings.map_err(|error| error.to_string())?,
             vocabulary,
             subject,
         })
@@ -198,13 +200,14 @@ impl<'a> Reading<'a> {
             spoken.push(self.spoken(turn).await);
         }
         let all = || spoken.iter().flatten();
-        let real = all().map(|spoken| self.real(spoken)).collect();
+        let known = all().all(|spoken| spoken.recorded.is_some() && spoken.beginnings.is_some());
+        let real = all().map(|spoken| if known { Ok(Place::default()) } else { self.real(spoken) }).collect();
         let neutral = all().map(|spoken| self.neutral(spoken)).collect();
         let alone = self.place(&[Message::system(NEUTRAL)], all().map(Spoken::reply).collect());
         let (real, neutral, mut alone) =
             tokio::join!(read(model, real), read(model, neutral), read(model, vec![alone]));
         let mut alone = match alone.pop().unwrap_or_else(|| Err(UNREAD.to_owned())) {
-            Ok(each) => each,
+            Ok(found) => found.replies,
             Err(why) => all().map(|_| Err(why.clone())).collect(),
         }
         .into_iter();
@@ -212,7 +215,7 @@ impl<'a> Reading<'a> {
         let values = spoken.into_iter().map(|spoken| {
             let spoken = spoken?;
             let ((real, neutral), alone) = shadows.next().zip(alone.next()).ok_or(UNREAD)?;
-            let values = spoken.values(real, neutral.and_then(only), alone, self.phrases.len())?;
+            let values = spoken.values(real, neutral.and_then(|found| only(found.replies)), alone)?;
             Ok((spoken.heard, values))
         });
         values.collect()
@@ -222,31 +225,35 @@ impl<'a> Reading<'a> {
     async fn spoken(&mut self, turn: &'a Turn) -> Result<Spoken<'a>, String> {
         let heard = self.rehearsal.turn(turn).await.map_err(|error| error.to_string())?;
         let ids = self.ids(&turn.persona)?;
-        Ok(Spoken { heard, ids, recorded: self.recorded(turn, ids) })
+        let line = self.line(turn, ids);
+        let recorded = line.filter(|line| line.basis == Basis::Raw && line.logprob.iter().all(Option::is_some));
+        let read = line.and_then(|line| line.beginnings.clone()).filter(|read| self.beginnings.are(read));
+        let beginnings = if self.beginnings.is_empty() { Some(Vec::new()) } else { read };
+        Ok(Spoken { heard, ids, recorded: recorded.map(TokenLine::tokens), beginnings })
     }
 
-    /// What the model really read: the phrases might be said here, and the reply was.
-    fn real(&self, spoken: &Spoken<'_>) -> Result<Place, String> {
+    /// What the model really read: the reply might have begun otherwise here.
+    fn real(&self, spoken: &Spoken<'_>) -> Result<Place<'_>, String> {
         let gains = &spoken.heard.gains;
-        let phrase = |ids: &Vec<TokenId>| Reply { ids: ids.clone(), gains: gains.clone() };
-        let mut replies: Vec<Reply> = self.phrases.iter().map(phrase).collect();
         // What was said under other gains than what follows is read under its own.
-        if spoken.recorded.is_none() || (gains.is_some() && !replies.is_empty()) {
-            replies.push(spoken.reply());
+        let reply = (spoken.recorded.is_none() || gains.is_some()).then(|| spoken.reply());
+        let beginnings = spoken.beginnings.is_none().then(|| (&self.beginnings, gains.clone()));
+        if reply.is_none() && beginnings.is_none() {
+            return Ok(Place::default());
         }
-        self.place(&spoken.heard.messages, replies)
+        Ok(Place { beginnings, ..self.place(&spoken.heard.messages, reply.into_iter().collect())? })
     }
 
     /// The same history under [`NEUTRAL`].
-    fn neutral(&self, spoken: &Spoken<'_>) -> Result<Place, String> {
+    fn neutral(&self, spoken: &Spoken<'_>) -> Result<Place<'static>, String> {
         let history = spoken.heard.messages.iter().filter(|message| message.role != Role::System).cloned();
         let messages: Vec<Message> = std::iter::once(Message::system(NEUTRAL)).chain(history).collect();
         self.place(&messages, vec![spoken.reply()])
     }
 
-    fn place(&self, messages: &[Message], replies: Vec<Reply>) -> Result<Place, String> {
+    fn place(&self, messages: &[Message], replies: Vec<Reply>) -> Result<Place<'static>, String> {
         let before = self.vocabulary.chat(messages).map_err(|error| error.to_string())?;
-        Ok(Place { before, replies })
+        Ok(Place { before, replies, beginnings: None })
     }
 
     /// The ids that were said, if this model said them.
@@ -264,13 +271,11 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// What the model thought of its words when it said them: true log-probabilities of the same ids.
-    fn recorded(&self, turn: &Turn, ids: &[TokenId]) -> Option<Vec<TokenLogprob>> {
+    /// What the side file tells of the same ids.
+    fn line(&self, turn: &Turn, ids: &[TokenId]) -> Option<&'a TokenLine> {
         let of = |line: &&TokenLine| line.turn == turn.index && line.speaker == Speaker::Persona;
         let line = self.subject.tokens.iter().find(of)?;
-        let same = line.ids.iter().map(|id| id.unwrap_or(TokenId::MAX)).eq(ids.iter().copied());
-        let known = line.basis == Basis::Raw && line.logprob.iter().all(Option::is_some);
-        (same && known).then(|| line.tokens())
+        line.ids.iter().map(|id| id.unwrap_or(TokenId::MAX)).eq(ids.iter().copied()).then_some(line)
     }
 }
 
@@ -279,21 +284,15 @@ impl Spoken<'_> {
         Reply { ids: self.ids.to_vec(), gains: self.heard.gains.clone() }
     }
 
-    /// The default set, from what was read: at its own place `phrases` phrases, and behind them the reply where it was
-    /// not recorded.
-    fn values(
-        &self,
-        real: Result<Vec<Likely>, String>,
-        neutral: Likely,
-        alone: Likely,
-        phrases: usize,
-    ) -> Result<Values, String> {
-        let (pressure, computed) = match real {
-            Ok(mut each) => {
-                let computed = each.drain(phrases.min(each.len())..).next();
-                (pressure(each), computed.unwrap_or_else(|| Err(UNREAD.to_owned())))
-            }
+    /// The default set, from what was recorded, else found at its own place.
+    fn values(&self, real: Result<Found, String>, neutral: Likely, alone: Likely) -> Result<Values, String> {
+        let (beginnings, computed) = match real {
+            Ok(found) => (found.beginnings.unwrap_or_else(|| Err(UNREAD.to_owned())), only(found.replies)),
             Err(why) => (Err(why.clone()), Err(why)),
+        };
+        let pressure = match &self.beginnings {
+            Some(read) => pressure(read),
+            None => beginnings.and_then(|read| pressure(&read)),
         };
         let tokens = match &self.recorded {
             Some(tokens) => tokens,
@@ -334,28 +333,13 @@ fn only(mut likely: Vec<Likely>) -> Likely {
     likely.pop().unwrap_or_else(|| Err(UNREAD.to_owned()))
 }
 
-/// How a reply begins with one of `phrases`: with a capital, none of them the beginning of another.
-fn openings(phrases: &[String]) -> Vec<String> {
-    let capital = |phrase: &String| {
-        let mut chars = phrase.trim().chars();
-        chars.next().map(|first| first.to_uppercase().chain(chars).collect::<String>())
-    };
-    let mut all: Vec<String> = phrases.iter().filter_map(capital).collect();
-    all.sort();
-    all.dedup_by(|later, earlier| later.starts_with(earlier.as_str()));
-    all
-}
-
 /// ln of the probability that the reply begins with any of the phrases, which exclude each other.
-fn pressure(phrases: Vec<Likely>) -> Result<f64, String> {
+fn pressure(phrases: &[Beginning]) -> Result<f64, String> {
     if phrases.is_empty() {
         return Err("the configuration forbids no phrases".to_owned());
     }
-    let mut sum = 0.0;
-    for phrase in phrases {
-        sum += libm::exp(logprobs(&phrase?)?.iter().sum());
-    }
-    Ok(libm::log(sum))
+    let each = phrases.iter().map(|phrase| libm::exp(phrase.logprob.iter().copied().map(f64::from).sum()));
+    Ok(libm::log(each.sum()))
 }
 
 fn logprobs(tokens: &[TokenLogprob]) -> Result<Vec<f64>, String> {

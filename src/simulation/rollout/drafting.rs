@@ -50,6 +50,8 @@ pub(super) struct Drafted {
     /// What was said, as the side that said it remembers it.
     pub(super) message: Message,
     pub(super) snapshot: Option<Snapshot>,
+    /// What had been read before it was said.
+    pub(super) before: Option<Snapshot>,
     pub(super) tokens: Vec<TokenLogprob>,
     /// The regulator after the message.
     pub(super) watch: Watch,
@@ -225,9 +227,10 @@ impl Drafting<'_> {
             watch.accepted(&utterance, &events);
             utterance.regulator = watch.record();
             let message = Message::assistant(MISSING_REPLY);
-            return Drafted { utterance, events, message, snapshot: None, tokens: Vec::new(), watch };
+            return Drafted { utterance, events, message, snapshot: None, before: None, tokens: Vec::new(), watch };
         };
-        let Completion { mut message, tokens, finish, reading, model, snapshot, fallbacks, .. } = draft.completion;
+        let Completion { mut message, tokens, finish, reading, model, snapshot, before, fallbacks, .. } =
+            draft.completion;
         if message.content.trim().is_empty() {
             message = Message::assistant(MISSING_REPLY);
         }
@@ -244,7 +247,7 @@ impl Drafting<'_> {
         utterance.instruction = draft.instruction;
         watch.accepted(&utterance, &events);
         utterance.regulator = watch.record();
-        Drafted { utterance, events, message, snapshot, tokens, watch }
+        Drafted { utterance, events, message, snapshot, before, tokens, watch }
     }
 }
 

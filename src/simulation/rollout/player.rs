@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub use self::replay::{Heard, ReplayError};
+use super::beginnings::Place;
 use super::drafting::{Drafted, Drafting};
 use super::files::TurnLine;
 use super::length;
@@ -55,6 +56,8 @@ struct Going {
     slides: Vec<super::transcript::Slide>,
     events: Vec<MonitorEvent>,
     tokens: Vec<TokenLine>,
+    /// Where the persona began to speak.
+    place: Option<Place>,
 }
 
 impl Player {
@@ -117,18 +120,26 @@ impl Player {
         let begun = Instant::now();
         let index = self.turns();
         let mut going = self.begin(index);
-        let (persona, interlocutor) = match self.stage.first_speaker {
+        let stage = Arc::clone(&self.stage);
+        let (persona, interlocutor, beginnings) = match stage.first_speaker {
             Speaker::Persona => {
                 let persona = self.persona_speaks(&mut going).await;
-                (persona, self.interlocutor_speaks(&mut going).await)
+                // The other side answers meanwhile.
+                let beginnings = stage.beginnings_at(going.place.take());
+                let (beginnings, interlocutor) = tokio::join!(beginnings, self.interlocutor_speaks(&mut going));
+                (persona, interlocutor, beginnings)
             }
             Speaker::Interlocutor => {
                 let interlocutor = self.interlocutor_speaks(&mut going).await;
-                (self.persona_speaks(&mut going).await, interlocutor)
+                let persona = self.persona_speaks(&mut going).await;
+                (persona, interlocutor, stage.beginnings_at(going.place.take()).await)
             }
         };
         let probes = self.probe(index, going.stream).await;
-        let Going { plan, gains, injected, slides, events, tokens, .. } = going;
+        let Going { plan, gains, injected, slides, events, mut tokens, .. } = going;
+        if let Some(line) = tokens.iter_mut().find(|line| line.speaker == Speaker::Persona) {
+            line.beginnings = beginnings;
+        }
         let turn = Turn {
             index,
             progress: plan.progress,
@@ -171,6 +182,7 @@ impl Player {
             slides: Vec::new(),
             events: Vec::new(),
             tokens: Vec::new(),
+            place: None,
             plan,
         }
     }
@@ -199,7 +211,9 @@ impl Player {
             },
             quality: &|text| gauge.as_ref()?.measure(text),
         };
-        let Drafted { utterance, events, message, snapshot, tokens, watch } = drafting.run().await;
+        let Drafted { utterance, events, message, snapshot, before, tokens, watch } = drafting.run().await;
+        going.place =
+            self.stage.place(before, going.gains.as_ref(), || self.persona.messages(utterance.instruction.as_deref()));
         self.note_interventions(turn, &utterance, &events);
         going.events.extend(events);
         going.injected.extend(utterance.instruction.clone());

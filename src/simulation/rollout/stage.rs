@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::adversary::{Adversary, Planned};
+use super::beginnings::{Beginning, Beginnings, Place};
 use super::delta::{self, FittedGains};
 use super::manifest::Manifest;
 use super::run::RunError;
@@ -13,7 +14,7 @@ use super::transcript::{
 };
 use super::watch::Watch;
 use crate::foundation::base::Stream;
-use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain, ModelInfo};
+use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain, ModelInfo, Snapshot};
 use crate::governance::regulator::{Calibration, CalibrationError};
 use crate::inference::engine::Dtype;
 use crate::simulation::persona::{
@@ -33,6 +34,8 @@ pub(super) struct Stage {
     delta: DeltaPolicy,
     placement: PlacementUsed,
     adversary: Option<Adversary>,
+    /// What the persona must not say, where its model tells how likely it would have been.
+    beginnings: Option<Beginnings>,
 }
 
 /// How a run is set, beside its configuration and its models.
@@ -86,6 +89,10 @@ impl Stage {
         let interlocutor_prompt = adversary
             .as_ref()
             .map_or_else(|| interaction.target_prompt.clone(), |adversary| adversary.prompt().to_owned());
+        let phrases = &interaction.anti_capitulation.forbidden_phrases;
+        let vocabulary = persona.vocabulary().filter(|_| persona.info().logprobs && !phrases.is_empty());
+        // Phrases that have no tokens are no part of a conversation: whoever scores it says so.
+        let beginnings = vocabulary.and_then(|vocabulary| Beginnings::new(phrases, vocabulary).ok());
         let first_speaker = if interaction.opening.is_some() { Speaker::Persona } else { interaction.first_speaker };
         Ok(Self {
             config,
@@ -100,6 +107,7 @@ impl Stage {
             delta,
             placement,
             adversary,
+            beginnings,
         })
     }
 
@@ -130,6 +138,26 @@ impl Stage {
     /// Whether the gains move from turn to turn.
     pub(super) fn gains_vary(&self) -> bool {
         matches!(self.delta, DeltaPolicy::Trajectory { .. } | DeltaPolicy::Regulator(_))
+    }
+
+    /// Where the persona began to speak: behind `messages`, of which `before` has been read. `None` where nothing is read
+    /// there.
+    pub(super) fn place(
+        &self,
+        before: Option<Snapshot>,
+        gains: Option<&DeltaGains>,
+        messages: impl FnOnce() -> Vec<Message>,
+    ) -> Option<Place> {
+        let (_, after) = self.beginnings.as_ref().zip(before)?;
+        let before = self.persona.vocabulary()?.chat(&messages()).ok()?;
+        Some(Place { before, after, gains: gains.cloned() })
+    }
+
+    /// How likely the persona was to begin with what it must not say. What cannot be read is left to whoever scores.
+    pub(super) async fn beginnings_at(&self, place: Option<Place>) -> Option<Vec<Beginning>> {
+        let (beginnings, Place { before, after, gains }) = self.beginnings.as_ref().zip(place)?;
+        let read = beginnings.read(self.persona.as_ref(), &before, Some(after), gains.as_ref()).await;
+        read.ok().map(|(read, _)| read)
     }
 
     /// What the adversary tries in turn `turn`, if there is one.

@@ -6,7 +6,7 @@ use loom_agent::foundation::chat::{
 };
 use loom_agent::inference::engine::{EngineOptions, LocalModel};
 
-use super::{begun, block_on, bundled, complete, request, tiny};
+use super::{begun, bits, block_on, bundled, complete, request, score, tiny};
 
 fn ask(text: &str, sampling: Sampling) -> Request {
     request(Prompt::Chat(vec![Message::user(text)]), sampling)
@@ -136,6 +136,35 @@ fn text_scores_as_its_tokens_do() {
     let likely = text.logprob().unwrap();
     let unlikely = score(Continuation::Text("dogs two have I.".into())).logprob().unwrap();
     assert!(likely > unlikely, "{likely} > {unlikely}");
+}
+
+#[test]
+fn where_nobody_goes_on_the_last_token_is_judged_unread() {
+    for model in ["plain", "qwen2", "mamba2"].map(tiny) {
+        let (before, after) = ([5, 6, 7], [8, 9, 10, 11]);
+        let asked = || request(Prompt::Ids(before.to_vec()), Sampling::greedy());
+        let whole = score(&model, asked(), &after, 2);
+        for len in 1..=after.len() {
+            for start in [None, whole.before.clone()] {
+                let mut short = asked();
+                (short.after, short.goes_on) = (start, false);
+                let scored = score(&model, short, &after[..len], 2);
+                assert_eq!(scored.tokens, whole.tokens[..len]);
+                assert!(scored.snapshot.is_none());
+                assert_eq!(scored.usage.tokens_in, (before.len() + len - 1) as u64);
+            }
+        }
+        // Several from one place at once share its row.
+        let forks = after.map(|id| {
+            let (mut fork, model) = (asked(), &model);
+            (fork.after, fork.goes_on) = (whole.before.clone(), false);
+            async move { model.score(fork, Continuation::Ids(vec![id])).await.unwrap().tokens }
+        });
+        let together = block_on(futures_util::future::join_all(forks));
+        for (id, tokens) in after.into_iter().zip(together) {
+            assert_eq!(bits(&tokens), bits(&score(&model, asked(), &[id], 0).tokens));
+        }
+    }
 }
 
 #[test]

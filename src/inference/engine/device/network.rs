@@ -339,8 +339,8 @@ impl<B: Body> Architecture for Network<B> {
         self.note(read(batch)).unwrap_or_default()
     }
 
-    fn read_next(&self, state: &Self::State, ask: &RowAsk, _: &mut Room) -> Option<RowReading> {
-        self.note(self.answer(self.at(state), &[ask]))?.pop()?
+    fn read_next(&self, state: &Self::State, asks: &[&RowAsk], _: &mut Room) -> Vec<Option<RowReading>> {
+        asks.iter().map(|ask| self.note(self.answer(self.at(state), &[ask]))?.pop()?).collect()
     }
 
     fn sequences_max(&self) -> usize {

@@ -9,14 +9,18 @@ use crate::foundation::base::limits::SHADOWS_MAX;
 use crate::foundation::chat::{
     Continuation, DeltaGains, LanguageModel, Prompt, Request, Sampling, Scored, Snapshot, TokenId, TokenLogprob,
 };
+use crate::simulation::rollout::{Beginning, Beginnings};
 
 /// How likely a text was token by token, or why that is not known.
 pub(super) type Likely = Result<Vec<TokenLogprob>, String>;
 
-/// A place in a conversation, and what might be said there.
-pub(super) struct Place {
+/// A place in a conversation, and what might be said there. One without either is passed by.
+#[derive(Default)]
+pub(super) struct Place<'o> {
     /// Everything before it, the beginning of the model's own turn included.
     pub(super) before: Vec<TokenId>,
+    /// With what a reply might begin, and under which gains.
+    pub(super) beginnings: Option<(&'o Beginnings, Option<DeltaGains>)>,
     pub(super) replies: Vec<Reply>,
 }
 
@@ -27,12 +31,20 @@ pub(super) struct Reply {
     pub(super) gains: Option<DeltaGains>,
 }
 
+/// What was found at a place, in its order.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// `None` where the place asked for none.
+    pub(super) beginnings: Option<Result<Vec<Beginning>, String>>,
+    pub(super) replies: Vec<Likely>,
+}
+
 /// How likely each reply is at its place. A place that goes on where the one before it stood is read on from there; every
 /// other one begins anew. Those that are no place stay what they are.
 pub(super) async fn read(
     model: &dyn LanguageModel,
-    places: Vec<Result<Place, String>>,
-) -> Vec<Result<Vec<Likely>, String>> {
+    places: Vec<Result<Place<'_>, String>>,
+) -> Vec<Result<Found, String>> {
     let mut gaps = Vec::with_capacity(places.len());
     let mut known = Vec::with_capacity(places.len());
     for place in places {
@@ -45,13 +57,26 @@ pub(super) async fn read(
 }
 
 /// One place after the other.
-async fn follow(model: &dyn LanguageModel, strand: &[Place]) -> Vec<Vec<Likely>> {
+async fn follow(model: &dyn LanguageModel, strand: &[Place<'_>]) -> Vec<Found> {
     let mut read: Option<Snapshot> = None;
     let mut each = Vec::with_capacity(strand.len());
     let nexts = strand.iter().skip(1).map(Some).chain([None]);
     for (place, next) in strand.iter().zip(nexts) {
+        let beginnings = match &place.beginnings {
+            None => None,
+            Some((beginnings, gains)) => {
+                let found = beginnings.read(model, &place.before, read.clone(), gains.as_ref()).await;
+                Some(found.map_err(|error| error.to_string()).map(|(found, at)| {
+                    read = at.or(read.take());
+                    found
+                }))
+            }
+        };
+        // What was really said is gone on from.
+        let more = next.and_then(|next| next.before.strip_prefix(place.before.as_slice())).unwrap_or_default();
+        let said = |reply: &Reply| more.starts_with(&reply.ids);
+        let score = |reply, after| score(model, &place.before, reply, said(reply), after);
         // The first reading brings the others to the place.
-        let score = |reply, after| score(model, &place.before, reply, after);
         let mut replies = place.replies.iter();
         let first = match replies.next() {
             Some(reply) => Some(score(reply, read.clone()).await),
@@ -62,12 +87,10 @@ async fn follow(model: &dyn LanguageModel, strand: &[Place]) -> Vec<Vec<Likely>>
         }
         let rest = join_all(replies.map(|reply| score(reply, read.clone()))).await;
         let scored: Vec<_> = first.into_iter().chain(rest).collect();
-        // What was really said has been read already.
-        let more = next.and_then(|next| next.before.strip_prefix(place.before.as_slice())).unwrap_or_default();
-        let said = place.replies.iter().zip(&scored).filter(|(reply, _)| more.starts_with(&reply.ids));
-        let said = said.filter_map(|(_, scored)| scored.as_ref().ok()?.snapshot.clone());
-        read = said.max_by_key(Snapshot::tokens).or(read);
-        each.push(scored.into_iter().map(|scored| scored.map(|scored| scored.tokens)).collect());
+        let ends = scored.iter().filter_map(|scored| scored.as_ref().ok()?.snapshot.clone());
+        read = ends.max_by_key(Snapshot::tokens).or(read);
+        let replies = scored.into_iter().map(|scored| scored.map(|scored| scored.tokens)).collect();
+        each.push(Found { beginnings, replies });
     }
     each
 }
@@ -76,10 +99,11 @@ async fn score(
     model: &dyn LanguageModel,
     before: &[TokenId],
     reply: &Reply,
+    goes_on: bool,
     after: Option<Snapshot>,
 ) -> Result<Scored, String> {
     let mut request = Request::new(Prompt::Ids(before.to_vec()), Sampling::greedy(), Stream::root(0));
-    request.after = after;
+    (request.after, request.goes_on) = (after, goes_on);
     request.gains.clone_from(&reply.gains);
     model.score(request, Continuation::Ids(reply.ids.clone())).await.map_err(|error| error.to_string())
 }

@@ -7,26 +7,11 @@ use crate::inference::providers::{OpenOptions, open};
 use crate::simulation::persona::parse;
 
 #[test]
-fn phrases_that_begin_a_reply_exclude_each_other() {
-    let phrases = |texts: &[&str]| openings(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
-    assert_eq!(phrases(&["you're right", "you're right about"]), ["You're right"]);
-    assert_eq!(phrases(&["I agree ", ""]), ["I agree"]);
-}
-
-#[test]
 fn pressure_is_the_probability_of_any_of_them() {
-    let phrase = |ps: &[f32]| {
-        let token = |p: &f32| {
-            let mut token = TokenLogprob::unknown(None, "x");
-            token.logprob = Some(p.ln());
-            token
-        };
-        Ok(ps.iter().map(token).collect::<Vec<_>>())
-    };
-    let value = pressure(vec![phrase(&[0.5, 0.5]), phrase(&[0.25])]).unwrap();
+    let phrase = |ps: &[f32]| Beginning { ids: vec![1; ps.len()], logprob: ps.iter().map(|p| p.ln()).collect() };
+    let value = pressure(&[phrase(&[0.5, 0.5]), phrase(&[0.25])]).unwrap();
     assert!((value - 0.5_f64.ln()).abs() < 1e-6, "{value}");
-    assert!(pressure(Vec::new()).unwrap_err().contains("forbids no phrases"));
-    assert_eq!(pressure(vec![phrase(&[0.5]), Err("gone".to_owned())]), Err("gone".to_owned()));
+    assert!(pressure(&[]).unwrap_err().contains("forbids no phrases"));
 }
 
 #[test]
@@ -67,7 +52,7 @@ async fn shadows_read_what_the_model_itself_would_from_the_messages() {
         let replies = phrases.iter().chain([said]);
         let ids = replies.clone().map(|text| vocabulary.encode(text).unwrap());
         let replies = ids.map(|ids| Reply { ids, gains: None }).collect();
-        places.push(Ok(Place { before: vocabulary.chat(&talk).unwrap(), replies }));
+        places.push(Ok(Place { before: vocabulary.chat(&talk).unwrap(), replies, beginnings: None }));
         asked_of.push((talk.clone(), phrases.iter().chain([said]).map(|text| (*text).to_owned()).collect::<Vec<_>>()));
         talk.extend([Message::assistant(*said), Message::user("And then?")]);
     }
@@ -75,7 +60,7 @@ async fn shadows_read_what_the_model_itself_would_from_the_messages() {
     let mut read = shadow::read(model.as_ref(), places).await;
     assert_eq!(read.remove(1).unwrap_err(), "the template refuses");
     for (likely, (messages, texts)) in read.into_iter().zip(asked_of) {
-        for (likely, text) in likely.unwrap().into_iter().zip(texts) {
+        for (likely, text) in likely.unwrap().replies.into_iter().zip(texts) {
             let request = asked(Prompt::Chat(messages.clone()), None);
             let alone = model.score(request, Continuation::Text(text.clone())).await.unwrap();
             assert_eq!(bits(&likely.unwrap()), bits(&alone.tokens), "{text}");
@@ -91,12 +76,13 @@ async fn what_was_said_under_other_gains_is_read_under_them() {
     let (first, said, more, next) = (ids("I hear it."), ids(" Every night"), ids(" Go on."), ids(" It rings"));
     let second = [&first[..], &said, &more].concat();
     let reply = |ids: &[TokenId], gains| Reply { ids: ids.to_vec(), gains };
+    let place = |before: &[TokenId], replies| Ok(Place { before: before.to_vec(), replies, beginnings: None });
     let places = vec![
-        Ok(Place { before: first.clone(), replies: vec![reply(&next, gains(2.0)), reply(&said, gains(2.0))] }),
-        Ok(Place { before: second.clone(), replies: vec![reply(&next, gains(0.5))] }),
+        place(&first, vec![reply(&next, gains(2.0)), reply(&said, gains(2.0))]),
+        place(&second, vec![reply(&next, gains(0.5))]),
     ];
     let mut read = shadow::read(model.as_ref(), places).await;
-    let likely = read.pop().unwrap().unwrap().pop().unwrap().unwrap();
+    let likely = read.pop().unwrap().unwrap().replies.pop().unwrap().unwrap();
 
     let one = model.score(asked(Prompt::Ids(first), gains(2.0)), Continuation::Ids(said)).await.unwrap();
     let mut request = asked(Prompt::Ids(second), gains(0.5));

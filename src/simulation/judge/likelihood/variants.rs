@@ -90,7 +90,7 @@ impl Variants {
         let prompts: BTreeSet<&String> = prompts.chain(grids.iter().flatten().map(|(_, prompt)| prompt)).collect();
         let places = prompts.iter().map(|prompt| under(reading, prompt, turn, heard)).collect();
         let read = read(reading.subject.model.as_ref(), places).await.into_iter();
-        let read = read.map(|likely| Ok(logprobs(&likely.and_then(only)?)?.iter().sum()));
+        let read = read.map(|likely| Ok(logprobs(&likely.and_then(|found| only(found.replies))?)?.iter().sum()));
         let read: BTreeMap<&String, Result<f64, String>> = prompts.into_iter().zip(read).collect();
         let of = |prompt: &String| read.get(prompt).cloned().unwrap_or_else(|| Err(UNREAD.to_owned()));
         let count = turn.persona.ids.as_ref().map_or(1, Vec::len) as f64;
@@ -144,7 +144,7 @@ impl Variants {
 }
 
 /// The turn's words after `prompt` and the history.
-fn under(reading: &Reading<'_>, prompt: &str, turn: &Turn, heard: &Heard) -> Result<Place, String> {
+fn under(reading: &Reading<'_>, prompt: &str, turn: &Turn, heard: &Heard) -> Result<Place<'static>, String> {
     let history = heard.messages.iter().filter(|message| message.role != Role::System).cloned();
     let messages: Vec<Message> = std::iter::once(Message::system(prompt.trim_end())).chain(history).collect();
     let ids = turn.persona.ids.clone().unwrap_or_default();

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::foundation::chat::{Basis, TokenId, TokenLogprob};
 use crate::simulation::persona::Speaker;
+use crate::simulation::rollout::beginnings::Beginning;
 
 /// Tokens of a reply in figures. Natural logarithms; `null` where no token had the value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -68,6 +69,10 @@ pub struct TokenLine {
     /// The likeliest tokens with their log-probabilities, if they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<Vec<Vec<(TokenId, f32)>>>,
+    /// How likely the reply was to begin with each of the phrases that the persona must not say; absent where that was not
+    /// read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beginnings: Option<Vec<Beginning>>,
 }
 
 impl TokenLine {
@@ -84,6 +89,7 @@ impl TokenLine {
             entropy: tokens.iter().map(|token| token.entropy).collect(),
             rank: tokens.iter().map(|token| token.rank).collect(),
             top: top.then(|| tokens.iter().map(|token| token.top.clone()).collect()),
+            beginnings: None,
         }
     }
 
