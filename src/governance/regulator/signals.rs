@@ -115,7 +115,7 @@ impl Structure {
         for c in text.chars() {
             // Most text is letters and spaces: no branch between them, which nothing could foretell.
             let letter = c.is_ascii_alphanumeric();
-            if letter | (c == ' ') {
+            if letter || c == ' ' {
                 structure.chars += 1;
                 structure.asks_last &= !letter;
                 ended &= !letter;
