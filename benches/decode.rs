@@ -11,7 +11,8 @@ use loom_agent::foundation::base::Stream;
 use loom_agent::foundation::chat::{LanguageModel, Prompt, Request, Sampling};
 use loom_agent::inference::engine::{EngineOptions, LocalModel};
 use loom_kernels::{
-    Panels, Rows, SampleParams, SampleScratch, Scan, causal_conv_silu, matmul, read_token, rms_norm, sample, selective_scan,
+    Panels, Rows, SampleParams, SampleScratch, Scan, causal_conv_silu, matmul, read_token, rms_norm, sample,
+    selective_scan,
 };
 
 const LAYERS: usize = 6;
