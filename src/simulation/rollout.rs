@@ -22,10 +22,10 @@ mod steward;
 mod transcript;
 mod watch;
 
+pub use beginnings::{Beginning, Beginnings};
 pub use delta::{DeltaError, FittedGains};
 pub use files::{FileError, RunFolder, read_tokens, read_transcript, write_json};
 pub use manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
-pub use beginnings::{Beginning, Beginnings};
 pub use player::{Heard, ReplayError};
 pub use progress::{Observer, Progress, StopFlag};
 pub use rehearsal::Rehearsal;
