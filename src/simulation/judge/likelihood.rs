@@ -291,8 +291,8 @@ impl Spoken<'_> {
             Err(why) => (Err(why.clone()), Err(why)),
         };
         let pressure = match &self.beginnings {
-            Some(read) => pressure(read),
-            None => beginnings.and_then(|read| pressure(&read)),
+            Some(recorded) => pressure(recorded),
+            None => beginnings.and_then(|found| pressure(&found)),
         };
         let tokens = match &self.recorded {
             Some(tokens) => tokens,

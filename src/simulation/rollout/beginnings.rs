@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use crate::foundation::base::Stream;
+use crate::foundation::base::limits::PREFIX_TOKENS_MIN;
 use crate::foundation::chat::{
     BoxFuture, Continuation, DeltaGains, LanguageModel, ModelError, Prompt, Request, Sampling, Scored, Snapshot,
     TokenId, Vocabulary,
@@ -93,8 +94,8 @@ fn capitals(phrases: &[String]) -> Vec<String> {
     all
 }
 
-/// Reads `texts` behind `before`, those with the same first token as one. The first to be read brings the others to the
-/// place.
+/// Reads `texts` behind `before`, those with the same first token as one. Where `after` stands far from there, the first to
+/// be read brings the others to the place; a few tokens each reads by itself sooner than it could wait for them.
 fn branches<'a>(
     model: &'a dyn LanguageModel,
     gains: Option<&'a DeltaGains>,
@@ -104,11 +105,19 @@ fn branches<'a>(
 ) -> BoxFuture<'a, Result<Read, ModelError>> {
     Box::pin(async move {
         let mut boughs = texts.chunk_by(|one, other| one.first() == other.first());
-        let Some(first) = boughs.next() else { return Ok((Vec::new(), after)) };
-        let (mut read, at) = bough(model, gains, &before, after.clone(), first).await?;
-        let at = at.or(after);
-        for more in join_all(boughs.map(|texts| bough(model, gains, &before, at.clone(), texts))).await {
-            read.extend(more?.0);
+        let (mut read, mut at) = (Vec::new(), after);
+        let short = before.len() - at.as_ref().map_or(0, Snapshot::tokens).min(before.len());
+        if short >= PREFIX_TOKENS_MIN
+            && let Some(first) = boughs.next()
+        {
+            let (first, there) = bough(model, gains, &before, at.clone(), first).await?;
+            (read, at) = (first, there.or(at));
+        }
+        let others = join_all(boughs.map(|texts| bough(model, gains, &before, at.clone(), texts))).await;
+        for other in others {
+            let (more, there) = other?;
+            read.extend(more);
+            at = there.or(at);
         }
         Ok((read, at))
     })
