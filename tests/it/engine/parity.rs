@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use loom_agent::foundation::chat::{Prompt, Sampling};
-use loom_agent::inference::engine::LocalModel;
+use loom_agent::foundation::chat::{LanguageModel, Prompt, Sampling, Scored};
+use loom_agent::inference::engine::{Dtype, EngineOptions, LocalModel};
 use serde::Deserialize;
 
 use super::{MODELS, bundled, complete, fixture, folder, request, score};
@@ -41,35 +41,74 @@ pub(super) fn check_model(model: &LocalModel, path: &Path) {
 /// The same for log-probabilities no further off than `tolerance`.
 pub(super) fn check_within(tolerance: f32, model: &LocalModel, path: &Path) {
     let name = path.file_name().unwrap().display();
-    let text = std::fs::read_to_string(path.join("expected.json")).unwrap();
-    let Expected { mut ids, logprobs, prompt, greedy } = serde_json::from_str(&text).unwrap();
+    let expected = expected(path);
+    let Expected { ids, logprobs, prompt, greedy } = &expected;
     if !greedy.is_empty() {
         let sampling = Sampling { max_tokens: greedy.len(), ..Sampling::greedy() };
-        let written = complete(model, request(Prompt::Ids(ids[..prompt].to_vec()), sampling)).unwrap();
+        let written = complete(model, request(Prompt::Ids(ids[..*prompt].to_vec()), sampling)).unwrap();
         assert_eq!(written.message.ids.as_deref(), Some(greedy.as_slice()), "{name}");
     }
+    let scored = every_row(model, &expected);
+    for (token, row) in scored.tokens.iter().zip(logprobs) {
+        let likelier = |&x: &f32| x > row[token.id.unwrap() as usize];
+        assert_eq!(token.rank.unwrap() as usize, row.iter().copied().filter(likelier).count());
+    }
+    let worst = furthest(&scored, logprobs);
+    println!("{name}: largest difference {worst:e}");
+    assert!(worst < tolerance, "{name}: {worst}");
+}
+
+fn expected(path: &Path) -> Expected {
+    serde_json::from_str(&std::fs::read_to_string(path.join("expected.json")).unwrap()).unwrap()
+}
+
+/// The ids after the first, scored with the whole vocabulary beside them.
+fn every_row(model: &LocalModel, expected: &Expected) -> Scored {
+    let mut ids = expected.ids.clone();
     // One more, so that the last row is read as well.
     ids.push(0);
-    let vocabulary = logprobs[0].len();
+    let vocabulary = expected.logprobs[0].len();
     let scored = score(model, request(Prompt::Ids(ids[..1].to_vec()), Sampling::greedy()), &ids[1..], vocabulary);
-    assert_eq!(scored.tokens.len(), logprobs.len());
+    assert_eq!(scored.tokens.len(), expected.logprobs.len());
+    scored
+}
+
+/// The largest difference of a log-probability.
+fn furthest(scored: &Scored, rows: &[Vec<f32>]) -> f32 {
     let mut worst = 0f32;
-    for (token, row) in scored.tokens.iter().zip(&logprobs) {
+    for (token, row) in scored.tokens.iter().zip(rows) {
         assert_eq!(token.top.len(), row.len());
         for &(id, logprob) in &token.top {
             worst = worst.max((logprob - row[id as usize]).abs());
         }
-        let likelier = |&x: &f32| x > row[token.id.unwrap() as usize];
-        assert_eq!(token.rank.unwrap() as usize, row.iter().copied().filter(likelier).count());
     }
-    println!("{name}: largest difference {worst:e}");
-    assert!(worst < tolerance, "{name}: {worst}");
+    worst
+}
+
+/// In each narrower type, how far a model is from transformers in f32; `bounds` for bf16, `q8_0` and `q4_k`.
+fn check_narrow(path: &Path, bounds: [f32; 3]) {
+    let expected = expected(path);
+    for (dtype, bound) in [Dtype::Bf16, Dtype::Q8_0, Dtype::Q4K].into_iter().zip(bounds) {
+        let options = EngineOptions { threads: Some(2), dtype: Some(dtype), ..EngineOptions::default() };
+        let model = LocalModel::from_dir(path, &options).unwrap();
+        let worst = furthest(&every_row(&model, &expected), &expected.logprobs);
+        let (name, kept) = (path.file_name().unwrap().display(), model.info().dtype.clone().unwrap());
+        println!("{name} as {dtype}, most of it {kept}: largest difference {worst:.1e}");
+        assert!(worst < bound, "{name} as {dtype}: {worst}");
+    }
 }
 
 #[test]
 fn tiny_models_agree_with_transformers() {
     for name in ["plain", "odd", "shards"].iter().chain(&MODELS) {
         check(&fixture(name));
+    }
+}
+
+#[test]
+fn narrower_weights_are_near_transformers_in_f32() {
+    for name in ["plain", "odd"].iter().chain(&MODELS) {
+        check_narrow(&fixture(name), [0.3, 0.7, 0.7]);
     }
 }
 
@@ -84,6 +123,7 @@ fn models_of_published_widths_agree_with_transformers() {
             super::embeddings::check(&path);
         } else {
             check(&path);
+            check_narrow(&path, [0.5, 1.0, 5.0]);
         }
         compared += 1;
     }
