@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_command_that_does_not_end_is_ended_with_all_that_it_began() {
         let folder = tempfile::tempdir().unwrap();
-        let ran = run(folder.path(), 300, &["sh", "-c", "sleep 600 & echo begun; sleep 600"]).unwrap();
+        let ran = run(folder.path(), 3_000, &["sh", "-c", "sleep 600 & echo begun; sleep 600"]).unwrap();
         assert_eq!((ran.timed_out, ran.code, ran.out.as_str()), (true, None, "begun\n"));
         // One that leaves something behind does not wait for it either.
         let ran = run(folder.path(), 10_000, &["sh", "-c", "sleep 600 & echo done"]).unwrap();
