@@ -171,7 +171,7 @@ fn stopped_anywhere(root: &Path) {
     };
     let resumed = |folder: &Path, most: usize| {
         let (mut at, disk) = place(folder, most);
-        at.key = Arc::new(Key::open(&root.join("data/loom/key")).unwrap());
+        at.key = Arc::new(Key::open(&root.join(".local/share/loom/key")).unwrap());
         (Session::resume(at), disk)
     };
     let finished = |folder: &Path, most: usize| -> Result<(String, usize), SessionError> {
