@@ -113,7 +113,7 @@ impl Structure {
         let mut structure = Self::default();
         let mut ended = true;
         for c in text.chars() {
-            // Most text is letters and spaces: no branch between them, which nothing could foretell.
+            // Most text is letters and spaces, in an order that nothing foretells.
             let letter = c.is_ascii_alphanumeric();
             if letter || c == ' ' {
                 structure.chars += 1;
