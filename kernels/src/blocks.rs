@@ -1,8 +1,9 @@
-//! Block formats: GGML's `Q8_0` and `Q4_K` (ggml-common.h) to the byte, bf16 and f16, and the activations of integer products.
+//! Block formats: GGML's `Q8_0` and `Q4_K` (ggml-common.h) to the byte, and the activations of integer products.
 
 use rayon::prelude::*;
 
 use crate::dispatch::{Kernel, Path, dispatch};
+use crate::half::{f16_to_f32, f32_to_f16};
 use crate::lanes::{LANES, Lanes, ROUND};
 use crate::rows::Rows;
 
@@ -14,47 +15,6 @@ pub(crate) const SUPER: usize = 256;
 pub(crate) const Q8_0_BYTES: usize = 2 + BLOCK;
 /// Bytes of a `Q4_K` superblock: f16 scale and minimum, 8 × (6 + 6) bits, 256 × 4 bits.
 pub(crate) const Q4_K_BYTES: usize = 4 + 12 + SUPER / 2;
-
-/// Widens a half-precision number; exact.
-pub(crate) fn f16_to_f32(half: u16) -> f32 {
-    let magnitude = u32::from(half & 0x7fff) << 13;
-    let value = if half & 0x7c00 == 0x7c00 {
-        f32::from_bits(magnitude | 0x7f80_0000)
-    } else {
-        // The exponent's bias is corrected by a product, which is exact for subnormal numbers too.
-        f32::from_bits(magnitude) * f32::from_bits(0x7780_0000)
-    };
-    if half & 0x8000 == 0 { value } else { -value }
-}
-
-/// To the nearest half-precision number, ties to even; beyond the range an infinity.
-pub(crate) fn f32_to_f16(x: f32) -> u16 {
-    let sign = (x.to_bits() >> 16) as u16 & 0x8000;
-    let x = x.abs();
-    if x.is_nan() {
-        return sign | 0x7e00;
-    }
-    if x >= 65_520.0 {
-        return sign | 0x7c00;
-    }
-    let bits = if x < 6.103_515_6e-5 {
-        // Subnormal: the addition rounds to a multiple of 2⁻²⁴.
-        (x + 0.5).to_bits() - 0.5f32.to_bits()
-    } else {
-        let bits = x.to_bits() - (112 << 23);
-        (bits + 0xfff + (bits >> 13 & 1)) >> 13
-    };
-    sign | bits as u16
-}
-
-/// To the nearest bf16, ties to even. NaN stays NaN.
-pub(crate) fn f32_to_bf16(x: f32) -> u16 {
-    let bits = x.to_bits();
-    if x.is_nan() {
-        return (bits >> 16) as u16 | 0x40;
-    }
-    ((u64::from(bits) + 0x7fff + u64::from(bits >> 16 & 1)) >> 16) as u16
-}
 
 fn nearest(x: f32) -> f32 {
     x.round_ties_even()

@@ -19,6 +19,7 @@ mod attention;
 mod cublas;
 mod list;
 mod many;
+mod matrix;
 mod memory;
 mod norms;
 #[cfg(any(test, not(feature = "cuda-emulation")))]
@@ -33,8 +34,8 @@ use std::sync::Arc;
 
 pub use attention::{Attend, PAGE, Place};
 pub use list::{List, NO_ROW};
+pub use matrix::{Kind, Matrix};
 pub use memory::{Buffer, Plain, View};
-pub use product::{Kind, Matrix};
 pub use reading::{Ask, Asks, Entry, NO_ENTRY, Reading, TOP_MAX};
 pub use record::Recording;
 pub use scans::{Batch, GpuConv, GpuHeadScan, GpuScan, Heads, Sequence};

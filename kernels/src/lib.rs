@@ -45,6 +45,7 @@ mod conv;
 #[cfg(any(feature = "cuda", feature = "cuda-emulation"))]
 pub mod cuda;
 mod dispatch;
+mod half;
 mod head_scan;
 mod lanes;
 mod logits;

@@ -16,7 +16,7 @@
 
 use rayon::prelude::*;
 
-use crate::blocks::{BLOCK, Quantised, SUPER};
+use crate::blocks::{BLOCK, Quantised, SUPER, Scaled};
 use crate::dispatch::{Kernel, Path, active_path, dispatch};
 use crate::lanes::{LANES, Lanes};
 use crate::panels::{Dtype, Line, Panels, Scales};
@@ -398,8 +398,8 @@ impl<'a> Task<'a, Rows<'a>> {
 
 impl<'a> Task<'a, &'a Quantised> {
     #[inline(always)]
-    fn quantised_rows<const R: usize>(&self, row: usize) -> [(&'a [i32], &'a [crate::blocks::Scaled]); R] {
-        let mut x: [(&[i32], &[crate::blocks::Scaled]); R] = [(&[], &[]); R];
+    fn quantised_rows<const R: usize>(&self, row: usize) -> [(&'a [i32], &'a [Scaled]); R] {
+        let mut x: [(&[i32], &[Scaled]); R] = [(&[], &[]); R];
         for r in 0..R {
             x[r] = self.x.row(row + r);
         }

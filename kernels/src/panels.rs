@@ -5,9 +5,8 @@
 
 use rayon::prelude::*;
 
-use crate::blocks::{
-    BLOCK, Q4_K_BYTES, Q8_0_BYTES, SUPER, f16_to_f32, f32_to_bf16, scale_and_minimum, to_q4_k, to_q8_0,
-};
+use crate::blocks::{BLOCK, Q4_K_BYTES, Q8_0_BYTES, SUPER, scale_and_minimum, to_q4_k, to_q8_0};
+use crate::half::{f16_to_f32, f32_to_bf16};
 use crate::lanes::LANES;
 
 /// How weights are kept.

@@ -6,8 +6,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use super::matrix::{Kind, Matrix};
 use super::memory::{Buffer, View};
-use super::product::{Kind, Matrix};
 use super::{Arg, Gpu, GpuError, backend};
 
 /// C ← Aᵀ·B, or C ← Aᵀ·B + C, as BLAS has it, where a column's numbers lie side by side: A `[k, m]`, B `[k, n]`, C `[m, n]`.

@@ -4,7 +4,7 @@
 //! library call: slow, and right.
 
 use super::{LANES, Lanes};
-use crate::blocks::f16_to_f32;
+use crate::half::f16_to_f32;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Portable([f32; LANES]);

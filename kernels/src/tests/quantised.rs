@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 
 use super::bits::bits;
-use crate::blocks::{BLOCK, Q4_K_BYTES, Q8_0_BYTES, Quantised, SUPER, f16_to_f32, f32_to_bf16, f32_to_f16};
+use crate::blocks::{BLOCK, Q4_K_BYTES, Q8_0_BYTES, Quantised, SUPER};
 use crate::dispatch::{Kernel, dispatch};
+use crate::half::{f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::lanes::{LANES, Lanes};
 use crate::matmul::matmul_on;
 use crate::{Dtype, Panels, Path, Rows};
