@@ -43,6 +43,7 @@ mod prefix;
 mod prepare;
 mod recurrent;
 mod reply;
+mod role;
 mod row;
 mod sampler;
 mod sequence;

@@ -11,6 +11,7 @@ use loom_kernels::Dtype;
 use super::LoadError;
 use super::config::{SUPPORTED_WITH_EMBEDDERS, standard_json};
 use super::gguf::Gguf;
+use super::role::Role;
 use crate::foundation::base::limits::MODEL_DIM_MAX;
 
 const FILE: &str = "config.json";
@@ -32,6 +33,9 @@ pub struct ModelShape {
     pub parameters: u64,
     /// Those of them in matrices, which can be kept in fewer bits.
     pub matrix_parameters: u64,
+    /// Those matrices, by what decides in which type they are kept.
+    #[serde(skip)]
+    matrices: Vec<Matrices>,
     /// Bytes of a recurrent state for one sequence, however long.
     pub state_bytes: u64,
     /// Bytes of a key-value cache for one token of one sequence.
@@ -39,6 +43,14 @@ pub struct ModelShape {
     /// How its files keep matrices, where the configuration says so: what is loaded if no dtype is asked for.
     #[serde(skip)]
     pub stored: Option<Dtype>,
+}
+
+/// Matrices of one role, with rows of one length.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Matrices {
+    role: Role,
+    inputs: u64,
+    parameters: u64,
 }
 
 /// The fields of every architecture, under the names of `transformers`.
@@ -79,13 +91,17 @@ enum Rank {
 /// A network's parameters, in matrices and in vectors.
 #[derive(Default)]
 struct Count {
-    matrices: u64,
+    matrices: Vec<Matrices>,
     vectors: u64,
 }
 
 impl Count {
     fn matrix(&mut self, outputs: u64, inputs: u64) -> &mut Self {
-        self.matrices = self.matrices.saturating_add(outputs.saturating_mul(inputs));
+        self.matrix_for(Role::Layer, outputs, inputs)
+    }
+
+    fn matrix_for(&mut self, role: Role, outputs: u64, inputs: u64) -> &mut Self {
+        self.matrices.push(Matrices { role, inputs, parameters: outputs.saturating_mul(inputs) });
         self
     }
 
@@ -99,7 +115,9 @@ impl Count {
     }
 
     fn times(mut self, layers: u64) -> Self {
-        self.matrices = self.matrices.saturating_mul(layers);
+        for matrices in &mut self.matrices {
+            matrices.parameters = matrices.parameters.saturating_mul(layers);
+        }
         self.vectors = self.vectors.saturating_mul(layers);
         self
     }
@@ -145,10 +163,12 @@ impl ModelShape {
         Ok(Self { stored, ..Self::parse(&gguf.config()?)? })
     }
 
-    /// Bytes of the weights when matrices are kept as `dtype`.
+    /// Bytes of the weights when `dtype` is asked for: what is too small or too delicate for it is kept wider.
     pub fn weight_bytes(&self, dtype: Dtype) -> u64 {
-        let (bytes, weights) = (dtype.block_bytes() as u64, dtype.block() as u64);
-        let matrices = self.matrix_parameters.div_ceil(weights).saturating_mul(bytes);
+        let matrices = self.matrices.iter().fold(0u64, |sum, &Matrices { role, inputs, parameters }| {
+            let kept = role.kept(dtype, inputs as usize);
+            sum.saturating_add((parameters / kept.block() as u64).saturating_mul(kept.block_bytes() as u64))
+        });
         matrices.saturating_add((self.parameters - self.matrix_parameters).saturating_mul(4))
     }
 
@@ -214,9 +234,10 @@ impl Raw {
         self.intermediate_size.unwrap_or((expand * self.hidden_size as f64) as u64)
     }
 
-    fn shape(&self, architecture: &str, layer: Count, around: &Count, state: u64, cache: u64) -> ModelShape {
+    fn shape(&self, architecture: &str, layer: Count, around: Count, state: u64, cache: u64) -> ModelShape {
         let layers = layer.times(self.num_hidden_layers);
-        let matrices = layers.matrices.saturating_add(around.matrices);
+        let all: Vec<_> = layers.matrices.into_iter().chain(around.matrices).collect();
+        let matrices = all.iter().fold(0u64, |sum, matrices| sum.saturating_add(matrices.parameters));
         let vectors = layers.vectors.saturating_add(around.vectors);
         let per_model = |values: u64| values.saturating_mul(self.num_hidden_layers).saturating_mul(STATE_BYTES);
         ModelShape {
@@ -226,6 +247,7 @@ impl Raw {
             window_tokens: self.max_position_embeddings.map(|tokens| tokens as usize),
             parameters: matrices.saturating_add(vectors),
             matrix_parameters: matrices,
+            matrices: all,
             state_bytes: per_model(state),
             cache_bytes_per_token: per_model(cache),
             stored: match self.dtype.as_deref() {
@@ -239,9 +261,9 @@ impl Raw {
     /// Embedding table, last norm, and the head unless it is that table.
     fn around(&self, tied_by_default: bool) -> Count {
         let mut around = Count::default();
-        around.matrix(self.vocab_size, self.hidden_size).vector(self.hidden_size);
+        around.matrix_for(Role::Table, self.vocab_size, self.hidden_size).vector(self.hidden_size);
         if !self.tie_word_embeddings.unwrap_or(tied_by_default) {
-            around.matrix(self.vocab_size, self.hidden_size);
+            around.matrix_for(Role::Table, self.vocab_size, self.hidden_size);
         }
         around
     }
@@ -266,15 +288,15 @@ impl Raw {
             .vector_if(biased, 2 * inner)
             .vector(inner * kernel)
             .vector_if(self.use_conv_bias.unwrap_or(true), inner)
-            .matrix(rank + 2 * states, inner)
-            .matrix(inner, rank)
+            .matrix_for(Role::Sensitive, rank + 2 * states, inner)
+            .matrix_for(Role::Sensitive, inner, rank)
             .vector(inner)
             .vector(inner * states)
             .vector(inner)
             .matrix(width, inner)
             .vector_if(biased, width)
             .vector(width);
-        Ok(self.shape(kind, layer, &self.around(true), inner * (states + kernel - 1), 0))
+        Ok(self.shape(kind, layer, self.around(true), inner * (states + kernel - 1), 0))
     }
 
     fn mamba2(&self, kind: &str) -> Result<ModelShape, LoadError> {
@@ -295,7 +317,7 @@ impl Raw {
             .matrix(width, inner)
             .vector_if(biased, width)
             .vector(width);
-        Ok(self.shape(kind, layer, &self.around(false), inner * states + channels * (kernel - 1), 0))
+        Ok(self.shape(kind, layer, self.around(false), inner * states + channels * (kernel - 1), 0))
     }
 
     fn decoder(&self, kind: &str) -> Result<ModelShape, LoadError> {
@@ -312,10 +334,11 @@ impl Raw {
             .matrix(width, queries)
             .vector_if(biased && kind != "qwen2", width)
             .vector_if(kind == "qwen3", 2 * head)
-            .matrix(3 * inner, width)
+            .matrix(2 * inner, width)
+            .matrix(width, inner)
             .vector_if(self.mlp_bias.unwrap_or(false), 2 * inner + width)
             .vector(2 * width);
-        Ok(self.shape(kind, layer, &self.around(false), 0, 2 * keys))
+        Ok(self.shape(kind, layer, self.around(false), 0, 2 * keys))
     }
 
     fn bert(&self, kind: &str) -> Result<ModelShape, LoadError> {
@@ -323,10 +346,14 @@ impl Raw {
         let inner = Self::needed("intermediate_size", self.intermediate_size)?;
         let places = self.max_position_embeddings.unwrap_or(512) + self.type_vocab_size.unwrap_or(2);
         let mut layer = Count::default();
-        layer.matrix(4 * width, width).matrix(2 * inner, width).vector(9 * width + inner);
+        layer.matrix(4 * width, width).matrix(inner, width).matrix(width, inner).vector(9 * width + inner);
         let mut around = Count::default();
-        around.matrix(self.vocab_size + places, width).vector(2 * width).matrix(width, width).vector(width);
-        Ok(self.shape(kind, layer, &around, 0, 0))
+        around
+            .matrix_for(Role::Table, self.vocab_size + places, width)
+            .vector(2 * width)
+            .matrix(width, width)
+            .vector(width);
+        Ok(self.shape(kind, layer, around, 0, 0))
     }
 }
 
@@ -375,13 +402,23 @@ mod tests {
         let vectors = 45 * 2048;
         assert_eq!(shape.weight_bytes(Dtype::F32), shape.parameters * 4);
         assert_eq!(shape.weight_bytes(Dtype::Bf16), (shape.parameters - vectors) * 2 + vectors * 4);
-        assert_eq!(shape.weight_bytes(Dtype::Q4K), (shape.parameters - vectors) / 256 * 144 + vectors * 4);
+        // Table and head are kept as `q8_0`.
+        let tables = 2 * 32000 * 2048;
+        let layers = shape.parameters - vectors - tables;
+        assert_eq!(shape.weight_bytes(Dtype::Q4K), layers / 256 * 144 + tables / 32 * 34 + vectors * 4);
         let why = shape.fits(Dtype::F32, 2048, 1 << 30).unwrap_err().to_string();
         assert!(
             why.contains("1.00 GiB are free") && why.contains("4.10 GiB for 1100048384 parameters as f32"),
             "{why}"
         );
         assert!(shape.fits(Dtype::Q8_0, 0, 2 << 30).is_ok());
+        // Rows of 896 are no whole blocks of 256; those of 4864 (`down_proj`) are.
+        let json = r#"{"model_type": "qwen2", "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864,
+            "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": true}"#;
+        let shape = ModelShape::parse(json).unwrap();
+        let down = 24 * 896 * 4864;
+        let narrower = shape.weight_bytes(Dtype::Q8_0) - shape.weight_bytes(Dtype::Q4K);
+        assert_eq!(narrower, down / 32 * 34 - down / 256 * 144);
     }
 
     #[test]

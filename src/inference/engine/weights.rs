@@ -14,6 +14,7 @@ use serde::Deserialize;
 use super::LoadError;
 use super::gguf::Gguf;
 use super::once::Once;
+use super::role::Role;
 use super::stored::{Stored, largest};
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{MODEL_JSON_BYTES_MAX, SAFETENSORS_HEADER_BYTES_MAX, SAFETENSORS_SHARDS_MAX};
@@ -22,10 +23,6 @@ use crate::foundation::base::limits::{MODEL_JSON_BYTES_MAX, SAFETENSORS_HEADER_B
 const SINGLE: &str = "model.safetensors";
 /// The table of a sharded model.
 const INDEX: &str = "model.safetensors.index.json";
-/// Small matrices that decide on Δ, B and C: kept in f32 where the rest becomes integers.
-const SENSITIVE: [&str; 2] = [".x_proj.weight", ".dt_proj.weight"];
-/// Embedding tables and heads: kept in `q8_0` where the rest becomes `q4_k`.
-const TABLES: [&str; 4] = ["lm_head.weight", "embed_tokens.weight", "embeddings.weight", "embedding.weight"];
 
 trait Source: Read + Seek {}
 impl<T: Read + Seek> Source for T {}
@@ -244,14 +241,7 @@ impl<'a> Weights<'a> {
 
     fn dtype_of(&self, name: &str, stored: Stored, inputs: usize) -> Dtype {
         let asked = self.asked.unwrap_or(stored.own());
-        let ends = |names: &[&str]| names.iter().any(|suffix| name.ends_with(suffix));
-        let dtype = match asked {
-            asked if stored.as_it_is() == Some(asked) => asked,
-            Dtype::Q8_0 | Dtype::Q4K if ends(&SENSITIVE) => Dtype::F32,
-            Dtype::Q4K if ends(&TABLES) => Dtype::Q8_0,
-            asked => asked,
-        };
-        dtype.for_inputs(inputs)
+        if stored.as_it_is() == Some(asked) { asked.for_inputs(inputs) } else { Role::of(name).kept(asked, inputs) }
     }
 
     fn peek(&mut self, name: &str, dims: &[usize]) -> Result<(Stored, Vec<u8>), LoadError> {
