@@ -175,12 +175,21 @@ fn what_cannot_be_done_is_told() {
         (&["logprobs"], "", 2, "-: there is nothing to score"),
         (&["logprobs", "--ids"], "{}", 2, "-: no token ids; give a JSON array"),
         (&["logprobs", "/nowhere.txt"], "", 2, "/nowhere.txt cannot be read: "),
-        (&["generate", "--chat", "-"], "{}", 2, "-: no conversation; write a list of"),
+        (
+            &["generate", "--chat", "-"],
+            "{}",
+            2,
+            "-: no conversation (invalid type: null, expected a sequence); write a list of",
+        ),
+        (&["generate", "--chat", "-"], r#"[{"role": "robot", "content": ""}]"#, 2, "unknown variant `robot`, expected"),
         (&["generate", "x", "--delta", "g=1"], "", 2, "there is no gain `g`"),
         (&["generate", "x", "--delta", "g_write=1", "--delta-layers", "9"], "", 2, "there is no layer 9"),
         (&["generate", "x", "-m", "echo", "--delta", "g_write=1"], "", 2, "model `echo` has no Δ"),
-        (&["generate", "x", "--temperature", "-1"], "", 2, "unexpected argument"),
-        (&["generate", "x", "--temperature=-1"], "", 5, "`temperature` must be 0 (greedy) or a positive number"),
+        (&["generate", "x", "--temperature", "-1"], "", 5, "`temperature` must be 0 (greedy) or a positive number"),
+        (&["generate", "x", "--max-tokens", "18446744073709551615"], "", 5, "it may be at most 524288"),
+        (&["generate", "x", "--threads", "0"], "", 5, "0 threads were asked for; it takes 1 to 1024"),
+        (&["generate", "x", "--threads", "100000"], "", 5, "100000 threads were asked for"),
+        (&["generate", "x", "-m", "local:/nowhere"], "", 5, "`/nowhere` cannot be read: No such file"),
         (&["serve", "--host", "0.0.0.0"], "", 2, "others reach 0.0.0.0: give an API key"),
         (&["serve", "--api-key", "/nowhere"], "", 2, "/nowhere cannot be read: "),
     ] {
@@ -188,6 +197,17 @@ fn what_cannot_be_done_is_told() {
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
         assert!(told.contains(why), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn offline_nobody_is_asked_for_a_model() {
+    for command in ["generate", "logprobs", "serve"] {
+        let arguments = [command, "--model", "hf:acme/plain", "--offline"];
+        let output = program::fed(program::command(tempfile::tempdir().unwrap().path(), &arguments), "x");
+        let told = program::told(&output);
+        assert_eq!(output.status.code(), Some(5), "{told}");
+        assert!(told.contains("offline nothing is fetched: run `loom model fetch`"), "{told}");
     }
 }
 

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use ratatui::style::{Color, Modifier, Style};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -193,17 +192,12 @@ fn painted(text: &str, style: Style) -> String {
 
 /// The messages of a JSON file.
 fn conversation(path: &Path) -> Result<Vec<Message>, Failure> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Talk {
-        Messages(Vec<Message>),
-        Under { messages: Vec<Message> },
-    }
-    match serde_json::from_str(&read_text(path)?) {
-        Ok(Talk::Messages(messages) | Talk::Under { messages }) => Ok(messages),
-        Err(_) => Err(Failure::usage(format!(
-            "{}: no conversation; write a list of {{\"role\": \"user\", \"content\": \"…\"}}",
-            path.display()
-        ))),
-    }
+    let read = |text: &str| match serde_json::from_str(text)? {
+        Value::Object(mut under) => serde_json::from_value(under.remove("messages").unwrap_or_default()),
+        messages => serde_json::from_value(messages),
+    };
+    read(&read_text(path)?).map_err(|error: serde_json::Error| {
+        let (path, form) = (path.display(), r#"a list of {"role": "user", "content": "…"}"#);
+        Failure::usage(format!("{path}: no conversation ({error}); write {form}"))
+    })
 }

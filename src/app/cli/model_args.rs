@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::device::DeviceArg;
 use super::input::read_file;
-use super::{Failure, Terminal};
+use super::{Failure, Terminal, remote};
 use crate::app::serve::Gains;
 use crate::app::watch::Watch;
 use crate::foundation::chat::{DeltaGains, LanguageModel, ModelChain, ModelInfo, Sampling};
@@ -30,6 +30,8 @@ pub(super) struct ModelArgs {
     chat_template: Option<PathBuf>,
     #[command(flatten)]
     device: DeviceArg,
+    #[command(flatten)]
+    remote: remote::Flags,
 }
 
 impl ModelArgs {
@@ -38,6 +40,7 @@ impl ModelArgs {
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
         options.dtype = self.dtype;
         options.device = self.device.decide(terminal)?;
+        self.remote.set(&mut options);
         Ok(options)
     }
 
@@ -56,19 +59,19 @@ impl ModelArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct SamplingArgs {
     /// Divides the logits; 0 always takes the likeliest token
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Keep the likeliest tokens that hold this much probability
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     top_p: Option<f32>,
     /// Keep this many of the likeliest tokens
     #[arg(long, value_name = "N")]
     top_k: Option<usize>,
     /// Drop tokens less likely than this share of the likeliest
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     min_p: Option<f32>,
     /// Make tokens seen lately less likely; 1 is off
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
     /// Longest reply
     #[arg(long, value_name = "N")]

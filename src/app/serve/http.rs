@@ -26,6 +26,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
@@ -208,7 +209,11 @@ async fn models(State(shared): State<Arc<Shared>>) -> Json<Value> {
     Json(json!({ "object": "list", "data": cards }))
 }
 
-async fn one_model(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+async fn one_model(
+    State(shared): State<Arc<Shared>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let Path(id) = id.map_err(|rejection| ApiError::not_found("model", rejection.body_text()))?;
     match shared.embedder_card() {
         Some(card) if shared.embedder.as_ref().is_some_and(|(name, _)| *name == id) => Ok(Json(card)),
         _ => shared.check_name(&id).map(|()| Json(shared.model_card())),

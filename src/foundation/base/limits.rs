@@ -73,6 +73,10 @@ pub const PASS_TOKENS_MAX: usize = 256;
 pub const LOGITS_BYTES_MAX: usize = 64 << 20;
 /// Most tokens in one prompt, the continuation to be scored included.
 pub const PROMPT_TOKENS_MAX: usize = 1 << 20;
+/// Most tokens that one reply may be asked for; what a gate can let pass in one call.
+pub const REPLY_ASKED_TOKENS_MAX: usize = 1 << 19;
+/// Most threads of one model's arithmetic.
+pub const THREADS_MAX: usize = 1_024;
 /// Longest text that is rendered and tokenised on a thread that serves others as well, bytes.
 pub const TEXT_AT_ONCE_BYTES_MAX: usize = 16 << 10;
 /// Instructions that one rendering of a chat template may take.

@@ -26,6 +26,9 @@ const SUPPORTED: &str = supported!();
 /// Every `model_type` that is read.
 pub(super) const SUPPORTED_WITH_EMBEDDERS: &str = concat!(supported!(), ", `bert`");
 
+/// How the weights of a folder are read.
+const PLAIN: &str = "plain f32, bf16 or f16 (the model that it was made from; `--dtype` packs it), or a GGUF file";
+
 /// The parsed `config.json` of a language model, one variant per architecture.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Config {
@@ -37,6 +40,13 @@ pub(super) enum Config {
 #[derive(Deserialize)]
 struct Kind {
     model_type: Option<String>,
+    quantization_config: Option<Quantised>,
+}
+
+/// Weights that another library has packed, in tensors of its own.
+#[derive(Deserialize)]
+struct Quantised {
+    quant_method: Option<String>,
 }
 
 impl Config {
@@ -83,6 +93,10 @@ fn end_of_string(text: &str) -> usize {
 
 fn model_type(json: &str) -> Result<String, LoadError> {
     let kind: Kind = parse(json)?;
+    if let Some(Quantised { quant_method }) = kind.quantization_config {
+        let method = quant_method.unwrap_or_else(|| "quantization_config".to_owned());
+        return Err(unsupported(format!("weights packed by `{method}`"), PLAIN));
+    }
     kind.model_type.ok_or_else(|| {
         LoadError::malformed(FILE, "`model_type` is missing; it names the architecture, such as `mamba`")
     })
@@ -174,6 +188,10 @@ mod tests {
         );
         check(r#"{"model_type": "bert"}"#, "the sentence embedder `bert`, which writes no text; supported: `mamba`");
         check(r#"{"model_type": "mamba"}"#, "missing field `vocab_size`");
+        check(
+            r#"{"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4}}"#,
+            "asks for weights packed by `gptq`; supported: plain f32, bf16 or f16",
+        );
         let with = |extra: &str| {
             format!(r#"{{"model_type": "mamba", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, {extra}}}"#)
         };

@@ -68,8 +68,8 @@ fn load(path: &Path, name: String, options: &EngineOptions) -> Result<Inner, Loa
     let asked = sentences.and_then(|sentences| sentences.max_seq_length).unwrap_or(config.window);
     let tokenizer = Tokenizer::parse_cutting(&read_text(&path.join("tokenizer.json"))?, asked.min(config.window))?;
     let bert = Bert::load(config, &mut Weights::from_dir(path)?)?;
-    let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let pool = ThreadPoolBuilder::new().num_threads(threads.max(1)).thread_name(|index| format!("loom-embed-{index}"));
+    let pool =
+        ThreadPoolBuilder::new().num_threads(options.threads()?).thread_name(|index| format!("loom-embed-{index}"));
     let pool = pool.build().map_err(|error| LoadError::Start(error.to_string()))?;
     Ok(Inner { name, bert, tokenizer, pool })
 }

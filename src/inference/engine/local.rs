@@ -90,7 +90,13 @@ impl LocalModel {
     /// # Errors
     /// As theirs.
     pub fn from_path(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
-        if path.is_file() { Self::from_gguf(path, options) } else { Self::from_dir(path, options) }
+        if path.is_file() {
+            return Self::from_gguf(path, options);
+        }
+        match std::fs::metadata(path) {
+            Ok(_) => Self::from_dir(path, options),
+            Err(error) => Err(LoadError::read(path.display(), error).of(&format!("local:{}", path.display()))),
+        }
     }
 
     /// A model in a GGUF file, with the file's own tokenizer and chat template.

@@ -15,6 +15,7 @@ use super::tokenizer::Tokenizer;
 use super::weights::Weights;
 use super::{Architecture, LoadError, thread};
 use crate::foundation::base::Digest;
+use crate::foundation::base::limits::THREADS_MAX;
 use crate::foundation::chat::{ModelInfo, Sampling, TokenId};
 
 /// A model's files, by what they say.
@@ -41,8 +42,21 @@ struct Writing {
     repetition_penalty: Option<f32>,
 }
 
+impl EngineOptions {
+    /// How many threads do the arithmetic.
+    pub(super) fn threads(&self) -> Result<usize, LoadError> {
+        match self.threads {
+            None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+            Some(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(threads),
+            Some(threads) => {
+                Err(LoadError::Start(format!("{threads} threads were asked for; it takes 1 to {THREADS_MAX}")))
+            }
+        }
+    }
+}
+
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`eos_token_id` must be a token's id, or a list of them")]
 enum Ids {
     One(TokenId),
     Many(Vec<TokenId>),
@@ -92,8 +106,7 @@ impl Files<'_> {
                 "config {config}\ntokenizer {tokenizer}\ntemplate {template}\nends {ends:?} {stops:?}\nweights {weights}\n"
             ))
         };
-        let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let engine = thread::start(model, digest, threads.max(1), options.budget)?;
+        let engine = thread::start(model, digest, options.threads()?, options.budget)?;
         let sampling = self.manifest.sampling.take().unwrap_or_else(|| writing.sampling());
         let info = ModelInfo {
             name: self.name,

@@ -58,14 +58,14 @@ pub(super) struct TokenizerConfig {
 
 /// A special token: its text, or the object that older files write.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a special token must be a text, or an object with its `content`")]
 enum SpecialToken {
     Text(String),
     Added { content: String },
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`chat_template` must be a text, or a list of `name` and `template`")]
 enum Templates {
     One(String),
     Many(Vec<NamedTemplate>),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::foundation::base::limits::PROMPT_TOKENS_MAX;
+use crate::foundation::base::limits::{PROMPT_TOKENS_MAX, REPLY_ASKED_TOKENS_MAX};
 use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, Embedder, LanguageModel, Message, ModelError, ModelInfo, ModelSpec, Prompt,
     Request, Scored, TokenSink, Vocabulary,
@@ -66,7 +66,12 @@ impl LanguageModel for Gated<dyn LanguageModel> {
         sink: Option<Box<dyn TokenSink + 'a>>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
-            self.ask(tokens_max(&request.prompt) + request.sampling.max_tokens)?;
+            let longest = request.sampling.max_tokens;
+            if longest > REPLY_ASKED_TOKENS_MAX {
+                let why = format!("`max_tokens` is {longest}; it may be at most {REPLY_ASKED_TOKENS_MAX}");
+                return Err(ModelError::Unsupported { model: self.spec.clone(), why });
+            }
+            self.ask(tokens_max(&request.prompt) + longest)?;
             let reply = self.model.complete(request, sink).await;
             self.came(reply.as_ref().ok().map(|reply| (reply.usage.tokens_in, reply.usage.tokens_out)));
             reply

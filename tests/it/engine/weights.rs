@@ -194,7 +194,18 @@ fn other_files_that_are_missing_or_broken() {
     with("config.json", r#"{"model_type": "gpt2"}"#, "asks for the architecture `gpt2`; supported: `mamba`");
     with("tokenizer.json", "{}", "`tokenizer.json` is not usable");
     with("tokenizer_config.json", "[", "`tokenizer_config.json` is not usable");
+    with("tokenizer_config.json", r#"{"chat_template": 7}"#, "`chat_template` must be a text, or a list of `name` and");
+    with(
+        "tokenizer_config.json",
+        r#"{"eos_token": 7}"#,
+        "a special token must be a text, or an object with its `content`",
+    );
     with("generation_config.json", "nonsense", "`generation_config.json` is not usable");
+    with(
+        "generation_config.json",
+        r#"{"eos_token_id": "x"}"#,
+        "`eos_token_id` must be a token's id, or a list of them",
+    );
     with("chat_template.jinja", "{{ 1 +", "`chat template` is not usable");
     fs::remove_file(folder.path().join("tokenizer.json")).unwrap();
     check(folder.path(), "tokenizer.json` cannot be read");

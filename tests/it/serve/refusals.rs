@@ -84,6 +84,8 @@ async fn what_is_no_request_at_all_is_told_what_one_looks_like() {
     check(plain, StatusCode::METHOD_NOT_ALLOWED, "takes another method").await;
     check(server.get("/v1/images"), StatusCode::NOT_FOUND, "no such endpoint").await;
     check(server.get("/v1/models/gpt-4"), StatusCode::NOT_FOUND, "no model `gpt-4` here").await;
+    check(server.get("/v1/models/%ff"), StatusCode::NOT_FOUND, "Invalid UTF-8").await;
+    check(server.post("/tokenize", &json!({})), StatusCode::BAD_REQUEST, "give a `prompt`, or `messages`").await;
     let form = server.client.post(format!("http://{}/v1/completions", server.at)).body("{}");
     check(form, StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type: application/json").await;
     let rebound = server.get("/v1/models").header("host", "evil.example");

@@ -60,7 +60,8 @@ fn may(shared: &Shared, request: &Request) -> Result<(), ApiError> {
         }
     }
     // A page of another origin can send a form to this address without asking, but not JSON.
-    let json = |value: &str| value.split(';').next().is_some_and(|kind| kind.trim() == "application/json");
+    let json =
+        |value: &str| value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     if request.method() == Method::POST && !kind.is_some_and(json) {
         let message = "send JSON, with the header `Content-Type: application/json`";

@@ -44,6 +44,11 @@ impl Fields {
         }
     }
 
+    /// Whether there is a field called `name` that nobody has taken.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|value| !value.is_null())
+    }
+
     /// A field that there must be.
     pub(super) fn need<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ApiError> {
         self.take(name)?.ok_or_else(|| ApiError::field(name, format!("`{name}` is missing")))

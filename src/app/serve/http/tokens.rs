@@ -40,6 +40,7 @@ fn tokens(shared: &Shared, body: Result<Bytes, BytesRejection>) -> Answer {
     let text: Option<String> = fields.take("prompt")?;
     let ids = match text {
         Some(text) => known.encode(&text)?,
+        None if !fields.has("messages") => return Err(ApiError::field("prompt", "give a `prompt`, or `messages`")),
         None => known.chat(&messages(&mut fields)?)?,
     };
     let texts = fields.take("return_token_strs")?.unwrap_or(false);
