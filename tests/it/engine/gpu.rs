@@ -1,10 +1,16 @@
 //! Models on a GPU say what they say on the CPU, within a tolerance; greedy tokens are equal. These need a GPU, or the CPU
 //! that plays one: `cargo test --features cuda,loom-kernels/cuda-emulation --test it gpu -- --ignored`.
 
+use std::fs;
+use std::path::Path;
+
 use loom_agent::foundation::chat::{
     DeltaGains, HalfLife, LayerGains, LayerReading, Prompt, Reading, Request, Sampling, TokenLogprob,
 };
 use loom_agent::inference::engine::{Device, Dtype, EngineOptions, LocalModel};
+use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
+use tempfile::TempDir;
 
 use super::parity::check_within;
 use super::{block_on, complete, fixture, folder, request, score};
@@ -26,8 +32,36 @@ const SERVED: [&str; 11] = [
 ];
 
 fn on_gpu(name: &str) -> Result<LocalModel, String> {
+    of_folder(&fixture(name))
+}
+
+fn of_folder(path: &Path) -> Result<LocalModel, String> {
     let options = EngineOptions { threads: Some(1), device: Device::Cuda(0), ..EngineOptions::default() };
-    LocalModel::from_dir(&fixture(name), &options).map_err(|error| error.to_string())
+    LocalModel::from_dir(path, &options).map_err(|error| error.to_string())
+}
+
+/// A fixture with other dims: numbers of its `config.json`, and zeros in the tensors that these change.
+fn resized(name: &str, numbers: &[(&str, usize)], tensors: &[(&str, &[usize])]) -> TempDir {
+    let (from, to) = (fixture(name), tempfile::tempdir().unwrap());
+    fs::copy(from.join("tokenizer.json"), to.path().join("tokenizer.json")).unwrap();
+    let config = fs::read_to_string(from.join("config.json")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    numbers.iter().for_each(|(key, number)| config[key] = (*number).into());
+    fs::write(to.path().join("config.json"), config.to_string()).unwrap();
+    let bytes = fs::read(from.join("model.safetensors")).unwrap();
+    let own = SafeTensors::deserialize(&bytes).unwrap().tensors();
+    let changed: Vec<(String, Vec<usize>, Vec<u8>)> = own
+        .into_iter()
+        .map(|(name, view)| match tensors.iter().find(|(suffix, _)| name.ends_with(suffix)) {
+            Some((_, dims)) => (name, dims.to_vec(), vec![0; 4 * dims.iter().product::<usize>()]),
+            None => (name, view.shape().to_vec(), view.data().to_vec()),
+        })
+        .collect();
+    let views = changed
+        .iter()
+        .map(|(name, dims, data)| (name, TensorView::new(safetensors::Dtype::F32, dims.clone(), data).unwrap()));
+    fs::write(to.path().join("model.safetensors"), safetensors::serialize(views, None).unwrap()).unwrap();
+    to
 }
 
 fn asked(ids: &[u32], max_tokens: usize) -> Request {
@@ -80,6 +114,38 @@ fn a_prompt_is_scored_and_continued_as_on_the_cpu() {
             let scored = [&gpu, &cpu].map(|model| score(model, modulated(), &ids[2..], 0));
             close(name, &scored[0].tokens, &scored[1].tokens);
         }
+    }
+}
+
+/// The last size that the kernels serve, and the first that they do not. The CPU serves both.
+#[test]
+#[ignore = "needs a GPU"]
+fn what_is_too_wide_for_the_kernels_is_refused_and_the_rest_is_not() {
+    let conv = |name, channels: usize, taps| {
+        resized(name, &[("conv_kernel", taps)], &[("conv1d.weight", &[channels, 1, taps])])
+    };
+    let state = |numbers: usize| {
+        let (a, x) = ([48, numbers], [2 + 2 * numbers, 48]);
+        resized("plain", &[("state_size", numbers)], &[("A_log", &a), ("x_proj.weight", &x)])
+    };
+    let heads = |width: usize| {
+        let (q, kv, o) = ([4 * width, 32], [2 * width, 32], [32, 4 * width]);
+        let kv: &[usize] = &kv;
+        let tensors = [("q_proj.weight", &q[..]), ("k_proj.weight", kv), ("v_proj.weight", kv), ("o_proj.weight", &o)];
+        resized("llama", &[("head_dim", width)], &tensors)
+    };
+    for (served, refused, why) in [
+        (conv("plain", 48, 8), conv("plain", 48, 9), "convolution is longer than 8"),
+        (state(128), state(129), "state is larger than 128"),
+        (conv("mamba2", 96, 8), conv("mamba2", 96, 9), "convolution is longer than 8"),
+        (heads(256), heads(258), "heads are wider than 256"),
+    ] {
+        let (gpu, cpu) = (of_folder(served.path()).unwrap(), folder(served.path(), 1));
+        let both = [&gpu, &cpu].map(|model| complete(model, asked(&ids(9), 4)).unwrap());
+        close(why, &both[0].tokens, &both[1].tokens);
+        let refusal = of_folder(refused.path()).err().expect(why);
+        assert!(refusal.contains(why) && refusal.contains("use the device `cpu`"), "{refusal}");
+        complete(&folder(refused.path(), 1), asked(&ids(9), 4)).unwrap();
     }
 }
 
