@@ -114,14 +114,18 @@ pub fn host(spec: &ModelSpec) -> Option<String> {
     let of = |url: &str| {
         let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        authority.split(':').next().unwrap_or_default().to_ascii_lowercase()
+        let name = match authority.strip_prefix('[') {
+            Some(address) => address.split(']').next(),
+            None => authority.split(':').next(),
+        };
+        name.unwrap_or_default().to_ascii_lowercase()
     };
     let told = |variable: &str, own: &str| of(&std::env::var(variable).unwrap_or_else(|_| own.to_owned()));
     match spec {
         ModelSpec::OpenAi(_) => Some(told("OPENAI_BASE_URL", "https://api.openai.com/v1")),
         ModelSpec::Anthropic(_) => Some(told("ANTHROPIC_BASE_URL", "https://api.anthropic.com")),
         ModelSpec::OpenAiCompatible { url, .. } => Some(of(url)),
-        ModelSpec::Hub { .. } => Some("huggingface.co".to_owned()),
+        ModelSpec::Hub { .. } => Some(told("HF_ENDPOINT", "https://huggingface.co")),
         ModelSpec::Bundled | ModelSpec::Echo | ModelSpec::Scripted(_) | ModelSpec::Local(_) => None,
     }
 }
@@ -289,6 +293,18 @@ mod tests {
         assert!(refusal("scripted:/nowhere.txt").contains("/nowhere.txt"));
         let both = refusal("openai-compatible:ftp://a#a,scripted:/nowhere.txt");
         assert!(both.contains("ftp://a#a") && both.contains("/nowhere.txt"), "{both}");
+    }
+
+    #[test]
+    fn a_model_stands_at_the_host_that_its_address_names() {
+        for (spec, at) in [
+            ("openai-compatible:http://LocalHost:8000/v1#m", Some("localhost")),
+            ("openai-compatible:https://a.example/v1#m", Some("a.example")),
+            ("openai-compatible:http://[::1]:8000/v1#m", Some("::1")),
+            ("bundled", None),
+        ] {
+            assert_eq!(host(&spec.parse().unwrap()).as_deref(), at, "{spec}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::ValueEnum;
 
-use super::{Exit, Failure, Terminal};
+use super::{Exit, Failure, Terminal, remote};
 use crate::app::watch::Watch;
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::governance::mood::Mood;
@@ -49,6 +49,8 @@ struct CheckArgs {
     /// Threads for the arithmetic; all cores if not given
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
+    #[command(flatten)]
+    remote: remote::Flags,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -69,7 +71,8 @@ impl Args {
 
 impl CheckArgs {
     fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let options = OpenOptions::new(self.threads, None);
+        let mut options = OpenOptions::new(self.threads, None);
+        self.remote.set(&mut options);
         let chain = self.judge_model.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let check = runtime.block_on(async {

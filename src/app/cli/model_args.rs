@@ -23,7 +23,7 @@ pub(super) struct ModelArgs {
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<Dtype>,
     /// Threads for the arithmetic; all cores if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
     /// A chat template (Jinja) in place of the model's own
     #[arg(long, value_name = "FILE")]

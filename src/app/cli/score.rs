@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::device::{DeviceArg, of_role};
 use super::judge::{self, check_of};
 use super::run::quoted;
-use super::{Exit, Failure, Terminal};
+use super::{Exit, Failure, Terminal, remote};
 use crate::app::watch::Watch;
 use crate::foundation::base::limits::ROLLOUTS_MAX;
 use crate::foundation::chat::{ModelChain, ModelSpec, Role};
@@ -72,6 +72,8 @@ pub(super) struct Args {
     /// The same for the judge's
     #[arg(long, value_name = "DEVICE")]
     judge_device: Option<DeviceChoice>,
+    #[command(flatten)]
+    remote: remote::Flags,
 }
 
 /// What `loom run --score` has in common with `loom score`.
@@ -127,6 +129,7 @@ impl Args {
         files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
         let config = self.config.as_ref().map(|path| persona::load(path).map(Arc::new)).transpose()?;
         let mut options = OpenOptions::new(self.threads, None);
+        self.remote.set(&mut options);
         options.device = self.device.decide(terminal)?;
         options.devices = Roles {
             persona: of_role(self.persona_device, "The persona's model runs", terminal)?,

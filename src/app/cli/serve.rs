@@ -102,7 +102,12 @@ impl Args {
             model,
             embedder,
             key,
-            bounds: Bounds { body_bytes: self.body_bytes, at_work: self.at_work, waiting: self.waiting },
+            bounds: Bounds {
+                body_bytes: self.body_bytes,
+                at_work: self.at_work,
+                waiting: self.waiting,
+                ..Bounds::default()
+            },
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {

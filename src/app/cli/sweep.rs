@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::device::DeviceArg;
 use super::run::{count, failure as run_failure, headline, play, quoted};
-use super::{Exit, Failure, Terminal};
+use super::{Exit, Failure, Terminal, remote};
 use crate::app::watch::Watch;
 use crate::foundation::chat::ModelChain;
 use crate::foundation::gate::{Category, Effect};
@@ -54,6 +54,8 @@ pub(super) struct Args {
     /// Neither score nor report
     #[arg(long)]
     no_score: bool,
+    #[command(flatten)]
+    remote: remote::Flags,
 }
 
 impl Args {
@@ -74,6 +76,7 @@ impl Args {
             .collect();
         let watch = Watch::models("sweep", Mood::Bold, &named.iter().collect::<Vec<_>>(), Some(folder))?;
         let mut options = OpenOptions::new(self.threads, None);
+        self.remote.set(&mut options);
         options.device = self.device.decide(terminal)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let mut exit = Exit::Ok;

@@ -25,6 +25,7 @@ mod tokens;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{DefaultBodyLimit, Path, State};
@@ -41,7 +42,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use self::error::ApiError;
 use self::metrics::Metrics;
 use super::{Gains, reading, text_of, text_of_first};
-use crate::foundation::base::limits::{ACTIVE_SEQUENCES_MAX, REQUEST_BYTES_MAX, REQUESTS_WAITING_MAX};
+use crate::foundation::base::limits::{
+    ACTIVE_SEQUENCES_MAX, REQUEST_BYTES_MAX, REQUEST_SILENCE_S_MAX, REQUESTS_WAITING_MAX,
+};
 use crate::foundation::base::{Clock, Stream, SystemClock};
 use crate::foundation::chat::{Embedder, LanguageModel};
 
@@ -68,11 +71,18 @@ pub struct Bounds {
     pub at_work: usize,
     /// Requests that may wait for one of these to end; more are turned away with status 429.
     pub waiting: usize,
+    /// Longest silence within a request that is still being sent; then it is given up.
+    pub silence: Duration,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { body_bytes: REQUEST_BYTES_MAX, at_work: ACTIVE_SEQUENCES_MAX, waiting: REQUESTS_WAITING_MAX }
+        Self {
+            body_bytes: REQUEST_BYTES_MAX,
+            at_work: ACTIVE_SEQUENCES_MAX,
+            waiting: REQUESTS_WAITING_MAX,
+            silence: Duration::from_secs(REQUEST_SILENCE_S_MAX),
+        }
     }
 }
 
@@ -85,6 +95,7 @@ struct Shared {
     key: Option<blake3::Hash>,
     places: Arc<Semaphore>,
     waiting_max: usize,
+    silence: Duration,
     metrics: Arc<Metrics>,
     begun: i64,
     /// Where answers' names and the seeds of those who give none come from, and how many were drawn.
@@ -121,6 +132,7 @@ fn routes(service: Service) -> io::Result<Router> {
         key: key.map(|key| blake3::hash(key.expose_secret().as_bytes())),
         places: Arc::new(Semaphore::new(bounds.at_work.clamp(1, Semaphore::MAX_PERMITS))),
         waiting_max: bounds.waiting,
+        silence: bounds.silence,
         metrics: Arc::default(),
         begun: SystemClock.now().as_second(),
         draws: Stream::root(getrandom::u64()?),

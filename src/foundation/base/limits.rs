@@ -73,6 +73,8 @@ pub const PASS_TOKENS_MAX: usize = 256;
 pub const LOGITS_BYTES_MAX: usize = 64 << 20;
 /// Most tokens in one prompt, the continuation to be scored included.
 pub const PROMPT_TOKENS_MAX: usize = 1 << 20;
+/// Longest silence within a request that a client is still sending, seconds.
+pub const REQUEST_SILENCE_S_MAX: u64 = 30;
 /// Most tokens that one reply may be asked for; what a gate can let pass in one call.
 pub const REPLY_ASKED_TOKENS_MAX: usize = 1 << 19;
 /// Most threads of one model's arithmetic.

@@ -1,7 +1,10 @@
 //! What the server does not do, it says by name.
 
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
 use loom_agent::app::serve::http::{Bounds, Service};
-use reqwest::StatusCode;
+use reqwest::{Body, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Server, service};
@@ -90,6 +93,21 @@ async fn what_is_no_request_at_all_is_told_what_one_looks_like() {
     check(form, StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type: application/json").await;
     let rebound = server.get("/v1/models").header("host", "evil.example");
     check(rebound, StatusCode::FORBIDDEN, "not as `evil.example`").await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_never_sent_whole_does_not_keep_the_server_from_ending() {
+    let bounds = Bounds { silence: Duration::from_millis(20), ..Bounds::default() };
+    let server = Server::of(Service { bounds, ..service() }).await;
+    let half = server
+        .post("/v1/completions", &Value::Null)
+        .body(Body::wrap_stream(stream::iter([Ok::<_, std::io::Error>("{\"model\": ")]).chain(stream::pending())));
+    let response = half.send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
+    let answer: Value = response.json().await.unwrap();
+    assert!(answer["error"]["message"].as_str().unwrap().contains("send it whole"), "{answer}");
+    server.stop.unwrap().send(()).unwrap();
+    server.ends.await.unwrap().unwrap();
 }
 
 #[tokio::test]

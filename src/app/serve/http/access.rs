@@ -1,14 +1,17 @@
 //! Who may ask: the API key, and guards against a browser that is made to ask by a page it shows.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream};
+use tokio::time::timeout;
 
 use super::Shared;
 use super::error::ApiError;
@@ -17,7 +20,7 @@ use super::error::ApiError;
 pub(super) async fn door(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let mut timed = shared.metrics.begin(endpoint(request.uri().path()));
     let response = match may(&shared, &request) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => next.run(request.map(|body| patient(body, shared.silence))).await,
         Err(error) => error.into_response(),
     };
     timed.status = response.status();
@@ -32,6 +35,18 @@ pub(super) async fn door(State(shared): State<Arc<Shared>>, request: Request, ne
             chunk
         }))
     })
+}
+
+/// A body whose sender may not fall silent for longer: one that never ends would keep the server from ending.
+fn patient(body: Body, silence: Duration) -> Body {
+    let pieces = stream::unfold(Some(body.into_data_stream()), move |pieces| async move {
+        let mut pieces = pieces?;
+        match timeout(silence, pieces.next()).await {
+            Ok(piece) => piece.map(|piece| (piece, Some(pieces))),
+            Err(_) => Some((Err(axum::Error::new(io::Error::from(io::ErrorKind::TimedOut))), None)),
+        }
+    });
+    Body::from_stream(pieces)
 }
 
 /// The endpoint's name in the metrics: a fixed set, whatever paths are asked for.

@@ -1,6 +1,9 @@
 //! A request's fields, taken one by one by those who understand them. What nobody took is refused by name: a field that
 //! is silently ignored changes an experiment without a word.
 
+use std::error::Error;
+use std::io;
+
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
@@ -17,6 +20,10 @@ impl Fields {
     /// The fields of a request's body.
     pub(super) fn of(body: Result<Bytes, BytesRejection>) -> Result<Self, ApiError> {
         let body = body.map_err(|rejection| {
+            if fell_silent(&rejection) {
+                let message = "nothing more of the request came; send it whole";
+                return ApiError::new(StatusCode::REQUEST_TIMEOUT, message);
+            }
             let why = rejection.body_text();
             let status = rejection.into_response().status();
             if status == StatusCode::PAYLOAD_TOO_LARGE {
@@ -84,6 +91,18 @@ impl Fields {
         let message = format!("`{name}` in {inside} is not supported by this server; leave it out");
         Err(ApiError::field(name, message).code("unsupported_parameter"))
     }
+}
+
+/// Whether the body did not come because its sender fell silent.
+fn fell_silent(rejection: &BytesRejection) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(rejection);
+    while let Some(error) = cause {
+        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 #[cfg(test)]
