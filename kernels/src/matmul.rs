@@ -242,6 +242,7 @@ impl Format for Bytes {
     fn group<V: Lanes>(task: &Task<'_, &Quantised>, panel: usize, left: usize) -> usize {
         match (V::WIDE, task.rows == 1) {
             (true, true) if left >= 8 => Self::rows::<V, 1, 8>(task, panel),
+            (true, _) if left >= 3 => Self::rows::<V, 4, 3>(task, panel),
             (true, _) if left >= 2 => Self::rows::<V, 6, 2>(task, panel),
             (false, true) if left >= 2 => Self::rows::<V, 1, 2>(task, panel),
             _ => Self::rows::<V, 2, 1>(task, panel),
@@ -298,7 +299,7 @@ impl Format for Nibbles {
     fn group<V: Lanes>(task: &Task<'_, &Quantised>, panel: usize, left: usize) -> usize {
         match (V::WIDE, task.rows == 1) {
             (true, true) if left >= 4 => Self::rows::<V, 1, 4>(task, panel),
-            (true, _) if left >= 2 => Self::rows::<V, 4, 2>(task, panel),
+            (true, _) if left >= 2 => Self::rows::<V, 6, 2>(task, panel),
             _ => Self::rows::<V, 2, 1>(task, panel),
         }
     }
@@ -325,13 +326,14 @@ impl Format for Nibbles {
                     second[p] = both.int_shr::<4>().int_and(0x0f0f_0f0f);
                 }
                 for r in 0..R {
+                    let at = 2 * (block * LINES + step);
                     // SAFETY: a row has 8 integers of four a block, two a line.
-                    let at = unsafe { x[r].0.get_unchecked(2 * (block * LINES + step)..) };
+                    let (low, high) = unsafe { (*x[r].0.get_unchecked(at), *x[r].0.get_unchecked(at + 1)) };
                     for p in 0..P {
-                        dots[r][p] = dots[r][p].dot4(first[p], at[0]);
+                        dots[r][p] = dots[r][p].dot4(first[p], low);
                     }
                     for p in 0..P {
-                        dots[r][p] = dots[r][p].dot4(second[p], at[1]);
+                        dots[r][p] = dots[r][p].dot4(second[p], high);
                     }
                 }
             }
