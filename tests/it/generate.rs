@@ -201,6 +201,15 @@ fn what_cannot_be_done_is_told() {
 }
 
 #[test]
+fn a_model_is_checked_by_what_it_says_too() {
+    let told = text(&["model", "check", "bundled"], "");
+    let output = told.lines().find(|line| line.starts_with("output ")).expect(&told);
+    let numbers: Vec<f64> = output.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [costs, chance] = numbers[..] else { panic!("{output}") };
+    assert!(costs < chance && (chance - 4096f64.ln()).abs() < 0.01, "{output}");
+}
+
+#[test]
 fn offline_nobody_is_asked_for_a_model() {
     for command in ["generate", "logprobs", "serve"] {
         let arguments = [command, "--model", "hf:acme/plain", "--offline"];

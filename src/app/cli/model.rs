@@ -8,7 +8,8 @@ use clap::{Subcommand, ValueEnum};
 
 use super::{Exit, Failure, Terminal};
 use crate::app::watch::Watch;
-use crate::foundation::chat::{Message, ModelError, ModelSpec};
+use crate::foundation::base::Stream;
+use crate::foundation::chat::{Continuation, LanguageModel, Message, ModelError, ModelSpec, Prompt, Request, Sampling};
 use crate::foundation::gate::{Category, Effect};
 use crate::governance::mood::Mood;
 use crate::inference::engine::size;
@@ -22,7 +23,7 @@ Examples:
   loom model list
   loom model info hf:state-spaces/mamba-130m-hf   size, licence, memory it takes
   loom model fetch hf:state-spaces/mamba-130m-hf
-  loom model check hf:state-spaces/mamba-130m-hf  every file and every weight
+  loom model check hf:state-spaces/mamba-130m-hf  every file and every weight, and a first reading
 
 HF_HOME is where fetched models are kept, HF_TOKEN opens private and gated ones, HF_ENDPOINT names another hub. \
 docs/MODELS.md tells more.")]
@@ -54,7 +55,7 @@ enum Command {
         #[arg(value_name = "MODEL")]
         spec: ModelSpec,
     },
-    /// Check a model's files: hashes, dims, every weight, tokenizer and template
+    /// Check a model's files: hashes, dims, every weight, tokenizer and template, and a first reading
     Check {
         /// The model
         #[arg(value_name = "MODEL")]
@@ -117,6 +118,25 @@ fn check(terminal: &mut Terminal, spec: &ModelSpec) -> Result<Exit, Failure> {
         return Err(Failure::Told { message, exit: Exit::CheckFailed });
     };
     writeln!(terminal.out, "template   a conversation of {} messages is {tokens} tokens", conversation.len())?;
+    let Some(mean) = mean_logprob(&*model, &conversation)? else {
+        let message = format!("{spec}: its chat template makes nothing of a plain conversation");
+        return Err(Failure::Told { message, exit: Exit::CheckFailed });
+    };
+    // What the same tokens would cost if all were equally likely: a sound model is well below.
+    let chance = (info.vocabulary.unwrap_or(1) as f32).ln();
+    writeln!(terminal.out, "output     it costs {:.2} nats a token; {chance:.2} by chance", -mean)?;
     writeln!(terminal.out, "digest     {digest}")?;
     Ok(Exit::Ok)
+}
+
+/// The mean log-probability of a conversation's tokens after the first; `None` where there are none.
+fn mean_logprob(model: &dyn LanguageModel, conversation: &[Message]) -> Result<Option<f32>, Failure> {
+    let ids = model.vocabulary().map(|vocabulary| vocabulary.chat(conversation)).transpose()?.unwrap_or_default();
+    let Some((first, rest)) = ids.split_first().filter(|(_, rest)| !rest.is_empty()) else { return Ok(None) };
+    let request = Request::new(Prompt::Ids(vec![*first]), Sampling::greedy(), Stream::root(0));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let scored = runtime.block_on(model.score(request, Continuation::Ids(rest.to_vec())));
+    let scored = scored.map_err(|error| Failure::Told { message: error.to_string(), exit: Exit::CheckFailed })?;
+    let sum: f32 = scored.tokens.iter().filter_map(|token| token.logprob).sum();
+    Ok(Some(sum / rest.len() as f32))
 }

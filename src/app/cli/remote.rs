@@ -4,21 +4,23 @@ use std::path::PathBuf;
 
 use crate::inference::providers::OpenOptions;
 
+/// Of each flag by itself: a heading for what follows would hold for the flags of the command too.
+const HEADING: &str = "Models from elsewhere";
+
 /// How hosted models are asked and the hub is used.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Models from elsewhere")]
 pub(super) struct Flags {
     /// Keep hosted models' replies here, and ask the same only once; the folder in `LOOM_CACHE` if not given
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, help_heading = HEADING, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// Most requests per minute to one hosted model
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = HEADING, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_minute: Option<u32>,
     /// Most tokens per minute, prompt and reply together, to one hosted model
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = HEADING, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tokens_per_minute: Option<u32>,
     /// Fetch nothing from the hub: what is not in its cache is not there
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING)]
     offline: bool,
 }
 

@@ -46,7 +46,9 @@ fn resized(name: &str, numbers: &[(&str, usize)], tensors: &[(&str, &[usize])]) 
     fs::copy(from.join("tokenizer.json"), to.path().join("tokenizer.json")).unwrap();
     let config = fs::read_to_string(from.join("config.json")).unwrap();
     let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
-    numbers.iter().for_each(|(key, number)| config[key] = (*number).into());
+    for (key, number) in numbers {
+        config[key] = (*number).into();
+    }
     fs::write(to.path().join("config.json"), config.to_string()).unwrap();
     let bytes = fs::read(from.join("model.safetensors")).unwrap();
     let own = SafeTensors::deserialize(&bytes).unwrap().tensors();
