@@ -64,7 +64,7 @@ Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad config, 4 denied, 5 a model 
 )]
 pub struct Cli {
     /// Colours in the output.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 900)]
     color: ColorChoice,
     #[command(subcommand)]
     command: Command,

@@ -346,6 +346,14 @@ fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
     let (report, conversations) = Report::with_conversations(folder).map_err(|error| told(&error))?;
     let path = report.write_to(folder, &conversations).map_err(|error| told(&error))?;
     writeln!(terminal.out, "Report: {}", path.display())?;
+    let left_out = report.prompts.left_out.len();
+    if left_out > 0 {
+        let was = if left_out == 1 { "sentence was" } else { "sentences were" };
+        writeln!(
+            terminal.err,
+            "The persona's prompt is longer than its model can take: {left_out} {was} left out; the report names them."
+        )?;
+    }
     Ok(())
 }
 
