@@ -14,7 +14,8 @@ pub(super) fn prompts(loaded: &[Loaded]) -> PromptRow {
     let mut left_out: Vec<LeftOut> = Vec::new();
     for turn in given() {
         let mut here: Vec<&Dropped> = Vec::new();
-        for dropped in &turn.prompt.dropped {
+        // The reminder is no sentence of the whole prompt.
+        for dropped in turn.prompt.dropped.iter().filter(|dropped| dropped.section != Part::Reminder) {
             // A sentence that a persona holds twice is missing once.
             if here.iter().any(|other| (other.section, &other.item) == (dropped.section, &dropped.item)) {
                 continue;
@@ -51,5 +52,36 @@ pub(super) const fn section(part: Part) -> &'static str {
         Part::How => "how",
         Part::Context => "context",
         Part::Reminder => "reminder",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulation::judge::measured::tests::transcript;
+
+    /// A rollout of three turns, of which the first two give the whole prompt, without these sentences each.
+    fn rollout(dropped: [&[&str]; 2]) -> Loaded {
+        let mut transcript = transcript(&[("One.", "Yes?"), ("Two.", "Yes?"), ("Three.", "Yes?")]);
+        for (turn, items) in transcript.turns.iter_mut().zip(dropped) {
+            turn.prompt.injection = InjectionKind::Full;
+            let dropped = |item: &&str| Dropped { section: Part::How, item: (*item).to_owned(), reason: String::new() };
+            turn.prompt.dropped = items.iter().map(dropped).collect();
+        }
+        Loaded { file: "rollout_000.json".into(), transcript, partial: false, tokens: Vec::new(), tokens_missing: None }
+    }
+
+    #[test]
+    fn what_a_model_was_not_told_is_counted_over_the_prompts() {
+        let prompts = prompts(&[rollout([&["I joke.", "I hum.", "I hum."], &["I hum."]]), rollout([&[], &["I hum."]])]);
+        let rows: Vec<(&str, usize)> = prompts.left_out.iter().map(|row| (row.item.as_str(), row.prompts)).collect();
+        assert_eq!((prompts.given, rows), (4, vec![("I hum.", 3), ("I joke.", 1)]));
+        let told = notice(&prompts).unwrap();
+        assert!(told.contains("2 sentences of it were left out, 0 of them every time"), "{told}");
+    }
+
+    #[test]
+    fn a_prompt_that_fits_needs_no_word() {
+        assert_eq!(notice(&prompts(&[rollout([&[], &[]])])), None);
     }
 }

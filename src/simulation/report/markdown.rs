@@ -173,7 +173,11 @@ impl Report {
                 ]
             })
             .collect();
-        table(out, &["Score", "Method", "Judge", "Mean", "95 % interval", "On the scale", "Rollouts", "What it says"], &rows)?;
+        table(
+            out,
+            &["Score", "Method", "Judge", "Mean", "95 % interval", "On the scale", "Rollouts", "What it says"],
+            &rows,
+        )?;
         writeln!(
             out,
             "Taken by `loom score`. *On the scale* is how much probability a judge's ratings had on the scale it was given, a \
@@ -352,7 +356,9 @@ impl Report {
         if left_out.is_empty() {
             return Ok(());
         }
-        let row = |row: &LeftOut| vec![plain(&row.item), section(row.section).to_owned(), format!("{} of {given}", row.prompts)];
+        let row = |row: &LeftOut| {
+            vec![plain(&row.item), section(row.section).to_owned(), format!("{} of {given}", row.prompts)]
+        };
         let rows: Vec<Vec<String>> = left_out.iter().take(ROWS_MAX).map(row).collect();
         table(out, &["Left out of the prompt", "Section", "Of the prompts"], &rows)?;
         rest(out, left_out.len())
