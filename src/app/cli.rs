@@ -64,7 +64,7 @@ Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad config, 4 denied, 5 a model 
 )]
 pub struct Cli {
     /// Colours in the output.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 900)]
     color: ColorChoice,
     #[command(subcommand)]
     command: Command,
@@ -165,9 +165,13 @@ fn run() -> Exit {
 
 /// A number that must not be 0, for clap.
 fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("must be at least 1".to_owned()),
-        Ok(number) => Ok(number),
-        Err(error) => Err(format!("{error}")),
+    match whole(text)? {
+        0 => Err("must be at least 1".to_owned()),
+        number => Ok(number),
     }
+}
+
+/// A whole number from 0; of a wrong one it is told what would be right.
+fn whole<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "write a whole number, such as 4".to_owned())
 }

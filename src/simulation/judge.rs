@@ -4,8 +4,11 @@
 //! were under this prompt and that, [`judged`] asks another model. [`scoring`] takes what a configuration wants of them
 //! and keeps it with the transcript.
 
+mod meaning;
 mod points;
 pub mod measured;
 pub mod likelihood;
 pub mod judged;
 pub mod scoring;
+
+pub use meaning::meaning;

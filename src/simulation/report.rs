@@ -11,6 +11,7 @@ mod data;
 mod export;
 mod flags;
 mod html;
+mod left_out;
 mod load;
 mod markdown;
 mod notation;
@@ -19,8 +20,8 @@ mod write;
 
 pub use compare::{Compared, Comparison, DifferenceRow};
 pub use data::{
-    Answered, EventRow, FailureRow, Flag, Mean, PhaseRow, Report, ReportTiming, RolloutRow, ScoreRow, SideRow,
-    StoredPoint, StoredScore, StretchRow, TurnRow,
+    Answered, EventRow, FailureRow, Flag, LeftOut, Mean, PhaseRow, PromptRow, Report, ReportTiming, RolloutRow,
+    ScoreRow, SideRow, StoredPoint, StoredScore, StretchRow, TurnRow,
 };
 pub use export::{ExportFormat, export};
 pub use load::{Loaded, ReportError, load};

@@ -24,6 +24,7 @@ mod moods;
 mod port;
 mod program;
 mod prompts;
+mod reader;
 mod receipts;
 mod regulate;
 mod report;

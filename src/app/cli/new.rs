@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
+use super::run::quoted;
 use super::{Exit, Failure, Terminal};
 use crate::simulation::persona;
 
@@ -36,8 +37,12 @@ impl Args {
             .and_then(|mut file| file.write_all(persona::STARTER.as_bytes()));
         match written {
             Ok(()) => {
-                let path = path.display();
-                writeln!(terminal.out, "{path} written. Edit it, then check it with `loom validate {path}`.")?;
+                let named = quoted(&path);
+                writeln!(
+                    terminal.out,
+                    "{} written. Edit it, then check it with `loom validate {named}`.",
+                    path.display()
+                )?;
                 Ok(Exit::Ok)
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {

@@ -26,7 +26,7 @@ pub(super) struct Args {
     /// Write only this file; `-` prints it
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The form of --output; by its ending if not given, else Markdown
+    /// The form of --output; by its ending (.md, .json, .html) if not given
     #[arg(long, value_name = "FORMAT", value_enum, requires = "output")]
     format: Option<Format>,
 }
@@ -42,11 +42,15 @@ enum Format {
 }
 
 impl Format {
-    fn of(path: &Path) -> Self {
-        match path.extension().and_then(|ending| ending.to_str()) {
-            Some("json") => Self::Json,
-            Some("html" | "htm") => Self::Html,
-            _ => Self::Md,
+    fn of(path: &Path) -> Result<Self, Failure> {
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        match ending.as_deref() {
+            Some("md" | "markdown" | "txt") => Ok(Self::Md),
+            Some("json") => Ok(Self::Json),
+            Some("html" | "htm") => Ok(Self::Html),
+            // A browser prints the page to PDF; no other form is written under its name.
+            Some("pdf") => Err(Failure::usage("no PDF is written; write HTML and print that from a browser")),
+            _ => Err(Failure::usage(format!("{} does not say its form; name it with --format", path.display()))),
         }
     }
 }
@@ -68,7 +72,7 @@ impl Args {
                 _ => write!(terminal.out, "{}", report.markdown(None))?,
             },
             Some(path) => {
-                match self.format.unwrap_or(Format::of(path)) {
+                match self.format.map_or_else(|| Format::of(path), Ok)? {
                     Format::Json => report.write_json(path).map_err(failed)?,
                     Format::Html => report.write_html(path, &conversations).map_err(failed)?,
                     Format::Md => report.write_markdown(path).map_err(failed)?,

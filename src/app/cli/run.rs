@@ -56,10 +56,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "MODEL")]
     judge_model: Option<ModelChain>,
     /// How many turns a rollout has; the config's `expected_turns` if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::whole::<usize>, allow_negative_numbers = true)]
     turns: Option<usize>,
     /// How many rollouts
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::whole::<usize>, allow_negative_numbers = true)]
     rollouts: usize,
     /// Who the persona talks with; the config's choice if not given
     #[arg(long, value_name = "KIND", value_enum)]
@@ -71,7 +71,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "MODEL")]
     adversary_model: Option<ModelChain>,
     /// Where all draws come from
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = super::whole::<u64>, allow_negative_numbers = true)]
     seed: u64,
     /// The folder to write; a dated one in `results` if not given
     #[arg(long, value_name = "DIR")]
@@ -346,6 +346,14 @@ fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
     let (report, conversations) = Report::with_conversations(folder).map_err(|error| told(&error))?;
     let path = report.write_to(folder, &conversations).map_err(|error| told(&error))?;
     writeln!(terminal.out, "Report: {}", path.display())?;
+    let left_out = report.prompts.left_out.len();
+    if left_out > 0 {
+        let was = if left_out == 1 { "sentence was" } else { "sentences were" };
+        writeln!(
+            terminal.err,
+            "The persona's prompt is longer than its model can take: {left_out} {was} left out; the report names them."
+        )?;
+    }
     Ok(())
 }
 

@@ -1,4 +1,7 @@
-//! `loom score`: scores of transcripts, taken by judges and by the persona's own model.
+//! `loom score`: scores of transcripts, taken by judges and by the persona's own model. What it tells is worded in
+//! `score/show.rs`.
+
+mod show;
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::Write;
@@ -10,9 +13,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use jiff::Timestamp;
 
+use self::show::{bar, outdated, tell};
 use super::device::{DeviceArg, of_role};
 use super::judge::{self, check_of};
-use super::run::quoted;
 use super::{Exit, Failure, Terminal, remote};
 use crate::app::watch::Watch;
 use crate::foundation::base::limits::ROLLOUTS_MAX;
@@ -22,7 +25,7 @@ use crate::inference::engine::DeviceChoice;
 use crate::inference::providers::{self, OpenOptions, Roles};
 use crate::simulation::judge::judged::Judge;
 use crate::simulation::judge::likelihood::Extent;
-use crate::simulation::judge::scoring::{Scored, Scoring, ScoringError, begun, transcripts};
+use crate::simulation::judge::scoring::{Scoring, ScoringError, begun, transcripts};
 use crate::simulation::persona;
 use crate::simulation::rollout::{Manifest, ScoreMethod};
 
@@ -304,21 +307,25 @@ async fn all(
     let mut missing: Vec<(String, String)> = Vec::new();
     let mut failed = Vec::new();
     let mut folders = BTreeSet::new();
+    let bar = bar(desks.iter().map(|desk| desk.files.len()).sum());
     while let Some(one) = scored.next().await {
         let one = match one {
             Ok(one) => one,
             // The others are scored all the same.
             Err(error) => {
+                bar.inc(1);
                 failed.push(error);
                 continue;
             }
         };
-        tell(terminal, &one)?;
+        bar.suspend(|| tell(terminal, &one))?;
+        bar.inc(1);
         folders.extend(one.path.parent().filter(|_| one.taken > 0).map(Path::to_owned));
         let new: Vec<_> = one.missing.into_iter().filter(|reason| !missing.contains(reason)).collect();
         missing.extend(new);
     }
     drop(scored);
+    bar.finish_and_clear();
     for desk in desks {
         desk.watch.close()?;
     }
@@ -330,52 +337,6 @@ async fn all(
         writeln!(terminal.err, "{error}")?;
     }
     Ok((folders, last.map_or(Ok(()), |error| Err(failure(error)))))
-}
-
-/// Says which reports that are there tell nothing of the scores that were taken in `folders` just now.
-fn outdated(terminal: &mut Terminal, folders: &BTreeSet<PathBuf>) -> Result<(), Failure> {
-    let mut sweeps = BTreeSet::new();
-    for folder in folders {
-        if folder.join("report.json").is_file() {
-            let folder = quoted(folder);
-            writeln!(terminal.out, "The report in {folder} is older than these scores: loom report {folder}")?;
-        }
-        sweeps.extend(folder.parent().filter(|sweep| sweep.join("sweep_report.json").is_file()));
-    }
-    for sweep in sweeps {
-        let sweep = quoted(sweep);
-        writeln!(terminal.out, "The sweep's report is older than these scores: loom merge {sweep} --output {sweep}")?;
-    }
-    Ok(())
-}
-
-fn tell(terminal: &mut Terminal, scored: &Scored) -> Result<(), Failure> {
-    let path = scored.path.display();
-    if scored.taken == 0 {
-        writeln!(terminal.out, "{path}  scored already")?;
-        return Ok(());
-    }
-    write!(terminal.out, "{path}  {} scores", scored.taken)?;
-    if scored.kept_in != scored.path {
-        write!(terminal.out, " in {}", scored.kept_in.display())?;
-    }
-    let share = |seconds: f64| {
-        let share = (scored.rollout_seconds > 0.0)
-            .then(|| format!(", {:.0} % of the rollout's own time", 100.0 * seconds / scored.rollout_seconds));
-        format!("{seconds:.2} s{}", share.unwrap_or_default())
-    };
-    if scored.likelihood_seconds > 0.0 {
-        write!(terminal.out, "; likelihoods {}", share(scored.likelihood_seconds))?;
-    }
-    if scored.variants_seconds > 0.0 {
-        write!(terminal.out, "; variants {}", share(scored.variants_seconds))?;
-    }
-    if scored.judging_seconds > 0.0 {
-        write!(terminal.out, "; judging {:.2} s", scored.judging_seconds)?;
-    }
-    writeln!(terminal.out)?;
-    terminal.out.flush()?;
-    Ok(())
 }
 
 /// The manifest of the run in `folder`.

@@ -62,7 +62,7 @@ impl FullForm {
                 .iter()
                 .map(|phase| {
                     context! {
-                        name => spelled(&phase.name),
+                        name => part(&phase.name),
                         requirements => lines(&phase.requirements),
                         forbidden => lines(&phase.forbidden),
                     }
@@ -139,6 +139,12 @@ pub(super) fn spelled(key: &str) -> String {
     key.replace('_', " ")
 }
 
+/// A phase's name as it stands in "the … part of this conversation".
+fn part(name: &str) -> String {
+    let name = spelled(name);
+    name.strip_prefix("the ").map_or(name.clone(), str::to_owned)
+}
+
 /// A text wrapped in the file as one line.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -189,4 +195,18 @@ fn tidy(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_may_have_its_article_in_its_name() {
+        let check = |name: &str, expected: &str| assert_eq!(part(name), expected);
+        check("the lawsuit", "lawsuit");
+        check("the_lawsuit", "lawsuit");
+        check("rapport", "rapport");
+        check("theory", "theory");
+    }
 }

@@ -7,6 +7,7 @@ use super::data::{
     StretchRow, TurnRow, VERSION,
 };
 use super::flags;
+use super::left_out;
 use super::load::{Loaded, ReportError};
 use super::stored;
 use crate::foundation::base::Stream;
@@ -72,6 +73,7 @@ impl Report {
             rollouts_planned,
             persona_side: side(loaded, Speaker::Persona),
             interlocutor_side: side(loaded, Speaker::Interlocutor),
+            prompts: left_out::prompts(loaded),
             rollouts: loaded.iter().zip(&measured).map(|(loaded, measured)| row(loaded, measured)).collect(),
             scores: scores(&measured, first.run.seed),
             stored: stored::scores(loaded, &own, first.run.seed),

@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::aggregate::{INTERVAL_ROLLOUTS_MIN, RESAMPLES, summary};
 use super::data::{Mean, Report};
 use super::load::{Loaded, ReportError};
+use super::markdown::adversary;
 use super::notation::{NONE, code, number, plain, table};
 use crate::foundation::base::Stream;
 use crate::foundation::stats::{Interval, bootstrap_difference};
+use crate::simulation::persona::AdversaryKind;
 use crate::simulation::rollout::Reliability;
 
 /// The value of [`Comparison::format`].
@@ -44,8 +46,14 @@ pub struct Compared {
     pub config_digest: String,
     /// The models under which the persona spoke.
     pub persona_models: Vec<String>,
-    /// The other side's.
+    /// Who the other side was: the kinds of its adversaries, `none` for a plain target.
+    #[serde(default)]
+    pub adversaries: Vec<AdversaryKind>,
+    /// Its models.
     pub interlocutor_models: Vec<String>,
+    /// The seeds.
+    #[serde(default)]
+    pub seeds: Vec<u64>,
     /// How many rollouts.
     pub rollouts: usize,
     /// Turns planned per rollout.
@@ -141,7 +149,9 @@ impl Comparison {
                 both("Persona", |side| plain(&side.persona)),
                 both("Configuration", |side| code(&side.config_digest)),
                 both("Persona's model", |side| code(&side.persona_models.join(", "))),
+                both("Other side", |side| listed(side.adversaries.iter().map(|kind| adversary(*kind)))),
                 both("Other side's model", |side| code(&side.interlocutor_models.join(", "))),
+                both("Seed", |side| listed(side.seeds.iter())),
                 both("Rollouts", |side| format!("{} of {} turns", side.rollouts, side.turns_planned)),
             ],
         )?;
@@ -189,13 +199,19 @@ impl Comparison {
     }
 }
 
+fn listed(items: impl Iterator<Item = impl ToString>) -> String {
+    items.map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}
+
 fn compared(path: &Path, report: &Report) -> Compared {
     Compared {
         path: path.display().to_string(),
         persona: report.persona.clone(),
         config_digest: report.config_digest.short(),
         persona_models: report.persona_side.specs.clone(),
+        adversaries: report.adversaries.clone(),
         interlocutor_models: report.interlocutor_side.specs.clone(),
+        seeds: report.seeds.clone(),
         rollouts: report.rollouts.len(),
         turns_planned: report.turns_planned,
     }

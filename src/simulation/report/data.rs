@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::foundation::base::Digest;
 use crate::foundation::stats::Interval;
 use crate::simulation::judge::measured::{Stretch, TurnMeasures};
-use crate::simulation::persona::{AdversaryKind, Speaker};
+use crate::simulation::persona::{AdversaryKind, Part, Speaker};
 use crate::simulation::rollout::{Intensity, MonitorEvent, Outcome, ScoreJudge, ScoreMethod, TokenCount};
 
 /// The value of [`Report::format`].
@@ -40,6 +40,9 @@ pub struct Report {
     pub persona_side: SideRow,
     /// Who spoke for the other side.
     pub interlocutor_side: SideRow,
+    /// What the persona's model was told of the persona.
+    #[serde(default)]
+    pub prompts: PromptRow,
     /// The rollouts, in order.
     pub rollouts: Vec<RolloutRow>,
     /// The scores over all rollouts, in the order of `docs/SCORES.md`.
@@ -87,6 +90,26 @@ pub struct SideRow {
     pub cut_off: usize,
     /// Tokens read and written.
     pub tokens: TokenCount,
+}
+
+/// The whole prompts of all rollouts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptRow {
+    /// How many turns gave the whole prompt.
+    pub given: usize,
+    /// What did not fit into the model's prompt budget, most often left out first.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A sentence of the prompt that was left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Where it would have stood.
+    pub section: Part,
+    /// The sentence.
+    pub item: String,
+    /// Of how many prompts it was left out.
+    pub prompts: usize,
 }
 
 /// A model and how many messages it wrote.

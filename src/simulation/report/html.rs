@@ -17,6 +17,7 @@ use self::view::View;
 use super::data::Report;
 use super::load::{Loaded, ReportError};
 use super::notation::{grouped, number};
+use crate::simulation::judge::meaning;
 
 const PAGE: &str = "page.html";
 const STYLE: &str = include_str!("html/style.css");
@@ -57,6 +58,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     templates.add_template(PAGE, include_str!("html/page.html"))?;
     templates.add_filter("num", |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number));
     templates.add_filter("grouped", grouped);
+    templates.add_filter("meaning", |id: &str| meaning(id));
     Ok(templates)
 }
 

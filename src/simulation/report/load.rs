@@ -54,6 +54,22 @@ pub enum ReportError {
         /// Where.
         path: PathBuf,
     },
+    /// A sweep, or the folder in which runs lie.
+    #[error("{path} is no run itself; name one that lies in it, such as {run}", path = path.display(), run = run.display())]
+    Above {
+        /// Where.
+        path: PathBuf,
+        /// The last of the runs in it.
+        run: PathBuf,
+    },
+    /// What was named is neither a folder nor a transcript.
+    #[error("{path} is no transcript ({why}); name the folder that `loom run` wrote, or one of its transcripts", path = path.display())]
+    Foreign {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// The transcripts are not of one persona.
     #[error("{path} mixes transcripts of several configurations ({first}, {other}); report on each in a folder of its own", path = path.display())]
     Mixed {
@@ -83,10 +99,13 @@ pub fn load(path: &Path) -> Result<Vec<Loaded>, ReportError> {
     if !path.exists() {
         return Err(ReportError::Missing { path: path.to_owned() });
     }
-    let mut loaded = if path.is_dir() { folder(path)? } else { vec![file(path)?] };
+    let mut loaded = if path.is_dir() { folder(path)? } else { vec![file(path).map_err(|error| named(path, error))?] };
     loaded.sort_by(|a, b| (a.transcript.run.rollout, &a.file).cmp(&(b.transcript.run.rollout, &b.file)));
     let Some(first) = loaded.first().map(|loaded| &loaded.transcript.config) else {
-        return Err(ReportError::Empty { path: path.to_owned() });
+        return Err(match last_run_in(path) {
+            Some(run) => ReportError::Above { path: path.to_owned(), run },
+            None => ReportError::Empty { path: path.to_owned() },
+        });
     };
     match loaded.iter().map(|loaded| &loaded.transcript.config).find(|config| config.digest != first.digest) {
         None => Ok(loaded),
@@ -95,6 +114,20 @@ pub fn load(path: &Path) -> Result<Vec<Loaded>, ReportError> {
             Err(ReportError::Mixed { path: path.to_owned(), first: name(&first.digest), other: name(&other.digest) })
         }
     }
+}
+
+/// A file that a person named is more often the wrong one than a damaged one.
+fn named(path: &Path, error: ReportError) -> ReportError {
+    match error {
+        ReportError::File(FileError::Corrupt { why, .. }) => ReportError::Foreign { path: path.to_owned(), why },
+        error => error,
+    }
+}
+
+/// The run with the last name among those that lie in `folder`: of dated ones the newest.
+fn last_run_in(folder: &Path) -> Option<PathBuf> {
+    let inside = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    inside.filter(|path| path.join("run.json").is_file()).max()
 }
 
 fn folder(path: &Path) -> Result<Vec<Loaded>, ReportError> {

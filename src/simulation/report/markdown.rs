@@ -3,9 +3,11 @@
 use std::fmt::{self, Write};
 
 use super::aggregate::counted;
-use super::data::{EventRow, Flag, Report, SideRow, TurnRow};
+use super::data::{EventRow, Flag, LeftOut, PromptRow, Report, SideRow, TurnRow};
+use super::left_out::{notice, section};
 use super::notation::{NONE, code, grouped, mean, mean_known, number, plain, quote, range, sentence, spark, table};
 use super::stored::doubt;
+use crate::simulation::judge::meaning;
 use crate::simulation::persona::{AdversaryKind, Speaker};
 use crate::simulation::rollout::{MonitorAction, Outcome, Reliability, ScoreMethod};
 
@@ -78,6 +80,9 @@ impl Report {
                 plain(reason)
             )?;
         }
+        if let Some(notice) = notice(&self.prompts) {
+            writeln!(out, "> **{}** It is listed under *What is missing*.\n", plain(&notice))?;
+        }
         let list = |items: Vec<String>| items.join(", ");
         let seeds = list(self.seeds.iter().map(u64::to_string).collect());
         let adversaries = list(self.adversaries.iter().map(|kind| adversary(*kind).to_owned()).collect());
@@ -130,10 +135,10 @@ impl Report {
                 let (mean, range, n) = score
                     .value
                     .map_or((NONE.into(), NONE.into(), 0), |value| (number(value.mean), range(value), value.n));
-                vec![code(&score.id), mean, interval, range, n.to_string()]
+                vec![code(&score.id), mean, interval, range, n.to_string(), said(&score.id)]
             })
             .collect();
-        table(out, &["Score", "Mean", "95 % interval", "Lowest to highest", "Rollouts"], &rows)?;
+        table(out, &["Score", "Mean", "95 % interval", "Lowest to highest", "Rollouts", "What it says"], &rows)?;
         writeln!(
             out,
             "Measured from the words alone, without a judge; `docs/SCORES.md` defines each. The interval is a bootstrap over \
@@ -164,10 +169,15 @@ impl Report {
                     interval,
                     score.top.map_or(String::new(), |top| format!("of {top}: ≥ ")) + &mean(score.mass),
                     score.value.map_or(0, |value| value.n).to_string(),
+                    said(&score.id),
                 ]
             })
             .collect();
-        table(out, &["Score", "Method", "Judge", "Mean", "95 % interval", "On the scale", "Rollouts"], &rows)?;
+        table(
+            out,
+            &["Score", "Method", "Judge", "Mean", "95 % interval", "On the scale", "Rollouts", "What it says"],
+            &rows,
+        )?;
         writeln!(
             out,
             "Taken by `loom score`. *On the scale* is how much probability a judge's ratings had on the scale it was given, a \
@@ -239,10 +249,10 @@ impl Report {
             writeln!(out, "{name:width$}  {}  {from} to {to}", spark(&columns, low, high))?;
         }
         writeln!(out, "```\n")?;
-        let column = if shared == 1 { "turn".to_owned() } else { format!("{shared} turns") };
+        let column = if shared == 1 { "one turn".to_owned() } else { format!("{shared} turns") };
         writeln!(
             out,
-            "One column is one {column}, from turn 0; each line runs from its own lowest to its highest value, means over \
+            "One column is {column}, from turn 0; each line runs from its own lowest to its highest value, means over \
              rollouts. Confidence is the regulator's: unless it was calibrated, the geometric mean of the probabilities \
              of a message's tokens, which orders messages and is no probability of being right.\n"
         )
@@ -318,9 +328,10 @@ impl Report {
 
     fn gaps(&self, out: &mut String) -> fmt::Result {
         heading(out, "What is missing")?;
+        self.left_out(out)?;
         let unscored = || self.stored.iter().flat_map(|score| score.missing.iter().map(move |gap| (score, gap)));
         if self.failures.is_empty() && self.missing.is_empty() && unscored().next().is_none() {
-            return writeln!(out, "Nothing: every message got a reply, and everything could be measured.\n");
+            return writeln!(out, "Every message got a reply, and everything could be measured.\n");
         }
         for failure in &self.failures {
             let whose = match failure.speaker {
@@ -338,6 +349,19 @@ impl Report {
             writeln!(out, "- Not scored: {}{dimension}, {}: {}", code(&score.id), counted(*count, "time"), plain(why))?;
         }
         writeln!(out)
+    }
+
+    fn left_out(&self, out: &mut String) -> fmt::Result {
+        let PromptRow { given, left_out } = &self.prompts;
+        if left_out.is_empty() {
+            return Ok(());
+        }
+        let row = |row: &LeftOut| {
+            vec![plain(&row.item), section(row.section).to_owned(), format!("{} of {given}", row.prompts)]
+        };
+        let rows: Vec<Vec<String>> = left_out.iter().take(ROWS_MAX).map(row).collect();
+        table(out, &["Left out of the prompt", "Section", "Of the prompts"], &rows)?;
+        rest(out, left_out.len())
     }
 
     fn notes(&self, out: &mut String) -> fmt::Result {
@@ -372,6 +396,11 @@ impl Report {
         }
         writeln!(out, "; {} of the prompts' tokens needed no reading.", grouped(timing.tokens_cached))
     }
+}
+
+/// What a score says; nothing of one that another version took.
+fn said(id: &str) -> String {
+    meaning(id).map_or(NONE.into(), plain)
 }
 
 fn heading(out: &mut String, text: &str) -> fmt::Result {

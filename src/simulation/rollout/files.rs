@@ -28,6 +28,12 @@ pub enum FileError {
         /// What it said.
         source: io::Error,
     },
+    /// A file stands where the run's folder should be.
+    #[error("{path} is a file, and a run needs a folder; name another with --output", path = path.display())]
+    NoFolder {
+        /// Where.
+        path: PathBuf,
+    },
     /// There is a run already.
     #[error(
         "{path} holds a run already, and a run is never overwritten; continue it with `loom run --resume {path}`, or name \
@@ -88,6 +94,9 @@ impl RunFolder {
     /// # Errors
     /// [`FileError::Exists`] when there is a run in it.
     pub fn create(path: &Path, manifest: &Manifest, yaml: &str) -> Result<Self, FileError> {
+        if path.is_file() {
+            return Err(FileError::NoFolder { path: path.to_owned() });
+        }
         let made: Vec<_> =
             path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
         fs::create_dir_all(path).map_err(at(path))?;

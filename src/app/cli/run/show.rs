@@ -131,10 +131,11 @@ pub(in crate::app::cli) fn headline(run: &Run) -> String {
         AdversaryKind::Both => "a contradiction trap and a helpfulness coaxer",
     };
     format!(
-        "{} ({persona}) talks with {who} ({other}): {}, {} each, seed {}",
+        "{} ({persona}) talks with {who} ({other}): {}, {}{}, seed {}",
         manifest.config.name,
         count(manifest.rollouts, "rollout"),
         count(manifest.turns, "turn"),
+        if manifest.rollouts == 1 { "" } else { " each" },
         manifest.seed
     )
 }

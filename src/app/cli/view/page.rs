@@ -95,7 +95,10 @@ impl<'a> Page<'a> {
             Some(failure) => lines.extend(wrap(&[(format!("(no reply: {})", failure.why), dim)], width)),
             None => lines.extend(wrap(&self.text(utterance, color), width)),
         }
-        lines.extend(wrap(&[(reading(utterance), dim)], width));
+        let known = reading(utterance);
+        if !known.is_empty() {
+            lines.extend(wrap(&[(known, dim)], width));
+        }
     }
 
     /// The message, its tokens in their colours where the side file has them.
@@ -133,7 +136,10 @@ fn reading(utterance: &Utterance) -> String {
     if let Some(entropy) = utterance.tokens.entropy_mean {
         parts.push(format!("entropy {entropy:.2} nats"));
     }
-    parts.push(format!("{} tokens", utterance.tokens.count));
+    // A script's words have none, and of those of another program nothing is known.
+    if utterance.tokens.count > 0 {
+        parts.push(format!("{} tokens", utterance.tokens.count));
+    }
     match utterance.finish {
         Some(Finish::Length) => parts.push("cut off".to_owned()),
         Some(Finish::Refusal) => parts.push("refused".to_owned()),

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::super::aggregate::counted;
 use super::super::data::{EventRow, Mean, Report, ScoreRow};
+use super::super::left_out;
 use super::super::markdown::{adversary, method, side};
 use super::super::notation::grouped;
 use super::super::stored::doubt;
@@ -25,6 +26,7 @@ pub(super) struct View {
     adversaries: String,
     persona_side: String,
     other_side: String,
+    left_out: Vec<LeftOutRow>,
     findings: Vec<Row>,
     findings_more: usize,
     flags_shown: usize,
@@ -46,6 +48,14 @@ struct StoredRow {
     judge: Option<String>,
     doubt: Option<String>,
     bar: Option<Bar>,
+}
+
+/// A sentence that the persona's model was not told.
+#[derive(Serialize)]
+struct LeftOutRow {
+    item: String,
+    section: &'static str,
+    prompts: usize,
 }
 
 /// The findings of one rule in one turn's drafts.
@@ -80,6 +90,16 @@ impl View {
             adversaries: report.adversaries.iter().map(|kind| adversary(*kind)).collect::<Vec<_>>().join(", "),
             persona_side: side(&report.persona_side).replace('`', ""),
             other_side: side(&report.interlocutor_side).replace('`', ""),
+            left_out: report
+                .prompts
+                .left_out
+                .iter()
+                .map(|row| LeftOutRow {
+                    item: row.item.clone(),
+                    section: left_out::section(row.section),
+                    prompts: row.prompts,
+                })
+                .collect(),
             findings_more: findings.len().saturating_sub(ROWS_MAX),
             findings: findings.into_iter().take(ROWS_MAX).collect(),
             flags_shown: ROWS_MAX,
@@ -127,6 +147,7 @@ fn notices(report: &Report) -> Vec<String> {
             ));
         }
     }
+    notices.extend(left_out::notice(&report.prompts));
     notices
 }
 
