@@ -20,6 +20,8 @@ use crate::governance::statechart::hope::{Aspects, Clarity, Event, Shape, SpecSc
 const SHAPES: [&str; 3] =
     ["the program works alone", "the program works alone and a person reviews", "both work step by step"];
 const CLARITY: [&str; 3] = ["nothing is said of it", "something is said of it", "it is said in full"];
+/// The risk of work in which something wants to be obeyed by whoever reads it: a person should.
+pub(super) const RISK_OF_SUSPECTS: Shape = Shape::Colleague;
 /// Characters of context for a model that states no bound.
 const CONTEXT_CHARS: usize = 6_000;
 
@@ -121,7 +123,10 @@ impl Session {
             interdependency: Shape::Tool,
             novelty: reviewed(settings.config.is_some()),
             // What is sent to a host leaves the house, and costs.
-            risk: reviewed(self.is_hosted() || self.course.is_adversarial()),
+            risk: match work.is_suspect() {
+                true => RISK_OF_SUSPECTS,
+                false => reviewed(self.is_hosted() || self.course.is_adversarial()),
+            },
             ambiguity: reviewed(!work.assumptions.is_empty()),
             domain_knowledge: reviewed(!knows),
             verification: reviewed(settings.judge.is_none()),

@@ -1,6 +1,6 @@
 //! The soul beside the work: a silent audit of twelve items before every response, and the footer under it.
 
-use super::drive::Session;
+use super::drive::{Session, hosts};
 use super::outcome::{Outcome, Work};
 use super::perform::Performed;
 use super::place::SessionError;
@@ -44,9 +44,26 @@ impl Session {
         (now != written).then_some(now)
     }
 
-    /// All of it lies in one folder, which is gone in a moment; what was proposed to a memory is withdrawn there.
+    /// What is sent to a host cannot be taken back. Without one all of it lies in one folder, which is gone in a moment; what
+    /// was proposed to a memory is withdrawn there.
     fn reversible(&self) -> Reversible {
-        if self.settings.memory.is_some() { Reversible::InFiveMinutes } else { Reversible::InOneMinute }
+        match (self.is_hosted(), &self.settings.memory) {
+            (true, _) => Reversible::Hardly,
+            (false, Some(_)) => Reversible::InFiveMinutes,
+            (false, None) => Reversible::InOneMinute,
+        }
+    }
+
+    /// The same in words.
+    pub(super) fn stakes(&self) -> String {
+        match self.reversible() {
+            Reversible::Hardly => {
+                let hosts = hosts(&self.settings).join(", ");
+                format!("what is sent to {hosts} cannot be taken back; the rest lies in one folder")
+            }
+            Reversible::InFiveMinutes => "reversible: one folder, and a proposal that the memory can reject".to_owned(),
+            Reversible::InOneMinute => "reversible: all of it lies in one folder".to_owned(),
+        }
     }
 
     /// The footer of a response; the last one stands in the report as well.

@@ -110,11 +110,12 @@ impl Session {
         Ok(events)
     }
 
-    /// What wants to be obeyed in the rollouts, disclosed in its form. The mitigation is in place: nobody who reads rates them.
+    /// What wants to be obeyed in a run, disclosed in its form. The mitigation is in place: nobody who reads rates them.
     pub(super) fn disclosed(&mut self, results: &[ItemResult]) -> Result<Vec<Event>, SessionError> {
-        let Some(found) = results.iter().find_map(|result| result.found.get(SUSPECT)) else { return Ok(Vec::new()) };
+        let found = results.iter().find_map(|result| Some((result.item, result.found.get(SUSPECT)?)));
+        let Some((item, found)) = found else { return Ok(Vec::new()) };
         let exploit = text(&say::told(found))?;
-        let talks = self.transcripts(ItemKind::Rollouts)?;
+        let talks = self.transcripts(self.course.work.items.get(item).map_or(ItemKind::Rollouts, |item| item.kind))?;
         let reply = talks.iter().flat_map(|talk| &talk.turns).map(|turn| turn.persona.content.as_str());
         let Some(reply) = reply.into_iter().find(|reply| !suspicions(reply).is_empty()) else { return Ok(Vec::new()) };
         let test = self.contents.put(reply.as_bytes()).map_err(SessionError::io("keep a text in", &self.folder))?;
@@ -253,11 +254,11 @@ pub(super) fn believed(judged: &[Judged]) -> Result<Vec<Event>, SessionError> {
 }
 
 /// The answers to a round of questions, in words.
-pub(super) fn chosen(plan: &Plan, choices: &[usize]) -> String {
+pub(super) fn chosen(plan: &Plan, choices: &[Option<usize>]) -> String {
     let asked = say::open_questions(plan);
     let answer = |(index, asked): (usize, &say::Asked)| {
         let question = &asked.question;
-        let choice = choices.get(index).copied().or(question.default)?;
+        let choice = choices.get(index).copied().flatten().or(question.default)?;
         Some(format!("{} {}", question.text, question.choices.get(choice)?.answer))
     };
     asked.iter().enumerate().filter_map(answer).collect::<Vec<_>>().join("; ")

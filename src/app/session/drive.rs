@@ -18,7 +18,7 @@ use crate::foundation::base::{Digest, limits};
 use crate::foundation::chat::{LanguageModel, ModelChain};
 use crate::foundation::gate::{Budget, Entry, Scope};
 use crate::foundation::store::receipts::{Contents, LOG, Receipt, ReceiptLog, SharedLog, chain};
-use crate::governance::mood::{self, Fact, Facts, Heartbeat, Mood, MoodState, Profiles, replay, step_entry};
+use crate::governance::mood::{self, Counter, Fact, Facts, Heartbeat, Mood, MoodState, Profiles, replay, step_entry};
 use crate::governance::statechart::Chart;
 use crate::governance::statechart::hope::{self, Action, Hope};
 use crate::inference::providers::{self, OpenOptions};
@@ -115,7 +115,18 @@ impl Session {
             let why = "another chart, other moods or another version of loom began this session: go on with that one";
             return Err(SessionError::Told(why.to_owned()));
         }
+        session.is_movable()?;
         Ok(session)
+    }
+
+    /// Moods that have spent one of their counters only ask, for good.
+    fn is_movable(&self) -> Result<(), SessionError> {
+        self.ward.halted().map_or(Ok(()), |counter| {
+            Err(SessionError::Told(format!(
+                "the session may do nothing more: its {} are used up; what it found lies in its folder, and `loom session start` begins another",
+                counter.name()
+            )))
+        })
     }
 
     /// Where the session in a folder stands, from its log alone; nothing is written.
@@ -125,8 +136,9 @@ impl Session {
     pub fn look(receipts: &[Receipt], contents: &Contents, folder: &Path) -> Result<Standing, SessionError> {
         let Told { course, .. } = read(receipts, contents, folder)?;
         let moods = replay(receipts.iter().map(|receipt| (receipt.seq + 1, &receipt.entry)))?;
-        let mood = moods.last().map_or(Mood::Contrite, |step| step.state.mood());
-        Ok(standing(&course, &hope::chart()?, mood))
+        let (mood, halted) =
+            moods.last().map_or((Mood::Contrite, None), |step| (step.state.mood(), step.state.halted()));
+        Ok(standing(&course, &hope::chart()?, mood, halted))
     }
 
     /// Has `told` hear what is said to the user.
@@ -136,7 +148,7 @@ impl Session {
 
     /// Where it stands.
     pub fn standing(&self) -> Standing {
-        standing(&self.course, &self.chart, self.ward.mood())
+        standing(&self.course, &self.chart, self.ward.mood(), self.ward.halted())
     }
 
     /// Goes on until the session waits for the user or is over.
@@ -146,6 +158,7 @@ impl Session {
     pub async fn go(&mut self) -> Result<Standing, SessionError> {
         while let Some(todo) = self.course.next() {
             self.is_alive()?;
+            self.is_movable()?;
             // What the user was asked is answered, or took its default.
             if self.ward.mood() == Mood::Deferential && !self.course.waiting {
                 self.ward.record(&[mood::Event::PreferenceSet], Vec::new())?;
@@ -163,10 +176,16 @@ impl Session {
                 self.beat.last = self.ward.now();
             }
         }
-        let handed = Entry::new("session.handed_off", json!({"stage": self.standing().stage}));
+        self.hand_off()?;
+        Ok(self.standing())
+    }
+
+    /// Leaves the session to whoever takes it up next: what follows this in the log is no recovery.
+    pub(super) fn hand_off(&mut self) -> Result<(), SessionError> {
+        let handed = Entry::new("session.handed_off", json!({"stage": self.course.stage(&self.chart)}));
         self.ward.record(&[], vec![handed])?;
         self.ward.log().log().seal()?;
-        Ok(self.standing())
+        Ok(())
     }
 
     /// A sign of life. One that is overdue, or from the future, counts as a crash: the machine slept, or its clock was
@@ -263,7 +282,7 @@ fn read(receipts: &[Receipt], contents: &Contents, folder: &Path) -> Result<Told
     Ok(Told { settings, of: field("of"), course, clean, spent })
 }
 
-fn standing(course: &Course, chart: &Chart<Hope>, mood: Mood) -> Standing {
+fn standing(course: &Course, chart: &Chart<Hope>, mood: Mood, halted: Option<Counter>) -> Standing {
     let stage = course.stage(chart);
     Standing {
         leaves: course.leaves(chart),
@@ -271,6 +290,7 @@ fn standing(course: &Course, chart: &Chart<Hope>, mood: Mood) -> Standing {
         file: course.is_over().then(|| course.work.file("report")),
         stage,
         mood,
+        halted,
         waiting: course.is_open(),
         conclusion: course.work.conclusion,
         footer: course.work.footer.as_ref().map(ToString::to_string),

@@ -61,8 +61,8 @@ impl Happened {
 pub enum Answer {
     /// Nothing beyond it.
     Plain,
-    /// Choices, question by question.
-    Choices(Vec<usize>),
+    /// Choices, question by question; where there is none, the recommended one.
+    Choices(Vec<Option<usize>>),
     /// Words, by digest; the text lies among the log's contents.
     Words(Digest),
     /// How densely to be asked.
@@ -296,6 +296,8 @@ pub(super) struct Work {
     pub(super) rounds: u32,
     pub(super) found: BTreeMap<ItemKind, BTreeMap<String, Value>>,
     pub(super) last_error: Option<String>,
+    /// The shape was found too free for the work once already.
+    pub(super) reshaped: bool,
     /// Objections of experts; each is put on record and answered in the report once.
     pub(super) objections: Vec<Opinion>,
     pub(super) review: Vec<Opinion>,
@@ -330,6 +332,7 @@ impl Work {
             rounds: 0,
             found: BTreeMap::new(),
             last_error: None,
+            reshaped: false,
             objections: Vec::new(),
             review: Vec::new(),
             checks: Vec::new(),
@@ -350,7 +353,8 @@ impl Work {
 
     /// Whether something in the transcripts wants to be obeyed.
     pub(super) fn is_suspect(&self) -> bool {
-        self.found.get(&ItemKind::Rollouts).is_some_and(|found| found.contains_key(SUSPECT))
+        let suspect = |kind| self.found.get(kind).is_some_and(|found| found.contains_key(SUSPECT));
+        [ItemKind::Pilot, ItemKind::Rollouts].iter().any(suspect)
     }
 
     /// The digest of the brief, once it is written.

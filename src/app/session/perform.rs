@@ -2,9 +2,9 @@
 
 use super::drive::Session;
 use super::experts;
-use super::outcome::{Check, Conclusion, ItemKind, ItemResult, Mode, Outcome};
+use super::outcome::{Check, Conclusion, ItemKind, ItemResult, Mode, Outcome, SUSPECT};
 use super::place::SessionError;
-use super::{need, say, wave};
+use super::{asking, need, say, wave};
 use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect};
 use crate::governance::mood;
@@ -178,7 +178,7 @@ impl Session {
 
     /// Asks the user something, and waits.
     fn ask_user(&mut self, action: Action, tells: Vec<Event>) -> Result<Performed, SessionError> {
-        let effect = Effect::new(Category::Ask, say::said(action, &self.course));
+        let effect = Effect::new(Category::Ask, self.words(action));
         let permit = self.ward.ask(&effect)?;
         permit.spend(&effect, self.ward.now())?;
         let performed = self.speak(action, tells);
@@ -186,9 +186,16 @@ impl Session {
     }
 
     fn speak(&mut self, action: Action, tells: Vec<Event>) -> Performed {
-        let text = say::said(action, &self.course);
+        let text = self.words(action);
         (self.told)(&text);
         (Outcome::Spoke(Digest::of(text)), tells).into()
+    }
+
+    fn words(&self, action: Action) -> String {
+        match action {
+            Action::Acknowledge => say::acknowledged(&self.course.work, &self.stakes()),
+            action => say::said(action, &self.course),
+        }
     }
 
     fn fit(&self) -> Result<Fit, SessionError> {
@@ -255,10 +262,17 @@ impl Session {
         let capped = moods.contains(&mood::Event::Regulated(mood::Regulation::CostCap));
         let failed = results.iter().any(|result| result.error.is_some());
         let doubt = doubts.then_some(Event::WrongIntent);
+        let suspect = results.iter().any(|result| result.found.contains_key(SUSPECT));
+        let reshapes = piloted && suspect && self.course.is_too_free(asking::RISK_OF_SUSPECTS);
         let event = match failed {
             true => Event::ItemFailed,
             // The wave is gone on with when the user says so: what is done stays done.
             false if asks && (doubts || capped || (together && piloted)) => Event::Pause,
+            // No rollout is spent under a shape that the pilot shows to be too free.
+            false if reshapes => {
+                (self.told)("[SESSION] A reply of the pilot wants to be obeyed: the work is shaped anew.");
+                Event::Reshape
+            }
             false => Event::WaveDone,
         };
         let tells = doubt.into_iter().chain([event]).collect();

@@ -16,7 +16,7 @@ use crate::foundation::config::ConfigErrors;
 use crate::foundation::gate::{LedgerError, Refusal};
 use crate::foundation::store::Disk;
 use crate::foundation::store::receipts::{Key, LogError};
-use crate::governance::mood::{self, Mood};
+use crate::governance::mood::{self, Counter, Mood};
 use crate::governance::statechart::hope::Engagement;
 use crate::inference::providers::OpenOptions;
 use crate::simulation::persona::AdversaryKind;
@@ -165,6 +165,8 @@ pub struct Standing {
     pub stage: String,
     /// The mood.
     pub mood: Mood,
+    /// The counter of the moods that ran out, if one did: then nothing goes on.
+    pub halted: Option<Counter>,
     /// Whether it waits for the user.
     pub waiting: bool,
     /// How it ended, if it did.

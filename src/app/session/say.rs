@@ -29,6 +29,13 @@ pub(super) struct Asked {
     pub(super) question: Question,
 }
 
+impl Asked {
+    /// How many choices there are.
+    pub(super) const fn choices(&self) -> usize {
+        self.question.choices.len()
+    }
+}
+
 const OTHERS: [AdversaryKind; 4] =
     [AdversaryKind::None, AdversaryKind::Contradiction, AdversaryKind::Helpfulness, AdversaryKind::Both];
 const TURNS: [usize; 4] = [10, 6, 20, 50];
@@ -40,7 +47,7 @@ pub(super) fn open_questions(plan: &Plan) -> Vec<Asked> {
         text: text.to_owned(),
         choices: answers.into_iter().map(|answer| Choice { next_move: format!("{verb} {answer}"), answer }).collect(),
         default: Some(default),
-        escape: Some("another value with --persona, --turns or --rollouts, or none: the default holds".to_owned()),
+        escape: Some("none, and the default holds; or another value by EDITS at the echo".to_owned()),
     };
     let names: Vec<_> = examples().iter().map(|example| example.name.to_owned()).collect();
     let default = names.iter().position(|name| *name == plan.persona.value).unwrap_or(0);
@@ -93,7 +100,6 @@ pub(super) fn choose(plan: &mut Plan, asked: &Asked, choice: usize) {
 pub(super) fn said(action: Action, course: &Course) -> String {
     let (work, facts) = (&course.work, &course.facts);
     match action {
-        Action::Acknowledge => acknowledged(work),
         Action::AskQuestions => questions(&work.plan),
         Action::AskDifferently => differently(&work.plan),
         // Who wants to be guided sees the steps and the risks unasked.
@@ -123,16 +129,16 @@ pub(super) fn said(action: Action, course: &Course) -> String {
         Action::TellPaused if facts.audit_blocks => {
             let brief = work.file("brief");
             format!(
-                "[SESSION] Paused: {brief} is not as it was agreed; what is wanted changes by an answer alone. RESUME goes on with what was agreed; or CANCEL?"
+                "[SESSION] Paused: {brief} is not as it was agreed; what is wanted changes by an answer alone. RESUME goes on with what was agreed; or CANCEL, or WRONG: what is wanted?"
             )
         }
-        Action::TellPaused => "[SESSION] Paused. RESUME or CANCEL?".to_owned(),
+        Action::TellPaused => "[SESSION] Paused. RESUME, CANCEL, or WRONG: what is wanted?".to_owned(),
         Action::TellLimit => "A limit is met: this cannot be done once more in this session.".to_owned(),
         Action::TellBlocked => {
             format!("The fit is {} of 75 points: below 25 the work is not begun.", facts.fit.points())
         }
         Action::TripBreaker => "The same criterion failed again and again: I stop trying.".to_owned(),
-        Action::SurfaceDoubt => "I doubt that this is what you want: CANCEL, or say what you want.".to_owned(),
+        Action::SurfaceDoubt => "I doubt that this is what you want.".to_owned(),
         Action::SurfaceTensions => tensions(&work.panel),
         Action::Synthesize | Action::Recommend => consensus(&work.panel),
         Action::Generate => "There is no expert to ask.".to_owned(),
@@ -151,10 +157,11 @@ pub(super) fn said(action: Action, course: &Course) -> String {
     }
 }
 
-fn acknowledged(work: &Work) -> String {
+/// What was understood of the need, and what is at stake.
+pub(super) fn acknowledged(work: &Work, stakes: &str) -> String {
     let Plan { persona, other, turns, rollouts } = &work.plan;
     format!(
-        "TASK     {}\nCONTEXT  persona `{}`, {}\nDONE     {} of {} each, scored and reported\nSTAKES   reversible: all of it lies in one folder\nREVIEWS  a panel of experts, then the verify gate",
+        "TASK     {}\nCONTEXT  persona `{}`, {}\nDONE     {} of {} each, scored and reported\nSTAKES   {stakes}\nREVIEWS  a panel of experts, then the verify gate",
         work.need,
         persona.value,
         other_name(other.value),
@@ -347,9 +354,14 @@ fn researched(work: &Work) -> String {
     text
 }
 
-fn findings(work: &Work) -> String {
+/// What was found, in short.
+fn outcome(work: &Work) -> String {
     let passed = work.checks.iter().filter(|check| check.passed).count();
-    let mut text = format!("Finding: {}.\nChecks: {passed} of {} passed.", finding::of(work), CRITERIA.len());
+    format!("Finding: {}.\nChecks: {passed} of {} passed.", finding::of(work), CRITERIA.len())
+}
+
+fn findings(work: &Work) -> String {
+    let mut text = outcome(work);
     for kind in [ItemKind::Measure, ItemKind::Score] {
         for (name, value) in work.found.get(&kind).into_iter().flatten() {
             let _ = write!(text, "\n  {name:<34} {}", told(value));
@@ -370,7 +382,7 @@ fn closing(work: &Work) -> String {
         Some(Conclusion::Stuck) => "Stuck: it ends here.",
         None => "It ends here.",
     };
-    format!("{how}\n{}", findings(work))
+    format!("{how}\n{}", outcome(work))
 }
 
 #[cfg(test)]

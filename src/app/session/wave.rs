@@ -129,7 +129,12 @@ impl Session {
             Run::create(&plan, &folder, &self.options)?
         };
         let observer: Observer = Arc::new(|_| {});
-        let summaries = run.play(self.settings.parallel, &observer, &StopFlag::default()).await?;
+        let most = self.ward.profile().parallel_max;
+        if most < self.settings.parallel.min(rollouts) {
+            (self.told)(&format!("[SESSION] {most} at the same time: {} allows no more", self.ward.mood()));
+        }
+        let parallel = self.settings.parallel.min(most).max(1);
+        let summaries = run.play(parallel, &observer, &StopFlag::default()).await?;
         drop(run);
         for lease in roles {
             self.ward.dismiss(lease)?;
