@@ -3,11 +3,10 @@
 //! stronger one is asked, if the user named one.
 
 use super::claims;
-use super::drive::Session;
+use super::core::{Performed, Session};
 use super::experts::{self, Expert};
 use super::judgement::{Question, judge};
 use super::outcome::{ItemKind, Judged, Opinion, Outcome};
-use super::perform::Performed;
 use super::place::SessionError;
 use super::wave;
 use crate::foundation::base::{Stream, limits};
@@ -136,7 +135,7 @@ impl Session {
 
     /// Whether anything is sent to a host.
     pub(super) fn is_hosted(&self) -> bool {
-        !super::drive::hosts(&self.settings).is_empty()
+        !self.settings.hosts().is_empty()
     }
 
     pub(super) fn panel(&self) -> Result<Vec<Expert>, SessionError> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::need::{Plan, Said};
 use super::outcome::{Answer, Happened, ItemKind, Outcome, Work};
+use super::questions;
 use crate::foundation::base::Digest;
 use crate::governance::statechart::hope::{
     Action, Aspects, Engagement, Event, ExpertConfidence, Facts, Fit, Hope, Shape,
@@ -172,11 +173,11 @@ impl Course {
             }
             Answer::Engagement(engagement) => self.facts.engagement = Some(*engagement),
             Answer::Choices(choices) => {
-                let asked = super::say::open_questions(&self.work.plan);
+                let asked = questions::open_questions(&self.work.plan);
                 for (index, question) in asked.iter().enumerate() {
                     // Who leaves a question out agrees with what was recommended.
                     let choice = choices.get(index).copied().flatten().or(question.question.default);
-                    super::say::choose(&mut self.work.plan, question, choice.unwrap_or_default());
+                    questions::choose(&mut self.work.plan, question, choice.unwrap_or_default());
                 }
                 if self.facts.engagement == Some(Engagement::Collaborative) {
                     // One round is enough: the rest is assumed, and told with the echo.

@@ -1,9 +1,9 @@
 //! What a user's answer means at the stage that the work is in.
 
-use super::drive::Session;
+use super::core::Session;
 use super::outcome::{Answer, Consult, Happened, Mode};
 use super::place::SessionError;
-use super::{claims, experts, finding, say};
+use super::{claims, experts, finding, questions};
 use crate::foundation::base::{Digest, limits};
 use crate::governance::mood;
 use crate::governance::statechart::hope::{Engagement, Event};
@@ -95,7 +95,7 @@ impl Session {
             }
             ("clarify", _) => {
                 let asked: Vec<_> =
-                    say::open_questions(&self.course.work.plan).iter().map(say::Asked::choices).collect();
+                    questions::open_questions(&self.course.work.plan).iter().map(questions::Asked::choices).collect();
                 let choices = choices(text, &asked).map_err(SessionError::Told)?;
                 choices.map(|choices| (Answer::Choices(choices), Event::Answered))
             }

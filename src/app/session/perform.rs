@@ -1,30 +1,15 @@
 //! What the chart asks for, done: every action has its answer here, and one that is missing does not compile.
 
-use super::drive::Session;
+use super::core::{Performed, Session};
 use super::experts;
 use super::outcome::{Check, Conclusion, ItemKind, ItemResult, Mode, Outcome, SUSPECT};
 use super::place::SessionError;
-use super::{asking, need, say, wave};
+use super::{asking, need, pages, questions, say, wave};
 use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect};
 use crate::governance::mood;
 use crate::governance::mood::lint::round_faults;
 use crate::governance::statechart::hope::{Action, Engagement, Event, Familiarity, Fit, Held, Shape};
-
-/// What came of an action: what is remembered, what the chart is told, whether the user is waited for, what it means for the
-/// mood.
-pub(super) struct Performed {
-    pub(super) outcome: Outcome,
-    pub(super) tells: Vec<Event>,
-    pub(super) waits: bool,
-    pub(super) moods: Vec<mood::Event>,
-}
-
-impl From<(Outcome, Vec<Event>)> for Performed {
-    fn from((outcome, tells): (Outcome, Vec<Event>)) -> Self {
-        Self { outcome, tells, waits: false, moods: Vec::new() }
-    }
-}
 
 impl Session {
     #[expect(clippy::too_many_lines, reason = "an arm for each action of the chart: a missing one does not compile")]
@@ -40,7 +25,9 @@ impl Session {
             }
             Action::AskEngagement | Action::Remind | Action::TellPaused => self.ask_user(action, vec![]),
             Action::Acknowledge => Ok(self.speak(action, vec![Event::Response, Event::Acknowledged])),
-            Action::AskQuestions if say::open_questions(&self.course.work.plan).is_empty() => plain(Event::Answered),
+            Action::AskQuestions if questions::open_questions(&self.course.work.plan).is_empty() => {
+                plain(Event::Answered)
+            }
             // Collaborating takes one round, of what matters most; and no round is asked that does not pass its lint.
             Action::AskQuestions if self.course.is_asked_enough() || !self.is_askable() => {
                 let lines = self.course.work.plan.clone().assume();
@@ -103,7 +90,7 @@ impl Session {
                 // More work than the brief says is agreed work as well.
                 let name = self.course.work.file("brief");
                 let brief =
-                    if self.brief_is_due() { Some(self.write(&name, &say::brief(&self.course.work))?) } else { None };
+                    if self.brief_is_due() { Some(self.write(&name, &pages::brief(&self.course.work))?) } else { None };
                 let performed = self.speak(action, vec![Event::Response, Event::Decomposed]);
                 // What is next is clear, whatever was not before.
                 let moods = vec![mood::Event::NextClear];
@@ -172,7 +159,7 @@ impl Session {
     /// Whether the open questions are worth asking.
     fn is_askable(&self) -> bool {
         let questions: Vec<_> =
-            say::open_questions(&self.course.work.plan).into_iter().map(|asked| asked.question).collect();
+            questions::open_questions(&self.course.work.plan).into_iter().map(|asked| asked.question).collect();
         round_faults(&questions).is_empty()
     }
 
@@ -210,14 +197,14 @@ impl Session {
     /// Writes the brief, and with it gives the mood its aim.
     fn write_brief(&mut self, event: Event) -> Result<Performed, SessionError> {
         let name = self.course.work.file("brief");
-        let digest = self.write(&name, &say::brief(&self.course.work))?;
+        let digest = self.write(&name, &pages::brief(&self.course.work))?;
         let moods = self.aimed()?;
         Ok(Performed { moods, ..Performed::from((Outcome::Wrote(name, digest), vec![event])) })
     }
 
     /// Whether what is agreed is not what the brief says.
     fn brief_is_due(&self) -> bool {
-        self.course.work.brief() != Some(Digest::of(say::brief(&self.course.work)))
+        self.course.work.brief() != Some(Digest::of(pages::brief(&self.course.work)))
     }
 
     pub(super) fn write(&mut self, name: &str, text: &str) -> Result<Digest, SessionError> {

@@ -18,7 +18,7 @@ use crate::foundation::store::Disk;
 use crate::foundation::store::receipts::{Key, LogError};
 use crate::governance::mood::{self, Counter, Mood};
 use crate::governance::statechart::hope::Engagement;
-use crate::inference::providers::OpenOptions;
+use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::persona::AdversaryKind;
 use crate::simulation::report::ReportError;
 use crate::simulation::rollout::{FileError, RunError};
@@ -65,6 +65,20 @@ pub struct Settings {
     pub parallel: usize,
     /// Longest reply that is budgeted for, tokens.
     pub reply_tokens_max: u64,
+}
+
+impl Settings {
+    /// The hosts of the models that the user named: naming one is the grant for it.
+    pub(super) fn hosts(&self) -> Vec<String> {
+        let chains = [&self.model, &self.persona_model, &self.target];
+        chains
+            .into_iter()
+            .chain(&self.judge)
+            .chain(&self.strong)
+            .flat_map(ModelChain::specs)
+            .filter_map(providers::host)
+            .collect()
+    }
 }
 
 /// Texts of the user's own that a session is begun with.

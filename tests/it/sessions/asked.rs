@@ -276,8 +276,6 @@ fn a_pilot_that_wants_to_be_obeyed_has_the_work_shaped_anew_once() {
     assert!(talk.folder.join("runs/02-rollouts/rollout_000.json").is_file());
     let log = fs::read_to_string(talk.folder.join("receipts.jsonl")).unwrap();
     assert_eq!(log.matches("\"event\":\"reshape\"").count(), 1, "{log}");
-    // What the pilot said is disclosed as well.
-    assert_eq!(log.matches("\"kind\":\"mood.disclosed\"").count(), 3, "{log}");
     talk.answer("review_feedback", "satisfied");
     sound(&talk.folder);
 }
@@ -389,8 +387,19 @@ fn a_mood_that_the_user_narrowed_binds_the_session() {
         .unwrap();
     fs::write(root.path().join("wide.yaml"), calm.replace("network: none", "network: granted")).unwrap();
     let start = |mood: &'static str, output: &'static str| {
-        let mut arguments =
-            vec!["session", "start", NEED, "--engagement", "autonomous", "--turns", "2", "--mood", mood];
+        let mut arguments = vec![
+            "session",
+            "start",
+            NEED,
+            "--engagement",
+            "autonomous",
+            "--turns",
+            "2",
+            "--rollouts",
+            "2",
+            "--mood",
+            mood,
+        ];
         arguments.extend(["--model", "scripted:model", "--persona-model", "scripted:persona"]);
         arguments.extend(["--target", "scripted:target", "--output", output]);
         loom(root.path(), &arguments)
@@ -402,4 +411,8 @@ fn a_mood_that_the_user_narrowed_binds_the_session() {
     assert!(!root.path().join("narrow/runs").exists());
     let resumed = loom(root.path(), &["session", "resume", "narrow"]);
     assert_eq!(resumed.status.code(), Some(0), "{}", told(&resumed));
+    fs::write(root.path().join("slow.yaml"), calm.replace("parallel_max: 4", "parallel_max: 1")).unwrap();
+    let slow = start("slow.yaml", "slow");
+    assert!(told(&slow).contains("[SESSION] 1 at the same time: CALM allows no more"), "{}", told(&slow));
+    assert!(root.path().join("slow/runs/01-rollouts/rollout_001.json").is_file());
 }
