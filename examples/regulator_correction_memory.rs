@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The demonstration, told to `out`.
-pub fn tell(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+pub(crate) fn tell(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let sessions = [
         ("Refactor the loader function.", "Don't add docstrings to refactored output."),
         ("Please refactor this class.", "Stop adding docstrings when you refactor!"),

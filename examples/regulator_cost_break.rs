@@ -12,7 +12,7 @@ fn main() -> io::Result<()> {
 }
 
 /// The demonstration, told to `out`.
-pub fn tell(out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn tell(out: &mut impl Write) -> io::Result<()> {
     let mut settings = Settings::default();
     settings.cost.compound_tokens = Some(5_000);
     settings.cost.hard.tokens = Some(50_000);

@@ -15,7 +15,7 @@ fn main() -> io::Result<()> {
 }
 
 /// The demonstration, told to `out`.
-pub fn tell(out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn tell(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "task:  {TASK}\nreply: {REPLY}\n")?;
     writeln!(out, "without the regulator, all of it goes to the user.\n")?;
     let mut regulator = Regulator::for_user("user_123");

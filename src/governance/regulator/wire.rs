@@ -413,7 +413,7 @@ mod tests {
         for (line, expected) in [
             ("", "not JSON"),
             ("{", "not JSON (EOF while parsing an object at column 1)"),
-            ("{\"type\":\"task\",\"te\r\n", "not JSON (EOF while parsing a string at column 19)"),
+            ("{\"type\":\"task\",\"te\r\n", "not JSON (EOF while parsing a string at column 18)"),
             (r#"{"type":"token","token":"\ud800"}"#, "not JSON"),
             ("[1]", "an object with a `type`"),
             (r#"{"type":7}"#, "an object with a `type`"),
