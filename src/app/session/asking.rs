@@ -122,9 +122,10 @@ impl Session {
             interdependency: Shape::Tool,
             novelty: reviewed(settings.config.is_some()),
             // What is sent to a host leaves the house, and costs.
-            risk: match work.is_suspect() {
-                true => RISK_OF_SUSPECTS,
-                false => reviewed(self.is_hosted() || self.course.is_adversarial()),
+            risk: if work.is_suspect() {
+                RISK_OF_SUSPECTS
+            } else {
+                reviewed(self.is_hosted() || self.course.is_adversarial())
             },
             ambiguity: reviewed(!work.assumptions.is_empty()),
             domain_knowledge: reviewed(!knows),

@@ -58,7 +58,7 @@ impl Settings {
             ("corrections.same_topic", corrections.same_topic),
             ("corrections.asked_again", corrections.asked_again),
         ] {
-            within(path, share, 0.0..=1.0, "from 0 to 1 is needed")?;
+            within(path, &share, 0.0..=1.0, "from 0 to 1 is needed")?;
         }
         let nats = [
             ("confidence.stop_nll", confidence.stop_nll.unwrap_or_default()),
@@ -67,14 +67,14 @@ impl Settings {
             ("confidence.span_excess", confidence.span_excess),
         ];
         for (path, nll) in nats {
-            within(path, nll, 0.0..f64::INFINITY, "0 or more nats is needed")?;
+            within(path, &nll, 0.0..f64::INFINITY, "0 or more nats is needed")?;
         }
         for (path, turns, least, why) in [
             ("cost.compound_turns", cost.compound_turns, 1, "1 to 64 is needed"),
             ("quality.trend_turns", quality.trend_turns, 2, "2 to 64 is needed"),
             ("quality.level_turns", quality.level_turns, 1, "1 to 64 is needed"),
         ] {
-            within(path, turns, least..=JUDGED_MAX, why)?;
+            within(path, &turns, least..=JUDGED_MAX, why)?;
         }
         for (path, count, least, why) in [
             ("quality.repeated_failures", quality.repeated_failures, 1, "1 or more is needed"),
@@ -84,7 +84,7 @@ impl Settings {
             ("tools.polls", tools.polls, 2, "2 or more is needed"),
             ("corrections.agree", corrections.agree, 1, "1 or more is needed"),
         ] {
-            within(path, count, least.., why)?;
+            within(path, &count, least.., why)?;
         }
         Ok(())
     }
@@ -92,11 +92,11 @@ impl Settings {
 
 fn within<T: PartialOrd + Display>(
     path: &str,
-    value: T,
+    value: &T,
     range: impl RangeBounds<T>,
     why: &str,
 ) -> Result<(), SettingError> {
-    if range.contains(&value) { Ok(()) } else { Err(SettingError::new(path, &value, why.to_owned())) }
+    if range.contains(value) { Ok(()) } else { Err(SettingError::new(path, value, why.to_owned())) }
 }
 
 /// How many judged turns are remembered.
