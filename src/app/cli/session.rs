@@ -227,11 +227,15 @@ fn go(mut session: Session, folder: &Path, terminal: &mut Terminal) -> Result<Ex
         drop(session);
         gone
     });
+    // Whoever stops reading does not stop the work: it goes on to where it waits.
+    let mut shown = Ok(());
     for text in receiver {
-        writeln!(terminal.out, "{text}")?;
-        terminal.out.flush()?;
+        if shown.is_ok() {
+            shown = writeln!(terminal.out, "{text}").and_then(|()| terminal.out.flush());
+        }
     }
     let gone = worked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    shown?;
     let standing = gone.map_err(failure)?;
     if standing.waiting {
         writeln!(terminal.err, "Answer with: loom session answer {} \"…\"", folder.display())?;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +14,7 @@ use loom_agent::governance::statechart::hope::Engagement;
 use tempfile::TempDir;
 
 use super::{NEED, go, place, scripts, settings, sound};
-use crate::program::{loom, told};
+use crate::program::{self, loom, told};
 
 /// A session that is spoken with; each answer comes to a new process.
 struct Talk {
@@ -159,6 +160,22 @@ fn an_answer_that_cannot_be_given_costs_nothing() {
     let echo = talk.answer("clarify", "2C");
     assert!(echo.contains("an adversary that coaxes it into helping"), "{echo}");
     sound(&talk.folder);
+}
+
+#[test]
+fn a_reader_who_leaves_interrupts_nothing() {
+    let root = TempDir::new().unwrap();
+    scripts(root.path());
+    let mut arguments = vec!["session", "start", NEED, "--engagement", "autonomous", "--turns", "2", "--output", "s"];
+    arguments.extend(["--model", "scripted:model", "--persona-model", "scripted:persona"]);
+    arguments.extend(["--target", "scripted:target"]);
+    let mut child = program::command(root.path(), &arguments);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    child.wait().unwrap();
+    let status = loom(root.path(), &["session", "status", "s"]);
+    assert!(told(&status).contains("work    over: Unreviewed"), "{}", told(&status));
+    assert!(root.path().join("s/report.md").is_file());
 }
 
 #[test]
