@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use loom_agent::foundation::base::limits::CONTRADICTIONS_MAX;
 use loom_agent::governance::memory::contradiction::contradictions;
+use loom_agent::governance::memory::known::{decisions, sides, signed};
 use loom_agent::governance::memory::parse::Document;
-use loom_agent::governance::memory::scan::{decisions, scan, sides, signed};
+use loom_agent::governance::memory::scan::scan;
 use loom_agent::governance::memory::search::{Index, Query};
 use loom_agent::governance::memory::state::Config;
 use loom_agent::governance::memory::workspace::Workspace;

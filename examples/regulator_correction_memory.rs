@@ -3,11 +3,17 @@
 //!
 //! `cargo run --no-default-features --example regulator_correction_memory`
 
-use loom_agent::governance::regulator::{
-    Decision, LlmEvent, Regulator, RegulatorState, Settings, StateError, signal_blocks,
-};
+use std::error::Error;
+use std::io::{self, Write};
 
-fn main() -> Result<(), StateError> {
+use loom_agent::governance::regulator::{Decision, LlmEvent, Regulator, RegulatorState, Settings, signal_blocks};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    tell(&mut io::stdout())
+}
+
+/// The demonstration, told to `out`.
+pub(crate) fn tell(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let sessions = [
         ("Refactor the loader function.", "Don't add docstrings to refactored output."),
         ("Please refactor this class.", "Stop adding docstrings when you refactor!"),
@@ -20,28 +26,29 @@ fn main() -> Result<(), StateError> {
         regulator.on_event(LlmEvent::TurnComplete { full_response: "Here it is, with docstrings.", finish: None });
         regulator.on_event(LlmEvent::UserCorrection { correction_message: correction, corrects_last: true });
         kept = regulator.export().to_json()?;
-        println!("{task:32} user: {correction}");
+        writeln!(out, "{task:32} user: {correction}")?;
     }
 
     let mut regulator = Regulator::import(Settings::default(), RegulatorState::from_json(&kept)?);
     for task in ["Refactor the parser module.", "Book a table for two."] {
         regulator.on_event(LlmEvent::TurnStart { user_message: task });
-        println!("\n{task} (before the reply)");
+        writeln!(out, "\n{task} (before the reply)")?;
         for ruling in regulator.decide() {
             match &ruling.decision {
                 Decision::ProceduralWarning { patterns } => {
                     for pattern in patterns {
-                        println!(
+                        writeln!(
+                            out,
                             "  procedural_warning: {} on {}, from {} corrections, confidence {:.2}",
                             pattern.pattern_name, pattern.topic_cluster, pattern.learned_from_turns, pattern.confidence
-                        );
+                        )?;
                     }
                 }
-                other => println!("  {other:?}"),
+                other => writeln!(out, "  {other:?}")?,
             }
         }
     }
     let date = jiff::civil::date(2026, 2, 13);
-    print!("\nfor the governed memory:\n\n{}", signal_blocks(&regulator.patterns(), date, 1));
+    write!(out, "\nfor the governed memory:\n\n{}", signal_blocks(&regulator.patterns(), date, 1))?;
     Ok(())
 }

@@ -3,9 +3,16 @@
 //!
 //! `cargo run --no-default-features --example regulator_cost_break`
 
+use std::io::{self, Write};
+
 use loom_agent::governance::regulator::{Decision, LlmEvent, Regulator, Settings};
 
-fn main() {
+fn main() -> io::Result<()> {
+    tell(&mut io::stdout())
+}
+
+/// The demonstration, told to `out`.
+pub(crate) fn tell(out: &mut impl Write) -> io::Result<()> {
     let mut settings = Settings::default();
     settings.cost.compound_tokens = Some(5_000);
     settings.cost.hard.tokens = Some(50_000);
@@ -30,17 +37,17 @@ fn main() {
         });
         regulator.on_event(LlmEvent::UserCorrection { correction_message: correction, corrects_last: true });
         spent = regulator.turn_reading().cost_session.tokens();
-        println!("turn {}: {spent} tokens spent; the user says: {correction}", turn + 1);
+        writeln!(out, "turn {}: {spent} tokens spent; the user says: {correction}", turn + 1)?;
         for ruling in regulator.decide() {
             if let Decision::CircuitBreak { action, suggestion, .. } = &ruling.decision {
-                println!("circuit_break, {action:?}: {suggestion}");
+                writeln!(out, "circuit_break, {action:?}: {suggestion}")?;
                 for found in &ruling.evidence {
-                    println!("  {} = {} (limit {:?})", found.name, found.value, found.limit);
+                    writeln!(out, "  {} = {} (limit {:?})", found.name, found.value, found.limit)?;
                 }
-                println!("stopped {} tokens before the hard cap.", 50_000 - spent);
-                return;
+                writeln!(out, "stopped {} tokens before the hard cap.", 50_000 - spent)?;
+                return Ok(());
             }
         }
     }
-    println!("no break; {spent} tokens spent.");
+    writeln!(out, "no break; {spent} tokens spent.")
 }

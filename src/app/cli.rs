@@ -22,6 +22,7 @@ mod model;
 mod model_args;
 mod mood;
 mod new;
+mod output;
 mod port;
 mod receipts;
 mod regulate;

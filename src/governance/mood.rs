@@ -19,34 +19,35 @@
 //!
 //! Knows no clock, no file and no model; performs nothing.
 
+mod name;
+mod facts;
+mod matrix;
 mod atom;
+mod registers;
+mod event;
+pub mod lint;
+mod profile;
+mod guards;
+mod state;
+mod replay;
+
 #[cfg(test)]
 mod attempts;
-mod event;
 #[cfg(test)]
 mod exploration;
-mod facts;
-mod guards;
-pub mod lint;
-mod matrix;
-mod name;
-mod profile;
 #[cfg(test)]
 mod properties;
-mod registers;
-mod replay;
-mod state;
 
-pub use atom::{Atom, AtomError, AtomEvent, AtomState, Challenge, Heartbeat};
-pub use event::{Event, Privilege, Regulation, Suspicion};
+pub use atom::{Atom, AtomError, AtomEvent, AtomState};
+pub use event::{Event, Heartbeat, Privilege, Regulation, Suspicion};
 pub use facts::{Fact, Facts};
 pub use guards::{Counter, GUARDS, Guard, Kind, Target, explain, guard_table};
 pub use matrix::{Admission, Register, admission, matrix_table};
 pub use name::Mood;
 pub use profile::{Check, ModelTier, OutputForm, Profile, Profiles, Reach, ReceiptKind, SHIPPED};
 pub use registers::{
-    Assertion, Attestation, Belief, Believed, Change, Conjecture, Drive, Hyperthesis, Hypothesis, Impact, Invisible,
-    Merge, MergeError, Pointer, Registers, TestBudget, Text, Tier,
+    Assertion, Attestation, Belief, Believed, Challenge, Change, Conjecture, Drive, Hyperthesis, Hypothesis, Impact,
+    Invisible, Merge, MergeError, Pointer, Registers, TestBudget, Text, Tier,
 };
 pub use replay::{ReplayError, Replayed, replay, step_entry};
 pub use state::{Effect, MoodState, Step, step};

@@ -76,11 +76,11 @@ pub use decision::{
 pub use delta::{DeltaSettings, delta_gains};
 pub use event::LlmEvent;
 pub use references::{CesReference, References, Wepr};
-pub use replay::{Change, SettingError, TurnDecisions, changes, replay};
+pub use replay::{Change, TurnDecisions, changes, replay};
 pub use scope::SentenceEmbedder;
 pub use settings::{
-    ConfidenceSettings, CorrectionSettings, CostSettings, Limits, QualitySettings, ScopeSettings, Settings,
-    ToolSettings,
+    ConfidenceSettings, CorrectionSettings, CostSettings, Limits, QualitySettings, ScopeSettings, SettingError,
+    Settings, ToolSettings,
 };
 pub use signals::{ConfidenceBasis, ResponseType, Signals, TurnReading};
 pub use state::{RegulatorState, StateError};

@@ -110,4 +110,15 @@ fn what_makes_no_sense_is_told() {
         assert_eq!(output.status.code(), Some(2), "{}", told(&output));
         assert!(told(&output).contains(expected), "{}", told(&output));
     }
+    // What cannot be written is told before anything is fitted.
+    for command in
+        [["delta", "calibrate", "--output"], ["confidence", "fit", "--output"], ["confidence", "bench", "--json"]]
+    {
+        let texts: &[&str] = if command[0] == "delta" { &["--text", "recall"] } else { &[] };
+        for (file, expected) in [("none/fit", "there is no folder none"), (".", "is a folder")] {
+            let output = loom(dir.path(), &[&command[..], &[file], texts].concat());
+            assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+            assert!(output.stdout.is_empty() && told(&output).contains(expected), "{}", told(&output));
+        }
+    }
 }

@@ -73,6 +73,38 @@ fn the_check_itself_finds_an_upward_a_sideways_and_a_forward_import() {
     );
 }
 
+/// Folders that a reader can read from the bottom up: a file uses those that the file beside the folder names before it.
+/// Modules that are only there under test know all of them.
+const STAIRS: [&str; 3] = ["app/session", "governance/memory", "governance/mood"];
+
+#[test]
+fn what_is_read_from_the_bottom_up_uses_nothing_above_it() {
+    let mut faults = Vec::new();
+    for folder in STAIRS {
+        let steps = modules(&src().join(folder).with_extension("rs"));
+        let inside: Vec<String> = folder.split('/').map(str::to_owned).collect();
+        let step = |path: &[String]| {
+            let name = path.strip_prefix(inside.as_slice())?.first()?;
+            steps.iter().position(|step| step == name)
+        };
+        for file in rust_files(&src().join(folder)) {
+            let here = module_path(&file);
+            let Some(own) = step(&here) else { continue };
+            for used in paths_used(&file, &here) {
+                if step(&used).is_some_and(|used| used > own) {
+                    faults.push(format!(
+                        "{}: uses crate::{}, which is named after it",
+                        file.display(),
+                        used.join("::")
+                    ));
+                }
+            }
+        }
+        assert!(steps.len() > 5, "{folder}: {steps:?}");
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
 #[test]
 fn some_words_stand_only_where_they_belong() {
     let mut faults = Vec::new();
@@ -106,17 +138,18 @@ fn floor(wing: &str) -> Option<u8> {
 
 /// The rooms of each wing, in the order in which its root file names them.
 fn rooms_by_wing() -> BTreeMap<String, Vec<String>> {
-    FLOORS
-        .iter()
-        .filter_map(|(wing, _)| {
-            let file = syn::parse_file(&fs::read_to_string(src().join(format!("{wing}.rs"))).ok()?).unwrap();
-            let rooms = file.items.iter().filter_map(|item| match item {
-                syn::Item::Mod(module) => Some(module.ident.to_string()),
-                _ => None,
-            });
-            Some(((*wing).to_owned(), rooms.collect()))
-        })
-        .collect()
+    FLOORS.iter().map(|(wing, _)| ((*wing).to_owned(), modules(&src().join(format!("{wing}.rs"))))).collect()
+}
+
+/// The modules that a file names, in order, but for those that are only there under test.
+fn modules(file: &Path) -> Vec<String> {
+    let tests = |attr: &syn::Attribute| attr.meta.require_list().is_ok_and(|meta| meta.tokens.to_string() == "test");
+    let items = syn::parse_file(&fs::read_to_string(file).unwrap()).unwrap().items;
+    let named = items.into_iter().filter_map(|item| match item {
+        syn::Item::Mod(module) if !module.attrs.iter().any(tests) => Some(module.ident.to_string()),
+        _ => None,
+    });
+    named.collect()
 }
 
 /// Every Rust file below `folder`.

@@ -12,6 +12,7 @@ mod commands;
 mod confidence;
 mod configs;
 mod delta;
+mod docs;
 mod engine;
 mod floors;
 mod gates;

@@ -128,7 +128,8 @@ fn a_persons_day() {
     step(1, &["rollback", "P-20260220-001"]);
     step(0, &["log", "the cache is still open"]);
     step(0, &["status"]);
-    insta::assert_snapshot!("a_persons_day", day);
+    let page = std::fs::read_to_string(program::root().join("docs/MEMORY.md")).unwrap();
+    assert!(page.contains(day.trim_end()), "docs/MEMORY.md shows another day than this:\n{day}");
 }
 
 fn signature(id: &str, object: &str) -> String {
@@ -268,6 +269,34 @@ fn eight_processes_at_once_lose_nothing_and_double_nothing() {
     let audit = std::fs::read_to_string(folder.join("intelligence/AUDIT.md")).unwrap();
     assert_eq!(audit.matches(" applied P-").count(), expected);
     assert!(json(folder, 0, &["validate"])["errors"] == 0);
+}
+
+#[test]
+fn a_damaged_state_is_mended_by_the_command_that_it_names() {
+    let folder = workspace();
+    std::fs::write(folder.path().join("memory/intel-state.json"), "{\"governance_mode\": ").unwrap();
+    let refused = expect(folder.path(), 4, &["capture", "--text", "We decided to wait.", "--source", "chat:1"]);
+    assert!(refused.contains("set one with `loom memory mode detect_only`"), "{refused}");
+    expect(folder.path(), 4, &["mode", "propose"]);
+    let mended = expect(folder.path(), 0, &["mode", "detect_only"]);
+    assert!(mended.starts_with("detect_only\n"), "{mended}");
+    expect(folder.path(), 0, &["capture", "--text", "We decided to wait.", "--source", "chat:1"]);
+    expect(folder.path(), 0, &["validate"]);
+    let nowhere = tempfile::tempdir().unwrap();
+    expect(nowhere.path(), 2, &["mode", "detect_only"]);
+    assert!(!nowhere.path().join(".loom").exists(), "nothing is made where there is no memory");
+}
+
+#[test]
+fn a_proposal_of_nothing_says_what_it_lacks() {
+    let folder = workspace();
+    std::fs::write(folder.path().join("patch.md"), "Date: 2026-02-20\nStatement: no header\n").unwrap();
+    let told = expect(
+        folder.path(),
+        1,
+        &["propose", "append_block", "--patch", "patch.md", "--evidence", "e", "--source", "chat:1"],
+    );
+    assert!(told.contains("begin the patch with a header such as `[D-20260220-001]`"), "{told}");
 }
 
 #[test]

@@ -114,6 +114,47 @@ fn what_was_learned_is_kept_for_its_user_alone() {
 }
 
 #[test]
+fn what_was_learned_outlives_a_kill_and_has_one_keeper() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = command(folder.path(), &["--state", "ann.json"]).spawn().unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    stdin.write_all(CORRECTED.as_bytes()).unwrap();
+    writeln!(stdin, r#"{{"type":"turn_complete","full_response":"Here it is again."}}"#).unwrap();
+    // The decision on the first turn: the state is on the disk by then, and locked as long as the program lives.
+    stdout.read_line(&mut String::new()).unwrap();
+    assert!(std::fs::read_to_string(folder.path().join("ann.json")).unwrap().contains("\"turns\":1"));
+    let second = regulate(folder.path(), &["--state", "ann.json"], "");
+    assert_eq!(second.status.code(), Some(2));
+    assert!(
+        program::told(&second).contains("ann.json is in use: another `loom regulate`"),
+        "{}",
+        program::told(&second)
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let again = regulate(folder.path(), &["--state", "ann.json"], "");
+    assert_eq!(again.status.code(), Some(0), "{}", program::told(&again));
+    let nowhere = regulate(folder.path(), &["--state", "none/ann.json"], CORRECTED);
+    assert_eq!(
+        (nowhere.status.code(), nowhere.stdout.as_slice()),
+        (Some(2), &b""[..]),
+        "told before anything is heard"
+    );
+}
+
+#[test]
+fn settings_that_mean_nothing_are_refused_wherever_they_come_from() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("s.json"), r#"{"scope":{"drift":7}}"#).unwrap();
+    for flags in [["--settings", "s.json"], ["--drift", "7"], ["--replay", "scope.drift=7"]] {
+        let output = regulate(folder.path(), &flags, "");
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+        let told = program::told(&output);
+        assert!(told.contains("setting `scope.drift` cannot be 7: from 0 to 1 is needed"), "{told}");
+    }
+}
+
+#[test]
 fn a_closed_pipe_ends_quietly_and_the_state_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = command(folder.path(), &["--state", "s.json"]).spawn().unwrap();

@@ -269,6 +269,9 @@ async fn the_program_is_killed_five_times_and_comes_to_the_same_report() {
     assert!(last.status.success(), "{}", told(&last));
     let report = |name: &str| fs::read_to_string(root.path().join(name).join("report.md")).unwrap();
     assert_eq!(report("broken"), report("whole"));
+    // What the target was told cannot be taken back.
+    assert!(told(&whole).contains("STAKES   what is sent to 127.0.0.1"), "{}", told(&whole));
+    assert!(report("whole").contains("| Reversible 1 "), "{}", report("whole"));
     for arguments in [["receipts", "verify", "broken"], ["mood", "replay", "broken"], ["session", "status", "broken"]] {
         program::ends(root.path(), 0, &arguments);
     }

@@ -1,11 +1,11 @@
 //! `loom chart`: statecharts shown and checked.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 
+use super::input::read_text_within;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits;
 use crate::governance::statechart::Chart;
@@ -109,13 +109,5 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     if path == Path::new("hope") {
         return Ok(hope::TEXT.to_owned());
     }
-    let fault = |error: std::io::Error| Failure::usage(format!("{} cannot be read: {error}", path.display()));
-    let mut text = String::new();
-    let file = File::open(path).map_err(fault)?;
-    file.take(limits::CONFIG_BYTES_MAX + 1).read_to_string(&mut text).map_err(fault)?;
-    if text.len() as u64 > limits::CONFIG_BYTES_MAX {
-        let most = limits::CONFIG_BYTES_MAX;
-        return Err(Failure::usage(format!("{} is larger than {most} bytes: split it", path.display())));
-    }
-    Ok(text)
+    read_text_within(path, limits::CONFIG_BYTES_MAX)
 }

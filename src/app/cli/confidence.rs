@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::input::read_file;
+use super::output::demand_place;
 use super::{Exit, Failure, Terminal};
 use crate::app::watch::Watch;
 use crate::foundation::base::{Clock, SystemClock};
@@ -107,6 +108,7 @@ struct Effect {
 
 impl Effect {
     fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        demand_place(&self.json)?;
         let chain = match self.model.as_str() {
             "scripted" => None,
             model => Some(model.parse::<ModelChain>().map_err(|error| Failure::usage(error.to_string()))?),
@@ -179,6 +181,7 @@ impl Args {
 
 impl Bench {
     fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        demand_place(self.json.iter().chain(&self.plot))?;
         let (subject, answers) = self.what.answers()?;
         let study = Study::of(subject, &answers, self.resamples)?;
         write!(terminal.out, "{}", table(&study))?;
@@ -196,6 +199,7 @@ impl Bench {
 
 impl Fit {
     fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        demand_place([&self.output])?;
         let (subject, answers) = self.what.answers()?;
         let study = Study::of(subject, &answers, 0)?;
         let any_reply_has = |estimator: &Estimator| *estimator != Estimator::ChoiceMargin;

@@ -9,20 +9,37 @@ use crate::foundation::base::limits::TEXT_BYTES_MAX;
 
 /// The text of a file.
 pub(super) fn read_file(path: &Path) -> Result<String, Failure> {
-    read(&path.display().to_string(), File::open(path))
+    read_file_within(path, TEXT_BYTES_MAX)
 }
 
 /// The text of a file; `-` is standard input.
 pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
-    if path == Path::new("-") { read("standard input", Ok(io::stdin().lock())) } else { read_file(path) }
+    read_text_within(path, TEXT_BYTES_MAX)
 }
 
-fn read(name: &str, source: io::Result<impl Read>) -> Result<String, Failure> {
-    let mut text = String::new();
-    let length = source.and_then(|source| source.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text));
-    let length = length.map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
-    if length as u64 > TEXT_BYTES_MAX {
-        return Err(Failure::usage(format!("{name} is larger than the {TEXT_BYTES_MAX} bytes that are read")));
+/// The text of a file of at most `most` bytes.
+pub(super) fn read_file_within(path: &Path, most: u64) -> Result<String, Failure> {
+    read(&path.display().to_string(), File::open(path), most)
+}
+
+/// The text of a file of at most `most` bytes; `-` is standard input.
+pub(super) fn read_text_within(path: &Path, most: u64) -> Result<String, Failure> {
+    if path == Path::new("-") {
+        read("standard input", Ok(io::stdin().lock()), most)
+    } else {
+        read_file_within(path, most)
     }
-    Ok(text)
+}
+
+fn read(name: &str, source: io::Result<impl Read>, most: u64) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    source
+        .and_then(|source| source.take(most + 1).read_to_end(&mut bytes))
+        .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
+    if bytes.len() as u64 > most {
+        return Err(Failure::usage(format!(
+            "{name} is larger than the {most} bytes that are read: is it the right file?"
+        )));
+    }
+    String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8 text: save it as UTF-8")))
 }

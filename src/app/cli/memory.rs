@@ -126,6 +126,16 @@ impl Common {
         folder: Option<&PathBuf>,
         deed: impl FnOnce(&Workspace, &Ask<'_>) -> Done<T>,
     ) -> Result<T, Failure> {
+        self.open(folder)?.mode()?;
+        self.moving(folder, deed)
+    }
+
+    /// The same where the state names no mode: all that is possible then is to set one.
+    fn moving<T>(
+        &self,
+        folder: Option<&PathBuf>,
+        deed: impl FnOnce(&Workspace, &Ask<'_>) -> Done<T>,
+    ) -> Result<T, Failure> {
         let word = |watch: &Watch, effect: &Effect| watch.ask_by("the user, by the command line", effect);
         self.watched(folder, Watch::applying, word, deed)
     }
@@ -136,6 +146,7 @@ impl Common {
         folder: Option<&PathBuf>,
         deed: impl FnOnce(&Workspace, &Ask<'_>) -> Done<T>,
     ) -> Result<T, Failure> {
+        self.open(folder)?.mode()?;
         self.watched(folder, Watch::proposing, Watch::ask, deed)
     }
 
@@ -147,7 +158,7 @@ impl Common {
         deed: impl FnOnce(&Workspace, &Ask<'_>) -> Done<T>,
     ) -> Result<T, Failure> {
         let workspace = self.open(folder)?;
-        workspace.mode()?;
+        workspace.demand_workspace()?;
         let watch = watch("memory", self.folder(folder), self.clock())?;
         let done = deed(&workspace, &|effect| ask(&watch, effect));
         watch.close()?;

@@ -1,11 +1,12 @@
 //! `loom mood`: moods shown, explained, replayed and checked.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
+use super::input::read_text_within;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits;
 use crate::foundation::config::nearest;
@@ -63,12 +64,13 @@ Examples:
   loom mood lint src/lib.rs                          what stands for work not done
   loom mood lint tests/new.rs --before tests/old.rs  what only pleases the verifier
   loom mood lint report.md --source transcript.txt   what is copied
+  my-agent | loom mood lint -                        what wants to be obeyed
 
 A lint finds forms, not intentions: a clean result proves nothing.
 
 Exit codes: 0 nothing is found, 1 something is.")]
     Lint {
-        /// The text
+        /// The text; `-` is standard input
         text: PathBuf,
         /// The text as it was before the change
         #[arg(long, value_name = "FILE")]
@@ -169,10 +171,14 @@ fn again(log: &Path, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let path = if log.is_dir() { log.join(LOG) } else { log.to_owned() };
     let told =
         |message: String| Failure::Told { message: format!("{}: {message}", path.display()), exit: Exit::CheckFailed };
-    let text = read(&path, limits::RECEIPTS_BYTES_MAX)?;
+    let text =
+        fs::read(&path).map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
     let (receipts, _) = chain(&text).map_err(|fault| told(fault.to_string()))?;
     let entries = receipts.iter().map(|receipt| (receipt.seq + 1, &receipt.entry));
     let steps = replay(entries).map_err(|error| told(error.to_string()))?;
+    if steps.is_empty() {
+        return Err(told("no mood is recorded in this log, so there is nothing to replay".to_owned()));
+    }
     for step in steps.iter().filter(|step| !step.taken.is_empty()) {
         writeln!(terminal.out, "{:>6}  {:<12} {}", step.line, step.state.mood().to_string(), step.taken.join(", "))?;
     }
@@ -221,16 +227,5 @@ fn judge(path: &Path, before: Option<&Path>, sources: &[PathBuf], terminal: &mut
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
-    let utf8 = |_| Failure::usage(format!("{} is not UTF-8: save it so", path.display()));
-    String::from_utf8(read(path, limits::CONFIG_BYTES_MAX)?).map_err(utf8)
-}
-
-fn read(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
-    let fault = |error: std::io::Error| Failure::usage(format!("{} cannot be read: {error}", path.display()));
-    let mut bytes = Vec::new();
-    File::open(path).map_err(fault)?.take(most + 1).read_to_end(&mut bytes).map_err(fault)?;
-    if bytes.len() as u64 > most {
-        return Err(Failure::usage(format!("{} is larger than {most} bytes: is it the right file?", path.display())));
-    }
-    Ok(bytes)
+    read_text_within(path, limits::CONFIG_BYTES_MAX)
 }

@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::input::read_file_within;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits::{EVENT_LINE_BYTES_MAX, REGULATOR_STATE_BYTES_MAX};
-use crate::foundation::store::write_whole;
+use crate::foundation::store::{FileLock, write_whole};
 use crate::governance::regulator::{
     BreakAction, Calibration, Decision, EventLine, Regulator, RegulatorState, Ruling, Settings, StateError, changes,
     replay, signal_blocks,
@@ -64,7 +66,7 @@ pub(super) struct Args {
     /// Settings, JSON; flags outrank them
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// Keep what is learned in this file, from run to run
+    /// Keep what is learned in this file, from run to run; written as it is learned
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// What `loom confidence fit` wrote for the model that the events come from: confidence is then a probability of
@@ -105,6 +107,7 @@ impl Args {
         if !self.replay.is_empty() {
             return self.vary(&settings, &mut reader, terminal);
         }
+        let mut kept = self.state.as_deref().map(Kept::open).transpose()?;
         let mut regulator = self.regulator(settings)?;
         if let Some(path) = &self.calibration {
             let calibration = Calibration::from_json(&read(path)?)
@@ -121,10 +124,10 @@ impl Args {
             regulator.calibrate(calibration);
             regulator.calling(Some(scope));
         }
-        let outcome = self.watch(&mut regulator, &mut reader, terminal);
+        let outcome = self.watch(&mut regulator, &mut reader, kept.as_mut(), terminal);
         // What was learned is kept even when nobody reads the decisions any more.
-        if let Some(path) = &self.state {
-            keep(path, &regulator)?;
+        if let Some(kept) = &mut kept {
+            kept.write(&regulator)?;
         }
         let exit = outcome?;
         if let Some(date) = self.signals {
@@ -149,11 +152,9 @@ impl Args {
             settings.cost.hard_action = BreakAction::PauseAndAsk;
         }
         if let Some(drift) = self.drift {
-            if !(0.0..=1.0).contains(&drift) {
-                return Err(Failure::usage(format!("--drift {drift}: a score from 0 to 1 is needed")));
-            }
             settings.scope.drift = drift;
         }
+        settings.check().map_err(|error| Failure::usage(error.to_string()))?;
         Ok(settings)
     }
 
@@ -173,6 +174,7 @@ impl Args {
         &self,
         regulator: &mut Regulator,
         reader: &mut dyn BufRead,
+        mut kept: Option<&mut Kept<'_>>,
         terminal: &mut Terminal,
     ) -> Result<Exit, Failure> {
         let mut said: Vec<Ruling> = Vec::new();
@@ -181,6 +183,10 @@ impl Args {
             last_line = line;
             regulator.on_event(event.event());
             let at_end = event.kind() == "turn_complete";
+            let taught = at_end || event.kind() == "user_correction";
+            if let Some(kept) = kept.as_mut().filter(|kept| taught && kept.is_due()) {
+                kept.write(regulator)?;
+            }
             if at_end && self.readings {
                 let reading = json!({ "at": event.kind(), "line": line, "reading": regulator.turn_reading() });
                 writeln!(terminal.out, "{reading}")?;
@@ -327,23 +333,39 @@ fn told(path: &Path, what: &str, error: &dyn std::fmt::Display) -> Failure {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let mut text = String::new();
-    let file = File::open(path).map_err(|error| told(path, "cannot be read", &error))?;
-    let bytes = file
-        .take(REGULATOR_STATE_BYTES_MAX + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| told(path, "cannot be read", &error))?;
-    if bytes as u64 > REGULATOR_STATE_BYTES_MAX {
-        return Err(told(
-            path,
-            "is too large",
-            &format!("{REGULATOR_STATE_BYTES_MAX} bytes are read at most (REGULATOR_STATE_BYTES_MAX)"),
-        ));
-    }
-    Ok(text)
+    read_file_within(path, REGULATOR_STATE_BYTES_MAX)
 }
 
-fn keep(path: &Path, regulator: &Regulator) -> Result<(), Failure> {
-    let json = regulator.export().to_json().map_err(|error| Failure::usage(error.to_string()))?;
-    write_whole(path, (json + "\n").as_bytes()).map_err(|error| told(path, "cannot be written", &error))
+/// The file in which is kept what was learned. Nobody else has it as long as this lives.
+struct Kept<'a> {
+    path: &'a Path,
+    _lock: FileLock,
+    /// When it was last written.
+    at: Option<Instant>,
+}
+
+impl<'a> Kept<'a> {
+    /// Not written more often, though turns or corrections come faster.
+    const EVERY: Duration = Duration::from_secs(1);
+
+    fn open(path: &'a Path) -> Result<Self, Failure> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".lock");
+        let lock = File::create(&name).and_then(FileLock::exclusive);
+        let Some(lock) = lock.map_err(|error| told(Path::new(&name), "cannot be locked", &error))? else {
+            let why = "another `loom regulate` keeps its state there; give each agent a file of its own";
+            return Err(told(path, "is in use", &why));
+        };
+        Ok(Self { path, _lock: lock, at: None })
+    }
+
+    fn write(&mut self, regulator: &Regulator) -> Result<(), Failure> {
+        let json = regulator.export().to_json().map_err(|error| Failure::usage(error.to_string()))?;
+        self.at = Some(Instant::now());
+        write_whole(self.path, (json + "\n").as_bytes()).map_err(|error| told(self.path, "cannot be written", &error))
+    }
+
+    fn is_due(&self) -> bool {
+        self.at.is_none_or(|at| at.elapsed() >= Self::EVERY)
+    }
 }

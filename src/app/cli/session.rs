@@ -1,7 +1,7 @@
 //! `loom session`: a piece of work from a need to a verified result.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -227,11 +227,15 @@ fn go(mut session: Session, folder: &Path, terminal: &mut Terminal) -> Result<Ex
         drop(session);
         gone
     });
+    // Whoever stops reading does not stop the work: it goes on to where it waits.
+    let mut shown = Ok(());
     for text in receiver {
-        writeln!(terminal.out, "{text}")?;
-        terminal.out.flush()?;
+        if shown.is_ok() {
+            shown = writeln!(terminal.out, "{text}").and_then(|()| terminal.out.flush());
+        }
     }
     let gone = worked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    shown?;
     let standing = gone.map_err(failure)?;
     if standing.waiting {
         writeln!(terminal.err, "Answer with: loom session answer {} \"…\"", folder.display())?;
@@ -269,7 +273,9 @@ fn contents(folder: &Path) -> Contents {
 
 fn receipts(folder: &Path) -> Result<Vec<Receipt>, Failure> {
     let path = folder.join(LOG);
-    let text = fs::read(&path).map_err(|error| told(&path, &error))?;
+    let none = || Failure::usage(format!("{} holds no session", folder.display()));
+    let text = fs::read(&path)
+        .map_err(|error| if error.kind() == ErrorKind::NotFound { none() } else { told(&path, &error) })?;
     let (receipts, _) = chain(&text)
         .map_err(|fault| Failure::Told { message: format!("{}: {fault}", path.display()), exit: Exit::CheckFailed })?;
     Ok(receipts)
@@ -279,10 +285,11 @@ fn status(standing: &Standing, terminal: &mut Terminal) -> Result<(), Failure> {
     writeln!(terminal.out, "stage   {}", standing.stage)?;
     writeln!(terminal.out, "states  {}", standing.leaves.join(", "))?;
     writeln!(terminal.out, "mood    {}", standing.mood)?;
-    let what = match (standing.waiting, standing.conclusion) {
-        (true, _) => "waits for an answer".to_owned(),
-        (false, Some(conclusion)) => format!("over: {conclusion:?}"),
-        (false, None) => "under way, or interrupted".to_owned(),
+    let what = match (standing.halted, standing.waiting, standing.conclusion) {
+        (Some(counter), ..) => format!("halted: its {} are used up", counter.name()),
+        (None, true, _) => "waits for an answer".to_owned(),
+        (None, false, Some(conclusion)) => format!("over: {conclusion:?}"),
+        (None, false, None) => "under way, or interrupted: `loom session resume` goes on".to_owned(),
     };
     writeln!(terminal.out, "work    {what}")?;
     if let Some(footer) = &standing.footer {

@@ -3,11 +3,10 @@
 //! stronger one is asked, if the user named one.
 
 use super::claims;
-use super::drive::Session;
+use super::core::{Performed, Session};
 use super::experts::{self, Expert};
 use super::judgement::{Question, judge};
 use super::outcome::{ItemKind, Judged, Opinion, Outcome};
-use super::perform::Performed;
 use super::place::SessionError;
 use super::wave;
 use crate::foundation::base::{Stream, limits};
@@ -20,6 +19,8 @@ use crate::governance::statechart::hope::{Aspects, Clarity, Event, Shape, SpecSc
 const SHAPES: [&str; 3] =
     ["the program works alone", "the program works alone and a person reviews", "both work step by step"];
 const CLARITY: [&str; 3] = ["nothing is said of it", "something is said of it", "it is said in full"];
+/// The risk of work in which something wants to be obeyed by whoever reads it: a person should.
+pub(super) const RISK_OF_SUSPECTS: Shape = Shape::Colleague;
 /// Characters of context for a model that states no bound.
 const CONTEXT_CHARS: usize = 6_000;
 
@@ -121,7 +122,11 @@ impl Session {
             interdependency: Shape::Tool,
             novelty: reviewed(settings.config.is_some()),
             // What is sent to a host leaves the house, and costs.
-            risk: reviewed(self.is_hosted() || self.course.is_adversarial()),
+            risk: if work.is_suspect() {
+                RISK_OF_SUSPECTS
+            } else {
+                reviewed(self.is_hosted() || self.course.is_adversarial())
+            },
             ambiguity: reviewed(!work.assumptions.is_empty()),
             domain_knowledge: reviewed(!knows),
             verification: reviewed(settings.judge.is_none()),
@@ -131,7 +136,7 @@ impl Session {
 
     /// Whether anything is sent to a host.
     pub(super) fn is_hosted(&self) -> bool {
-        !super::drive::hosts(&self.settings).is_empty()
+        !self.settings.hosts().is_empty()
     }
 
     pub(super) fn panel(&self) -> Result<Vec<Expert>, SessionError> {

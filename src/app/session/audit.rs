@@ -1,10 +1,9 @@
 //! The soul beside the work: a silent audit of twelve items before every response, and the footer under it.
 
-use super::drive::Session;
-use super::outcome::{Outcome, Work};
-use super::perform::Performed;
+use super::core::{Performed, Session};
+use super::outcome::{CRITERIA, Outcome, Work};
 use super::place::SessionError;
-use super::{finding, say};
+use super::{finding, pages, phrases};
 use crate::foundation::base::{Digest, limits};
 use crate::governance::mood::lint::{no_copy, stubs};
 use crate::governance::statechart::hope::{Event, Facts, Footer, Held, Percent, Reversible, Verified};
@@ -44,9 +43,26 @@ impl Session {
         (now != written).then_some(now)
     }
 
-    /// All of it lies in one folder, which is gone in a moment; what was proposed to a memory is withdrawn there.
+    /// What is sent to a host cannot be taken back. Without one all of it lies in one folder, which is gone in a moment; what
+    /// was proposed to a memory is withdrawn there.
     fn reversible(&self) -> Reversible {
-        if self.settings.memory.is_some() { Reversible::InFiveMinutes } else { Reversible::InOneMinute }
+        match (self.is_hosted(), &self.settings.memory) {
+            (true, _) => Reversible::Hardly,
+            (false, Some(_)) => Reversible::InFiveMinutes,
+            (false, None) => Reversible::InOneMinute,
+        }
+    }
+
+    /// The same in words.
+    pub(super) fn stakes(&self) -> String {
+        match self.reversible() {
+            Reversible::Hardly => {
+                let hosts = self.settings.hosts().join(", ");
+                format!("what is sent to {hosts} cannot be taken back; the rest lies in one folder")
+            }
+            Reversible::InFiveMinutes => "reversible: one folder, and a proposal that the memory can reject".to_owned(),
+            Reversible::InOneMinute => "reversible: all of it lies in one folder".to_owned(),
+        }
     }
 
     /// The footer of a response; the last one stands in the report as well.
@@ -59,13 +75,13 @@ impl Session {
             points: work.items.len() as u32,
             planned: facts.held >= Held::Shape,
             alternative: alternative(work),
-            risk: say::risks(work, facts).into_iter().next().unwrap_or_default(),
+            risk: phrases::risks(work, facts).into_iter().next().unwrap_or_default(),
         };
         (self.told)(&footer.to_string());
         if work.conclusion.is_some() {
             let mut work = work.clone();
             work.footer = Some(footer.clone());
-            let report = say::report(&work, facts);
+            let report = pages::report(&work, facts);
             match self.release(&work.file("report"), &report) {
                 // The work is over all the same; what was found is in the log.
                 Err(SessionError::Refused(refusal)) => (self.told)(&format!("The report is not written: {refusal}")),
@@ -117,7 +133,7 @@ fn verified(work: &Work, facts: &Facts) -> Verified {
 /// experts, or disputed by the scores.
 fn confidence(work: &Work, facts: &Facts) -> Result<Percent, SessionError> {
     let passed = work.checks.iter().filter(|check| check.passed).count();
-    let share = if facts.gate_passed { 95 } else { 60 * passed / say::CRITERIA.len() };
+    let share = if facts.gate_passed { 95 } else { 60 * passed / CRITERIA.len() };
     let silent = work.review.iter().filter(|opinion| opinion.judged.choice.is_none()).count();
     let disputed = usize::from(finding::of(work) == finding::Finding::Disputed);
     let doubts =

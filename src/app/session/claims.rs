@@ -3,13 +3,12 @@
 
 use serde_json::json;
 
-use super::drive::Session;
+use super::core::Session;
 use super::finding::{self, Finding};
 use super::need::Plan;
-use super::outcome::{ItemKind, ItemResult, Judged, Opinion, SUSPECT};
+use super::outcome::{ItemKind, ItemResult, Judged, Opinion, REPORT, SUSPECT, UNJUDGED};
 use super::place::SessionError;
-use super::verify::REPORT;
-use super::{say, scored};
+use super::{phrases, questions};
 use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect, Entry};
 use crate::governance::mood::lint::{RewardHackDisclosure, suspicions};
@@ -29,7 +28,7 @@ impl Session {
     /// The aim, once the brief is written: what will be shown, the conjecture with its edge, the hypothesis with its test.
     pub(super) fn aimed(&self) -> Result<Vec<Event>, SessionError> {
         let plan = &self.course.work.plan;
-        let aim = say::echo(&self.course.work);
+        let aim = phrases::echo(&self.course.work);
         let test =
             "the scores over all turns: measured from words, and how likely they are with and without the persona";
         let conjecture = Conjecture {
@@ -85,12 +84,12 @@ impl Session {
             results.iter().filter(is).find(|result| result.error.is_none())
         };
         if let Some(scored) = done(ItemKind::Score)
-            && let Some(why) = scored.found.get(scored::UNJUDGED)
+            && let Some(why) = scored.found.get(UNJUDGED)
         {
             let blind = Hyperthesis {
                 blind_spot: text("how well the persona is kept, as somebody who reads it would rate it")?,
                 why: Invisible::Tool,
-                risk: text(&format!("nobody rated it: {}", say::told(why)))?,
+                risk: text(&format!("nobody rated it: {}", phrases::told(why)))?,
                 impact: Impact::Medium,
                 bound: Some(text("scores from words and likelihoods")?),
             };
@@ -113,7 +112,7 @@ impl Session {
     /// What wants to be obeyed in the rollouts, disclosed in its form. The mitigation is in place: nobody who reads rates them.
     pub(super) fn disclosed(&mut self, results: &[ItemResult]) -> Result<Vec<Event>, SessionError> {
         let Some(found) = results.iter().find_map(|result| result.found.get(SUSPECT)) else { return Ok(Vec::new()) };
-        let exploit = text(&say::told(found))?;
+        let exploit = text(&phrases::told(found))?;
         let talks = self.transcripts(ItemKind::Rollouts)?;
         let reply = talks.iter().flat_map(|talk| &talk.turns).map(|turn| turn.persona.content.as_str());
         let Some(reply) = reply.into_iter().find(|reply| !suspicions(reply).is_empty()) else { return Ok(Vec::new()) };
@@ -253,11 +252,11 @@ pub(super) fn believed(judged: &[Judged]) -> Result<Vec<Event>, SessionError> {
 }
 
 /// The answers to a round of questions, in words.
-pub(super) fn chosen(plan: &Plan, choices: &[usize]) -> String {
-    let asked = say::open_questions(plan);
-    let answer = |(index, asked): (usize, &say::Asked)| {
+pub(super) fn chosen(plan: &Plan, choices: &[Option<usize>]) -> String {
+    let asked = questions::open_questions(plan);
+    let answer = |(index, asked): (usize, &questions::Asked)| {
         let question = &asked.question;
-        let choice = choices.get(index).copied().or(question.default)?;
+        let choice = choices.get(index).copied().flatten().or(question.default)?;
         Some(format!("{} {}", question.text, question.choices.get(choice)?.answer))
     };
     asked.iter().enumerate().filter_map(answer).collect::<Vec<_>>().join("; ")

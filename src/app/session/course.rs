@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use super::need::{Plan, Said};
 use super::outcome::{Answer, Happened, ItemKind, Outcome, Work};
+use super::questions;
 use crate::foundation::base::Digest;
-use crate::governance::statechart::hope::{Action, Engagement, Event, ExpertConfidence, Facts, Fit, Hope, Shape};
+use crate::governance::statechart::hope::{
+    Action, Aspects, Engagement, Event, ExpertConfidence, Facts, Fit, Hope, Shape,
+};
 use crate::governance::statechart::{Chart, Configuration, start, step};
 use crate::simulation::persona::AdversaryKind;
 
@@ -121,6 +124,7 @@ impl Course {
                 {
                     return Err(mismatch(format!("{:?}", step.configuration.leaves(chart))));
                 }
+                self.work.reshaped |= *event == Event::Reshape;
                 if denied.is_none() && leaves_at_once(*event) {
                     self.todo.clear();
                 }
@@ -169,11 +173,11 @@ impl Course {
             }
             Answer::Engagement(engagement) => self.facts.engagement = Some(*engagement),
             Answer::Choices(choices) => {
-                let asked = super::say::open_questions(&self.work.plan);
+                let asked = questions::open_questions(&self.work.plan);
                 for (index, question) in asked.iter().enumerate() {
                     // Who leaves a question out agrees with what was recommended.
-                    let choice = choices.get(index).copied().or(question.question.default);
-                    super::say::choose(&mut self.work.plan, question, choice.unwrap_or_default());
+                    let choice = choices.get(index).copied().flatten().or(question.question.default);
+                    questions::choose(&mut self.work.plan, question, choice.unwrap_or_default());
                 }
                 if self.facts.engagement == Some(Engagement::Collaborative) {
                     // One round is enough: the rest is assumed, and told with the echo.
@@ -293,6 +297,12 @@ impl Course {
     /// Whether the user, who wants to collaborate, answered a round of questions already.
     pub(super) fn is_asked_enough(&self) -> bool {
         self.facts.engagement == Some(Engagement::Collaborative) && self.work.plan.is_answered()
+    }
+
+    /// Whether the shape is too free for work whose risk turns out to be `risk`. That is found once.
+    pub(super) fn is_too_free(&self, risk: Shape) -> bool {
+        let (Some(aspects), Some(shape)) = (self.work.aspects, self.shape()) else { return false };
+        !self.work.reshaped && Aspects { risk: risk.max(aspects.risk), ..aspects }.select().shape > shape
     }
 
     /// The shape that the work has.

@@ -1,50 +1,26 @@
 //! A session begun, answered, resumed and driven: what is next is asked of the course, done, written down and taken in.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
+use super::core::{Model, Performed, Session, text};
 use super::course::{Course, Todo};
 use super::need::Said;
 use super::outcome::Happened;
-use super::perform::Performed;
 use super::place::{Place, SessionError, Settings, Standing, Texts};
 use super::tools::Files;
 use super::ward::Ward;
-use super::{say, wave};
-use crate::foundation::base::{Digest, limits};
-use crate::foundation::chat::{LanguageModel, ModelChain};
+use super::{pages, say, wave};
+use crate::foundation::base::limits;
 use crate::foundation::gate::{Budget, Entry, Scope};
 use crate::foundation::store::receipts::{Contents, LOG, Receipt, ReceiptLog, SharedLog, chain};
-use crate::governance::mood::{self, Fact, Facts, Heartbeat, Mood, MoodState, Profiles, replay, step_entry};
+use crate::governance::mood::{self, Counter, Fact, Facts, Heartbeat, Mood, MoodState, Profiles, replay, step_entry};
 use crate::governance::statechart::Chart;
 use crate::governance::statechart::hope::{self, Action, Hope};
 use crate::inference::providers::{self, OpenOptions};
-use crate::simulation::persona::examples;
-
-type Model = Arc<dyn LanguageModel>;
-
-/// A session.
-pub struct Session {
-    pub(super) folder: PathBuf,
-    pub(super) settings: Settings,
-    pub(super) chart: Arc<Chart<Hope>>,
-    pub(super) course: Course,
-    pub(super) ward: Ward,
-    pub(super) contents: Contents,
-    pub(super) files: Files,
-    pub(super) options: OpenOptions,
-    pub(super) model: Model,
-    /// Who is asked where that one was unsure again and again.
-    pub(super) strong: Option<Model>,
-    /// How often in a row the model was unsure in this action.
-    pub(super) unsure: usize,
-    beat: Heartbeat,
-    /// Hears what is said to the user.
-    pub(super) told: Box<dyn FnMut(&str) + Send>,
-}
 
 impl Session {
     /// Begins a session.
@@ -74,7 +50,7 @@ impl Session {
         let log = SharedLog::new(log);
         log.record(place.clock.now(), &entries)?;
         let course = Course::begin(&chart, need, &said(&settings), settings.engagement);
-        let ward = Ward::open(log, (profiles, entered.state), &hosts(&settings), &Budget::NOTHING, place.clock)?;
+        let ward = Ward::open(log, (profiles, entered.state), &settings.hosts(), &Budget::NOTHING, place.clock)?;
         let files = Files::open(&place.folder, Scope::Notes).map_err(SessionError::io("open", &place.folder))?;
         let (folder, options, beat) = (place.folder, place.options, beat(&ward));
         let (told, unsure) = (Box::new(|_: &str| {}), 0);
@@ -99,7 +75,7 @@ impl Session {
         let missing = || SessionError::Told("the log has no mood: begin a new session".to_owned());
         let state = moods.into_iter().last().ok_or_else(missing)?.state;
         let (model, strong) = models(&settings, &place.options)?;
-        let ward = Ward::open(SharedLog::new(log), (profiles.clone(), state), &hosts(&settings), &spent, place.clock)?;
+        let ward = Ward::open(SharedLog::new(log), (profiles.clone(), state), &settings.hosts(), &spent, place.clock)?;
         let files = Files::open(&place.folder, Scope::Notes).map_err(SessionError::io("open", &place.folder))?;
         let (folder, options, beat) = (place.folder, place.options, beat(&ward));
         let (told, unsure) = (Box::new(|_: &str| {}), 0);
@@ -115,7 +91,18 @@ impl Session {
             let why = "another chart, other moods or another version of loom began this session: go on with that one";
             return Err(SessionError::Told(why.to_owned()));
         }
+        session.is_movable()?;
         Ok(session)
+    }
+
+    /// Moods that have spent one of their counters only ask, for good.
+    fn is_movable(&self) -> Result<(), SessionError> {
+        self.ward.halted().map_or(Ok(()), |counter| {
+            Err(SessionError::Told(format!(
+                "the session may do nothing more: its {} are used up; what it found lies in its folder, and `loom session start` begins another",
+                counter.name()
+            )))
+        })
     }
 
     /// Where the session in a folder stands, from its log alone; nothing is written.
@@ -125,8 +112,9 @@ impl Session {
     pub fn look(receipts: &[Receipt], contents: &Contents, folder: &Path) -> Result<Standing, SessionError> {
         let Told { course, .. } = read(receipts, contents, folder)?;
         let moods = replay(receipts.iter().map(|receipt| (receipt.seq + 1, &receipt.entry)))?;
-        let mood = moods.last().map_or(Mood::Contrite, |step| step.state.mood());
-        Ok(standing(&course, &hope::chart()?, mood))
+        let (mood, halted) =
+            moods.last().map_or((Mood::Contrite, None), |step| (step.state.mood(), step.state.halted()));
+        Ok(standing(&course, &hope::chart()?, mood, halted))
     }
 
     /// Has `told` hear what is said to the user.
@@ -136,7 +124,7 @@ impl Session {
 
     /// Where it stands.
     pub fn standing(&self) -> Standing {
-        standing(&self.course, &self.chart, self.ward.mood())
+        standing(&self.course, &self.chart, self.ward.mood(), self.ward.halted())
     }
 
     /// Goes on until the session waits for the user or is over.
@@ -146,6 +134,7 @@ impl Session {
     pub async fn go(&mut self) -> Result<Standing, SessionError> {
         while let Some(todo) = self.course.next() {
             self.is_alive()?;
+            self.is_movable()?;
             // What the user was asked is answered, or took its default.
             if self.ward.mood() == Mood::Deferential && !self.course.waiting {
                 self.ward.record(&[mood::Event::PreferenceSet], Vec::new())?;
@@ -163,10 +152,16 @@ impl Session {
                 self.beat.last = self.ward.now();
             }
         }
-        let handed = Entry::new("session.handed_off", json!({"stage": self.standing().stage}));
+        self.hand_off()?;
+        Ok(self.standing())
+    }
+
+    /// Leaves the session to whoever takes it up next: what follows this in the log is no recovery.
+    pub(super) fn hand_off(&mut self) -> Result<(), SessionError> {
+        let handed = Entry::new("session.handed_off", json!({"stage": self.course.stage(&self.chart)}));
         self.ward.record(&[], vec![handed])?;
         self.ward.log().log().seal()?;
-        Ok(self.standing())
+        Ok(())
     }
 
     /// A sign of life. One that is overdue, or from the future, counts as a crash: the machine slept, or its clock was
@@ -190,36 +185,6 @@ impl Session {
     /// What stands in the log for whoever takes the work up again.
     pub fn recap(&self) -> String {
         say::recap(&self.course, &self.course.stage(&self.chart))
-    }
-
-    /// Writes down what happened, then takes it in.
-    pub(super) fn note(&mut self, happened: &Happened, moods: &[mood::Event]) -> Result<(), SessionError> {
-        let body = serde_json::to_value(happened).map_err(SessionError::json)?;
-        let mut entry = Entry::new(happened.kind(), body);
-        if let Happened::Answered { answer, .. } = happened
-            && let Some(digest) = answer.words()
-        {
-            entry = entry.with_content("answer", digest);
-        }
-        self.ward.record(moods, vec![entry])?;
-        self.course.take(&self.chart, happened, |digest| text(&self.contents, digest))?;
-        Ok(())
-    }
-
-    pub(super) fn text_of(&self, digest: Digest) -> Option<String> {
-        text(&self.contents, digest)
-    }
-
-    /// The persona's config: its name and its text.
-    pub(super) fn config(&self) -> Result<(String, String), SessionError> {
-        let name = &self.course.work.plan.persona.value;
-        if let Some(digest) = self.settings.config {
-            let missing = || SessionError::Told(format!("the text of the config `{name}` is gone from contents/"));
-            return Ok((name.clone(), text(&self.contents, digest).ok_or_else(missing)?));
-        }
-        let found = examples().iter().find(|example| example.name == name);
-        let unknown = || SessionError::Told(format!("no persona is called `{name}`: `loom examples` lists them"));
-        found.map(|example| (example.path.to_owned(), example.yaml.to_owned())).ok_or_else(unknown)
     }
 }
 
@@ -263,7 +228,7 @@ fn read(receipts: &[Receipt], contents: &Contents, folder: &Path) -> Result<Told
     Ok(Told { settings, of: field("of"), course, clean, spent })
 }
 
-fn standing(course: &Course, chart: &Chart<Hope>, mood: Mood) -> Standing {
+fn standing(course: &Course, chart: &Chart<Hope>, mood: Mood, halted: Option<Counter>) -> Standing {
     let stage = course.stage(chart);
     Standing {
         leaves: course.leaves(chart),
@@ -271,32 +236,17 @@ fn standing(course: &Course, chart: &Chart<Hope>, mood: Mood) -> Standing {
         file: course.is_over().then(|| course.work.file("report")),
         stage,
         mood,
+        halted,
         waiting: course.is_open(),
         conclusion: course.work.conclusion,
         footer: course.work.footer.as_ref().map(ToString::to_string),
-        report: say::report(&course.work, &course.facts),
+        report: pages::report(&course.work, &course.facts),
     }
-}
-
-fn text(contents: &Contents, digest: Digest) -> Option<String> {
-    contents.get(digest).ok().flatten().and_then(|bytes| String::from_utf8(bytes).ok())
 }
 
 fn said(settings: &Settings) -> Said {
     let Settings { persona, turns, rollouts, other, .. } = settings;
     Said { persona: persona.clone(), turns: *turns, rollouts: *rollouts, other: *other }
-}
-
-/// The hosts of the models that the user named: naming one is the grant for it.
-pub(super) fn hosts(settings: &Settings) -> Vec<String> {
-    let chains = [&settings.model, &settings.persona_model, &settings.target];
-    chains
-        .into_iter()
-        .chain(&settings.judge)
-        .chain(&settings.strong)
-        .flat_map(ModelChain::specs)
-        .filter_map(providers::host)
-        .collect()
 }
 
 /// The moods' profiles, those that the user narrowed among them.

@@ -3,10 +3,15 @@
 
 use std::fmt;
 
-use super::outcome::{ItemKind, Work};
-use super::scored::{MARKS, Side, sides};
+use super::outcome::{Found, ItemKind, Value, Work};
 use crate::governance::mood::Text;
 use crate::governance::mood::lint::{Outcome, Prediction};
+
+/// How many standard errors a mean must lie away from its mark to be told from it.
+pub(super) const ERRORS: f64 = 2.0;
+/// What scores are told apart from: likelihood ratios from none, ratings from the middle of their scale from 0 to 1.
+pub(super) const MARKS: [(&str, f64); 3] =
+    [("persona_llr/1", 0.0), ("persona_llr_own_words/1", 0.0), ("persona_adherence/1", 0.5)];
 
 /// Whether the persona held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,12 +84,53 @@ pub(super) fn predictions() -> Vec<Prediction> {
     MARKS.into_iter().flat_map(predict).flatten().collect()
 }
 
+/// What a fact's name ends in.
+pub(super) const FACT: &str = ": fact";
+
+/// On which side of `mark` the mean of the readings lies, if it can be told from it.
+pub(super) fn fact(values: &[f64], mark: f64) -> String {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let error = (squares / (count - 1.0) / count).sqrt();
+    let margin = (mean - mark).abs() - ERRORS * error;
+    // Of a single reading no error is known, and nothing can be told.
+    match margin.partial_cmp(&0.0) {
+        Some(std::cmp::Ordering::Greater) if mean > mark => format!("above {mark} by {margin:.3}"),
+        Some(std::cmp::Ordering::Greater) => format!("below {mark} by {margin:.3}"),
+        _ => format!("not told apart from {mark}"),
+    }
+}
+
+/// On which side of its mark a score lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// Above it: this speaks for the persona.
+    Above,
+    /// Below it.
+    Below,
+    /// It cannot be told.
+    Untold,
+}
+
+/// The facts among findings.
+fn sides(found: &Found) -> impl Iterator<Item = (&'static str, Side)> {
+    MARKS.into_iter().filter_map(|(id, _)| {
+        let Value::Text(fact) = found.get(&format!("{id}{FACT}"))? else { return None };
+        let side = match fact.split(' ').next() {
+            Some("above") => Side::Above,
+            Some("below") => Side::Below,
+            _ => Side::Untold,
+        };
+        Some((id, side))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use super::super::need::{Plan, Said};
-    use super::super::outcome::Value;
     use super::*;
     use crate::governance::mood::lint::self_sealing;
 
@@ -112,5 +158,18 @@ mod tests {
     #[test]
     fn the_conjecture_of_a_session_can_be_refuted() {
         assert_eq!(self_sealing(&predictions()), None);
+    }
+
+    #[test]
+    fn a_mean_is_a_fact_only_where_it_can_be_told_from_its_mark() {
+        let check = |values: &[f64], mark: f64, expected: &str| assert_eq!(fact(values, mark), expected, "{values:?}");
+        check(&[0.5], 0.0, "not told apart from 0");
+        check(&[1.0, -1.0, 0.5], 0.0, "not told apart from 0");
+        // The mean is 1, its standard error 0.1/sqrt(3).
+        check(&[0.9, 1.0, 1.1], 0.0, "above 0 by 0.885");
+        check(&[0.19, 0.2, 0.21], 0.5, "below 0.5 by 0.288");
+        check(&[0.5, 0.5], 0.5, "not told apart from 0.5");
+        // Readings that all agree leave no error at all.
+        check(&[0.75, 0.75], 0.5, "above 0.5 by 0.250");
     }
 }

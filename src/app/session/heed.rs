@@ -1,9 +1,9 @@
 //! What a user's answer means at the stage that the work is in.
 
-use super::drive::Session;
+use super::core::Session;
 use super::outcome::{Answer, Consult, Happened, Mode};
 use super::place::SessionError;
-use super::{claims, experts, finding};
+use super::{claims, experts, finding, questions};
 use crate::foundation::base::{Digest, limits};
 use crate::governance::mood;
 use crate::governance::statechart::hope::{Engagement, Event};
@@ -12,11 +12,22 @@ use crate::governance::statechart::hope::{Engagement, Event};
 const AGREED: [&str; 4] = ["echo_check", "show_blueprint", "show_risks", "shape_approval"];
 
 impl Session {
-    /// Takes the user's answer.
+    /// Takes the user's answer. One that cannot be given here leaves the session as it was, handed over.
     ///
     /// # Errors
     /// When nothing was asked, or the answer is none that can be given here.
     pub fn answer(&mut self, text: &str) -> Result<(), SessionError> {
+        match self.heard(text) {
+            Ok((answer, event, moods)) => self.note(&Happened::Answered { answer, event }, &moods),
+            Err(refused) => {
+                self.hand_off()?;
+                Err(refused)
+            }
+        }
+    }
+
+    /// What the user's answer says, to the chart and to the mood.
+    fn heard(&self, text: &str) -> Result<(Answer, Event, Vec<mood::Event>), SessionError> {
         let stage = self.course.stage(&self.chart);
         if text.len() > limits::SESSION_TEXT_BYTES_MAX {
             let most = limits::SESSION_TEXT_BYTES_MAX;
@@ -24,7 +35,7 @@ impl Session {
         }
         let over = self.course.is_over();
         if !over && !self.course.is_open() {
-            let why = "the session asked nothing: `loom session status` says where it stands";
+            let why = "nothing is asked yet, the work was interrupted: go on with `loom session resume`";
             return Err(SessionError::Told(why.to_owned()));
         }
         let asks_engagement = self.course.facts.engagement.is_none();
@@ -42,7 +53,7 @@ impl Session {
             return Err(SessionError::Told(format!("I do not understand `{text}` here: answer {hint}")));
         };
         let moods = self.wanted(&stage, &answer, event)?;
-        self.note(&Happened::Answered { answer, event }, &moods)
+        Ok((answer, event, moods))
     }
 
     /// After the end more can be asked for, and nothing else.
@@ -64,10 +75,10 @@ impl Session {
         Ok(match (stage, word.as_str()) {
             (_, "cancel") => Some((Answer::Plain, Event::Cancel)),
             ("paused", "resume") => Some((Answer::Plain, Event::Resume)),
+            (_, "wrong") if !rest.is_empty() => Some((Answer::Need(self.keep(rest)?), Event::IntentWithdrawn)),
             ("paused", _) => None,
             (_, "pause") => Some((Answer::Plain, Event::Pause)),
             (_, "idk" | "i don't know" | "i do not know" | "stuck") => Some((Answer::Plain, Event::Stalled)),
-            (_, "wrong") if !rest.is_empty() => Some((Answer::Need(self.keep(rest)?), Event::IntentWithdrawn)),
             (_, _) if verb == "consult" || verb == "unblock" => {
                 let mode = match (verb, whom) {
                     ("unblock", _) => Mode::Unblock,
@@ -82,7 +93,12 @@ impl Session {
                 let words = if rest.is_empty() { None } else { Some(self.keep(rest)?) };
                 Some((Answer::Consult(Consult { mode, expert, words }), Event::Consult))
             }
-            ("clarify", _) => choices(text).map(|choices| (Answer::Choices(choices), Event::Answered)),
+            ("clarify", _) => {
+                let asked: Vec<_> =
+                    questions::open_questions(&self.course.work.plan).iter().map(questions::Asked::choices).collect();
+                let choices = choices(text, &asked).map_err(SessionError::Told)?;
+                choices.map(|choices| (Answer::Choices(choices), Event::Answered))
+            }
             ("review_feedback", "satisfied" | "yes") => Some((Answer::Plain, Event::Satisfied)),
             ("review_feedback", "promote") => {
                 finding::of(&self.course.work).may_be_asserted().map_err(SessionError::Told)?;
@@ -131,31 +147,46 @@ fn engagement(text: &str) -> Option<(Answer, Event)> {
     Some((Answer::Engagement(engagement), Event::EngagementChosen))
 }
 
-/// `1A, 2B` as choices in the order of the questions; one that is left out, or `default`, is the recommended choice.
-fn choices(text: &str) -> Option<Vec<usize>> {
+/// `1A, 2B` as the choice of each question; `None` is the recommended one, which a question that is left out has, and every
+/// question after `default`. `asked` has how many choices each question has. What names no choice of theirs is an error,
+/// what names none at all is no answer.
+fn choices(text: &str, asked: &[usize]) -> Result<Option<Vec<Option<usize>>>, String> {
+    let mut choices = vec![None; asked.len()];
     if text.trim().eq_ignore_ascii_case("default") {
-        return Some(Vec::new());
+        return Ok(Some(choices));
     }
-    let mut choices: Vec<usize> = Vec::new();
-    for (index, part) in text.split(',').map(str::trim).enumerate() {
-        let (number, letter) = part.split_at_checked(part.len().checked_sub(1)?)?;
-        let letter = letter.chars().next()?.to_ascii_uppercase();
-        if number.parse() != Ok(index + 1) || !letter.is_ascii_uppercase() {
-            return None;
+    let mut parts = text.split([',', ' ']).filter(|part| !part.is_empty()).peekable();
+    if parts.peek().is_none() {
+        return Ok(None);
+    }
+    for part in parts {
+        let mut letters = part.chars();
+        let letter = letters.next_back().map(|letter| letter.to_ascii_uppercase()).filter(char::is_ascii_uppercase);
+        let (Some(letter), Ok(number)) = (letter, letters.as_str().parse::<usize>()) else { return Ok(None) };
+        let choice = (letter as u8 - b'A') as usize;
+        let question = number.checked_sub(1).and_then(|index| asked.get(index).zip(choices.get_mut(index)));
+        let Some((&count, chosen)) = question else {
+            return Err(format!("there is no question {number}: they are 1 to {}", asked.len()));
+        };
+        if choice >= count {
+            let last = ('A'..='Z').nth(count.saturating_sub(1)).unwrap_or('A');
+            return Err(format!("question {number} has no choice {letter}: they are A to {last}"));
         }
-        choices.push((letter as u8 - b'A') as usize);
+        if chosen.replace(choice).is_some() {
+            return Err(format!("question {number} is answered twice: choose one"));
+        }
     }
-    (!choices.is_empty()).then_some(choices)
+    Ok(Some(choices))
 }
 
 fn expected(stage: &str) -> &'static str {
     match stage {
-        "clarify" => "like `1A, 2B`, in the order of the questions, or `default`, or IDK",
+        "clarify" => "like `1A, 2B` (what is left out takes the recommended choice), or `default`, or IDK",
         "echo_check" => "YES, EDITS: what to change, BLUEPRINT or RISK",
         "show_blueprint" | "show_risks" => "YES, or EDITS: what to change",
         "shape_approval" => "YES, EDITS: what to change, or CANCEL",
         "review_feedback" => "SATISFIED, PROMOTE, or NEW: what else to do",
-        "paused" => "RESUME or CANCEL",
+        "paused" => "RESUME, CANCEL, or WRONG: what is wanted",
         _ => "CANCEL or PAUSE",
     }
 }
@@ -165,14 +196,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choices_stand_in_the_order_of_the_questions() {
-        let check = |text: &str, expected: Option<Vec<usize>>| assert_eq!(choices(text), expected, "{text}");
-        check("1A, 2c", Some(vec![0, 2]));
-        check("Default", Some(Vec::new()));
-        check("2A", None);
+    fn a_choice_is_one_of_its_question() {
+        let check = |text: &str, expected: Option<[Option<usize>; 3]>| {
+            assert_eq!(choices(text, &[4, 4, 2]), Ok(expected.map(Vec::from)), "{text}");
+        };
+        check("1A, 2c", Some([Some(0), Some(2), None]));
+        check("3b 1a", Some([Some(0), None, Some(1)]));
+        check("Default", Some([None; 3]));
+        check("2A", Some([None, Some(0), None]));
         check("", None);
         check("A", None);
-        check("1A 2B", None);
+        check("maybe", None);
+        check("1ä", None);
+        let refused = |text: &str, why: &str| assert_eq!(choices(text, &[4, 4, 2]), Err(why.to_owned()), "{text}");
+        refused("1Z", "question 1 has no choice Z: they are A to D");
+        refused("3C", "question 3 has no choice C: they are A to B");
+        refused("9A", "there is no question 9: they are 1 to 3");
+        refused("0A", "there is no question 0: they are 1 to 3");
+        refused("1A, 1B", "question 1 is answered twice: choose one");
     }
 
     #[test]

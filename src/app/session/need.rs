@@ -203,12 +203,22 @@ pub(super) fn kind(need: &str) -> &'static str {
     }
 }
 
-/// The persona whose first word stands in the need.
+/// The persona whose first word stands in the need, whatever its ending: a *manic* patient is `mania_patient`.
 fn named_persona(folded: &str) -> Option<String> {
+    let words: Vec<&str> = folded.split(|c: char| !c.is_alphanumeric()).collect();
     let named = |example: &&crate::simulation::persona::Example| {
-        example.name.split('_').next().is_some_and(|word| word.len() > 4 && folded.contains(word))
+        let name = example.name.split('_').next().unwrap_or_default();
+        name.len() > 4 && words.iter().any(|word| is_form_of(word, name))
     };
     examples().iter().find(named).map(|example| example.name.to_owned())
+}
+
+/// Whether `word` differs from `name` in at most the last two letters of either, and so that four are the same.
+fn is_form_of(word: &str, name: &str) -> bool {
+    const ENDING: usize = 2;
+    let same = word.chars().zip(name.chars()).take_while(|(a, b)| a == b).count();
+    let rest = |text: &str| text.chars().count().saturating_sub(same);
+    same >= 4 && rest(name) <= ENDING && rest(word) <= ENDING + 1
 }
 
 pub(super) const fn other_name(kind: AdversaryKind) -> &'static str {
@@ -237,6 +247,7 @@ mod tests {
         check("Look at the student.", "student", 10, 3, 3);
         check("Measure how a student drifts over 3 turns, 2 rollouts, with a trap", "student", 3, 0, 10);
         check("Something", "depressed_patient", 10, 4, 2);
+        check("Does the manic patient stay manic for 6 turns?", "mania_patient", 6, 2, 5);
     }
 
     #[test]
@@ -247,6 +258,16 @@ mod tests {
         plan.amend("make it 5 turns, against a trap", &Said::default());
         assert_eq!((plan.turns.value, plan.turns.origin), (5, Origin::Answered));
         assert_eq!((plan.other.value, plan.persona.value.as_str()), (AdversaryKind::Contradiction, "student"));
+    }
+
+    #[test]
+    fn a_persona_is_named_in_any_of_its_forms() {
+        let check = |text: &str, expected: Option<&str>| assert_eq!(named_persona(text).as_deref(), expected, "{text}");
+        check("the depressive patient's depression", Some("depressed_patient"));
+        check("two students", Some("student"));
+        check("a maniac", Some("mania_patient"));
+        check("manipulation in studies of depth", None);
+        check("an open-ended talk", None);
     }
 
     #[test]

@@ -61,8 +61,8 @@ impl Happened {
 pub enum Answer {
     /// Nothing beyond it.
     Plain,
-    /// Choices, question by question.
-    Choices(Vec<usize>),
+    /// Choices, question by question; where there is none, the recommended one.
+    Choices(Vec<Option<usize>>),
     /// Words, by digest; the text lies among the log's contents.
     Words(Digest),
     /// How densely to be asked.
@@ -273,8 +273,41 @@ pub struct Check {
     pub evidence: String,
 }
 
+/// What a run's report was when it was written.
+pub(super) const REPORT: &str = "report.json";
+/// What a criterion that must not be broken begins with.
+const MUST_NOT: &str = "must not: ";
+
+/// What the work is accepted by.
+pub(super) const CRITERIA: [(Tier, &str); 10] = [
+    (Tier::Quick, "every planned rollout is complete"),
+    (Tier::Quick, "every planned turn was held"),
+    (Tier::Quick, "the pilot, one turn, went through: the smallest case"),
+    (Tier::Quick, "must not: a message without a reply"),
+    (Tier::Quick, "must not: a reply from a model that was not named"),
+    (Tier::Standard, "the transcripts are those that were recorded"),
+    (
+        Tier::Standard,
+        "the scores that models took are on record as they stand in the transcripts, or why none was taken",
+    ),
+    (Tier::Standard, "must not: a receipt that does not follow the one before it"),
+    (Tier::Thorough, "the scores come out the same when they are measured again"),
+    (Tier::Thorough, "the report on the run is there and was not changed"),
+];
+
+impl Check {
+    /// Whether it is one that ends the work at once.
+    pub(super) fn is_broken_must_not(&self) -> bool {
+        !self.passed && self.criterion.starts_with(MUST_NOT)
+    }
+}
+
+/// What an item found, by name.
+pub(super) type Found = BTreeMap<String, Value>;
 /// The finding that something in the transcripts wants to be obeyed.
 pub(super) const SUSPECT: &str = "suspect";
+/// The finding that says why nothing was judged.
+pub(super) const UNJUDGED: &str = "judged: not taken";
 
 /// What a piece of work has come to.
 #[derive(Debug, Clone, PartialEq)]
@@ -294,8 +327,10 @@ pub(super) struct Work {
     pub(super) items: Vec<Item>,
     /// How often the work was cut into items: each round has run folders of its own.
     pub(super) rounds: u32,
-    pub(super) found: BTreeMap<ItemKind, BTreeMap<String, Value>>,
+    pub(super) found: BTreeMap<ItemKind, Found>,
     pub(super) last_error: Option<String>,
+    /// The shape was found too free for the work once already.
+    pub(super) reshaped: bool,
     /// Objections of experts; each is put on record and answered in the report once.
     pub(super) objections: Vec<Opinion>,
     pub(super) review: Vec<Opinion>,
@@ -330,6 +365,7 @@ impl Work {
             rounds: 0,
             found: BTreeMap::new(),
             last_error: None,
+            reshaped: false,
             objections: Vec::new(),
             review: Vec::new(),
             checks: Vec::new(),
@@ -350,7 +386,8 @@ impl Work {
 
     /// Whether something in the transcripts wants to be obeyed.
     pub(super) fn is_suspect(&self) -> bool {
-        self.found.get(&ItemKind::Rollouts).is_some_and(|found| found.contains_key(SUSPECT))
+        let suspect = |kind| self.found.get(kind).is_some_and(|found| found.contains_key(SUSPECT));
+        [ItemKind::Pilot, ItemKind::Rollouts].iter().any(suspect)
     }
 
     /// The digest of the brief, once it is written.

@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 
 use super::finding;
-use super::outcome::{Check, Judged, Opinion, Value, Work};
-use super::say::{echo, risks};
-use super::verify::CRITERIA;
+use super::outcome::{CRITERIA, Check, Judged, Opinion, Work};
+use super::phrases::{echo, risks, told};
 use crate::governance::mood::lint::Outcome;
 use crate::governance::statechart::hope::Facts;
 
@@ -113,25 +112,4 @@ pub(super) fn report(work: &Work, facts: &Facts) -> String {
         let _ = writeln!(text, "- {question}: {} ({margin})", choice.as_deref().unwrap_or_default());
     }
     text
-}
-
-/// A finding, for people.
-pub(super) fn told(value: &Value) -> String {
-    match value {
-        Value::Count(count) => count.to_string(),
-        Value::Number(number) => format!("{number:.3}"),
-        // A digest is known by its beginning.
-        Value::Text(text) if text.len() == 64 && !text.contains(' ') => text.chars().take(12).collect(),
-        Value::Text(text) => one_line(text).replace('|', "\\|"),
-    }
-}
-
-/// A text without line breaks.
-pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// So many of something.
-pub(super) fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

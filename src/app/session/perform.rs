@@ -1,30 +1,15 @@
 //! What the chart asks for, done: every action has its answer here, and one that is missing does not compile.
 
-use super::drive::Session;
+use super::core::{Performed, Session};
 use super::experts;
-use super::outcome::{Check, Conclusion, ItemKind, ItemResult, Mode, Outcome};
+use super::outcome::{Check, Conclusion, ItemKind, ItemResult, Mode, Outcome, SUSPECT};
 use super::place::SessionError;
-use super::{need, say, wave};
+use super::{asking, need, pages, questions, say, wave};
 use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect};
 use crate::governance::mood;
 use crate::governance::mood::lint::round_faults;
 use crate::governance::statechart::hope::{Action, Engagement, Event, Familiarity, Fit, Held, Shape};
-
-/// What came of an action: what is remembered, what the chart is told, whether the user is waited for, what it means for the
-/// mood.
-pub(super) struct Performed {
-    pub(super) outcome: Outcome,
-    pub(super) tells: Vec<Event>,
-    pub(super) waits: bool,
-    pub(super) moods: Vec<mood::Event>,
-}
-
-impl From<(Outcome, Vec<Event>)> for Performed {
-    fn from((outcome, tells): (Outcome, Vec<Event>)) -> Self {
-        Self { outcome, tells, waits: false, moods: Vec::new() }
-    }
-}
 
 impl Session {
     #[expect(clippy::too_many_lines, reason = "an arm for each action of the chart: a missing one does not compile")]
@@ -40,7 +25,9 @@ impl Session {
             }
             Action::AskEngagement | Action::Remind | Action::TellPaused => self.ask_user(action, vec![]),
             Action::Acknowledge => Ok(self.speak(action, vec![Event::Response, Event::Acknowledged])),
-            Action::AskQuestions if say::open_questions(&self.course.work.plan).is_empty() => plain(Event::Answered),
+            Action::AskQuestions if questions::open_questions(&self.course.work.plan).is_empty() => {
+                plain(Event::Answered)
+            }
             // Collaborating takes one round, of what matters most; and no round is asked that does not pass its lint.
             Action::AskQuestions if self.course.is_asked_enough() || !self.is_askable() => {
                 let lines = self.course.work.plan.clone().assume();
@@ -103,7 +90,7 @@ impl Session {
                 // More work than the brief says is agreed work as well.
                 let name = self.course.work.file("brief");
                 let brief =
-                    if self.brief_is_due() { Some(self.write(&name, &say::brief(&self.course.work))?) } else { None };
+                    if self.brief_is_due() { Some(self.write(&name, &pages::brief(&self.course.work))?) } else { None };
                 let performed = self.speak(action, vec![Event::Response, Event::Decomposed]);
                 // What is next is clear, whatever was not before.
                 let moods = vec![mood::Event::NextClear];
@@ -172,13 +159,13 @@ impl Session {
     /// Whether the open questions are worth asking.
     fn is_askable(&self) -> bool {
         let questions: Vec<_> =
-            say::open_questions(&self.course.work.plan).into_iter().map(|asked| asked.question).collect();
+            questions::open_questions(&self.course.work.plan).into_iter().map(|asked| asked.question).collect();
         round_faults(&questions).is_empty()
     }
 
     /// Asks the user something, and waits.
     fn ask_user(&mut self, action: Action, tells: Vec<Event>) -> Result<Performed, SessionError> {
-        let effect = Effect::new(Category::Ask, say::said(action, &self.course));
+        let effect = Effect::new(Category::Ask, self.words(action));
         let permit = self.ward.ask(&effect)?;
         permit.spend(&effect, self.ward.now())?;
         let performed = self.speak(action, tells);
@@ -186,9 +173,16 @@ impl Session {
     }
 
     fn speak(&mut self, action: Action, tells: Vec<Event>) -> Performed {
-        let text = say::said(action, &self.course);
+        let text = self.words(action);
         (self.told)(&text);
         (Outcome::Spoke(Digest::of(text)), tells).into()
+    }
+
+    fn words(&self, action: Action) -> String {
+        match action {
+            Action::Acknowledge => say::acknowledged(&self.course.work, &self.stakes()),
+            action => say::said(action, &self.course),
+        }
     }
 
     fn fit(&self) -> Result<Fit, SessionError> {
@@ -203,14 +197,14 @@ impl Session {
     /// Writes the brief, and with it gives the mood its aim.
     fn write_brief(&mut self, event: Event) -> Result<Performed, SessionError> {
         let name = self.course.work.file("brief");
-        let digest = self.write(&name, &say::brief(&self.course.work))?;
+        let digest = self.write(&name, &pages::brief(&self.course.work))?;
         let moods = self.aimed()?;
         Ok(Performed { moods, ..Performed::from((Outcome::Wrote(name, digest), vec![event])) })
     }
 
     /// Whether what is agreed is not what the brief says.
     fn brief_is_due(&self) -> bool {
-        self.course.work.brief() != Some(Digest::of(say::brief(&self.course.work)))
+        self.course.work.brief() != Some(Digest::of(pages::brief(&self.course.work)))
     }
 
     pub(super) fn write(&mut self, name: &str, text: &str) -> Result<Digest, SessionError> {
@@ -255,10 +249,17 @@ impl Session {
         let capped = moods.contains(&mood::Event::Regulated(mood::Regulation::CostCap));
         let failed = results.iter().any(|result| result.error.is_some());
         let doubt = doubts.then_some(Event::WrongIntent);
+        let suspect = results.iter().any(|result| result.found.contains_key(SUSPECT));
+        let reshapes = piloted && suspect && self.course.is_too_free(asking::RISK_OF_SUSPECTS);
         let event = match failed {
             true => Event::ItemFailed,
             // The wave is gone on with when the user says so: what is done stays done.
             false if asks && (doubts || capped || (together && piloted)) => Event::Pause,
+            // No rollout is spent under a shape that the pilot shows to be too free.
+            false if reshapes => {
+                (self.told)("[SESSION] A reply of the pilot wants to be obeyed: the work is shaped anew.");
+                Event::Reshape
+            }
             false => Event::WaveDone,
         };
         let tells = doubt.into_iter().chain([event]).collect();

@@ -16,9 +16,9 @@ use crate::foundation::config::ConfigErrors;
 use crate::foundation::gate::{LedgerError, Refusal};
 use crate::foundation::store::Disk;
 use crate::foundation::store::receipts::{Key, LogError};
-use crate::governance::mood::{self, Mood};
+use crate::governance::mood::{self, Counter, Mood};
 use crate::governance::statechart::hope::Engagement;
-use crate::inference::providers::OpenOptions;
+use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::persona::AdversaryKind;
 use crate::simulation::report::ReportError;
 use crate::simulation::rollout::{FileError, RunError};
@@ -65,6 +65,20 @@ pub struct Settings {
     pub parallel: usize,
     /// Longest reply that is budgeted for, tokens.
     pub reply_tokens_max: u64,
+}
+
+impl Settings {
+    /// The hosts of the models that the user named: naming one is the grant for it.
+    pub(super) fn hosts(&self) -> Vec<String> {
+        let chains = [&self.model, &self.persona_model, &self.target];
+        chains
+            .into_iter()
+            .chain(&self.judge)
+            .chain(&self.strong)
+            .flat_map(ModelChain::specs)
+            .filter_map(providers::host)
+            .collect()
+    }
 }
 
 /// Texts of the user's own that a session is begun with.
@@ -165,6 +179,8 @@ pub struct Standing {
     pub stage: String,
     /// The mood.
     pub mood: Mood,
+    /// The counter of the moods that ran out, if one did: then nothing goes on.
+    pub halted: Option<Counter>,
     /// Whether it waits for the user.
     pub waiting: bool,
     /// How it ended, if it did.

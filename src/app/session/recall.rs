@@ -2,10 +2,10 @@
 //! a proposal, when it ends. A person applies it or not.
 
 use super::audit::NOT_SEARCHED;
-use super::drive::Session;
+use super::core::Session;
 use super::place::SessionError;
 use super::tools::Memory;
-use super::{finding, say};
+use super::{finding, phrases};
 use crate::foundation::gate::Entry;
 use crate::governance::memory::id::Kind;
 use crate::governance::memory::proposal::{Op, OpKind};
@@ -100,7 +100,7 @@ fn request(
     let taken = [&[DECISIONS], taken.as_slice()].concat();
     let none = || MemoryError::Request("the day has no ids left".to_owned());
     let id = texts.next_id(Kind::Decision, today, &taken).ok_or_else(none)?;
-    let (need, verdict) = (say::one_line(need), say::one_line(&footer.to_string()));
+    let (need, verdict) = (phrases::one_line(need), phrases::one_line(&footer.to_string()));
     let patch = format!(
         "[{id}]\nDate: {today}\nStatus: active\nScope: global\nStatement: Verdict on \"{need}\": {found}; {verdict}\nRationale: what was measured, and the verify gate\nSupersedes: none\nTags: session\nSources:\n- {evidence}"
     );

@@ -4,96 +4,17 @@ use std::fmt::Write as _;
 
 use super::course::Course;
 use super::finding;
-use super::need::{Origin, Plan, other_name};
-use super::outcome::{Conclusion, ItemKind, Opinion, SUSPECT, Work};
-pub(super) use super::pages::{brief, counted, one_line, report, told};
-pub(super) use super::verify::CRITERIA;
-use crate::foundation::base::limits;
-use crate::governance::mood::lint::{Choice, Question};
-use crate::governance::statechart::hope::{Action, Echo, Engagement, Facts, Fit, Shape};
-use crate::simulation::persona::{AdversaryKind, examples};
-
-/// What a question is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum About {
-    Persona,
-    Other,
-    Turns,
-    Rollouts,
-}
-
-/// A question to the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
-    about: About,
-    pub(super) question: Question,
-}
-
-const OTHERS: [AdversaryKind; 4] =
-    [AdversaryKind::None, AdversaryKind::Contradiction, AdversaryKind::Helpfulness, AdversaryKind::Both];
-const TURNS: [usize; 4] = [10, 6, 20, 50];
-const ROLLOUTS: [usize; 4] = [1, 2, 4, 8];
-
-/// The next round of questions: what is open, the most important first.
-pub(super) fn open_questions(plan: &Plan) -> Vec<Asked> {
-    let question = |text: &str, answers: Vec<String>, verb: &str, default: usize| Question {
-        text: text.to_owned(),
-        choices: answers.into_iter().map(|answer| Choice { next_move: format!("{verb} {answer}"), answer }).collect(),
-        default: Some(default),
-        escape: Some("another value with --persona, --turns or --rollouts, or none: the default holds".to_owned()),
-    };
-    let names: Vec<_> = examples().iter().map(|example| example.name.to_owned()).collect();
-    let default = names.iter().position(|name| *name == plan.persona.value).unwrap_or(0);
-    let mut asked = Vec::new();
-    if plan.persona.is_open() {
-        asked.push(Asked { about: About::Persona, question: question("Which persona?", names, "run", default) });
-    }
-    if plan.other.is_open() {
-        let answers = OTHERS.iter().map(|kind| other_name(*kind).to_owned()).collect();
-        asked.push(Asked {
-            about: About::Other,
-            question: question("Who does it talk with?", answers, "set against it", 0),
-        });
-    }
-    if plan.turns.is_open() {
-        let answers = TURNS.iter().map(ToString::to_string).collect();
-        asked.push(Asked { about: About::Turns, question: question("How many turns?", answers, "plan turns:", 0) });
-    }
-    if plan.rollouts.is_open() {
-        let answers = ROLLOUTS.iter().map(ToString::to_string).collect();
-        asked.push(Asked {
-            about: About::Rollouts,
-            question: question("How many rollouts?", answers, "plan rollouts:", 0),
-        });
-    }
-    asked.truncate(limits::QUESTIONS_MAX);
-    asked
-}
-
-/// Takes a choice over into the plan; one that is not among the choices changes nothing.
-pub(super) fn choose(plan: &mut Plan, asked: &Asked, choice: usize) {
-    let taken = match asked.about {
-        About::Persona => examples().get(choice).map(|example| example.name.clone_into(&mut plan.persona.value)),
-        About::Other => OTHERS.get(choice).map(|kind| plan.other.value = *kind),
-        About::Turns => TURNS.get(choice).map(|turns| plan.turns.value = *turns),
-        About::Rollouts => ROLLOUTS.get(choice).map(|rollouts| plan.rollouts.value = *rollouts),
-    };
-    let origin = match asked.about {
-        About::Persona => &mut plan.persona.origin,
-        About::Other => &mut plan.other.origin,
-        About::Turns => &mut plan.turns.origin,
-        About::Rollouts => &mut plan.rollouts.origin,
-    };
-    if taken.is_some() {
-        *origin = Origin::Answered;
-    }
-}
+use super::need::{Plan, other_name};
+use super::outcome::{CRITERIA, Conclusion, ItemKind, Opinion, Work};
+use super::phrases::{counted, echo, one_line, risks, told};
+use super::questions::{differently, questions, still_open};
+use crate::governance::statechart::hope::{Action, Engagement, Facts, Fit, Shape};
+use crate::simulation::persona::examples;
 
 /// What is said to the user when `action` is performed.
 pub(super) fn said(action: Action, course: &Course) -> String {
     let (work, facts) = (&course.work, &course.facts);
     match action {
-        Action::Acknowledge => acknowledged(work),
         Action::AskQuestions => questions(&work.plan),
         Action::AskDifferently => differently(&work.plan),
         // Who wants to be guided sees the steps and the risks unasked.
@@ -123,16 +44,16 @@ pub(super) fn said(action: Action, course: &Course) -> String {
         Action::TellPaused if facts.audit_blocks => {
             let brief = work.file("brief");
             format!(
-                "[SESSION] Paused: {brief} is not as it was agreed; what is wanted changes by an answer alone. RESUME goes on with what was agreed; or CANCEL?"
+                "[SESSION] Paused: {brief} is not as it was agreed; what is wanted changes by an answer alone. RESUME goes on with what was agreed; or CANCEL, or WRONG: what is wanted?"
             )
         }
-        Action::TellPaused => "[SESSION] Paused. RESUME or CANCEL?".to_owned(),
+        Action::TellPaused => "[SESSION] Paused. RESUME, CANCEL, or WRONG: what is wanted?".to_owned(),
         Action::TellLimit => "A limit is met: this cannot be done once more in this session.".to_owned(),
         Action::TellBlocked => {
             format!("The fit is {} of 75 points: below 25 the work is not begun.", facts.fit.points())
         }
         Action::TripBreaker => "The same criterion failed again and again: I stop trying.".to_owned(),
-        Action::SurfaceDoubt => "I doubt that this is what you want: CANCEL, or say what you want.".to_owned(),
+        Action::SurfaceDoubt => "I doubt that this is what you want.".to_owned(),
         Action::SurfaceTensions => tensions(&work.panel),
         Action::Synthesize | Action::Recommend => consensus(&work.panel),
         Action::Generate => "There is no expert to ask.".to_owned(),
@@ -151,45 +72,17 @@ pub(super) fn said(action: Action, course: &Course) -> String {
     }
 }
 
-fn acknowledged(work: &Work) -> String {
+/// What was understood of the need, and what is at stake.
+pub(super) fn acknowledged(work: &Work, stakes: &str) -> String {
     let Plan { persona, other, turns, rollouts } = &work.plan;
     format!(
-        "TASK     {}\nCONTEXT  persona `{}`, {}\nDONE     {} of {} each, scored and reported\nSTAKES   reversible: all of it lies in one folder\nREVIEWS  a panel of experts, then the verify gate",
+        "TASK     {}\nCONTEXT  persona `{}`, {}\nDONE     {} of {} each, scored and reported\nSTAKES   {stakes}\nREVIEWS  a panel of experts, then the verify gate",
         work.need,
         persona.value,
         other_name(other.value),
         counted(rollouts.value, "rollout"),
         counted(turns.value, "turn"),
     )
-}
-
-fn questions(plan: &Plan) -> String {
-    let mut text = String::new();
-    for (number, Asked { question, .. }) in (1..).zip(open_questions(plan)) {
-        let _ = writeln!(text, "{number}. {}", question.text);
-        for (index, (letter, choice)) in ('A'..='Z').zip(&question.choices).enumerate() {
-            let recommended = if question.default == Some(index) { "  (recommended)" } else { "" };
-            let _ = writeln!(text, "   {letter}) {}{recommended}", choice.answer);
-        }
-    }
-    if text.is_empty() {
-        "Nothing is open.".to_owned()
-    } else {
-        text + "Answer like \"1A, 2B\"; what is left out takes the recommended choice."
-    }
-}
-
-pub(super) fn echo(work: &Work) -> String {
-    let Plan { persona, other, turns, rollouts } = &work.plan;
-    let deliverable = format!(
-        "a scored report on {} of {} between the persona `{}` and {}",
-        counted(rollouts.value, "rollout"),
-        counted(turns.value, "turn"),
-        persona.value,
-        other_name(other.value)
-    );
-    let constraint = work.words.last().map(String::as_str);
-    Echo { deliverable: &deliverable, must_include: Some("how far the persona holds"), constraint }.to_string()
 }
 
 fn steps(work: &Work) -> String {
@@ -207,33 +100,6 @@ fn failing(work: &Work, facts: &Facts) -> String {
         let _ = write!(text, "\n  {number}. {risk}");
     }
     text
-}
-
-pub(super) fn risks(work: &Work, facts: &Facts) -> Vec<String> {
-    let mut risks = Vec::new();
-    if !work.objections.is_empty() {
-        risks.push(format!("{} of the panel objected", counted(work.objections.len(), "expert")));
-    }
-    if work.plan.rollouts.value < 3 {
-        risks.push("too few rollouts to tell the persona from chance".to_owned());
-    }
-    if !work.assumptions.is_empty() {
-        risks.push(format!("{} nobody confirmed", counted(work.assumptions.len(), "assumption")));
-    }
-    if facts.failures > 0 {
-        risks.push(format!("{} on the way", counted(facts.failures as usize, "failed attempt")));
-    }
-    if finding::of(work) == finding::Finding::Disputed {
-        risks.insert(0, "the scores disagree".to_owned());
-    }
-    if work.found.get(&ItemKind::Rollouts).is_some_and(|found| found.contains_key(SUSPECT)) {
-        risks.insert(0, "a reply wants to be obeyed by whoever rates it: nobody rated it".to_owned());
-    }
-    risks
-        .push("what a model says of itself is no evidence: a rating counts only where its judge was tested".to_owned());
-    risks.push("a persona that holds here may not hold over more turns".to_owned());
-    risks.truncate(3);
-    risks
 }
 
 fn shape(work: &Work) -> String {
@@ -290,25 +156,6 @@ pub(super) fn recap(course: &Course, stage: &str) -> String {
     text
 }
 
-/// The open questions again, each choice with what it leads to.
-fn differently(plan: &Plan) -> String {
-    let mut text = "In other words, this is what each answer leads to:".to_owned();
-    for Asked { question, .. } in open_questions(plan) {
-        let moves: Vec<_> = question.choices.iter().map(|choice| choice.next_move.as_str()).collect();
-        let _ = write!(text, "\n  {} {}", question.text, moves.join(" / "));
-    }
-    text
-}
-
-/// The questions that no round had room for, a line each.
-fn still_open(plan: &Plan) -> String {
-    let line = |Asked { question, .. }: &Asked| {
-        let choices: Vec<_> = question.choices.iter().map(|choice| choice.answer.as_str()).collect();
-        format!("Still open: {} {}\n", question.text, choices.join(" / "))
-    };
-    open_questions(plan).iter().map(line).collect::<Vec<_>>().concat()
-}
-
 /// Who of the panel is for what.
 fn tensions(panel: &[Opinion]) -> String {
     let mut text = "[PANEL]".to_owned();
@@ -347,9 +194,14 @@ fn researched(work: &Work) -> String {
     text
 }
 
-fn findings(work: &Work) -> String {
+/// What was found, in short.
+fn outcome(work: &Work) -> String {
     let passed = work.checks.iter().filter(|check| check.passed).count();
-    let mut text = format!("Finding: {}.\nChecks: {passed} of {} passed.", finding::of(work), CRITERIA.len());
+    format!("Finding: {}.\nChecks: {passed} of {} passed.", finding::of(work), CRITERIA.len())
+}
+
+fn findings(work: &Work) -> String {
+    let mut text = outcome(work);
     for kind in [ItemKind::Measure, ItemKind::Score] {
         for (name, value) in work.found.get(&kind).into_iter().flatten() {
             let _ = write!(text, "\n  {name:<34} {}", told(value));
@@ -370,30 +222,5 @@ fn closing(work: &Work) -> String {
         Some(Conclusion::Stuck) => "Stuck: it ends here.",
         None => "It ends here.",
     };
-    format!("{how}\n{}", findings(work))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::need::Said;
-    use super::*;
-    use crate::governance::mood::lint::round_faults;
-
-    #[test]
-    fn the_questions_pass_the_lint_of_the_moods() {
-        let mut plan = Plan::read("Something", &Said::default());
-        let asked = open_questions(&plan);
-        let questions: Vec<_> = asked.iter().map(|asked| asked.question.clone()).collect();
-        assert_eq!(questions.len(), 3);
-        assert_eq!(round_faults(&questions), []);
-        for asked in &asked {
-            choose(&mut plan, asked, 1);
-        }
-        assert_eq!((plan.turns.value, plan.other.value), (6, AdversaryKind::Contradiction));
-        assert_eq!(open_questions(&plan).len(), 1);
-        // What is no choice changes nothing.
-        let last = open_questions(&plan).remove(0);
-        choose(&mut plan, &last, 9);
-        assert!(plan.rollouts.is_open());
-    }
+    format!("{how}\n{}", outcome(work))
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::drive::Session;
-use super::outcome::{ItemKind, Value};
+use super::core::Session;
+use super::finding::{ERRORS, FACT, MARKS, fact};
+use super::outcome::{Found, ItemKind, UNJUDGED, Value};
 use super::place::SessionError;
-use super::wave::{Found, model_effects, said};
+use super::wave::{model_effects, said};
 use crate::app::watch::Watch;
 use crate::foundation::chat::{ModelChain, Role};
 use crate::foundation::gate::{Budget, Category, Effect, Entry};
@@ -20,12 +21,6 @@ use crate::simulation::rollout::{Reliability, Score, ScoreMethod, Transcript};
 
 /// Calls that one turn takes at most, of the persona's model and of the judge each: its shadows, or its rubrics.
 const CALLS_PER_TURN: usize = 24;
-/// How many standard errors a mean must lie away from its mark to be told from it.
-const ERRORS: f64 = 2.0;
-/// What scores are told apart from: likelihood ratios from none, ratings from the middle of their scale from 0 to 1.
-pub(super) const MARKS: [(&str, f64); 3] =
-    [("persona_llr/1", 0.0), ("persona_llr_own_words/1", 0.0), ("persona_adherence/1", 0.5)];
-
 impl Session {
     /// Takes them, and keeps them in the transcripts; those that are there are not taken again.
     pub(super) async fn score(&mut self) -> Result<Found, SessionError> {
@@ -99,9 +94,6 @@ impl Session {
     }
 }
 
-/// The row that says why nothing was judged.
-pub(super) const UNJUDGED: &str = "judged: not taken";
-
 /// What the transcripts hold of scores that models took: means, facts, and what was not taken with why.
 pub(super) fn taken(talks: &[Transcript]) -> Found {
     let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -146,68 +138,8 @@ fn name(score: &Score) -> String {
     score.dimension.as_ref().map_or_else(|| score.id.clone(), |dimension| format!("{} {dimension}", score.id))
 }
 
-/// What a fact's name ends in.
-const FACT: &str = ": fact";
-
-/// On which side of `mark` the mean of the readings lies, if it can be told from it.
-fn fact(values: &[f64], mark: f64) -> String {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let error = (squares / (count - 1.0) / count).sqrt();
-    let margin = (mean - mark).abs() - ERRORS * error;
-    // Of a single reading no error is known, and nothing can be told.
-    match margin.partial_cmp(&0.0) {
-        Some(std::cmp::Ordering::Greater) if mean > mark => format!("above {mark} by {margin:.3}"),
-        Some(std::cmp::Ordering::Greater) => format!("below {mark} by {margin:.3}"),
-        _ => format!("not told apart from {mark}"),
-    }
-}
-
-/// On which side of its mark a score lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
-    /// Above it: this speaks for the persona.
-    Above,
-    /// Below it.
-    Below,
-    /// It cannot be told.
-    Untold,
-}
-
-/// The facts among findings.
-pub(super) fn sides(found: &Found) -> impl Iterator<Item = (&'static str, Side)> {
-    MARKS.into_iter().filter_map(|(id, _)| {
-        let Value::Text(fact) = found.get(&format!("{id}{FACT}"))? else { return None };
-        let side = match fact.split(' ').next() {
-            Some("above") => Side::Above,
-            Some("below") => Side::Below,
-            _ => Side::Untold,
-        };
-        Some((id, side))
-    })
-}
-
 /// The receipt of a fact.
 fn receipt(name: &str, value: &Value, found: &Found) -> Option<Entry> {
     let (Some(id), Value::Text(fact)) = (name.strip_suffix(FACT), value) else { return None };
     Some(Entry::new("score.quantised", json!({"score": id, "mean": found.get(id), "fact": fact, "errors": ERRORS})))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mean_is_a_fact_only_where_it_can_be_told_from_its_mark() {
-        let check = |values: &[f64], mark: f64, expected: &str| assert_eq!(fact(values, mark), expected, "{values:?}");
-        check(&[0.5], 0.0, "not told apart from 0");
-        check(&[1.0, -1.0, 0.5], 0.0, "not told apart from 0");
-        // The mean is 1, its standard error 0.1/sqrt(3).
-        check(&[0.9, 1.0, 1.1], 0.0, "above 0 by 0.885");
-        check(&[0.19, 0.2, 0.21], 0.5, "below 0.5 by 0.288");
-        check(&[0.5, 0.5], 0.5, "not told apart from 0.5");
-        // Readings that all agree leave no error at all.
-        check(&[0.75, 0.75], 0.5, "above 0.5 by 0.250");
-    }
 }

@@ -1,43 +1,15 @@
 //! The verify gate: every criterion against what lies on the disk now, each with what was seen. Three tiers, and the next one
 //! is looked at when the one before passed: what lies there is counted, then compared with what was recorded, then made again.
 
-use super::drive::Session;
-use super::outcome::{Check, ItemKind, Tier, Value};
+use super::core::Session;
+use super::outcome::{CRITERIA, Check, Found, ItemKind, REPORT, Tier, UNJUDGED, Value};
+use super::phrases;
 use super::place::SessionError;
 use super::scored;
-use super::wave::{Found, said, scores};
+use super::wave::{said, scores};
 use crate::foundation::store::receipts::{LOG, chain};
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{Outcome, Transcript};
-
-/// What a run's report was when it was written.
-pub(super) const REPORT: &str = "report.json";
-/// What a criterion that must not be broken begins with.
-const MUST_NOT: &str = "must not: ";
-
-/// What the work is accepted by.
-pub(super) const CRITERIA: [(Tier, &str); 10] = [
-    (Tier::Quick, "every planned rollout is complete"),
-    (Tier::Quick, "every planned turn was held"),
-    (Tier::Quick, "the pilot, one turn, went through: the smallest case"),
-    (Tier::Quick, "must not: a message without a reply"),
-    (Tier::Quick, "must not: a reply from a model that was not named"),
-    (Tier::Standard, "the transcripts are those that were recorded"),
-    (
-        Tier::Standard,
-        "the scores that models took are on record as they stand in the transcripts, or why none was taken",
-    ),
-    (Tier::Standard, "must not: a receipt that does not follow the one before it"),
-    (Tier::Thorough, "the scores come out the same when they are measured again"),
-    (Tier::Thorough, "the report on the run is there and was not changed"),
-];
-
-impl Check {
-    /// Whether it is one that ends the work at once.
-    pub(super) fn is_broken_must_not(&self) -> bool {
-        !self.passed && self.criterion.starts_with(MUST_NOT)
-    }
-}
 
 impl Session {
     /// Runs the tiers in order, up to the first that fails. What was not looked at is no check.
@@ -76,8 +48,8 @@ impl Session {
         Ok(vec![
             (rollouts > 0 && complete == rollouts, format!("{complete} of {rollouts}")),
             (turns == planned, format!("{turns} of {planned}")),
-            (pilot == 1, super::say::counted(pilot, "turn")),
-            (failures == 0, super::say::counted(failures, "message")),
+            (pilot == 1, phrases::counted(pilot, "turn")),
+            (failures == 0, phrases::counted(failures, "message")),
             (fallbacks == 0, format!("{fallbacks} replies")),
         ])
     }
@@ -90,7 +62,7 @@ impl Session {
         // Why nothing was judged stands in no transcript.
         let scored = found(ItemKind::Score).cloned().unwrap_or_default();
         let mut taken = scored::taken(transcripts);
-        taken.extend(scored.get_key_value(scored::UNJUDGED).map(|(name, why)| (name.clone(), why.clone())));
+        taken.extend(scored.get_key_value(UNJUDGED).map(|(name, why)| (name.clone(), why.clone())));
         let log = std::fs::read(self.folder.join(LOG)).map_err(SessionError::io("read the log in", &self.folder))?;
         let receipts = chain(&log);
         Ok(vec![

@@ -11,7 +11,7 @@ use crate::foundation::gate::{
     Scope, Scopes, Terms,
 };
 use crate::foundation::store::receipts::SharedLog;
-use crate::governance::mood::{self, Fact, Mood, MoodState, Profile, Profiles, Registers, step_entry};
+use crate::governance::mood::{self, Counter, Fact, Mood, MoodState, Profile, Profiles, Registers, step_entry};
 
 /// How long a session's lease lasts.
 const LASTS: SignedDuration = SignedDuration::from_hours(24);
@@ -84,6 +84,11 @@ impl Ward {
 
     pub(super) const fn mood(&self) -> Mood {
         self.mood.mood()
+    }
+
+    /// The counter that ran out, if one did.
+    pub(super) const fn halted(&self) -> Option<Counter> {
+        self.mood.halted()
     }
 
     pub(super) const fn log(&self) -> &SharedLog {

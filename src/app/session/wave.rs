@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::claims;
-use super::drive::Session;
-use super::outcome::{Item, ItemKind, ItemResult, SUSPECT, Value};
+use super::core::Session;
+use super::outcome::{Found, Item, ItemKind, ItemResult, SUSPECT, Value};
 use super::place::SessionError;
 use crate::foundation::base::{Digest, canonical_json, limits};
 use crate::foundation::chat::ModelChain;
@@ -19,8 +19,6 @@ use crate::simulation::judge::measured::measure;
 use crate::simulation::persona::parse;
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{Observer, Outcome, Run, RunPlan, StopFlag, Transcript, read_transcript, regulations};
-
-pub(super) type Found = BTreeMap<String, Value>;
 
 /// The items of the work, each after what it rests on.
 pub(super) fn items() -> Vec<Item> {
@@ -129,7 +127,12 @@ impl Session {
             Run::create(&plan, &folder, &self.options)?
         };
         let observer: Observer = Arc::new(|_| {});
-        let summaries = run.play(self.settings.parallel, &observer, &StopFlag::default()).await?;
+        let most = self.ward.profile().parallel_max;
+        if most < self.settings.parallel.min(rollouts) {
+            (self.told)(&format!("[SESSION] {most} at the same time: {} allows no more", self.ward.mood()));
+        }
+        let parallel = self.settings.parallel.min(most).max(1);
+        let summaries = run.play(parallel, &observer, &StopFlag::default()).await?;
         drop(run);
         for lease in roles {
             self.ward.dismiss(lease)?;

@@ -64,7 +64,8 @@ pub trait Disk: Send + Sync {
     fn list(&self, path: &str) -> io::Result<(Vec<String>, Vec<String>)>;
     /// Whether a folder is there.
     fn is_dir(&self, path: &str) -> bool;
-    /// Waits for the lock on `path`, a file that is created if need be and never removed.
+    /// Waits for the lock on `path`, a file that is created if need be and never removed. A lock that is shared needs only
+    /// leave to read the file; where there is none, and none can be made, the error is of the kind `NotFound`.
     fn lock(&self, path: &str, exclusive: bool) -> io::Result<Box<dyn Lock>>;
 }
 
@@ -176,11 +177,15 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &str, exclusive: bool) -> io::Result<Box<dyn Lock>> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).read(true).open(self.at(path)?)?;
+        let at = self.at(path)?;
+        let open = || match OpenOptions::new().create(true).truncate(false).write(true).read(true).open(&at) {
+            Err(error) if !exclusive && is_denied(&error) => File::open(&at),
+            opened => opened,
+        };
         let begun = Instant::now();
         let mut pause = Duration::from_micros(200);
         loop {
-            let file = file.try_clone()?;
+            let file = open()?;
             if let Some(lock) = if exclusive { FileLock::exclusive(file)? } else { FileLock::shared(file)? } {
                 return Ok(Box::new(lock));
             }
@@ -192,6 +197,10 @@ impl Disk for RealDisk {
             pause = (pause * 2).min(Duration::from_millis(10));
         }
     }
+}
+
+fn is_denied(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 #[cfg(unix)]

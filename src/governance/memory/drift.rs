@@ -6,7 +6,7 @@ use jiff::civil::Date;
 use serde::Serialize;
 
 use super::id::Kind;
-use super::scan::{Known, named};
+use super::known::{Known, named};
 use super::signature::Signature;
 use super::state::{Config, days_between};
 

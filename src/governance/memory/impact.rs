@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::contradiction::Contradiction;
 use super::drift::Drift;
 use super::id::{BlockId, Kind};
+use super::known::{Known, named};
 use super::proposal::Proposal;
-use super::scan::{Known, named};
 
 /// The blocks that lean on a decision which is about to change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

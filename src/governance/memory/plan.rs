@@ -9,10 +9,10 @@ use jiff::civil::Date;
 use super::authority::{Apply, Place, Writer};
 use super::contradiction;
 use super::edit::{self, EditError};
+use super::known;
 use super::mode::{Capability, ModeError};
 use super::parse::Document;
 use super::proposal::{Op, OpKind, Proposal};
-use super::scan;
 use super::stage;
 use super::state::{Config, State};
 use super::texts::Texts;
@@ -184,9 +184,9 @@ pub fn broken(texts: &Texts, files: &BTreeMap<String, String>) -> Vec<String> {
 
 /// Every contradiction as the pair of its sides, with its description.
 fn conflicts(texts: &Texts) -> Vec<((String, String), String)> {
-    let documents = scan::decisions(texts);
-    let signed = scan::signed(&documents);
-    let (found, _) = contradiction::contradictions(&scan::sides(&signed), limits::CONTRADICTIONS_MAX);
+    let documents = known::decisions(texts);
+    let signed = known::signed(&documents);
+    let (found, _) = contradiction::contradictions(&known::sides(&signed), limits::CONTRADICTIONS_MAX);
     found.into_iter().map(|found| ((found.a.name(), found.b.name()), found.description())).collect()
 }
 

@@ -5,21 +5,38 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 
 use jiff::civil::Date;
+use serde::Serialize;
 
 use super::authority::{Forbidden, Pen, Scan};
-use super::contradiction::Contradiction;
+use super::contradiction::{Contradiction, Severity};
 use super::drift::Drift;
 use super::edit;
 use super::id::Kind;
 use super::impact::Impact;
 use super::parse::{Block, Document};
-use super::scan::Conflict;
 use super::texts::{IdSource, Texts};
 use crate::foundation::base::limits;
 
 const CONTRADICTIONS: &str = "intelligence/CONTRADICTIONS.md";
 const DRIFT: &str = "intelligence/DRIFT.md";
 const IMPACT: &str = "intelligence/IMPACT.md";
+
+/// A contradiction in a report.
+#[derive(Debug, Clone, Serialize)]
+pub struct Conflict {
+    /// Its record's id; empty when the day's ids are used up.
+    pub id: String,
+    /// `decision:signature`.
+    pub a: String,
+    /// `decision:signature`.
+    pub b: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it is about.
+    pub axis: String,
+    /// One sentence.
+    pub description: String,
+}
 
 /// A file of records: its blocks, those to add and those to close.
 struct Records<'a> {

@@ -7,16 +7,17 @@ use jiff::civil::Date;
 use serde::Serialize;
 
 use super::authority::{Forbidden, Pen, Scan};
-use super::contradiction::{Severity, Side, contradictions};
+use super::contradiction::{Severity, contradictions};
 use super::drift::{self, Drift};
 use super::edit;
-use super::id::{BlockId, Kind};
+use super::id::Kind;
 use super::impact;
+use super::known::{Known, sides, signed};
 use super::mode::Capability;
-use super::parse::{Block, Document};
+use super::plan;
 use super::proposal::Proposal;
 use super::records;
-use super::signature::Signature;
+pub use super::records::Conflict;
 use super::stage;
 use super::state::{Config, STATE, State};
 use super::texts::Texts;
@@ -49,70 +50,10 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// A contradiction in a report.
-#[derive(Debug, Clone, Serialize)]
-pub struct Conflict {
-    /// Its record's id; empty when the day's ids are used up.
-    pub id: String,
-    /// `decision:signature`.
-    pub a: String,
-    /// `decision:signature`.
-    pub b: String,
-    /// How bad it is.
-    pub severity: Severity,
-    /// What it is about.
-    pub axis: String,
-    /// One sentence.
-    pub description: String,
-}
-
 impl Report {
     /// How many contradictions are of this severity.
     pub fn count(&self, severity: Severity) -> usize {
         self.contradictions.iter().filter(|conflict| conflict.severity == severity).count()
-    }
-}
-
-/// The documents of `decisions/`.
-pub fn decisions(texts: &Texts) -> Vec<Document<'_>> {
-    texts.under("decisions/").map(|(_, text)| Document::parse(text)).collect()
-}
-
-/// The active decisions of the documents with their signatures.
-pub fn signed<'a>(documents: &[Document<'a>]) -> Vec<(&'a str, Vec<Signature<'a>>)> {
-    let blocks = documents.iter().flat_map(Document::blocks);
-    let active = blocks.filter(|block| block.id().kind() == Kind::Decision && block.head("Status") == "active");
-    active.map(|block| (block.id().as_str(), Signature::of(&block))).collect()
-}
-
-/// The signatures one by one.
-pub fn sides<'s, 'a>(signed: &'s [(&'a str, Vec<Signature<'a>>)]) -> Vec<Side<'s, 'a>> {
-    let one = |(decision, signatures): &'s (&'a str, Vec<Signature<'a>>)| {
-        signatures.iter().map(|signature| Side { decision, signature })
-    };
-    signed.iter().flat_map(one).collect()
-}
-
-/// What the scan reads, parsed once.
-pub(super) struct Known<'a> {
-    pub(super) decisions: Vec<Document<'a>>,
-    pub(super) tasks: Vec<Document<'a>>,
-    pub(super) entities: Vec<Document<'a>>,
-}
-
-impl<'a> Known<'a> {
-    pub(super) fn read(texts: &'a Texts) -> Self {
-        let parse = |folder: &'static str| texts.under(folder).map(|(_, text)| Document::parse(text)).collect();
-        Self { decisions: parse("decisions/"), tasks: parse("tasks/"), entities: parse("entities/") }
-    }
-
-    pub(super) fn blocks(&self, kind: Kind) -> impl Iterator<Item = Block<'_, 'a>> {
-        let documents = match kind {
-            Kind::Decision => &self.decisions,
-            Kind::Task => &self.tasks,
-            _ => &self.entities,
-        };
-        documents.iter().flat_map(Document::blocks).filter(move |block| block.id().kind() == kind)
     }
 }
 
@@ -138,7 +79,7 @@ pub fn scan(texts: &Texts, config: &Config, today: Date, now: &str) -> Result<(R
     let conflicts = records::conflicts(texts, &found, today, &mut pen, &mut notes)?;
     records::drift(texts, &mut drift, today, &mut pen, &mut notes)?;
 
-    let mut proposals: Vec<_> = super::plan::proposals(texts).into_iter().map(|(_, proposal)| proposal).collect();
+    let mut proposals: Vec<_> = plan::proposals(texts).into_iter().map(|(_, proposal)| proposal).collect();
     let mut expired = Vec::new();
     let staged = if state.demand(Capability::Propose).is_ok() {
         expired = expire(texts, &mut proposals, today, config, &mut pen)?;
@@ -244,9 +185,4 @@ fn expire(
         }
     }
     Ok(expired)
-}
-
-/// The ids that a text names, each once.
-pub(super) fn named(text: &str, kind: Kind) -> impl Iterator<Item = &str> {
-    super::id::ids_in(text).filter(move |id| id.kind() == kind).map(BlockId::as_str)
 }

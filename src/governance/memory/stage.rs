@@ -8,8 +8,8 @@ use jiff::civil::Date;
 use super::contradiction::{Contradiction, Severity};
 use super::drift::{Drift, DriftKind};
 use super::id::Kind;
+use super::known::Known;
 use super::proposal::{Op, OpKind, Proposal, TYPES};
-use super::scan::Known;
 use super::state::{Config, State};
 use super::texts::{IdSource, Texts};
 

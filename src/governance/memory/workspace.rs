@@ -2,6 +2,7 @@
 //! has what their pens hold written all at once.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
@@ -163,7 +164,11 @@ impl Workspace {
         self.disk.is_dir("decisions") && self.disk.is_dir("intelligence")
     }
 
-    fn demand_workspace(&self) -> Result<()> {
+    /// Nothing, if there is a workspace.
+    ///
+    /// # Errors
+    /// [`MemoryError::NoWorkspace`].
+    pub fn demand_workspace(&self) -> Result<()> {
         if self.is_workspace() { Ok(()) } else { Err(MemoryError::NoWorkspace(self.name.clone())) }
     }
 
@@ -174,7 +179,12 @@ impl Workspace {
             // A folder that may not be written to: nobody else can be writing here either.
             return self.load(reach, None);
         }
-        let shared = self.lock(false)?;
+        let shared = match self.disk.lock(LOCK, false) {
+            Ok(lock) => lock,
+            // Nobody ever wrote here through a lock, and none can be made: the folder may not be written to.
+            Err(error) if error.kind() == ErrorKind::NotFound => return self.load(reach, None),
+            Err(source) => return Err(StoreError::Io { action: "lock", path: LOCK.to_owned(), source }.into()),
+        };
         if !self.disk.is_dir(".loom/tx") {
             return self.load(reach, Some(shared));
         }
@@ -191,7 +201,8 @@ impl Workspace {
     fn hold_any(&self, reach: Reach<'_>) -> Result<Held> {
         let io = |source| StoreError::Io { action: "create", path: HOME.to_owned(), source };
         self.prepare_home().map_err(io)?;
-        let lock = self.lock(true)?;
+        let io = |source| StoreError::Io { action: "lock", path: LOCK.to_owned(), source };
+        let lock = self.disk.lock(LOCK, true).map_err(io)?;
         recover(self.disk.as_ref())?;
         self.load(reach, Some(lock))
     }
@@ -203,11 +214,6 @@ impl Workspace {
             self.disk.write(IGNORE, b"*\n")?;
         }
         Ok(())
-    }
-
-    fn lock(&self, exclusive: bool) -> Result<Box<dyn Lock>> {
-        let io = |source| StoreError::Io { action: "lock", path: LOCK.to_owned(), source };
-        Ok(self.disk.lock(LOCK, exclusive).map_err(io)?)
     }
 
     fn load(&self, reach: Reach<'_>, lock: Option<Box<dyn Lock>>) -> Result<Held> {

@@ -1,10 +1,6 @@
 //! Atoms: pieces of text, and how far each is trusted.
 
-use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-
-use super::registers::{Pointer, Text};
-use crate::foundation::base::Digest;
 
 /// How far an atom is trusted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -76,35 +72,5 @@ impl Atom {
             (from, event) => return Err(AtomError { from, event }),
         };
         Ok(Self { state })
-    }
-}
-
-/// A successful challenge to a pending promotion, on record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Challenge {
-    /// Of which atom.
-    pub atom: Digest,
-    /// Why.
-    pub grounds: Text,
-    /// On what evidence.
-    pub evidence: Pointer,
-    /// What would settle it.
-    pub settled_by: Text,
-}
-
-/// A sign of life that a run gives; one that is overdue counts as a crash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heartbeat {
-    /// When it was last given.
-    pub last: Timestamp,
-    /// How old it may be.
-    pub every: SignedDuration,
-}
-
-impl Heartbeat {
-    /// Whether it is overdue. A heartbeat from the future is, too: one of the two clocks is wrong.
-    pub fn is_stale(&self, now: Timestamp) -> bool {
-        let age = now.duration_since(self.last);
-        age > self.every || age.is_negative()
     }
 }

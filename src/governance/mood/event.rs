@@ -1,6 +1,7 @@
 //! What can happen to a run, as far as its mood is concerned. Every event stands for something that was observed, counted or
 //! said by a person: what a model writes is quantised into one of these before it comes here.
 
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::registers::{Change, Text};
@@ -123,4 +124,21 @@ pub enum Regulation {
     },
     /// Users corrected this before.
     ProceduralWarning,
+}
+
+/// A sign of life that a run gives; one that is overdue counts as a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// When it was last given.
+    pub last: Timestamp,
+    /// How old it may be.
+    pub every: SignedDuration,
+}
+
+impl Heartbeat {
+    /// Whether it is overdue. A heartbeat from the future is, too: one of the two clocks is wrong.
+    pub fn is_stale(&self, now: Timestamp) -> bool {
+        let age = now.duration_since(self.last);
+        age > self.every || age.is_negative()
+    }
 }

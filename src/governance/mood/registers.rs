@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 pub use change::{Change, Merge, MergeError};
 pub use entries::{
-    Assertion, Attestation, Belief, Believed, Conjecture, Drive, Hyperthesis, Hypothesis, Impact, Invisible, Pointer,
-    TestBudget, Text, Tier,
+    Assertion, Attestation, Belief, Believed, Challenge, Conjecture, Drive, Hyperthesis, Hypothesis, Impact, Invisible,
+    Pointer, TestBudget, Text, Tier,
 };
 
 use self::change::admit;
-use super::atom::{Atom, AtomEvent, AtomState, Challenge};
+use super::atom::{Atom, AtomEvent, AtomState};
 use super::name::Mood;
 use crate::foundation::base::Digest;
 

@@ -3,10 +3,8 @@
 use std::collections::VecDeque;
 
 use super::decision::{BreakAction, CircuitBreakReason, Decision, Evidence, Ruling};
-use super::settings::QualitySettings;
+use super::settings::{JUDGED_MAX, QualitySettings};
 
-/// How many judged turns are remembered.
-const JUDGED_MAX: usize = 64;
 /// The quality that a correction by the user implies, until somebody says otherwise.
 pub(super) const CORRECTED: f64 = 0.25;
 /// Weight of the latest turn in the exponential mean.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::core::Regulator;
-use super::settings::Settings;
+use super::settings::{SettingError, Settings};
 use super::wire::EventLine;
 
 /// What was decided in one turn, up to the next one's start.
@@ -27,27 +27,20 @@ pub struct Change {
     pub lost: Vec<&'static str>,
 }
 
-/// A setting that does not exist, or cannot have that value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("setting `{path}` cannot be {value}: {why}; name one as in `scope.drift=0.4` or `cost.hard.tokens=1000`")]
-pub struct SettingError {
-    path: String,
-    value: String,
-    why: String,
-}
-
 impl Settings {
     /// The same settings with the one at `path` (`scope.drift`) at another value.
     ///
     /// # Errors
     /// When there is no such setting, or it cannot have that value.
     pub fn with(&self, path: &str, value: &Value) -> Result<Self, SettingError> {
-        let no = |why: String| SettingError { path: path.to_owned(), value: value.to_string(), why };
+        let no = |why: String| SettingError::new(path, value, why);
         let mut all = serde_json::to_value(self).map_err(|error| no(error.to_string()))?;
         let pointer = format!("/{}", path.replace('.', "/"));
         let place = all.pointer_mut(&pointer).filter(|place| !place.is_object());
         *place.ok_or_else(|| no("there is no such setting".to_owned()))? = value.clone();
-        serde_json::from_value(all).map_err(|error| no(error.to_string()))
+        let with: Self = serde_json::from_value(all).map_err(|error| no(error.to_string()))?;
+        with.check()?;
+        Ok(with)
     }
 }
 
@@ -114,6 +107,8 @@ mod tests {
             ("scope", json!(0.5), "no such setting"),
             ("cost.hard.tokens", json!(-1), "cannot be -1"),
             ("tools.polls", json!("x"), "cannot be \"x\""),
+            ("scope.drift", json!(9), "`scope.drift` cannot be 9: from 0 to 1 is needed"),
+            ("tools.polls", json!(1), "`tools.polls` cannot be 1: 2 or more is needed"),
         ] {
             let error = Settings::default().with(path, &value).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

@@ -1,5 +1,8 @@
 //! Every threshold of the regulator, by name, with its default.
 
+use std::fmt::Display;
+use std::ops::RangeBounds;
+
 use serde::{Deserialize, Serialize};
 
 use super::decision::BreakAction;
@@ -21,6 +24,83 @@ pub struct Settings {
     /// What counts as a rule.
     pub corrections: CorrectionSettings,
 }
+
+/// A setting that does not exist, or cannot have that value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("setting `{path}` cannot be {value}: {why}; name one as in `scope.drift=0.4` or `cost.hard.tokens=1000`")]
+pub struct SettingError {
+    path: String,
+    value: String,
+    why: String,
+}
+
+impl SettingError {
+    pub(super) fn new(path: &str, value: &impl Display, why: String) -> Self {
+        Self { path: path.to_owned(), value: value.to_string(), why }
+    }
+}
+
+impl Settings {
+    /// Nothing, if every threshold lies where it means something.
+    ///
+    /// # Errors
+    /// The first that does not.
+    pub fn check(&self) -> Result<(), SettingError> {
+        let Self { cost, quality, confidence, scope, tools, corrections } = self;
+        for (path, share) in [
+            ("cost.compound_quality", cost.compound_quality),
+            ("quality.decline_per_turn", quality.decline_per_turn),
+            ("quality.level_min", quality.level_min),
+            ("quality.failure", quality.failure),
+            ("quality.success", quality.success),
+            ("scope.drift", scope.drift),
+            ("corrections.same_rule", corrections.same_rule),
+            ("corrections.same_topic", corrections.same_topic),
+            ("corrections.asked_again", corrections.asked_again),
+        ] {
+            within(path, &share, 0.0..=1.0, "from 0 to 1 is needed")?;
+        }
+        let nats = [
+            ("confidence.stop_nll", confidence.stop_nll.unwrap_or_default()),
+            ("confidence.span_nll", confidence.span_nll),
+            ("confidence.span_margin", confidence.span_margin),
+            ("confidence.span_excess", confidence.span_excess),
+        ];
+        for (path, nll) in nats {
+            within(path, &nll, 0.0..f64::INFINITY, "0 or more nats is needed")?;
+        }
+        for (path, turns, least, why) in [
+            ("cost.compound_turns", cost.compound_turns, 1, "1 to 64 is needed"),
+            ("quality.trend_turns", quality.trend_turns, 2, "2 to 64 is needed"),
+            ("quality.level_turns", quality.level_turns, 1, "1 to 64 is needed"),
+        ] {
+            within(path, &turns, least..=JUDGED_MAX, why)?;
+        }
+        for (path, count, least, why) in [
+            ("quality.repeated_failures", quality.repeated_failures, 1, "1 or more is needed"),
+            ("confidence.group_tokens", confidence.group_tokens, 1, "1 or more is needed"),
+            ("tools.cycle_repeats", tools.cycle_repeats, 2, "2 or more is needed"),
+            ("tools.failure_streak", tools.failure_streak, 1, "1 or more is needed"),
+            ("tools.polls", tools.polls, 2, "2 or more is needed"),
+            ("corrections.agree", corrections.agree, 1, "1 or more is needed"),
+        ] {
+            within(path, &count, least.., why)?;
+        }
+        Ok(())
+    }
+}
+
+fn within<T: PartialOrd + Display>(
+    path: &str,
+    value: &T,
+    range: impl RangeBounds<T>,
+    why: &str,
+) -> Result<(), SettingError> {
+    if range.contains(value) { Ok(()) } else { Err(SettingError::new(path, value, why.to_owned())) }
+}
+
+/// How many judged turns are remembered.
+pub(super) const JUDGED_MAX: usize = 64;
 
 /// Amounts of everything that can run out; `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -204,7 +204,9 @@ impl EventLine {
 }
 
 fn object(line: &str) -> Result<Map<String, Value>, EventLineError> {
-    match serde_json::from_str(line).map_err(|error| EventLineError::Json(error.to_string()))? {
+    // Of one line only the column tells where; its end is no part of it.
+    let place = |error: serde_json::Error| error.to_string().replace(" at line 1 column ", " at column ");
+    match serde_json::from_str(line.trim_end()).map_err(|error| EventLineError::Json(place(error)))? {
         Value::Object(fields) => Ok(fields),
         _ => Err(EventLineError::Shape),
     }
@@ -243,7 +245,8 @@ fn read(kind: &'static str, f: &Fields) -> Result<Kind, EventLineError> {
             corrects_last: f.flag("corrects_last")?.unwrap_or(true),
         },
         "quality_feedback" => {
-            Kind::QualityFeedback(f.number("quality")?.ok_or_else(|| f.error("quality", "a number from 0 to 1"))?)
+            let quality = f.number("quality")?.filter(|quality| (0.0..=1.0).contains(quality));
+            Kind::QualityFeedback(quality.ok_or_else(|| f.error("quality", "a number from 0 to 1"))?)
         }
         "tool_call" => Kind::ToolCall {
             tool_name: f.text("tool_name")?,
@@ -409,7 +412,8 @@ mod tests {
     fn what_is_no_event_is_told_what_it_lacks() {
         for (line, expected) in [
             ("", "not JSON"),
-            ("{", "not JSON"),
+            ("{", "not JSON (EOF while parsing an object at column 1)"),
+            ("{\"type\":\"task\",\"te\r\n", "not JSON (EOF while parsing a string at column 18)"),
             (r#"{"type":"token","token":"\ud800"}"#, "not JSON"),
             ("[1]", "an object with a `type`"),
             (r#"{"type":7}"#, "an object with a `type`"),
@@ -417,6 +421,10 @@ mod tests {
             (r#"{"type":"turn_start"}"#, "`turn_start` needs `user_message`: a text"),
             (r#"{"type":"cost","tokens_in":-1,"tokens_out":0}"#, "`cost` needs `tokens_in`: a whole number, 0 or more"),
             (r#"{"type":"quality_feedback"}"#, "`quality_feedback` needs `quality`: a number from 0 to 1"),
+            (
+                r#"{"type":"quality_feedback","quality":1.5}"#,
+                "`quality_feedback` needs `quality`: a number from 0 to 1",
+            ),
             (r#"{"type":"token","token":"x","top":"y"}"#, "`token` needs `top`: log-probabilities"),
         ] {
             let error = EventLine::parse(line).unwrap_err().to_string();

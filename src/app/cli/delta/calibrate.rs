@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use super::super::device::DeviceArg;
+use super::super::output::demand_place;
 use super::super::{Exit, Failure, Terminal};
 use crate::app::watch::Watch;
 use crate::foundation::chat::ModelChain;
@@ -54,6 +55,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        demand_place([&self.output].into_iter().chain(&self.json))?;
         let watch = Watch::models("delta calibrate", Mood::Skeptical, &[&self.model], None)?;
         let options = OpenOptions::new(self.threads, None).on(Some(self.device.decide(terminal)?));
         let model = watch.model(&self.model, &options)?;

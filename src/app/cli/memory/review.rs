@@ -31,28 +31,28 @@ pub(super) struct Propose {
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
     /// The block it is about; for `append_block` the new block's id, by itself
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     target: String,
     /// The file; by itself the one that holds the target, or the one for its kind
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     file: String,
     /// `set_status`: the new status
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     status: String,
     /// `set_status`: a line for History
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     history: String,
     /// `update_field`, `append_list_item`: the field
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     field: String,
     /// `update_field`, `append_list_item`: the value or the item
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     value: String,
     /// `replace_range`: what the first line to replace contains
-    #[arg(long, default_value = "", requires = "end")]
+    #[arg(long, default_value = "", hide_default_value = true, requires = "end")]
     start: String,
     /// `replace_range`: what the line after the last contains
-    #[arg(long, default_value = "", requires = "start")]
+    #[arg(long, default_value = "", hide_default_value = true, requires = "start")]
     end: String,
     /// A file with the new block, or the new lines
     #[arg(long, value_name = "FILE")]
@@ -309,7 +309,7 @@ impl Mode {
         if let Some(name) = &self.to {
             let to = mode::Mode::parse(name)
                 .map_err(|_| Failure::usage(format!("`{name}` is no mode: use detect_only, propose or enforce")))?;
-            self.common.applying(self.folder.as_ref(), |workspace, ask| {
+            self.common.moving(self.folder.as_ref(), |workspace, ask| {
                 workspace.set_mode(ask(&Workspace::going_to(to))?, to)
             })?;
         }

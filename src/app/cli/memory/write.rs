@@ -1,11 +1,12 @@
 //! The commands that write what is not truth: `init`, `scan`, `capture`, `log`, `import`.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use super::{Common, plural};
+use crate::app::cli::input::read_text_within;
 use crate::app::cli::{Exit, Failure, Terminal};
 use crate::foundation::base::limits;
 use crate::governance::memory::capture::Heard;
@@ -112,7 +113,7 @@ impl Capture {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let text = match (&self.text, &self.file) {
             (Some(text), _) => text.clone(),
-            (None, file) => read(file.as_deref())?,
+            (None, file) => read(file.as_deref().unwrap_or(Path::new("-")))?,
         };
         let heard = Heard { text: &text, source: &self.source, kind: self.r#type.as_deref() };
         let (signals, lost) = self.common.proposing(self.folder.as_ref(), |workspace, ask| {
@@ -163,7 +164,7 @@ pub(super) struct Import {
 
 impl Import {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let text = read(Some(self.records.as_path()).filter(|path| *path != Path::new("-")))?;
+        let text = read(&self.records)?;
         let mut records: Vec<Record> = Vec::new();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let told = |error| Failure::usage(format!("{}:{}: {error}", self.records.display(), number + 1));
@@ -179,15 +180,6 @@ impl Import {
     }
 }
 
-/// The text of a file, or of the standard input.
-fn read(file: Option<&Path>) -> Result<String, Failure> {
-    let mut text = String::new();
-    let limit = limits::MEMORY_BYTES_MAX;
-    let name = file.map_or_else(|| "the standard input".to_owned(), |file| file.display().to_string());
-    let read = match file {
-        Some(file) => std::fs::File::open(file).and_then(|file| file.take(limit).read_to_string(&mut text)),
-        None => std::io::stdin().take(limit).read_to_string(&mut text),
-    };
-    read.map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
-    Ok(text)
+fn read(path: &Path) -> Result<String, Failure> {
+    read_text_within(path, limits::MEMORY_BYTES_MAX)
 }

@@ -180,6 +180,12 @@ impl Workspace {
             }
         }
         let target = ops.first().map(|op| op.target.clone()).unwrap_or_default();
+        if target.is_empty() {
+            return Err(MemoryError::Request(
+                "nothing says which block this is about: name the target, or begin the patch with a header such as `[D-20260220-001]`"
+                    .to_owned(),
+            ));
+        }
         let kind = match adds {
             Some((_, Kind::Decision)) => "decision",
             Some((_, Kind::Task)) => "task",

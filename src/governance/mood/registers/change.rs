@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::entries::{Attestation, Belief, Believed, Conjecture, Drive, Hyperthesis, Hypothesis, Pointer, Text};
+use super::entries::{
+    Attestation, Belief, Believed, Challenge, Conjecture, Drive, Hyperthesis, Hypothesis, Pointer, Text,
+};
 use crate::foundation::base::Digest;
-use crate::governance::mood::atom::{AtomError, AtomEvent, Challenge};
+use crate::governance::mood::atom::{AtomError, AtomEvent};
 use crate::governance::mood::matrix::{Admission, Register, admission};
 use crate::governance::mood::name::Mood;
 

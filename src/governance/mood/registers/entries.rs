@@ -228,3 +228,16 @@ pub struct Conjecture {
     /// Where it is claimed to hold.
     pub scope: Text,
 }
+
+/// A successful challenge to a pending promotion, on record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Challenge {
+    /// Of which atom.
+    pub atom: Digest,
+    /// Why.
+    pub grounds: Text,
+    /// On what evidence.
+    pub evidence: Pointer,
+    /// What would settle it.
+    pub settled_by: Text,
+}

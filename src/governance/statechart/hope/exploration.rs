@@ -175,7 +175,7 @@ impl Exploration {
                 assert!(is(completed) && does(Action::ConcludeCancelled), "{}", at());
             }
             // The user's word about the intent counts wherever the work is.
-            Event::IntentWithdrawn if was(doing) && run_out.is_empty() => {
+            Event::IntentWithdrawn if (was(doing) || was(paused)) && run_out.is_empty() => {
                 assert!(is(acknowledge), "{}", at());
             }
             // Every stage has an answer of its own, and an end where that was tried too often.
