@@ -25,21 +25,17 @@ use super::row::Room;
 use super::sequence::{Outcome, Past, Prepared, Sequence};
 use super::{Architecture, LoadError};
 use crate::foundation::base::Digest;
-use crate::foundation::base::limits::{LOGITS_BYTES_MAX, PREFIX_TOKENS_MIN};
+use crate::foundation::base::limits::LOGITS_BYTES_MAX;
 use crate::foundation::chat::TokenLogprob;
 
 /// What the engine is told. The channel needs no bound of its own: every job holds a place, and places are counted.
 pub(super) enum Message {
-    Start(Job),
+    /// Jobs that came together begin in the same pass.
+    Start(Vec<Job>),
     /// The listener of job `key` has heard what it was sent.
-    Heard {
-        key: u64,
-        answer: Answer,
-    },
+    Heard { key: u64, answer: Answer },
     /// The caller of job `key` no longer waits.
-    Left {
-        key: u64,
-    },
+    Left { key: u64 },
 }
 
 /// A request and where its answers go.
@@ -143,20 +139,22 @@ impl<A: Architecture> Owner<A> {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Start(Job { key, request, listens, events, admitted }) => {
-                let sequence = Sequence::new(self.digest, request, || self.model.start());
-                self.active.push(Active {
-                    key,
-                    sequence,
-                    events,
-                    listens,
-                    sent: 0,
-                    waits: false,
-                    awaits: None,
-                    failed: None,
-                    _admitted: admitted,
-                });
-                self.find_opening(self.active.len() - 1);
+            Message::Start(jobs) => {
+                for Job { key, request, listens, events, admitted } in jobs {
+                    let sequence = Sequence::new(self.digest, request, || self.model.start());
+                    self.active.push(Active {
+                        key,
+                        sequence,
+                        events,
+                        listens,
+                        sent: 0,
+                        waits: false,
+                        awaits: None,
+                        failed: None,
+                        _admitted: admitted,
+                    });
+                    self.find_opening(self.active.len() - 1);
+                }
             }
             Message::Heard { key, answer } => {
                 if let Some(active) = self.active.iter_mut().find(|active| active.key == key) {
@@ -176,13 +174,18 @@ impl<A: Architecture> Owner<A> {
     /// Sees whether the beginning of number `index` has been read, or is about to be.
     fn find_opening(&mut self, index: usize) {
         let Some((earlier, [active, ..])) = self.active.split_at_mut_checked(index) else { return };
-        let Some((opening, gains)) = active.sequence.opening().filter(|_| self.prefixes.is_on()) else { return };
-        let known = self.prefixes.longest(opening, gains);
-        let parts = self.prefixes.parts(opening, gains);
-        if let Some(past) = known {
-            active.sequence.take_over(&past);
+        if !self.prefixes.is_on() {
+            return;
         }
-        let worth = active.sequence.read() + PREFIX_TOKENS_MIN;
+        let mut parts = 0;
+        if let Some((opening, gains)) = active.sequence.opening() {
+            let known = self.prefixes.longest(opening, gains);
+            parts = self.prefixes.parts(opening, gains);
+            if let Some(past) = known {
+                active.sequence.take_over(&past);
+            }
+        }
+        let worth = active.sequence.worth();
         let meets = earlier.iter_mut().filter_map(|other| Some((other.sequence.meets(&active.sequence)?, other)));
         match meets.max_by_key(|(at, _)| *at) {
             Some((at, other)) if at >= worth => {

@@ -47,6 +47,14 @@ fn tokens_max(prompt: &Prompt) -> usize {
     most.min(PROMPT_TOKENS_MAX)
 }
 
+/// Most tokens that a text to be scored can have.
+fn said(continuation: &Continuation) -> usize {
+    match continuation {
+        Continuation::Text(text) => text.len(),
+        Continuation::Ids(ids) => ids.len(),
+    }
+}
+
 impl LanguageModel for Gated<dyn LanguageModel> {
     fn info(&self) -> &ModelInfo {
         self.model.info()
@@ -75,13 +83,29 @@ impl LanguageModel for Gated<dyn LanguageModel> {
 
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
-            let said = match &continuation {
-                Continuation::Text(text) => text.len(),
-                Continuation::Ids(ids) => ids.len(),
-            };
-            self.ask((tokens_max(&request.prompt) + said).min(PROMPT_TOKENS_MAX))?;
+            self.ask((tokens_max(&request.prompt) + said(&continuation)).min(PROMPT_TOKENS_MAX))?;
             let scored = self.model.score(request, continuation).await;
             self.came(scored.as_ref().ok().map(|scored| (scored.usage.tokens_in, scored.usage.tokens_out)));
+            scored
+        })
+    }
+
+    /// One call, however many texts it is of.
+    fn score_each(
+        &self,
+        request: Request,
+        continuations: Vec<Continuation>,
+    ) -> BoxFuture<'_, Result<Vec<Scored>, ModelError>> {
+        Box::pin(async move {
+            let prompt = tokens_max(&request.prompt);
+            let most = |continuation| (prompt + said(continuation)).min(PROMPT_TOKENS_MAX);
+            self.ask(continuations.iter().map(most).sum())?;
+            let scored = self.model.score_each(request, continuations).await;
+            let used = |each: &Vec<Scored>| {
+                let used = each.iter().map(|scored| (scored.usage.tokens_in, scored.usage.tokens_out));
+                used.fold((0, 0), |sum, used| (sum.0 + used.0, sum.1 + used.1))
+            };
+            self.came(scored.as_ref().ok().map(used));
             scored
         })
     }
