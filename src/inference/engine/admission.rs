@@ -34,7 +34,7 @@ const STATES_PER_REQUEST: usize = 2;
 
 /// Those that come together take at most the so-manieth part of places and room: to let them in, not everybody has to
 /// have left.
-const SHARE: usize = 4;
+const SHARE: usize = 2;
 
 /// The door to an engine.
 pub(super) struct Admission {
@@ -157,8 +157,8 @@ mod tests {
     fn those_who_come_together_take_a_share() {
         let door = door(1 << 20);
         let come = |wanted, tokens| poll(pin!(door.admit(wanted, tokens, 0))).unwrap().unwrap().len();
-        assert_eq!([come(5, 1), come(100, 1)], [5, 16], "of 64 places");
-        // A quarter of the room holds one of them, and what fills the room comes alone.
-        assert_eq!([come(5, 100), come(5, 450)], [1, 1]);
+        assert_eq!([come(5, 1), come(100, 1)], [5, 32], "of 64 places");
+        // Half of the room holds two of them, and what fills the room comes alone.
+        assert_eq!([come(5, 100), come(5, 450)], [2, 1]);
     }
 }

@@ -14,6 +14,7 @@ use self::rotary::Turns;
 use super::config::DecoderConfig;
 use super::ends::{Ends, EndsConfig};
 use super::linear::{Linear, Part, add};
+use super::row::Room;
 use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
 
@@ -94,22 +95,22 @@ impl Layer {
 }
 
 /// The buffers of one pass, reused by every layer.
-struct Pass {
+struct Pass<'a> {
     /// `[rows, d_model]`: the residual stream, and what goes in and out of a layer.
-    x: Vec<f32>,
-    h: Vec<f32>,
+    x: &'a mut [f32],
+    h: &'a mut [f32],
     /// `[rows, heads · head_dim]`: queries, and what attention gives (before that, the queries before their norm).
-    q: Vec<f32>,
-    y: Vec<f32>,
+    q: &'a mut [f32],
+    y: &'a mut [f32],
     /// `[rows, kv_heads · head_dim]`
-    k: Vec<f32>,
-    v: Vec<f32>,
-    k_raw: Vec<f32>,
+    k: &'a mut [f32],
+    v: &'a mut [f32],
+    k_raw: &'a mut [f32],
     /// `[rows, d_feed]`
-    gate: Vec<f32>,
-    up: Vec<f32>,
+    gate: &'a mut [f32],
+    up: &'a mut [f32],
     /// Cosines and sines of every row's position, `[rows, head_dim]`.
-    turns: Vec<f32>,
+    turns: &'a mut [f32],
 }
 
 impl Architecture for Decoder {
@@ -138,23 +139,13 @@ impl Architecture for Decoder {
         DecoderState { cache: Cache::default(), last: vec![0.0; self.config.d_model] }
     }
 
-    fn forward(&self, batch: &mut [Segment<'_, DecoderState>], logits: &mut Vec<f32>) {
+    fn forward(&self, batch: &mut [Segment<'_, DecoderState>], room: &mut Room) {
         let DecoderConfig { d_model, d_feed, layers, heads, kv_heads, head_dim, .. } = self.config;
         let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
-        let zeros = |width: usize| vec![0.0; rows * width];
         let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
-        let mut pass = Pass {
-            x: zeros(d_model),
-            h: zeros(d_model),
-            q: zeros(queries),
-            y: zeros(queries),
-            k: zeros(keys),
-            v: zeros(keys),
-            k_raw: zeros(keys),
-            gate: zeros(d_feed),
-            up: zeros(d_feed),
-            turns: zeros(head_dim),
-        };
+        let widths = [d_model, d_model, queries, queries, keys, keys, keys, d_feed, d_feed, head_dim];
+        let [x, h, q, y, k, v, k_raw, gate, up, turns] = room.work.parts(rows, widths);
+        let mut pass = Pass { x, h, q, y, k, v, k_raw, gate, up, turns };
         let mut turns = pass.turns.chunks_exact_mut(head_dim);
         for segment in batch.iter_mut() {
             let cache = &mut segment.state.cache;
@@ -167,7 +158,7 @@ impl Architecture for Decoder {
             self.attention(layer, index, batch, &mut pass);
             self.feed(layer, rows, &mut pass);
         }
-        self.ends.finish(batch, &pass.x, |state| &mut state.last, logits);
+        self.ends.finish(batch, pass.x, |state| &mut state.last, &mut room.logits);
     }
 
     fn next(&self, state: &DecoderState, logits: &mut Vec<f32>) {
@@ -176,7 +167,7 @@ impl Architecture for Decoder {
 }
 
 impl Decoder {
-    fn attention(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, DecoderState>], pass: &mut Pass) {
+    fn attention(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, DecoderState>], pass: &mut Pass<'_>) {
         let DecoderConfig { d_model, heads, kv_heads, head_dim, norm_epsilon, .. } = self.config;
         let rows = pass.x.len() / d_model;
         rms_norm(&pass.x, &layer.norm, norm_epsilon, &mut pass.h);
@@ -195,7 +186,7 @@ impl Decoder {
 
         let width = kv_heads * head_dim;
         let (mut k, mut v) = (pass.k.chunks_exact(width), pass.v.chunks_exact(width));
-        let (mut q, mut y) = (pass.q.as_slice(), pass.y.as_mut_slice());
+        let (mut q, mut y) = (&*pass.q, &mut *pass.y);
         for segment in batch {
             let len = segment.ids.len();
             let cache = &mut segment.state.cache;
@@ -214,7 +205,7 @@ impl Decoder {
         add(&mut pass.x, &pass.h);
     }
 
-    fn feed(&self, layer: &Layer, rows: usize, pass: &mut Pass) {
+    fn feed(&self, layer: &Layer, rows: usize, pass: &mut Pass<'_>) {
         let DecoderConfig { d_feed, norm_epsilon, .. } = self.config;
         rms_norm(&pass.x, &layer.feed_norm, norm_epsilon, &mut pass.h);
         layer.gate_proj.apply(&pass.h, rows, &mut pass.gate);

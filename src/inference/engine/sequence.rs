@@ -354,12 +354,6 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         self.shared().filter(|_| self.origin.is_none()).map(|shared| (shared, self.gains.as_ref()))
     }
 
-    /// How far another's state must bring it to be worth waiting for. What goes on from the same snapshot comes together,
-    /// and the row where its prompt ends is read once for all.
-    pub(super) fn worth(&self) -> usize {
-        self.read + if self.origin.is_some() { 1 } else { PREFIX_TOKENS_MIN }
-    }
-
     fn shared(&self) -> Option<&[TokenId]> {
         self.ids.get(..self.shared?)
     }

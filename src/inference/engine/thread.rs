@@ -25,7 +25,7 @@ use super::row::Room;
 use super::sequence::{Outcome, Past, Prepared, Sequence};
 use super::{Architecture, LoadError};
 use crate::foundation::base::Digest;
-use crate::foundation::base::limits::LOGITS_BYTES_MAX;
+use crate::foundation::base::limits::{LOGITS_BYTES_MAX, PREFIX_TOKENS_MIN};
 use crate::foundation::chat::TokenLogprob;
 
 /// What the engine is told. The channel needs no bound of its own: every job holds a place, and places are counted.
@@ -140,6 +140,8 @@ impl<A: Architecture> Owner<A> {
     fn take(&mut self, message: Message) {
         match message {
             Message::Start(jobs) => {
+                // What came together need not wait for each other's beginning: it is theirs, however short.
+                let least = if jobs.len() > 1 { 1 } else { PREFIX_TOKENS_MIN };
                 for Job { key, request, listens, events, admitted } in jobs {
                     let sequence = Sequence::new(self.digest, request, || self.model.start());
                     self.active.push(Active {
@@ -153,7 +155,7 @@ impl<A: Architecture> Owner<A> {
                         failed: None,
                         _admitted: admitted,
                     });
-                    self.find_opening(self.active.len() - 1);
+                    self.find_opening(self.active.len() - 1, least);
                 }
             }
             Message::Heard { key, answer } => {
@@ -171,8 +173,8 @@ impl<A: Architecture> Owner<A> {
         }
     }
 
-    /// Sees whether the beginning of number `index` has been read, or is about to be.
-    fn find_opening(&mut self, index: usize) {
+    /// Sees whether the beginning of number `index` has been read, or is about to be, `least` tokens of it.
+    fn find_opening(&mut self, index: usize, least: usize) {
         let Some((earlier, [active, ..])) = self.active.split_at_mut_checked(index) else { return };
         if !self.prefixes.is_on() {
             return;
@@ -185,7 +187,7 @@ impl<A: Architecture> Owner<A> {
                 active.sequence.take_over(&past);
             }
         }
-        let worth = active.sequence.worth();
+        let worth = active.sequence.read() + least;
         let meets = earlier.iter_mut().filter_map(|other| Some((other.sequence.meets(&active.sequence)?, other)));
         match meets.max_by_key(|(at, _)| *at) {
             Some((at, other)) if at >= worth => {
@@ -221,7 +223,7 @@ impl<A: Architecture> Owner<A> {
                 if let Some(active) = self.active.get_mut(index) {
                     active.awaits = None;
                 }
-                self.find_opening(index);
+                self.find_opening(index, PREFIX_TOKENS_MIN);
             }
         }
     }

@@ -170,6 +170,19 @@ mod tests {
     }
 
     #[test]
+    fn several_texts_at_one_place_are_one_call() {
+        let guard = Arc::new(Strict { allows: vec!["bundled"], ..Strict::default() });
+        let options = OpenOptions { guard: Some(Arc::clone(&guard) as _), ..OpenOptions::default() };
+        let model = open(&"bundled".parse().unwrap(), &options).unwrap();
+        let request = Request::new(Prompt::Chat(vec![Message::user("Hi")]), Sampling::greedy(), Stream::root(0));
+        let texts = ["Yes.", "No."].map(|text| Continuation::Text(text.to_owned()));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let scored = runtime.block_on(model.score_each(request, texts.into())).unwrap();
+        assert_eq!(scored.len(), 2);
+        assert_eq!(*guard.heard.lock().unwrap(), ["bundled at None", "bundled called, 0 failed"]);
+    }
+
+    #[test]
     fn nobody_is_called_without_leave_and_each_link_of_a_chain_asks_for_its_own_host() {
         let (reply, heard) = said("echo", &["echo"]);
         assert_eq!((reply.unwrap().as_str(), heard.len()), ("echo", 2));
