@@ -144,8 +144,8 @@ impl Architecture for Decoder {
         let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
         let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
         let widths = [d_model, d_model, queries, queries, keys, keys, keys, d_feed, d_feed, head_dim];
-        let [x, h, q, y, k, v, k_raw, gate, up, turns] = room.work.parts(rows, widths);
-        let mut pass = Pass { x, h, q, y, k, v, k_raw, gate, up, turns };
+        let [x, h, query, out, key, value, k_raw, gate, up, turns] = room.work.parts(rows, widths);
+        let mut pass = Pass { x, h, q: query, y: out, k: key, v: value, k_raw, gate, up, turns };
         let mut turns = pass.turns.chunks_exact_mut(head_dim);
         for segment in batch.iter_mut() {
             let cache = &mut segment.state.cache;

@@ -7,7 +7,7 @@
 //!
 //! What several prompts begin with is read once. A state left on the way is kept for those to come (`prefix.rs`); one
 //! that begins like another which is still being read waits for that one to come to where they part. It waits for
-//! earlier ones only, so nobody waits in a circle.
+//! earlier ones only, so nobody waits in a circle. Those that go on from one snapshot share what comes next alike.
 
 #[cfg(test)]
 mod tests;
@@ -140,7 +140,7 @@ impl<A: Architecture> Owner<A> {
     fn take(&mut self, message: Message) {
         match message {
             Message::Start(jobs) => {
-                // What came together need not wait for each other's beginning: it is theirs, however short.
+                // What came together has one prompt, and however short that is, it is read once.
                 let least = if jobs.len() > 1 { 1 } else { PREFIX_TOKENS_MIN };
                 for Job { key, request, listens, events, admitted } in jobs {
                     let sequence = Sequence::new(self.digest, request, || self.model.start());
@@ -189,7 +189,8 @@ impl<A: Architecture> Owner<A> {
         }
         let worth = active.sequence.read() + least;
         let meets = earlier.iter_mut().filter_map(|other| Some((other.sequence.meets(&active.sequence)?, other)));
-        match meets.max_by_key(|(at, _)| *at) {
+        // Of those that come equally far the earliest: the others wait for it themselves.
+        match meets.rev().max_by_key(|(at, _)| *at) {
             Some((at, other)) if at >= worth => {
                 other.sequence.mark(at);
                 active.awaits = Some((other.key, at));
