@@ -153,7 +153,7 @@ impl Architecture for Decoder {
             positions.zip(&mut turns).for_each(|(position, turns)| self.turns.at(position, turns));
             cache.extend(segment.ids.len(), layers, kv_heads, head_dim);
         }
-        self.ends.embed(batch, &mut pass.x);
+        self.ends.embed(batch, pass.x);
         for (index, layer) in self.layers.iter().enumerate() {
             self.attention(layer, index, batch, &mut pass);
             self.feed(layer, rows, &mut pass);
@@ -170,19 +170,19 @@ impl Decoder {
     fn attention(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, DecoderState>], pass: &mut Pass<'_>) {
         let DecoderConfig { d_model, heads, kv_heads, head_dim, norm_epsilon, .. } = self.config;
         let rows = pass.x.len() / d_model;
-        rms_norm(&pass.x, &layer.norm, norm_epsilon, &mut pass.h);
-        layer.v_proj.apply(&pass.h, rows, &mut pass.v);
+        rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
+        layer.v_proj.apply(pass.h, rows, pass.v);
         if let Some((q_norm, k_norm)) = &layer.qk_norms {
-            layer.q_proj.apply(&pass.h, rows, &mut pass.y);
-            layer.k_proj.apply(&pass.h, rows, &mut pass.k_raw);
-            rms_norm(&pass.y, q_norm, norm_epsilon, &mut pass.q);
-            rms_norm(&pass.k_raw, k_norm, norm_epsilon, &mut pass.k);
+            layer.q_proj.apply(pass.h, rows, pass.y);
+            layer.k_proj.apply(pass.h, rows, pass.k_raw);
+            rms_norm(pass.y, q_norm, norm_epsilon, pass.q);
+            rms_norm(pass.k_raw, k_norm, norm_epsilon, pass.k);
         } else {
-            layer.q_proj.apply(&pass.h, rows, &mut pass.q);
-            layer.k_proj.apply(&pass.h, rows, &mut pass.k);
+            layer.q_proj.apply(pass.h, rows, pass.q);
+            layer.k_proj.apply(pass.h, rows, pass.k);
         }
-        rotary::turn(&mut pass.q, &pass.turns, heads, head_dim);
-        rotary::turn(&mut pass.k, &pass.turns, kv_heads, head_dim);
+        rotary::turn(pass.q, pass.turns, heads, head_dim);
+        rotary::turn(pass.k, pass.turns, kv_heads, head_dim);
 
         let width = kv_heads * head_dim;
         let (mut k, mut v) = (pass.k.chunks_exact(width), pass.v.chunks_exact(width));
@@ -201,17 +201,17 @@ impl Decoder {
             let part = len * heads * head_dim;
             attend(&attention, q.split_off(..part).unwrap_or_default(), y.split_off_mut(..part).unwrap_or_default());
         }
-        layer.o_proj.apply(&pass.y, rows, &mut pass.h);
-        add(&mut pass.x, &pass.h);
+        layer.o_proj.apply(pass.y, rows, pass.h);
+        add(pass.x, pass.h);
     }
 
     fn feed(&self, layer: &Layer, rows: usize, pass: &mut Pass<'_>) {
         let DecoderConfig { d_feed, norm_epsilon, .. } = self.config;
-        rms_norm(&pass.x, &layer.feed_norm, norm_epsilon, &mut pass.h);
-        layer.gate_proj.apply(&pass.h, rows, &mut pass.gate);
-        layer.up_proj.apply(&pass.h, rows, &mut pass.up);
-        silu_gate(Rows::new(&pass.gate, d_feed), d_feed, &mut pass.up);
-        layer.down_proj.apply(&pass.up, rows, &mut pass.h);
-        add(&mut pass.x, &pass.h);
+        rms_norm(pass.x, &layer.feed_norm, norm_epsilon, pass.h);
+        layer.gate_proj.apply(pass.h, rows, pass.gate);
+        layer.up_proj.apply(pass.h, rows, pass.up);
+        silu_gate(Rows::new(pass.gate, d_feed), d_feed, pass.up);
+        layer.down_proj.apply(pass.up, rows, pass.h);
+        add(pass.x, pass.h);
     }
 }

@@ -125,19 +125,19 @@ impl Architecture for Mamba {
         ];
         let [x, h, uz, u, delta, y, dbc, normed] = room.work.parts(rows, widths);
         let mut pass = Pass { x, h, uz, u, delta, y, dbc, normed };
-        self.ends.embed(batch, &mut pass.x);
+        self.ends.embed(batch, pass.x);
         for (index, layer) in self.layers.iter().enumerate() {
-            rms_norm(&pass.x, &layer.norm, norm_epsilon, &mut pass.h);
-            layer.in_proj.apply(&pass.h, rows, &mut pass.uz);
-            layer.conv.apply(batch, index, &pass.uz, 2 * d_inner, &mut pass.u);
-            matmul(&pass.u, rows, &layer.x_proj, &mut pass.dbc);
+            rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
+            layer.in_proj.apply(pass.h, rows, pass.uz);
+            layer.conv.apply(batch, index, pass.uz, 2 * d_inner, pass.u);
+            matmul(pass.u, rows, &layer.x_proj, pass.dbc);
             if let Some(epsilon) = mixer_norms {
                 self.norm_mixer(epsilon, &mut pass);
             }
-            matmul_rows(Rows::new(&pass.dbc, dt_rank + 2 * d_state), rows, &layer.dt_proj, &mut pass.delta);
+            matmul_rows(Rows::new(pass.dbc, dt_rank + 2 * d_state), rows, &layer.dt_proj, pass.delta);
             self.scan(layer, index, batch, &mut pass);
-            layer.out_proj.apply(&pass.y, rows, &mut pass.h);
-            add(&mut pass.x, &pass.h);
+            layer.out_proj.apply(pass.y, rows, pass.h);
+            add(pass.x, pass.h);
         }
         self.ends.finish(batch, pass.x, |state| &mut state.last, &mut room.logits);
     }

@@ -116,17 +116,17 @@ impl Architecture for Mamba2 {
         let widths = [d_model, d_model, projected, convolved, d_inner, d_inner];
         let [x, h, zxbcdt, xbc, y, normed] = room.work.parts(rows, widths);
         let mut pass = Pass { x, h, zxbcdt, xbc, y, normed };
-        self.ends.embed(batch, &mut pass.x);
+        self.ends.embed(batch, pass.x);
         for (index, layer) in self.layers.iter().enumerate() {
-            rms_norm(&pass.x, &layer.norm, norm_epsilon, &mut pass.h);
-            layer.in_proj.apply(&pass.h, rows, &mut pass.zxbcdt);
+            rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
+            layer.in_proj.apply(pass.h, rows, pass.zxbcdt);
             let (_, xbc) = pass.zxbcdt.split_at(d_inner);
-            layer.conv.apply(batch, index, xbc, projected, &mut pass.xbc);
+            layer.conv.apply(batch, index, xbc, projected, pass.xbc);
             self.scan(layer, index, batch, &mut pass);
-            silu_gate(Rows::new(&pass.zxbcdt, projected), d_inner, &mut pass.y);
+            silu_gate(Rows::new(pass.zxbcdt, projected), d_inner, pass.y);
             self.norm_gated(layer, &mut pass);
-            layer.out_proj.apply(&pass.normed, rows, &mut pass.h);
-            add(&mut pass.x, &pass.h);
+            layer.out_proj.apply(pass.normed, rows, pass.h);
+            add(pass.x, pass.h);
         }
         self.ends.finish(batch, pass.x, |state| &mut state.last, &mut room.logits);
     }
