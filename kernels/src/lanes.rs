@@ -76,6 +76,12 @@ pub(crate) trait Lanes: Copy {
     /// Sum of the lanes in the fixed tree: i + (i+8), then i + (i+4), i + (i+2), 0 + 1.
     fn sum(self) -> f32;
 
+    /// [`sum`](Self::sum) of each of sixteen.
+    #[inline(always)]
+    fn sum_each(each: [Self; LANES]) -> Self {
+        Self::load(&each.map(Self::sum))
+    }
+
     /// The largest lane, none being NaN.
     #[inline(always)]
     fn largest(self) -> f32 {

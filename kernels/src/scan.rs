@@ -131,12 +131,14 @@ impl Kernel for Block<'_> {
                     let (b, c) = (V::load_part(b, 0.0), V::load_part(c, 0.0));
                     let (states, _) = state.as_chunks_mut::<LANES>();
                     let (rates, _) = a.as_chunks::<LANES>();
+                    let mut parts = [V::splat(0.0); LANES];
                     for (channel, (h, a)) in states.iter_mut().zip(rates).enumerate() {
                         let (decay, write) = (V::splat(decay[channel]), V::splat(write[channel]));
                         let new = exp(decay.mul(V::load(a))).mul_add(V::load(h), write.mul(b));
                         new.store(h);
-                        read[channel] = new.mul_add(c, V::splat(0.0)).sum();
+                        parts[channel] = new.mul_add(c, V::splat(0.0));
                     }
+                    V::sum_each(parts).store(&mut read);
                 } else {
                     for channel in 0..some {
                         let (h, a) = (&mut state[channel * d_state..][..d_state], &a[channel * d_state..][..d_state]);

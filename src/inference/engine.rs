@@ -101,9 +101,9 @@ pub(crate) trait Architecture: Send + Sync + 'static {
     /// The state before the first token.
     fn start(&self) -> Self::State;
 
-    /// Reads every segment, advancing its state, and replaces `logits` by the rows asked for: `[rows, vocabulary]` in
-    /// the order of the segments. Ids are inside the vocabulary.
-    fn forward(&self, batch: &mut [Segment<'_, Self::State>], logits: &mut Vec<f32>);
+    /// Reads every segment, advancing its state, and replaces the logits in `room` by the rows asked for: `[rows, vocabulary]`
+    /// in the order of the segments. Ids are inside the vocabulary.
+    fn forward(&self, batch: &mut [Segment<'_, Self::State>], room: &mut Room);
 
     /// Replaces `logits` by the row after the last token that `state` has read: the same bits that reading it gave.
     fn next(&self, state: &Self::State, logits: &mut Vec<f32>);
@@ -111,7 +111,7 @@ pub(crate) trait Architecture: Send + Sync + 'static {
     /// Reads every segment, advancing its state, and what is asked of its rows, in the order of the segments: `None` for a
     /// row that is no distribution.
     fn read(&self, batch: &mut [Segment<'_, Self::State>], room: &mut Room) -> Vec<Option<RowReading>> {
-        self.forward(batch, &mut room.logits);
+        self.forward(batch, room);
         let asks: Vec<_> = batch.iter().flat_map(|segment| &segment.asks).collect();
         let rows = asks.into_par_iter().zip(room.logits.par_chunks_exact(self.vocabulary()));
         rows.map_init(Scratch::default, |scratch, (ask, row)| ask.read(row, scratch)).collect()

@@ -130,4 +130,38 @@ impl Lanes for Avx512 {
             super::avx2::sum_eight(eight)
         })
     }
+    /// The halves of one are added by the same instruction as those of another: the same tree with no lane idle.
+    #[inline(always)]
+    fn sum_each(x: [Self; LANES]) -> Self {
+        // What ends in the first lanes of the four blocks of four, in the second ones, and so on.
+        let first = fours(eights(x[0], x[4]), eights(x[8], x[12]));
+        let second = fours(eights(x[1], x[5]), eights(x[9], x[13]));
+        let third = fours(eights(x[2], x[6]), eights(x[10], x[14]));
+        let fourth = fours(eights(x[3], x[7]), eights(x[11], x[15]));
+        ones(twos(first, second), twos(third, fourth))
+    }
+}
+
+/// i + (i+8) of two: eight lanes of the one, eight of the other.
+#[inline(always)]
+fn eights(a: Avx512, b: Avx512) -> Avx512 {
+    Avx512(avx!(_mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a.0, b.0), _mm512_shuffle_f32x4::<0xee>(a.0, b.0))))
+}
+
+/// i + (i+4) of two pairs: a block of four lanes of each.
+#[inline(always)]
+fn fours(a: Avx512, b: Avx512) -> Avx512 {
+    Avx512(avx!(_mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a.0, b.0), _mm512_shuffle_f32x4::<0xdd>(a.0, b.0))))
+}
+
+/// i + (i+2) in each block: two lanes of the one's, two of the other's.
+#[inline(always)]
+fn twos(a: Avx512, b: Avx512) -> Avx512 {
+    Avx512(avx!(_mm512_add_ps(_mm512_shuffle_ps::<0x44>(a.0, b.0), _mm512_shuffle_ps::<0xee>(a.0, b.0))))
+}
+
+/// 0 + 1 of each two lanes.
+#[inline(always)]
+fn ones(a: Avx512, b: Avx512) -> Avx512 {
+    Avx512(avx!(_mm512_add_ps(_mm512_shuffle_ps::<0x88>(a.0, b.0), _mm512_shuffle_ps::<0xdd>(a.0, b.0))))
 }

@@ -6,7 +6,7 @@
 
 use super::outcome::Judged;
 use crate::foundation::base::Stream;
-use crate::foundation::chat::{Continuation, LanguageModel, Message, ModelError, Prompt, Request, Sampling};
+use crate::foundation::chat::{Continuation, LanguageModel, Message, ModelError, Prompt, Request, Sampling, Scored};
 
 /// How much likelier the answer must be than the next, nats: e to this power is about 2.7 times.
 pub(super) const MARGIN_MIN: f32 = 1.0;
@@ -86,14 +86,12 @@ async fn by_margin(
 }
 
 async fn scores(model: &dyn LanguageModel, text: &str, count: usize, stream: Stream) -> Result<Vec<f64>, String> {
-    let mut likely = Vec::new();
-    for letter in letters().take(count) {
-        let request = Request::new(Prompt::Chat(vec![Message::user(text)]), Sampling::greedy(), stream);
-        let scored = model.score(request, Continuation::Text(letter.to_string())).await;
-        let scored = scored.map_err(|error: ModelError| error.to_string())?;
-        likely.push(scored.logprob().ok_or("the model gives no log-probability")?);
-    }
-    Ok(likely)
+    let mut request = Request::new(Prompt::Chat(vec![Message::user(text)]), Sampling::greedy(), stream);
+    request.goes_on = false;
+    let answers = letters().take(count).map(|letter| Continuation::Text(letter.to_string())).collect();
+    let scored = model.score_each(request, answers).await.map_err(|error: ModelError| error.to_string())?;
+    let likely: Option<_> = scored.iter().map(Scored::logprob).collect();
+    likely.ok_or_else(|| "the model gives no log-probability".to_owned())
 }
 
 /// The best and by how much it is better than the next.

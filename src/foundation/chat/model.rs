@@ -42,6 +42,27 @@ pub trait LanguageModel: Send + Sync {
     /// # Errors
     /// [`ModelError::Unsupported`] where the model cannot give prompt log-probabilities.
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>>;
+
+    /// The same of several continuations that know nothing of each other: how likely each is by itself, in their order. The
+    /// prompt is read once where the model can do that.
+    ///
+    /// # Errors
+    /// As those of [`score`](Self::score); nothing is told then of any of them.
+    fn score_each(
+        &self,
+        mut request: Request,
+        continuations: Vec<Continuation>,
+    ) -> BoxFuture<'_, Result<Vec<Scored>, ModelError>> {
+        Box::pin(async move {
+            let mut each = Vec::with_capacity(continuations.len());
+            for continuation in continuations {
+                let scored = self.score(request.clone(), continuation).await?;
+                request.after = scored.before.clone().or(request.after);
+                each.push(scored);
+            }
+            Ok(each)
+        })
+    }
 }
 
 /// Something that turns text into a vector.

@@ -32,9 +32,14 @@ const UNIT: usize = 4_096;
 /// A request's own state and the one before its reply.
 const STATES_PER_REQUEST: usize = 2;
 
+/// Those that come together take at most the so-manieth part of places and room: to let them in, not everybody has to
+/// have left.
+const SHARE: usize = 2;
+
 /// The door to an engine.
 pub(super) struct Admission {
     places: Arc<Semaphore>,
+    places_max: usize,
     /// In [`UNIT`]s.
     room: Arc<Semaphore>,
     room_bytes: usize,
@@ -59,17 +64,19 @@ impl Admission {
         let units = units.min(most);
         Self {
             places: Arc::new(Semaphore::new(places)),
+            places_max: places,
             room: Arc::new(Semaphore::new(units)),
             room_bytes: units * UNIT,
             state_bytes: Box::new(state_bytes),
         }
     }
 
-    /// Waits for a place and for room for `tokens` tokens, each with `top` alternatives.
+    /// Waits for places and for room for up to `wanted` requests at the same time, each of `tokens` tokens with `top`
+    /// alternatives: as many as can come in together, one at least.
     ///
     /// # Errors
     /// In words, when there is not that much room even with nobody else at work.
-    pub(super) async fn admit(&self, tokens: usize, top: usize) -> Result<Admitted, String> {
+    pub(super) async fn admit(&self, wanted: usize, tokens: usize, top: usize) -> Result<Vec<Admitted>, String> {
         let per_token = size_of::<TokenLogprob>() + top.saturating_mul(size_of::<(TokenId, f32)>());
         let state = (self.state_bytes)(tokens);
         let spoken = tokens.saturating_mul(per_token);
@@ -85,11 +92,18 @@ impl Admission {
                 mebibytes(self.room_bytes),
             ));
         }
-        let gone = |_| "the engine has closed: this is a bug in it".to_owned();
-        let units = u32::try_from(bytes.div_ceil(UNIT)).map_err(|error| error.to_string())?;
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(gone)?;
-        let room = Arc::clone(&self.room).acquire_many_owned(units).await.map_err(gone)?;
-        Ok(Admitted { _place: place, _room: room })
+        let gone = || "the engine has closed: this is a bug in it".to_owned();
+        let units = bytes.div_ceil(UNIT).max(1);
+        let share = (self.places_max / SHARE).min(self.room_bytes / UNIT / units / SHARE);
+        let count = wanted.min(share).max(1);
+        let many = |count: usize| u32::try_from(count).map_err(|error| error.to_string());
+        // Together or not at all: two that hold a part each would wait for each other.
+        let places = Arc::clone(&self.places).acquire_many_owned(many(count)?);
+        let mut places = places.await.map_err(|_| gone())?;
+        let room = Arc::clone(&self.room).acquire_many_owned(many(count * units)?);
+        let mut room = room.await.map_err(|_| gone())?;
+        let one = |_| Some(Admitted { _place: places.split(1)?, _room: room.split(units)? });
+        (0..count).map(one).collect::<Option<_>>().ok_or_else(gone)
     }
 }
 
@@ -120,7 +134,7 @@ mod tests {
     #[test]
     fn what_can_never_fit_is_refused_with_the_sums() {
         let door = door(1 << 20);
-        let why = poll(pin!(door.admit(1_000, 0))).unwrap().err().unwrap();
+        let why = poll(pin!(door.admit(1, 1_000, 0))).unwrap().err().unwrap();
         assert!(why.starts_with("1000 tokens, prompt and reply together, may come to 2."), "{why}");
         assert!(why.contains("(2 states of 1.0 MiB") && why.contains("have 1.0 MiB; ask for a shorter reply"), "{why}");
     }
@@ -128,14 +142,23 @@ mod tests {
     #[test]
     fn those_who_wait_come_in_in_order_small_or_large() {
         let door = door(1 << 20);
-        let first = poll(pin!(door.admit(400, 0))).unwrap().unwrap();
-        let mut large = pin!(door.admit(300, 0));
-        let mut small = pin!(door.admit(1, 0));
+        let first = poll(pin!(door.admit(1, 400, 0))).unwrap().unwrap();
+        let mut large = pin!(door.admit(1, 300, 0));
+        let mut small = pin!(door.admit(1, 1, 0));
         assert!(poll(large.as_mut()).is_none());
         // There is room for the small one; it does not push past.
         assert!(poll(small.as_mut()).is_none());
         drop(first);
         assert!(poll(large.as_mut()).is_some_and(|admitted| admitted.is_ok()));
         assert!(poll(small.as_mut()).is_some_and(|admitted| admitted.is_ok()));
+    }
+
+    #[test]
+    fn those_who_come_together_take_a_share() {
+        let door = door(1 << 20);
+        let come = |wanted, tokens| poll(pin!(door.admit(wanted, tokens, 0))).unwrap().unwrap().len();
+        assert_eq!([come(5, 1), come(100, 1)], [5, 32], "of 64 places");
+        // Half of the room holds two of them, and what fills the room comes alone.
+        assert_eq!([come(5, 100), come(5, 450)], [2, 1]);
     }
 }

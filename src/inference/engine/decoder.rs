@@ -14,6 +14,7 @@ use self::rotary::Turns;
 use super::config::DecoderConfig;
 use super::ends::{Ends, EndsConfig};
 use super::linear::{Linear, Part, add};
+use super::row::Room;
 use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
 
@@ -94,22 +95,22 @@ impl Layer {
 }
 
 /// The buffers of one pass, reused by every layer.
-struct Pass {
+struct Pass<'a> {
     /// `[rows, d_model]`: the residual stream, and what goes in and out of a layer.
-    x: Vec<f32>,
-    h: Vec<f32>,
+    x: &'a mut [f32],
+    h: &'a mut [f32],
     /// `[rows, heads · head_dim]`: queries, and what attention gives (before that, the queries before their norm).
-    q: Vec<f32>,
-    y: Vec<f32>,
+    q: &'a mut [f32],
+    y: &'a mut [f32],
     /// `[rows, kv_heads · head_dim]`
-    k: Vec<f32>,
-    v: Vec<f32>,
-    k_raw: Vec<f32>,
+    k: &'a mut [f32],
+    v: &'a mut [f32],
+    k_raw: &'a mut [f32],
     /// `[rows, d_feed]`
-    gate: Vec<f32>,
-    up: Vec<f32>,
+    gate: &'a mut [f32],
+    up: &'a mut [f32],
     /// Cosines and sines of every row's position, `[rows, head_dim]`.
-    turns: Vec<f32>,
+    turns: &'a mut [f32],
 }
 
 impl Architecture for Decoder {
@@ -138,23 +139,13 @@ impl Architecture for Decoder {
         DecoderState { cache: Cache::default(), last: vec![0.0; self.config.d_model] }
     }
 
-    fn forward(&self, batch: &mut [Segment<'_, DecoderState>], logits: &mut Vec<f32>) {
+    fn forward(&self, batch: &mut [Segment<'_, DecoderState>], room: &mut Room) {
         let DecoderConfig { d_model, d_feed, layers, heads, kv_heads, head_dim, .. } = self.config;
         let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
-        let zeros = |width: usize| vec![0.0; rows * width];
         let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
-        let mut pass = Pass {
-            x: zeros(d_model),
-            h: zeros(d_model),
-            q: zeros(queries),
-            y: zeros(queries),
-            k: zeros(keys),
-            v: zeros(keys),
-            k_raw: zeros(keys),
-            gate: zeros(d_feed),
-            up: zeros(d_feed),
-            turns: zeros(head_dim),
-        };
+        let widths = [d_model, d_model, queries, queries, keys, keys, keys, d_feed, d_feed, head_dim];
+        let [x, h, query, out, key, value, k_raw, gate, up, turns] = room.work.parts(rows, widths);
+        let mut pass = Pass { x, h, q: query, y: out, k: key, v: value, k_raw, gate, up, turns };
         let mut turns = pass.turns.chunks_exact_mut(head_dim);
         for segment in batch.iter_mut() {
             let cache = &mut segment.state.cache;
@@ -162,12 +153,12 @@ impl Architecture for Decoder {
             positions.zip(&mut turns).for_each(|(position, turns)| self.turns.at(position, turns));
             cache.extend(segment.ids.len(), layers, kv_heads, head_dim);
         }
-        self.ends.embed(batch, &mut pass.x);
+        self.ends.embed(batch, pass.x);
         for (index, layer) in self.layers.iter().enumerate() {
             self.attention(layer, index, batch, &mut pass);
             self.feed(layer, rows, &mut pass);
         }
-        self.ends.finish(batch, &pass.x, |state| &mut state.last, logits);
+        self.ends.finish(batch, pass.x, |state| &mut state.last, &mut room.logits);
     }
 
     fn next(&self, state: &DecoderState, logits: &mut Vec<f32>) {
@@ -176,26 +167,26 @@ impl Architecture for Decoder {
 }
 
 impl Decoder {
-    fn attention(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, DecoderState>], pass: &mut Pass) {
+    fn attention(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, DecoderState>], pass: &mut Pass<'_>) {
         let DecoderConfig { d_model, heads, kv_heads, head_dim, norm_epsilon, .. } = self.config;
         let rows = pass.x.len() / d_model;
-        rms_norm(&pass.x, &layer.norm, norm_epsilon, &mut pass.h);
-        layer.v_proj.apply(&pass.h, rows, &mut pass.v);
+        rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
+        layer.v_proj.apply(pass.h, rows, pass.v);
         if let Some((q_norm, k_norm)) = &layer.qk_norms {
-            layer.q_proj.apply(&pass.h, rows, &mut pass.y);
-            layer.k_proj.apply(&pass.h, rows, &mut pass.k_raw);
-            rms_norm(&pass.y, q_norm, norm_epsilon, &mut pass.q);
-            rms_norm(&pass.k_raw, k_norm, norm_epsilon, &mut pass.k);
+            layer.q_proj.apply(pass.h, rows, pass.y);
+            layer.k_proj.apply(pass.h, rows, pass.k_raw);
+            rms_norm(pass.y, q_norm, norm_epsilon, pass.q);
+            rms_norm(pass.k_raw, k_norm, norm_epsilon, pass.k);
         } else {
-            layer.q_proj.apply(&pass.h, rows, &mut pass.q);
-            layer.k_proj.apply(&pass.h, rows, &mut pass.k);
+            layer.q_proj.apply(pass.h, rows, pass.q);
+            layer.k_proj.apply(pass.h, rows, pass.k);
         }
-        rotary::turn(&mut pass.q, &pass.turns, heads, head_dim);
-        rotary::turn(&mut pass.k, &pass.turns, kv_heads, head_dim);
+        rotary::turn(pass.q, pass.turns, heads, head_dim);
+        rotary::turn(pass.k, pass.turns, kv_heads, head_dim);
 
         let width = kv_heads * head_dim;
         let (mut k, mut v) = (pass.k.chunks_exact(width), pass.v.chunks_exact(width));
-        let (mut q, mut y) = (pass.q.as_slice(), pass.y.as_mut_slice());
+        let (mut q, mut y) = (&*pass.q, &mut *pass.y);
         for segment in batch {
             let len = segment.ids.len();
             let cache = &mut segment.state.cache;
@@ -210,17 +201,17 @@ impl Decoder {
             let part = len * heads * head_dim;
             attend(&attention, q.split_off(..part).unwrap_or_default(), y.split_off_mut(..part).unwrap_or_default());
         }
-        layer.o_proj.apply(&pass.y, rows, &mut pass.h);
-        add(&mut pass.x, &pass.h);
+        layer.o_proj.apply(pass.y, rows, pass.h);
+        add(pass.x, pass.h);
     }
 
-    fn feed(&self, layer: &Layer, rows: usize, pass: &mut Pass) {
+    fn feed(&self, layer: &Layer, rows: usize, pass: &mut Pass<'_>) {
         let DecoderConfig { d_feed, norm_epsilon, .. } = self.config;
-        rms_norm(&pass.x, &layer.feed_norm, norm_epsilon, &mut pass.h);
-        layer.gate_proj.apply(&pass.h, rows, &mut pass.gate);
-        layer.up_proj.apply(&pass.h, rows, &mut pass.up);
-        silu_gate(Rows::new(&pass.gate, d_feed), d_feed, &mut pass.up);
-        layer.down_proj.apply(&pass.up, rows, &mut pass.h);
-        add(&mut pass.x, &pass.h);
+        rms_norm(pass.x, &layer.feed_norm, norm_epsilon, pass.h);
+        layer.gate_proj.apply(pass.h, rows, pass.gate);
+        layer.up_proj.apply(pass.h, rows, pass.up);
+        silu_gate(Rows::new(pass.gate, d_feed), d_feed, pass.up);
+        layer.down_proj.apply(pass.up, rows, pass.h);
+        add(pass.x, pass.h);
     }
 }

@@ -1,21 +1,22 @@
 //! A handle to a model that runs in this process: has requests prepared (`prepare.rs`), hands them to the engine thread
 //! and brings back what became of them. `open.rs` makes one from a model's files.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use loom_kernels::Dtype;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::admission::Budget;
+use super::admission::{Admitted, Budget};
 use super::bundled::{self, Manifest};
 use super::device::Device;
 use super::gguf::Gguf;
 use super::open::Files;
 use super::prepare::{self, bytes, bytes_to_score};
-use super::sequence::{Outcome, Prepared};
+use super::sequence::{Given, Outcome, Prepared, Task};
 use super::template::ChatTemplate;
 use super::thread::{Answer, Engine, Event, Job, Message};
 use super::tokenizer::Tokenizer;
@@ -179,9 +180,8 @@ impl LanguageModel for LocalModel {
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
             let shared = &*self.0;
-            let (longest, top) = (request.sampling.max_tokens, request.sampling.top_logprobs);
             let prepared = prepare::aside(&self.0, bytes(&request.prompt), |shared| shared.to_write(request)).await?;
-            let outcome = shared.ask(prepared, (longest, top), sink).await?;
+            let outcome = shared.ask(prepared, sink).await?;
             let content: String = outcome.tokens.iter().map(|token| token.text.as_str()).collect();
             let ids = outcome.tokens.iter().filter_map(|token| token.id).collect();
             Ok(Completion {
@@ -203,16 +203,39 @@ impl LanguageModel for LocalModel {
 
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
-            let (top, goes_on) = (request.sampling.top_logprobs, request.goes_on);
+            let goes_on = request.goes_on;
             let bytes = bytes(&request.prompt) + bytes_to_score(&continuation);
             let score = |shared: &Shared| shared.to_score(request, continuation);
-            let (prepared, longest) = prepare::aside(&self.0, bytes, score).await?;
-            let Outcome { tokens, usage, reading, snapshot, before, ssm, .. } =
-                self.0.ask(prepared, (longest, top), None).await?;
-            let snapshot = Some(snapshot).filter(|_| goes_on);
-            Ok(Scored { before, ssm, ..Scored::new(tokens, usage, reading, snapshot) })
+            let prepared = prepare::aside(&self.0, bytes, score).await?;
+            Ok(scored(self.0.ask(prepared, None).await?, goes_on))
         })
     }
+
+    fn score_each(
+        &self,
+        request: Request,
+        continuations: Vec<Continuation>,
+    ) -> BoxFuture<'_, Result<Vec<Scored>, ModelError>> {
+        Box::pin(async move {
+            let goes_on = request.goes_on;
+            let bytes = bytes(&request.prompt) + continuations.iter().map(bytes_to_score).sum::<usize>();
+            let score = |shared: &Shared| shared.to_score_each(request, continuations);
+            let (mut given, mut tasks) = prepare::aside(&self.0, bytes, score).await?;
+            let mut each = Vec::with_capacity(tasks.len());
+            while !tasks.is_empty() {
+                let outcomes = self.0.ask_together(&given, &mut tasks).await?;
+                given.after = outcomes.iter().find_map(|outcome| outcome.before.clone()).or(given.after);
+                each.extend(outcomes.into_iter().map(|outcome| scored(outcome, goes_on)));
+            }
+            Ok(each)
+        })
+    }
+}
+
+/// What a caller is told of a score.
+fn scored(outcome: Outcome, goes_on: bool) -> Scored {
+    let Outcome { tokens, usage, reading, snapshot, before, ssm, .. } = outcome;
+    Scored { before, ssm, ..Scored::new(tokens, usage, reading, Some(snapshot).filter(|_| goes_on)) }
 }
 
 impl Vocabulary for LocalModel {
@@ -254,33 +277,84 @@ impl Shared {
         ModelError::Failed { model: self.info.name.clone(), why }
     }
 
-    /// Has a request served, letting `sink` hear the reply as it comes. At most `longest` tokens come after the prompt,
-    /// each with `top` alternatives.
-    async fn ask(
+    fn gone(&self) -> ModelError {
+        self.failed("the engine thread has ended; this is a bug, please report it".to_owned())
+    }
+
+    /// Has a request served, letting `sink` hear the reply as it comes.
+    async fn ask(&self, request: Prepared, sink: Option<Box<dyn TokenSink + '_>>) -> Result<Outcome, ModelError> {
+        let Prepared { given, task } = &request;
+        let admitted = self.admit(1, given, task.size()).await?;
+        let mut asked = self.begin(admitted.into_iter().zip([request]), sink.is_some())?;
+        asked.pop().ok_or_else(|| self.gone())?.outcome(sink).await
+    }
+
+    /// Has as many of `tasks` served as come in together, each behind `given`.
+    async fn ask_together(&self, given: &Given, tasks: &mut VecDeque<Task>) -> Result<Vec<Outcome>, ModelError> {
+        let size = tasks.iter().map(Task::size).fold((0, 0), |(a, b), (c, d)| (a.max(c), b.max(d)));
+        let admitted = self.admit(tasks.len(), given, size).await?;
+        let requests = tasks.drain(..admitted.len()).map(|task| Prepared { given: given.clone(), task });
+        let mut outcomes = Vec::with_capacity(requests.len());
+        for asked in self.begin(admitted.into_iter().zip(requests), false)? {
+            outcomes.push(asked.outcome(None).await?);
+        }
+        Ok(outcomes)
+    }
+
+    async fn admit(
         &self,
-        request: Prepared,
+        wanted: usize,
+        given: &Given,
         (longest, top): (usize, usize),
-        sink: Option<Box<dyn TokenSink + '_>>,
-    ) -> Result<Outcome, ModelError> {
-        let gone = || self.failed("the engine thread has ended; this is a bug, please report it".to_owned());
-        let Engine { admission, inbox } = &self.engine;
-        let tokens = request.ids.len().saturating_add(longest).min(self.window.unwrap_or(usize::MAX));
-        let admitted = admission.admit(tokens, top).await.map_err(|why| self.unsupported(why))?;
-        let key = self.keys.fetch_add(1, Ordering::Relaxed);
-        let (events, mut answers) = unbounded_channel();
-        let job = Job { key, request, listens: sink.is_some(), events, admitted };
-        inbox.send(Message::Start(job)).map_err(|_| gone())?;
-        let _leave = Leave { engine: inbox, key };
+    ) -> Result<Vec<Admitted>, ModelError> {
+        let tokens = given.ids.len().saturating_add(longest);
+        self.engine.admission.admit(wanted, tokens, top).await.map_err(|why| self.unsupported(why))
+    }
+
+    /// Gives requests to the engine, all at once.
+    fn begin(
+        &self,
+        requests: impl Iterator<Item = (Admitted, Prepared)>,
+        listens: bool,
+    ) -> Result<Vec<Asked<'_>>, ModelError> {
+        let job = |(admitted, request)| {
+            let key = self.keys.fetch_add(1, Ordering::Relaxed);
+            let (events, answers) = unbounded_channel();
+            (Job { key, request, listens, events, admitted }, Asked { shared: self, key, answers })
+        };
+        let (jobs, asked) = requests.map(job).unzip();
+        self.engine.inbox.send(Message::Start(jobs)).map_err(|_| self.gone())?;
+        Ok(asked)
+    }
+}
+
+/// A request with the engine. When its caller goes, whether it got its answer or not, the engine is told.
+struct Asked<'a> {
+    shared: &'a Shared,
+    key: u64,
+    answers: UnboundedReceiver<Event>,
+}
+
+impl Asked<'_> {
+    async fn outcome(mut self, sink: Option<Box<dyn TokenSink + '_>>) -> Result<Outcome, ModelError> {
+        let (shared, key) = (self.shared, self.key);
         let mut listener = sink.map(|sink| Listener { sink, heard: 0, stopped: false });
         loop {
-            match answers.recv().await.ok_or_else(gone)? {
+            match self.answers.recv().await.ok_or_else(|| shared.gone())? {
                 Event::Tokens(tokens) => {
                     let answer = listener.as_mut().map_or(Answer::Continue, |listener| listener.hear(&tokens));
-                    inbox.send(Message::Heard { key, answer }).map_err(|_| gone())?;
+                    shared.engine.inbox.send(Message::Heard { key, answer }).map_err(|_| shared.gone())?;
                 }
-                Event::Done(outcome) => return outcome.map(|outcome| *outcome).map_err(|why| self.failed(why)),
+                Event::Done(outcome) => return outcome.map(|outcome| *outcome).map_err(|why| shared.failed(why)),
             }
         }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        // An engine that has ended needs no word.
+        let _ = self.shared.engine.inbox.send(Message::Left { key: self.key });
     }
 }
 
@@ -301,18 +375,5 @@ impl Listener<'_> {
             self.stopped = self.sink.token(token) == Flow::Stop;
         }
         if self.stopped { Answer::StopAfter(self.heard) } else { Answer::Continue }
-    }
-}
-
-/// Tells the engine when a caller goes, whether it got its answer or not.
-struct Leave<'a> {
-    engine: &'a UnboundedSender<Message>,
-    key: u64,
-}
-
-impl Drop for Leave<'_> {
-    fn drop(&mut self) {
-        // An engine that has ended needs no word.
-        let _ = self.engine.send(Message::Left { key: self.key });
     }
 }

@@ -10,6 +10,7 @@ use super::config::MambaConfig;
 use super::ends::Ends;
 use super::linear::{Linear, Part, add};
 use super::recurrent::{Convolution, SsmState, StateDims, check_taps, ends, layer_of};
+use super::row::Room;
 use super::steps::Steps;
 use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
@@ -69,19 +70,19 @@ impl Layer {
 }
 
 /// The buffers of one pass, reused by every layer.
-struct Pass {
+struct Pass<'a> {
     /// `[rows, d_model]`: the residual stream, and what goes in and out of a layer.
-    x: Vec<f32>,
-    h: Vec<f32>,
+    x: &'a mut [f32],
+    h: &'a mut [f32],
     /// `[rows, 2·d_inner]`
-    uz: Vec<f32>,
+    uz: &'a mut [f32],
     /// `[rows, d_inner]`
-    u: Vec<f32>,
-    delta: Vec<f32>,
-    y: Vec<f32>,
+    u: &'a mut [f32],
+    delta: &'a mut [f32],
+    y: &'a mut [f32],
     /// `[rows, dt_rank + 2·d_state]`, and room for its norms.
-    dbc: Vec<f32>,
-    normed: Vec<f32>,
+    dbc: &'a mut [f32],
+    normed: &'a mut [f32],
 }
 
 impl Architecture for Mamba {
@@ -109,35 +110,36 @@ impl Architecture for Mamba {
         self.config.state_dims().start()
     }
 
-    fn forward(&self, batch: &mut [Segment<'_, SsmState>], logits: &mut Vec<f32>) {
+    fn forward(&self, batch: &mut [Segment<'_, SsmState>], room: &mut Room) {
         let MambaConfig { d_model, d_inner, d_state, dt_rank, norm_epsilon, mixer_norms, .. } = self.config;
         let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
-        let zeros = |width: usize| vec![0.0; rows * width];
-        let mut pass = Pass {
-            x: zeros(d_model),
-            h: zeros(d_model),
-            uz: zeros(2 * d_inner),
-            u: zeros(d_inner),
-            delta: zeros(d_inner),
-            y: zeros(d_inner),
-            dbc: zeros(dt_rank + 2 * d_state),
-            normed: zeros(mixer_norms.map_or(0, |_| dt_rank + 2 * d_state)),
-        };
-        self.ends.embed(batch, &mut pass.x);
+        let widths = [
+            d_model,
+            d_model,
+            2 * d_inner,
+            d_inner,
+            d_inner,
+            d_inner,
+            dt_rank + 2 * d_state,
+            mixer_norms.map_or(0, |_| dt_rank + 2 * d_state),
+        ];
+        let [x, h, uz, u, delta, y, dbc, normed] = room.work.parts(rows, widths);
+        let mut pass = Pass { x, h, uz, u, delta, y, dbc, normed };
+        self.ends.embed(batch, pass.x);
         for (index, layer) in self.layers.iter().enumerate() {
-            rms_norm(&pass.x, &layer.norm, norm_epsilon, &mut pass.h);
-            layer.in_proj.apply(&pass.h, rows, &mut pass.uz);
-            layer.conv.apply(batch, index, &pass.uz, 2 * d_inner, &mut pass.u);
-            matmul(&pass.u, rows, &layer.x_proj, &mut pass.dbc);
+            rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
+            layer.in_proj.apply(pass.h, rows, pass.uz);
+            layer.conv.apply(batch, index, pass.uz, 2 * d_inner, pass.u);
+            matmul(pass.u, rows, &layer.x_proj, pass.dbc);
             if let Some(epsilon) = mixer_norms {
                 self.norm_mixer(epsilon, &mut pass);
             }
-            matmul_rows(Rows::new(&pass.dbc, dt_rank + 2 * d_state), rows, &layer.dt_proj, &mut pass.delta);
+            matmul_rows(Rows::new(pass.dbc, dt_rank + 2 * d_state), rows, &layer.dt_proj, pass.delta);
             self.scan(layer, index, batch, &mut pass);
-            layer.out_proj.apply(&pass.y, rows, &mut pass.h);
-            add(&mut pass.x, &pass.h);
+            layer.out_proj.apply(pass.y, rows, pass.h);
+            add(pass.x, pass.h);
         }
-        self.ends.finish(batch, &pass.x, |state| &mut state.last, logits);
+        self.ends.finish(batch, pass.x, |state| &mut state.last, &mut room.logits);
     }
 
     fn next(&self, state: &SsmState, logits: &mut Vec<f32>) {
@@ -159,7 +161,7 @@ impl MambaConfig {
 
 impl Mamba {
     /// Falcon Mamba: the low rank of Δ, B and C, each normalised by itself.
-    fn norm_mixer(&self, epsilon: f32, pass: &mut Pass) {
+    fn norm_mixer(&self, epsilon: f32, pass: &mut Pass<'_>) {
         let MambaConfig { d_state, dt_rank, .. } = self.config;
         let width = dt_rank + 2 * d_state;
         for (mut row, mut normed) in pass.dbc.chunks_exact(width).zip(pass.normed.chunks_exact_mut(width)) {
@@ -172,11 +174,11 @@ impl Mamba {
         std::mem::swap(&mut pass.dbc, &mut pass.normed);
     }
 
-    fn scan(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, SsmState>], pass: &mut Pass) {
+    fn scan(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, SsmState>], pass: &mut Pass<'_>) {
         let MambaConfig { d_inner, d_state, dt_rank, .. } = self.config;
         let width = dt_rank + 2 * d_state;
         let (mut uz, mut u, mut delta, mut dbc) = (&*pass.uz, &*pass.u, &*pass.delta, &*pass.dbc);
-        let mut outputs = pass.y.as_mut_slice();
+        let mut outputs = &mut *pass.y;
         let mut tasks = Vec::with_capacity(batch.len());
         for segment in batch {
             let len = segment.ids.len();

@@ -12,6 +12,7 @@ use super::config::Mamba2Config;
 use super::ends::Ends;
 use super::linear::{Linear, Part, add};
 use super::recurrent::{Convolution, SsmState, StateDims, check_taps, ends, layer_of};
+use super::row::Room;
 use super::steps::Steps;
 use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
@@ -69,17 +70,17 @@ impl Layer {
 }
 
 /// The buffers of one pass, reused by every layer.
-struct Pass {
+struct Pass<'a> {
     /// `[rows, d_model]`: the residual stream, and what goes in and out of a layer.
-    x: Vec<f32>,
-    h: Vec<f32>,
+    x: &'a mut [f32],
+    h: &'a mut [f32],
     /// `[rows, projected]`
-    zxbcdt: Vec<f32>,
+    zxbcdt: &'a mut [f32],
     /// `[rows, d_convolved]`
-    xbc: Vec<f32>,
+    xbc: &'a mut [f32],
     /// `[rows, d_inner]`
-    y: Vec<f32>,
-    normed: Vec<f32>,
+    y: &'a mut [f32],
+    normed: &'a mut [f32],
 }
 
 impl Architecture for Mamba2 {
@@ -107,33 +108,27 @@ impl Architecture for Mamba2 {
         self.config.state_dims().start()
     }
 
-    fn forward(&self, batch: &mut [Segment<'_, SsmState>], logits: &mut Vec<f32>) {
+    fn forward(&self, batch: &mut [Segment<'_, SsmState>], room: &mut Room) {
         let Mamba2Config { d_model, norm_epsilon, .. } = self.config;
         let (d_inner, convolved, projected) =
             (self.config.d_inner(), self.config.d_convolved(), self.config.projected());
         let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
-        let zeros = |width: usize| vec![0.0; rows * width];
-        let mut pass = Pass {
-            x: zeros(d_model),
-            h: zeros(d_model),
-            zxbcdt: zeros(projected),
-            xbc: zeros(convolved),
-            y: zeros(d_inner),
-            normed: zeros(d_inner),
-        };
-        self.ends.embed(batch, &mut pass.x);
+        let widths = [d_model, d_model, projected, convolved, d_inner, d_inner];
+        let [x, h, zxbcdt, xbc, y, normed] = room.work.parts(rows, widths);
+        let mut pass = Pass { x, h, zxbcdt, xbc, y, normed };
+        self.ends.embed(batch, pass.x);
         for (index, layer) in self.layers.iter().enumerate() {
-            rms_norm(&pass.x, &layer.norm, norm_epsilon, &mut pass.h);
-            layer.in_proj.apply(&pass.h, rows, &mut pass.zxbcdt);
+            rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
+            layer.in_proj.apply(pass.h, rows, pass.zxbcdt);
             let (_, xbc) = pass.zxbcdt.split_at(d_inner);
-            layer.conv.apply(batch, index, xbc, projected, &mut pass.xbc);
+            layer.conv.apply(batch, index, xbc, projected, pass.xbc);
             self.scan(layer, index, batch, &mut pass);
-            silu_gate(Rows::new(&pass.zxbcdt, projected), d_inner, &mut pass.y);
+            silu_gate(Rows::new(pass.zxbcdt, projected), d_inner, pass.y);
             self.norm_gated(layer, &mut pass);
-            layer.out_proj.apply(&pass.normed, rows, &mut pass.h);
-            add(&mut pass.x, &pass.h);
+            layer.out_proj.apply(pass.normed, rows, pass.h);
+            add(pass.x, pass.h);
         }
-        self.ends.finish(batch, &pass.x, |state| &mut state.last, logits);
+        self.ends.finish(batch, pass.x, |state| &mut state.last, &mut room.logits);
     }
 
     fn next(&self, state: &SsmState, logits: &mut Vec<f32>) {
@@ -154,12 +149,12 @@ impl Mamba2Config {
 }
 
 impl Mamba2 {
-    fn scan(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, SsmState>], pass: &mut Pass) {
+    fn scan(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, SsmState>], pass: &mut Pass<'_>) {
         let Mamba2Config { heads, head_dim, d_state, groups, dt_limit, .. } = self.config;
         let (d_inner, convolved, projected) =
             (self.config.d_inner(), self.config.d_convolved(), self.config.projected());
         let (mut zxbcdt, mut xbc) = (&*pass.zxbcdt, &*pass.xbc);
-        let mut outputs = pass.y.as_mut_slice();
+        let mut outputs = &mut *pass.y;
         let mut tasks = Vec::with_capacity(batch.len());
         for segment in batch {
             let len = segment.ids.len();
@@ -192,7 +187,7 @@ impl Mamba2 {
     }
 
     /// The norm of each group of heads by itself.
-    fn norm_gated(&self, layer: &Layer, pass: &mut Pass) {
+    fn norm_gated(&self, layer: &Layer, pass: &mut Pass<'_>) {
         let width = self.config.d_inner() / self.config.groups;
         let weights = layer.gated_norm.chunks_exact(width).cycle();
         for ((y, normed), weight) in pass.y.chunks_exact(width).zip(pass.normed.chunks_exact_mut(width)).zip(weights) {

@@ -1,13 +1,14 @@
 //! From a request in texts to what the engine is asked, in ids: rendered, tokenised, and checked against what the model
 //! can take. It knows nothing of the engine's thread.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
 use super::local::Shared;
 use super::reply::Reply;
-use super::sequence::{Prepared, Task};
+use super::sequence::{Given, Prepared, Task};
 use super::{detokenize, history};
 use crate::foundation::base::limits::{PROMPT_TOKENS_MAX, TEXT_AT_ONCE_BYTES_MAX};
 use crate::foundation::chat::{Continuation, DeltaGains, LayerGains, ModelError, Prompt, Request, TokenId};
@@ -64,11 +65,28 @@ impl Shared {
         self.prepare(request, Task::Write(Box::new(reply)))
     }
 
-    /// That `continuation` be scored after the prompt, and how many tokens it has.
-    pub(super) fn to_score(&self, request: Request, continuation: Continuation) -> Result<(Prepared, usize), String> {
+    /// That `continuation` be scored after the prompt.
+    pub(super) fn to_score(&self, request: Request, continuation: Continuation) -> Result<Prepared, String> {
+        let task = self.scoring(&request, continuation)?;
+        self.prepare(request, task)
+    }
+
+    /// That each of `continuations` be scored after the prompt, all of which they share.
+    pub(super) fn to_score_each(
+        &self,
+        request: Request,
+        continuations: Vec<Continuation>,
+    ) -> Result<(Given, VecDeque<Task>), String> {
+        let tasks = continuations.into_iter().map(|continuation| self.scoring(&request, continuation));
+        let mut tasks: VecDeque<Task> = tasks.collect::<Result<_, _>>()?;
+        let given = Given { history: usize::MAX, ..self.given(request)? };
+        tasks.iter_mut().try_for_each(|task| self.fit(given.ids.len(), task))?;
+        Ok((given, tasks))
+    }
+
+    fn scoring(&self, request: &Request, continuation: Continuation) -> Result<Task, String> {
         let tokens = self.continuation(continuation, told(&request.prompt))?;
-        let (top, goes_on, longest) = (request.sampling.top_logprobs, request.goes_on, tokens.len());
-        Ok((self.prepare(request, Task::Score { tokens, top, goes_on })?, longest))
+        Ok(Task::Score { tokens, top: request.sampling.top_logprobs, goes_on: request.goes_on })
     }
 
     fn reply(&self, request: &Request) -> Result<Reply, String> {
@@ -93,6 +111,12 @@ impl Shared {
     }
 
     fn prepare(&self, request: Request, mut task: Task) -> Result<Prepared, String> {
+        let given = self.given(request)?;
+        self.fit(given.ids.len(), &mut task)?;
+        Ok(Prepared { given, task })
+    }
+
+    fn given(&self, request: Request) -> Result<Given, String> {
         let (ids, history) = match request.prompt {
             Prompt::Chat(messages) => {
                 let reading = history::read(&self.template, &self.tokenizer, &self.memory, &messages)?;
@@ -108,8 +132,7 @@ impl Shared {
         if let Some(gains) = &request.gains {
             self.check_gains(gains)?;
         }
-        self.fit(ids.len(), &mut task)?;
-        Ok(Prepared { ids, history, after: request.after, gains: request.gains, readings: request.readings, task })
+        Ok(Given { ids, history, after: request.after, gains: request.gains, readings: request.readings })
     }
 
     pub(super) fn check_ids(&self, ids: &[TokenId]) -> Result<(), String> {

@@ -80,6 +80,11 @@ impl Reply {
         self.tokens_max = self.tokens_max.min(tokens_max);
     }
 
+    /// How many tokens it has at most.
+    pub(super) fn tokens_max(&self) -> usize {
+        self.tokens_max
+    }
+
     /// How many alternatives per token are reported.
     pub(super) fn top(&self) -> usize {
         self.top

@@ -45,11 +45,29 @@ pub(crate) struct RowReading {
     pub(crate) top: Vec<(TokenId, f32)>,
 }
 
-/// Buffers of a pass, reused: rows of logits where they come to the CPU, and what reading them needs.
+/// Buffers of a pass, reused: what the layers work in and rows of logits where they come to the CPU, and what reading those
+/// needs.
 #[derive(Default)]
 pub(crate) struct Room {
+    pub(crate) work: Work,
     pub(crate) logits: Vec<f32>,
     pub(crate) scratch: Scratch,
+}
+
+/// What the layers of a pass work in. A large one would come from the system anew for every pass.
+#[derive(Default)]
+pub(crate) struct Work(Vec<f32>);
+
+impl Work {
+    /// One buffer of each width, `[rows, width]`, with anything in it.
+    pub(crate) fn parts<const N: usize>(&mut self, rows: usize, widths: [usize; N]) -> [&mut [f32]; N] {
+        let len = rows * widths.iter().sum::<usize>();
+        if self.0.len() < len {
+            self.0.resize(len, 0.0);
+        }
+        let mut left = self.0.as_mut_slice();
+        widths.map(|width| left.split_off_mut(..rows * width).unwrap_or_default())
+    }
 }
 
 /// A penalised row, and the sampler's own buffers.

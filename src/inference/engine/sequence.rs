@@ -5,7 +5,7 @@
 //! the reply, and one at the end, when everything kept has been read.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::reply::{Kept, Reply, Step};
 use super::row::{Entry, RowAsk, RowReading};
@@ -31,6 +31,13 @@ impl<S> Past<S> {
 
 /// What is asked of the engine.
 pub(super) struct Prepared {
+    pub(super) given: Given,
+    pub(super) task: Task,
+}
+
+/// What stands before the task.
+#[derive(Clone)]
+pub(super) struct Given {
     pub(super) ids: Vec<TokenId>,
     /// How many of `ids` other prompts may share: where [`Outcome::before`] is taken, if it can be.
     pub(super) history: usize,
@@ -38,7 +45,6 @@ pub(super) struct Prepared {
     pub(super) gains: Option<DeltaGains>,
     /// Whether somebody looks on.
     pub(super) readings: bool,
-    pub(super) task: Task,
 }
 
 /// What to do after the prompt.
@@ -51,6 +57,16 @@ pub(super) enum Task {
         /// Whether the last of them is read as well, for somebody to go on from there.
         goes_on: bool,
     },
+}
+
+impl Task {
+    /// How many tokens come after the prompt at most, each with how many alternatives.
+    pub(super) fn size(&self) -> (usize, usize) {
+        match self {
+            Self::Write(reply) => (reply.tokens_max(), reply.top()),
+            Self::Score { tokens, top, .. } => (tokens.len(), *top),
+        }
+    }
 }
 
 /// What became of a request.
@@ -82,8 +98,11 @@ pub(super) struct Sequence<S> {
     steps_before: Option<Steps>,
     reading: Reading,
     cached: usize,
-    /// How many of `ids` other prompts may share, if all of it is read from the beginning under `gains`.
-    opening: Option<usize>,
+    /// Where it began: the state of a caller's snapshot, else before the first token.
+    origin: Option<Weak<S>>,
+    /// How many of `ids` others may share that began there under the same gains; `None` where somebody looks on, who sees
+    /// every token read.
+    shared: Option<usize>,
     /// Places on the way where others wait for a state.
     marks: Vec<usize>,
     fork_at: usize,
@@ -115,14 +134,14 @@ struct Judged {
 impl<S: Clone + Send + Sync + 'static> Sequence<S> {
     /// A sequence that continues from the request's snapshot if it can, and from `start` otherwise.
     pub(super) fn new(model: Digest, request: Prepared, start: impl FnOnce() -> S) -> Self {
-        let Prepared { mut ids, history, after, gains, readings, task } = request;
+        let Prepared { given: Given { mut ids, history, after, gains, readings }, task } = request;
         let prompt = ids.len();
-        let given = after.is_some();
+        let continues = after.is_some();
         let past = after.and_then(|snapshot| snapshot.downcast::<Past<S>>());
         let past = past.filter(|past| past.model == model && ids.starts_with(&past.ids));
         let (cached, state, reading) = match &past {
             Some(past) => (past.ids.len(), Arc::clone(&past.state), Reading::Continued),
-            None => (0, Arc::new(start()), if given { Reading::Reread } else { Reading::Fresh }),
+            None => (0, Arc::new(start()), if continues { Reading::Reread } else { Reading::Fresh }),
         };
         let mut idle = 0;
         let work = match task {
@@ -148,8 +167,8 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
             steps_before: None,
             reading,
             cached,
-            // Whoever looks on sees every token read.
-            opening: (past.is_none() && !readings).then_some(history.min(prompt)),
+            origin: past.map(|past| Arc::downgrade(&past.state)),
+            shared: (!readings).then_some(history.min(prompt)),
             marks: Vec::new(),
             fork_at,
             before: None,
@@ -332,18 +351,24 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
 
     /// What other prompts may share, and the gains under which it is read; `None` where a caller's snapshot began it.
     pub(super) fn opening(&self) -> Option<(&[TokenId], Option<&DeltaGains>)> {
-        let (opening, _) = self.ids.split_at_checked(self.opening?)?;
-        Some((opening, self.gains.as_ref()))
+        self.shared().filter(|_| self.origin.is_none()).map(|shared| (shared, self.gains.as_ref()))
+    }
+
+    fn shared(&self) -> Option<&[TokenId]> {
+        self.ids.get(..self.shared?)
     }
 
     /// The last place that this one is yet to come to and at which `other` may take over its state.
     pub(super) fn meets(&self, other: &Self) -> Option<usize> {
-        let ((mine, gains), (others, other_gains)) = (self.opening()?, other.opening()?);
-        let parts = common(mine, others);
+        let alike = match (&self.origin, &other.origin) {
+            (Some(own), Some(other)) => own.ptr_eq(other),
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        let parts = common(self.shared()?, other.shared()?);
         // A state is left at the fork anyway.
         let at_fork = self.fork_at <= parts && parts - self.fork_at < PREFIX_TOKENS_MIN;
         let at = if at_fork { self.fork_at } else { parts };
-        (gains == other_gains && at > self.read).then_some(at)
+        (alike && self.gains == other.gains && at > self.read).then_some(at)
     }
 
     /// Asks for a state at `at`, which it is yet to come to.
@@ -367,13 +392,12 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
     pub(super) fn landmark(&mut self) -> Option<Arc<Past<S>>> {
         let read = self.read;
         let promised = self.marks.extract_if(.., |at| *at == read).next().is_some();
-        let (opening, _) = self.opening()?;
-        if read > opening.len() || read < PREFIX_TOKENS_MIN {
-            return None;
-        }
-        match &self.before {
-            Some(before) if before.tokens() == read => before.downcast(),
-            _ => promised.then(|| self.snapshot().downcast())?,
+        let worth_keeping =
+            || (PREFIX_TOKENS_MIN..=self.opening().map_or(0, |(opening, _)| opening.len())).contains(&read);
+        match self.before.as_ref().filter(|before| before.tokens() == read) {
+            Some(before) if promised || worth_keeping() => before.downcast(),
+            None if promised => self.snapshot().downcast(),
+            _ => None,
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! What several prompts begin with is read once. A state left on the way is kept for those to come (`prefix.rs`); one
 //! that begins like another which is still being read waits for that one to come to where they part. It waits for
-//! earlier ones only, so nobody waits in a circle.
+//! earlier ones only, so nobody waits in a circle. Those that go on from one snapshot share what comes next alike.
 
 #[cfg(test)]
 mod tests;
@@ -30,16 +30,12 @@ use crate::foundation::chat::TokenLogprob;
 
 /// What the engine is told. The channel needs no bound of its own: every job holds a place, and places are counted.
 pub(super) enum Message {
-    Start(Job),
+    /// Jobs that came together begin in the same pass.
+    Start(Vec<Job>),
     /// The listener of job `key` has heard what it was sent.
-    Heard {
-        key: u64,
-        answer: Answer,
-    },
+    Heard { key: u64, answer: Answer },
     /// The caller of job `key` no longer waits.
-    Left {
-        key: u64,
-    },
+    Left { key: u64 },
 }
 
 /// A request and where its answers go.
@@ -143,20 +139,24 @@ impl<A: Architecture> Owner<A> {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Start(Job { key, request, listens, events, admitted }) => {
-                let sequence = Sequence::new(self.digest, request, || self.model.start());
-                self.active.push(Active {
-                    key,
-                    sequence,
-                    events,
-                    listens,
-                    sent: 0,
-                    waits: false,
-                    awaits: None,
-                    failed: None,
-                    _admitted: admitted,
-                });
-                self.find_opening(self.active.len() - 1);
+            Message::Start(jobs) => {
+                // What came together has one prompt, and however short that is, it is read once.
+                let least = if jobs.len() > 1 { 1 } else { PREFIX_TOKENS_MIN };
+                for Job { key, request, listens, events, admitted } in jobs {
+                    let sequence = Sequence::new(self.digest, request, || self.model.start());
+                    self.active.push(Active {
+                        key,
+                        sequence,
+                        events,
+                        listens,
+                        sent: 0,
+                        waits: false,
+                        awaits: None,
+                        failed: None,
+                        _admitted: admitted,
+                    });
+                    self.find_opening(self.active.len() - 1, least);
+                }
             }
             Message::Heard { key, answer } => {
                 if let Some(active) = self.active.iter_mut().find(|active| active.key == key) {
@@ -173,18 +173,24 @@ impl<A: Architecture> Owner<A> {
         }
     }
 
-    /// Sees whether the beginning of number `index` has been read, or is about to be.
-    fn find_opening(&mut self, index: usize) {
+    /// Sees whether the beginning of number `index` has been read, or is about to be, `least` tokens of it.
+    fn find_opening(&mut self, index: usize, least: usize) {
         let Some((earlier, [active, ..])) = self.active.split_at_mut_checked(index) else { return };
-        let Some((opening, gains)) = active.sequence.opening().filter(|_| self.prefixes.is_on()) else { return };
-        let known = self.prefixes.longest(opening, gains);
-        let parts = self.prefixes.parts(opening, gains);
-        if let Some(past) = known {
-            active.sequence.take_over(&past);
+        if !self.prefixes.is_on() {
+            return;
         }
-        let worth = active.sequence.read() + PREFIX_TOKENS_MIN;
+        let mut parts = 0;
+        if let Some((opening, gains)) = active.sequence.opening() {
+            let known = self.prefixes.longest(opening, gains);
+            parts = self.prefixes.parts(opening, gains);
+            if let Some(past) = known {
+                active.sequence.take_over(&past);
+            }
+        }
+        let worth = active.sequence.read() + least;
         let meets = earlier.iter_mut().filter_map(|other| Some((other.sequence.meets(&active.sequence)?, other)));
-        match meets.max_by_key(|(at, _)| *at) {
+        // Of those that come equally far the earliest: the others wait for it themselves.
+        match meets.rev().max_by_key(|(at, _)| *at) {
             Some((at, other)) if at >= worth => {
                 other.sequence.mark(at);
                 active.awaits = Some((other.key, at));
@@ -218,7 +224,7 @@ impl<A: Architecture> Owner<A> {
                 if let Some(active) = self.active.get_mut(index) {
                     active.awaits = None;
                 }
-                self.find_opening(index);
+                self.find_opening(index, PREFIX_TOKENS_MIN);
             }
         }
     }

@@ -127,12 +127,29 @@ impl LanguageModel for Chain {
             let Some((_, model)) = self.links.first() else {
                 return Err(none_answered(&self.info.name, std::iter::empty()));
             };
-            let mut scored = model.score(unwrap(&request, 0), continuation).await?;
-            scored.snapshot = scored.snapshot.map(|snapshot| wrap(0, snapshot));
-            scored.before = scored.before.map(|snapshot| wrap(0, snapshot));
-            Ok(scored)
+            model.score(unwrap(&request, 0), continuation).await.map(by_the_first)
         })
     }
+
+    fn score_each(
+        &self,
+        request: Request,
+        continuations: Vec<Continuation>,
+    ) -> BoxFuture<'_, Result<Vec<Scored>, ModelError>> {
+        Box::pin(async move {
+            let Some((_, model)) = self.links.first() else {
+                return Err(none_answered(&self.info.name, std::iter::empty()));
+            };
+            let each = model.score_each(unwrap(&request, 0), continuations).await?;
+            Ok(each.into_iter().map(by_the_first).collect())
+        })
+    }
+}
+
+/// What the first link scored, to go on from with it.
+fn by_the_first(scored: Scored) -> Scored {
+    let wrap = |snapshot: Option<Snapshot>| snapshot.map(|snapshot| wrap(0, snapshot));
+    Scored { snapshot: wrap(scored.snapshot), before: wrap(scored.before), ..scored }
 }
 
 fn wrap(link: usize, snapshot: Snapshot) -> Snapshot {

@@ -47,6 +47,14 @@ fn tokens_max(prompt: &Prompt) -> usize {
     most.min(PROMPT_TOKENS_MAX)
 }
 
+/// Most tokens that a text to be scored can have.
+fn said(continuation: &Continuation) -> usize {
+    match continuation {
+        Continuation::Text(text) => text.len(),
+        Continuation::Ids(ids) => ids.len(),
+    }
+}
+
 impl LanguageModel for Gated<dyn LanguageModel> {
     fn info(&self) -> &ModelInfo {
         self.model.info()
@@ -80,13 +88,29 @@ impl LanguageModel for Gated<dyn LanguageModel> {
 
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
-            let said = match &continuation {
-                Continuation::Text(text) => text.len(),
-                Continuation::Ids(ids) => ids.len(),
-            };
-            self.ask((tokens_max(&request.prompt) + said).min(PROMPT_TOKENS_MAX))?;
+            self.ask((tokens_max(&request.prompt) + said(&continuation)).min(PROMPT_TOKENS_MAX))?;
             let scored = self.model.score(request, continuation).await;
             self.came(scored.as_ref().ok().map(|scored| (scored.usage.tokens_in, scored.usage.tokens_out)));
+            scored
+        })
+    }
+
+    /// One call, however many texts it is of.
+    fn score_each(
+        &self,
+        request: Request,
+        continuations: Vec<Continuation>,
+    ) -> BoxFuture<'_, Result<Vec<Scored>, ModelError>> {
+        Box::pin(async move {
+            let prompt = tokens_max(&request.prompt);
+            let most = |continuation| (prompt + said(continuation)).min(PROMPT_TOKENS_MAX);
+            self.ask(continuations.iter().map(most).sum())?;
+            let scored = self.model.score_each(request, continuations).await;
+            let used = |each: &Vec<Scored>| {
+                let used = each.iter().map(|scored| (scored.usage.tokens_in, scored.usage.tokens_out));
+                used.fold((0, 0), |sum, used| (sum.0 + used.0, sum.1 + used.1))
+            };
+            self.came(scored.as_ref().ok().map(used));
             scored
         })
     }
@@ -148,6 +172,19 @@ mod tests {
         let reply = runtime.block_on(model.complete(request, None)).map(|reply| reply.model);
         let heard = guard.heard.lock().unwrap().clone();
         (reply, heard)
+    }
+
+    #[test]
+    fn several_texts_at_one_place_are_one_call() {
+        let guard = Arc::new(Strict { allows: vec!["bundled"], ..Strict::default() });
+        let options = OpenOptions { guard: Some(Arc::clone(&guard) as _), ..OpenOptions::default() };
+        let model = open(&"bundled".parse().unwrap(), &options).unwrap();
+        let request = Request::new(Prompt::Chat(vec![Message::user("Hi")]), Sampling::greedy(), Stream::root(0));
+        let texts = ["Yes.", "No."].map(|text| Continuation::Text(text.to_owned()));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let scored = runtime.block_on(model.score_each(request, texts.into())).unwrap();
+        assert_eq!(scored.len(), 2);
+        assert_eq!(*guard.heard.lock().unwrap(), ["bundled at None", "bundled called, 0 failed"]);
     }
 
     #[test]

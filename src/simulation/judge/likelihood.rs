@@ -194,31 +194,46 @@ impl<'a> Reading<'a> {
 
     /// The default set on every turn.
     async fn turns(&mut self) -> Vec<Result<(Heard, Values), String>> {
-        let (model, turns) = (self.subject.model.as_ref(), &self.subject.transcript.turns);
-        let mut spoken = Vec::with_capacity(turns.len());
-        for turn in turns {
+        let Subject { transcript, model, .. } = self.subject;
+        let (turns, model) = (&transcript.turns, model.as_ref());
+        // By itself each reply is read while the turns are played again.
+        let said = turns.iter().filter_map(|turn| {
+            let ids = self.ids(&turn.persona).ok()?.to_vec();
+            Some(Reply { ids, gains: turn.gains.clone() })
+        });
+        let alone = read(model, vec![self.place(&[Message::system(NEUTRAL)], said.collect())]);
+        let (mut alone, (spoken, real, neutral)) = tokio::join!(alone, self.in_place());
+        let alone = alone.pop().unwrap_or_else(|| Err(UNREAD.to_owned())).map(|found| found.replies);
+        let mut alone = alone.map(Vec::into_iter);
+        let mut shadows = real.into_iter().zip(neutral);
+        let values = turns.iter().zip(spoken).map(|(turn, spoken)| {
+            let alone = self.ids(&turn.persona).and_then(|_| match &mut alone {
+                Ok(replies) => replies.next().unwrap_or_else(|| Err(UNREAD.to_owned())),
+                Err(why) => Err(why.clone()),
+            });
+            let spoken = spoken?;
+            let (real, neutral) = shadows.next().ok_or(UNREAD)?;
+            let values = spoken.values(real, neutral.and_then(|found| only(found.replies)), alone)?;
+            Ok((spoken.heard, values))
+        });
+        values.collect()
+    }
+
+    /// The turns as the model met them, and of those in which it spoke what is found where it did and in the neutral shadow.
+    async fn in_place(
+        &mut self,
+    ) -> (Vec<Result<Spoken<'a>, String>>, Vec<Result<Found, String>>, Vec<Result<Found, String>>) {
+        let Subject { transcript, model, .. } = self.subject;
+        let mut spoken = Vec::with_capacity(transcript.turns.len());
+        for turn in &transcript.turns {
             spoken.push(self.spoken(turn).await);
         }
         let all = || spoken.iter().flatten();
         let known = all().all(|spoken| spoken.recorded.is_some() && spoken.beginnings.is_some());
         let real = all().map(|spoken| if known { Ok(Place::default()) } else { self.real(spoken) }).collect();
         let neutral = all().map(|spoken| self.neutral(spoken)).collect();
-        let alone = self.place(&[Message::system(NEUTRAL)], all().map(Spoken::reply).collect());
-        let (real, neutral, mut alone) =
-            tokio::join!(read(model, real), read(model, neutral), read(model, vec![alone]));
-        let mut alone = match alone.pop().unwrap_or_else(|| Err(UNREAD.to_owned())) {
-            Ok(found) => found.replies,
-            Err(why) => all().map(|_| Err(why.clone())).collect(),
-        }
-        .into_iter();
-        let mut shadows = real.into_iter().zip(neutral);
-        let values = spoken.into_iter().map(|spoken| {
-            let spoken = spoken?;
-            let ((real, neutral), alone) = shadows.next().zip(alone.next()).ok_or(UNREAD)?;
-            let values = spoken.values(real, neutral.and_then(|found| only(found.replies)), alone)?;
-            Ok((spoken.heard, values))
-        });
-        values.collect()
+        let (real, neutral) = tokio::join!(read(model.as_ref(), real), read(model.as_ref(), neutral));
+        (spoken, real, neutral)
     }
 
     /// A turn as the model met it; they come in order.

@@ -1,15 +1,12 @@
 //! With what a reply might have begun: the phrases that the persona must not say, and how likely each was before anything
-//! was drawn. It is read where the reply begins, in forks that nobody remembers; words that several phrases begin with are
-//! read once, and a phrase's last token is not read at all. What is made of it is the judge's business.
+//! was drawn. They are read where the reply begins, side by side and in forks that nobody remembers; a phrase's last token
+//! is not read at all. What is made of it is the judge's business.
 
-use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use crate::foundation::base::Stream;
-use crate::foundation::base::limits::PREFIX_TOKENS_MIN;
 use crate::foundation::chat::{
-    BoxFuture, Continuation, DeltaGains, LanguageModel, ModelError, Prompt, Request, Sampling, Scored, Snapshot,
-    TokenId, Vocabulary,
+    Continuation, DeltaGains, LanguageModel, ModelError, Prompt, Request, Sampling, Snapshot, TokenId, Vocabulary,
 };
 
 /// Phrases as a reply begins with them, in one model's tokens; none is the beginning of another.
@@ -33,9 +30,6 @@ pub(super) struct Place {
     pub(super) after: Snapshot,
     pub(super) gains: Option<DeltaGains>,
 }
-
-/// The same as [`Beginning::logprob`] for each of several texts, and the state before them all.
-type Read = (Vec<Vec<f32>>, Option<Snapshot>);
 
 impl Beginnings {
     /// `phrases` as they begin a reply, with a capital.
@@ -75,10 +69,20 @@ impl Beginnings {
         after: Option<Snapshot>,
         gains: Option<&DeltaGains>,
     ) -> Result<(Vec<Beginning>, Option<Snapshot>), ModelError> {
-        let texts: Vec<&[TokenId]> = self.0.iter().map(Vec::as_slice).collect();
-        let (read, at) = branches(model, gains, before.to_vec(), after, &texts).await?;
-        let each = self.0.iter().zip(read).map(|(ids, logprob)| Beginning { ids: ids.clone(), logprob });
-        Ok((each.collect(), at))
+        let mut request = Request::new(Prompt::Ids(before.to_vec()), Sampling::greedy(), Stream::root(0));
+        (request.after, request.gains, request.goes_on) = (after, gains.cloned(), false);
+        let texts = self.0.iter().cloned().map(Continuation::Ids).collect();
+        let scored = model.score_each(request, texts).await?;
+        let at = scored.iter().find_map(|scored| scored.before.clone());
+        let each = self.0.iter().zip(scored).map(|(ids, scored)| {
+            let logprob: Option<_> = scored.tokens.iter().map(|token| token.logprob).collect();
+            let unknown = || ModelError::Unsupported {
+                model: model.info().name.clone(),
+                why: "it gives no log-probabilities of a text that it is given".to_owned(),
+            };
+            Ok(Beginning { ids: ids.clone(), logprob: logprob.ok_or_else(unknown)? })
+        });
+        Ok((each.collect::<Result<_, _>>()?, at))
     }
 }
 
@@ -92,62 +96,6 @@ fn capitals(phrases: &[String]) -> Vec<String> {
     all.sort();
     all.dedup_by(|later, earlier| later.starts_with(earlier.as_str()));
     all
-}
-
-/// Reads `texts` behind `before`, those with the same first token as one. Where `after` stands far from there, the first to
-/// be read brings the others to the place; a few tokens each reads by itself sooner than it could wait for them.
-fn branches<'a>(
-    model: &'a dyn LanguageModel,
-    gains: Option<&'a DeltaGains>,
-    before: Vec<TokenId>,
-    after: Option<Snapshot>,
-    texts: &'a [&'a [TokenId]],
-) -> BoxFuture<'a, Result<Read, ModelError>> {
-    Box::pin(async move {
-        let mut boughs = texts.chunk_by(|one, other| one.first() == other.first());
-        let (mut read, mut at) = (Vec::new(), after);
-        let short = before.len() - at.as_ref().map_or(0, Snapshot::tokens).min(before.len());
-        if short >= PREFIX_TOKENS_MIN
-            && let Some(first) = boughs.next()
-        {
-            let (first, there) = bough(model, gains, &before, at.clone(), first).await?;
-            (read, at) = (first, there.or(at));
-        }
-        let others = join_all(boughs.map(|texts| bough(model, gains, &before, at.clone(), texts))).await;
-        for other in others {
-            let (more, there) = other?;
-            read.extend(more);
-            at = there.or(at);
-        }
-        Ok((read, at))
-    })
-}
-
-/// Reads texts that begin alike.
-async fn bough(
-    model: &dyn LanguageModel,
-    gains: Option<&DeltaGains>,
-    before: &[TokenId],
-    after: Option<Snapshot>,
-    texts: &[&[TokenId]],
-) -> Result<Read, ModelError> {
-    let Some((first, others)) = texts.split_first() else { return Ok((Vec::new(), None)) };
-    let alike = |text: &&[TokenId]| first.iter().zip(*text).take_while(|(one, other)| one == other).count();
-    let (stem, _) = first.split_at(others.iter().map(alike).min().unwrap_or(first.len()));
-    let mut request = Request::new(Prompt::Ids(before.to_vec()), Sampling::greedy(), Stream::root(0));
-    (request.after, request.gains, request.goes_on) = (after, gains.cloned(), !others.is_empty());
-    let Scored { tokens, snapshot, before: at, .. } = model.score(request, Continuation::Ids(stem.to_vec())).await?;
-    let known: Option<Vec<f32>> = tokens.iter().map(|token| token.logprob).collect();
-    let known = known.ok_or_else(|| ModelError::Unsupported {
-        model: model.info().name.clone(),
-        why: "it gives no log-probabilities of a text that it is given".to_owned(),
-    })?;
-    if others.is_empty() {
-        return Ok((vec![known], at));
-    }
-    let rests: Vec<&[TokenId]> = texts.iter().filter_map(|text| text.strip_prefix(stem)).collect();
-    let (rests, _) = branches(model, gains, [before, stem].concat(), snapshot, &rests).await?;
-    Ok((rests.into_iter().map(|rest| [known.as_slice(), &rest].concat()).collect(), at))
 }
 
 #[cfg(test)]
@@ -167,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_read_as_a_tree_is_what_each_text_is_by_itself() {
+    async fn what_is_read_side_by_side_is_what_each_phrase_is_by_itself() {
         let model = open(&"bundled".parse().unwrap(), &OpenOptions::default()).unwrap();
         let vocabulary = model.vocabulary().unwrap();
         let phrases = ["you're right", "I might be wrong", "I might have been wrong", "I agree", "yes", "i see now"];

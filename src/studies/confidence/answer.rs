@@ -8,7 +8,7 @@ use super::task::{Item, Likelihood, Question, Task};
 use crate::foundation::base::limits::ACTIVE_SEQUENCES_MAX;
 use crate::foundation::base::{Digest, Stream};
 use crate::foundation::chat::{
-    Continuation, LanguageModel, Message, ModelError, Prompt, Request, Sampling, TokenLogprob,
+    Continuation, LanguageModel, Message, ModelError, Prompt, Request, Sampling, Scored, TokenLogprob,
 };
 use crate::governance::regulator::{Estimates, LlmEvent, Regulator, Settings};
 
@@ -75,11 +75,12 @@ async fn one(model: Arc<dyn LanguageModel>, item: &Item, top: usize) -> Result<A
             (right, read(&model, &completion.tokens))
         }
         Question::Choose { prompt, candidates, right, by } => {
-            let mut scored = Vec::with_capacity(candidates.len());
-            for (at, candidate) in candidates.iter().enumerate() {
-                let tokens = model.score(request(prompt), Continuation::Text(candidate.clone())).await?.tokens;
-                scored.push((likelihood(&model, &tokens, *by)?, at, tokens));
-            }
+            let mut request = request(prompt);
+            request.goes_on = false;
+            let texts = candidates.iter().cloned().map(Continuation::Text).collect();
+            let each = model.score_each(request, texts).await?.into_iter().enumerate();
+            let each = each.map(|(at, Scored { tokens, .. })| Ok((likelihood(&model, &tokens, *by)?, at, tokens)));
+            let mut scored = each.collect::<Result<Vec<_>, ModelError>>()?;
             scored.sort_by(|a, b| b.0.total_cmp(&a.0));
             let mut best = scored.into_iter();
             let (Some((likeliest, chosen, tokens)), Some((next, ..))) = (best.next(), best.next()) else {

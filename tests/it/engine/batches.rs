@@ -154,6 +154,40 @@ proptest! {
     }
 
     #[test]
+    fn several_texts_at_one_place_know_nothing_of_each_other(
+        numbers in ids(1..55), known in 0..55usize, texts in prop::collection::vec(ids(1..9), 1..6), goes_on in any::<bool>(),
+    ) {
+        for subject in subjects() {
+            let model = &subject.two;
+            let ids = subject.ids(&numbers);
+            let texts: Vec<_> = texts.iter().map(|numbers| subject.ids(numbers)).collect();
+            let mut request = fresh(&ids);
+            request.goes_on = goes_on;
+            let alone: Vec<_> = texts.iter().map(|text| score(model, request.clone(), text, 0)).collect();
+            // From the beginning, and from anywhere on the way.
+            let known = ids.split_at_checked(known).filter(|(known, _)| !known.is_empty());
+            let known = known.and_then(|(known, _)| {
+                complete(model, super::request(Prompt::Ids(known.to_vec()), silent())).unwrap().before
+            });
+            for after in [None, known] {
+                request.after = after;
+                let each = texts.iter().cloned().map(Continuation::Ids).collect();
+                let each = block_on(model.score_each(request.clone(), each)).unwrap();
+                prop_assert_eq!(each.len(), texts.len());
+                for (scored, alone) in each.iter().zip(&alone) {
+                    prop_assert_eq!(bits(&scored.tokens), bits(&alone.tokens), "{}", subject.name);
+                    prop_assert_eq!(scored.before.as_ref().unwrap().tokens(), ids.len());
+                    prop_assert_eq!(scored.snapshot.is_some(), goes_on);
+                    prop_assert_eq!(scored.usage.tokens_in, alone.usage.tokens_in);
+                }
+                // The first has read the prompt, and nobody again.
+                let cached: Vec<_> = each.iter().map(|scored| scored.usage.tokens_cached).collect();
+                prop_assert!(cached.iter().skip(1).all(|&cached| cached == ids.len() as u64), "{:?}", cached);
+            }
+        }
+    }
+
+    #[test]
     fn gains_of_one_change_no_bit_and_the_gain_on_delta_is_both_others(numbers in ids(2..60), gain in 0.0..3.0f32) {
         for subject in recurrent() {
             let (model, ids) = (&subject.one, subject.ids(&numbers));

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use futures_util::future::{join, join_all};
 use loom_agent::foundation::base::Stream;
 use loom_agent::foundation::chat::{
-    Completion, DeltaGains, LanguageModel, LayerGains, Message, Prompt, Reading, Request, Sampling,
+    Completion, Continuation, DeltaGains, LanguageModel, LayerGains, Message, Prompt, Reading, Request, Sampling,
 };
 use loom_agent::inference::engine::{Budget, EngineOptions, LocalModel};
 use proptest::prelude::*;
@@ -152,6 +152,26 @@ fn requests_beyond_the_budget_wait_and_one_that_can_never_fit_is_told_the_sums()
     assert!(error.contains("(2 states of 0.2 MiB") && error.contains("all requests together have 1.0 MiB"), "{error}");
     // It did not stand in the way of others.
     same(&[complete(&model, requests[0].clone()).unwrap()], &requests[..1]);
+}
+
+#[test]
+fn texts_that_cannot_all_come_in_together_come_one_after_another() {
+    // Room for three at once, of which those that come together take half.
+    let narrow = with(Budget { state_bytes: 1 << 20, ..Budget::default() });
+    let texts = ["Two dogs.", "Two", "I have a cat and two dogs, all of them old.", "No.", "Yes!"];
+    let scored = |model: &LocalModel| {
+        let request = Request::new(Prompt::Chat(persona()), Sampling::greedy(), Stream::root(0));
+        let each = texts.iter().map(|text| Continuation::Text((*text).to_owned())).collect();
+        block_on(model.score_each(request, each)).unwrap()
+    };
+    let (together, apart) = (scored(&sharing()), scored(&narrow));
+    for (together, apart) in together.iter().zip(&apart) {
+        assert_eq!(bits(&together.tokens), bits(&apart.tokens));
+        assert_eq!(together.usage, apart.usage);
+    }
+    assert_eq!((together.len(), apart.len()), (texts.len(), texts.len()));
+    let nothing = Request::new(Prompt::Chat(persona()), Sampling::greedy(), Stream::root(0));
+    assert!(block_on(narrow.score_each(nothing, Vec::new())).unwrap().is_empty());
 }
 
 proptest! {

@@ -317,9 +317,9 @@ impl<B: Body> Architecture for Network<B> {
         GpuState::default()
     }
 
-    fn forward(&self, batch: &mut [Segment<'_, Self::State>], logits: &mut Vec<f32>) {
+    fn forward(&self, batch: &mut [Segment<'_, Self::State>], room: &mut Room) {
         let rows = self.begin(batch).and_then(|(sequences, _held)| self.pass(batch, &sequences));
-        self.note(rows.and_then(|rows| self.whole(self.h.view(), rows, logits)));
+        self.note(rows.and_then(|rows| self.whole(self.h.view(), rows, &mut room.logits)));
     }
 
     fn next(&self, state: &Self::State, logits: &mut Vec<f32>) {

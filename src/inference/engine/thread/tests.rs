@@ -6,7 +6,7 @@ use super::super::bundled;
 use super::super::config::Config;
 use super::super::mamba::Mamba;
 use super::super::reply::Reply;
-use super::super::sequence::Task;
+use super::super::sequence::{Given, Task};
 use super::super::tokenizer::Tokenizer;
 use super::super::weights::Weights;
 use super::*;
@@ -42,7 +42,7 @@ fn write(ids: &[TokenId], history: usize, seed: u64) -> Prepared {
     let sampling = Sampling { max_tokens: 6, temperature: 1.0, ..Sampling::default() };
     let reply = Reply::new(tokenizer(), &[], Arc::from([]), sampling, Stream::root(seed)).unwrap();
     let task = Task::Write(Box::new(reply));
-    Prepared { ids: ids.to_vec(), history, after: None, gains: None, readings: false, task }
+    Prepared { given: Given { ids: ids.to_vec(), history, after: None, gains: None, readings: false }, task }
 }
 
 /// Serves `requests`, number `leaves` of which is left before anything is done; `None` is its outcome.
@@ -54,8 +54,8 @@ fn serve(owner: &mut Owner<Mamba>, requests: Vec<Prepared>, leaves: Option<u64>)
         .zip(requests)
         .map(|(key, request)| {
             let (events, answers) = unbounded_channel();
-            let admitted = runtime.block_on(door.admit(request.ids.len(), 0)).unwrap();
-            assert!(sender.send(Message::Start(Job { key, request, listens: false, events, admitted })).is_ok());
+            let admitted = runtime.block_on(door.admit(1, request.given.ids.len(), 0)).unwrap().remove(0);
+            assert!(sender.send(Message::Start(vec![Job { key, request, listens: false, events, admitted }])).is_ok());
             answers
         })
         .collect();

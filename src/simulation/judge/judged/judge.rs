@@ -6,14 +6,13 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use serde::Deserialize;
 
 use crate::foundation::base::Stream;
 use crate::foundation::base::limits::JUDGE_REPAIRS_MAX;
 use crate::foundation::chat::{
     Completion, Continuation, Finish, LanguageModel, Message, ModelChain, ModelError, ModelInfo, ModelSpec, Prompt,
-    Request, Sampling, Snapshot, TokenLogprob,
+    Request, Sampling, TokenLogprob,
 };
 use crate::simulation::rollout::ScoreMethod;
 
@@ -163,17 +162,10 @@ impl Judge {
 
     /// The probability of each label where the labels part, after `lead`.
     async fn labels(&self, asked: Vec<Message>, lead: &str, labels: &[&str]) -> Result<Vec<f64>, String> {
-        let score = |label: &str, after: Option<Snapshot>| {
-            let mut request = Request::new(Prompt::Chat(asked.clone()), Sampling::greedy(), Stream::root(0));
-            request.after = after;
-            self.model.score(request, Continuation::Text(format!("{lead}{label}")))
-        };
-        let Some((first, rest)) = labels.split_first() else { return Ok(Vec::new()) };
-        // The first label brings the others to the place before the answer: the prompt is read once.
-        let first = score(first, None).await.map_err(|error| error.to_string())?;
-        let rest = join_all(rest.iter().map(|label| score(label, first.before.clone()))).await;
-        let scored: Result<Vec<_>, _> = std::iter::once(Ok(first)).chain(rest).collect();
-        let scored = scored.map_err(|error| error.to_string())?;
+        let mut request = Request::new(Prompt::Chat(asked), Sampling::greedy(), Stream::root(0));
+        request.goes_on = false;
+        let answers = labels.iter().map(|label| Continuation::Text(format!("{lead}{label}"))).collect();
+        let scored = self.model.score_each(request, answers).await.map_err(|error| error.to_string())?;
         let tokens: Vec<&[TokenLogprob]> = scored.iter().map(|scored| scored.tokens.as_slice()).collect();
         let shared = shared(&tokens);
         let each: Option<Vec<f64>> = tokens

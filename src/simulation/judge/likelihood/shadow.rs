@@ -1,7 +1,6 @@
 //! Conversations read beside the real one, in token ids. What one place has in common with the next is read once, and
 //! what has nothing in common is read at the same time.
 
-use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
 
 use crate::foundation::base::Stream;
@@ -75,35 +74,37 @@ async fn follow(model: &dyn LanguageModel, strand: &[Place<'_>]) -> Vec<Found> {
         // What was really said is gone on from.
         let more = next.and_then(|next| next.before.strip_prefix(place.before.as_slice())).unwrap_or_default();
         let said = |reply: &Reply| more.starts_with(&reply.ids);
-        let score = |reply, after| score(model, &place.before, reply, said(reply), after);
-        // The first reading brings the others to the place.
-        let mut replies = place.replies.iter();
-        let first = match replies.next() {
-            Some(reply) => Some(score(reply, read.clone()).await),
-            None => None,
-        };
-        if let Some(Ok(Scored { before: Some(before), .. })) = &first {
-            read = Some(before.clone());
+        let mut replies = Vec::with_capacity(place.replies.len());
+        let mut end = None;
+        for alike in place.replies.chunk_by(|one, other| one.gains == other.gains) {
+            match score(model, &place.before, alike, alike.iter().any(said), read.clone()).await {
+                Ok(scored) => {
+                    for (reply, scored) in alike.iter().zip(scored) {
+                        read = scored.before.or(read);
+                        end = scored.snapshot.filter(|_| said(reply)).or(end);
+                        replies.push(Ok(scored.tokens));
+                    }
+                }
+                Err(why) => replies.extend(alike.iter().map(|_| Err(why.clone()))),
+            }
         }
-        let rest = join_all(replies.map(|reply| score(reply, read.clone()))).await;
-        let scored: Vec<_> = first.into_iter().chain(rest).collect();
-        let ends = scored.iter().filter_map(|scored| scored.as_ref().ok()?.snapshot.clone());
-        read = ends.max_by_key(Snapshot::tokens).or(read);
-        let replies = scored.into_iter().map(|scored| scored.map(|scored| scored.tokens)).collect();
+        read = end.or(read);
         each.push(Found { beginnings, replies });
     }
     each
 }
 
+/// Scores replies that have the same gains.
 async fn score(
     model: &dyn LanguageModel,
     before: &[TokenId],
-    reply: &Reply,
+    replies: &[Reply],
     goes_on: bool,
     after: Option<Snapshot>,
-) -> Result<Scored, String> {
+) -> Result<Vec<Scored>, String> {
     let mut request = Request::new(Prompt::Ids(before.to_vec()), Sampling::greedy(), Stream::root(0));
     (request.after, request.goes_on) = (after, goes_on);
-    request.gains.clone_from(&reply.gains);
-    model.score(request, Continuation::Ids(reply.ids.clone())).await.map_err(|error| error.to_string())
+    request.gains = replies.first().and_then(|reply| reply.gains.clone());
+    let texts = replies.iter().map(|reply| Continuation::Ids(reply.ids.clone())).collect();
+    model.score_each(request, texts).await.map_err(|error| error.to_string())
 }
