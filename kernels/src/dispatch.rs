@@ -1,4 +1,4 @@
-//! Which instruction set runs the kernels: asked once, or forced with `LOOM_KERNELS` (`portable`, `avx2`, `avx512`).
+//! Which instruction set runs the kernels: asked once, or forced with `LOOM_KERNELS` (`portable`, `neon`, `avx2`, `avx512`).
 //!
 //! The path changes speed only, never a bit of a result.
 
@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use crate::lanes::Lanes;
+#[cfg(target_arch = "aarch64")]
+use crate::lanes::neon::Neon;
 use crate::lanes::portable::Portable;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::{avx2::Avx2, avx512::Avx512};
@@ -17,8 +19,10 @@ pub const PATH_VARIABLE: &str = "LOOM_KERNELS";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Path {
-    /// Plain Rust: the reference, and what runs on aarch64 (there the compiler makes NEON of it).
+    /// Plain Rust: the reference, and what runs where nothing faster does.
     Portable,
+    /// NEON with dot products (Armv8.2; every Apple M).
+    Neon,
     /// AVX2 with FMA and F16C.
     Avx2,
     /// AVX-512 F, BW and VNNI (Ice Lake, Zen 4 and later; what has AVX-512 without VNNI takes AVX2).
@@ -28,16 +32,20 @@ pub enum Path {
 impl Path {
     /// Every path that this processor can run, slowest first.
     pub fn available() -> Vec<Self> {
-        [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(|path| path.runs_here()).collect()
+        [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512].into_iter().filter(|path| path.runs_here()).collect()
     }
 
     fn runs_here(self) -> bool {
         match self {
             Self::Portable => true,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => ["neon", "dotprod"].into_iter().all(present),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => ["avx2", "fma", "f16c"].into_iter().all(present),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => Self::Avx2.runs_here() && ["avx512f", "avx512bw", "avx512_vnni"].into_iter().all(present),
+            #[cfg(not(target_arch = "aarch64"))]
+            Self::Neon => false,
             #[cfg(not(target_arch = "x86_64"))]
             Self::Avx2 | Self::Avx512 => false,
         }
@@ -47,6 +55,7 @@ impl Path {
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
+            Self::Neon => "neon",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
         }
@@ -85,7 +94,10 @@ pub fn cpu_features() -> Vec<(&'static str, bool)> {
     }
     #[cfg(target_arch = "aarch64")]
     {
-        vec![("neon", std::arch::is_aarch64_feature_detected!("neon"))]
+        vec![
+            ("neon", std::arch::is_aarch64_feature_detected!("neon")),
+            ("dotprod", std::arch::is_aarch64_feature_detected!("dotprod")),
+        ]
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
@@ -93,7 +105,7 @@ pub fn cpu_features() -> Vec<(&'static str, bool)> {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn present(feature: &str) -> bool {
     cpu_features().contains(&(feature, true))
 }
@@ -112,14 +124,25 @@ pub(crate) fn dispatch<K: Kernel>(path: Path, kernel: K) -> K::Output {
     match path {
         Path::Portable => kernel.run::<Portable>(),
         // SAFETY: a `Path` beyond `Portable` comes from `available`, which asked the processor.
+        #[cfg(target_arch = "aarch64")]
+        Path::Neon => unsafe { on_neon(kernel) },
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Path::Avx2 => unsafe { on_avx2(kernel) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Path::Avx512 => unsafe { on_avx512(kernel) },
+        #[cfg(not(target_arch = "aarch64"))]
+        Path::Neon => kernel.run::<Portable>(),
         #[cfg(not(target_arch = "x86_64"))]
         Path::Avx2 | Path::Avx512 => kernel.run::<Portable>(),
     }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,dotprod")]
+fn on_neon<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<Neon>()
 }
 
 #[cfg(target_arch = "x86_64")]

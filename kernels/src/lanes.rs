@@ -4,12 +4,14 @@
 //! Every operation here is defined to the bit (IEEE 754 single rounding, or integer), so that all paths agree.
 //! NaN stays NaN everywhere; its sign and payload are not defined.
 //!
-//! Soundness: the x86 types may only be named in `dispatch`, which enters them after the processor was asked.
+//! Soundness: the types of an instruction set may only be named in `dispatch`, which enters them after the processor was asked.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 pub(crate) mod portable;
 
 /// Number of lanes, and outputs of a packed panel.

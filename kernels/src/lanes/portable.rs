@@ -1,7 +1,6 @@
 //! The reference: plain Rust on arrays. It defines the bits that every other path must give.
 //!
-//! On aarch64 the compiler turns these loops into NEON (`fmla` for `mul_add`). On x86 without FMA, `mul_add` is a
-//! library call: slow, and right.
+//! On x86 without FMA, `mul_add` is a library call: slow, and right.
 
 use super::{LANES, Lanes};
 use crate::half::f16_to_f32;
