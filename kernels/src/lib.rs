@@ -5,7 +5,7 @@
 //! **The same bits, always.** The order in which an output element is accumulated depends on the inner dimension
 //! alone: one row or many, any batch, any number of threads give identical bits. Every kernel is written once, over
 //! sixteen lanes, in operations that IEEE 754 defines to the bit (exp, ln, softplus and `SiLU` are built from them), and
-//! compiled for each instruction set: the portable reference, AVX2 + FMA and AVX-512 give identical bits too. NaN
+//! compiled for each instruction set: the portable reference, NEON, AVX2 + FMA and AVX-512 give identical bits too. NaN
 //! stays NaN; its payload is not defined.
 //!
 //! **No surprises.** Buffers are the caller's and row-major; nothing allocates unless its documentation says so. Wrong

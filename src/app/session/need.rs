@@ -247,7 +247,7 @@ mod tests {
         check("Look at the student.", "student", 10, 3, 3);
         check("Measure how a student drifts over 3 turns, 2 rollouts, with a trap", "student", 3, 0, 10);
         check("Something", "depressed_patient", 10, 4, 2);
-        check("Does the manic patient stay manic for 6 turns?", "mania_patient", 6, 2, 5);
+        check("Does the manic patient stay manic for 6 turns?", "mania_patient", 6, 2, 7);
     }
 
     #[test]
