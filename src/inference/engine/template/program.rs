@@ -22,14 +22,37 @@ use crate::foundation::base::limits::{TEMPLATE_BRANCHES_MAX, TEMPLATE_LITERAL_BY
 
 const NAME: &str = "chat";
 
-/// A compiled template.
+/// A compiled template; it borrows its source.
 pub(super) struct Program<'source> {
     pub(super) main: Instructions<'source>,
     pub(super) blocks: BTreeMap<&'source str, Instructions<'source>>,
 }
 
-/// Compiles `source`.
-pub(super) fn compile<'source>(source: &'source str, syntax: &SyntaxConfig) -> Result<Program<'source>, Error> {
+self_cell::self_cell!(
+    /// A template's source with what was compiled of it.
+    pub(super) struct Compiled {
+        owner: String,
+        #[covariant]
+        dependent: Program,
+    }
+);
+
+impl Compiled {
+    /// Compiles `source`.
+    pub(super) fn of(source: String, syntax: &SyntaxConfig) -> Result<Self, Error> {
+        Self::try_new(source, |source| compile(source, syntax))
+    }
+
+    pub(super) fn source(&self) -> &str {
+        self.borrow_owner()
+    }
+
+    pub(super) fn program(&self) -> &Program<'_> {
+        self.borrow_dependent()
+    }
+}
+
+fn compile<'source>(source: &'source str, syntax: &SyntaxConfig) -> Result<Program<'source>, Error> {
     screen(source, syntax)?;
     let mut code = CodeGenerator::new(NAME, source);
     code.compile_stmt(&parse(source, NAME, syntax.clone())?);
