@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Opens reports in headless Chromium: none may log an error, the keys must move between turns, and what a hostile persona
-# says must stay text. Writes docs/images/report-html.png anew when called with --picture.
+# says must stay text. Called with --picture it takes the README's pictures of the report anew.
 #
 # Needs `chromium` (or CHROMIUM=…) and a built `loom` (LOOM=…, else target/debug/loom).
 set -euo pipefail
@@ -62,8 +62,30 @@ grep -q 'data-ready="true"' "$folder/dom" || fail "the script did not run to its
 if grep -qE '<img|<svg onload|<b onclick|<script>alert' "$folder/dom"; then fail "the persona wrote into the page"; fi
 grep -q '&lt;/script&gt;&lt;img src=x onerror=alert(5)&gt;' "$folder/dom" || fail "what was said is not shown"
 
+# picture NAME SECTION TURN HEIGHT: the page from a section on, as it stands on a screen of that height.
+picture() {
+    sed 's/<meta http-equiv="Content-Security-Policy"[^>]*>//' "$folder/anna/report.html" > "$folder/picture.html"
+    cat >> "$folder/picture.html" << SCRIPT
+<script>
+  const wait = setInterval(() => {
+    if (document.documentElement.dataset.ready !== "true") return;
+    clearInterval(wait);
+    // A picture is taken from the page's beginning, so what stands above goes.
+    const section = document.querySelector("$2");
+    for (let above = section; above !== document.body; above = above.parentElement) {
+      while (above.previousElementSibling) above.previousElementSibling.remove();
+    }
+    scrollTo(0, 0);
+  }, 10);
+</script>
+SCRIPT
+    browse "file://$folder/picture.html$3" --window-size="1200,$4" --screenshot="docs/images/$1"
+    echo "docs/images/$1"
+}
+
 if [ "${1:-}" = --picture ]; then
-    browse "file://$folder/anna/report.html" --window-size=1200,1750 --screenshot=docs/images/report-html.png
-    echo 'docs/images/report-html.png'
+    picture report.png header.top '' 1040
+    picture report-curves.png '#curves' '' 1080
+    picture report-turn.png '#conversations' '#r2t7' 520
 fi
 echo 'the report opens, moves and holds'
