@@ -12,7 +12,7 @@ emulator="qemu-aarch64 -cpu max -L /usr/aarch64-linux-gnu"
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$emulator
 export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc
-rustup target add --quiet "$target"
+rustup --quiet target add "$target"
 cargo test -p loom-kernels --target "$target" --lib
 cargo build --target "$target"
 here=${LOOM:-target/release/loom}
