@@ -19,19 +19,25 @@ pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
 
 /// The text of a file of at most `most` bytes.
 pub(super) fn read_file_within(path: &Path, most: u64) -> Result<String, Failure> {
+    text(&path.display().to_string(), read_bytes_within(path, most)?)
+}
+
+/// A file of at most `most` bytes.
+pub(super) fn read_bytes_within(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
     read(&path.display().to_string(), File::open(path), most)
 }
 
 /// The text of a file of at most `most` bytes; `-` is standard input.
 pub(super) fn read_text_within(path: &Path, most: u64) -> Result<String, Failure> {
     if path == Path::new("-") {
-        read("standard input", Ok(io::stdin().lock()), most)
+        let name = "standard input";
+        text(name, read(name, Ok(io::stdin().lock()), most)?)
     } else {
         read_file_within(path, most)
     }
 }
 
-fn read(name: &str, source: io::Result<impl Read>, most: u64) -> Result<String, Failure> {
+fn read(name: &str, source: io::Result<impl Read>, most: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     source
         .and_then(|source| source.take(most + 1).read_to_end(&mut bytes))
@@ -41,5 +47,9 @@ fn read(name: &str, source: io::Result<impl Read>, most: u64) -> Result<String, 
             "{name} is larger than the {most} bytes that are read: is it the right file?"
         )));
     }
+    Ok(bytes)
+}
+
+fn text(name: &str, bytes: Vec<u8>) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8 text: save it as UTF-8")))
 }

@@ -1,12 +1,11 @@
 //! `loom mood`: moods shown, explained, replayed and checked.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use super::input::read_text_within;
+use super::input::{read_bytes_within, read_text_within};
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits;
 use crate::foundation::config::nearest;
@@ -171,8 +170,7 @@ fn again(log: &Path, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let path = if log.is_dir() { log.join(LOG) } else { log.to_owned() };
     let told =
         |message: String| Failure::Told { message: format!("{}: {message}", path.display()), exit: Exit::CheckFailed };
-    let text =
-        fs::read(&path).map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
+    let text = read_bytes_within(&path, limits::RECEIPTS_BYTES_MAX)?;
     let (receipts, _) = chain(&text).map_err(|fault| told(fault.to_string()))?;
     let entries = receipts.iter().map(|receipt| (receipt.seq + 1, &receipt.entry));
     let steps = replay(entries).map_err(|error| told(error.to_string()))?;
