@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
-use super::run::quoted;
+use super::terminal::quoted;
 use super::{Exit, Failure, Terminal};
 use crate::simulation::persona;
 

@@ -13,6 +13,7 @@ pub(super) use self::show::{headline, play};
 use super::device::{DeviceArg, of_role};
 use super::input::read_file;
 use super::score::{self, How};
+use super::terminal::quoted;
 use super::{Exit, Failure, Terminal, remote};
 use crate::app::watch::Watch;
 use crate::foundation::base::{Clock, SystemClock};
@@ -366,13 +367,6 @@ fn dated(config: &Path, number: usize) -> PathBuf {
     let name = config.file_stem().unwrap_or_default().to_string_lossy();
     let more = if number > 1 { format!("_{number}") } else { String::new() };
     Path::new("results").join(format!("{}_{name}{more}", SystemClock.now().strftime("%Y-%m-%d_%H%M%S")))
-}
-
-/// The folder as a shell reads it.
-pub(super) fn quoted(folder: &Path) -> String {
-    let text = folder.display().to_string();
-    let plain = text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c));
-    if plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 fn of_config_is(plan: &RunPlan, model: &str) -> bool {

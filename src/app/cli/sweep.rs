@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::device::DeviceArg;
-use super::run::{count, failure as run_failure, headline, play, quoted};
+use super::run::{count, failure as run_failure, headline, play};
+use super::terminal::quoted;
 use super::{Exit, Failure, Terminal, remote};
 use crate::app::watch::Watch;
 use crate::foundation::chat::ModelChain;

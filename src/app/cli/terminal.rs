@@ -1,6 +1,7 @@
 //! Where commands print, and how they end.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::ColorChoice;
@@ -162,4 +163,11 @@ pub(super) fn render(diagnostic: &dyn Diagnostic, color: bool, width: usize) -> 
         Ok(()) => text,
         Err(_) => diagnostic.to_string(),
     }
+}
+
+/// A path as a shell reads it.
+pub(super) fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c));
+    if plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

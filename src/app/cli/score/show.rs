@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::app::cli::run::quoted;
+use crate::app::cli::terminal::quoted;
 use crate::app::cli::{Failure, Terminal};
 use crate::simulation::judge::scoring::Scored;
 
