@@ -1,13 +1,13 @@
-//! The time to decode one token with the bundled model, and the parts it is made of.
+//! The time to decode one token with the bundled model, and the times of its kernels.
 //!
-//! `cargo bench --bench decode`. The parts are the kernels at the model's own dims, each on weights of its own for every
-//! layer, so that no part finds its weights warmer in the cache than decoding does.
+//! `cargo bench --bench decode`. The kernels run at the model's dims with separate weights for every layer, so that their
+//! cache behaviour is that of decoding.
 #![expect(clippy::expect_used, reason = "a bench fails by panicking")]
 
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{LanguageModel, Prompt, Request, Sampling};
 use loom_agent::inference::engine::{EngineOptions, LocalModel};
 use loom_kernels::{
@@ -25,7 +25,7 @@ const VOCABULARY: usize = 4096;
 const REPLY: usize = 64;
 
 fn numbers(len: usize) -> Vec<f32> {
-    let stream = Stream::root(1);
+    let stream = RngStream::root(1);
     (0..len).map(|at| stream.uniform(at as u64) as f32 - 0.5).collect()
 }
 
@@ -41,8 +41,8 @@ fn whole(c: &mut Criterion) {
         let options = EngineOptions { threads: Some(threads), ..EngineOptions::default() };
         let model = LocalModel::bundled(&options).expect("the bundled model");
         let sampling = Sampling { max_tokens: REPLY, temperature: 1.0, ..Sampling::default() };
-        // Past the end-of-text token the model seldom stops early; the draws are the same in every pass.
-        let request = Request::new(Prompt::Ids(vec![0]), sampling, Stream::root(3));
+        // After the end-of-text token the model seldom stops early; the draws are the same in every pass.
+        let request = Request::new(Prompt::Ids(vec![0]), sampling, RngStream::root(3));
         let reply = runtime.block_on(model.complete(request.clone(), None)).expect("a reply");
         let tokens = reply.usage.tokens_out;
         group.bench_function(format!("reply of {tokens} tokens, {threads} threads"), |b| {

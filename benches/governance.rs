@@ -1,6 +1,6 @@
-//! What governing costs: `cargo bench --bench governance` (with `--no-default-features` it builds in seconds).
+//! Costs of gate, receipts and moods: `cargo bench --bench governance` (builds in seconds with `--no-default-features`).
 //!
-//! The goals: a look at the gate under 10 ns; a receipt under 5 µs but for its sync; one sync for a whole batch.
+//! Goals: a check of the gate under 10 ns; a receipt under 5 µs without its sync; one sync per batch.
 #![expect(clippy::expect_used, reason = "a bench fails by panicking")]
 
 use std::hint::black_box;
@@ -10,17 +10,18 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use jiff::{SignedDuration, Timestamp};
 use loom_agent::foundation::base::Digest;
 use loom_agent::foundation::gate::{
-    Budget, Category, Effect, Entry, Gate, Ledger, LedgerError, Principal, Request, Rights, Scope, Terms,
+    Budget, Category, Effect, EffectRequest, Gate, LeaseTerms, Ledger, LedgerEntry, LedgerError, Principal, Rights,
+    Scope,
 };
-use loom_agent::foundation::store::receipts::{HEAD, Head, Key, LOG, ReceiptLog, verify};
+use loom_agent::foundation::store::receipts::{HEAD, Head, LOG, ReceiptKey, ReceiptLog, verify};
 use loom_agent::foundation::store::{RealDisk, SimDisk};
-use loom_agent::governance::mood::{Event, Mood, MoodState, Profiles, step};
+use loom_agent::governance::mood::{Mood, MoodEvent, MoodProfiles, MoodState, step};
 use serde_json::json;
 
 struct Paper;
 
 impl Ledger for Paper {
-    fn record(&mut self, _: Timestamp, entries: &[Entry]) -> Result<Vec<Digest>, LedgerError> {
+    fn record(&mut self, _: Timestamp, entries: &[LedgerEntry]) -> Result<Vec<Digest>, LedgerError> {
         Ok(vec![Digest::of(""); entries.len()])
     }
 }
@@ -35,7 +36,7 @@ fn gate(c: &mut Criterion) {
         ..Rights::NONE
     };
     let now = Timestamp::UNIX_EPOCH;
-    let terms = Terms { rights, expires: Timestamp::MAX, idle: SignedDuration::from_hours(1) };
+    let terms = LeaseTerms { rights, expires: Timestamp::MAX, idle: SignedDuration::from_hours(1) };
     let who = Principal::new("run", "ann", "calm");
     let (mut gate, root) = Gate::open(Paper, who.clone(), terms.clone(), now).expect("a gate");
     let child = gate.lease(root, who, terms, now).expect("a lease");
@@ -46,7 +47,7 @@ fn gate(c: &mut Criterion) {
             b.iter(|| gate.check(black_box(lease), black_box(effect), now));
         });
     }
-    let request = Request { lease: root, effect: read.clone() };
+    let request = EffectRequest { lease: root, effect: read.clone() };
     group.bench_function("ask and spend, without a log", |b| {
         b.iter(|| gate.ask(black_box(&request), now).expect("a permit").spend(&read, now));
     });
@@ -55,10 +56,10 @@ fn gate(c: &mut Criterion) {
 
 fn receipts(c: &mut Criterion) {
     let mut group = c.benchmark_group("receipts");
-    let key = Arc::new(Key::from_seed([7; 32]));
+    let key = Arc::new(ReceiptKey::from_seed([7; 32]));
     let at = Timestamp::UNIX_EPOCH;
     let entry =
-        Entry::new("gate.granted", json!({"lease": 3, "category": "read", "arguments": Digest::of("README.md")}));
+        LedgerEntry::new("gate.granted", json!({"lease": 3, "category": "read", "arguments": Digest::of("README.md")}));
     let batch = vec![entry; 64];
     group.bench_function("signature", |b| b.iter(|| key.sign(black_box(&[0; 62]))));
     group.throughput(Throughput::Elements(64));
@@ -90,9 +91,9 @@ fn receipts(c: &mut Criterion) {
 }
 
 fn moods(c: &mut Criterion) {
-    let profiles = Profiles::shipped().expect("profiles");
+    let profiles = MoodProfiles::shipped().expect("profiles");
     let calm = MoodState::begin(Mood::Calm);
-    c.bench_function("mood: one step", |b| b.iter(|| step(black_box(&calm), &Event::VerifiersFailed)));
+    c.bench_function("mood: one step", |b| b.iter(|| step(black_box(&calm), &MoodEvent::VerifiersFailed)));
     c.bench_function("mood: rights", |b| b.iter(|| black_box(&calm).rights(&profiles)));
 }
 

@@ -1,5 +1,5 @@
-//! How fast the memory reads, scans and finds, in processor time: `cargo bench --no-default-features --bench memory -- DIR…`, each DIR a
-//! workspace. `scripts/bench-memory.sh` makes the workspaces and puts the reference implementation beside.
+//! Processor time of reading, scanning and searching the memory: `cargo bench --no-default-features --bench memory -- DIR…`, each DIR a
+//! workspace. `scripts/bench-memory.sh` creates the workspaces and compares with the reference implementation.
 
 #![expect(clippy::expect_used, reason = "a benchmark without its workspace has nothing to do")]
 
@@ -10,23 +10,23 @@ use std::time::{Duration, Instant};
 
 use loom_agent::foundation::base::limits::CONTRADICTIONS_MAX;
 use loom_agent::governance::memory::contradiction::contradictions;
-use loom_agent::governance::memory::known::{decisions, sides, signed};
 use loom_agent::governance::memory::parse::Document;
 use loom_agent::governance::memory::scan::scan;
-use loom_agent::governance::memory::search::{Index, Query};
-use loom_agent::governance::memory::state::Config;
+use loom_agent::governance::memory::scan_input::{active_signatures, contradiction_sides, decisions};
+use loom_agent::governance::memory::search::{SearchIndex, SearchQuery};
+use loom_agent::governance::memory::state::MemoryConfig;
 use loom_agent::governance::memory::workspace::Workspace;
 
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The time this thread has spent on a processor, where the system tells (Linux), else the time of day.
+/// Processor time of this thread if the system reports it (Linux), else wall-clock time.
 fn clock() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = told.and_then(|text| text.split(' ').next()?.parse().ok());
     nanoseconds.map_or_else(|| EPOCH.elapsed(), Duration::from_nanos)
 }
 
-/// Mean time of a run, over enough of them that the clock's ticks do not matter.
+/// Mean time of a run, over enough runs that the clock's resolution does not matter.
 fn mean<T>(mut run: impl FnMut() -> T) -> Duration {
     let (begun, start) = (Instant::now(), clock());
     let mut rounds = 0;
@@ -56,21 +56,22 @@ fn main() {
         let read = mean(|| workspace.texts());
         let parse = mean(|| truth.iter().map(|text| Document::parse(text).blocks().len()).sum::<usize>());
         let documents = decisions(&texts);
-        let signing = mean(|| signed(&documents).len());
-        let signatures = signed(&documents);
-        let detect = mean(|| contradictions(&sides(&signatures), CONTRADICTIONS_MAX).0.len());
-        let found = contradictions(&sides(&signatures), CONTRADICTIONS_MAX).0.len();
+        let signing = mean(|| active_signatures(&documents).len());
+        let signatures = active_signatures(&documents);
+        let detect = mean(|| contradictions(&contradiction_sides(&signatures), CONTRADICTIONS_MAX).0.len());
+        let found = contradictions(&contradiction_sides(&signatures), CONTRADICTIONS_MAX).0.len();
         let day = now.to_zoned(jiff::tz::TimeZone::UTC).date();
-        let scanning = mean(|| scan(&texts, &Config::default(), day, "now").expect("a scan").0.contradictions.len());
+        let scanning =
+            mean(|| scan(&texts, &MemoryConfig::default(), day, "now").expect("a scan").0.contradictions.len());
         let parsed = texts.parse();
-        let indexing = mean(|| Index::new(&parsed).len());
-        let index = Index::new(&parsed);
+        let indexing = mean(|| SearchIndex::new(&parsed).len());
+        let index = SearchIndex::new(&parsed);
         let queries =
             ["cache shard", "queue", "retry budget quota", "D-20200101-007", "tenant cluster backup restore metric"];
         let mut queries = queries.into_iter().cycle();
         let finding = mean(|| {
             let text = queries.next().unwrap_or_default().to_owned();
-            index.search(&Query { text, limit: 10, ..Query::default() })
+            index.search(&SearchQuery { text, limit: 10, ..SearchQuery::default() })
         });
         println!("{folder}: {} blocks, {:.1} MB", index.len(), bytes as f64 / 1e6);
         println!("  read from disk          {}", seconds(read));

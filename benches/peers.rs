@@ -1,8 +1,8 @@
-//! A real-size model on this machine: prefill, decode at several batch sizes, and what memory gives, as one JSON object a
-//! line. `scripts/bench-peers.sh` runs it beside llama.cpp and transformers.
+//! Prefill, decode at several batch sizes and memory bandwidth with a full-size model, as JSON lines.
+//! `scripts/bench-peers.sh` compares it with llama.cpp and transformers.
 //!
-//! `cargo bench --bench peers -- MODEL...`, each a folder or a GGUF file, `@DTYPE` behind it for another number type;
-//! without arguments it reads memory alone. `--device cuda:0` runs them on that GPU, in larger batches
+//! `cargo bench --bench peers -- MODEL...`, each a folder or a GGUF file, optionally followed by `@DTYPE`;
+//! without arguments it measures only the memory bandwidth. `--device cuda:0` runs them on that GPU, in larger batches
 //! (`scripts/gpu-bench.sh`). Every figure is the best of its repetitions.
 #![expect(clippy::expect_used, reason = "a bench fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{LanguageModel, Prompt, Request, Sampling};
 use loom_agent::inference::engine::{Device, DeviceChoice, EngineOptions, LocalModel};
 use serde_json::json;
@@ -33,7 +33,7 @@ fn main() {
         for threads in [1, 2] {
             println!("{}", json!({"what": "read", "threads": threads, "gigabytes_per_s": read(threads) / 1e9}));
         }
-        // What whoever first moves on after a fork copies, in a mamba-130m: convolutions and states of 24 layers.
+        // Bytes copied at the first step after a fork of mamba-130m: convolution tails and states of 24 layers.
         let state = vec![1f32; 24 * 1536 * (3 + 16)];
         let copy = microseconds(|| black_box(&state).clone());
         println!("{}", json!({"what": "copy", "bytes": size_of_val(state.as_slice()), "microseconds": copy}));
@@ -61,8 +61,8 @@ fn best(mut work: impl FnMut()) -> f64 {
     times.fold(f64::INFINITY, f64::min)
 }
 
-/// Bytes a second that `threads` threads read from memory. With `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` from huge pages,
-/// as weights are read.
+/// Bytes per second that `threads` threads read from memory. With `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` from huge pages,
+/// like weights.
 fn read(threads: usize) -> f64 {
     let data = vec![3u64; 1 << 27];
     let share = data.len() / threads;
@@ -76,11 +76,11 @@ fn read(threads: usize) -> f64 {
     size_of_val(data.as_slice()) as f64 / seconds
 }
 
-/// All words together, as wide as the processor can, so that memory is the bound and not the loop.
+/// Folds all words with the widest instructions, so that memory is the bottleneck.
 fn fold(part: &[u64]) -> [u64; 32] {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor was asked in the line before.
+        // SAFETY: the line before checks the processor.
         #[expect(unsafe_code, reason = "the only way to call a function compiled for more than the least processor")]
         return unsafe { fold_avx512(part) };
     }
@@ -106,7 +106,7 @@ fn fold_here(part: &[u64]) -> [u64; 32] {
 fn measure(model: &LocalModel, path: &str, threads: usize, prefill: u32, batches: &[u32]) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
     let vocabulary = model.info().vocabulary.expect("a local model knows it") as u32;
-    // Never the same twice, so that nothing is found read already.
+    // Never the same twice, so that nothing is cached.
     let unlike = Cell::new(0u32);
     let prompt = |length: u32| {
         unlike.set(unlike.get() + 1);
@@ -114,9 +114,9 @@ fn measure(model: &LocalModel, path: &str, threads: usize, prefill: u32, batches
     };
     let request = |prompt, max_tokens, seed: u64| {
         let sampling = Sampling { max_tokens, temperature: 1.0, ..Sampling::default() };
-        Request::new(prompt, sampling, Stream::root(seed))
+        Request::new(prompt, sampling, RngStream::root(seed))
     };
-    // Tokens a second of `batch` sequences at once, less the time of `without`.
+    // Tokens per second of `batch` concurrent sequences, less the time of `without`.
     let run = |batch: u32, length: u32, max_tokens: usize| {
         best(|| {
             let replies: Vec<_> = (0..batch)
@@ -142,7 +142,7 @@ fn measure(model: &LocalModel, path: &str, threads: usize, prefill: u32, batches
         let (short, long) = (run(batch, 4, 1), run(batch, 4, 1 + DECODED));
         tell("decode", batch, f64::from(batch) * DECODED as f64 / (long - short).max(1e-9));
     }
-    // A fork is the snapshot once more.
+    // A fork is a clone of the snapshot.
     let reply = runtime.block_on(model.complete(request(prompt(64), 1, 0), None)).expect("a reply");
     let snapshot = reply.snapshot.expect("a local model leaves one");
     let fork = microseconds(|| black_box(snapshot.clone()));

@@ -1,7 +1,7 @@
-//! What watching a model costs: `cargo bench --bench regulator` (with `--no-default-features` it builds in seconds).
+//! Costs of the regulator: `cargo bench --bench regulator` (builds in seconds with `--no-default-features`).
 //!
-//! The goals: a token at most 15 ns from borrowed text and 100 ns with twenty alternatives, a decision under 100 ns, the
-//! start of a turn with a message of 75 characters under 5 µs, a turn of 100 tokens under 10 µs in all.
+//! Goals: a token at most 15 ns from borrowed text and 100 ns with twenty alternatives, a decision under 100 ns, the
+//! start of a turn with a message of 75 characters under 5 µs, a turn of 100 tokens under 10 µs.
 
 use std::hint::black_box;
 
@@ -31,8 +31,8 @@ fn token<'a>((text, logprob): &'a (String, f32), top: &'a [f32]) -> LlmEvent<'a>
     LlmEvent::Token { token: text, logprob: Some(*logprob), index: 0, entropy: None, top }
 }
 
-/// A regulator in the middle of its work: corrections learned, turns judged.
-fn seasoned() -> Regulator {
+/// A regulator with learned corrections and judged turns.
+fn warmed_up() -> Regulator {
     let mut regulator = Regulator::for_user("ann");
     let lessons = [
         ("Refactor the loader.", "Don't add docstrings to refactored output."),
@@ -55,14 +55,14 @@ fn events(c: &mut Criterion) {
     let tokens = reply();
     let full: String = tokens.iter().map(|(text, _)| text.as_str()).collect();
     let top: Vec<f32> = (0..20).map(|rank| -0.2 - f64::from(rank) as f32 * 0.6).collect();
-    let mut regulator = seasoned();
+    let mut regulator = warmed_up();
 
-    // A hundred tokens at once, since one is over before a clock ticks: divide by a hundred.
+    // 100 tokens per iteration, because one is too short to measure; divide by 100.
     for (name, top) in [("100 tokens", &[][..]), ("100 tokens with 20 alternatives", &top)] {
         c.bench_function(name, |b| {
             b.iter_batched_ref(
                 || {
-                    let mut regulator = seasoned();
+                    let mut regulator = warmed_up();
                     regulator.on_event(LlmEvent::TurnStart { user_message: MESSAGE });
                     regulator
                 },
@@ -96,7 +96,7 @@ fn events(c: &mut Criterion) {
     };
     c.bench_function("turn of 100 tokens", |b| b.iter(|| turn(&mut regulator)));
 
-    c.bench_function("turn reading", |b| b.iter(|| black_box(regulator.turn_reading())));
+    c.bench_function("turn reading", |b| b.iter(|| black_box(regulator.turn_stats())));
 }
 
 criterion_group!(benches, events);

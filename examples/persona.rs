@@ -1,15 +1,15 @@
-//! Two copies of the bundled model talk to each other, each with a persona of its own. Nothing is read twice: every
-//! reply goes on from the snapshot of the last.
+//! Two copies of the bundled model talk to each other, each with its own persona. Every reply continues from the snapshot
+//! of the previous one, so that no text is read twice.
 //!
 //! ```sh
 //! cargo run --release --example persona -- 8
 //! ```
 
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{LanguageModel, Message, ModelError, Prompt, Request, Snapshot, TokenLogprob};
 use loom_agent::inference::engine::{EngineOptions, LocalModel};
 
-/// One side: what it has said and heard, and what its model has read.
+/// One participant: its conversation and the state of its model.
 struct Side {
     name: &'static str,
     messages: Vec<Message>,
@@ -21,7 +21,7 @@ impl Side {
         Self { name, messages: vec![Message::system(persona)], read: None }
     }
 
-    async fn speak(&mut self, model: &LocalModel, stream: Stream) -> Result<String, ModelError> {
+    async fn speak(&mut self, model: &LocalModel, stream: RngStream) -> Result<String, ModelError> {
         let sampling = model.info().sampling.clone().unwrap_or_default();
         let mut request = Request::new(Prompt::Chat(self.messages.clone()), sampling, stream);
         request.after = self.read.take();
@@ -33,7 +33,7 @@ impl Side {
         println!("{:>6}  {}", self.name, reply.message.content);
         println!(
             "        mean ln p {logprob:.2}, mean entropy {entropy:.2}, {:?}, {:?}, {} of {} tokens read before",
-            reply.finish, reply.reading, reply.usage.tokens_cached, reply.usage.tokens_in
+            reply.finish, reply.prefix_reuse, reply.usage.tokens_cached, reply.usage.tokens_in
         );
         let text = reply.message.content.clone();
         self.messages.push(reply.message);
@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{:>6}  Hi! How are you today?", ben.name);
     ben.messages.push(Message::assistant("Hi! How are you today?"));
     for turn in 0..turns {
-        let stream = Stream::root(42).child("turn", turn);
+        let stream = RngStream::root(42).child("turn", turn);
         let said = anna.speak(&model, stream.child("anna", 0)).await?;
         ben.messages.push(Message::user(said));
         let said = ben.speak(&model, stream.child("ben", 0)).await?;

@@ -1,5 +1,5 @@
-//! Repeated-mistake learning: a user corrects the same thing in three sessions, in other words each time. Before the reply
-//! of the fourth session, in a new process, the regulator says so.
+//! Correction memory: a user corrects the same mistake in three sessions, with different words. Before the reply of the
+//! fourth session, in a new process, the regulator reports the pattern.
 //!
 //! `cargo run --no-default-features --example regulator_correction_memory`
 
@@ -9,11 +9,11 @@ use std::io::{self, Write};
 use loom_agent::governance::regulator::{Decision, LlmEvent, Regulator, RegulatorState, Settings, signal_blocks};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    tell(&mut io::stdout())
+    run(&mut io::stdout())
 }
 
-/// The demonstration, told to `out`.
-pub(crate) fn tell(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+/// Writes the demonstration to `out`.
+pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let sessions = [
         ("Refactor the loader function.", "Don't add docstrings to refactored output."),
         ("Please refactor this class.", "Stop adding docstrings when you refactor!"),

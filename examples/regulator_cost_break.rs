@@ -1,5 +1,5 @@
-//! Cost-overrun prevention: an ambiguous task, long replies, a user who corrects each of them. The circuit breaks when the
-//! money spent and the quality of what it bought no longer fit together, long before the hard cap.
+//! Cost control: an ambiguous task, long replies, and a user who corrects each of them. The regulator stops when the quality
+//! no longer justifies the cost, long before the hard limit.
 //!
 //! `cargo run --no-default-features --example regulator_cost_break`
 
@@ -8,11 +8,11 @@ use std::io::{self, Write};
 use loom_agent::governance::regulator::{Decision, LlmEvent, Regulator, Settings};
 
 fn main() -> io::Result<()> {
-    tell(&mut io::stdout())
+    run(&mut io::stdout())
 }
 
-/// The demonstration, told to `out`.
-pub(crate) fn tell(out: &mut impl Write) -> io::Result<()> {
+/// Writes the demonstration to `out`.
+pub(crate) fn run(out: &mut impl Write) -> io::Result<()> {
     let mut settings = Settings::default();
     settings.cost.compound_tokens = Some(5_000);
     settings.cost.hard.tokens = Some(50_000);
@@ -36,7 +36,7 @@ pub(crate) fn tell(out: &mut impl Write) -> io::Result<()> {
             provider: None,
         });
         regulator.on_event(LlmEvent::UserCorrection { correction_message: correction, corrects_last: true });
-        spent = regulator.turn_reading().cost_session.tokens();
+        spent = regulator.turn_stats().cost_session.tokens();
         writeln!(out, "turn {}: {spent} tokens spent; the user says: {correction}", turn + 1)?;
         for ruling in regulator.decide() {
             if let Decision::CircuitBreak { action, suggestion, .. } = &ruling.decision {

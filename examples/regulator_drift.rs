@@ -1,27 +1,27 @@
-//! How well the regulator tells drifting replies from good ones.
+//! Measures how well the regulator separates drifting replies from good ones.
 //!
 //! ```text
 //! cargo run --release --no-default-features --example regulator_drift -- PAIRS [PAIRS…]
 //! ```
 //!
-//! PAIRS is a text file of pairs divided by blank lines, `Instruction: …` and `Response: …`. Two trials on every reply of
-//! five sentences or more, apart for the half of the pairs that the levels were chosen on (those whose instruction has a
-//! SHA-256 that begins with an even byte) and the half that was held back:
+//! PAIRS is a text file of pairs `Instruction: …`, `Response: …`, separated by blank lines. Every reply with at least five
+//! sentences is used in two trials, reported separately for the half of the pairs on which the thresholds were chosen
+//! (SHA-256 of the instruction begins with an even byte) and the held-out half:
 //!
 //! - *swap*: the reply against another pair's instruction;
-//! - *splice*: three neighbouring sentences of another reply put in at a random place.
+//! - *splice*: three consecutive sentences of another reply inserted at a random position.
 //!
-//! Printed: the share of good replies that are warned of where 95 % of the drifting ones are, the area under the ROC curve,
-//! both with the score alone, and what happens at the level that ships.
+//! It prints the false positive rate at 95 % recall and the area under the ROC curve, both of the score, and the rates at the
+//! default threshold.
 
 use std::process::ExitCode;
 
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::stats::auroc;
 use loom_agent::governance::regulator::{Decision, LlmEvent, Regulator};
 use sha2::{Digest as _, Sha256};
 
-/// How many other replies each instruction is tried with, and how many splices each reply.
+/// Number of swaps per instruction and of splices per reply.
 const SWAPS: u64 = 4;
 const SPLICES: u64 = 2;
 
@@ -48,13 +48,13 @@ fn sentences(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The score of a reply and whether it is warned of; `None` where it is not judged.
+/// The score of a reply and whether it raises a warning; `None` if it is not judged.
 fn judge(instruction: &str, reply: &str) -> Option<(f64, bool)> {
     let mut regulator = Regulator::default();
     regulator.on_event(LlmEvent::TurnStart { user_message: instruction });
     regulator.on_event(LlmEvent::TurnComplete { full_response: reply, finish: None });
     let warned = regulator.decide().iter().any(|ruling| matches!(ruling.decision, Decision::ScopeDriftWarn { .. }));
-    Some((regulator.turn_reading().drift_score?, warned))
+    Some((regulator.turn_stats().drift_score?, warned))
 }
 
 fn report(name: &str, good: &[(f64, bool)], drifting: &[(f64, bool)]) {
@@ -77,7 +77,7 @@ fn report(name: &str, good: &[(f64, bool)], drifting: &[(f64, bool)]) {
     );
 }
 
-/// Whether the levels were chosen on this pair.
+/// Whether the pair is in the half on which the thresholds were chosen.
 fn chosen_on(pair: &Pair) -> bool {
     Sha256::digest(&pair.instruction).first().is_some_and(|byte| byte % 2 == 0)
 }
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     }
     let pairs = pairs(&text);
     if pairs.len() < 2 {
-        eprintln!("two pairs at least are needed: regulator_drift PAIRS, a file of `Instruction: …` and `Response: …`");
+        eprintln!("at least two pairs are needed: regulator_drift PAIRS, a file of `Instruction: …` and `Response: …`");
         return ExitCode::FAILURE;
     }
     let (chosen, held_back): (Vec<_>, Vec<_>) = pairs.into_iter().partition(chosen_on);
@@ -107,7 +107,7 @@ fn main() -> ExitCode {
 }
 
 fn trials(half: &str, pairs: &[Pair]) {
-    let stream = Stream::root(1);
+    let stream = RngStream::root(1);
     let (mut good, mut swapped, mut spliced) = (Vec::new(), Vec::new(), Vec::new());
     for (pair, at) in pairs.iter().zip(0u64..) {
         good.extend(judge(&pair.instruction, &pair.sentences.join(" ")));
@@ -132,8 +132,8 @@ fn trials(half: &str, pairs: &[Pair]) {
     report(&format!("{half}: splice"), &good, &spliced);
 }
 
-/// Any pair but the one at `at`.
-fn other<'a>(pairs: &'a [Pair], at: u64, draws: &Stream) -> Option<&'a Pair> {
+/// A random pair other than the one at `at`.
+fn other<'a>(pairs: &'a [Pair], at: u64, draws: &RngStream) -> Option<&'a Pair> {
     let step = 1 + draws.index(0, pairs.len() - 1);
     pairs.iter().cycle().nth(at as usize + step)
 }

@@ -1,4 +1,4 @@
-//! Spec drift defence: an agent was asked to make a function async, and tells of more.
+//! Scope drift: an agent was asked to make a function async and reports additional changes.
 //!
 //! `cargo run --no-default-features --example regulator_scope_drift`
 
@@ -11,11 +11,11 @@ const REPLY: &str = "I refactored fetch_user to be async; callers now await it. 
     logging facade. I also added a retry policy with exponential backoff. I also added telemetry counters for failures.";
 
 fn main() -> io::Result<()> {
-    tell(&mut io::stdout())
+    run(&mut io::stdout())
 }
 
-/// The demonstration, told to `out`.
-pub(crate) fn tell(out: &mut impl Write) -> io::Result<()> {
+/// Writes the demonstration to `out`.
+pub(crate) fn run(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "task:  {TASK}\nreply: {REPLY}\n")?;
     writeln!(out, "without the regulator, all of it goes to the user.\n")?;
     let mut regulator = Regulator::for_user("user_123");

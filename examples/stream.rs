@@ -1,4 +1,4 @@
-//! A reply from the bundled model, token by token, each with what the model thought of it.
+//! Streams a reply of the bundled model with log-probability, entropy and rank of every token.
 //!
 //! ```sh
 //! cargo run --release --example stream -- "I have two dogs and I love hiking." "Do you have any pets?"
@@ -6,7 +6,7 @@
 
 use std::io::Write;
 
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{Flow, LanguageModel, Message, Prompt, Request, TokenLogprob};
 use loom_agent::inference::engine::{EngineOptions, LocalModel};
 
@@ -19,17 +19,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = LocalModel::bundled(&EngineOptions::default())?;
     let sampling = model.info().sampling.clone().unwrap_or_default();
     let messages = vec![Message::system(persona), Message::user(question)];
-    let request = Request::new(Prompt::Chat(messages), sampling, Stream::root(7).child("reply", 0));
+    let request = Request::new(Prompt::Chat(messages), sampling, RngStream::root(7).child("reply", 0));
 
     println!("{:>9}  {:>7}  {:>5}  token", "ln p", "entropy", "rank");
     let print = |token: &TokenLogprob| {
         let (logprob, entropy) = (token.logprob.unwrap_or(f32::NAN), token.entropy.unwrap_or(f32::NAN));
         println!("{logprob:>9.4}  {entropy:>7.4}  {:>5}  {:?}", token.rank.unwrap_or_default(), token.text);
-        // A listener may also end the reply: `Flow::Stop`.
+        // Return `Flow::Stop` to end the reply.
         if std::io::stdout().flush().is_ok() { Flow::Continue } else { Flow::Stop }
     };
     let reply = model.complete(request, Some(Box::new(print))).await?;
     println!("\n{}", reply.message.content);
-    println!("{:?}, {:?}, {:?}", reply.finish, reply.reading, reply.usage);
+    println!("{:?}, {:?}, {:?}", reply.finish, reply.prefix_reuse, reply.usage);
     Ok(())
 }

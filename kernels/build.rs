@@ -1,5 +1,5 @@
-//! Compiles what is not Rust: with the feature `cuda` the CUDA kernels for GPUs, with `cuda-emulation` for the CPU. By
-//! itself, nothing.
+//! Compiles the CUDA kernels: for GPUs with the feature `cuda`, for the CPU with `cuda-emulation`. Without these features it
+//! does nothing.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,22 +7,22 @@ use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    let asked = |feature: &str| env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
+    let enabled = |feature: &str| env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    if asked("CUDA") || asked("CUDA_EMULATION") {
+    if enabled("CUDA") || enabled("CUDA_EMULATION") {
         println!("cargo:rerun-if-changed=cuda");
     }
-    if asked("CUDA") {
+    if enabled("CUDA") {
         kernels(&out);
     }
-    if asked("CUDA_EMULATION") {
+    if enabled("CUDA_EMULATION") {
         emulation(&out);
     }
 }
 
 const KERNELS: [&str; 6] = ["attention", "logits", "mamba", "mamba2", "norm", "product"];
 
-/// Machine code for A100 and H100, and PTX that the driver compiles for what comes after.
+/// Machine code for A100 and H100, and PTX that the driver compiles for later GPUs.
 fn kernels(out: &Path) {
     for variable in ["NVCC", "CUDA_HOME", "CUDA_PATH"] {
         println!("cargo:rerun-if-env-changed={variable}");
@@ -41,14 +41,14 @@ fn nvcc() -> PathBuf {
     let home = |variable: &str| env::var_os(variable).map(|home| Path::new(&home).join("bin/nvcc"));
     let installed =
         [env::var_os("NVCC").map(PathBuf::from), home("CUDA_HOME"), home("CUDA_PATH")].into_iter().flatten();
-    // What scripts/setup-cuda.sh makes, and where the toolkit puts itself.
+    // Created by scripts/setup-cuda.sh, and the default folder of the toolkit.
     let usual = ["../target/cuda/nvidia/cu13/bin/nvcc", "nvcc", "/usr/local/cuda/bin/nvcc"].map(PathBuf::from);
     let runs =
         |nvcc: &PathBuf| Command::new(nvcc).arg("--version").output().is_ok_and(|output| output.status.success());
     installed.chain(usual).find(runs).unwrap_or_else(|| {
         panic!(
             "the feature `cuda` needs nvcc, and none was found by NVCC, CUDA_HOME, CUDA_PATH or PATH. Install the CUDA \
-             toolkit, or run `export CUDA_HOME=$(scripts/setup-cuda.sh)`, which gets a compiler from PyPI (100 MB)."
+             toolkit, or run `export CUDA_HOME=$(scripts/setup-cuda.sh)`, which downloads a compiler from PyPI (100 MB)."
         )
     })
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Reads an exported log with Inspect itself (`inspect_ai` from PyPI, in an environment of the script's own under target/):
-# the log, its data frame of samples, and the bundle that its viewer opens.
+# Reads an exported log with Inspect (`inspect_ai` from PyPI, in a virtual environment under target/): the log, its data
+# frame of samples, and the viewer's bundle.
 #
 # Needs Python 3.10 or newer and a built `loom` (LOOM=…, else target/debug/loom).
 set -euo pipefail

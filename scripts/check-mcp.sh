@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A person's day with the memory through the official Python client of the Model Context Protocol (PyPI `mcp`).
+# Drives the memory through the official Python client of the Model Context Protocol (PyPI `mcp`).
 # usage: scripts/check-mcp.sh [LOOM]      (the binary; by itself the one that the tests build)
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Opens reports in headless Chromium: none may log an error, the keys must move between turns, and what a hostile persona
-# says must stay text. Called with --picture it takes the README's pictures of the report anew.
+# Opens reports in headless Chromium: the console must stay empty, the keys must move between turns, and HTML in messages of
+# a hostile persona must be escaped. With --picture it renews the README's pictures of the report.
 #
 # Needs `chromium` (or CHROMIUM=…) and a built `loom` (LOOM=…, else target/debug/loom).
 set -euo pipefail
@@ -13,7 +13,7 @@ trap 'rm -rf "$folder"' EXIT
 
 fail() { echo "check-report: $*" >&2; exit 1; }
 
-# browse URL OPTION…: what the browser prints; anything on the page's console is a failure.
+# browse URL OPTION…: prints the browser's output; any message on the page's console is a failure.
 browse() {
     local url=$1
     shift
@@ -27,14 +27,14 @@ data=tests/data/report
 "$loom" run $data/hostile.yaml --persona-model scripted:$data/hostile.json --target scripted:$data/hostile.json \
     --output "$folder/hostile" > "$folder/told" 2>&1 || fail "$(cat "$folder/told")"
 
-echo '== a page opens at the turn that its address names'
+echo '== a page opens at the turn in its address'
 browse "file://$folder/anna/report.html#r2t7" --dump-dom > "$folder/dom"
-grep -q 'data-ready="true"' "$folder/dom" || fail "the script did not run to its end"
+grep -q 'data-ready="true"' "$folder/dom" || fail "the script did not finish"
 grep -q '<h3>Turn 7 · telling</h3>' "$folder/dom" || fail "turn 7 is not shown"
 [ "$(grep -o 'class="t"' "$folder/dom" | wc -l)" -gt 5 ] || fail "no token is coloured"
 
 echo '== the keys move between turns'
-# A copy without the page's policy, which would let no other script run.
+# A copy without the page's content security policy, so that another script can run.
 sed 's/<meta http-equiv="Content-Security-Policy"[^>]*>//' "$folder/anna/report.html" > "$folder/keys.html"
 cat >> "$folder/keys.html" << 'SCRIPT'
 <script>
@@ -56,13 +56,13 @@ SCRIPT
 browse "file://$folder/keys.html" --dump-dom > "$folder/dom"
 grep -q '<title>keys 1 2 3 2 1 flagged entropy</title>' "$folder/dom" || fail "$(grep '<title>' "$folder/dom")"
 
-echo '== what a persona says stays text'
+echo '== HTML in messages is escaped'
 browse "file://$folder/hostile/report.html#r0t0" --dump-dom > "$folder/dom"
 grep -q 'data-ready="true"' "$folder/dom" || fail "the script did not run to its end"
 if grep -qE '<img|<svg onload|<b onclick|<script>alert' "$folder/dom"; then fail "the persona wrote into the page"; fi
-grep -q '&lt;/script&gt;&lt;img src=x onerror=alert(5)&gt;' "$folder/dom" || fail "what was said is not shown"
+grep -q '&lt;/script&gt;&lt;img src=x onerror=alert(5)&gt;' "$folder/dom" || fail "the message is not shown"
 
-# picture NAME SECTION TURN HEIGHT: the page from a section on, as it stands on a screen of that height.
+# picture NAME SECTION TURN HEIGHT: a screenshot of the page from a section on, with that height.
 picture() {
     sed 's/<meta http-equiv="Content-Security-Policy"[^>]*>//' "$folder/anna/report.html" > "$folder/picture.html"
     cat >> "$folder/picture.html" << SCRIPT
@@ -70,7 +70,7 @@ picture() {
   const wait = setInterval(() => {
     if (document.documentElement.dataset.ready !== "true") return;
     clearInterval(wait);
-    // A picture is taken from the page's beginning, so what stands above goes.
+    // A screenshot begins at the top of the page, so remove everything above the section.
     const section = document.querySelector("$2");
     for (let above = section; above !== document.body; above = above.parentElement) {
       while (above.previousElementSibling) above.previousElementSibling.remove();
@@ -88,4 +88,4 @@ if [ "${1:-}" = --picture ]; then
     picture report-curves.png '#curves' '' 1080
     picture report-turn.png '#conversations' '#r2t7' 520
 fi
-echo 'the report opens, moves and holds'
+echo 'the report page works'

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Plays a sweep in three shares as an array under a real Slurm on this machine and merges them: the report must be, byte for
-# byte, that of one process. Starts its own munged, slurmctld and slurmd with files under target/slurm and stops them again.
+# Runs a sweep in three shards as an array under Slurm on this machine and merges them: the report must be equal, byte for
+# byte, to that of one process. Starts munged, slurmctld and slurmd with files under target/slurm and stops them again.
 #
-# Needs root, Debian's `slurm-wlm` and `munge`, and a built `loom` (LOOM=…, else target/debug/loom). Where the daemons cannot
-# start it says so and ends with 77; `cargo test --test it sweep::` does the same with plain processes.
+# Needs root, Debian's `slurm-wlm` and `munge`, and a built `loom` (LOOM=…, else target/debug/loom). If the daemons cannot
+# start, it exits with 77; `cargo test --test it sweep::` does the same with plain processes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -51,7 +51,7 @@ stop() {
 trap stop EXIT
 cannot() { echo "Slurm cannot start here: $*" >&2; tail -n 5 "$folder"/*.log >&2; exit 77; }
 
-# The key is this script's own and the folder only root's, whatever the folders above it are.
+# The key is created here, in a folder that only root can read.
 dd if=/dev/urandom of="$folder/munge/key" bs=1024 count=1 status=none
 chmod 400 "$folder/munge/key"
 munged --foreground --force --socket "$folder/munge/socket" --key-file "$folder/munge/key" --pid-file "$folder/munge/pid" \
@@ -77,4 +77,4 @@ for file in sweep.json sweep_report.json sweep_report.md; do
     cmp "$folder/whole/$file" "$folder/shares/$file"
 done
 grep -h complete "$folder"/task-*.log
-echo 'three shares under Slurm merge to the bytes of one process'
+echo 'three shards under Slurm merge to the bytes of one process'

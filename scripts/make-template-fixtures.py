@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/data/chat_templates/expected.json: what `transformers` renders from the templates beside it.
+"""Makes tests/data/chat_templates/expected.json: the output of `transformers` for the templates in the same folder.
 
     target/venv/bin/pip install transformers jinja2
     target/venv/bin/python scripts/make-template-fixtures.py

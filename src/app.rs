@@ -1,6 +1,6 @@
-//! Floor 5: the program `loom`.
+//! Layer 5: the program `loom`. Not public API.
 
-pub mod watch;
+pub mod command_gate;
 pub mod serve;
 pub mod session;
 pub mod cli;

@@ -1,4 +1,4 @@
-//! Floor 1: the words all parts share, and what they stand on. Knows no model and no persona.
+//! Layer 1: types and utilities that every other layer uses. Independent of any model and persona.
 
 pub mod base;
 pub mod text;

@@ -1,4 +1,4 @@
-//! Floor 2: running models inside the process, and handing out [`LanguageModel`](crate::foundation::chat::LanguageModel)s.
+//! Layer 2: running models inside the process, and opening [`LanguageModel`](crate::foundation::chat::LanguageModel)s.
 
 pub mod engine;
 pub mod remote;

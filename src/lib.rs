@@ -1,14 +1,14 @@
-//! Loom: persona simulations on local models, watched token by token, governed and measured.
+//! Loom runs persona simulations on local models, monitors them token by token, and measures whether the persona held.
 //!
-//! The crate is a house of floors; a wing uses only wings on lower floors (`tests/it/floors.rs` checks it):
+//! The crate is layered. A module imports only modules of lower layers; `tests/it/layers.rs` checks it:
 //!
-//! | Floor | Wing | What lives there |
+//! | Layer | Module | Contents |
 //! |---|---|---|
-//! | 0 | `loom_kernels` | numeric kernels; knows no model |
-//! | 1 | [`foundation`] | the words all parts share, configs, files, randomness |
-//! | 2 | [`inference`], [`governance`] | running models; deciding what may happen |
+//! | 0 | `loom_kernels` | numeric kernels on slices |
+//! | 1 | [`foundation`] | types shared by all layers, configuration, storage, random streams |
+//! | 2 | [`inference`], [`governance`] | model execution; regulator, statecharts, moods, memory |
 //! | 3 | [`simulation`] | personas, rollouts, scores, reports |
-//! | 4 | [`studies`] | what confidence is worth, sweeps over many runs, others' formats into ours |
+//! | 4 | [`studies`] | confidence benchmark, Δ studies, sweeps, import and export |
 //! | 5 | [`app`] | the program `loom` |
 //!
 //! Without the default feature `inference` only [`foundation`] and [`governance`] are built: a small library for

@@ -1,4 +1,4 @@
-//! The program `loom`; all it does is in `app::cli`.
+//! Entry point of the program `loom`; the commands are in `app::cli`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Floor 3: personas, rollouts, scores and reports.
+//! Layer 3: personas, rollouts, scores and reports.
 
 pub mod persona;
 pub mod rollout;

@@ -1,4 +1,4 @@
-//! Floor 4: what is done with many runs or many answers, and with what others recorded.
+//! Layer 4: studies over many runs or answers, and imports of other tools' formats.
 
 pub mod confidence;
 pub mod delta;

@@ -1,7 +1,6 @@
-//! Decode steps of Mamba-1 on a GPU at published widths: made-up bf16 weights, `scripts/gpu-bench.sh` says how to run it.
-//! `--gpus` tells of the GPUs alone, `--copy` of the bandwidth alone. Prints tokens/s, the bytes that a step must
-//! move as a share of what the GPU copies in that time, and the time of reading the logits as a share of the step, of which
-//! it is no part.
+//! Decode steps of Mamba-1 on a GPU at published widths with synthetic bf16 weights; see `scripts/gpu-bench.sh`. `--gpus`
+//! only lists the GPUs, `--copy` only measures the bandwidth. Prints tokens/s, the bytes moved per step relative to the
+//! bandwidth, and the time of the logit statistics relative to the step, which does not include them.
 
 #[cfg(not(any(feature = "cuda", feature = "cuda-emulation")))]
 fn main() {
@@ -21,7 +20,8 @@ mod gpu {
     use std::time::Instant;
 
     use loom_kernels::cuda::{
-        Ask, Asks, Batch, Buffer, Gpu, GpuConv, GpuError, GpuScan, Kind, List, Matrix, Reading, Sequence,
+        Buffer, Gpu, GpuConv, GpuError, GpuScan, Matrix, MatrixWeights, RowList, RowQueries, RowQuery, RowStats,
+        SequenceBatch, SequenceRows,
     };
 
     const VOCABULARY: usize = 50_280;
@@ -76,7 +76,7 @@ mod gpu {
         Ok(())
     }
 
-    /// Bytes a second, read and written.
+    /// Bytes per second, read plus written.
     fn bandwidth(gpu: &Gpu) -> Result<f64, GpuError> {
         let len = 1 << 28;
         let (from, to) = (gpu.zeros::<f32>(len)?, gpu.zeros::<f32>(len)?);
@@ -84,7 +84,7 @@ mod gpu {
         Ok(8.0 * len as f64 / seconds)
     }
 
-    /// Seconds of one `work`, out of `count` in a row after one to warm up; `end` is read to wait for them.
+    /// Seconds per `work`, averaged over `count` runs after a warm-up; reading `end` waits for them.
     fn time(end: &Buffer<f32>, count: usize, work: impl Fn() -> Result<(), GpuError>) -> Result<f64, GpuError> {
         let mut wait = [0.0];
         work()?;
@@ -97,13 +97,13 @@ mod gpu {
         Ok(begun.elapsed().as_secs_f64() / count as f64)
     }
 
-    /// Seconds of reading the rows of a step: a draw each, with its log-probability, entropy and rank.
+    /// Seconds of the logit statistics of a step: a draw per row, with log-probability, entropy and rank.
     fn reading(gpu: &Gpu, rows: usize) -> Result<f64, GpuError> {
         let logits: Vec<f32> = (0..rows * VOCABULARY).map(|at| (at as f32 * 0.618).sin() * 8.0).collect();
         let (logits, weights) = (gpu.upload(&logits)?, gpu.zeros::<f32>(rows * VOCABULARY)?);
-        let ask = Ask { temperature: 0.8, top_p: 0.95, uniform: 0.5, ..Ask::GREEDY };
-        let asks = Asks::new(gpu, &vec![Some(ask); rows], VOCABULARY)?;
-        let readings = gpu.room::<Reading>(rows)?;
+        let ask = RowQuery { temperature: 0.8, top_p: 0.95, uniform: 0.5, ..RowQuery::GREEDY };
+        let asks = RowQueries::new(gpu, &vec![Some(ask); rows], VOCABULARY)?;
+        let readings = gpu.uninit::<RowStats>(rows)?;
         time(&weights, STEPS, || gpu.read_logits([logits.view(), weights.view()], (&asks, 0, rows), readings.view()))
     }
 
@@ -113,7 +113,7 @@ mod gpu {
         let width = rank + 2 * STATE;
         // Small numbers of one sign, in bf16.
         let matrix = |outputs: usize, inputs: usize| -> Result<Matrix, GpuError> {
-            Ok(Matrix::new(Kind::Bf16(gpu.upload(&vec![0x3a00_u16; outputs * inputs])?), outputs, inputs))
+            Ok(Matrix::new(MatrixWeights::Bf16(gpu.upload(&vec![0x3a00_u16; outputs * inputs])?), outputs, inputs))
         };
         let ones = |len: usize| gpu.upload(&vec![1.0_f32; len]);
         let room = |width: usize| gpu.zeros::<f32>(rows * width);
@@ -134,11 +134,11 @@ mod gpu {
             })
             .collect::<Result<Vec<_>, GpuError>>()?;
         let (head, norm) = (matrix(VOCABULARY, d_model)?, ones(d_model)?);
-        let sequence = |row: i32| Sequence { row, len: 1, from: row, to: row, gain_decay: 1.0, gain_write: 1.0 };
+        let sequence = |row: i32| SequenceRows { row, len: 1, from: row, to: row, gain_decay: 1.0, gain_write: 1.0 };
         let sequences: Vec<_> = (0..).take(rows).map(sequence).collect();
-        let batch = Batch::new(gpu, &sequences, rows)?;
+        let batch = SequenceBatch::new(gpu, &sequences, rows)?;
         let ids: Vec<u32> = (0..rows as u32).collect();
-        let ids = List::new(gpu, &ids, VOCABULARY)?;
+        let ids = RowList::new(gpu, &ids, VOCABULARY)?;
         let (x, h, uz, u) = (room(d_model)?, room(d_model)?, room(2 * d_inner)?, room(d_inner)?);
         let (delta, y, dbc, logits) = (room(d_inner)?, room(d_inner)?, room(width)?, room(VOCABULARY)?);
         let one = || -> Result<(), GpuError> {
@@ -172,7 +172,7 @@ mod gpu {
             gpu.matmul((y.view(), d_model), rows, &head, None, (logits.view(), VOCABULARY))
         };
         one()?;
-        // As the engine does it: recorded where that can be.
+        // Recorded if possible, as in the engine.
         let seconds = match gpu.record(one)? {
             Some(step) => time(&logits, STEPS, || gpu.replay(&step))?,
             None => time(&logits, STEPS, one)?,

@@ -1,4 +1,4 @@
-//! The kernels one by one, at the sizes of the bundled model and of mamba-130m.
+//! Individual kernels at the sizes of the bundled model and of mamba-130m.
 //!
 //! `cargo bench -p loom-kernels`; `RAYON_NUM_THREADS=1` for one thread, `LOOM_KERNELS=avx2` for another path.
 
@@ -22,7 +22,7 @@ fn noise(len: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Reading 1 GiB, the bound for one row of a product whose weights do not fit a cache.
+/// Reading 1 GiB: the bound of a product with one row whose weights exceed the cache.
 fn memory(c: &mut Criterion) {
     let data = noise(1 << 28);
     let mut group = c.benchmark_group("read");
@@ -47,7 +47,7 @@ fn product(c: &mut Criterion) {
         let mut group = c.benchmark_group(format!("matmul/{}/{dtype}", active_path()));
         group.sample_size(20);
         for (inputs, outputs, copies) in shapes {
-            // Several copies, taken in turn, so that one row finds no weights in the cache.
+            // Several copies in rotation, so that a single row never finds its weights in the cache.
             let one = noise(inputs * outputs);
             let panels: Vec<_> = (0..copies).map(|_| Panels::pack_as(dtype, &one, outputs, inputs)).collect();
             let bytes = panels.iter().map(Panels::bytes).sum::<usize>() as u64;

@@ -1,4 +1,4 @@
-//! Activations that stand on their own: the `SiLU` gate of `SwiGLU` and of Mamba-2, and BERT's GELU.
+//! Activations: `SiLU` gate of `SwiGLU` and of Mamba-2, and BERT's GELU.
 
 use std::f32::consts::FRAC_1_SQRT_2;
 
@@ -10,7 +10,7 @@ use crate::rows::Rows;
 /// y[r, i] = silu(gate[r, i]) · y[r, i], for rows of `width` numbers (Shazeer 2020, arXiv:2002.05202).
 ///
 /// # Panics
-/// If y is not whole rows of `width`, or the gate has fewer.
+/// If y is not whole rows of `width`, or the gate has fewer rows.
 pub fn silu_gate(gate: Rows<'_>, width: usize, y: &mut [f32]) {
     silu_gate_on(active_path(), gate, width, y);
 }

@@ -1,16 +1,16 @@
 //! Attention over pages of keys and values (Vaswani et al. 2017, arXiv:1706.03762), several query heads to a key head
 //! (Ainslie et al. 2023, arXiv:2305.13245).
 //!
-//! For each query row and head, with j over the positions that the row sees:
+//! For each query row and head, with j over the positions visible to the row:
 //!
 //! ```text
 //! sⱼ = (Σ_d q_d·kⱼ_d) · scale                 (one chain of fused multiply-adds over d in rising order)
 //! eⱼ = exp(sⱼ − max s)
-//! y_d = (Σⱼ eⱼ·vⱼ_d) / Σⱼ eⱼ                   (above: one chain over j in rising order)
+//! y_d = (Σⱼ eⱼ·vⱼ_d) / Σⱼ eⱼ                   (numerator: one chain over j in rising order)
 //! ```
 //!
-//! Σⱼ eⱼ below: lane i of sixteen adds j = i, i + 16, … in rising order, then the lanes are summed in the fixed tree. So
-//! a row's bits depend on its query and on what it sees alone, not on the rows beside it nor on how they were read.
+//! The sum Σⱼ eⱼ: lane i of sixteen adds j = i, i + 16, … in rising order, then the lanes are summed in the fixed tree. So
+//! the bits of a row depend only on its query and the visible positions, not on other rows or on how they were split.
 
 use rayon::prelude::*;
 
@@ -18,7 +18,7 @@ use crate::dispatch::{Kernel, Path, active_path, dispatch};
 use crate::lanes::{LANES, Lanes};
 use crate::math::exp;
 
-/// Positions that a [`KvPage`] holds.
+/// Number of positions in a [`KvPage`].
 pub const PAGE_LEN: usize = 64;
 
 /// Tiles of sixteen positions in a page.
@@ -53,13 +53,13 @@ impl KvPage {
         size_of::<f32>() * heads * PAGE_LEN * (dim + dim.next_multiple_of(LANES))
     }
 
-    /// Puts down the key and the value of place `at`, both `[heads, dim]`.
+    /// Writes the key and the value of position `at` of the page, both `[heads, dim]`.
     ///
     /// # Panics
-    /// If there is no such place or the dims disagree.
+    /// If `at` is not in the page or the dims disagree.
     pub fn write(&mut self, at: usize, key: &[f32], value: &[f32]) {
         let (heads, dim, width) = (self.heads, self.dim, self.width());
-        assert!(at < PAGE_LEN, "KvPage::write: place {at} of {PAGE_LEN}");
+        assert!(at < PAGE_LEN, "KvPage::write: position {at} of {PAGE_LEN}");
         assert!(key.len() == heads * dim && value.len() == heads * dim, "KvPage::write: expected {heads} × {dim}");
         for (head, (key, value)) in key.chunks_exact(dim).zip(value.chunks_exact(dim)).enumerate() {
             let tile = &mut self.keys[(head * TILES + at / LANES) * dim * LANES..][..dim * LANES];
@@ -88,10 +88,10 @@ impl KvPage {
     }
 }
 
-/// Which positions a row of queries sees.
+/// The positions visible to each row of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
-    /// Row r stands at position `before + r` and sees itself and everything before.
+pub enum AttentionMask {
+    /// Row r is at position `before + r` and sees all positions up to its own.
     Causal {
         /// Positions before the first row.
         before: usize,
@@ -100,24 +100,24 @@ pub enum Sight {
     All(usize),
 }
 
-/// One sequence's segment.
+/// Attention of one segment of a sequence.
 #[derive(Debug, Clone, Copy)]
 pub struct Attention<'a> {
-    /// The sequence's pages in order, those of the segment's own positions included.
+    /// The sequence's pages in order, including those of the segment itself.
     pub pages: &'a [&'a KvPage],
     /// Query heads: a multiple of the pages' heads; head h reads key head ⌊h · key heads / heads⌋.
     pub heads: usize,
     /// Multiplies the products of queries and keys: 1/√dim.
     pub scale: f32,
-    /// What each row sees; at least one position.
-    pub sight: Sight,
+    /// The positions visible to each row; at least one.
+    pub mask: AttentionMask,
 }
 
 /// Fewer multiply-adds than this run on the calling thread.
 const PARALLEL_MIN: usize = 1 << 17;
 
-/// y[r, h, ·] for queries q `[rows, heads, dim]`; y likewise. Parallel over rows and heads in rayon's current pool when
-/// that pays. Allocates one row of scores a thread.
+/// y[r, h, ·] for queries q `[rows, heads, dim]`; y likewise. Parallel over rows and heads in rayon's current pool if
+/// the work is large enough. Allocates one row of scores per thread.
 ///
 /// # Panics
 /// If the dims disagree or a row sees nothing, or more than the pages hold.
@@ -126,7 +126,7 @@ pub fn attend(attention: &Attention<'_>, q: &[f32], y: &mut [f32]) {
 }
 
 pub(crate) fn attend_on(path: Path, attention: &Attention<'_>, q: &[f32], y: &mut [f32]) {
-    let &Attention { pages, heads, scale, sight } = attention;
+    let &Attention { pages, heads, scale, mask } = attention;
     assert_eq!(q.len(), y.len(), "attend: q and y");
     if q.is_empty() {
         return;
@@ -135,9 +135,9 @@ pub(crate) fn attend_on(path: Path, attention: &Attention<'_>, q: &[f32], y: &mu
     assert!(pages.iter().all(|page| (page.heads, page.dim) == (kv_heads, dim)), "attend: pages of different dims");
     assert!(heads > 0 && heads.is_multiple_of(kv_heads), "attend: {heads} heads over {kv_heads}");
     assert!(q.len().is_multiple_of(heads * dim), "attend: q is not rows of {heads} × {dim}");
-    let seen = |row: usize| match sight {
-        Sight::Causal { before } => before + row + 1,
-        Sight::All(len) => len,
+    let seen = |row: usize| match mask {
+        AttentionMask::Causal { before } => before + row + 1,
+        AttentionMask::All(len) => len,
     };
     let rows = q.len() / (heads * dim);
     let most = seen(rows - 1);
@@ -180,7 +180,7 @@ impl Kernel for OneHead<'_> {
             let keys = page.keys(head);
             dots::<V>(keys, q, scale, scores);
         }
-        // What lies beyond the row's own position is not for it to see.
+        // Masks the positions after the row's own.
         for score in &mut scores[len..] {
             *score = f32::NEG_INFINITY;
         }
@@ -215,7 +215,7 @@ impl Kernel for OneHead<'_> {
     }
 }
 
-/// The scores of a page: its four tiles side by side, so that four sums are under way.
+/// The scores of a page: four tiles at a time, for four independent sums.
 #[inline(always)]
 fn dots<V: Lanes>(keys: &[f32], q: &[f32], scale: f32, scores: &mut [f32]) {
     let dim = q.len();
@@ -235,7 +235,7 @@ fn dots<V: Lanes>(keys: &[f32], q: &[f32], scale: f32, scores: &mut [f32]) {
     }
 }
 
-/// `P` · 16 numbers of y from `from` on: the values of every position weighed by `e`, over `sum`.
+/// `P` · 16 numbers of y starting at `from`: the sum over positions of the values weighted by `e`, divided by `sum`.
 #[inline(always)]
 fn weigh<V: Lanes, const P: usize>(pages: &[&KvPage], head: usize, e: &[f32], sum: f32, from: usize, y: &mut [f32]) {
     let width = pages[0].width();

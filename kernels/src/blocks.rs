@@ -30,8 +30,8 @@ pub(crate) fn to_q8_0(x: &[f32], block: &mut [u8]) {
     }
 }
 
-/// One `Q4_K` superblock. Each block of 32 seeks the scale and minimum with the least squared error: from several
-/// first guesses, by least squares on the levels that each guess gives.
+/// One `Q4_K` superblock. For each block of 32 the scale and minimum with the least squared error are searched: several
+/// initial guesses, each refined by least squares on its levels.
 pub(crate) fn to_q4_k(x: &[f32], block: &mut [u8]) {
     let fits: Vec<_> = x.chunks_exact(BLOCK).map(fit).collect();
     let largest = |of: fn(&(f32, f32)) -> f32| fits.iter().map(of).fold(0.0, f32::max);
@@ -76,7 +76,7 @@ fn fit(x: &[f32]) -> (f32, f32) {
             lx += level * x;
             sx += x;
         }
-        // The least squares of x ≈ s·level − m, kept to m ≥ 0.
+        // The least squares of x ≈ s·level − m, constrained to m ≥ 0.
         let n = BLOCK as f32;
         let determinant = n * l2 - l1 * l1;
         if determinant <= 0.0 {
@@ -110,18 +110,18 @@ pub(crate) fn scale_and_minimum(bytes: &[u8], at: usize) -> (u8, u8) {
 
 /// Rows of activations in blocks of 32: integers of −127..=127 times a scale, the largest magnitude over 127.
 pub(crate) struct Quantised {
-    /// Four integers a number, the first in the lowest byte.
+    /// Four 8-bit integers per i32, the first in the lowest byte.
     quants: Vec<i32>,
     blocks: Vec<Scaled>,
     inputs: usize,
 }
 
-/// What a block of activations is multiplied by.
+/// Scale and offsets of a block of activations.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Scaled {
-    /// NaN where the block holds a NaN or an infinity.
+    /// NaN if the block contains a NaN or an infinity.
     pub(crate) scale: f32,
-    /// −128·Σ of the integers: takes back the offset that makes `Q8_0` weights unsigned.
+    /// −128·Σ of the integers: cancels the offset that makes `Q8_0` weights unsigned.
     pub(crate) offset: i32,
     /// −scale·Σ of the integers, for `Q4_K`'s minima.
     pub(crate) below: f32,

@@ -5,7 +5,7 @@ use crate::lanes::{LANES, Lanes};
 use crate::math::silu;
 use crate::rows::{Columns, Rows};
 
-/// Longest convolution kernel that is served (Mamba uses 4).
+/// Longest supported convolution kernel (Mamba uses 4).
 pub const CONV_TAPS_MAX: usize = 16;
 
 /// One sequence's segment: y[t, c] = silu(bias[c] + Σⱼ weight[j, c]·u[t − taps + 1 + j, c]), one chain of fused

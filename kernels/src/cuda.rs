@@ -1,13 +1,13 @@
-//! NVIDIA GPUs: memory, launches and the kernels of `cuda/*.cu`, one method each. What stands behind a [`Gpu`] is the CUDA
-//! driver, opened at run time (feature `cuda`), or the CPU playing a GPU thread by thread (feature `cuda-emulation`,
-//! for tests). Weights are f32, bf16, f16 or `Q8_0`; all arithmetic is in f32.
+//! NVIDIA GPUs: memory, launches and one method for each kernel of `cuda/*.cu`. The backend of a [`Gpu`] is the CUDA driver,
+//! loaded at run time (feature `cuda`), or an emulation on the CPU, thread by thread (feature `cuda-emulation`, for
+//! tests). Weights are f32, bf16, f16 or `Q8_0`; all arithmetic is in f32.
 //!
-//! Unlike the CPU's kernels these promise no bits: sums are taken in another order, so results agree within a tolerance.
-//! A call enqueues work and returns; work of one [`Gpu`] is done in the order of the calls. [`Buffer::read`] waits.
+//! Unlike the CPU kernels these are not bit-exact: sums have another order, so results agree within a tolerance. A call
+//! enqueues work and returns; the work of one [`Gpu`] runs in the order of the calls. [`Buffer::read`] waits for it.
 //!
-//! Wrong dims panic, as on the CPU; what the device or the driver refuses is a [`GpuError`].
+//! Wrong dims panic, as on the CPU; errors of the device or the driver are a [`GpuError`].
 
-// Where both features are on, the CPU plays: so a whole program can be tried without a GPU.
+// If both features are on, the emulation is used, so that the whole program can be tested without a GPU.
 #[cfg(all(feature = "cuda", not(feature = "cuda-emulation")))]
 #[path = "cuda/driver.rs"]
 mod backend;
@@ -18,6 +18,7 @@ mod attention;
 #[cfg(all(feature = "cuda", not(feature = "cuda-emulation")))]
 mod cublas;
 mod list;
+mod logits;
 mod many;
 mod matrix;
 mod memory;
@@ -25,27 +26,26 @@ mod norms;
 #[cfg(any(test, not(feature = "cuda-emulation")))]
 mod pinned;
 mod product;
-mod reading;
 mod record;
 mod scans;
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
-pub use attention::{Attend, PAGE, Place};
-pub use list::{List, NO_ROW};
-pub use matrix::{Kind, Matrix};
-pub use memory::{Buffer, Plain, View};
-pub use reading::{Ask, Asks, Entry, NO_ENTRY, Reading, TOP_MAX};
+pub use attention::{AttentionPass, PAGE, RowPosition};
+pub use list::{NO_ROW, RowList};
+pub use logits::{NO_ENTRY, RowQueries, RowQuery, RowStats, TOP_MAX, TopEntry};
+pub use matrix::{Matrix, MatrixWeights};
+pub use memory::{Buffer, PlainData, View};
 pub use record::Recording;
-pub use scans::{Batch, GpuConv, GpuHeadScan, GpuScan, Heads, Sequence};
+pub use scans::{GpuConv, GpuHeadScan, GpuScan, HeadDims, SequenceBatch, SequenceRows};
 
-/// Why a GPU cannot be used, or no longer.
+/// An error of a GPU or its driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuError(pub(crate) String);
 
 impl GpuError {
-    /// With this message.
+    /// An error with this message.
     pub fn new(why: impl Into<String>) -> Self {
         Self(why.into())
     }
@@ -59,27 +59,27 @@ impl std::fmt::Display for GpuError {
 
 impl std::error::Error for GpuError {}
 
-/// What is known of a GPU before it is used.
+/// Properties of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuInfo {
-    /// Its place in the driver's order: `cuda:N`.
+    /// Its index in the driver's order: `cuda:N`.
     pub ordinal: usize,
-    /// The maker's name for it.
+    /// Product name.
     pub name: String,
     /// Compute capability: (9, 0) is Hopper.
     pub capability: (u32, u32),
-    /// Its memory, bytes.
+    /// Memory, bytes.
     pub memory: usize,
-    /// The newest CUDA version that the driver serves: (13, 0).
+    /// The newest CUDA version that the driver supports: (13, 0).
     pub driver: (u32, u32),
 }
 
-/// The kernels are compiled for this compute capability and what follows it.
+/// Lowest compute capability for which the kernels are compiled.
 pub const CAPABILITY_MIN: (u32, u32) = (8, 0);
 
-/// What runs kernels. Memory is named by its address there.
-pub(crate) trait Machine: Send + Sync {
-    /// Bytes in use by others and free, of the whole device.
+/// Runs kernels. Memory is identified by its device address.
+pub(crate) trait Backend: Send + Sync {
+    /// Free bytes of the whole device.
     fn free(&self) -> Result<usize, GpuError>;
     fn allocate(&self, bytes: usize) -> Result<u64, GpuError>;
     fn release(&self, at: u64);
@@ -89,7 +89,7 @@ pub(crate) trait Machine: Send + Sync {
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError>;
     fn zero(&self, at: u64, bytes: usize) -> Result<(), GpuError>;
     /// # Safety
-    /// The arguments are of the kernel's types in its order, and what it reads and writes lies in allocated memory.
+    /// The arguments have the kernel's types and order, and all memory that it accesses is allocated.
     unsafe fn launch(
         &self,
         kernel: &'static str,
@@ -97,14 +97,14 @@ pub(crate) trait Machine: Send + Sync {
         threads: u32,
         arguments: &mut [*mut c_void],
     ) -> Result<(), GpuError>;
-    /// What multiplies many rows, by name and version; or why nothing does.
+    /// Name and version of the matrix library, or why there is none.
     fn library(&self) -> Result<String, String>;
     /// Enqueues a product of the library.
     ///
     /// # Safety
-    /// What it reads and writes lies in allocated memory.
+    /// All memory that it accesses is allocated.
     unsafe fn gemm(&self, gemm: &many::Gemm) -> Result<(), GpuError>;
-    /// Records what `work` enqueues instead of doing it; a machine that cannot does not call it.
+    /// Records what `work` enqueues without running it; a backend without recording does not call `work`.
     fn record(
         &self,
         _work: &mut dyn FnMut() -> Result<(), GpuError>,
@@ -113,13 +113,13 @@ pub(crate) trait Machine: Send + Sync {
     }
 }
 
-/// A GPU at work. Clones share it.
+/// An opened GPU. Clones share it.
 #[derive(Clone)]
 pub struct Gpu {
     info: GpuInfo,
-    /// Where there is a library for many rows.
-    room: Option<Arc<many::Room>>,
-    machine: Arc<dyn Machine>,
+    /// Present if there is a matrix library.
+    product_scratch: Option<Arc<many::ProductScratch>>,
+    backend: Arc<dyn Backend>,
 }
 
 impl std::fmt::Debug for Gpu {
@@ -132,76 +132,75 @@ impl Gpu {
     /// The GPUs that the driver knows.
     ///
     /// # Errors
-    /// If there is no driver, or it refuses.
+    /// If there is no driver, or it fails.
     pub fn all() -> Result<Vec<GpuInfo>, GpuError> {
         backend::all()
     }
 
-    /// Opens GPU `ordinal`, loads the kernels, and takes the memory that products of many rows need.
+    /// Opens GPU `ordinal`, loads the kernels, and allocates the scratch memory of the matrix library.
     ///
     /// # Errors
-    /// If there is no driver, no such GPU, it is older than [`CAPABILITY_MIN`], or its memory does not suffice.
+    /// If there is no driver or no such GPU, if the GPU is older than [`CAPABILITY_MIN`], or out of memory.
     pub fn open(ordinal: usize) -> Result<Self, GpuError> {
-        let (info, machine) = backend::open(ordinal)?;
-        let mut gpu = Self { info, room: None, machine };
-        if gpu.machine.library().is_ok() {
-            gpu.room = Some(Arc::new(many::Room::new(&gpu)?));
+        let (info, backend) = backend::open(ordinal)?;
+        let mut gpu = Self { info, product_scratch: None, backend };
+        if gpu.backend.library().is_ok() {
+            gpu.product_scratch = Some(Arc::new(many::ProductScratch::new(&gpu)?));
         }
         Ok(gpu)
     }
 
-    /// The library that products of many rows are left to, with its version; or why the kernels here, which are slower at
-    /// that, do them all.
+    /// Name and version of the library that computes products of many rows.
     ///
     /// # Errors
-    /// The reason, in words.
+    /// Why there is none; the slower kernels of this crate are then used.
     pub fn library(&self) -> Result<String, String> {
-        self.machine.library()
+        self.backend.library()
     }
 
-    /// The same before any GPU is opened.
+    /// As [`library`](Self::library), before a GPU is opened.
     ///
     /// # Errors
-    /// The reason, in words.
+    /// Why there is none.
     pub fn installed_library() -> Result<String, String> {
         backend::library()
     }
 
-    /// Bytes that products of many rows have taken.
+    /// Bytes allocated for the matrix library.
     pub fn workspace_bytes(&self) -> usize {
-        self.room.as_ref().map_or(0, |_| many::Room::BYTES + backend::WORKSPACE_BYTES)
+        self.product_scratch.as_ref().map_or(0, |_| many::ProductScratch::BYTES + backend::WORKSPACE_BYTES)
     }
 
-    /// What is known of it.
+    /// Its properties.
     pub fn info(&self) -> &GpuInfo {
         &self.info
     }
 
-    /// Bytes of its memory that nobody uses.
+    /// Bytes of free memory.
     ///
     /// # Errors
     /// As the driver says.
     pub fn free_bytes(&self) -> Result<usize, GpuError> {
-        self.machine.free()
+        self.backend.free()
     }
 
-    pub(crate) fn machine(&self) -> &Arc<dyn Machine> {
-        &self.machine
+    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
     }
 
-    /// Room for products of many rows, where they have a library.
-    fn for_many(&self) -> Option<&many::Room> {
-        self.room.as_deref()
+    /// Scratch memory for products of many rows, if there is a matrix library.
+    fn product_scratch(&self) -> Option<&many::ProductScratch> {
+        self.product_scratch.as_deref()
     }
 }
 
-/// An argument of a kernel, by value.
+/// A kernel argument, by value.
 #[derive(Clone, Copy)]
 pub(crate) enum Arg {
     At(u64),
     Int(i32),
     Float(f32),
-    Heads(Heads),
+    HeadDims(HeadDims),
 }
 
 impl Arg {
@@ -214,14 +213,14 @@ impl Arg {
             Self::At(x) => std::ptr::from_mut(x).cast(),
             Self::Int(x) => std::ptr::from_mut(x).cast(),
             Self::Float(x) => std::ptr::from_mut(x).cast(),
-            Self::Heads(x) => std::ptr::from_mut(x).cast(),
+            Self::HeadDims(x) => std::ptr::from_mut(x).cast(),
         }
     }
 }
 
 impl Gpu {
     /// # Safety
-    /// As for [`Machine::launch`].
+    /// As for [`Backend::launch`].
     pub(crate) unsafe fn launch<const N: usize>(
         &self,
         kernel: &'static str,
@@ -235,11 +234,11 @@ impl Gpu {
         let [x, y, z] = grid.map(|n| n as u32);
         if grid[0] > i32::MAX as usize || grid[1] > 65_535 || grid[2] > 65_535 {
             return Err(GpuError(format!(
-                "{kernel}: a grid of {grid:?} blocks is beyond a launch; read fewer tokens at once"
+                "{kernel}: a grid of {grid:?} blocks is too large; process fewer tokens at a time"
             )));
         }
         let mut payloads = arguments.each_mut().map(Arg::payload);
         // SAFETY: the caller's promise.
-        unsafe { self.machine.launch(kernel, [x, y, z], threads, &mut payloads) }
+        unsafe { self.backend.launch(kernel, [x, y, z], threads, &mut payloads) }
     }
 }

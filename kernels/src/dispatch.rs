@@ -1,6 +1,6 @@
-//! Which instruction set runs the kernels: asked once, or forced with `LOOM_KERNELS` (`portable`, `neon`, `avx2`, `avx512`).
+//! The instruction set of the kernels: detected once, or set with `LOOM_KERNELS` (`portable`, `neon`, `avx2`, `avx512`).
 //!
-//! The path changes speed only, never a bit of a result.
+//! The path changes only the speed, never the bits of a result.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -12,20 +12,20 @@ use crate::lanes::portable::Portable;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::{avx2::Avx2, avx512::Avx512};
 
-/// Environment variable that forces a path; a path that this processor lacks, or an unknown name, is not followed.
+/// Environment variable that sets the path; an unsupported or unknown name is ignored.
 pub const PATH_VARIABLE: &str = "LOOM_KERNELS";
 
 /// An instruction set that the kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Path {
-    /// Plain Rust: the reference, and what runs where nothing faster does.
+    /// Plain Rust: the reference, used if no faster path is available.
     Portable,
     /// NEON with dot products (Armv8.2; every Apple M).
     Neon,
     /// AVX2 with FMA and F16C.
     Avx2,
-    /// AVX-512 F, BW and VNNI (Ice Lake, Zen 4 and later; what has AVX-512 without VNNI takes AVX2).
+    /// AVX-512 F, BW and VNNI (Ice Lake, Zen 4 and later; processors with AVX-512 but without VNNI use AVX2).
     Avx512,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// The path in use: the fastest that runs here, unless `LOOM_KERNELS` names another. Fixed at the first call.
+/// The path in use: the fastest supported one, unless `LOOM_KERNELS` names another. Fixed at the first call.
 pub fn active_path() -> Path {
     static ACTIVE: OnceLock<Path> = OnceLock::new();
     *ACTIVE.get_or_init(|| {
@@ -79,7 +79,7 @@ pub fn active_path() -> Path {
     })
 }
 
-/// The processor's features that matter here, for a report to the user: `(name, present)`.
+/// The relevant processor features, for reports: `(name, present)`.
 pub fn cpu_features() -> Vec<(&'static str, bool)> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -110,8 +110,8 @@ fn present(feature: &str) -> bool {
     cpu_features().contains(&(feature, true))
 }
 
-/// A piece of work written once for any lanes. `run` and all that it calls must be `#[inline(always)]` and free of
-/// closures around lanes, so that it is compiled whole inside the function that enables the instruction set.
+/// A kernel that is generic over lanes. `run` and everything it calls must be `#[inline(always)]` and must not use lanes in
+/// closures, so that all of it is compiled inside the function that enables the instruction set.
 pub(crate) trait Kernel {
     type Output;
     fn run<V: Lanes>(self) -> Self::Output;
@@ -123,7 +123,7 @@ pub(crate) fn dispatch<K: Kernel>(path: Path, kernel: K) -> K::Output {
     debug_assert!(path.runs_here());
     match path {
         Path::Portable => kernel.run::<Portable>(),
-        // SAFETY: a `Path` beyond `Portable` comes from `available`, which asked the processor.
+        // SAFETY: a `Path` other than `Portable` comes from `available`, which checks the processor.
         #[cfg(target_arch = "aarch64")]
         Path::Neon => unsafe { on_neon(kernel) },
         // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Half-precision numbers and bf16, by their bits.
+//! Conversion of f16 and bf16 by their bits.
 
 /// Widens a half-precision number; exact.
 pub(crate) fn f16_to_f32(half: u16) -> f32 {

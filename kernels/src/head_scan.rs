@@ -8,10 +8,9 @@
 //! yₚ  = Σₙ hₙₚ·cₙ + d·xₚ                                          (one chain over n in rising order; one more for d)
 //! ```
 //!
-//! This is the recurrence itself, step by step. The paper's chunked form turns a stretch of steps into matrix products;
-//! it adds the same terms in another order for every length of the stretch, so prefill and decode would differ in their
-//! last bits. Where a tolerance is stated instead of equality, on a GPU, it is the better form; here the recurrence is
-//! vectorised across the head, and keeps the contract. Gains as in [`selective_scan`](crate::selective_scan).
+//! This is the recurrence itself, step by step. The paper's chunked form turns a chunk of steps into matrix products, but
+//! adds the terms in an order that depends on the chunk length, so prefill and decode would differ in their last bits. The
+//! GPU kernels, which promise only a tolerance, use the chunked form; here the recurrence is vectorised across the head. Gains as in [`selective_scan`](crate::selective_scan).
 
 use rayon::prelude::*;
 
@@ -20,7 +19,7 @@ use crate::lanes::{LANES, Lanes};
 use crate::math::{exp, softplus};
 use crate::rows::{Columns, Rows};
 
-/// One sequence's segment of `len` ≥ 1 steps; y has `len · heads · head_dim` numbers and tells `len`.
+/// One sequence's segment of `len` ≥ 1 steps; y has `len · heads · head_dim` numbers, which determines `len`.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadScan<'a> {
     /// Input after the convolution, `[len, heads · head_dim]`.
@@ -29,7 +28,7 @@ pub struct HeadScan<'a> {
     pub delta_raw: Rows<'a>,
     /// [heads].
     pub dt_bias: &'a [f32],
-    /// Δ is kept within these, after the softplus and before the gains.
+    /// Δ is clamped to this range, after the softplus and before the gains.
     pub dt_limit: (f32, f32),
     /// −exp(`A_log`), [heads].
     pub a: &'a [f32],
@@ -43,7 +42,7 @@ pub struct HeadScan<'a> {
     pub head_dim: usize,
     /// Numbers of state per number of a head.
     pub d_state: usize,
-    /// Groups of heads with a b and a c of their own.
+    /// Groups of heads that share b and c.
     pub groups: usize,
     /// Multiplies Δ where it decays the state; 1 is off.
     pub gain_decay: f32,
@@ -55,7 +54,7 @@ pub struct HeadScan<'a> {
 const PARALLEL_MIN: usize = 1 << 17;
 
 /// Runs the segment: `state` `[heads, d_state, head_dim]` is advanced, y `[len, heads · head_dim]` written. Parallel over
-/// heads in rayon's current pool when that pays.
+/// heads in rayon's current pool if the work is large enough.
 ///
 /// # Panics
 /// If the dims disagree.

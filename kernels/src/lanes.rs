@@ -4,7 +4,7 @@
 //! Every operation here is defined to the bit (IEEE 754 single rounding, or integer), so that all paths agree.
 //! NaN stays NaN everywhere; its sign and payload are not defined.
 //!
-//! Soundness: the types of an instruction set may only be named in `dispatch`, which enters them after the processor was asked.
+//! Soundness: the types of an instruction set may only be named in `dispatch`, which uses them after checking the processor.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -22,7 +22,7 @@ pub(crate) const ROUND: f32 = 12_582_912.0;
 
 /// Sixteen single-precision numbers, or the same bits as `i32`.
 pub(crate) trait Lanes: Copy {
-    /// Whether 32 registers hold sixteen lanes each (else 16 hold eight): decides tile sizes, never results.
+    /// Whether there are 32 registers of sixteen lanes (else 16 of eight). Affects tile sizes, never results.
     const WIDE: bool;
 
     fn splat(x: f32) -> Self;
@@ -54,7 +54,7 @@ pub(crate) trait Lanes: Copy {
     fn int_shl<const N: u32>(self) -> Self;
     /// Lanes as integers: shift right, zeros from the left.
     fn int_shr<const N: u32>(self) -> Self;
-    /// Lanes as integers: those bits that are set in `k` too.
+    /// Lanes as integers: bitwise and with `k`.
     fn int_and(self, k: i32) -> Self;
     /// Lanes as integers, to the floats of those values, rounded once (exact below 2²⁴).
     fn int_to_float(self) -> Self;
@@ -84,7 +84,7 @@ pub(crate) trait Lanes: Copy {
         Self::load(&each.map(Self::sum))
     }
 
-    /// The largest lane, none being NaN.
+    /// The largest lane, if none is NaN.
     #[inline(always)]
     fn largest(self) -> f32 {
         let mut all = [0.0; LANES];
@@ -99,7 +99,7 @@ pub(crate) trait Lanes: Copy {
         all[0]
     }
 
-    /// Lanes as integers: one value in all.
+    /// Lanes as integers: one value in all lanes.
     #[inline(always)]
     fn int_splat(x: i32) -> Self {
         Self::splat(f32::from_bits(x.cast_unsigned()))

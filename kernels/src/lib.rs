@@ -1,26 +1,26 @@
-//! Numeric kernels of Loom on plain `f32` slices. They know no model.
+//! Numeric kernels of Loom on plain `f32` slices, independent of any model.
 //!
 //! # The contract
 //!
-//! **The same bits, always.** The order in which an output element is accumulated depends on the inner dimension
+//! **Bit-exact.** The order in which an output element is accumulated depends on the inner dimension
 //! alone: one row or many, any batch, any number of threads give identical bits. Every kernel is written once, over
 //! sixteen lanes, in operations that IEEE 754 defines to the bit (exp, ln, softplus and `SiLU` are built from them), and
 //! compiled for each instruction set: the portable reference, NEON, AVX2 + FMA and AVX-512 give identical bits too. NaN
 //! stays NaN; its payload is not defined.
 //!
-//! **No surprises.** Buffers are the caller's and row-major; nothing allocates unless its documentation says so. Wrong
-//! dims panic, as an index out of bounds does: they are a bug of the caller, not input. Large calls run in rayon's
-//! current pool, small ones on the calling thread.
+//! **Buffers and errors.** Buffers are row-major and belong to the caller; functions allocate only if their documentation
+//! says so. Wrong dims panic like an index out of bounds: they are a bug of the caller. Large calls run in rayon's current
+//! pool, small ones on the calling thread.
 //!
 //! | | |
 //! |---|---|
 //! | [`matmul`], [`matmul_rows`], [`Panels`], [`Dtype`] | products with packed weights, f32 or narrower |
-//! | [`causal_conv_silu`], [`selective_scan`], [`head_scan`] | the parts of a Mamba-1 and a Mamba-2 layer |
+//! | [`causal_conv_silu`], [`selective_scan`], [`head_scan`], [`add_steps`] | the parts of Mamba-1 and Mamba-2 layers |
 //! | [`attend`], [`KvPage`] | attention over pages of keys and values |
 //! | [`rms_norm`], [`layer_norm`], [`silu_gate`], [`gelu`] | norms and activations |
-//! | [`read_logits`], [`read_token`], [`rank_of`] | log-probabilities, entropy, the likeliest entries |
-//! | [`penalise`], [`sample`] | drawing |
-//! | [`active_path`], [`cpu_features`] | what runs here |
+//! | [`read_logits`], [`read_token`], [`rank_of`] | log-probabilities, entropy, the most likely entries |
+//! | [`penalise`], [`sample`] | sampling |
+//! | [`active_path`], [`cpu_features`] | instruction set in use |
 //!
 //! ```
 //! use loom_kernels::{Panels, matmul, read_logits};
@@ -34,8 +34,11 @@
 //! assert_eq!(top[0].0, 1);
 //! assert!((summary.log_z - 7.018_15).abs() < 1e-5);
 //! ```
-#![expect(unsafe_code, reason = "the one crate that may: intrinsics and disjoint columns across threads")]
-#![expect(clippy::inline_always, reason = "a kernel must be compiled whole inside the function that enables its lanes")]
+#![expect(unsafe_code, reason = "intrinsics, and disjoint columns across threads")]
+#![expect(
+    clippy::inline_always,
+    reason = "a kernel must be compiled inside the function that enables its instruction set"
+)]
 #![expect(clippy::needless_range_loop, reason = "closures do not inherit a function's instruction set; loops do")]
 
 mod activation;
@@ -61,11 +64,11 @@ mod steps;
 mod tests;
 
 pub use activation::{gelu, silu_gate};
-pub use attention::{Attention, KvPage, PAGE_LEN, Sight, attend};
+pub use attention::{Attention, AttentionMask, KvPage, PAGE_LEN, attend};
 pub use conv::{CONV_TAPS_MAX, causal_conv_silu};
 pub use dispatch::{PATH_VARIABLE, Path, active_path, cpu_features};
 pub use head_scan::{HeadScan, head_scan};
-pub use logits::{LogitReading, LogitSummary, rank_of, read_logits, read_token};
+pub use logits::{EntryStats, LogitSummary, rank_of, read_logits, read_token};
 pub use matmul::{matmul, matmul_rows};
 pub use norm::{layer_norm, rms_norm};
 pub use panels::{Dtype, Panels};

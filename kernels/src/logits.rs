@@ -1,4 +1,4 @@
-//! Reading a row of logits once: normaliser, entropy, the likeliest entries; and the place of one given entry.
+//! Statistics of a row of logits in one pass: normaliser, entropy, most likely entries; and the rank of a given entry.
 
 use std::cmp::Ordering;
 
@@ -6,14 +6,14 @@ use crate::dispatch::{Kernel, Path, active_path, dispatch};
 use crate::lanes::{LANES, Lanes};
 use crate::math::{exp, ln_f64};
 
-/// What one pass over a row tells.
+/// Statistics of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LogitSummary {
     /// Largest logit.
     pub max: f32,
     /// ln Σ eˣ. NaN unless [`is_valid`](Self::is_valid).
     pub log_z: f32,
-    /// ln Σ eˣ⁻ᵐᵃˣ, at least 0: what remains of `log_z` below the largest logit. NaN unless [`is_valid`](Self::is_valid).
+    /// ln Σ eˣ⁻ᵐᵃˣ = `log_z` − `max`, at least 0. NaN unless [`is_valid`](Self::is_valid).
     pub ln_s: f32,
     /// Entropy of the softmax in nats. NaN unless [`is_valid`](Self::is_valid).
     pub entropy: f32,
@@ -25,49 +25,49 @@ impl LogitSummary {
         !self.log_z.is_nan()
     }
 
-    /// Log-probability of an entry whose logit is `logit`. Taken below the largest logit, so that a probability near 1
-    /// keeps its digits whatever the size of the logits.
+    /// Log-probability of an entry with this logit. Computed relative to the largest logit, so that probabilities near 1 keep
+    /// their precision for logits of any size.
     pub fn logprob(&self, logit: f32) -> f32 {
         (logit - self.max) - self.ln_s
     }
 }
 
-/// Everything about one chosen entry.
+/// Statistics of one entry and its row.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LogitReading {
-    /// Log-softmax of the entry, untempered.
+pub struct EntryStats {
+    /// Log-softmax of the entry, without temperature.
     pub logprob: f32,
     /// Entropy of the row in nats.
     pub entropy: f32,
-    /// How many entries are strictly greater.
+    /// Number of strictly greater entries.
     pub rank: u32,
-    /// The likeliest entries with their log-probabilities, best first, the lower id first among equals.
+    /// The most likely entries with their log-probabilities, best first, ties by lower id.
     pub top: Vec<(u32, f32)>,
 }
 
-/// One entry in so many, or more, are most of them.
+/// If at least one entry in this many is requested, all are sorted.
 const MOST: usize = 8;
 
 /// Entries summed in f32 lanes (sixty-four a lane) before the lanes go into f64 sums: 4 KiB, which stay in L1.
 const CHUNK: usize = 1024;
 
-/// Below this, eˣ is 0 in f32. Keeps −∞ (a masked entry) from making 0·∞ in the entropy's sum.
+/// Below this, eˣ is 0 in f32. Prevents 0·∞ in the entropy of masked entries (−∞).
 const EXP_MIN: f32 = -104.0;
 
 /// One pass: log Z and entropy by the online method, with m the largest logit so far, s = Σ eˣ⁻ᵐ and
-/// t = Σ eˣ⁻ᵐ(x−m): log Z = m + ln s, H = ln s − t/s. And the `top` largest entries as (id, log-probability), best
-/// first, the lower id first among equals. Allocates only the list that it returns.
+/// t = Σ eˣ⁻ᵐ(x−m): log Z = m + ln s, H = ln s − t/s. Also returns the `top` largest entries as (id, log-probability),
+/// best first, ties by lower id. Allocates only the returned list.
 ///
-/// A chunk of 1,024 is summed in sixteen f32 lanes, the lanes in rising order into f64: the error stays that of the
-/// single exponentials (relative to f64 under 1e-6) whatever the vocabulary. A row that is no distribution (see
-/// [`LogitSummary::is_valid`]) gives NaN; NaN entries never enter the list.
+/// A chunk of 1,024 is summed in sixteen f32 lanes, the lanes in rising order into f64: the error is that of the
+/// single exponentials (relative to f64 under 1e-6) for any vocabulary size. A row that is not a distribution (see
+/// [`LogitSummary::is_valid`]) gives NaN; the list never contains NaN entries.
 pub fn read_logits(logits: &[f32], top: usize) -> (LogitSummary, Vec<(u32, f32)>) {
     read_logits_on(active_path(), logits, top)
 }
 
 pub(crate) fn read_logits_on(path: Path, logits: &[f32], top: usize) -> (LogitSummary, Vec<(u32, f32)>) {
     let mut best = Vec::with_capacity(top.min(logits.len()));
-    // Where most entries are wanted, one sort is cheaper than putting each in its place.
+    // If most entries are requested, sorting is cheaper than insertion.
     let most = top > LANES && top.saturating_mul(MOST) >= logits.len();
     let summary = dispatch(path, Read { logits, top: if most { 0 } else { top }, best: &mut best });
     if most {
@@ -81,15 +81,15 @@ pub(crate) fn read_logits_on(path: Path, logits: &[f32], top: usize) -> (LogitSu
     (summary, best)
 }
 
-/// [`read_logits`] with log-probability and rank of the entry `id`; `None` if there is no such entry.
-pub fn read_token(logits: &[f32], id: u32, top: usize) -> Option<LogitReading> {
+/// [`read_logits`] with log-probability and rank of entry `id`; `None` if it does not exist.
+pub fn read_token(logits: &[f32], id: u32, top: usize) -> Option<EntryStats> {
     let logit = *logits.get(id as usize)?;
     let (summary, top) = read_logits(logits, top);
     let rank = rank_of(logits, id)?;
-    Some(LogitReading { logprob: summary.logprob(logit), entropy: summary.entropy, rank, top })
+    Some(EntryStats { logprob: summary.logprob(logit), entropy: summary.entropy, rank, top })
 }
 
-/// How many entries are strictly greater than entry `id`; `None` if there is no such entry.
+/// Number of entries strictly greater than entry `id`; `None` if it does not exist.
 pub fn rank_of(logits: &[f32], id: u32) -> Option<u32> {
     let than = *logits.get(id as usize)?;
     Some(dispatch(active_path(), CountGreater { logits, than }))
@@ -115,7 +115,7 @@ impl Kernel for Read<'_> {
                     let mut scale = [0.0; LANES];
                     exp(V::splat(lower)).store(&mut scale);
                     let scale = f64::from(scale[0]);
-                    // e^(x−m')(x−m') = e^(m−m')·(e^(x−m)(x−m) + e^(x−m)(m−m')); where e^(m−m') is 0 all goes.
+                    // e^(x−m')(x−m') = e^(m−m')·(e^(x−m)(x−m) + e^(x−m)(m−m')); if e^(m−m') is 0, the old sum vanishes.
                     t = if scale > 0.0 { scale * (t + s * f64::from(lower)) } else { 0.0 };
                     s *= scale;
                 }
@@ -126,7 +126,7 @@ impl Kernel for Read<'_> {
                 s += ds;
                 t += dt;
             } else if chunk.iter().any(|x| x.is_nan()) {
-                // Masked entries so far, which are worth nothing; but NaN must not pass for them.
+                // Only masked entries so far; a NaN must not count as masked.
                 s = f64::NAN;
             }
             take_best::<V>(chunk, index * CHUNK, self.top, self.best);
@@ -141,7 +141,7 @@ impl Kernel for Read<'_> {
     }
 }
 
-/// Largest entry, NaN passed over; −∞ if there is none.
+/// Largest entry, ignoring NaN; −∞ if there is none.
 #[inline(always)]
 pub(crate) fn max<V: Lanes>(x: &[f32]) -> f32 {
     let mut max = V::splat(f32::NEG_INFINITY);
@@ -181,8 +181,8 @@ fn sum_f64<V: Lanes>(x: V) -> f64 {
     sum
 }
 
-/// Merges a chunk's largest entries into `best`, which is sorted from the largest down. Ids rise from call to call,
-/// so a strict comparison keeps the lower id first among equals.
+/// Merges the largest entries of a chunk into `best`, which is in descending order. Ids rise from call to call, so a strict
+/// comparison orders ties by lower id.
 #[inline(always)]
 fn take_best<V: Lanes>(chunk: &[f32], first_id: usize, top: usize, best: &mut Vec<(u32, f32)>) {
     if top == 0 {

@@ -1,7 +1,7 @@
 //! Products with packed weights: y = x·Wᵀ for one row (decode) or many (prefill, batches), the same bits for all.
 //!
-//! Vector lanes lie across sixteen outputs, so neither the tile, the row count nor the thread count touches the order
-//! in which an output is summed. What is summed depends on the weights' type; every sum begins at +0:
+//! Vector lanes span sixteen outputs, so the order in which an output is summed does not depend on tile size, row count or
+//! thread count. The summed terms depend on the type of the weights; every sum starts at +0:
 //!
 //! | | y += … for rising inputs i or blocks b |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | `q8_0` | (Σ qx·qW over the block, an exact integer) · (dW·dx), one fused multiply-add |
 //! | `q4_k` | (Σ qx·qW) · ((d·scale)·dx), then (dmin·min) · (−dx·Σ qx), one fused multiply-add each |
 //!
-//! The last two first round x to integers of −127..=127 in blocks of 32 with a scale dx of its own, as llama.cpp does:
-//! sums of small integers are exact, so that every instruction set may add them in an order of its own. A NaN or an
-//! infinity in x makes every output of its row NaN.
+//! The last two first round x to integers of −127..=127 in blocks of 32 with one scale dx each, as llama.cpp does: sums of
+//! small integers are exact in any order, so every instruction set can use its own. A NaN or an infinity in x makes every
+//! output of its row NaN.
 
 use rayon::prelude::*;
 
@@ -25,8 +25,8 @@ use crate::rows::{Columns, Rows};
 /// Fewer multiply-adds than this run on the calling thread; a parallel task has at least half as many.
 const PARALLEL_MIN: usize = 1 << 19;
 
-/// y[r, o] = Σᵢ x[r, i]·W[o, i] for contiguous rows of x. Parallel in rayon's current pool when that pays. With `q8_0`
-/// and `q4_k` weights it allocates for the rounded x, a good byte a number.
+/// y[r, o] = Σᵢ x[r, i]·W[o, i] for contiguous rows of x. Parallel in rayon's current pool if the work is large
+/// enough. With `q8_0` and `q4_k` weights it allocates the rounded x, a little over one byte per number.
 ///
 /// # Panics
 /// Unless x is `rows · inputs` and y `rows · outputs` long.
@@ -35,7 +35,7 @@ pub fn matmul(x: &[f32], rows: usize, weight: &Panels, y: &mut [f32]) {
     matmul_rows(Rows::new(x, weight.inputs()), rows, weight, y);
 }
 
-/// [`matmul`] on rows that lie in a wider buffer.
+/// [`matmul`] on rows of a wider buffer.
 ///
 /// # Panics
 /// If x is too short or y is not `rows · outputs` long.
@@ -66,7 +66,7 @@ fn product<'a, F: Format>(path: Path, task: Task<'a, F::X<'a>>) {
     if panels * work_of_panel < PARALLEL_MIN || panels <= per_task {
         dispatch(path, Part::<F> { task, panels: 0..panels });
     } else {
-        // Small enough tasks to even out, large enough to be worth taking.
+        // Tasks small enough to balance, large enough to be efficient.
         let per_task = per_task.max((panels / (4 * rayon::current_num_threads())).next_multiple_of(8));
         (0..panels.div_ceil(per_task)).into_par_iter().for_each(|number| {
             let from = number * per_task;
@@ -93,7 +93,7 @@ struct Part<'a, F: Format> {
 impl<F: Format> Kernel for Part<'_, F> {
     type Output = ();
 
-    /// A group of panels serves all rows before the next is read: weights come from memory once, then from cache.
+    /// Each group of panels is applied to all rows before the next is read, so weights are read from memory once.
     #[inline(always)]
     fn run<V: Lanes>(self) {
         let mut panel = self.panels.start;
@@ -103,17 +103,17 @@ impl<F: Format> Kernel for Part<'_, F> {
     }
 }
 
-/// A kind of weights: how a tile of rows and panels is computed, and how large tiles are.
+/// A type of weights: the computation and the size of a tile of rows and panels.
 trait Format: Send + Sync + Sized {
     type X<'a>: Copy + Send + Sync;
 
-    /// Takes some of the `left` panels from `panel` on through all rows; returns how many.
+    /// Computes all rows for some of the `left` panels starting at `panel`; returns how many panels.
     fn group<V: Lanes>(task: &Task<'_, Self::X<'_>>, panel: usize, left: usize) -> usize;
 
     /// `R` rows × `P` panels with every sum in a register.
     fn tile<V: Lanes, const R: usize, const P: usize>(task: &Task<'_, Self::X<'_>>, row: usize, panel: usize);
 
-    /// All rows through `P` panels, `R` rows at a time, the rest in tiles of four, two and one.
+    /// Computes all rows for `P` panels, `R` rows at a time, the rest in tiles of four, two and one.
     #[inline(always)]
     fn rows<V: Lanes, const R: usize, const P: usize>(task: &Task<'_, Self::X<'_>>, panel: usize) -> usize {
         let mut row = 0;
@@ -367,7 +367,7 @@ unsafe fn load<V: Lanes>(lines: &[Line], at: usize) -> V {
 }
 
 impl<X> Task<'_, X> {
-    /// The lines of `P` panels from `panel` on.
+    /// The lines of `P` panels starting at `panel`.
     #[inline(always)]
     fn lines<const P: usize>(&self, panel: usize) -> &[Line] {
         let of_panel = self.weight.lines_of_panel();

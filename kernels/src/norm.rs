@@ -49,8 +49,8 @@ impl Kernel for Norm<'_> {
     }
 }
 
-/// y = (x − mean) · 1/√(variance + eps) · weight + bias, per row of `weight.len()` numbers; the variance is over the row's
-/// numbers, not one fewer.
+/// y = (x − mean) · 1/√(variance + eps) · weight + bias, per row of `weight.len()` numbers; the variance divides by
+/// the row length n, not n − 1.
 ///
 /// Both sums run in sixteen lanes (element i in lane i mod 16), then over the lanes in the fixed tree.
 ///
@@ -96,7 +96,7 @@ impl Kernel for Layer<'_> {
             let mean = sum.sum() / width as f32;
             let mut squares = V::splat(0.0);
             for part in x.chunks(LANES) {
-                // Lanes beyond the row differ from the mean by nothing.
+                // Lanes beyond the row contribute 0.
                 let off = V::load_part(part, mean).sub(V::splat(mean));
                 squares = off.mul_add(off, squares);
             }

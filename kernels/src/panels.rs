@@ -1,7 +1,7 @@
 //! Packed weights: W[outputs, inputs] as panels of sixteen outputs, in f32 or narrower.
 //!
-//! A panel is a run of cache lines, one lane of each belonging to one output. A line carries one input in f32, two in
-//! bf16, four in `Q8_0` and eight in `Q4_K`: whatever the type, a product reads a panel once from front to end.
+//! A panel is a sequence of cache lines; each lane of a line belongs to one output. A line holds one input in f32, two in
+//! bf16, four in `Q8_0` and eight in `Q4_K`. For every type, a product reads a panel once from start to end.
 
 use rayon::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::blocks::{BLOCK, Q4_K_BYTES, Q8_0_BYTES, SUPER, scale_and_minimum, to_
 use crate::half::{f16_to_f32, f32_to_bf16};
 use crate::lanes::LANES;
 
-/// How weights are kept.
+/// The storage type of weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dtype {
     /// Integers of 4 bits in superblocks of 256 inputs: GGML's `Q4_K`, 4.6 bits a weight as packed here.
@@ -36,7 +36,7 @@ impl Dtype {
         }
     }
 
-    /// Of how many inputs a block is made.
+    /// Number of inputs per block.
     pub fn block(self) -> usize {
         match self {
             Self::F32 | Self::Bf16 => 1,
@@ -45,8 +45,8 @@ impl Dtype {
         }
     }
 
-    /// The type in which a matrix with so many inputs is kept when this one is asked for: blocks are whole, so `q4_k`
-    /// gives way to `q8_0`, and that to f32.
+    /// The type actually used for a matrix with this many inputs: blocks must be whole, so `q4_k` falls back to `q8_0`, and
+    /// that to f32.
     #[must_use]
     pub fn for_inputs(self, inputs: usize) -> Self {
         match self {
@@ -66,7 +66,7 @@ impl Dtype {
         }
     }
 
-    /// Bytes of a block as files have it.
+    /// Bytes of a block in files.
     pub fn block_bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -88,7 +88,7 @@ impl std::str::FromStr for Dtype {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|dtype| dtype.name() == text);
-        found.ok_or_else(|| format!("`{text}` is no dtype; there are f32, bf16, q8_0 and q4_k"))
+        found.ok_or_else(|| format!("`{text}` is not a dtype; use f32, bf16, q8_0 or q4_k"))
     }
 }
 
@@ -127,7 +127,7 @@ pub struct Panels {
 }
 
 impl Panels {
-    /// Packs a row-major weight as `Linear` layers store it, in f32. Allocates; done once, at loading.
+    /// Packs a row-major weight `[outputs, inputs]` in f32. Allocates; done once, at loading.
     ///
     /// # Panics
     /// Unless `weight` holds `outputs · inputs` numbers.
@@ -135,7 +135,7 @@ impl Panels {
         Self::pack_as(Dtype::F32, weight, outputs, inputs)
     }
 
-    /// Packs a row-major weight as `dtype`, or as [`Dtype::for_inputs`] has it: to the nearest bf16, or quantised.
+    /// Packs a row-major weight as `dtype`, or as its fallback in [`Dtype::for_inputs`]: rounded to bf16, or quantised.
     ///
     /// # Panics
     /// Unless `weight` holds `outputs · inputs` numbers.
@@ -167,12 +167,12 @@ impl Panels {
         Self::from_blocks(dtype, &blocks, outputs, inputs)
     }
 
-    /// Packs a row-major weight from the blocks in which GGUF files keep it, bit for bit. f32 and bf16 are little-endian.
+    /// Packs a row-major weight from blocks as in GGUF files, bit for bit. f32 and bf16 are little-endian.
     ///
     /// # Panics
     /// Unless `blocks` holds `outputs` rows of `inputs / dtype.block()` whole blocks.
     pub fn from_blocks(dtype: Dtype, blocks: &[u8], outputs: usize, inputs: usize) -> Self {
-        assert!(inputs.is_multiple_of(dtype.block()), "{inputs} inputs are no whole blocks of {dtype}");
+        assert!(inputs.is_multiple_of(dtype.block()), "{inputs} inputs are not whole blocks of {dtype}");
         let size = dtype.block_bytes();
         assert_eq!(blocks.len(), outputs * (inputs / dtype.block()) * size, "Panels: bytes of {outputs} × {inputs}");
         let mut panels = Self::empty(dtype, outputs, inputs);
@@ -234,7 +234,7 @@ impl Panels {
         Self { dtype, outputs, inputs, lines, scales }
     }
 
-    /// Lets `place` fill in every row of `weight`: it gets the row's lane, the row, and its panel's lines and scales.
+    /// Calls `place` for every row of `weight` with the row's lane, the row, and its panel's lines and scales.
     fn each_row<T: Sync>(
         &mut self,
         weight: &[T],
@@ -261,7 +261,7 @@ impl Panels {
         });
     }
 
-    /// How the weights are kept.
+    /// The storage type.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
@@ -290,8 +290,8 @@ impl Panels {
         self.inputs.div_ceil(self.dtype.per_line())
     }
 
-    /// Copies one row of W (an output's weights) to `row`, widened: an embedding tied to the output layer needs no
-    /// second copy.
+    /// Copies one row of W (the weights of an output) to `row`, widened to f32. An embedding tied to the output layer thus
+    /// needs no second copy.
     ///
     /// # Panics
     /// If there is no such output, or `row` is not `inputs` long.
@@ -335,7 +335,7 @@ impl Panels {
 }
 
 impl Panels {
-    /// The integers `[outputs, inputs]` and the f16 scales `[outputs, inputs / 32]` of `Q8_0`; `None` of any other type.
+    /// The integers `[outputs, inputs]` and the f16 scales `[outputs, inputs / 32]` of `Q8_0`; `None` for other types.
     pub fn q8_0(&self) -> Option<(Vec<i8>, Vec<u16>)> {
         let (Dtype::Q8_0, Scales::Blocks(scales)) = (self.dtype, &self.scales) else { return None };
         let blocks = self.inputs / BLOCK;
@@ -351,7 +351,7 @@ impl Panels {
     }
 }
 
-/// Lines of zeros; large ones in huge pages where the system has them, which a stream through memory is glad of.
+/// Lines of zeros; large allocations use huge pages if available, which speeds up streaming reads.
 fn huge(count: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::with_capacity(count);
     #[cfg(target_os = "linux")]
@@ -363,8 +363,8 @@ fn huge(count: usize) -> Vec<Line> {
         }
         let from = lines.as_ptr().addr().next_multiple_of(PAGE) - lines.as_ptr().addr();
         let length = (count * size_of::<Line>() - from) / PAGE * PAGE;
-        // SAFETY: the range is whole pages inside an allocation of ours, and the advice changes no content. It may be
-        // refused, which costs nothing but speed.
+        // SAFETY: the range is whole pages inside an allocation of ours, and the advice changes no content. If it
+        // fails, only speed is lost.
         unsafe { madvise(lines.as_mut_ptr().byte_add(from).cast(), length, MADV_HUGEPAGE) };
     }
     lines.resize(count, Line([0; LANES]));

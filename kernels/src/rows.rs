@@ -1,8 +1,8 @@
-//! Row views of buffers, and the writer that lets threads fill disjoint columns of one buffer.
+//! Row views of buffers, and a writer with which threads write disjoint columns of one buffer.
 
 use std::marker::PhantomData;
 
-/// Rows of a larger buffer: row r begins at `r · stride`. To take columns from `k` on, slice the data: `&data[k..]`.
+/// Rows of a larger buffer: row r starts at `r · stride`. For columns starting at `k`, slice the data: `&data[k..]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a> {
     data: &'a [f32],
@@ -10,7 +10,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Rows that begin every `stride` numbers. The last row may end with the data.
+    /// Rows that start every `stride` numbers. The last row may be shorter than the stride.
     pub fn new(data: &'a [f32], stride: usize) -> Self {
         Self { data, stride }
     }
@@ -32,7 +32,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// A matrix that several threads write, each its own columns.
+/// A matrix that several threads write, each to disjoint columns.
 #[derive(Clone, Copy)]
 pub(crate) struct Columns<'a> {
     data: *mut f32,
@@ -41,7 +41,7 @@ pub(crate) struct Columns<'a> {
     owner: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: `slice` is the only access, and its callers keep to disjoint columns.
+// SAFETY: `slice` is the only access, and its callers use disjoint columns.
 unsafe impl Send for Columns<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Columns<'_> {}
@@ -57,10 +57,9 @@ impl<'a> Columns<'a> {
     /// Columns `from .. from + len` of `row`.
     ///
     /// # Safety
-    /// No two live slices overlap: every thread keeps to columns of its own, and drops one slice before it takes it
-    /// again.
+    /// No two live slices overlap: threads use disjoint columns, and a thread drops a slice before taking it again.
     #[inline(always)]
-    #[expect(clippy::mut_from_ref, reason = "the point of the type; see Safety")]
+    #[expect(clippy::mut_from_ref, reason = "the purpose of the type; see Safety")]
     pub(crate) unsafe fn slice(&self, row: usize, from: usize, len: usize) -> &mut [f32] {
         assert!(row < self.rows && from + len <= self.width);
         // SAFETY: within the buffer by the assertion; exclusive by the caller's promise.

@@ -1,4 +1,4 @@
-//! Drawing an entry: penalty, temperature, top-k, top-p, min-p, then the inverse of the cumulative distribution.
+//! Sampling: penalty, temperature, top-k, top-p, min-p, then inversion of the cumulative distribution.
 
 use std::cmp::Ordering;
 
@@ -7,21 +7,21 @@ use crate::lanes::{LANES, Lanes};
 use crate::logits::max;
 use crate::math::exp;
 
-/// What is kept of the distribution, in this order.
+/// Filters of the distribution, applied in this order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SampleParams {
-    /// Divides the logits; 0 means the largest logit, the lowest id among equals.
+    /// Divides the logits; 0 selects the largest logit, ties by lower id.
     pub temperature: f32,
-    /// Keep this many of the likeliest (the lower id among equals); `None` keeps all.
+    /// Keep this many of the most likely entries (ties by lower id); `None` keeps all.
     pub top_k: Option<usize>,
-    /// Then keep the likeliest until they hold at least this share of what top-k left; 1 keeps all.
+    /// Then keep the most likely entries until they reach this share of the remaining weight; 1 keeps all.
     pub top_p: f32,
-    /// Then drop what is less likely than this share of the likeliest; 0 drops none.
+    /// Then drop entries below this share of the largest weight; 0 drops none.
     pub min_p: f32,
 }
 
 /// Divides positive and multiplies negative logits of the entries `ids` by `penalty` (Keskar et al. 2019), each once
-/// however often it is named. Ids beyond the row are passed over.
+/// even if listed repeatedly. Ids beyond the row are ignored.
 pub fn penalise(logits: &mut [f32], ids: &[u32], penalty: f32) {
     for (index, &id) in ids.iter().enumerate() {
         if ids[..index].contains(&id) {
@@ -33,7 +33,7 @@ pub fn penalise(logits: &mut [f32], ids: &[u32], penalty: f32) {
     }
 }
 
-/// Buffers of a draw, reused from one to the next.
+/// Reusable buffers of a draw.
 #[derive(Debug, Default)]
 pub struct SampleScratch {
     /// One per entry of the row.
@@ -41,19 +41,19 @@ pub struct SampleScratch {
     cut: Cut,
 }
 
-/// What it takes to find where a filter cuts.
+/// Buffers for finding the cut of a filter.
 #[derive(Debug, Default)]
 struct Cut {
-    /// One per leading bits of a weight.
+    /// One sum per bucket of weights.
     amounts: Vec<f64>,
     around: Vec<(f32, usize)>,
 }
 
-/// Draws an entry of `logits` with `uniform` from [0, 1): the first id, in rising order of the kept ones, at which
-/// their cumulative weight exceeds `uniform` times their sum. The likeliest entry is always kept. Weights are summed in
-/// f64, in blocks of 64.
+/// Samples an entry of `logits` with `uniform` from [0, 1): the first kept id, in rising order, at which the cumulative
+/// weight exceeds `uniform` times the total. The most likely entry is always kept. Weights are summed in f64, in blocks of
+/// 64.
 ///
-/// `scratch` grows to the vocabulary. `None` if the row is no distribution: empty, a NaN or +∞ in it, or −∞ throughout.
+/// `scratch` grows to the vocabulary. `None` if the row is not a distribution: empty, with a NaN or +∞, or only −∞.
 pub fn sample(logits: &[f32], params: &SampleParams, uniform: f64, scratch: &mut SampleScratch) -> Option<u32> {
     sample_on(active_path(), logits, params, uniform, scratch)
 }
@@ -78,7 +78,7 @@ pub(crate) fn sample_on(
         cut.keep_likeliest(weights, share, f64::from);
     }
     if params.min_p > 0.0 {
-        // The likeliest weighs 1, before and after every filter.
+        // The largest weight is 1, before and after every filter.
         let least = params.min_p.min(1.0);
         for weight in weights.iter_mut().filter(|weight| **weight < least) {
             *weight = 0.0;
@@ -98,7 +98,7 @@ fn draw(weights: &[f32], aim: f64) -> Option<u32> {
                 reached += f64::from(weight);
                 weight > 0.0 && reached > aim
             });
-            // One by one the sum may round to a little less than in the block's own order.
+            // Summed one by one, the total may round to slightly less than the block sum.
             let within = within.or_else(|| block.iter().rposition(|&weight| weight > 0.0))?;
             return Some((number * BLOCK + within) as u32);
         }
@@ -108,14 +108,14 @@ fn draw(weights: &[f32], aim: f64) -> Option<u32> {
     weights.iter().rposition(|&weight| weight > 0.0).map(|id| id as u32)
 }
 
-/// Weights summed together before they go into a running sum.
+/// Weights per block sum.
 const BLOCK: usize = 64;
 
 fn sum(weights: &[f32]) -> f64 {
     weights.chunks(BLOCK).map(block_sum).sum()
 }
 
-/// Eight sums of every eighth, then these in order.
+/// Eight strided sums, then their sum in order.
 fn block_sum(block: &[f32]) -> f64 {
     let mut lanes = [0.0f64; 8];
     for part in block.chunks(8) {
@@ -125,14 +125,14 @@ fn block_sum(block: &[f32]) -> f64 {
 }
 
 impl Cut {
-    /// Keeps the likeliest entries (the lower id first among equals) until their amounts reach `goal`, one at least; the
-    /// others weigh 0 from then on.
+    /// Keeps the most likely entries (ties by lower id) until their amounts reach `goal`, at least one, and sets the weights
+    /// of the others to 0.
     ///
-    /// Amounts are gathered by the leading bits of the weights, so that only the entries around the last one kept need
-    /// be sorted, however long the tail.
+    /// Amounts are summed in buckets by the leading bits of the weights, so that only the entries in the bucket of the cut
+    /// are sorted.
     fn keep_likeliest(&mut self, weights: &mut [f32], goal: f64, amount: impl Fn(f32) -> f64) {
         let Self { amounts, around } = self;
-        // Sign, exponent and five bits: of weights from 0 to 1, bits that order as the numbers do.
+        // Sign, exponent and five bits of the mantissa: for weights from 0 to 1 their order is that of the numbers.
         let bucket = |weight: f32| (weight.to_bits() >> 18) as usize;
         amounts.clear();
         amounts.resize(bucket(1.0) + 1, 0.0);
@@ -147,7 +147,7 @@ impl Cut {
             }
             enough
         });
-        // The goal lies beyond all of them by rounding, or there are fewer than asked for.
+        // By rounding the goal exceeds the total, or there are fewer entries than requested.
         let Some(last) = last else { return };
         around.clear();
         for (id, weight) in weights.iter_mut().enumerate() {
@@ -169,7 +169,7 @@ impl Cut {
     }
 }
 
-/// Fills `weights` with every entry's e^((x − max)/temperature); gives the largest logit.
+/// Fills `weights` with e^((x − max)/temperature) of every entry; returns the largest logit.
 struct Weigh<'a> {
     logits: &'a [f32],
     temperature: f32,

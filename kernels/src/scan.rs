@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Σₙ: lane i of sixteen takes n = i, i + 16, … by fused multiply-adds from +0, then the lanes are summed in the fixed
-//! tree. A gain of 1 multiplies Δ by 1 and so changes no bit; `gain_decay` = `gain_write` = 0 leaves a finite state as
-//! it is. Mamba-2's, with one decay per head, is `head_scan.rs`.
+//! tree. A gain of 1 multiplies Δ by 1 and so changes no bit; with `gain_decay` = `gain_write` = 0 a finite state does
+//! not change. The scan of Mamba-2, with one decay per head, is in `head_scan.rs`.
 
 use rayon::prelude::*;
 
@@ -19,7 +19,7 @@ use crate::lanes::{LANES, Lanes};
 use crate::math::{exp, silu, softplus};
 use crate::rows::{Columns, Rows};
 
-/// One sequence's segment of `len` ≥ 1 steps; y has `len · channels` numbers and tells `len`.
+/// One sequence's segment of `len` ≥ 1 steps; y has `len · channels` numbers, which determines `len`.
 #[derive(Debug, Clone, Copy)]
 pub struct Scan<'a> {
     /// Input after the convolution, [len, channels].
@@ -38,9 +38,9 @@ pub struct Scan<'a> {
     pub d: &'a [f32],
     /// Gate, [len, channels]; `None` leaves y ungated.
     pub z: Option<Rows<'a>>,
-    /// Multiplies Δ where it decays the state; 1 is off.
+    /// Multiplies Δ in the decay; 1 is off.
     pub gain_decay: f32,
-    /// Multiplies Δ where it writes to the state; 1 is off.
+    /// Multiplies Δ in the input; 1 is off.
     pub gain_write: f32,
 }
 
@@ -48,7 +48,7 @@ pub struct Scan<'a> {
 const PARALLEL_MIN: usize = 1 << 16;
 
 /// Runs the segment: `state` `[channels, d_state]` is advanced, y `[len, channels]` written. Parallel over channels in
-/// rayon's current pool when that pays.
+/// rayon's current pool if the work is large enough.
 ///
 /// # Panics
 /// If the dims disagree.
@@ -157,7 +157,7 @@ impl Kernel for Block<'_> {
     }
 }
 
-/// One step of one channel, sixteen states at a time; gives Σₙ hₙ·cₙ.
+/// One step of one channel, sixteen states at a time; returns Σₙ hₙ·cₙ.
 #[inline(always)]
 fn advance<V: Lanes>(h: &mut [f32], a: &[f32], b: &[f32], c: &[f32], decay: V, write: V) -> f32 {
     let mut sum = V::splat(0.0);

@@ -1,14 +1,14 @@
-//! The step sizes Δ that a scan takes, summed: for those who want to look on. A scan itself keeps none of them, so this
-//! is a pass of its own over the same numbers, and looking on changes no bit of what the scan gives.
+//! Sums of the step sizes Δ of a scan, for statistics. The scan does not store Δ, so this is a separate pass over the same
+//! inputs and does not affect the scan's results.
 
 use crate::dispatch::{Kernel, Path, active_path, dispatch};
 use crate::lanes::{LANES, Lanes};
 use crate::math::softplus;
 use crate::rows::Rows;
 
-/// Adds Δ = clamp(softplus(`delta_raw` + `dt_bias`), `limit`) of `len` steps to `sums`, column by column: Δ itself to the
-/// bit as [`selective_scan`](crate::selective_scan) (limit (0, ∞)) and [`head_scan`](crate::head_scan) take it, before any
-/// gain. A column is summed in f64 in the order of its steps, so the sums do not depend on how a text was cut up.
+/// Adds Δ = clamp(softplus(`delta_raw` + `dt_bias`), `limit`) of `len` steps to `sums`, column by column: Δ is bit-identical
+/// to that of [`selective_scan`](crate::selective_scan) (limit (0, ∞)) and [`head_scan`](crate::head_scan), before any
+/// gain. A column is summed in f64 in the order of its steps, so the sums do not depend on how a text was split.
 ///
 /// `delta_raw` `[len, columns]`, `dt_bias` and `sums` `[columns]`.
 ///

@@ -1,6 +1,6 @@
 //! The command line: one file per command, no logic. A command is a clap `Args` struct with
-//! `run(&self, &mut Terminal) -> Result<Exit, Failure>`: write it beside these, then name it in [`Command`] and in
-//! [`Command::run`]. What it prints goes through the [`Terminal`], so that a closed pipe ends it quietly.
+//! `run(&self, &mut Terminal) -> Result<Exit, Failure>`. To add one, add its file and name it in [`Command`] and in
+//! [`Command::run`]. Print through the [`Terminal`], so that a closed pipe ends the program without an error.
 
 mod chart;
 mod compare;
@@ -45,7 +45,7 @@ use clap::{ColorChoice, Parser, Subcommand};
 
 pub use terminal::{Exit, Failure, Terminal};
 
-/// Persona simulations on local models, watched token by token, governed and measured.
+/// Persona simulations on local models: run, monitor, govern and measure them token by token.
 #[derive(Debug, Parser)]
 #[command(
     name = "loom",
@@ -53,18 +53,18 @@ pub use terminal::{Exit, Failure, Terminal};
     max_term_width = 100,
     after_help = "\
 Examples:
-  loom examples --copy my-configs  copy the configs that come with loom
+  loom examples --copy my-configs  copy the example configs
   loom new anna                    write anna.yaml, a commented config
-  loom validate anna.yaml          check it; each problem with its line
-  loom dry-run anna.yaml           show its prompts; no model is opened
-  loom run anna.yaml               let it talk
-  loom view results/DIR            read what was said
+  loom validate anna.yaml          check it; problems are shown with their lines
+  loom dry-run anna.yaml           show its prompts without opening a model
+  loom run anna.yaml               run a conversation
+  loom view results/DIR            read the transcripts
 
-Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad config, 4 denied, 5 a model failed, 70 a bug in loom, 130 interrupted.
-`loom help COMMAND` tells more about a command."
+Exit codes: 0 ok, 1 a check failed, 2 usage, 3 invalid config, 4 denied, 5 a model failed, 70 a bug in loom, 130 interrupted.
+`loom help COMMAND` shows the help of a command."
 )]
 pub struct Cli {
-    /// Colours in the output.
+    /// When to use colours in the output.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 900)]
     color: ColorChoice,
     #[command(subcommand)]
@@ -145,7 +145,7 @@ pub fn main() -> ExitCode {
     set_hook(Box::new(|panic| {
         eprintln!("loom has a bug: {panic}\nPlease report it together with the command that you ran.");
     }));
-    // A panic has been told by the hook; all that is left is its exit code.
+    // The hook has printed the panic; only the exit code is left.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or(Exit::Bug).into()
 }
 
@@ -154,7 +154,7 @@ fn run() -> Exit {
         Ok(cli) => cli,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
-            // Help that nobody reads to its end is no failure.
+            // A closed pipe while printing help is not an error.
             let _closed_pipe = error.print();
             return exit;
         }
@@ -164,7 +164,7 @@ fn run() -> Exit {
     terminal.finish(outcome)
 }
 
-/// A number that must not be 0, for clap.
+/// A clap parser for numbers of at least 1.
 fn at_least_one(text: &str) -> Result<usize, String> {
     match whole(text)? {
         0 => Err("must be at least 1".to_owned()),
@@ -172,7 +172,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A whole number from 0; of a wrong one it is told what would be right.
+/// A clap parser for whole numbers, with an example in the error message.
 fn whole<N: std::str::FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| "write a whole number, such as 4".to_owned())
 }

@@ -1,36 +1,36 @@
-//! A session: a piece of work from a need to a verified result.
+//! A session: works on a need until there is a verified result.
 //!
-//! The hope chart says what is next, the mood says what may be done, the gate gives permits, and every step is a receipt
-//! before it counts. A session is its log: [`Session::resume`] verifies the chain, replays it and goes on where it ended, and
-//! what comes out is what would have come out unbroken. What a model writes reaches no guard: it is quantised into a
-//! choice, or into nothing where the model is unsure.
+//! The hope chart decides the next step, the mood limits what may be done, the gate grants permits, and every step is a
+//! receipt before it takes effect. A session is its log: [`Session::resume`] verifies and replays it and continues, with
+//! the same result as an uninterrupted session. A model's text never reaches a guard of the chart: answers are reduced to
+//! a choice, or to nothing where the model is unsure.
 //!
-//! A file uses those named before it:
+//! Modules in the order of their imports:
 //!
-//! | File | Its subject |
+//! | Module | Subject |
 //! |---|---|
-//! | `need` | what a need says, and what it leaves open |
-//! | `outcome` | what can happen to a session: the words of its log |
-//! | `judgement` | a model's answer made a choice |
+//! | `need` | the plan stated by a need, and its open parts |
+//! | `outcome` | the events of the log |
+//! | `judgement` | a model's answer as a choice |
 //! | `experts` | the panel |
-//! | `finding` | what the scores come to: facts, and the finding |
-//! | `phrases`, `questions` | what is said, written and asked is made of these |
-//! | `course` | the pure part: chart, facts and work after what happened |
-//! | `tools` | what touches the world, each with a permit |
-//! | `place` | what a session is begun with, where it stands, why it does not go on |
-//! | `ward` | gate, leases, mood and log |
-//! | `pages`, `say` | what is written, brief and report, and what is said to the user |
-//! | `core` | a session, and what all who work in it do |
-//! | `claims` | what is claimed, wanted, believed and not seen, and how a finding is asserted |
+//! | `finding` | from scores to facts to the finding |
+//! | `phrases`, `questions` | phrases of messages and documents; questions to the user |
+//! | `state` | the pure part: chart, facts and remaining steps |
+//! | `tools` | effects outside the program, each with a permit |
+//! | `setup` | inputs, status and errors of a session |
+//! | `authorizer` | gate, leases, mood and log |
+//! | `documents`, `messages` | brief and report; messages to the user |
+//! | `core` | the data of a session |
+//! | `claims` | the mood's registers, and the assertion of a finding |
 //! | `wave` | rollouts, measures and reports |
-//! | `scored` | scores that models take, made facts |
-//! | `verify` | the verify gate |
-//! | `audit` | the soul: the silent audit and the footer |
-//! | `recall` | what the memory knows of the need, and the verdict proposed to it |
-//! | `asking` | the questions to the session's model |
-//! | `heed` | what an answer means at a stage |
-//! | `perform` | what the chart asks for, done |
-//! | `drive` | a session begun, resumed and driven |
+//! | `scored` | scores taken by models, and their facts |
+//! | `verify` | verification |
+//! | `self_check` | the self-check before a response, and its footer |
+//! | `recall` | entries of the memory about the need; the proposed verdict |
+//! | `asking` | questions to the session's model |
+//! | `answer_parser` | the user's answers |
+//! | `perform` | the chart's actions |
+//! | `lifecycle` | start, resume and run |
 
 mod need;
 mod outcome;
@@ -39,24 +39,24 @@ mod experts;
 mod finding;
 mod phrases;
 mod questions;
-mod course;
+mod state;
 pub mod tools;
-mod place;
-mod ward;
-mod pages;
-mod say;
+mod setup;
+mod authorizer;
+mod documents;
+mod messages;
 mod core;
 mod claims;
 mod wave;
 mod scored;
 mod verify;
-mod audit;
+mod self_check;
 mod recall;
 mod asking;
-mod heed;
+mod answer_parser;
 mod perform;
-mod drive;
+mod lifecycle;
 
 pub use core::Session;
-pub use outcome::{Conclusion, Happened};
-pub use place::{Place, SessionError, Settings, Standing, Texts};
+pub use outcome::{Conclusion, SessionEvent};
+pub use setup::{SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts};

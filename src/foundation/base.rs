@@ -1,4 +1,4 @@
-//! Clock, named random streams, digests, canonical JSON, and every limit by name.
+//! Clock, named random streams, digests, canonical JSON, and the table of all limits.
 
 mod canonical;
 mod clock;
@@ -9,4 +9,4 @@ mod random;
 pub use canonical::canonical_json;
 pub use clock::{Clock, FixedClock, SystemClock};
 pub use digest::Digest;
-pub use random::Stream;
+pub use random::RngStream;

@@ -1,12 +1,12 @@
-//! The words all parts share about talking to a model, naming no engine and no provider.
+//! Types for calling a language model, independent of engine and provider.
 //!
-//! The centre is [`LanguageModel`]: one request in, one [`Completion`] out. It serves a model inside the process, which
-//! gives true log-probabilities and forkable states, and a hosted one, which may give neither. What a provider does not
-//! give is `None`, never a made-up number.
+//! The central trait is [`LanguageModel`]: one [`Request`] in, one [`Completion`] out. It is implemented by models inside
+//! the process, which give true log-probabilities and snapshots of their state, and by hosted models, which may give
+//! neither. A value that a provider does not report is `None`; no placeholder number is ever used.
 //!
-//! State is a value. A [`Snapshot`] says "everything up to here has been read"; a request may continue from one, as
-//! often as it likes, and nothing is re-read. A retry, a probe question and a branch are all the same thing: a second
-//! request from the same snapshot.
+//! A [`Snapshot`] is an immutable model state after a prefix of tokens. Any number of requests may continue from the
+//! same snapshot, and none of them reads the prefix again. Retries, probe questions and branches are all further
+//! requests from one snapshot.
 
 mod delta;
 mod message;
@@ -21,12 +21,12 @@ mod vocabulary;
 pub use delta::{DeltaGains, LayerGains};
 pub use message::{Message, Role};
 pub use model::{
-    BoxFuture, Completion, Continuation, Embedder, Finish, Hosted, LanguageModel, ModelError, ModelInfo, Prompt,
-    Reading, Request, Scored, Usage,
+    BoxFuture, Completion, Continuation, Embedder, Finish, HostedInfo, LanguageModel, ModelError, ModelInfo,
+    PrefixReuse, Prompt, Request, Scored, Usage,
 };
 pub use sampling::Sampling;
 pub use snapshot::Snapshot;
 pub use spec::{ModelChain, ModelSpec, ModelSpecError};
-pub use ssm::{HalfLife, LayerReading, SsmReading};
+pub use ssm::{HalfLife, SsmLayerStats, SsmStats};
 pub use token::{Basis, Flow, TokenId, TokenLogprob, TokenSink};
 pub use vocabulary::{SpecialTokens, Vocabulary};

@@ -1,9 +1,9 @@
-//! YAML with source positions, read into typed records, with every problem collected on the way.
+//! YAML with source positions, parsed into typed records, with all problems collected.
 //!
-//! A text becomes a tree of [`Node`]s, each with its [`Span`]. A type that implements [`Read`] takes its shape from a
-//! node; [`config_record!`](crate::config_record) writes that for a mapping with known keys, so that one
-//! declaration is the reader, the JSON Schema and its documentation. Reading never stops at the first problem: what could
-//! not be read is `None`, and [`Problems`] remembers why and where. Knows nothing of what is configured.
+//! A text is parsed to a tree of [`Node`]s, each with its [`Span`]. A type that implements [`FromNode`] is built from a
+//! node; [`config_record!`](crate::config_record) derives that for a mapping with known keys, so that one declaration is
+//! the parser, the JSON Schema and the documentation. Parsing never stops at the first problem: a value that could not be
+//! parsed is `None`, and [`Problems`] stores the reason and the position. Independent of what is configured.
 
 mod nearest;
 mod node;
@@ -11,6 +11,6 @@ mod problem;
 mod read;
 
 pub use nearest::nearest;
-pub use node::{Entry, Key, Node, Span, Value};
+pub use node::{MapEntry, MapKey, Node, NodeValue, Span};
 pub use problem::{ConfigErrors, Problem, Problems};
-pub use read::{At, Choice, Entries, Field, Fields, Maybe, Read, Required};
+pub use read::{Choice, Field, Fields, FromNode, Located, OpenMap, Optional, Required};

@@ -1,20 +1,21 @@
 //! Effects need a [`Permit`], and only a [`Gate`] makes one.
 //!
-//! A gate keeps leases: who may do what, to which data, at which hosts, at what cost and until when. Whoever wants to touch
-//! the world describes the [`Effect`], asks, and gets a permit or a [`Refusal`] with a safer way. Either answer is in the
-//! [`Ledger`] before it is given. The performer takes the permit by value and shows it the effect that is really about to
-//! happen: another effect, a second use or a late one is refused. Knows no mood and performs nothing.
+//! A gate holds leases: who may do what, to which data, on which hosts, at what cost and until when. A caller describes
+//! the [`Effect`] it wants to perform and gets a permit, or a [`Refusal`] that names a safer alternative. Either decision is
+//! written to the [`Ledger`] before it is returned. The code that performs the effect consumes the permit and passes the
+//! effect that it is about to perform: a different effect, a second use or an expired permit is refused. The gate itself
+//! performs nothing.
 //!
 //! ```
 //! use jiff::{SignedDuration, Timestamp};
 //! use loom_agent::foundation::base::Digest;
-//! use loom_agent::foundation::gate::{Budget, Category, Effect, Entry, Gate, LedgerError, Ledger, Principal};
-//! use loom_agent::foundation::gate::{Request, Rights, Scope, Terms};
+//! use loom_agent::foundation::gate::{Budget, Category, Effect, LedgerEntry, Gate, LedgerError, Ledger, Principal};
+//! use loom_agent::foundation::gate::{EffectRequest, Rights, Scope, LeaseTerms};
 //!
-//! /// A ledger that keeps nothing; `foundation::store::receipts` brings the durable one.
-//! struct Forgetful;
-//! impl Ledger for Forgetful {
-//!     fn record(&mut self, _: Timestamp, entries: &[Entry]) -> Result<Vec<Digest>, LedgerError> {
+//! /// A ledger that stores nothing; the durable one is in `foundation::store::receipts`.
+//! struct NullLedger;
+//! impl Ledger for NullLedger {
+//!     fn record(&mut self, _: Timestamp, entries: &[LedgerEntry]) -> Result<Vec<Digest>, LedgerError> {
 //!         Ok(entries.iter().map(|entry| Digest::of(&entry.kind)).collect())
 //!     }
 //! }
@@ -27,21 +28,21 @@
 //!     budget: Budget { calls: 2, ..Budget::NOTHING },
 //!     ..Rights::NONE
 //! };
-//! let terms = Terms { rights, expires: now + SignedDuration::from_hours(1), idle: SignedDuration::from_mins(5) };
-//! let (mut gate, lease) = Gate::open(Forgetful, Principal::new("run 1", "ann", "calm"), terms, now)?;
+//! let terms = LeaseTerms { rights, expires: now + SignedDuration::from_hours(1), idle: SignedDuration::from_mins(5) };
+//! let (mut gate, lease) = Gate::open(NullLedger, Principal::new("run 1", "ann", "calm"), terms, now)?;
 //!
 //! let read = Effect::new(Category::Read, "README.md").reading(Scope::Workspace);
-//! let permit = gate.ask(&Request { lease, effect: read.clone() }, now)?;
-//! permit.spend(&read, now)?; // the performer does this, then reads
+//! let permit = gate.ask(&EffectRequest { lease, effect: read.clone() }, now)?;
+//! permit.spend(&read, now)?; // called just before the file is read
 //!
 //! let write = Effect::new(Category::Write, "README.md").writing(Scope::Workspace);
-//! let refusal = gate.ask(&Request { lease, effect: write }, now).unwrap_err();
+//! let refusal = gate.ask(&EffectRequest { lease, effect: write }, now).unwrap_err();
 //! assert!(refusal.to_string().starts_with("`write` is not among the rights"));
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A permit cannot be made elsewhere, not be copied, and not be used twice:
+//! A permit cannot be constructed outside the gate, cloned, or used twice:
 //!
 //! ```compile_fail,E0451
 //! use loom_agent::foundation::gate::{LeaseId, Permit};
@@ -76,16 +77,16 @@ mod permit;
 mod properties;
 mod refusal;
 mod rights;
-mod warden;
+mod gate_handle;
 
 pub use self::core::Gate;
 pub use bits::{Categories, Category, Scope, Scopes};
 pub use budget::{Budget, Resource};
-pub use effect::{Effect, Request};
+pub use effect::{Effect, EffectRequest};
+pub use gate_handle::{Authorizer, CallUsage, GateHandle};
 pub use hosts::Hosts;
-pub use lease::{Lease, LeaseId, Principal, Terms};
-pub use ledger::{Entry, Ledger, LedgerError, Passing};
-pub use permit::{Permit, Spent};
-pub use refusal::{Reason, Refusal};
+pub use lease::{Lease, LeaseId, LeaseTerms, Principal};
+pub use ledger::{EphemeralLedger, Ledger, LedgerEntry, LedgerError};
+pub use permit::{Permit, UsedPermit};
+pub use refusal::{Refusal, RefusalReason};
 pub use rights::{Power, Rights};
-pub use warden::{Came, Guard, Warden};

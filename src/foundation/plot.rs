@@ -1,7 +1,5 @@
-//! Plots as SVG: stacked panels over one shared axis. Knows no run and no score; gives text, writes no file.
-//!
-//! The same figure gives the same bytes.
+//! Plots as SVG text: stacked panels over one shared axis. The same figure always gives the same bytes.
 
 mod figure;
 
-pub use figure::{Figure, Panel, PlotError, Series, Span};
+pub use figure::{AxisSpan, Figure, Panel, PlotError, Series};

@@ -1,6 +1,6 @@
-//! Statistics: location and spread, agreement of two series, bootstrap intervals, how well scores rank and probabilities
-//! hold, isotonic and logistic fits. Sums run in the order given; what cannot be computed (too few values, no spread) is
-//! `None`.
+//! Statistics: mean, spread and quantiles, agreement of two series, bootstrap intervals, ranking and calibration measures,
+//! isotonic and logistic regression. Sums run in the order of the input; a statistic that is not defined (too few values,
+//! no spread) is `None`.
 
 mod agreement;
 mod calibration;

@@ -1,15 +1,15 @@
-//! Crash-safe files: a [`Disk`] that may be the real one or one that can be made to fail, a [`Transaction`] that
-//! changes many files of one folder, all or none, and the log of [`receipts`]. Knows nothing of what the files say.
+//! Crash-safe files: the trait [`Disk`], with a simulated disk that fails at a chosen operation; a [`Transaction`] that
+//! changes many files of one folder atomically; and the log of [`receipts`]. Independent of the files' contents.
 
 mod disk;
 mod lock;
 pub mod receipts;
 mod sim;
 mod transaction;
-mod whole;
+mod atomic;
 
-pub use disk::{Disk, Lock, RealDisk, Stamp};
+pub use atomic::{sync_parent, write_atomic};
+pub use disk::{Disk, DiskLock, FileStamp, RealDisk};
 pub use lock::FileLock;
-pub use sim::{SimDisk, Surviving};
-pub use transaction::{Change, Committed, HOME, Recovery, StoreError, Transaction, recover, replace};
-pub use whole::{sync_names, write_whole};
+pub use sim::{CrashOutcome, SimDisk};
+pub use transaction::{Committed, FileChange, LOOM_DIR, Recovery, StoreError, Transaction, recover, replace};

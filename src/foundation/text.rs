@@ -1,7 +1,7 @@
-//! Texts: typographic folding, words and content words, TF-IDF, lexical diversity. Pure; knows no persona and no model.
+//! Text functions: typographic folding, words and content words, TF-IDF, lexical diversity.
 //!
-//! Everything compares *folded* text ([`fold`]): lower case, straight quotes and dashes, single spaces. So a phrase that
-//! a user typed on a keyboard is found in prose that a model set with typographic quotes.
+//! All comparisons use *folded* text ([`fold`]): lower case, straight quotes and dashes, single spaces. So a phrase typed
+//! with straight quotes is found in prose that a model wrote with typographic quotes.
 
 mod agreement;
 mod content;

@@ -16,10 +16,10 @@ pub mod texts;
 pub mod mode;
 pub mod state;
 pub mod authority;
-pub mod known;
+pub mod scan_input;
 pub mod drift;
 pub mod impact;
-mod stage;
+mod staging;
 mod records;
 pub mod plan;
 pub mod scan;
@@ -28,10 +28,10 @@ pub mod search;
 pub mod workspace;
 
 #[cfg(test)]
-mod cases;
+mod spec_cases;
 #[cfg(test)]
-mod crashes;
+mod crash_tests;
 #[cfg(test)]
-mod model;
+mod model_tests;
 #[cfg(test)]
-mod scans;
+mod scan_tests;

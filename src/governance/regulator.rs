@@ -1,4 +1,4 @@
-//! The reliability layer beside a model call: events in, decisions out, while the tokens are still coming.
+//! The reliability layer beside a model call: events in, decisions out, while the tokens are still being generated.
 //!
 //! ```
 //! use loom_agent::governance::regulator::{CircuitBreakReason, Decision, LlmEvent, Regulator, Settings};
@@ -22,18 +22,18 @@
 //! let Decision::CircuitBreak { reason: CircuitBreakReason::CostCapReached { spent, cap, .. }, .. } =
 //!     &regulator.decide()[0].decision
 //! else {
-//!     panic!("a met cap outranks everything")
+//!     panic!("a reached cap outranks every other decision")
 //! };
 //! assert_eq!((*spent, *cap), (1_202, 1_000));
 //! ```
 //!
-//! | To | Ask |
+//! | To | Call |
 //! |---|---|
-//! | feed it | [`Regulator::on_event`], or [`Regulator::on_token`] from a local engine |
-//! | know what to do | [`Regulator::decide`]: every [`Ruling`] that holds, ranked, with its [`Evidence`] |
-//! | know how the turn went | [`Regulator::turn_reading`] |
+//! | pass it an event | [`Regulator::on_event`], or [`Regulator::on_token`] from a local engine |
+//! | know what to do | [`Regulator::decide`]: every [`RankedDecision`] that currently applies, most urgent first, with its [`Evidence`] |
+//! | read the statistics of the current turn | [`Regulator::turn_stats`] |
 //!
-//! What it does not do: call a model, read a clock, draw a random number, or touch a file. Time comes in as events.
+//! It does not call a model, read a clock, draw random numbers or access files. Elapsed time is an event.
 
 mod calibration;
 mod core;
@@ -59,30 +59,30 @@ mod settings;
 mod signals;
 mod spans;
 mod state;
-mod stretches;
+mod segments;
 mod tokens;
 mod tools;
 mod topics;
 mod wire;
 
 pub use self::core::Regulator;
-pub use calibration::{Calibration, CalibrationError, CalibrationScope, Estimator, Made};
+pub use calibration::{Calibration, CalibrationError, CalibrationProvenance, CalibrationScope, Estimator};
 pub use corrections::signal_blocks;
-pub use cost::Spent;
+pub use cost::ResourceUsage;
 pub use decision::{
-    BreakAction, CircuitBreakReason, ConfidenceSpan, CorrectionPattern, Decision, DriftSpan, Evidence, Resource,
-    Ruling, TextSpan, ToolLoopPattern,
+    BreakAction, CircuitBreakReason, ConfidenceSpan, CorrectionPattern, Decision, DriftSpan, Evidence, RankedDecision,
+    Resource, TextSpan, ToolLoopPattern,
 };
 pub use delta::{DeltaSettings, delta_gains};
 pub use event::LlmEvent;
-pub use references::{CesReference, References, Wepr};
-pub use replay::{Change, TurnDecisions, changes, replay};
+pub use references::{CesReference, EstimatorReferences, Wepr};
+pub use replay::{DecisionChange, TurnDecisions, decision_changes, replay};
 pub use scope::SentenceEmbedder;
 pub use settings::{
-    ConfidenceSettings, CorrectionSettings, CostSettings, Limits, QualitySettings, ScopeSettings, SettingError,
+    ConfidenceSettings, CorrectionSettings, CostSettings, QualitySettings, ResourceLimits, ScopeSettings, SettingError,
     Settings, ToolSettings,
 };
-pub use signals::{ConfidenceBasis, ResponseType, Signals, TurnReading};
+pub use signals::{ConfidenceBasis, ResponseType, Signals, TurnStats};
 pub use state::{RegulatorState, StateError};
 pub use tokens::{Estimates, RankEntropies};
 pub use wire::{EventLine, EventLineError};

@@ -1,8 +1,9 @@
-//! A pure statechart kernel, and the charts of a piece of work.
+//! A pure statechart interpreter after SCXML, and the chart of a piece of work.
 //!
-//! A chart is text ([`Chart::load`] says what is wrong with it, line by line); [`start`] and [`step`] perform it and ask for
-//! effects. The kernel is generic over the words of a chart ([`Vocabulary`]); [`hope`] brings the words of a piece of work,
-//! from a need to a verified result. Knows no clock, no randomness and no files, and performs nothing itself.
+//! A chart is text; [`Chart::load`] parses and checks it and reports every problem with its position. [`start`] and
+//! [`step`] execute it and return effects for the caller to perform. The interpreter is generic over a chart's events,
+//! guards and actions ([`Vocabulary`]); [`hope`] defines those of a piece of work, from a need to a verified result. No
+//! clock, randomness or files.
 
 mod chart;
 mod check;
@@ -24,9 +25,9 @@ mod conformance;
 mod semantics;
 
 pub use chart::{
-    Act, Amendment, Chart, Condition, Counter, CounterId, Initial, Kind, State, StateId, Test, Transition,
-    TransitionId, Trigger, Vocabulary, word,
+    Amendment, Chart, Condition, ConditionTest, Counter, CounterId, Executable, InitialEntry, State, StateId,
+    StateKind, Transition, TransitionId, Trigger, Vocabulary, word,
 };
 pub use configuration::Configuration;
-pub use set::{StateSet, States};
+pub use set::{StateSet, StateSetIter};
 pub use step::{Denial, Microstep, Refusal, Step, start, step};

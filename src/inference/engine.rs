@@ -1,26 +1,25 @@
-//! The local engine: models that run inside the process.
+//! The local engine: models that run inside this process.
 //!
 //! ```text
-//! LocalModel (a handle, any number of clones)         local.rs
-//!   text → token ids: template, history, tokenizer     prepare.rs; on the caller's task, long texts beside its runtime
-//!   │ one job per request; as many at once as there is room for, the rest wait in order     admission.rs
+//! LocalModel (a handle; clones are cheap)              local.rs
+//!   text → token ids: template, history, tokenizer     prepare.rs (long texts on a blocking thread)
+//!   │ one job per request; requests beyond the memory budget wait in FIFO order     admission.rs
 //! the engine thread                                    thread.rs, sequence.rs, reply.rs, prefix.rs
-//!   owns the model and its rayon pool; every step is one forward pass over all active sequences,
-//!   one row for each that writes and a share of the pass for each that reads; what several prompts begin with
-//!   is read once
-//!   │ a ragged batch of segments, with what is asked of their rows; what was read of them comes back     row.rs
+//!   owns the model and its rayon pool; each step is one forward pass over all active sequences:
+//!   one row for each sequence that is generating, a share of the pass for each that is prefilling;
+//!   a prefix shared by several prompts is read once
+//!   │ a ragged batch of segments with queries for their logits; token statistics come back     logit_query.rs
 //! Architecture                                         mamba.rs, mamba2.rs, decoder.rs; device/network.rs on a GPU
-//!   knows tensors and states; nothing of text or who asked
+//!   knows tensors and states; knows no text and no requests
 //! ```
 //!
-//! Beside it stands [`LocalEmbedder`] (`embedder.rs`, `bert.rs`): text in, a vector out, no state.
+//! [`LocalEmbedder`] (`embedder.rs`, `bert.rs`) is separate: text in, one vector out, no state.
 //!
-//! What an architecture promises is on this page. On the CPU a row's result depends on its own sequence alone: the
-//! same bits whether it was read in one piece or token by token, by itself or in a batch, with one thread or many.
-//! That is what makes a score equal the generation it scores, and a resumed run equal the unbroken one.
+//! The contract of an architecture is on this page. On a CPU the result for a row depends on its own sequence alone: it
+//! has the same bits whether the sequence was read at once or token by token, alone or in a batch, with one thread or
+//! several. Therefore a score equals the generation that it scores, and a resumed run equals an uninterrupted one.
 
 mod admission;
-mod awake;
 mod bert;
 mod bundled;
 mod config;
@@ -28,31 +27,32 @@ mod decoder;
 mod detokenize;
 mod device;
 mod embedder;
-mod ends;
+mod embedding_and_head;
 mod error;
 mod gguf;
 mod history;
 mod linear;
 mod local;
+mod logit_query;
 mod machine;
 mod mamba2;
 mod mamba;
-mod once;
+mod matrix_role;
 mod open;
 mod prefix;
 mod prepare;
 mod recurrent;
 mod reply;
-mod role;
-mod row;
 mod sampler;
 mod sequence;
 mod shape;
+mod spin_pool;
 mod steps;
-mod stored;
+mod stored_type;
 mod template;
 mod thread;
 mod tokenizer;
+mod unique_keys;
 mod weights;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -73,83 +73,90 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use self::row::{Room, RowAsk, RowReading, Scratch};
+use self::logit_query::{LogitQuery, RowScratch, Scratch, TokenStats};
 use self::steps::Steps;
 use crate::foundation::base::limits::{ACTIVE_SEQUENCES_MAX, PASS_TOKENS_MAX};
-use crate::foundation::chat::{DeltaGains, SsmReading, TokenId};
+use crate::foundation::chat::{DeltaGains, SsmStats, TokenId};
 
 /// A network that reads ragged batches.
 pub(crate) trait Architecture: Send + Sync + 'static {
-    /// Everything the network keeps of one sequence. Cloning forks the sequence.
+    /// Everything that the network stores for one sequence. Cloning it forks the sequence.
     type State: Clone + Send + Sync + 'static;
 
-    /// Whether it has a Δ that gains can scale.
+    /// Whether the network has a Δ that gains can scale.
     const DELTA: bool;
 
-    /// Number of layers; each takes its own gains where there is a Δ.
+    /// Number of layers. Gains on Δ can be given per layer.
     fn layers(&self) -> usize;
 
     /// Vocabulary size: the length of a row of logits.
     fn vocabulary(&self) -> usize;
 
-    /// Longest sequence that it can read, tokens; `None` where nothing sets an end.
+    /// Longest sequence in tokens, or `None` if there is no limit.
     fn window(&self) -> Option<usize>;
 
-    /// Bytes of a state that has read `tokens` tokens; never less for more of them.
+    /// Size in bytes of a state that has read `tokens` tokens. Grows monotonically with `tokens`.
     fn state_bytes(&self, tokens: usize) -> usize;
 
     /// The state before the first token.
     fn start(&self) -> Self::State;
 
-    /// Reads every segment, advancing its state, and replaces the logits in `room` by the rows asked for: `[rows, vocabulary]`
-    /// in the order of the segments. Ids are inside the vocabulary.
-    fn forward(&self, batch: &mut [Segment<'_, Self::State>], room: &mut Room);
+    /// Reads every segment, advances its state, and replaces the logits in `scratch` with the requested rows, `[rows,
+    /// vocabulary]`, in the order of the segments. All ids are inside the vocabulary.
+    fn forward(&self, batch: &mut [Segment<'_, Self::State>], scratch: &mut Scratch);
 
-    /// Replaces `logits` by the row after the last token that `state` has read: the same bits that reading it gave.
+    /// Replaces `logits` with the row that follows the last token read into `state`, with the same bits as when that
+    /// token was read.
     fn next(&self, state: &Self::State, logits: &mut Vec<f32>);
 
-    /// Reads every segment, advancing its state, and what is asked of its rows, in the order of the segments: `None` for a
-    /// row that is no distribution.
-    fn read(&self, batch: &mut [Segment<'_, Self::State>], room: &mut Room) -> Vec<Option<RowReading>> {
-        self.forward(batch, room);
-        let asks: Vec<_> = batch.iter().flat_map(|segment| &segment.asks).collect();
-        let rows = asks.into_par_iter().zip(room.logits.par_chunks_exact(self.vocabulary()));
-        rows.map_init(Scratch::default, |scratch, (ask, row)| ask.read(row, scratch)).collect()
+    /// Reads every segment, advances its state, and answers the queries of its rows in the order of the segments. An
+    /// answer is `None` if the row is not a probability distribution (not finite).
+    fn read(&self, batch: &mut [Segment<'_, Self::State>], scratch: &mut Scratch) -> Vec<Option<TokenStats>> {
+        self.forward(batch, scratch);
+        let queries: Vec<_> = batch.iter().flat_map(|segment| &segment.queries).collect();
+        let rows = queries.into_par_iter().zip(scratch.logits.par_chunks_exact(self.vocabulary()));
+        rows.map_init(RowScratch::default, |scratch, (query, row)| query.read(row, scratch)).collect()
     }
 
-    /// What is asked of the one row after the last token that `state` has read, in order.
-    fn read_next(&self, state: &Self::State, asks: &[&RowAsk], room: &mut Room) -> Vec<Option<RowReading>> {
-        self.next(state, &mut room.logits);
-        asks.iter().map(|ask| ask.read(&room.logits, &mut room.scratch)).collect()
+    /// Answers queries about the row that follows the last token read into `state`, in order.
+    fn read_next(
+        &self,
+        state: &Self::State,
+        queries: &[&LogitQuery],
+        scratch: &mut Scratch,
+    ) -> Vec<Option<TokenStats>> {
+        self.next(state, &mut scratch.logits);
+        queries.iter().map(|query| query.read(&scratch.logits, &mut scratch.scratch)).collect()
     }
 
-    /// Sequences at work at the same time, at most.
+    /// Maximum number of active sequences.
     fn sequences_max(&self) -> usize {
         ACTIVE_SEQUENCES_MAX
     }
 
-    /// Tokens read in one pass, at most.
+    /// Maximum number of tokens in one pass.
     fn pass_tokens_max(&self) -> usize {
         PASS_TOKENS_MAX
     }
 
-    /// Bytes set aside for states once and for all; `None` where they are taken as they are needed.
+    /// Bytes preallocated for states, or `None` if states are allocated on demand.
     fn states_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Where it runs, for those who read what it said.
-    fn place(&self) -> String {
+    /// The device that it runs on, for display.
+    fn device_name(&self) -> String {
         Device::Cpu.to_string()
     }
 
-    /// Why the last pass or row failed, told once; its logits and states are then void. A CPU does not fail.
+    /// Why the last pass or query failed; reported once. Logits and states of that pass are then invalid. A CPU does
+    /// not fail.
     fn fault(&self) -> Option<String> {
         None
     }
 
-    /// What `steps` say of a sequence that `state` has read under `gains`; `None` where there is no Δ.
-    fn look(&self, _state: &Self::State, _steps: &Steps, _gains: Option<&DeltaGains>) -> Option<SsmReading> {
+    /// Statistics of Δ and of the state for a sequence that was read under `gains`; `None` if the network has no Δ.
+    fn ssm_stats(&self, _state: &Self::State, _steps: &Steps, _gains: Option<&DeltaGains>) -> Option<SsmStats> {
         None
     }
 }
@@ -158,14 +165,14 @@ pub(crate) trait Architecture: Send + Sync + 'static {
 pub(crate) struct Segment<'a, S> {
     /// New tokens, at least one.
     pub(crate) ids: &'a [TokenId],
-    /// What was read before; advanced.
+    /// State of the sequence before `ids`; advanced by the pass.
     pub(crate) state: &'a mut S,
     /// Gains on Δ for these tokens.
     pub(crate) gains: Option<&'a DeltaGains>,
-    /// Where to add up the steps Δ, if somebody looks on.
+    /// Accumulates the values of Δ, if the request records them.
     pub(crate) steps: Option<&'a mut Steps>,
-    /// Those of `ids`, by place, whose next-token logits are wanted.
+    /// Range of indices into `ids` whose next-token logits are needed.
     pub(crate) logits: Range<usize>,
-    /// What is asked of each of them.
-    pub(crate) asks: Vec<RowAsk>,
+    /// One query for each index in `logits`.
+    pub(crate) queries: Vec<LogitQuery>,
 }

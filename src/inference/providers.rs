@@ -1,12 +1,12 @@
-//! From a model's spec string to a model: opens every kind, shares what is opened twice, and builds fallback chains.
+//! Opens models by their spec string. Models opened twice share one engine; a list of specs becomes a fallback chain.
 
 mod catalog;
 mod chain;
 mod echo;
 mod facts;
-mod gated;
+mod guarded;
 mod scripted;
-mod words;
+mod fixed_reply;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,87 +14,85 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
-pub use self::catalog::{Known, catalog};
-use self::chain::Chain;
+pub use self::catalog::{CatalogEntry, catalog};
+use self::chain::FallbackChain;
 use self::echo::Echo;
-pub use self::facts::{Facts, Memory, Origin};
-use self::gated::Gated;
+pub use self::facts::{FactsSource, ModelFacts, WeightMemory};
+use self::guarded::GuardedModel;
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::foundation::gate::{Guard, Refusal};
+use crate::foundation::gate::{Authorizer, Refusal};
 use crate::inference::engine::{
     Budget, Device, Dtype, EngineOptions, LocalEmbedder, LocalModel, asks_for_the_date, available_memory,
 };
 use crate::inference::remote::hub::{self, HubOptions};
 use crate::inference::remote::{self, RemoteOptions};
 
-/// How models are opened. Models that are opened with clones of one value share their engines: a model is loaded once,
-/// however many roles and rollouts use it.
+/// How models are opened. Clones of one value share their engines: a model is loaded once, for all roles and rollouts.
 #[derive(Clone, Default)]
 pub struct OpenOptions {
-    /// Threads of an engine inside the process; as many as there are cores if `None`.
+    /// Threads of a local engine; one per core if `None`.
     pub threads: Option<usize>,
-    /// Where models inside the process run; an embedder stays on the CPU.
+    /// The device of local models; embedders always run on the CPU.
     pub device: Device,
     /// The text of a chat template that replaces the model's own.
     pub chat_template: Option<String>,
-    /// What a chat template that asks for the date is told; the time of opening if `None`.
+    /// The date passed to a chat template that uses it; the time of opening if `None`.
     pub now: Option<Timestamp>,
-    /// How hosted models are asked.
+    /// Timeouts, retries and limits of hosted models.
     pub remote: RemoteOptions,
-    /// How the hub is used.
+    /// Address, cache and records of the Hugging Face hub.
     pub hub: HubOptions,
-    /// How much memory each engine may use beside the weights.
+    /// Memory that each engine may use in addition to the weights.
     pub budget: Budget,
-    /// How the matrices of local models are kept; as their files have them if `None`.
+    /// The dtype of local models' matrices; the files' own if `None`.
     pub dtype: Option<Dtype>,
-    /// The same by role, each before `dtype`; see [`at`](Self::at).
-    pub dtypes: Roles<Dtype>,
-    /// Where the models of a role run, before `device`; see [`on`](Self::on).
-    pub devices: Roles<Device>,
-    /// Who is asked before each call of a model that is opened so; who holds permits of its own opens without.
-    pub guard: Option<Arc<dyn Guard>>,
-    opened: Arc<Mutex<HashMap<Identity, Arc<dyn LanguageModel>>>>,
+    /// Dtypes by role; each overrides `dtype`. See [`with_dtype`](Self::with_dtype).
+    pub dtypes: PerRole<Dtype>,
+    /// Devices by role; each overrides `device`. See [`with_device`](Self::with_device).
+    pub devices: PerRole<Device>,
+    /// Checked before each call of a model opened with these options. Without a guard, calls are not checked.
+    pub guard: Option<Arc<dyn Authorizer>>,
+    opened: Arc<Mutex<HashMap<ModelKey, Arc<dyn LanguageModel>>>>,
 }
 
-/// What makes two models the same: their files, how their weights are kept and where, the chat template in place of their
-/// own, and what day it is told, where it asks.
+/// The key of the shared models: files, dtype, device, chat template, and the date where the template uses it.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Identity {
+struct ModelKey {
     spec: ModelSpec,
     dtype: Option<Dtype>,
     device: Device,
     template: Option<String>,
-    day: Day,
+    day: TemplateDate,
 }
 
-/// What day a chat template is told.
+/// The date passed to a chat template.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Day {
-    /// It does not ask.
-    Any,
-    /// This one; that of opening if `None`.
-    Told(Option<Timestamp>),
+enum TemplateDate {
+    /// The template does not use the date.
+    Unused,
+    /// This date; the time of opening if `None`.
+    Given(Option<Timestamp>),
 }
 
-/// A setting of the roles of a run; `None` is as for all.
+/// A setting by role of a run; `None` means the general setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Roles<T> {
+pub struct PerRole<T> {
     /// The persona's model.
     pub persona: Option<T>,
-    /// The other side's.
+    /// The interlocutor's model.
     pub interlocutor: Option<T>,
-    /// The judge's.
+    /// The judge's model.
     pub judge: Option<T>,
 }
 
-impl<T> Default for Roles<T> {
+impl<T> Default for PerRole<T> {
     fn default() -> Self {
         Self { persona: None, interlocutor: None, judge: None }
     }
 }
 
-/// Opens the models of `chain`: the first that answers does, and every fallback is recorded in
+/// Opens the models of `chain`. The first one that replies is used; every fallback is recorded in
 /// [`Completion::fallbacks`](crate::foundation::chat::Completion::fallbacks).
 ///
 /// # Errors
@@ -102,14 +100,14 @@ impl<T> Default for Roles<T> {
 pub fn open(chain: &ModelChain, options: &OpenOptions) -> Result<Arc<dyn LanguageModel>, ModelError> {
     let mut specs = chain.specs();
     if let (Some(only), None) = (specs.next(), specs.next()) {
-        return options.one(only);
+        return options.open_one(only);
     }
-    let tried = chain.specs().map(|spec| (spec.to_string(), options.one(spec)));
-    Ok(Arc::new(Chain::new(&chain.to_string(), tried)?))
+    let tried = chain.specs().map(|spec| (spec.to_string(), options.open_one(spec)));
+    Ok(Arc::new(FallbackChain::new(&chain.to_string(), tried)?))
 }
 
-/// The host that is reached to call a model, or to fetch it; `None` for one on this machine. Naming a hosted model is the
-/// grant for its host.
+/// The host that a call or a download of the model connects to; `None` for a model on this machine. Naming a hosted
+/// model grants access to its host.
 pub fn host(spec: &ModelSpec) -> Option<String> {
     let of = |url: &str| {
         let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -120,31 +118,32 @@ pub fn host(spec: &ModelSpec) -> Option<String> {
         };
         name.unwrap_or_default().to_ascii_lowercase()
     };
-    let told = |variable: &str, own: &str| of(&std::env::var(variable).unwrap_or_else(|_| own.to_owned()));
+    let from_variable = |variable: &str, own: &str| of(&std::env::var(variable).unwrap_or_else(|_| own.to_owned()));
     match spec {
-        ModelSpec::OpenAi(_) => Some(told("OPENAI_BASE_URL", "https://api.openai.com/v1")),
-        ModelSpec::Anthropic(_) => Some(told("ANTHROPIC_BASE_URL", "https://api.anthropic.com")),
+        ModelSpec::OpenAi(_) => Some(from_variable("OPENAI_BASE_URL", "https://api.openai.com/v1")),
+        ModelSpec::Anthropic(_) => Some(from_variable("ANTHROPIC_BASE_URL", "https://api.anthropic.com")),
         ModelSpec::OpenAiCompatible { url, .. } => Some(of(url)),
-        ModelSpec::Hub { .. } => Some(told("HF_ENDPOINT", "https://huggingface.co")),
+        ModelSpec::Hub { .. } => Some(from_variable("HF_ENDPOINT", "https://huggingface.co")),
         ModelSpec::Bundled | ModelSpec::Echo | ModelSpec::Scripted(_) | ModelSpec::Local(_) => None,
     }
 }
 
-/// Opens a sentence embedder. Of `options` only `threads` and `guard` count; every call loads the model, so share what comes back.
+/// Opens a sentence embedder. Uses only `threads` and `guard` of `options`. Every call loads the model again, so share
+/// the result.
 ///
 /// # Errors
-/// [`ModelError::Unavailable`] for a spec that names no folder with one.
+/// [`ModelError::Unavailable`] if the spec is not the folder of a sentence embedder.
 pub fn open_embedder(spec: &ModelSpec, options: &OpenOptions) -> Result<Arc<dyn Embedder>, ModelError> {
     match spec {
         ModelSpec::Local(path) => {
             let model: Arc<dyn Embedder> = Arc::new(LocalEmbedder::from_dir(path, &options.engine())?);
             Ok(match &options.guard {
                 None => model,
-                Some(guard) => Arc::new(Gated::new(model, spec, guard)),
+                Some(guard) => Arc::new(GuardedModel::new(model, spec, guard)),
             })
         }
         other => {
-            let why = "it is no sentence embedder; name the folder of one, such as all-MiniLM-L6-v2: `local:DIR`";
+            let why = "it is not a sentence embedder; name the folder of one, such as all-MiniLM-L6-v2: `local:DIR`";
             Err(ModelError::Unavailable { model: other.to_string(), why: why.to_owned() })
         }
     }
@@ -156,40 +155,39 @@ impl OpenOptions {
         Self { threads, chat_template, ..Self::default() }
     }
 
-    /// These options with a guard before every model. Engines are still shared with those opened without.
+    /// These options with a guard that is checked before every call. Engines are still shared with unguarded options.
     #[must_use]
-    pub fn guarded(self, guard: Arc<dyn Guard>) -> Self {
+    pub fn with_guard(self, guard: Arc<dyn Authorizer>) -> Self {
         Self { guard: Some(guard), ..self }
     }
 
-    /// These options with `dtype` where it is given: of a role, say. Engines are still shared.
+    /// These options with `dtype`, if given. Engines are still shared.
     #[must_use]
-    pub fn at(&self, dtype: Option<Dtype>) -> Self {
+    pub fn with_dtype(&self, dtype: Option<Dtype>) -> Self {
         Self { dtype: dtype.or(self.dtype), ..self.clone() }
     }
 
-    /// These options with `device` where it is given: of a role, say. Engines are still shared.
+    /// These options with `device`, if given. Engines are still shared.
     #[must_use]
-    pub fn on(&self, device: Option<Device>) -> Self {
+    pub fn with_device(&self, device: Option<Device>) -> Self {
         Self { device: device.unwrap_or(self.device), ..self.clone() }
     }
 
-    /// These options on another day: what a chat template that asks for the date is told. Engines are still shared where
-    /// none does.
+    /// These options with another date for chat templates. Engines are shared where the template does not use the date.
     #[must_use]
-    pub fn dated(&self, now: Option<Timestamp>) -> Self {
+    pub fn with_date(&self, now: Option<Timestamp>) -> Self {
         Self { now, ..self.clone() }
     }
 
-    /// These options with a chat template in place of the models' own. A model with another template is another model,
-    /// and is loaded for itself.
+    /// These options with a chat template that replaces the models' own. A model with another template is loaded
+    /// separately.
     #[must_use]
     pub fn with_template(&self, template: String) -> Self {
         Self { chat_template: Some(template), ..self.clone() }
     }
 
-    /// One model of a chain. A fetched one was a matter of its host before it is a file here.
-    fn one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
+    /// Opens one model of a chain. Downloading from the hub is checked before the download begins.
+    fn open_one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         if let (Some(guard), ModelSpec::Hub { .. }) = (&self.guard, spec) {
             let denied = |refusal: Refusal| ModelError::Denied { model: spec.to_string(), why: refusal.to_string() };
             guard.allow_call(&spec.to_string(), host(spec).as_deref(), 0).map_err(denied)?;
@@ -197,23 +195,23 @@ impl OpenOptions {
         let model = self.shared(spec)?;
         Ok(match &self.guard {
             None => model,
-            Some(guard) => Arc::new(Gated::new(model, spec, guard)),
+            Some(guard) => Arc::new(GuardedModel::new(model, spec, guard)),
         })
     }
 
     fn shared(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
-        // Held while a model is loaded, so that two askers do not load it twice.
+        // The lock is held while a model is loaded, so that two callers do not load it twice.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let (dtype, device, template) = (self.dtype, self.device, self.chat_template.clone());
-        let undated = Identity { spec: identity(spec), dtype, device, template, day: Day::Any };
-        let dated = Identity { day: Day::Told(self.now), ..undated.clone() };
+        let undated = ModelKey { spec: identity(spec), dtype, device, template, day: TemplateDate::Unused };
+        let dated = ModelKey { day: TemplateDate::Given(self.now), ..undated.clone() };
         if let Some(model) = opened.get(&undated).or_else(|| opened.get(&dated)) {
             return Ok(Arc::clone(model));
         }
         let model = self.load(spec)?;
-        // The same model on another day is kept by its users alone.
-        opened.retain(|other, _| Identity { day: Day::Any, ..other.clone() } != undated);
-        opened.insert(if is_dated(&*model) { dated } else { undated }, Arc::clone(&model));
+        // Keep only the newest date of a model in the table; callers of an older one still hold it.
+        opened.retain(|other, _| ModelKey { day: TemplateDate::Unused, ..other.clone() } != undated);
+        opened.insert(if template_uses_date(&*model) { dated } else { undated }, Arc::clone(&model));
         Ok(model)
     }
 
@@ -234,25 +232,25 @@ impl OpenOptions {
             ModelSpec::Scripted(path) => Arc::new(Scripted::open(path)?),
             ModelSpec::Bundled => Arc::new(LocalModel::bundled(&self.engine())?),
             ModelSpec::Local(path) => {
-                self.roomy(spec, path)?;
+                self.check_memory(spec, path)?;
                 Arc::new(LocalModel::from_path(path, &self.engine())?)
             }
             ModelSpec::OpenAi(_) | ModelSpec::Anthropic(_) | ModelSpec::OpenAiCompatible { .. } => {
                 remote::open(spec, &self.remote)?
             }
             ModelSpec::Hub { repo, revision } => {
-                let fetched = hub::ready(repo, revision.as_deref(), &self.hub);
+                let fetched = hub::cached_or_fetch(repo, revision.as_deref(), &self.hub);
                 let fetched = fetched
                     .map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })?;
-                self.roomy(spec, &fetched.folder)?;
+                self.check_memory(spec, &fetched.folder)?;
                 Arc::new(LocalModel::named(&spec.to_string(), &fetched.folder, &self.engine())?)
             }
         })
     }
 
-    /// Refuses a model that will not fit into memory, before any of its weights are read. One that this cannot be told of
-    /// is let through: the engine says what is wrong with it.
-    fn roomy(&self, spec: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
+    /// Rejects a model that does not fit into memory, before its weights are read. A model of unknown size is accepted;
+    /// the engine reports what is wrong with it.
+    fn check_memory(&self, spec: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
         let (Ok(shape), Some(available)) = (facts::shape(folder), available_memory()) else { return Ok(()) };
         let dtype = self.dtype.or(shape.stored).unwrap_or(Dtype::F32);
         let fits = shape.fits(dtype, facts::context(&shape), available);
@@ -260,13 +258,13 @@ impl OpenOptions {
     }
 }
 
-/// Whether what `model` reads depends on [`OpenOptions::now`].
-pub fn is_dated(model: &dyn LanguageModel) -> bool {
+/// Whether the model's chat template uses the date ([`OpenOptions::now`]).
+pub fn template_uses_date(model: &dyn LanguageModel) -> bool {
     let template = model.vocabulary().and_then(|vocabulary| vocabulary.special().chat_template);
     template.is_some_and(|template| asks_for_the_date(&template))
 }
 
-/// The same files under two names are one model.
+/// Resolves paths, so that two names of one file give one model.
 fn identity(spec: &ModelSpec) -> ModelSpec {
     let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
     match spec {
@@ -288,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_says_what_can() {
+    fn errors_name_the_model_that_could_not_be_opened() {
         assert!(refusal("openai-compatible:nowhere#m").contains("its base URL is no URL"));
         assert!(refusal("scripted:/nowhere.txt").contains("/nowhere.txt"));
         let both = refusal("openai-compatible:ftp://a#a,scripted:/nowhere.txt");
@@ -296,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_stands_at_the_host_that_its_address_names() {
+    fn the_host_is_taken_from_the_address() {
         for (spec, at) in [
             ("openai-compatible:http://LocalHost:8000/v1#m", Some("localhost")),
             ("openai-compatible:https://a.example/v1#m", Some("a.example")),

@@ -1,30 +1,30 @@
-//! Models that run elsewhere: OpenAI's, Anthropic's, and those of any server that speaks like OpenAI's. And the hub from
-//! which weights are fetched.
+//! Hosted models: OpenAI's, Anthropic's, and those of any OpenAI-compatible server. And the Hugging Face hub, from
+//! which weights are downloaded.
 //!
 //! ```text
-//! HostedModel: retries, limits, response cache, listeners      hosted.rs
-//!   │ a request's body, and what each event of the answer means
-//! Dialect                                                     openai.rs, anthropic.rs
+//! HostedModel: retries, rate limits, response cache          hosted.rs
+//!   │ request body; meaning of each event of the response
+//! ProviderApi                                                 openai.rs, anthropic.rs
 //!   │ server-sent events                                      sse.rs
 //! the network
 //! ```
 //!
-//! A provider tells less than an engine in the process: no ids, no entropy, no states. What it does not tell is `None`.
-//! Its log-probabilities count as [`Basis::Sampled`](crate::foundation::chat::Basis::Sampled): whether temperature and
-//! masks have touched them differs from provider to provider and is rarely documented
+//! A provider reports less than a local engine: no token ids, no entropy, no states. What it does not report is `None`.
+//! Its log-probabilities have [`Basis::Sampled`](crate::foundation::chat::Basis::Sampled): whether temperature and
+//! masks were applied to them differs from provider to provider and is rarely documented
 //! (<https://github.com/standardcompletions/rfcs/issues/11> compares several).
 
 mod anthropic;
 mod cache;
-mod draft;
-mod fault;
+mod partial_reply;
+mod provider_error;
 mod hosted;
 pub mod hub;
-mod keys;
+mod credentials;
 mod openai;
-mod pace;
+mod rate_limit;
 mod prices;
-mod score;
+mod echo_scoring;
 mod sse;
 
 use std::path::PathBuf;
@@ -35,33 +35,33 @@ use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
 use self::anthropic::Anthropic;
-use self::draft::Draft;
-use self::fault::Fault;
+use self::credentials::Credentials;
 use self::hosted::HostedModel;
-use self::keys::Account;
 use self::openai::OpenAi;
+use self::partial_reply::PartialReply;
+use self::provider_error::ProviderError;
 use self::sse::Event;
 use crate::foundation::base::limits::REMOTE_RETRIES_MAX;
 use crate::foundation::chat::{LanguageModel, Message, ModelError, ModelSpec, Sampling};
 
-/// How hosted models are asked.
+/// Cache, timeouts, retries and rate limits of hosted models.
 #[derive(Debug, Clone)]
 pub struct RemoteOptions {
-    /// A folder that keeps replies, so that the same request is asked once.
+    /// The folder of the response cache.
     pub cache: Option<PathBuf>,
-    /// Most requests per minute to one model, evenly spaced.
+    /// Maximum requests per minute to one model, evenly spaced.
     pub requests_per_minute: Option<u32>,
-    /// Most tokens per minute, prompt and reply together, to one model.
+    /// Maximum tokens per minute to one model, prompt and reply together.
     pub tokens_per_minute: Option<u32>,
-    /// How often a request that may go well later is sent again.
+    /// Retries of a request that failed for a temporary reason.
     pub retries: u32,
-    /// The wait before the first of these; it doubles.
+    /// The wait before the first retry; it doubles with each one.
     pub first_wait: Duration,
-    /// Longest wait for a connection.
+    /// Connection timeout.
     pub connect: Duration,
-    /// Longest wait for the answer to begin.
+    /// Timeout until the response begins.
     pub first_byte: Duration,
-    /// Longest silence inside an answer.
+    /// Timeout between two chunks of a response.
     pub idle: Duration,
 }
 
@@ -80,64 +80,64 @@ impl Default for RemoteOptions {
     }
 }
 
-/// What is asked of a provider.
-struct Ask<'a> {
-    /// The model's name there.
+/// A chat request to a provider.
+struct ChatRequest<'a> {
+    /// The model's name at the provider.
     model: &'a str,
     messages: &'a [Message],
     sampling: &'a Sampling,
-    /// Where the provider's draws come from; absent where nothing is drawn.
+    /// The seed for the provider's sampling; absent at temperature 0.
     seed: Option<u32>,
 }
 
-/// One provider's way of asking and answering. Pure.
-trait Dialect: Send + Sync {
-    /// Its name, part of a cached reply's key.
+/// The request and response format of one provider. Pure.
+trait ProviderApi: Send + Sync {
+    /// The name of the format; part of the cache key.
     fn name(&self) -> &'static str;
-    /// What follows the base URL.
+    /// The path after the base URL.
     fn path(&self) -> &'static str;
     /// Whether its servers may score prompts by `/completions` with `echo`.
     fn scores(&self) -> bool;
-    /// The headers that show who asks.
-    fn headers(&self, account: &Account) -> Result<HeaderMap, String>;
-    /// The request.
+    /// The authentication headers.
+    fn headers(&self, credentials: &Credentials) -> Result<HeaderMap, String>;
+    /// The request body.
     ///
     /// # Errors
-    /// What the provider cannot do, in words.
-    fn body(&self, ask: &Ask<'_>) -> Result<Map<String, Value>, String>;
-    /// Adds what an event of the answer tells.
-    fn event(&self, event: &Event, draft: &mut Draft) -> Result<(), Fault>;
+    /// The setting that the provider does not support.
+    fn body(&self, request: &ChatRequest<'_>) -> Result<Map<String, Value>, String>;
+    /// Adds the content of one event to the reply.
+    fn event(&self, event: &Event, partial: &mut PartialReply) -> Result<(), ProviderError>;
 }
 
-/// Opens the hosted model `spec`. Nothing is asked yet.
+/// Opens the hosted model `spec`. Sends no request.
 ///
 /// # Errors
-/// [`ModelError::Unavailable`] without a key, with an unusable address, cache or price table, or for a model that is not
+/// [`ModelError::Unavailable`] without a key, with an invalid address, cache or price table, or for a model that is not
 /// hosted.
 pub fn open(spec: &ModelSpec, options: &RemoteOptions) -> Result<Arc<dyn LanguageModel>, ModelError> {
-    let told = |why: String| ModelError::Unavailable { model: spec.to_string(), why };
+    let unavailable = |why: String| ModelError::Unavailable { model: spec.to_string(), why };
     let opened = || -> Result<HostedModel, String> {
-        let (dialect, account, name): (Box<dyn Dialect>, _, _) = match spec {
+        let (api, credentials, name): (Box<dyn ProviderApi>, _, _) = match spec {
             ModelSpec::OpenAi(name) => {
                 let url = "https://api.openai.com/v1";
-                (Box::new(OpenAi::Own), Account::read("OPENAI_API_KEY", Some("OPENAI_BASE_URL"), url, true)?, name)
+                (Box::new(OpenAi::Own), Credentials::read("OPENAI_API_KEY", Some("OPENAI_BASE_URL"), url, true)?, name)
             }
             ModelSpec::Anthropic(name) => {
                 let url = "https://api.anthropic.com";
-                let account = Account::read("ANTHROPIC_API_KEY", Some("ANTHROPIC_BASE_URL"), url, true)?;
-                (Box::new(Anthropic), account, name)
+                let credentials = Credentials::read("ANTHROPIC_API_KEY", Some("ANTHROPIC_BASE_URL"), url, true)?;
+                (Box::new(Anthropic), credentials, name)
             }
             ModelSpec::OpenAiCompatible { url, name } => {
-                (Box::new(OpenAi::Compatible), Account::read("OPENAI_COMPATIBLE_API_KEY", None, url, false)?, name)
+                (Box::new(OpenAi::Compatible), Credentials::read("OPENAI_COMPATIBLE_API_KEY", None, url, false)?, name)
             }
             _ => return Err("it is not a hosted model".to_owned()),
         };
-        HostedModel::new(spec.to_string(), name.clone(), dialect, account, options)
+        HostedModel::new(spec.to_string(), name.clone(), api, credentials, options)
     };
-    opened().map(|model| Arc::new(model) as Arc<dyn LanguageModel>).map_err(told)
+    opened().map(|model| Arc::new(model) as Arc<dyn LanguageModel>).map_err(unavailable)
 }
 
-/// An error with what lies under it, without its address: one that a hub has signed is a secret.
+/// The error with its causes, without the URL: a signed URL is a secret.
 fn causes(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     if let Some(url) = error.url() {
@@ -154,11 +154,11 @@ fn causes(error: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     #[tokio::test]
-    async fn no_address_stands_in_an_error() {
+    async fn error_texts_hold_no_url() {
         let error = reqwest::get("http://127.0.0.1:1/file?X-Amz-Signature=secret").await.unwrap_err();
         assert!(error.to_string().contains("secret"), "{error}");
-        let told = super::causes(&error);
-        assert!(told.contains("onnect") && !told.contains("secret"), "{told}");
+        let message = super::causes(&error);
+        assert!(message.contains("onnect") && !message.contains("secret"), "{message}");
     }
 }
 
@@ -166,15 +166,15 @@ mod tests {
 mod testing {
     use super::*;
 
-    pub(super) fn ask<'a>(messages: &'a [Message], sampling: &'a Sampling) -> Ask<'a> {
-        Ask { model: "m", messages, sampling, seed: Some(7) }
+    pub(super) fn chat_request<'a>(messages: &'a [Message], sampling: &'a Sampling) -> ChatRequest<'a> {
+        ChatRequest { model: "m", messages, sampling, seed: Some(7) }
     }
 
-    pub(super) fn read(dialect: &dyn Dialect, events: &[&str]) -> Result<Draft, Fault> {
-        let mut draft = Draft::default();
+    pub(super) fn read(api: &dyn ProviderApi, events: &[&str]) -> Result<PartialReply, ProviderError> {
+        let mut partial = PartialReply::default();
         for data in events {
-            dialect.event(&Event { name: String::new(), data: (*data).to_owned() }, &mut draft)?;
+            api.event(&Event { name: String::new(), data: (*data).to_owned() }, &mut partial)?;
         }
-        Ok(draft)
+        Ok(partial)
     }
 }

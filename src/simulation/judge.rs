@@ -1,8 +1,8 @@
-//! Scoring what was said. `docs/SCORES.md` defines every score.
+//! Scores of transcripts. `docs/SCORES.md` defines every score.
 //!
-//! Three families: [`measured`] looks at the words alone, [`likelihood`] asks the persona's own model how likely its words
-//! were under this prompt and that, [`judged`] asks another model. [`scoring`] takes what a configuration wants of them
-//! and keeps it with the transcript.
+//! Three families: [`measured`] scores are computed from the text alone; [`likelihood`] scores compare the probability
+//! of the persona's replies under different prompts, computed by the persona's own model; [`judged`] scores are ratings
+//! by another model. [`scoring`] computes the scores that a configuration enables and stores them with the transcript.
 
 mod meaning;
 mod points;

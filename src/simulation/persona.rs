@@ -1,4 +1,7 @@
 //! A persona and its trajectory: from YAML to the prompt of every turn.
+//!
+//! [`load`] reads and checks a config; [`Assembler::plan`] gives the phase, the prescribed intensities and the prompt of one
+//! turn; [`AdversaryScript`] holds the strategies of an adversary.
 
 mod spec;
 mod intensity;
@@ -17,10 +20,10 @@ mod load;
 mod examples;
 mod adversary;
 
-pub use adversary::{AdversaryScript, MISQUOTE, Needs, QUOTE, Strategy};
-pub use assembler::{AssembleError, Assembler, PromptBudget, Sections, Situation, TEMPLATE_VERSION, TurnPlan};
-pub use compact::{Dropped, Part};
-pub use examples::{Example, STARTER, adversaries, examples};
+pub use adversary::{AdversaryScript, MISQUOTE, QUOTE, Strategy, StrategyNeeds};
+pub use assembler::{AssembleError, Assembler, PromptBudget, PromptSections, TEMPLATE_VERSION, TurnInput, TurnPlan};
+pub use compact::{DroppedItem, PromptSection};
+pub use examples::{ExampleConfig, STARTER, adversaries, examples};
 pub use injection::InjectionKind;
 pub use load::{json_schema, load, parse};
 pub use placeholders::{PLACEHOLDERS, PlaceholderError, Template};

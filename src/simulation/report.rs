@@ -1,8 +1,7 @@
-//! Reports on finished runs, and on those still under way: read a results folder, aggregate, write JSON,
-//! Markdown and one HTML page.
+//! Reports on finished and running runs: reads a results folder, aggregates it, and writes JSON, Markdown and one HTML
+//! page.
 //!
-//! What stands in a report follows from the transcripts alone, so the same transcripts give the same bytes; what a clock
-//! measured is kept to one section, `timing`.
+//! A report is a function of the transcripts: the same transcripts give the same bytes, except for the section `timing`.
 
 mod aggregate;
 mod compare;
@@ -11,17 +10,17 @@ mod data;
 mod export;
 mod flags;
 mod html;
-mod left_out;
+mod omitted;
 mod load;
 mod markdown;
-mod notation;
+mod format;
 mod stored;
 mod write;
 
-pub use compare::{Compared, Comparison, DifferenceRow};
+pub use compare::{ComparedFolder, Comparison, DifferenceRow};
 pub use data::{
-    Answered, EventRow, FailureRow, Flag, LeftOut, Mean, PhaseRow, PromptRow, Report, ReportTiming, RolloutRow,
-    ScoreRow, SideRow, StoredPoint, StoredScore, StretchRow, TurnRow,
+    EventRow, FailureRow, Flag, Mean, ModelMessageCount, OmittedSentence, ParticipantRow, PhaseRow, PromptRow, Report,
+    ReportTiming, RolloutRow, ScoreRow, StandstillRow, StoredPoint, StoredScore, TurnRow,
 };
 pub use export::{ExportFormat, export};
-pub use load::{Loaded, ReportError, load};
+pub use load::{LoadedRollout, ReportError, load};

@@ -1,7 +1,11 @@
 //! Conversations between a persona and the other side.
 //!
-//! A [`Run`] is a folder of rollouts (`docs/FORMATS.md`), played side by side and resumable at every turn. What is said
-//! in a rollout follows from the configuration, the models and the seed alone.
+//! A [`Run`] is a folder of rollouts (`docs/FORMATS.md`) that run concurrently and can be resumed at every turn. The text
+//! of a rollout depends only on the configuration, the models and the seed.
+//!
+//! `run` starts the rollouts, `runner` executes one turn by turn, `participant` holds what one side's model has been
+//! given, `drafting` produces one message, [`monitors`] check it, and `listener` feeds a side's regulator. `authorizer`
+//! requests permits from the gate, `files` stores what happened, and `replay` reconstructs a finished rollout for scoring.
 
 mod adversary;
 mod delta;
@@ -10,25 +14,25 @@ mod files;
 mod length;
 mod manifest;
 pub mod monitors;
-mod beginnings;
-mod player;
+mod forbidden_phrases;
+mod runner;
 mod progress;
 mod quality;
-mod rehearsal;
+mod replay;
 mod run;
-mod side;
-mod stage;
-mod steward;
+mod participant;
+mod context;
+mod authorizer;
 mod transcript;
-mod watch;
+mod listener;
 
-pub use beginnings::{Beginning, Beginnings};
+pub use authorizer::regulator_outcomes;
 pub use delta::{DeltaError, FittedGains};
 pub use files::{FileError, RunFolder, read_tokens, read_transcript, write_json};
+pub use forbidden_phrases::{ForbiddenPhraseLogprobs, PhraseLogprob};
 pub use manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
-pub use player::{Heard, ReplayError};
 pub use progress::{Observer, Progress, StopFlag};
-pub use rehearsal::Rehearsal;
-pub use run::{RolloutSummary, Run, RunError, RunPlan, turns};
-pub use steward::regulations;
+pub use replay::Replay;
+pub use run::{RolloutSummary, Run, RunError, RunPlan, turn_count};
+pub use runner::{ReplayError, ReplayedTurn};
 pub use transcript::*;

@@ -1,9 +1,8 @@
-//! How well a model's confidence tells its right answers from its wrong ones, and how to make it a probability.
+//! Measures how well a model's confidence separates right from wrong answers, and calibrates it to a probability.
 //!
-//! A [`Task`] is a list of items whose right answers are known. [`answer`] has a model answer them and reads every
-//! estimate of the regulator's; [`Study::of`] measures each estimator on items that nothing was fitted to. Which items
-//! those are follows from their content alone ([`Item::held_out`]). [`effect`] measures what it does to carry out what the
-//! regulator decides.
+//! A [`Task`] is a list of items with known right answers. [`answer`] runs a model on them and computes the regulator's
+//! estimates; [`Study::of`] measures each estimator on held-out items. An item's content alone decides whether it is held
+//! out ([`TaskItem::held_out`]). [`effect`] measures the effect of enforcing the regulator's decisions.
 
 mod answer;
 mod effect;
@@ -12,9 +11,9 @@ mod study;
 mod table;
 mod task;
 
-pub use answer::{Alternatives, Answered, answer};
-pub use effect::{Effect, EffectError, PolicyFigures, effect};
+pub use answer::{Alternatives, AnsweredItem, answer};
+pub use effect::{Effect, EffectError, PolicyMetrics, effect};
 pub use figure::reliability_figure;
-pub use study::{Figure, Measured, Study, StudyError, Subject, fit};
+pub use study::{EstimatorMetrics, MetricEstimate, Study, StudyError, StudySubject, fit};
 pub use table::{effect_table, table};
-pub use task::{BUILT_IN, Item, Likelihood, Matching, Question, Task, TaskError};
+pub use task::{AnswerMatching, BUILT_IN, Likelihood, Question, Task, TaskError, TaskItem};

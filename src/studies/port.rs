@@ -1,8 +1,7 @@
-//! Others' formats into ours: the profiles, intensity schedules and transcripts of the dynamic mania benchmark
+//! Converts profiles, intensity schedules and transcripts of the dynamic mania benchmark into Loom's formats
 //! (`docs/FORMATS.md`, "Ported from elsewhere").
 //!
-//! Every loss and every change is a note, and the notes stand on top of what is written. Nothing is clamped, and nothing
-//! is made up that would look recorded.
+//! Everything lost or changed is listed in notes at the top of the output. Values are not clamped.
 
 mod note;
 mod profile;
@@ -22,36 +21,36 @@ use self::schedule::Schedule;
 use crate::foundation::config::ConfigErrors;
 use crate::simulation::persona;
 
-/// What a config is to be made of.
+/// The input of a conversion to a config.
 #[derive(Debug, Clone)]
 pub struct PortPlan<'a> {
-    /// The profile's name in messages, and its text.
+    /// The profile's name for messages, and its text.
     pub profile: (&'a str, &'a str),
-    /// The schedule's, if another than the standard one.
+    /// The schedule's name and text; the standard schedule if absent.
     pub schedule: Option<(&'a str, &'a str)>,
-    /// How the persona presents itself; a version 2 profile has a choice.
+    /// How the persona presents itself; only for version 2 profiles.
     pub presentation: Option<Presentation>,
-    /// How many turns: the benchmark counts them from 1, and where they fall on the schedule depends on their number.
+    /// The number of turns. The benchmark counts turns from 1, so their positions on the schedule depend on it.
     pub turns: usize,
 }
 
-/// A config made from a profile and a schedule.
+/// A config converted from a profile and a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortedConfig {
-    /// The YAML, its notes on top.
+    /// The YAML, beginning with the notes.
     pub yaml: String,
     /// The notes.
     pub notes: Vec<String>,
 }
 
-/// Why something cannot be ported.
+/// An error in a conversion.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// The source has problems.
+    /// The source is invalid.
     #[error(transparent)]
     Source(#[from] ConfigErrors),
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path}: {source}", path = path.display())]
     Io {
         /// Where.
@@ -67,27 +66,27 @@ pub enum PortError {
     NoPresentation {
         /// The profile.
         profile: String,
-        /// What was asked for.
+        /// The requested presentation.
         mode: &'static str,
     },
     /// A number is out of bounds.
     #[error("--turns must be from 1 to {max} (TURNS_MAX), not {turns}")]
     Turns {
-        /// What was asked for.
+        /// The requested number.
         turns: usize,
-        /// The largest that is allowed.
+        /// The maximum.
         max: usize,
     },
-    /// What came out is no valid config; the benchmark allows what Loom does not.
-    #[error("{profile} does not make a valid config: {why}")]
+    /// The result is not a valid config, because the benchmark allows values that Loom does not.
+    #[error("{profile} does not convert to a valid config: {why}")]
     Invalid {
         /// The profile.
         profile: String,
         /// What is wrong.
         why: String,
     },
-    /// The transcript is not as it should be.
-    #[error("{path} is no transcript of the benchmark: {why}")]
+    /// The transcript is invalid.
+    #[error("{path} is not a transcript of the benchmark: {why}")]
     Transcript {
         /// Where.
         path: String,
@@ -96,10 +95,10 @@ pub enum PortError {
     },
 }
 
-/// Makes a config.
+/// Converts a profile and a schedule to a config.
 ///
 /// # Errors
-/// When the source has problems, or what comes out would not be valid.
+/// If the source or the result is invalid.
 pub fn config(plan: &PortPlan<'_>) -> Result<PortedConfig, PortError> {
     use crate::foundation::base::limits::TURNS_MAX;
     if !(1..=TURNS_MAX).contains(&plan.turns) {
@@ -120,10 +119,10 @@ pub fn config(plan: &PortPlan<'_>) -> Result<PortedConfig, PortError> {
     }
 }
 
-/// Makes a transcript of ours from one of the benchmark's; `path` is how messages call it.
+/// Converts a transcript of the benchmark; `path` is its name in messages.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be parsed.
 pub fn transcript(path: &Path, text: &str, rollout: usize) -> Result<PortedTranscript, PortError> {
     transcript::port(&path.display().to_string(), text, rollout)
 }

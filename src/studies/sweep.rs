@@ -1,6 +1,6 @@
-//! Many runs as one: every combination of configs, models, adversaries, Δ policies and seeds, each a run in a folder of its
-//! own. Which combinations there are, their order and their numbers follow from the sweep's file alone, so any machine can
-//! take a share of them, and the shares are put together again (`docs/SWEEPS.md`).
+//! Sweeps: one run for every combination of configs, models, adversaries, Δ policies and seeds, each in its own folder.
+//! The combinations and their numbers are a function of the sweep's file, so that several machines can run one
+//! shard each, and the shards are merged afterwards (`docs/SWEEPS.md`).
 
 mod cells;
 mod file;
@@ -13,20 +13,20 @@ use std::path::PathBuf;
 pub use cells::{Cell, Shard};
 pub use folder::{Sweep, SweepManifest};
 pub use merge::merge;
-pub use report::{CellReport, FactorRow, Pooled, SweepReport};
+pub use report::{CellReport, FactorRow, PooledScore, SweepReport};
 
 use crate::foundation::config::ConfigErrors;
 use crate::simulation::report::ReportError;
 use crate::simulation::rollout::RunError;
 
-/// Why a sweep cannot begin, go on, or be merged. Every message says what to do next.
+/// An error of a sweep. Every message says what to do next.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SweepError {
-    /// The sweep's file, or a config that it names, has problems.
+    /// The sweep's file, or a config that it names, is invalid.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    /// A run cannot begin or go on.
+    /// A run cannot start or resume.
     #[error("cell {cell}: {source}")]
     Run {
         /// Which.
@@ -34,7 +34,7 @@ pub enum SweepError {
         /// Why.
         source: RunError,
     },
-    /// A cell cannot be reported on.
+    /// A cell's report failed.
     #[error("cell {cell}: {source}")]
     Report {
         /// Which.
@@ -42,7 +42,7 @@ pub enum SweepError {
         /// Why.
         source: ReportError,
     },
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path}: {source}", path = path.display())]
     Io {
         /// Where.
@@ -51,29 +51,27 @@ pub enum SweepError {
         source: std::io::Error,
     },
     /// Too many combinations.
-    #[error(
-        "the sweep has {cells} cells, and at most {max} are allowed (SWEEP_CELLS_MAX); split it into several files"
-    )]
+    #[error("the sweep has {cells} cells; the maximum is {max} (SWEEP_CELLS_MAX): split it into several files")]
     TooMany {
         /// How many.
         cells: usize,
         /// The limit.
         max: usize,
     },
-    /// A share that does not exist.
-    #[error("`{text}` is no share: write K/N with K from 1 to N, such as 2/3")]
+    /// An invalid shard.
+    #[error("`{text}` is not a shard: write K/N with K from 1 to N, such as 2/3")]
     Shard {
-        /// What was written.
+        /// The argument.
         text: String,
     },
-    /// The folder holds another sweep.
-    #[error("{path} holds another sweep, or an earlier state of this one; name another folder with --output", path = path.display())]
-    Another {
+    /// The folder contains another sweep.
+    #[error("{path} contains another sweep, or an earlier version of this one; name another folder with --output", path = path.display())]
+    DifferentSweep {
         /// Where.
         path: PathBuf,
     },
-    /// The folder holds no sweep.
-    #[error("{path} holds no sweep: there is no readable sweep.json in it ({why})", path = path.display())]
+    /// The folder contains no sweep.
+    #[error("{path} contains no sweep: it has no readable sweep.json ({why})", path = path.display())]
     NoSweep {
         /// Where.
         path: PathBuf,
@@ -82,7 +80,7 @@ pub enum SweepError {
     },
     /// Cells are missing.
     #[error(
-        "{missing} of {all} cells are not complete: {cells}; run their shares again (a finished cell is not run twice)"
+        "{missing} of {all} cells are not complete: {cells}; run their shards again (finished cells are not repeated)"
     )]
     Incomplete {
         /// How many.
@@ -92,7 +90,7 @@ pub enum SweepError {
         /// Which.
         cells: String,
     },
-    /// Two parts hold one cell with different words.
+    /// Two parts contain the same cell with different messages.
     #[error("{file} of cell {cell} differs between {a} and {b}; keep one of the two parts", a = a.display(), b = b.display())]
     Differs {
         /// Which cell.
@@ -104,10 +102,10 @@ pub enum SweepError {
         /// The other.
         b: PathBuf,
     },
-    /// Two parts have scored one rollout, and not to the same.
+    /// Two parts contain different scores of the same rollout.
     #[error(
-        "`{score}` of {file} in cell {cell} differs between {a} and {b}: it was taken in another way, or by a judge that \
-         does not answer the same twice; keep one of the two parts, or take it again in one of them with the other's \
+        "`{score}` of {file} in cell {cell} differs between {a} and {b}: it was computed with another method, or by a judge \
+         that is not deterministic; keep one of the two parts, or recompute it in one of them with the other's \
          judge and `loom score --again`", a = a.display(), b = b.display()
     )]
     Scores {
@@ -122,12 +120,12 @@ pub enum SweepError {
         /// The other.
         b: PathBuf,
     },
-    /// Something cannot be JSON.
+    /// Something cannot be serialised.
     #[error("the sweep cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// Puts the path to an I/O error.
+/// Adds the path to an I/O error.
 fn at(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> SweepError {
     let path = path.to_owned();
     move |source| SweepError::Io { path, source }

@@ -1,4 +1,4 @@
-//! Statecharts from outside.
+//! `loom chart` from the command line.
 
 use std::fs;
 use std::process::Output;
@@ -10,7 +10,7 @@ fn loom(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn the_chart_that_comes_with_the_program_is_good_and_its_diagrams_are_in_the_docs() {
+fn the_built_in_chart_is_valid_and_its_diagrams_are_in_the_docs() {
     let checked = loom(&["chart", "check", "configs/charts/hope.chart"]);
     assert_eq!(checked.status.code(), Some(0));
     assert!(String::from_utf8(checked.stdout).unwrap().starts_with("configs/charts/hope.chart: ok, "));
@@ -36,13 +36,13 @@ fn a_bad_chart_is_shown_line_by_line() {
     fs::write(&path, "chart bad\n\nstate a\n  on yes [spec_ready] / assume -> b\nstate b\n  on edits -> a\nstate c\n")
         .unwrap();
     let partial = loom(&["chart", "check", path.to_str().unwrap()]);
-    let told = [unknown.stderr, partial.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    let told = told.join("\n").replace(path.to_str().unwrap(), "bad.chart");
-    insta::assert_snapshot!(told);
+    let report = [unknown.stderr, partial.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    let report = report.join("\n").replace(path.to_str().unwrap(), "bad.chart");
+    insta::assert_snapshot!(report);
 }
 
 #[test]
-fn help_teaches_the_two_commands() {
-    let told = [["chart", "show", "--help"], ["chart", "check", "--help"]].map(|arguments| loom(&arguments).stdout);
-    insta::assert_snapshot!(told.map(|bytes| String::from_utf8(bytes).unwrap()).join("\n"));
+fn help_of_both_commands() {
+    let help = [["chart", "show", "--help"], ["chart", "check", "--help"]].map(|arguments| loom(&arguments).stdout);
+    insta::assert_snapshot!(help.map(|bytes| String::from_utf8(bytes).unwrap()).join("\n"));
 }

@@ -1,4 +1,4 @@
-//! The program from outside: what it prints and how it ends.
+//! The program as a process: output and exit codes.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn malformed_configs_are_told_what_is_wrong() {
+fn malformed_configs_have_located_errors() {
     let folder = root().join("tests/data/configs");
     let mut names: Vec<_> = std::fs::read_dir(&folder)
         .unwrap()
@@ -27,12 +27,12 @@ fn malformed_configs_are_told_what_is_wrong() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_matches_its_snapshots() {
     for name in ["", "validate", "schema", "new", "examples", "completions"] {
         let arguments: Vec<_> = [name, "--help"].into_iter().filter(|argument| !argument.is_empty()).collect();
         let output = loom(&root(), &arguments);
         assert_eq!(output.status.code(), Some(0), "{name}");
-        // Other commands come and go; each has a snapshot of its own.
+        // The root help changes with the list of commands; each command has its own snapshot.
         if !name.is_empty() {
             insta::assert_snapshot!(format!("help_{name}"), text(&output.stdout));
         }
@@ -40,7 +40,7 @@ fn help_teaches() {
 }
 
 #[test]
-fn validate_tells_good_from_bad() {
+fn validate_accepts_valid_and_rejects_invalid_configs() {
     let good = loom(&root(), &["validate", "configs/personas/mania_patient.yaml", "configs/personas/open_ended.yaml"]);
     assert_eq!(good.status.code(), Some(0));
     insta::assert_snapshot!("validate_good", text(&good.stdout));
@@ -53,7 +53,7 @@ fn validate_tells_good_from_bad() {
 }
 
 #[test]
-fn new_writes_a_sound_config_and_never_overwrites() {
+fn new_writes_a_valid_config_and_does_not_overwrite() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(loom(folder.path(), &["new", "anna"]).status.code(), Some(0));
     assert_eq!(loom(folder.path(), &["validate", "anna.yaml"]).status.code(), Some(0));
@@ -82,7 +82,7 @@ fn examples_are_listed_printed_and_copied() {
 }
 
 #[test]
-fn a_wrong_command_line_ends_with_2() {
+fn an_invalid_command_line_exits_with_2() {
     for arguments in [&["frobnicate"][..], &["validate"], &["completions", "cmd"], &[]] {
         assert_eq!(loom(&root(), arguments).status.code(), Some(2), "{arguments:?}");
     }
@@ -90,10 +90,10 @@ fn a_wrong_command_line_ends_with_2() {
 
 #[cfg(unix)]
 #[test]
-fn a_closed_pipe_ends_quietly() {
+fn a_closed_pipe_is_not_an_error() {
     for arguments in [&["schema"][..], &["completions", "bash"], &["examples", "mania_patient"], &["--help"]] {
         let mut child = command(&root(), arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // The reader leaves before a word was said.
+        // The reader closes the pipe before any output.
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()), "{arguments:?}");

@@ -1,10 +1,10 @@
-//! `loom confidence` and what becomes of the regulator's word in a run: from outside, on the bundled model.
+//! `loom confidence`, and the regulator's decisions in a run, from the command line, on the bundled model.
 
 use std::fs;
 use std::path::Path;
 
 use loom_agent::governance::regulator::{Calibration, ConfidenceBasis};
-use loom_agent::simulation::rollout::{Act, Outcome, Transcript, read_transcript};
+use loom_agent::simulation::rollout::{InterventionKind, Outcome, Transcript, read_transcript};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ fn transcript(folder: &Path, run: &str) -> Transcript {
 }
 
 #[test]
-fn a_bench_measures_on_what_a_fit_does_not_see_and_a_fit_makes_a_run_calibrated() {
+fn a_bench_measures_held_out_items_and_a_fit_calibrates_a_run() {
     let dir = TempDir::new().unwrap();
     let folder = dir.path();
     let bench = ["confidence", "bench", "--items", "120", "--resamples", "20", "--json", "b.json", "--plot", "b.svg"];
@@ -31,7 +31,7 @@ fn a_bench_measures_on_what_a_fit_does_not_see_and_a_fit_makes_a_run_calibrated(
     assert_eq!(fit.status.code(), Some(0), "{}", told(&fit));
     let calibration = Calibration::from_json(&fs::read_to_string(folder.join("c.json")).unwrap()).unwrap();
     assert_eq!((calibration.n as u64, calibration.scope.task.as_str()), (study["n_fit"].as_u64().unwrap(), "grammar"));
-    assert!(calibration.made.model == "bundled" && calibration.made.date.len() == 10);
+    assert!(calibration.provenance.model == "bundled" && calibration.provenance.date.len() == 10);
 
     fs::write(folder.join("anna.yaml"), ANNA).unwrap();
     let run = ["run", "anna.yaml", "--turns", "1", "--no-score", "--calibration", "c.json", "--output"];
@@ -40,7 +40,7 @@ fn a_bench_measures_on_what_a_fit_does_not_see_and_a_fit_makes_a_run_calibrated(
     let basis = transcript(folder, "run").turns[0].persona.regulator.reading.confidence_basis;
     assert_eq!(basis, Some(ConfidenceBasis::Calibrated));
 
-    // Another template is another model.
+    // Another chat template is refused.
     fs::write(folder.join("t.jinja"), "{% for m in messages %}{{ m.content }}\n{% endfor %}").unwrap();
     let output = loom(folder, &[&run[..], &["other", "--chat-template", "t.jinja"]].concat());
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
@@ -48,7 +48,7 @@ fn a_bench_measures_on_what_a_fit_does_not_see_and_a_fit_makes_a_run_calibrated(
     let piped = loom(folder, &["regulate", "/dev/null", "--calibration", "c.json"]);
     assert!(told(&piped).contains("calibrated for model bundled"), "{}", told(&piped));
     let scripted = ["confidence", "bench", "--model", "echo"];
-    assert!(told(&loom(folder, &scripted)).contains("cannot be told apart"));
+    assert!(told(&loom(folder, &scripted)).contains("has no digest"));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn spans_and_a_byte_order_mark_are_read() {
     assert!(lines.lines().any(|line| line.contains("\"circuit_break\"") && line.contains("\"spent\":278")), "{lines}");
 }
 
-/// The bundled model's files with a temperature at which it says what it finds unlikely itself.
+/// A copy of the bundled model with a temperature high enough for low-confidence replies.
 fn hot(folder: &Path) {
     fs::create_dir(folder).unwrap();
     for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("models/bundled")).unwrap() {
@@ -76,7 +76,7 @@ fn hot(folder: &Path) {
 }
 
 #[test]
-fn what_is_enforced_is_recorded_and_replayed_on_resume() {
+fn enforced_decisions_are_recorded_and_replayed_on_resume() {
     let dir = TempDir::new().unwrap();
     let folder = dir.path();
     hot(&folder.join("hot"));
@@ -89,10 +89,10 @@ fn what_is_enforced_is_recorded_and_replayed_on_resume() {
     assert!(matches!(enforced.status.code(), Some(0 | 1)), "{}", told(&enforced));
     let whole = transcript(folder, "whole");
     let acts: Vec<_> = whole.turns.iter().flat_map(|turn| &turn.persona.interventions).collect();
-    assert!(acts.iter().any(|done| matches!(done.act, Act::Regenerate { .. })), "{acts:?}");
+    assert!(acts.iter().any(|done| matches!(done.act, InterventionKind::Regenerate { .. })), "{acts:?}");
     assert!(transcript(folder, "observe").turns.iter().all(|turn| turn.persona.interventions.is_empty()));
 
-    // As it stands after a kill in the third turn.
+    // The files after a kill in the third turn.
     let broken = folder.join("broken");
     fs::create_dir(&broken).unwrap();
     for file in ["run.json", "config.yaml"] {
@@ -108,7 +108,7 @@ const CORRECTED: &str =
     r#"[["Have you ever felt this? It is late.", "Have you ever felt that? I am tired."], "The alarms sing."]"#;
 
 #[test]
-fn a_cap_ends_an_enforced_rollout_and_what_was_corrected_goes_to_the_memory() {
+fn a_cap_ends_an_enforced_rollout_and_corrections_go_to_the_memory() {
     let dir = TempDir::new().unwrap();
     let folder = dir.path();
     fs::write(folder.join("persona.json"), CORRECTED).unwrap();

@@ -1,4 +1,4 @@
-//! Configs as users meet them: those that ship are sound, and those that are not are told why.
+//! Shipped configs are valid, and invalid ones are refused with reasons.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ fn json(yaml: &str) -> serde_json::Value {
 }
 
 #[test]
-fn every_shipped_config_is_sound_and_fits_the_schema() {
+fn every_shipped_config_is_valid_and_matches_the_schema() {
     let schema = jsonschema::validator_for(&json_schema()).unwrap();
     let files = yaml_files("configs/personas");
     assert_eq!(files.len(), examples().len(), "every config in the folder is embedded");
@@ -39,7 +39,7 @@ fn every_shipped_config_is_sound_and_fits_the_schema() {
 }
 
 #[test]
-fn what_is_embedded_is_what_is_in_the_folder() {
+fn the_embedded_configs_equal_the_files() {
     for example in examples().iter().chain(persona::adversaries()) {
         let file = std::fs::read_to_string(root().join("configs").join(example.path)).unwrap();
         assert_eq!(file, example.yaml, "{}", example.path);
@@ -48,7 +48,7 @@ fn what_is_embedded_is_what_is_in_the_folder() {
 }
 
 #[test]
-fn structural_mistakes_fail_the_schema_too() {
+fn structural_mistakes_also_fail_the_schema() {
     let schema = jsonschema::validator_for(&json_schema()).unwrap();
     for name in ["unknown_keys", "missing_fields", "wrong_types", "bad_choices", "out_of_range"] {
         let yaml = std::fs::read_to_string(root().join(format!("tests/data/configs/{name}.yaml"))).unwrap();
@@ -58,7 +58,7 @@ fn structural_mistakes_fail_the_schema_too() {
 }
 
 /// What an invalid persona would break.
-fn assert_sound(config: &PersonaConfig) {
+fn assert_valid(config: &PersonaConfig) {
     let ceiling = config.safety.intensity_ceiling;
     assert!(ceiling > 0.0 && ceiling <= 1.0);
     for dimension in &config.trajectory.dimensions {
@@ -153,7 +153,7 @@ proptest! {
 
     /// A damaged config is refused with problems that lie inside the text, or it is still sound. Nothing panics.
     #[test]
-    fn no_damage_makes_an_unsound_config(
+    fn no_damage_makes_an_invalid_config(
         which in 0..5_usize,
         edits in prop::collection::vec((any::<prop::sample::Index>(), 0..12_usize, prop::sample::select(SLIPS)), 1..5),
     ) {
@@ -166,7 +166,7 @@ proptest! {
         }
         let damaged: String = characters.into_iter().collect();
         match parse("damaged.yaml", &damaged) {
-            Ok(config) => assert_sound(&config),
+            Ok(config) => assert_valid(&config),
             Err(errors) => {
                 prop_assert!(errors.problems().count() > 0);
                 for problem in errors.problems() {

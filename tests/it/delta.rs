@@ -27,7 +27,7 @@ const SWEEP: [&str; 14] = [
 ];
 
 #[test]
-fn a_sweep_measures_gains_and_goes_on_after_an_interruption_with_the_same_bytes() {
+fn a_resumed_sweep_gives_the_same_bytes() {
     let dir = TempDir::new().unwrap();
     let folder = dir.path();
     fs::write(folder.join("t.txt"), "I have a dog. We walk in the park every day. My dog likes the park. ".repeat(4))
@@ -40,13 +40,13 @@ fn a_sweep_measures_gains_and_goes_on_after_an_interruption_with_the_same_bytes(
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 5);
     let number = |row: usize, key: &str| rows[row][key].as_f64().unwrap();
-    // A gain of 1 is no gain, to the last bit; another one is felt.
+    // A gain of 1 is bit-identical to none.
     for row in [0, 2, 4] {
         assert_eq!((number(row, "kl"), number(row, "agreement"), number(row, "nll")), (0.0, 1.0, number(0, "nll")));
     }
     assert!(number(1, "kl") > number(3, "kl") && number(3, "kl") > 0.0);
     assert!(rows.iter().all(|row| row["kl_exact"] == true && row["layers"].as_array().unwrap().len() == 6));
-    // What was read before a window is as it was.
+    // Positions before a window are unchanged.
     let at = |row: usize| rows[row]["positions"][0]["delta_nll"].as_f64().unwrap();
     assert!(at(1).abs() > 0.0 && rows[0]["positions"].as_array().unwrap().len() == 2);
     assert!(fs::read_to_string(folder.join("s/delta.svg")).unwrap().contains("half-life"));
@@ -64,7 +64,7 @@ fn a_sweep_measures_gains_and_goes_on_after_an_interruption_with_the_same_bytes(
 }
 
 #[test]
-fn a_calibration_is_named_by_a_config_and_holds_for_its_model_alone() {
+fn fitted_gains_are_used_by_a_config_for_their_model_only() {
     let dir = TempDir::new().unwrap();
     let folder = dir.path();
     let fit = ["delta", "calibrate", "--text", "recall", "--passages", "4", "--length", "40", "--rounds", "1"];
@@ -81,7 +81,7 @@ fn a_calibration_is_named_by_a_config_and_holds_for_its_model_alone() {
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     let transcript = read_transcript(&folder.join("named/rollout_000.json")).unwrap();
     assert_eq!(transcript.turns[0].gains, Some(serde_json::from_value(json["gains"].clone()).unwrap()));
-    // The section alone does the same without a file.
+    // The section can also be pasted into the config.
     let fitted = fs::read_to_string(folder.join("d.yaml")).unwrap();
     let (section, _) = fitted.split_once("fitted:").unwrap();
     fs::write(folder.join("anna.yaml"), format!("{ANNA}\n{section}")).unwrap();
@@ -97,12 +97,12 @@ fn a_calibration_is_named_by_a_config_and_holds_for_its_model_alone() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_arguments_are_refused_with_the_reason() {
     let dir = TempDir::new().unwrap();
     for (arguments, expected) in [
         (&["--gain", "g_x=1"][..], "there is no gain `g_x`"),
         (&["--layers", "9"], "0 to 5"),
-        (&["--window", "1:"], "no window of tokens"),
+        (&["--window", "1:"], "is not a window of tokens"),
         (&["--text", "missing.txt"], "missing.txt"),
         (&["--model", "echo"], "has no Δ"),
     ] {
@@ -110,12 +110,12 @@ fn what_makes_no_sense_is_told() {
         assert_eq!(output.status.code(), Some(2), "{}", told(&output));
         assert!(told(&output).contains(expected), "{}", told(&output));
     }
-    // What cannot be written is told before anything is fitted.
+    // An output that cannot be written is reported before anything is fitted.
     for command in
         [["delta", "calibrate", "--output"], ["confidence", "fit", "--output"], ["confidence", "bench", "--json"]]
     {
         let texts: &[&str] = if command[0] == "delta" { &["--text", "recall"] } else { &[] };
-        for (file, expected) in [("none/fit", "there is no folder none"), (".", "is a folder")] {
+        for (file, expected) in [("none/fit", "the folder none does not exist"), (".", "is a folder")] {
             let output = loom(dir.path(), &[&command[..], &[file], texts].concat());
             assert_eq!(output.status.code(), Some(2), "{}", told(&output));
             assert!(output.stdout.is_empty() && told(&output).contains(expected), "{}", told(&output));

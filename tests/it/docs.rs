@@ -72,9 +72,9 @@ fn shown(name: &str, page: &str) -> Vec<Shown> {
 fn printed(folder: &Path, command: &str) -> String {
     let mut told = Vec::new();
     match command.strip_prefix("cargo run --no-default-features --example regulator_") {
-        Some("correction_memory") => correction_memory::tell(&mut told).unwrap(),
-        Some("cost_break") => cost_break::tell(&mut told).unwrap(),
-        Some("scope_drift") => scope_drift::tell(&mut told).unwrap(),
+        Some("correction_memory") => correction_memory::run(&mut told).unwrap(),
+        Some("cost_break") => cost_break::run(&mut told).unwrap(),
+        Some("scope_drift") => scope_drift::run(&mut told).unwrap(),
         _ => {
             let loom = program::command(folder, &[]);
             let bin = Path::new(loom.get_program()).parent().unwrap().to_owned();

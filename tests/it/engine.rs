@@ -1,5 +1,5 @@
-//! The local engine, from outside: what `transformers` says, what a plain loop in f64 says, and that nothing depends on
-//! how a sequence was read.
+//! Tests of the local engine through its public interface: parity with `transformers` and with a plain f64
+//! implementation, and independence of how a sequence is read.
 
 mod batches;
 mod dtypes;
@@ -7,10 +7,10 @@ mod embeddings;
 mod gpu;
 mod oracle;
 mod parity;
-mod readings;
 mod replies;
 mod sharing;
 mod snapshots;
+mod ssm_stats;
 mod weights;
 mod windows;
 
@@ -20,7 +20,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::future::{MaybeDone, maybe_done};
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{
     BoxFuture, Completion, Continuation, LanguageModel, ModelError, Prompt, Request, Sampling, Scored, TokenLogprob,
 };
@@ -32,14 +32,14 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 
 /// A file or folder that `scripts/make-mamba-fixtures.py` or `scripts/make-model-fixtures.py` made.
 pub(crate) fn fixture(name: &str) -> PathBuf {
-    // Where the tests were carried elsewhere, the variable says where their data went (`scripts/gpu-check.sh`).
+    // If the tests were copied to another machine, the variable names the copy's location (`scripts/gpu-check.sh`).
     let root = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let data = PathBuf::from(root).join("tests/data");
     let path = data.join("models").join(name);
     if path.exists() { path } else { data.join("mamba").join(name) }
 }
 
-/// The fixtures that are language models beyond Mamba-1's, one or more of each architecture.
+/// The fixtures of language models other than Mamba-1: at least one per architecture.
 pub(crate) const MODELS: [&str; 8] =
     ["llama", "llama-odd", "smollm", "qwen2", "qwen3", "mamba2", "mamba2-odd", "falcon-mamba"];
 
@@ -56,14 +56,14 @@ pub(crate) fn bundled(threads: usize) -> LocalModel {
 }
 
 pub(crate) fn request(prompt: Prompt, sampling: Sampling) -> Request {
-    Request::new(prompt, sampling, Stream::root(11).child("reply", 0))
+    Request::new(prompt, sampling, RngStream::root(11).child("reply", 0))
 }
 
 pub(crate) fn complete(model: &LocalModel, request: Request) -> Result<Completion, ModelError> {
     block_on(model.complete(request, None))
 }
 
-/// A call that was made. How far it has come is the engine's affair; it may even be over.
+/// A call that was started. It may be finished already.
 type Begun<'a> = Pin<Box<MaybeDone<BoxFuture<'a, Result<Completion, ModelError>>>>>;
 
 async fn begun<'a>(model: &'a LocalModel, request: &Request) -> Begun<'a> {
@@ -87,7 +87,7 @@ pub(crate) fn score(model: &LocalModel, mut request: Request, ids: &[u32], top: 
     block_on(model.score(request, Continuation::Ids(ids.to_vec()))).unwrap()
 }
 
-/// What is compared bit for bit.
+/// The values that are compared bit for bit.
 pub(crate) fn bits(tokens: &[TokenLogprob]) -> Vec<(u32, u32, u32, u32)> {
     let bits = |x: Option<f32>| x.unwrap().to_bits();
     tokens.iter().map(|t| (t.id.unwrap(), bits(t.logprob), bits(t.entropy), t.rank.unwrap())).collect()

@@ -1,70 +1,70 @@
-//! What touches the world stands in few files, and what has no receipts plays no turn.
+//! Effects happen only in listed files, and a run with damaged receipts does not continue.
 
 use std::fs;
 
 use tempfile::TempDir;
 
-use crate::floors::{rust_files, src};
+use crate::layers::{rust_files, src};
 use crate::program::{loom, told};
 
-/// Calls that touch the world, and the files that may make them. A file is here because it is a tool with a permit, because
-/// it is what the gate itself rests on, or because it writes results or what a person's own command names.
+/// Calls with effects, and the files that may contain them. A file is listed because it is a tool that takes a permit,
+/// because the gate itself depends on it, or because it writes results or files named on the command line.
 const RAW: &[(&[&str], &[&str])] = &[
-    // Commands: the tool alone.
+    // Commands: only the exec tool.
     (&["Command::new("], &["app/session/tools/exec.rs"]),
     (
         &["fs::write(", "File::create(", ".create_new(", "OpenOptions::new(", "fs::remove_", "fs::rename("],
         &[
             "app/session/tools/files.rs",
             "foundation/store/",
-            // Results, and what is made again from them.
+            // Results and files derived from them.
             "simulation/rollout/files.rs",
             "simulation/report/",
             "simulation/judge/scoring.rs",
             "studies/",
-            // Caches of what hosts said.
+            // Caches of hosts' responses.
             "inference/remote/cache.rs",
             "inference/remote/hub.rs",
             "inference/remote/hub/record.rs",
-            // What a person's own command names.
+            // Files named on the command line.
             "app/cli/",
         ],
     ),
     (&["reqwest::"], &["inference/remote.rs", "inference/remote/"]),
     (&["TcpListener", "TcpStream"], &["app/cli/serve.rs", "app/serve/http.rs"]),
-    // Models are opened by who stands before them: a command's watch, a session's ward, a run's steward. Scoring opens
-    // them by options that a watch gave, which the next test sees to.
+    // Models are opened by an authorizer: that of a command, a session or a run. Scoring opens them with options from a
+    // command's gate, which the next test checks.
     (
         &["providers::open(", "providers::open_embedder(", "LocalModel::", "LocalEmbedder::", "remote::open("],
         &[
-            "app/watch.rs",
-            "app/session/drive.rs",
+            "app/command_gate.rs",
+            "app/session/lifecycle.rs",
             "simulation/rollout/run.rs",
             "simulation/judge/scoring.rs",
             "inference/",
         ],
     ),
-    // A person's word is passed on where a person's command is heard, or the memory's own server that a person began.
-    (&[".ask_by("], &["app/cli/memory.rs", "app/serve/mcp.rs"]),
+    // A person's approval comes from a command, or from the memory server that a person started.
+    (&[".permit_approved("], &["app/cli/memory.rs", "app/serve/mcp.rs"]),
     (
         &[".approve("],
         &[
-            "app/watch.rs",
-            // The answer PROMOTE, to the question that the session put.
+            "app/command_gate.rs",
+            // The answer PROMOTE to a question of the session.
             "app/session/claims.rs",
-            "app/session/ward.rs",
+            "app/session/authorizer.rs",
             "foundation/gate/",
-            // Files of tests.
+            // Test files.
             "governance/mood/attempts.rs",
             "governance/memory/workspace/permitted.rs",
         ],
     ),
-    // What is true in the memory is written with permits, by the memory itself.
+    // Only the memory writes decided records, with permits.
     (&["Pen::<Apply>"], &["governance/memory/"]),
 ];
 
 #[test]
-fn nobody_opens_a_model_by_another_name() {
+fn models_are_opened_under_their_full_path() {
     let mut faults = Vec::new();
     for file in rust_files(&src()) {
         let name = file.strip_prefix(src()).unwrap().to_string_lossy().into_owned();
@@ -73,18 +73,18 @@ fn nobody_opens_a_model_by_another_name() {
         }
         let code = program(&fs::read_to_string(&file).unwrap());
         if renames_opening(&code) {
-            faults.push(format!("src/{name} imports `open` by itself: call `Watch::model`"));
+            faults.push(format!("src/{name} imports `open` by itself: call `CommandGate::open_model`"));
         }
-        // Whoever scores gives options that ask.
+        // Scoring gets options with an authorizer.
         let made = code.matches("Scoring {").count() - code.matches("struct Scoring {").count();
-        if name != "simulation/judge/scoring.rs" && made != code.matches("options: watch.over(").count() {
-            faults.push(format!("src/{name} scores with models that ask nobody: write `options: watch.over(…)`"));
+        if name != "simulation/judge/scoring.rs" && made != code.matches("options: gate.guarded_options(").count() {
+            faults.push(format!("src/{name} scores with unguarded models: use `options: gate.guarded_options(…)`"));
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// Whether code imports what opens models under a name that the table above does not see.
+/// Whether code imports a function that opens models, so that the table above does not find its calls.
 fn renames_opening(code: &str) -> bool {
     code.split("providers::").skip(1).any(|after| {
         let named = match after.strip_prefix('{') {
@@ -101,7 +101,7 @@ fn renames_opening(code: &str) -> bool {
 }
 
 #[test]
-fn the_check_of_names_sees_them() {
+fn the_check_finds_imported_open_functions() {
     let check = |code: &str, expected: bool| assert_eq!(renames_opening(code), expected, "{code}");
     check("use crate::inference::providers::{self, OpenOptions};", false);
     check("use crate::inference::providers::{OpenOptions, open};", true);
@@ -114,7 +114,7 @@ fn the_check_of_names_sees_them() {
 }
 
 #[test]
-fn raw_calls_stand_where_they_are_guarded() {
+fn calls_with_effects_occur_only_in_listed_files() {
     let mut faults = Vec::new();
     for file in rust_files(&src()) {
         let name = file.strip_prefix(src()).unwrap().to_string_lossy().into_owned();
@@ -135,7 +135,7 @@ fn raw_calls_stand_where_they_are_guarded() {
 }
 
 #[test]
-fn the_check_itself_sees_code_and_not_tests() {
+fn the_check_ignores_comments_and_tests() {
     let text =
         "fn f() { Command::new(\"x\"); }\n// Command::new(\n#[cfg(test)]\nmod tests { fn g() { fs::write(a, b); } }\n";
     assert!(program(text).contains("Command::new("));
@@ -145,12 +145,12 @@ fn the_check_itself_sees_code_and_not_tests() {
 
 #[test]
 fn in_a_session_every_effect_is_described_to_the_gate() {
-    // What performs takes a permit; there is no second way to it.
+    // Every function that performs an effect takes a permit.
     for (file, performs) in [("files.rs", 2), ("exec.rs", 1), ("memory.rs", 2)] {
         let text = fs::read_to_string(src().join("app/session/tools").join(file)).unwrap();
         let code = program(&text);
         assert_eq!(code.matches("permit: Permit").count(), performs, "{file}");
-        // What is proposed is proposed by the memory, which takes the permit on.
+        // Proposals pass the permit to the memory.
         let used = code.matches("permit.spend(").count() + code.matches(".propose(permit, ").count();
         assert_eq!(used, performs, "{file}");
     }
@@ -160,7 +160,7 @@ fn in_a_session_every_effect_is_described_to_the_gate() {
 }
 
 #[test]
-fn a_run_whose_receipts_were_touched_plays_no_turn_more() {
+fn a_run_with_damaged_receipts_does_not_continue() {
     let dir = TempDir::new().unwrap();
     for (name, text) in [("anna.yaml", crate::rollout::ANNA), ("persona", "Hello."), ("target", "Go on.")] {
         fs::write(dir.path().join(name), text).unwrap();
@@ -197,16 +197,16 @@ fn a_run_whose_receipts_were_touched_plays_no_turn_more() {
     assert!(!dir.path().join("run/rollout_000.json").exists());
     assert!(!dir.path().join("run/rollout_000.partial.jsonl").exists());
 
-    // Put back, it goes on, in CONTRITE where it was not handed over.
+    // With the log restored it continues, in CONTRITE if it was not handed over.
     fs::write(&path, &log).unwrap();
     assert_eq!(loom(&["run", "--resume", "run", "--no-score"]).status.code(), Some(0));
     assert_eq!(loom(&["receipts", "verify", "run"]).status.code(), Some(0));
 }
 
-/// A folder with a persona and scripts, and `loom` in it.
-struct Place(TempDir);
+/// A folder with a persona and scripts, in which `loom` runs.
+struct TestFolder(TempDir);
 
-impl Place {
+impl TestFolder {
     fn new() -> Self {
         let dir = TempDir::new().unwrap();
         for (name, text) in [("anna.yaml", crate::rollout::ANNA), ("persona", "Hello."), ("target", "Go on.")] {
@@ -241,74 +241,74 @@ impl Place {
 }
 
 #[test]
-fn scores_have_receipts_beside_the_runs_own_and_none_is_taken_where_these_are_damaged() {
-    let place = Place::new();
-    place.run("run");
-    let played = place.text("run/receipts.jsonl");
-    let before = place.text("run/rollout_000.json");
+fn scoring_appends_receipts_and_fails_if_the_runs_receipts_are_damaged() {
+    let folder = TestFolder::new();
+    folder.run("run");
+    let played = folder.text("run/receipts.jsonl");
+    let before = folder.text("run/rollout_000.json");
     let score = ["score", "run", "--judge-model", "bundled", "--judge-window", "2", "--likelihood", "off"];
     let dropped: Vec<_> = played.lines().enumerate().filter(|(at, _)| *at != 3).map(|(_, line)| line).collect();
-    place.write("run/receipts.jsonl", &(dropped.join("\n") + "\n"));
-    let (code, told) = place.loom(&score);
+    folder.write("run/receipts.jsonl", &(dropped.join("\n") + "\n"));
+    let (code, told) = folder.loom(&score);
     assert!(code == Some(1) && told.contains("damaged"), "{told}");
-    assert_eq!(place.text("run/rollout_000.json"), before);
+    assert_eq!(folder.text("run/rollout_000.json"), before);
 
-    place.write("run/receipts.jsonl", &played);
-    place.does(&score);
-    assert_ne!(place.text("run/rollout_000.json"), before);
-    let log = place.text("run/receipts.jsonl");
+    folder.write("run/receipts.jsonl", &played);
+    folder.does(&score);
+    assert_ne!(folder.text("run/rollout_000.json"), before);
+    let log = folder.text("run/receipts.jsonl");
     let own = log.strip_prefix(&played).unwrap();
     assert!(own.contains("\"mood\":\"skeptical\"") && own.contains("gate.granted"), "{own}");
     let called = own.lines().last().unwrap();
     assert!(called.contains("command.handed_off") && called.contains("tokens_in"), "{called}");
-    place.does(&["receipts", "verify", "run"]);
-    // The run itself was handed over before: it is not taken for one that crashed.
-    place.does(&["run", "--resume", "run", "--no-score"]);
-    assert!(!place.text("run/receipts.jsonl").contains("contrite"));
+    folder.does(&["receipts", "verify", "run"]);
+    // The run was handed over before, so it does not count as crashed.
+    folder.does(&["run", "--resume", "run", "--no-score"]);
+    assert!(!folder.text("run/receipts.jsonl").contains("contrite"));
 }
 
 #[test]
-fn a_transcript_reaches_no_host_that_nobody_named() {
-    let place = Place::new();
-    place.run("run");
-    let transcript = place.text("run/rollout_000.json");
+fn a_transcript_cannot_add_a_host() {
+    let folder = TestFolder::new();
+    folder.run("run");
+    let transcript = folder.text("run/rollout_000.json");
     let spec = "\"spec\": \"scripted:persona\"";
     assert!(transcript.contains(spec), "{transcript}");
-    place.write("run/rollout_000.json", &transcript.replace(spec, "\"spec\": \"hf:some/body\""));
-    let told = place.does(&["score", "run", "--judge-model", "none"]);
+    folder.write("run/rollout_000.json", &transcript.replace(spec, "\"spec\": \"hf:some/body\""));
+    let told = folder.does(&["score", "run", "--judge-model", "none"]);
     assert!(told.contains("the host `huggingface.co` is not among the rights"), "{told}");
-    assert!(place.text("run/receipts.jsonl").contains("gate.refused"));
+    assert!(folder.text("run/receipts.jsonl").contains("gate.refused"));
 }
 
 #[test]
-fn the_memory_is_changed_under_permits_with_the_commands_own_word() {
-    let place = Place::new();
-    place.does(&["memory", "init", "notes"]);
-    place.does(&["memory", "capture", "notes", "--text", "We decided to use SQLite.", "--source", "chat:1"]);
-    let log = || place.text("notes/.loom/receipts/receipts.jsonl");
+fn memory_changes_need_permits_and_the_commands_approval() {
+    let folder = TestFolder::new();
+    folder.does(&["memory", "init", "notes"]);
+    folder.does(&["memory", "capture", "notes", "--text", "We decided to use SQLite.", "--source", "chat:1"]);
+    let log = || folder.text("notes/.loom/receipts/receipts.jsonl");
     assert!(log().contains("\"memory_propose\"") && log().contains("\"calm\""), "{}", log());
-    // The mode is against it; the gate's answers are on record all the same.
-    let (code, told) = place.loom(&["memory", "mode", "propose", "notes"]);
+    // The mode forbids it; the gate's decisions are recorded nevertheless.
+    let (code, told) = folder.loom(&["memory", "mode", "propose", "notes"]);
     assert_eq!(code, Some(4), "{told}");
     let approved = log();
     let approved = approved.lines().find(|line| line.contains("gate.approved")).unwrap();
     assert!(approved.contains("the user, by the command line") && approved.contains("memory_apply"), "{approved}");
-    place.does(&["receipts", "verify", "notes/.loom/receipts"]);
+    folder.does(&["receipts", "verify", "notes/.loom/receipts"]);
 
-    // Without whole receipts nothing is noted.
-    let signals = place.text("notes/intelligence/SIGNALS.md");
-    place.write("notes/.loom/receipts/receipts.jsonl", &log().replacen("calm", "bold", 1));
+    // With damaged receipts nothing is captured.
+    let signals = folder.text("notes/intelligence/SIGNALS.md");
+    folder.write("notes/.loom/receipts/receipts.jsonl", &log().replacen("calm", "bold", 1));
     let (code, told) =
-        place.loom(&["memory", "capture", "notes", "--text", "We decided to use Redis.", "--source", "chat:2"]);
+        folder.loom(&["memory", "capture", "notes", "--text", "We decided to use Redis.", "--source", "chat:2"]);
     assert!(code == Some(1) && told.contains("damaged"), "{told}");
-    assert_eq!(place.text("notes/intelligence/SIGNALS.md"), signals);
+    assert_eq!(folder.text("notes/intelligence/SIGNALS.md"), signals);
 }
 
 #[test]
-fn sweeps_are_bold() {
-    let place = Place::new();
-    place.write("text.txt", "The sea was calm that day, and nobody spoke of the storm that had passed over it.");
-    place.does(&[
+fn delta_sweeps_run_in_the_mood_bold() {
+    let folder = TestFolder::new();
+    folder.write("text.txt", "The sea was calm that day, and nobody spoke of the storm that had passed over it.");
+    folder.does(&[
         "delta",
         "sweep",
         "--text",
@@ -320,12 +320,12 @@ fn sweeps_are_bold() {
         "--length",
         "16",
     ]);
-    place.does(&["receipts", "verify", "delta"]);
-    let log = place.text("delta/receipts.jsonl");
+    folder.does(&["receipts", "verify", "delta"]);
+    let log = folder.text("delta/receipts.jsonl");
     assert!(log.contains("\"mood\":\"bold\"") && log.contains("\"bundled\":{\"calls\""), "{log}");
 }
 
-/// A file's code: no comments, and nothing from its unit tests on.
+/// The code of a file without comments, up to its unit tests.
 fn program(text: &str) -> String {
     let tests =
         ["#[cfg(test)]", "#[cfg(all(test"].iter().filter_map(|mark| text.find(mark)).min().unwrap_or(text.len());

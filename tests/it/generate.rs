@@ -171,15 +171,15 @@ fn a_context_and_a_beginning_have_the_first_token_scored() {
 #[test]
 fn what_cannot_be_done_is_told() {
     for (arguments, input, code, why) in [
-        (&["logprobs", "-m", "echo"][..], "x", 2, "does not tell its tokens; use `bundled`"),
+        (&["logprobs", "-m", "echo"][..], "x", 2, "does not expose its tokenizer; use `bundled`"),
         (&["logprobs"], "", 2, "-: there is nothing to score"),
-        (&["logprobs", "--ids"], "{}", 2, "-: no token ids; give a JSON array"),
+        (&["logprobs", "--ids"], "{}", 2, "-: not token ids; expected a JSON array"),
         (&["logprobs", "/nowhere.txt"], "", 2, "/nowhere.txt cannot be read: "),
         (
             &["generate", "--chat", "-"],
             "{}",
             2,
-            "-: no conversation (invalid type: null, expected a sequence); write a list of",
+            "-: not a conversation (invalid type: null, expected a sequence); write a list of",
         ),
         (&["generate", "--chat", "-"], r#"[{"role": "robot", "content": ""}]"#, 2, "unknown variant `robot`, expected"),
         (&["generate", "x", "--delta", "g=1"], "", 2, "there is no gain `g`"),

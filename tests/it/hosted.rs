@@ -5,7 +5,7 @@ mod keys;
 mod real;
 mod server;
 
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{
     Completion, Flow, LanguageModel, Message, ModelError, Prompt, Request, Sampling, TokenLogprob, TokenSink,
 };
@@ -37,7 +37,7 @@ fn compatible(url: &str, remote: RemoteOptions) -> Arc<dyn LanguageModel> {
 
 fn request(seed: u64) -> Request {
     let messages = vec![Message::system("You are Anna."), Message::user("Hello?")];
-    Request::new(Prompt::Chat(messages), Sampling { max_tokens: 16, ..Sampling::default() }, Stream::root(seed))
+    Request::new(Prompt::Chat(messages), Sampling { max_tokens: 16, ..Sampling::default() }, RngStream::root(seed))
 }
 
 async fn say(model: &Arc<dyn LanguageModel>, seed: u64) -> Result<Completion, ModelError> {

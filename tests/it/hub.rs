@@ -6,10 +6,10 @@ mod fake;
 use std::fs;
 use std::path::Path;
 
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{LanguageModel, ModelError, Prompt, Request, Sampling};
 use loom_agent::inference::providers::{OpenOptions, open};
-use loom_agent::inference::remote::hub::{HubOptions, fetch, ready};
+use loom_agent::inference::remote::hub::{HubOptions, cached_or_fetch, fetch};
 
 use self::fake::{COMMIT, Hub, Lie};
 use crate::program;
@@ -33,7 +33,7 @@ fn open_options(hub: HubOptions) -> OpenOptions {
 fn continuation(model: &dyn LanguageModel) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let sampling = Sampling { max_tokens: 12, ..Sampling::greedy() };
-    let request = Request::new(Prompt::Ids(vec![1, 2, 3]), sampling, Stream::root(0));
+    let request = Request::new(Prompt::Ids(vec![1, 2, 3]), sampling, RngStream::root(0));
     runtime.block_on(model.complete(request, None)).unwrap().message.content
 }
 
@@ -46,7 +46,7 @@ fn refusal(spec: &str, options: HubOptions) -> String {
 }
 
 #[test]
-fn a_model_is_fetched_once_and_opens_ever_after() {
+fn a_model_is_downloaded_once_and_opened_from_the_cache() {
     let (hub, home) = (Hub::start(), tempfile::tempdir().unwrap());
     for (name, folder) in [("acme/plain", "tests/data/mamba/plain"), ("acme/shards", "tests/data/mamba/shards")] {
         let options = hub_options(&hub, home.path());
@@ -56,7 +56,7 @@ fn a_model_is_fetched_once_and_opens_ever_after() {
         assert_eq!(model.info().digest, local.info().digest);
         assert_eq!(continuation(model.as_ref()), continuation(local.as_ref()));
 
-        // Nobody is asked again, and nobody is needed.
+        // No further requests are sent.
         let asked = hub.asked().len();
         let offline = HubOptions { offline: true, ..options };
         assert!(open(&format!("hf:{name}@main").parse().unwrap(), &open_options(offline)).is_ok());
@@ -68,7 +68,7 @@ fn a_model_is_fetched_once_and_opens_ever_after() {
 }
 
 #[test]
-fn a_cut_download_goes_on_where_it_broke_off() {
+fn an_interrupted_download_is_resumed() {
     let (hub, home) = (Hub::start(), tempfile::tempdir().unwrap());
     let fetched = fetch("acme/large", None, &hub_options(&hub, home.path())).unwrap();
     let weights = fetched.folder.join("model.safetensors");
@@ -79,7 +79,7 @@ fn a_cut_download_goes_on_where_it_broke_off() {
 }
 
 #[test]
-fn refusals_say_what_to_do() {
+fn hub_errors_say_what_to_do() {
     let (hub, home) = (Hub::start(), tempfile::tempdir().unwrap());
     let why = |spec: &str| refusal(spec, hub_options(&hub, home.path()));
     assert!(why("hf:acme/private").contains("401") && why("hf:acme/private").contains("set HF_TOKEN"));
@@ -87,7 +87,7 @@ fn refusals_say_what_to_do() {
     assert!(why("hf:acme/nothing").contains("the hub has no acme/nothing at main (404)"));
     assert!(why("hf:acme/plain@v9").contains("the hub has no acme/plain at v9 (404)"));
     assert!(why("hf:acme/bare").contains("acme/bare has no `tokenizer.json`"));
-    assert!(why("hf:..x/plain").contains("no name on the hub"));
+    assert!(why("hf:..x/plain").contains("not a valid name on the hub"));
     let offline = HubOptions { offline: true, ..hub_options(&hub, home.path()) };
     assert!(refusal("hf:acme/plain", offline).contains("run `loom model fetch` while online"));
     let nobody = HubOptions { endpoint: Some("http://127.0.0.1:9".to_owned()), ..hub_options(&hub, home.path()) };
@@ -95,7 +95,7 @@ fn refusals_say_what_to_do() {
 }
 
 #[test]
-fn an_address_with_a_secret_in_it_is_refused_and_not_told() {
+fn an_address_with_a_secret_is_rejected_and_not_shown() {
     let (hub, home) = (Hub::start(), tempfile::tempdir().unwrap());
     for endpoint in ["https://me:hf_secret@127.0.0.1:1", "hf_secret"] {
         let options = HubOptions { endpoint: Some(endpoint.to_owned()), ..hub_options(&hub, home.path()) };
@@ -105,13 +105,13 @@ fn an_address_with_a_secret_in_it_is_refused_and_not_told() {
 }
 
 #[test]
-fn a_hostile_hub_gets_no_path_and_no_file() {
+fn an_untrusted_hub_cannot_write_outside_its_folder() {
     for (lie, why) in [
         (Lie::ShardOutside, "the shard `../../../x` is not a plain file name"),
-        (Lie::CommitIsPath, "is no commit"),
-        (Lie::TagIsPath, "of another commit, or its digest is none"),
-        (Lie::OtherBytes, "arrived damaged: the hub says sha256"),
-        (Lie::EndlessFile, "`config.json` has 1099511627776 bytes, and at most"),
+        (Lie::CommitIsPath, "is not a commit"),
+        (Lie::TagIsPath, "belongs to another commit, or its digest is invalid"),
+        (Lie::OtherBytes, "is damaged: the hub states sha256"),
+        (Lie::EndlessFile, "`config.json` has 1099511627776 bytes; the maximum is"),
     ] {
         let (hub, home) = (Hub::lying(lie), tempfile::tempdir().unwrap());
         let told = refusal("hf:acme/shards", hub_options(&hub, &home.path().join("a/b/c")));
@@ -122,17 +122,17 @@ fn a_hostile_hub_gets_no_path_and_no_file() {
 }
 
 #[test]
-fn a_file_that_changed_after_the_first_fetch_is_told_with_both_digests() {
+fn a_file_changed_after_its_download_is_an_error_with_both_digests() {
     let (hub, home) = (Hub::start(), tempfile::tempdir().unwrap());
     let options = hub_options(&hub, home.path());
-    let fetched = ready("acme/plain", None, &options).unwrap();
+    let fetched = cached_or_fetch("acme/plain", None, &options).unwrap();
     let weights = fetched.folder.join("model.safetensors").canonicalize().unwrap();
     let recorded = fetched.files.iter().find(|(name, _)| name == "model.safetensors").unwrap().1.sha256.clone();
     let mut bytes = fs::read(&weights).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&weights, bytes).unwrap();
     let told = refusal("hf:acme/plain", options);
-    assert!(told.contains("has changed since it was first fetched") && told.contains(&recorded), "{told}");
+    assert!(told.contains("has changed since it was first downloaded") && told.contains(&recorded), "{told}");
     assert_eq!(told.matches("sha256 ").count(), 1, "{told}");
 }
 
@@ -145,7 +145,7 @@ fn loom(hub: &Hub, home: &Path, token: &str, arguments: &[&str]) -> (Option<i32>
 }
 
 #[test]
-fn a_persons_way_to_a_model() {
+fn the_model_commands_fetch_inspect_and_check() {
     let (hub, home) = (Hub::start(), tempfile::tempdir().unwrap());
     let run = |arguments: &[&str]| loom(&hub, home.path(), fake::TOKEN, arguments);
 
@@ -181,7 +181,7 @@ fn a_persons_way_to_a_model() {
 }
 
 #[test]
-fn a_model_that_will_not_fit_is_refused_with_the_sum_before_its_weights_are_read() {
+fn a_model_too_large_for_memory_is_rejected_before_its_weights_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let config = serde_json::json!({
         "model_type": "mamba", "vocab_size": 50280, "hidden_size": 65536, "num_hidden_layers": 4096, "state_size": 16,

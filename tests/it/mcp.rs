@@ -1,4 +1,4 @@
-//! `loom memory mcp` from outside, in the protocol's own words. `scripts/check-mcp.sh` asks the official client.
+//! `loom memory mcp` from outside, with raw protocol messages. `scripts/check-mcp.sh` uses the official client.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::program;
 
-/// A client that says what it is told to say.
+/// A minimal client.
 struct Client {
     child: Child,
     input: Option<ChildStdin>,
@@ -62,7 +62,7 @@ fn init() -> tempfile::TempDir {
 }
 
 #[test]
-fn the_mode_decides_what_is_offered_and_what_is_done() {
+fn the_mode_decides_which_tools_are_offered_and_run() {
     let folder = init();
     let mut client = Client::new(folder.path());
     assert_eq!(client.tools(), ["status", "search", "show", "review", "scan", "capture"]);
@@ -89,7 +89,7 @@ fn the_mode_decides_what_is_offered_and_what_is_done() {
 }
 
 #[test]
-fn a_folder_without_a_memory_is_told_to_the_person() {
+fn a_folder_without_a_memory_is_reported_to_the_user() {
     let folder = tempfile::tempdir().unwrap();
     assert!(program::ends(folder.path(), 2, &["memory", "mcp"]).contains("loom memory init"));
 }

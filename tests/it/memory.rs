@@ -1,4 +1,4 @@
-//! `loom memory` from outside: a person's day, processes that are killed, processes that write at the same time.
+//! `loom memory` from outside: a day of use, killed processes, concurrent writers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -93,7 +93,7 @@ fn restore(folder: &Path, files: &BTreeMap<String, Vec<u8>>) {
 }
 
 #[test]
-fn a_persons_day() {
+fn a_day_with_the_memory() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let mut day = String::new();
@@ -115,7 +115,7 @@ fn a_persons_day() {
     step(0, &["review"]);
     step(0, &["apply", "P-20260220-001"]);
     step(0, &["search", "sqlite", "--kind", "decision"]);
-    // Somebody edits by hand, as anybody may.
+    // A manual edit.
     let decisions = folder.join("decisions/DECISIONS.md");
     let text = std::fs::read_to_string(&decisions).unwrap();
     std::fs::write(decisions, text + &signature("CS-cache", "SQLite")).unwrap();
@@ -129,7 +129,7 @@ fn a_persons_day() {
     step(0, &["log", "the cache is still open"]);
     step(0, &["status"]);
     let page = std::fs::read_to_string(program::root().join("docs/MEMORY.md")).unwrap();
-    assert!(page.contains(day.trim_end()), "docs/MEMORY.md shows another day than this:\n{day}");
+    assert!(page.contains(day.trim_end()), "docs/MEMORY.md should contain this day:\n{day}");
 }
 
 fn signature(id: &str, object: &str) -> String {
@@ -147,7 +147,7 @@ fn redis() -> String {
 }
 
 #[test]
-fn init_writes_over_nothing_and_validate_is_idempotent() {
+fn init_overwrites_nothing_and_validate_is_idempotent() {
     let folder = workspace();
     let folder = folder.path();
     std::fs::write(folder.join("decisions/DECISIONS.md"), "# Mine\n\n[D-001]\nDate: today\n").unwrap();
@@ -162,7 +162,7 @@ fn init_writes_over_nothing_and_validate_is_idempotent() {
 }
 
 #[test]
-fn an_export_goes_into_an_empty_memory_with_every_status() {
+fn an_export_can_be_imported_into_an_empty_memory() {
     let one = workspace();
     write_tasks(one.path(), 3);
     let propose =
@@ -179,7 +179,7 @@ fn an_export_goes_into_an_empty_memory_with_every_status() {
 }
 
 #[test]
-fn a_process_killed_at_any_time_leaves_all_or_nothing() {
+fn a_killed_process_leaves_the_state_before_or_after() {
     let folder = workspace();
     let folder = folder.path();
     write_tasks(folder, 40);
@@ -192,8 +192,7 @@ fn a_process_killed_at_any_time_leaves_all_or_nothing() {
     let whole = begun.elapsed();
     let after = files(folder);
     assert_ne!(before, after);
-    // How far it comes before it is killed is the machine's affair; that every point on the way is met, `crashes.rs`
-    // sees to.
+    // How far the process gets before it is killed depends on the machine; `crash_tests.rs` covers every operation.
     for step in 0..40u32 {
         restore(folder, &before);
         let mut child =
@@ -209,7 +208,7 @@ fn a_process_killed_at_any_time_leaves_all_or_nothing() {
 }
 
 #[test]
-fn eight_processes_at_once_lose_nothing_and_double_nothing() {
+fn eight_concurrent_processes_lose_and_duplicate_nothing() {
     const PROCESSES: usize = 8;
     const EACH: usize = 3;
     let folder = workspace();
@@ -272,7 +271,7 @@ fn eight_processes_at_once_lose_nothing_and_double_nothing() {
 }
 
 #[test]
-fn a_damaged_state_is_mended_by_the_command_that_it_names() {
+fn a_damaged_state_is_repaired_by_the_command_named_in_the_error() {
     let folder = workspace();
     std::fs::write(folder.path().join("memory/intel-state.json"), "{\"governance_mode\": ").unwrap();
     let refused = expect(folder.path(), 4, &["capture", "--text", "We decided to wait.", "--source", "chat:1"]);
@@ -288,7 +287,7 @@ fn a_damaged_state_is_mended_by_the_command_that_it_names() {
 }
 
 #[test]
-fn a_proposal_of_nothing_says_what_it_lacks() {
+fn a_proposal_without_a_target_is_explained() {
     let folder = workspace();
     std::fs::write(folder.path().join("patch.md"), "Date: 2026-02-20\nStatement: no header\n").unwrap();
     let told = expect(
@@ -300,7 +299,7 @@ fn a_proposal_of_nothing_says_what_it_lacks() {
 }
 
 #[test]
-fn exit_codes_tell_what_happened() {
+fn exit_codes_match_the_outcome() {
     let folder = tempfile::tempdir().unwrap();
     assert!(expect(folder.path(), 2, &["scan"]).contains("loom memory init"));
     let folder = workspace();

@@ -1,4 +1,4 @@
-//! `loom port`: the dynamic mania benchmark's files become ours, and what changes is told.
+//! `loom port`: converts the dynamic mania benchmark's files and lists what changes.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn parsed(ported: &PortedConfig) -> PersonaConfig {
     parse("ported.yaml", &ported.yaml).unwrap()
 }
 
-/// The benchmark's own rule, as its files define it: turn k of N, counted from 1, stands at k/N, a phase's end is inside.
+/// The benchmark's rule: turn k of N, counted from 1, is at k/N; a phase's end belongs to it.
 fn standard_belief(turn: usize, turns: usize) -> f64 {
     let ends = [(0.15, 0.1, 0.2), (0.35, 0.2, 0.4), (0.60, 0.4, 0.7), (0.85, 0.7, 0.8), (1.0, 0.8, 0.95)];
     let progress = turn as f64 / turns as f64;
@@ -35,7 +35,7 @@ fn standard_belief(turn: usize, turns: usize) -> f64 {
 }
 
 #[test]
-fn a_ported_config_prescribes_what_the_schedule_did_on_every_turn() {
+fn a_ported_config_has_the_schedules_values_on_every_turn() {
     for turns in [1, 5, 20, 50, 100] {
         let config = parsed(&port(V1, turns, None).unwrap());
         let belief = &config.trajectory.dimensions[0];
@@ -51,7 +51,7 @@ fn a_ported_config_prescribes_what_the_schedule_did_on_every_turn() {
 }
 
 #[test]
-fn a_jump_between_phases_stays_a_jump() {
+fn a_jump_between_phases_is_preserved() {
     let ported = config(&PortPlan { profile: V1, schedule: Some(JUMP), presentation: None, turns: 10 }).unwrap();
     let config = parsed(&ported);
     let belief = |turn: usize| config.trajectory.dimensions[0].intensity(turn as f64 / 9.0, 0.95);
@@ -61,7 +61,7 @@ fn a_jump_between_phases_stays_a_jump() {
 }
 
 #[test]
-fn every_loss_and_change_is_told_on_top() {
+fn every_loss_and_change_is_noted_at_the_top() {
     let ported = port(V1, 20, None).unwrap();
     let head: String = ported.yaml.lines().take_while(|line| line.starts_with('#')).collect::<Vec<_>>().join("\n");
     for told in [
@@ -112,7 +112,7 @@ fn a_version_2_profile_has_two_presentations_and_a_version_1_profile_none() {
 }
 
 #[test]
-fn what_is_no_profile_says_where() {
+fn invalid_profiles_are_located_errors() {
     let check = |text: &str, what: &str| {
         let Err(PortError::Source(errors)) = port(("broken.yaml", text), 20, None) else { panic!("{text} was ported") };
         let told: Vec<String> = errors.problems().map(|problem| problem.message.clone()).collect();
@@ -130,7 +130,7 @@ fn what_is_no_profile_says_where() {
 }
 
 #[test]
-fn an_old_transcript_can_be_reported_on() {
+fn a_ported_transcript_can_be_reported_on() {
     let ported = transcript(Path::new("old.json"), include_str!("../data/port/transcript.json"), 0).unwrap();
     let transcript = &ported.transcript;
     assert_eq!(transcript.turns.len(), 3);
@@ -139,7 +139,7 @@ fn an_old_transcript_can_be_reported_on() {
     assert_eq!(transcript.turns[1].progress.to_bits(), 0.5_f64.to_bits());
     assert_eq!(transcript.turns[1].intensities[0].value.to_bits(), 0.7_f64.to_bits());
     assert_eq!(transcript.turns[1].persona.model.as_deref(), Some("some-patient"));
-    // The last turn has no answer: that is a failure that is told, not an empty message.
+    // The last turn has no answer: a reported failure, not an empty message.
     assert!(transcript.turns[2].interlocutor.failure.is_some());
     assert_eq!(transcript.totals, Totals::of(&transcript.turns));
     assert!(
@@ -157,7 +157,10 @@ fn an_old_transcript_can_be_reported_on() {
     assert!(report.missing.iter().all(|missing| !missing.contains("Ported from")), "{:#?}", report.missing);
     for page in [report.markdown(None), report.html(&conversations).unwrap()] {
         let told = page.find("Ported from").unwrap();
-        assert!(page.rfind("Where it comes from").unwrap() < told && told > page.rfind("What is missing").unwrap());
+        assert!(
+            page.rfind(">Origin<").or(page.rfind("## Origin")).unwrap() < told
+                && told > page.rfind("Missing values").unwrap()
+        );
     }
     let error = loom_agent::studies::port::transcript(Path::new("x"), r#"{"conversation": []}"#, 0).unwrap_err();
     assert!(error.to_string().contains("patient_profile_id"), "{error}");

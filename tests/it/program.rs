@@ -1,14 +1,13 @@
-//! The program as tests run it: at home in the folder that it works in, and deaf to what the caller's environment would
-//! tell it. So neither can a key, a cache or a colour of the caller's change what a test sees, nor a test the caller's
-//! home.
+//! Runs the program for tests: its home is the test's folder, and environment variables that it reads are removed. So
+//! keys, caches and colours of the caller do not affect tests, and tests do not change the caller's home.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What the program, and the libraries in it, ask the environment for. `LOOM_KERNELS` is not among them: it changes no
-/// result, and the tests hold on every path.
-const HEARD: [&str; 16] = [
+/// Environment variables that the program and its libraries read. `LOOM_KERNELS` is not included: it does not change
+/// results, and the tests pass on every path.
+const VARIABLES: [&str; 16] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_BASE_URL",
     "HF_ENDPOINT",
@@ -32,13 +31,13 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// `loom` with `arguments`, to be run in `folder`.
+/// The command `loom` with `arguments` in `folder`.
 pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loom"));
-    for name in HEARD {
+    for name in VARIABLES {
         command.env_remove(name);
     }
-    // The repository is nobody's home.
+    // The repository is not used as home.
     let home = if folder.starts_with(root()) { Path::new(env!("CARGO_TARGET_TMPDIR")) } else { folder };
     command.env("HOME", home).current_dir(folder).args(arguments);
     command
@@ -49,21 +48,21 @@ pub(crate) fn loom(folder: &Path, arguments: &[&str]) -> Output {
     command(folder, arguments).output().unwrap()
 }
 
-/// Runs `command` with `input` to read.
+/// Runs `command` with `input` on standard input.
 pub(crate) fn fed(mut command: Command, input: &str) -> Output {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let fed = child.stdin.take().unwrap().write_all(input.as_bytes());
-    // One that refuses what it was told to do may have ended before it read anything.
+    // A process that rejects its arguments may end before it reads anything.
     assert!(fed.is_ok() || fed.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe));
     child.wait_with_output().unwrap()
 }
 
-/// Everything that it printed.
+/// Standard output and standard error.
 pub(crate) fn told(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Runs `loom` with `arguments` in `folder`, which must end with `code`, and gives everything that it printed.
+/// Runs `loom` with `arguments` in `folder`, asserts the exit code, and returns its output.
 #[track_caller]
 pub(crate) fn ends(folder: &Path, code: i32, arguments: &[&str]) -> String {
     let output = loom(folder, arguments);

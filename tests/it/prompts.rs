@@ -1,10 +1,10 @@
-//! Golden prompts: what a persona model is told, turn by turn, in the full form and within the bundled model's budget.
+//! Golden prompts: the prompts of a persona's model, turn by turn, in the full form and within the bundled model's budget.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use loom_agent::simulation::persona::{
-    Assembler, InjectionKind, PersonaConfig, PromptBudget, Situation, examples, parse,
+    Assembler, InjectionKind, PersonaConfig, PromptBudget, TurnInput, examples, parse,
 };
 use tokenizers::Tokenizer;
 
@@ -24,7 +24,7 @@ fn golden(name: &str, turns: usize, budget: Option<PromptBudget>, shown: &[usize
     let assembler = Assembler::new(config(name), turns, budget).unwrap();
     let mut out = String::new();
     for &turn in shown {
-        let situation = Situation { turn, persona_messages: &[] };
+        let situation = TurnInput { turn, persona_messages: &[] };
         let plan = assembler.plan(&situation);
         let phase = plan.phase.as_deref().unwrap_or("none");
         writeln!(out, "======== turn {turn} of {turns}, phase {phase}, {:?}\n{}\n", plan.injection, plan.prompt)

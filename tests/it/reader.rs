@@ -1,5 +1,5 @@
-//! Somebody who was handed a results folder: does the report say what the numbers mean and what the model was never told,
-//! does `docs/FORMATS.md` explain every field, and is a wrong path answered with the right one?
+//! A results folder read by someone else: the report explains its numbers and what was left out of prompts,
+//! `docs/FORMATS.md` explains every field, and errors about wrong paths name the right one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,9 +18,9 @@ fn handed() -> TempDir {
     fs::write(dir.path().join("anna.yaml"), config).unwrap();
     let output = loom(dir.path(), &["run", "anna.yaml", "--turns", "2", "--output", "runs/a"]);
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("The persona's prompt is longer than its model can take"), "{said}");
-    assert!(said.contains("1 rollout, 2 turns, seed 0"), "{said}");
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(messages.contains("The persona's prompt exceeds its model's prompt budget"), "{messages}");
+    assert!(messages.contains("1 rollout, 2 turns, seed 0"), "{messages}");
     dir
 }
 
@@ -33,8 +33,8 @@ fn a_report_explains_itself() {
     assert!(!left_out.is_empty(), "{report:#}");
     for form in ["report.md", "report.html"] {
         let text = read(form);
-        assert!(text.contains("What the model was not told, it cannot keep to."), "{form}");
-        assert!(text.contains("low is going round in circles"), "{form}: novelty is explained");
+        assert!(text.contains("The model cannot follow instructions that it did not get."), "{form}");
+        assert!(text.contains("low is going in circles"), "{form}: novelty is explained");
     }
     let turn: Value = serde_json::from_str(&read("rollout_000.json")).unwrap();
     let dropped = turn["turns"][0]["prompt"]["dropped"].as_array().unwrap();
@@ -42,16 +42,16 @@ fn a_report_explains_itself() {
 }
 
 #[test]
-fn a_wrong_path_is_answered_with_the_right_one() {
+fn errors_about_wrong_paths_name_the_right_one() {
     let dir = handed();
     let check = |arguments: &[&str], expected: &str| {
         let told = ends(dir.path(), 2, arguments);
         assert!(told.contains(expected), "{arguments:?}: {told}");
     };
-    check(&["report", "runs"], "name one that lies in it, such as runs/a");
+    check(&["report", "runs"], "name one of them, such as runs/a");
     check(&["compare", "runs/a", "runs"], "such as runs/a");
-    check(&["report", "anna.yaml"], "anna.yaml is no transcript");
-    check(&["report", "runs/a", "--output", "report.pdf"], "write HTML and print that");
+    check(&["report", "anna.yaml"], "anna.yaml is not a transcript");
+    check(&["report", "runs/a", "--output", "report.pdf"], "write HTML and print it");
     check(&["report", "runs/a", "--output", "report.docx"], "--format");
     check(&["run", "anna.yaml", "--seed", "-1"], "write a whole number");
     check(&["run", "anna.yaml", "--rollouts", "four"], "write a whole number");
@@ -61,7 +61,7 @@ fn a_wrong_path_is_answered_with_the_right_one() {
 }
 
 #[test]
-fn a_comparison_says_who_the_other_side_was() {
+fn a_comparison_names_the_adversaries() {
     let dir = handed();
     let run = ["run", "anna.yaml", "--turns", "2", "--adversary", "contradiction", "--seed", "7", "--output", "runs/b"];
     ends(dir.path(), 0, &run);
@@ -70,7 +70,7 @@ fn a_comparison_says_who_the_other_side_was() {
         let line = told.lines().find(|line| line.starts_with(&format!("| {name} "))).unwrap();
         line.split('|').map(|cell| cell.trim().to_owned()).collect()
     };
-    assert_eq!(row("Other side")[2..4], ["no adversary", "contradiction trap"]);
+    assert_eq!(row("Other side")[2..4], ["no adversary", "contradiction adversary"]);
     assert_eq!(row("Seed")[2..4], ["0", "7"]);
 }
 
@@ -102,7 +102,7 @@ fn json(run: &Path, name: &str) -> Value {
     serde_json::from_slice(&fs::read(run.join(name)).unwrap()).unwrap()
 }
 
-/// Calls `see` with the place and the name of every field in `value`.
+/// Calls `see` with the path and the name of every field in `value`.
 fn fields(value: &Value, path: &str, see: &mut impl FnMut(&str, &str)) {
     match value {
         Value::Object(object) => {

@@ -1,4 +1,4 @@
-//! `loom receipts` from outside: a log of moods and permits, checked, damaged, exported and replayed.
+//! `loom receipts` as a process: a log of moods and permits is verified, damaged, exported and replayed.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::process::Output;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use loom_agent::foundation::gate::Entry;
+use loom_agent::foundation::gate::LedgerEntry;
 use loom_agent::foundation::store::RealDisk;
-use loom_agent::foundation::store::receipts::{Key, ReceiptLog};
-use loom_agent::governance::mood::{Event, Facts, MoodState, step, step_entry};
+use loom_agent::foundation::store::receipts::{ReceiptKey, ReceiptLog};
+use loom_agent::governance::mood::{MoodEvent, MoodFacts, MoodState, step, step_entry};
 use serde_json::{Value, json};
 
 use crate::program::{self, told};
@@ -28,15 +28,21 @@ fn expect(home: &Path, code: i32, arguments: &[&str]) -> String {
 /// A log of a few steps in `folder`, signed with the key in `home`.
 fn write_log(home: &Path, folder: &Path) {
     fs::create_dir_all(folder).unwrap();
-    let key = Arc::new(Key::open(&home.join("loom/key")).unwrap());
+    let key = Arc::new(ReceiptKey::open(&home.join("loom/key")).unwrap());
     let at = Timestamp::from_second(1_700_000_000).unwrap();
     let (mut log, _) = ReceiptLog::open(Arc::new(RealDisk::new(folder)), key, at).unwrap();
-    let entered = MoodState::enter(Facts::NONE);
-    let mut entries = vec![step_entry(None, Facts::NONE, &entered)];
+    let entered = MoodState::enter(MoodFacts::NONE);
+    let mut entries = vec![step_entry(None, MoodFacts::NONE, &entered)];
     let mut state = entered.state;
-    for event in [Event::VerifiersFailed, Event::RiskGrew, Event::Mitigated, Event::VerifiersPassed, Event::Ambiguous] {
+    for event in [
+        MoodEvent::VerifiersFailed,
+        MoodEvent::RiskGrew,
+        MoodEvent::Mitigated,
+        MoodEvent::VerifiersPassed,
+        MoodEvent::Ambiguous,
+    ] {
         let after = step(&state, &event);
-        entries.push(step_entry(Some(&event), Facts::NONE, &after));
+        entries.push(step_entry(Some(&event), MoodFacts::NONE, &after));
         state = after.state;
     }
     let text = log.contents().put(b"what the user said").unwrap();
@@ -53,7 +59,7 @@ fn a_log_is_verified_shown_exported_and_replayed_and_damage_is_located() {
     write_log(&home, &run);
     let path = run.to_str().unwrap();
     let verified = expect(&home, 0, &["receipts", "verify", path]);
-    assert!(verified.starts_with("8 receipts, 8 signed for, 1 texts erased; last "), "{verified}");
+    assert!(verified.starts_with("8 receipts, 8 signed, 1 texts erased; last "), "{verified}");
     let shown = expect(&home, 0, &["receipts", "show", path, "--kind", "mood."]);
     assert_eq!(shown.lines().count(), 6, "{shown}");
     let spans: Value =
@@ -68,12 +74,12 @@ fn a_log_is_verified_shown_exported_and_replayed_and_damage_is_located() {
     let lines: Vec<_> = whole.split_inclusive('\n').collect();
     let damaged = [
         (whole.replacen("verifiers_failed", "verifiers_passed", 1), "line 3: the receipt was altered"),
-        ([&lines[..4], &lines[5..]].concat().concat(), "line 5: receipt 5 stands where receipt 4 belongs"),
+        ([&lines[..4], &lines[5..]].concat().concat(), "line 5: expected receipt 4, found receipt 5"),
         (
             [&lines[..4], &[lines[5], lines[4]], &lines[6..]].concat().concat(),
-            "line 5: receipt 5 stands where receipt 4 belongs",
+            "line 5: expected receipt 4, found receipt 5",
         ),
-        (lines[..6].concat(), "line 7: the log was cut short: 8 receipts were signed for, 6 are left"),
+        (lines[..6].concat(), "line 7: the log was truncated: 8 receipts were signed, 6 are left"),
     ];
     for (text, expected) in damaged {
         fs::write(&log, text).unwrap();
@@ -82,7 +88,7 @@ fn a_log_is_verified_shown_exported_and_replayed_and_damage_is_located() {
     }
     fs::write(&log, whole).unwrap();
     let told = expect(&folder.path().join("other"), 0, &["receipts", "verify", path]);
-    assert!(told.contains("any signature counts"), "{told}");
+    assert!(told.contains("any signature is accepted"), "{told}");
     let told = expect(&home, 1, &["receipts", "verify", path, "--key", &"ab".repeat(32)]);
     assert!(told.contains("signed with another key"), "{told}");
     fs::remove_file(run.join("receipts.head")).unwrap();
@@ -90,16 +96,16 @@ fn a_log_is_verified_shown_exported_and_replayed_and_damage_is_located() {
 }
 
 #[test]
-fn a_text_is_erased_and_the_chain_stands() {
+fn erasing_a_text_keeps_the_chain_valid() {
     let folder = tempfile::tempdir().unwrap();
     let (home, run) = (folder.path().join("home"), folder.path().join("run"));
     fs::create_dir_all(&run).unwrap();
-    let key = Arc::new(Key::open(&home.join("loom/key")).unwrap());
+    let key = Arc::new(ReceiptKey::open(&home.join("loom/key")).unwrap());
     let at = Timestamp::from_second(1_700_000_000).unwrap();
     let (mut log, _) = ReceiptLog::open(Arc::new(RealDisk::new(&run)), key, at).unwrap();
     let texts =
         ["what the user said", "what the user said later"].map(|text| log.contents().put(text.as_bytes()).unwrap());
-    let entries = texts.map(|text| Entry::new("session.answered", json!({})).with_content("answer", text));
+    let entries = texts.map(|text| LedgerEntry::new("session.answered", json!({})).with_content("answer", text));
     log.commit(at, &entries).unwrap();
     drop(log);
     let path = run.to_str().unwrap();

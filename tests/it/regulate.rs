@@ -1,4 +1,4 @@
-//! `loom regulate` from outside: a pipe of events, decisions as they come, a state that is kept.
+//! `loom regulate` from the command line: events in, decisions out, and the state file.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -19,7 +19,7 @@ fn regulate(folder: &Path, arguments: &[&str], events: &str) -> Output {
 }
 
 /// `at decision` of every line of output.
-fn said(output: &Output) -> Vec<String> {
+fn decisions(output: &Output) -> Vec<String> {
     String::from_utf8(output.stdout.clone())
         .unwrap()
         .lines()
@@ -37,7 +37,7 @@ const CORRECTED: &str = r#"
 "#;
 
 #[test]
-fn decisions_come_at_each_turns_end_at_a_stop_and_at_the_end_of_input() {
+fn decisions_are_written_at_turn_ends_at_stops_and_at_the_end_of_input() {
     let folder = tempfile::tempdir().unwrap();
     let events = r#"{"type":"turn_start","user_message":"Capital of Tanzania?"}
 {"type":"token","token":"Zanzi","logprob":-6.0,"index":0,"top":[["Do",-0.4],["Zanzi",-6.0]]}
@@ -48,7 +48,7 @@ fn decisions_come_at_each_turns_end_at_a_stop_and_at_the_end_of_input() {
     let output = regulate(folder.path(), &["--cost-cap-tokens", "100"], events);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(
-        said(&output),
+        decisions(&output),
         [
             "turn_complete low_confidence_spans",
             "cost circuit_break",
@@ -61,7 +61,7 @@ fn decisions_come_at_each_turns_end_at_a_stop_and_at_the_end_of_input() {
 }
 
 #[test]
-fn a_decision_reaches_the_reader_before_the_input_ends() {
+fn decisions_are_flushed_before_the_input_ends() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = command(folder.path(), &["--cost-cap-tokens-out", "2"]).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -78,22 +78,22 @@ fn a_decision_reaches_the_reader_before_the_input_ends() {
 }
 
 #[test]
-fn a_bad_line_is_named_and_the_rest_goes_on_unless_told_otherwise() {
+fn a_bad_line_is_reported_and_skipped_unless_strict() {
     let folder = tempfile::tempdir().unwrap();
     let events = "{\"type\":\"turn_start\",\"user_message\":\"x\"}\n\nnonsense\n\u{FFFD}\n{\"type\":\"token\",\"token\":\"x\",\"lgprob\":-1}\n\
         {\"type\":\"turn_complete\",\"full_response\":\"x\"}\n";
     let output = regulate(folder.path(), &[], events);
     assert_eq!(
-        (output.status.code(), said(&output)),
+        (output.status.code(), decisions(&output)),
         (Some(1), vec!["turn_complete continue".into(), "end_of_input continue".into()])
     );
     insta::assert_snapshot!("bad_lines", String::from_utf8(output.stderr).unwrap());
     let strict = regulate(folder.path(), &["--strict"], events);
-    assert_eq!((strict.status.code(), said(&strict)), (Some(1), vec!["end_of_input continue".into()]));
+    assert_eq!((strict.status.code(), decisions(&strict)), (Some(1), vec!["end_of_input continue".into()]));
 }
 
 #[test]
-fn what_was_learned_is_kept_for_its_user_alone() {
+fn learned_rules_are_stored_per_user() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--state", "ann.json", "--user", "ann"];
     for _ in 0..3 {
@@ -101,7 +101,7 @@ fn what_was_learned_is_kept_for_its_user_alone() {
     }
     let task = r#"{"type":"turn_start","user_message":"Refactor the parser module."}"#;
     let output = regulate(folder.path(), &[flags.as_slice(), &["--signals", "2026-02-13"]].concat(), task);
-    assert_eq!(said(&output), ["turn_start procedural_warning", "end_of_input procedural_warning"]);
+    assert_eq!(decisions(&output), ["turn_start procedural_warning", "end_of_input procedural_warning"]);
     assert!(String::from_utf8(output.stderr).unwrap().starts_with("[SIG-20260213-001]\nDate: 2026-02-13\n"));
 
     let other = regulate(folder.path(), &["--state", "ann.json", "--user", "bob"], task);
@@ -114,13 +114,13 @@ fn what_was_learned_is_kept_for_its_user_alone() {
 }
 
 #[test]
-fn what_was_learned_outlives_a_kill_and_has_one_keeper() {
+fn the_state_survives_a_kill_and_is_locked_by_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = command(folder.path(), &["--state", "ann.json"]).spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
     stdin.write_all(CORRECTED.as_bytes()).unwrap();
     writeln!(stdin, r#"{{"type":"turn_complete","full_response":"Here it is again."}}"#).unwrap();
-    // The decision on the first turn: the state is on the disk by then, and locked as long as the program lives.
+    // The decision on the first turn: the state is on disk by then, and locked while the program runs.
     stdout.read_line(&mut String::new()).unwrap();
     assert!(std::fs::read_to_string(folder.path().join("ann.json")).unwrap().contains("\"turns\":1"));
     let second = regulate(folder.path(), &["--state", "ann.json"], "");
@@ -138,12 +138,12 @@ fn what_was_learned_outlives_a_kill_and_has_one_keeper() {
     assert_eq!(
         (nowhere.status.code(), nowhere.stdout.as_slice()),
         (Some(2), &b""[..]),
-        "told before anything is heard"
+        "reported before any event is read"
     );
 }
 
 #[test]
-fn settings_that_mean_nothing_are_refused_wherever_they_come_from() {
+fn settings_out_of_range_are_refused_wherever_they_come_from() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("s.json"), r#"{"scope":{"drift":7}}"#).unwrap();
     for flags in [["--settings", "s.json"], ["--drift", "7"], ["--replay", "scope.drift=7"]] {
@@ -155,7 +155,7 @@ fn settings_that_mean_nothing_are_refused_wherever_they_come_from() {
 }
 
 #[test]
-fn a_closed_pipe_ends_quietly_and_the_state_is_kept() {
+fn a_closed_pipe_ends_quietly_and_the_state_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = command(folder.path(), &["--state", "s.json"]).spawn().unwrap();
     drop(child.stdout.take());
@@ -172,7 +172,7 @@ fn a_closed_pipe_ends_quietly_and_the_state_is_kept() {
 }
 
 #[test]
-fn a_replay_shows_what_other_settings_would_decide() {
+fn a_replay_lists_decisions_under_other_settings() {
     let folder = tempfile::tempdir().unwrap();
     let turn =
         "{\"type\":\"turn_start\",\"user_message\":\"x\"}\n{\"type\":\"cost\",\"tokens_in\":60,\"tokens_out\":0}\n";
@@ -181,7 +181,7 @@ fn a_replay_shows_what_other_settings_would_decide() {
     assert_eq!(output.status.code(), Some(0));
     insta::assert_snapshot!("replay", String::from_utf8(output.stdout).unwrap());
     let unused = regulate(folder.path(), &["--replay", "cost.hard.tokens=1", "--calibration", "no.json"], "");
-    assert_eq!(unused.status.code(), Some(2), "what a replay does not use is refused, not ignored");
+    assert_eq!(unused.status.code(), Some(2), "flags that a replay does not use are refused");
     let typo = regulate(folder.path(), &["--replay", "cost.cap=1"], "");
     assert_eq!(typo.status.code(), Some(2));
     assert!(String::from_utf8(typo.stderr).unwrap().contains("there is no such setting"));

@@ -8,13 +8,13 @@ use loom_agent::inference::providers::OpenOptions;
 use loom_agent::simulation::persona::{AdversaryKind, parse};
 use loom_agent::simulation::report::{Comparison, ExportFormat, Report, ReportError, export, load};
 use loom_agent::simulation::rollout::{
-    Observer, Run, RunPlan, Score, ScoreJudge, ScoreMethod, ScorePoint, StopFlag, read_transcript, turns,
+    Observer, Run, RunPlan, Score, ScoreJudge, ScoreMethod, ScorePoint, StopFlag, read_transcript, turn_count,
 };
 use tempfile::TempDir;
 
 const ANNA: &str = include_str!("../data/report/anna.yaml");
 
-/// A run of `rollouts` in `folder`. The scripts are named as seen from the repository's root, so the names are stable.
+/// A run of `rollouts` in `folder`. The scripts' paths are relative to the repository's root, so that they are stable.
 pub(crate) fn run(folder: &Path, rollouts: usize) {
     run_of(folder, rollouts, ANNA, ["persona", "interlocutor"]);
 }
@@ -28,7 +28,7 @@ fn run_of(folder: &Path, rollouts: usize, yaml: &str, scripts: [&str; 2]) {
         yaml: yaml.to_owned(),
         seed: 42,
         rollouts,
-        turns: turns(&config, None).unwrap(),
+        turns: turn_count(&config, None).unwrap(),
         adversary: AdversaryKind::None,
         persona,
         interlocutor,
@@ -40,11 +40,11 @@ fn run_of(folder: &Path, rollouts: usize, yaml: &str, scripts: [&str; 2]) {
     let run = Run::create(&plan, folder, &OpenOptions::default()).unwrap();
     let observer: Observer = Arc::new(|_| {});
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(run.play(1, &observer, &StopFlag::default())).unwrap();
+    runtime.block_on(run.execute(1, &observer, &StopFlag::default())).unwrap();
 }
 
-/// The report without what a clock measured, nor how long the prompts are: that is the templates' matter.
-fn timeless(folder: &Path) -> Report {
+/// The report with fixed times and prompt lengths.
+fn without_times(folder: &Path) -> Report {
     let mut report = Report::on(folder).unwrap();
     report.timing.began = "2026-01-01T00:00:00Z".into();
     report.timing.seconds = 12.0;
@@ -54,12 +54,12 @@ fn timeless(folder: &Path) -> Report {
 }
 
 #[test]
-fn a_report_reads_well() {
+fn a_report_matches_its_snapshots() {
     let folder = TempDir::new().unwrap();
     run(folder.path(), 3);
-    let mut report = timeless(folder.path());
+    let mut report = without_times(folder.path());
     insta::assert_snapshot!("report_markdown", report.markdown(Some("curves.svg")));
-    // One of each kind is enough to see the form.
+    // One item per list is enough.
     report.turns.truncate(1);
     report.rollouts.truncate(1);
     report.rollouts[0].measures.truncate(1);
@@ -82,14 +82,14 @@ fn the_same_transcripts_give_the_same_bytes() {
 
     let again = TempDir::new().unwrap();
     run(again.path(), 2);
-    assert_eq!(timeless(folder.path()).markdown(None), timeless(again.path()).markdown(None));
+    assert_eq!(without_times(folder.path()).markdown(None), without_times(again.path()).markdown(None));
 }
 
 #[test]
-fn a_rollout_under_way_is_reported_as_far_as_it_is() {
+fn a_running_rollout_is_reported_up_to_its_last_turn() {
     let folder = TempDir::new().unwrap();
     run(folder.path(), 2);
-    // What a killed process leaves: the first rollout, and of the second a head, three turns and half a line.
+    // The files of a killed process: the first rollout, and of the second a header, three turns and half a line.
     let path = folder.path().join("rollout_001.json");
     let mut head: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let turns = head["turns"].as_array_mut().map(std::mem::take).unwrap();
@@ -106,12 +106,12 @@ fn a_rollout_under_way_is_reported_as_far_as_it_is() {
     let report = Report::on(folder.path()).unwrap();
     assert_eq!(report.rollouts[1].turns, 3);
     let markdown = report.markdown(None);
-    assert!(markdown.contains("1 of 2 rollouts finished, 1 under way"), "{markdown}");
-    assert_eq!(fs::read_to_string(&partial).unwrap(), lines, "reading leaves the file as it is");
+    assert!(markdown.contains("1 of 2 rollouts finished, 1 running"), "{markdown}");
+    assert_eq!(fs::read_to_string(&partial).unwrap(), lines, "reading does not change the file");
 }
 
 #[test]
-fn what_is_no_run_says_so() {
+fn a_folder_without_a_run_is_an_error() {
     let folder = TempDir::new().unwrap();
     assert!(matches!(load(folder.path()), Err(ReportError::Empty { .. })));
     fs::write(folder.path().join("rollout_000.json"), "{}").unwrap();
@@ -121,21 +121,21 @@ fn what_is_no_run_says_so() {
 
 /// `scripts/check-report.sh` opens the same page in a browser.
 #[test]
-fn what_a_persona_says_stays_text_in_the_page() {
+fn message_texts_are_escaped_in_the_page() {
     let folder = TempDir::new().unwrap();
     run_of(folder.path(), 1, include_str!("../data/report/hostile.yaml"), ["hostile", "hostile"]);
     let (report, conversations) = Report::with_conversations(folder.path()).unwrap();
     assert!(report.persona.contains("<img") && !report.flags.is_empty());
     let page = report.html(&conversations).unwrap();
     for tag in ["<img", "<svg onload", "<b ", "<script>alert", "</title><script", "onerror=alert(5)>"] {
-        assert!(!page.contains(tag), "{tag} stands in the page");
+        assert!(!page.contains(tag), "{tag} is in the page");
     }
-    assert!(page.contains("&lt;img src=x onerror=alert(5)&gt;"), "what was said is shown");
-    assert_eq!(page.matches("<script>").count(), 1, "the page's own script alone");
+    assert!(page.contains("&lt;img src=x onerror=alert(5)&gt;"), "the message is shown");
+    assert_eq!(page.matches("<script>").count(), 1, "only the page's own script");
 }
 
 #[test]
-fn a_side_file_that_is_missing_or_cut_short_is_told() {
+fn a_missing_or_truncated_side_file_is_reported() {
     let folder = TempDir::new().unwrap();
     run(folder.path(), 2);
     assert!(!Report::on(folder.path()).unwrap().missing.iter().any(|missing| missing.contains("tokens of")));
@@ -150,7 +150,7 @@ fn a_side_file_that_is_missing_or_cut_short_is_told() {
 }
 
 #[test]
-fn two_folders_are_set_side_by_side_with_intervals_for_the_difference() {
+fn a_comparison_has_differences_with_intervals() {
     let folder = TempDir::new().unwrap();
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));
     run(&a, 4);
@@ -171,7 +171,7 @@ fn two_folders_are_set_side_by_side_with_intervals_for_the_difference() {
 }
 
 #[test]
-fn exports_hold_both_sides_views() {
+fn exports_contain_both_sides_views() {
     let folder = TempDir::new().unwrap();
     run(folder.path(), 2);
     let (report, conversations) = Report::with_conversations(folder.path()).unwrap();
@@ -212,7 +212,7 @@ fn exports_hold_both_sides_views() {
 }
 
 #[test]
-fn scores_that_stand_in_transcripts_are_shown_by_method_and_judge() {
+fn stored_scores_are_shown_by_method_and_judge() {
     let folder = TempDir::new().unwrap();
     run(folder.path(), 3);
     for rollout in 0..3 {
@@ -263,7 +263,7 @@ fn scores_that_stand_in_transcripts_are_shown_by_method_and_judge() {
     }
     let compared = Comparison::of(&folder.path().join("rollout_000.json"), folder.path()).unwrap();
     let rows: Vec<_> = compared.scores.iter().filter(|row| row.judge.as_deref() == Some("first")).collect();
-    assert_eq!(rows.len(), 1, "a judge that was tested is still the same judge: {rows:#?}");
+    assert_eq!(rows.len(), 1, "testing a judge does not change its identity: {rows:#?}");
     assert!(rows[0].unreliable.is_some() && rows[0].difference.is_some());
     assert!(compared.markdown().contains("by `first`, **unreliable**"));
 }

@@ -1,4 +1,4 @@
-//! Rollouts between scripted models: what is recorded, what is asked again, what survives.
+//! Rollouts between scripted models: what is recorded, redrafted and resumed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use loom_agent::inference::providers::OpenOptions;
 use loom_agent::simulation::persona::{AdversaryKind, parse};
 use loom_agent::simulation::rollout::{
     FileError, MonitorAction, Observer, Outcome, Progress, RolloutSummary, Run, RunError, RunPlan, StopFlag,
-    Transcript, read_tokens, read_transcript, turns,
+    Transcript, read_tokens, read_transcript, turn_count,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -50,7 +50,7 @@ impl Table {
             yaml: self.yaml.clone(),
             seed: self.seed,
             rollouts: self.rollouts,
-            turns: turns(&config, None).unwrap(),
+            turns: turn_count(&config, None).unwrap(),
             adversary: AdversaryKind::None,
             adversary_script: None,
             persona: model("persona"),
@@ -66,8 +66,8 @@ impl Table {
         Run::create(&self.plan(), &self.path(output), &OpenOptions::default())
     }
 
-    fn play(&self, output: &str) -> Transcript {
-        play(&self.create(output).unwrap(), 1);
+    fn execute(&self, output: &str) -> Transcript {
+        execute(&self.create(output).unwrap(), 1);
         self.transcript(output)
     }
 
@@ -76,10 +76,10 @@ impl Table {
     }
 }
 
-fn play(run: &Run, parallel: usize) -> Vec<RolloutSummary> {
+fn execute(run: &Run, parallel: usize) -> Vec<RolloutSummary> {
     let observer: Observer = Arc::new(|_| {});
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(run.play(parallel, &observer, &StopFlag::default())).unwrap()
+    runtime.block_on(run.execute(parallel, &observer, &StopFlag::default())).unwrap()
 }
 
 /// A file's JSON without what may differ between two runs of one seed.
@@ -103,9 +103,9 @@ const ANNAS_WORDS: &str = "The alarms have a rhythm lately.\n---\nI write the ti
                            Nobody else counts them.\n---\nIt says my name.\n---\nI will answer it tonight.";
 
 #[test]
-fn a_small_rollout_reads_as_the_formats_page_says() {
+fn a_small_rollout_matches_its_snapshot() {
     let table = Table::new(ANNAS_WORDS, "Tell me more.\n---\nWhat do you mean?");
-    let transcript = table.play("run");
+    let transcript = table.execute("run");
     assert_eq!(transcript.outcome, Outcome::Complete);
     let mut value = stripped(&table.path("run/rollout_000.json"));
     // The scripts lie in a folder whose name changes.
@@ -128,13 +128,13 @@ fn a_small_rollout_reads_as_the_formats_page_says() {
 }
 
 #[test]
-fn a_formula_is_drafted_again_and_leaves_no_trace_in_the_history() {
+fn a_redraft_removes_the_rejected_draft_from_the_history() {
     let bad = r#"[["Have you ever felt that?", "The alarms again."]]"#;
     let mut table = Table::new(bad, "Go on.").yaml("max_retries: 2", "max_retries: 9");
     let mut redrafts = 0;
     for seed in 0..4 {
         table.seed = seed;
-        let transcript = table.play(&format!("run{seed}"));
+        let transcript = table.execute(&format!("run{seed}"));
         for turn in &transcript.turns {
             assert_eq!(turn.persona.content, "The alarms again.", "nine retries are enough here");
             assert_eq!(turn.persona.attempts.len(), turn.monitor_events.len());
@@ -147,8 +147,8 @@ fn a_formula_is_drafted_again_and_leaves_no_trace_in_the_history() {
 }
 
 #[test]
-fn after_the_last_retry_the_first_draft_stands_and_the_event_says_so() {
-    let transcript = Table::new("Have you ever felt that?", "Go on.").play("run");
+fn after_the_last_retry_the_first_draft_is_accepted() {
+    let transcript = Table::new("Have you ever felt that?", "Go on.").execute("run");
     let turn = &transcript.turns[0];
     assert_eq!(turn.persona.attempt, 0);
     assert_eq!(turn.persona.attempts.iter().map(|attempt| attempt.index).collect::<Vec<_>>(), [1, 2]);
@@ -158,8 +158,8 @@ fn after_the_last_retry_the_first_draft_stands_and_the_event_says_so() {
 }
 
 #[test]
-fn a_failed_reply_is_asked_for_once_more_and_then_marked() {
-    let transcript = Table::new(r#"["Hello.", {"error": "overloaded"}, "  ", "Still here."]"#, "Go on.").play("run");
+fn a_failed_reply_is_retried_once_and_then_recorded() {
+    let transcript = Table::new(r#"["Hello.", {"error": "overloaded"}, "  ", "Still here."]"#, "Go on.").execute("run");
     let said: Vec<_> = transcript.turns.iter().map(|turn| turn.persona.content.as_str()).collect();
     assert_eq!(said, ["Hello.", "…", "…", "Still here.", "Hello.", "…"]);
     let failed = &transcript.turns[1].persona;
@@ -172,9 +172,9 @@ fn a_failed_reply_is_asked_for_once_more_and_then_marked() {
 }
 
 #[test]
-fn a_rollout_without_any_reply_is_stopped_and_kept() {
+fn a_rollout_without_any_reply_is_stopped_and_stored() {
     let gone = r#"[{"error": "the server is gone"}]"#;
-    let transcript = Table::new(gone, gone).play("run");
+    let transcript = Table::new(gone, gone).execute("run");
     assert_eq!(transcript.turns.len(), 2);
     let Outcome::Stopped { reason, circuit_break: false } = transcript.outcome else {
         panic!("{:?}", transcript.outcome)
@@ -188,7 +188,7 @@ fn a_refusal_is_an_outcome_and_not_a_failure() {
         "Hello.",
         r#"[{"content": "I can't talk about that.", "finish": "refusal"}, {"finish": "refusal"}]"#,
     )
-    .play("run");
+    .execute("run");
     assert_eq!(transcript.outcome, Outcome::Complete);
     assert_eq!(transcript.totals.refusals, 6);
     assert_eq!(transcript.totals.failures, 0);
@@ -197,26 +197,26 @@ fn a_refusal_is_an_outcome_and_not_a_failure() {
 }
 
 #[test]
-fn the_interlocutors_opening_comes_before_the_personas_first_word() {
+fn the_opening_precedes_the_personas_first_message() {
     let opened = Table::new("Hello.", "Go on.").yaml("interaction:", "interaction:\n  opening: \"How are you, Anna?\"");
-    let transcript = opened.play("run");
+    let transcript = opened.execute("run");
     assert_eq!(transcript.opening.words.as_deref(), Some("How are you, Anna?"));
     let table =
         Table::new("[\"Hello.\"]", "Go on.").yaml("interaction:", "interaction:\n  first_speaker: interlocutor");
     let mut plan = table.plan();
     plan.persona = "echo".parse().unwrap();
-    play(&Run::create(&plan, &table.path("run"), &OpenOptions::default()).unwrap(), 1);
+    execute(&Run::create(&plan, &table.path("run"), &OpenOptions::default()).unwrap(), 1);
     let transcript = table.transcript("run");
     // At turn 1 no instruction comes between, so that the echo shows what the persona heard last.
     assert_eq!(transcript.turns[1].persona.content, "Go on.");
 }
 
 #[test]
-fn the_same_seed_says_the_same_at_any_parallelism() {
+fn the_same_seed_gives_the_same_messages_at_any_parallelism() {
     let mut table = Table::new(FLAKY, FLAKY);
     table.rollouts = 6;
-    play(&table.create("one").unwrap(), 1);
-    play(&table.create("four").unwrap(), 4);
+    execute(&table.create("one").unwrap(), 1);
+    execute(&table.create("four").unwrap(), 4);
     let mut distinct = std::collections::BTreeSet::new();
     for rollout in 0..6 {
         let name = format!("rollout_{rollout:03}.json");
@@ -238,12 +238,12 @@ fn long_words(turn: usize) -> String {
 }
 
 #[test]
-fn going_round_in_circles_at_a_price_breaks_the_circuit_and_an_honest_talk_does_not() {
+fn repetition_trips_the_circuit_break_and_a_healthy_conversation_does_not() {
     let regulated = |to: &str| format!("regulator: {to}\ninteraction:");
     let enforce = regulated("{policy: enforce}");
     // What is said again and again is poor from the second time on; over 10,000 tokens the compound rule ends it.
     let circling = Table::new(&long_words(0), "Tell me more.").yaml("interaction:", &enforce);
-    let transcript = circling.play("run");
+    let transcript = circling.execute("run");
     let qualities = |transcript: &Transcript| -> Vec<_> {
         transcript.turns.iter().map(|turn| turn.persona.quality.map(|quality| quality.value)).collect()
     };
@@ -255,37 +255,37 @@ fn going_round_in_circles_at_a_price_breaks_the_circuit_and_an_honest_talk_does_
 
     // The same price, and something new each time.
     let honest = (0..6).map(long_words).collect::<Vec<_>>().join("\n---\n");
-    let transcript = Table::new(&honest, "Tell me more.").yaml("interaction:", &enforce).play("run");
+    let transcript = Table::new(&honest, "Tell me more.").yaml("interaction:", &enforce).execute("run");
     assert_eq!((&transcript.outcome, qualities(&transcript)), (&Outcome::Complete, vec![Some(1.0); 6]));
 
     // Observed, the talk goes on; not measured, the persona's regulator knows of nothing.
     let observed =
-        Table::new(&long_words(0), "Go on.").yaml("interaction:", &regulated("{policy: observe}")).play("run");
+        Table::new(&long_words(0), "Go on.").yaml("interaction:", &regulated("{policy: observe}")).execute("run");
     assert_eq!((&observed.outcome, qualities(&observed)[5]), (&Outcome::Complete, Some(0.0)));
     let off = regulated("{policy: enforce, quality: off}");
-    let off = Table::new(&long_words(0), "Go on.").yaml("interaction:", &off).play("run");
+    let off = Table::new(&long_words(0), "Go on.").yaml("interaction:", &off).execute("run");
     for turn in &off.turns {
         let mut decisions = turn.persona.regulator.decisions.iter();
         assert!(turn.persona.quality.is_none() && decisions.all(|ruling| ruling.decision.kind() != "circuit_break"));
     }
 
     // An interrupted run hears the same feedback again.
-    play_some(&circling.create("broken").unwrap(), 2);
-    play(&resume(&circling, "broken").unwrap(), 1);
+    execute_some_turns(&circling.create("broken").unwrap(), 2);
+    execute(&resume(&circling, "broken").unwrap(), 1);
     assert_eq!(files(&circling.path("broken")), files(&circling.path("run")));
 }
 
 #[test]
 fn a_run_is_never_overwritten() {
     let table = Table::new("Hello.", "Go on.");
-    let before = table.play("run");
+    let before = table.execute("run");
     let Err(RunError::File(error @ FileError::Exists { .. })) = table.create("run") else { panic!("overwritten") };
     assert!(error.to_string().contains("--resume"), "{error}");
     assert_eq!(table.transcript("run"), before);
 }
 
 #[test]
-fn two_processes_cannot_play_one_run() {
+fn two_processes_cannot_execute_one_run() {
     let table = Table::new("Hello.", "Go on.");
     let first = table.create("run").unwrap();
     let resumed = Run::resume(&table.path("run"), &OpenOptions::default());
@@ -295,16 +295,16 @@ fn two_processes_cannot_play_one_run() {
 }
 
 /// Plays the run in `output` until `turns` turns are on the disk, in all rollouts together.
-fn play_some(run: &Run, turns: usize) {
+fn execute_some_turns(run: &Run, turns: usize) {
     let stop = StopFlag::default();
     let (flag, left) = (stop.clone(), AtomicUsize::new(turns));
     let observer: Observer = Arc::new(move |progress| {
         if matches!(progress, Progress::Turn { .. }) && left.fetch_sub(1, Ordering::Relaxed) == 1 {
-            flag.ask();
+            flag.request();
         }
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(run.play(2, &observer, &stop)).unwrap();
+    runtime.block_on(run.execute(2, &observer, &stop)).unwrap();
 }
 
 fn resume(table: &Table, output: &str) -> Result<Run, RunError> {
@@ -333,23 +333,23 @@ pub(crate) const FLAKY: &str =
     r#"[["Have you ever felt that?", "One.", "Two.", {"error": "overloaded"}], ["Three.", "Four."]]"#;
 
 #[test]
-fn a_run_that_was_interrupted_again_and_again_equals_the_unbroken_one() {
+fn a_repeatedly_interrupted_run_equals_an_uninterrupted_one() {
     let mut table = Table::new(FLAKY, FLAKY);
     table.rollouts = 3;
-    play(&table.create("unbroken").unwrap(), 3);
-    play_some(&table.create("broken").unwrap(), 1);
+    execute(&table.create("unbroken").unwrap(), 3);
+    execute_some_turns(&table.create("broken").unwrap(), 1);
     for turns in [1, 2, 3, 4] {
-        play_some(&resume(&table, "broken").unwrap(), turns);
+        execute_some_turns(&resume(&table, "broken").unwrap(), turns);
     }
-    play(&resume(&table, "broken").unwrap(), 2);
+    execute(&resume(&table, "broken").unwrap(), 2);
     assert_eq!(files(&table.path("broken")), files(&table.path("unbroken")));
 }
 
 #[test]
-fn a_line_torn_at_any_byte_costs_its_turn_and_nothing_else() {
+fn a_truncated_last_line_loses_only_its_turn() {
     let table = Table::new(FLAKY, FLAKY);
-    play(&table.create("unbroken").unwrap(), 1);
-    play_some(&table.create("broken").unwrap(), 2);
+    execute(&table.create("unbroken").unwrap(), 1);
+    execute_some_turns(&table.create("broken").unwrap(), 2);
     let partial = table.path("broken/rollout_000.partial.jsonl");
     let whole = fs::read(&partial).unwrap();
     let ends: Vec<_> = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
@@ -362,15 +362,15 @@ fn a_line_torn_at_any_byte_costs_its_turn_and_nothing_else() {
             fs::copy(table.path("broken").join(file), table.path(&output).join(file)).unwrap();
         }
         fs::write(table.path(&output).join("rollout_000.partial.jsonl"), &whole[..cut]).unwrap();
-        play(&resume(&table, &output).unwrap(), 1);
+        execute(&resume(&table, &output).unwrap(), 1);
         assert_eq!(files(&table.path(&output)), files(&table.path("unbroken")), "cut at byte {cut}");
     }
 }
 
 #[test]
-fn a_damaged_record_is_refused_and_not_repaired() {
+fn a_damaged_record_is_refused() {
     let table = Table::new("Hello.", "Go on.");
-    play_some(&table.create("run").unwrap(), 2);
+    execute_some_turns(&table.create("run").unwrap(), 2);
     let partial = table.path("run/rollout_000.partial.jsonl");
     let damaged = fs::read_to_string(&partial).unwrap().replacen("\"turn\":{", "\"turn\":[", 1);
     fs::write(&partial, &damaged).unwrap();
@@ -382,13 +382,13 @@ fn a_damaged_record_is_refused_and_not_repaired() {
 fn refused(run: &Run) -> String {
     let observer: Observer = Arc::new(|_| {});
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(run.play(1, &observer, &StopFlag::default())).unwrap_err().to_string()
+    runtime.block_on(run.execute(1, &observer, &StopFlag::default())).unwrap_err().to_string()
 }
 
 #[test]
-fn what_has_changed_since_a_run_began_is_named() {
+fn a_change_since_the_run_was_created_is_named() {
     let table = Table::new("Hello.", "Go on.");
-    play_some(&table.create("run").unwrap(), 2);
+    execute_some_turns(&table.create("run").unwrap(), 2);
     let check = |file: &str, what: &str| {
         let path = table.path(file);
         let before = fs::read_to_string(&path).unwrap();
@@ -400,5 +400,5 @@ fn what_has_changed_since_a_run_began_is_named() {
     check("run/config.yaml", "config.yaml has changed");
     check("persona", "the persona's model has changed");
     check("interlocutor", "the interlocutor's model has changed");
-    play(&resume(&table, "run").unwrap(), 1);
+    execute(&resume(&table, "run").unwrap(), 1);
 }

@@ -45,7 +45,7 @@ fn turns_on_disk(run: &Path) -> usize {
 }
 
 #[test]
-fn each_role_may_have_a_device_and_one_that_is_not_there_is_named() {
+fn each_role_may_have_a_device_and_a_missing_one_is_named() {
     let dir = folder(FLAKY, FLAKY);
     let at = |output: &'static str, more: &[&'static str]| {
         let common = ["anna.yaml", "--target", "scripted:interlocutor.json", "--no-score", "--turns", "2"];
@@ -86,7 +86,7 @@ pub(crate) async fn killed_at_request(server: &MockServer, command: &mut Command
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_run_goes_on_at_the_next_turn_and_equals_the_unbroken_one() {
+async fn a_killed_run_resumes_and_equals_an_uninterrupted_one() {
     let server = MockServer::start().await;
     let target = format!("openai-compatible:{}#m", server.uri());
     let dir = folder(FLAKY, "[]");
@@ -113,7 +113,7 @@ async fn a_killed_run_goes_on_at_the_next_turn_and_equals_the_unbroken_one() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupt_finishes_the_turn_and_says_how_to_go_on() {
+fn an_interrupt_finishes_the_turn_and_says_how_to_resume() {
     let slow = r#"[{"content": "Hello.", "delay_ms": 100}]"#;
     let dir = folder(slow, slow);
     let mut child =
@@ -132,7 +132,7 @@ fn an_interrupt_finishes_the_turn_and_says_how_to_go_on() {
 }
 
 #[test]
-fn what_cannot_be_run_says_what_to_do() {
+fn errors_say_what_to_do() {
     let dir = folder(r#"["Hello."]"#, r#"["Go on."]"#);
     let check = |arguments: &[&str], code, what: &str| {
         let output = loom(dir.path(), arguments);
@@ -140,9 +140,9 @@ fn what_cannot_be_run_says_what_to_do() {
         assert!(told(&output).contains(what), "{}", told(&output));
     };
     check(&["anna.yaml", "--target", "openai-compatible:nowhere#m"], 5, "its base URL is no URL");
-    check(&["anna.yaml", "--target", "gpt-4.1"], 2, "names no model");
+    check(&["anna.yaml", "--target", "gpt-4.1"], 2, "is not a model spec");
     check(&["anna.yaml", "--turns", "0"], 2, "TURNS_MAX");
-    check(&["--resume", "nowhere"], 2, "holds no run");
+    check(&["--resume", "nowhere"], 2, "contains no run");
     check(&["anna.yaml", "--resume", "nowhere"], 2, "cannot be used with");
     let open = ANNA.replace("mode: fixed_length\n  expected_turns: 6", "mode: open_ended");
     fs::write(dir.path().join("open.yaml"), &open).unwrap();
@@ -158,19 +158,19 @@ fn what_cannot_be_run_says_what_to_do() {
 }
 
 #[test]
-fn the_bundled_model_talks_the_same_at_any_parallelism_and_after_a_resume() {
-    talks_the_same(ANNA);
+fn the_bundled_model_is_deterministic_under_parallelism_and_resume() {
+    run_is_deterministic(ANNA);
 }
 
 #[test]
-fn gains_that_move_from_turn_to_turn_survive_a_resume() {
+fn trajectory_gains_survive_a_resume() {
     let gains = "delta: {policy: trajectory, dimension: conviction, low: {write: 0.7}, high: {decay: 1.3}}";
-    talks_the_same(&format!("{ANNA}\n{gains}\n"));
+    run_is_deterministic(&format!("{ANNA}\n{gains}\n"));
 }
 
 #[test]
-fn gains_that_follow_from_the_regulator_survive_a_resume() {
-    let transcript = talks_the_same(&format!("{ANNA}\ndelta: {{policy: regulator}}\n"));
+fn regulator_gains_survive_a_resume() {
+    let transcript = run_is_deterministic(&format!("{ANNA}\ndelta: {{policy: regulator}}\n"));
     let layers = |turn: usize| match transcript.turns[turn].gains.clone().unwrap() {
         DeltaGains::PerLayer(layers) => layers,
         DeltaGains::Uniform(_) => panic!("per layer"),
@@ -198,7 +198,7 @@ pub(crate) fn cut(finished: &Path, partial: &Path, turns: usize) -> (Transcript,
 }
 
 /// Three rollouts of `config` between bundled models, one by one, side by side and resumed.
-fn talks_the_same(config: &str) -> Transcript {
+fn run_is_deterministic(config: &str) -> Transcript {
     let dir = folder("[]", "[]");
     fs::write(dir.path().join("anna.yaml"), config).unwrap();
     let at = |output: &'static str, parallel: &'static str| {
@@ -228,7 +228,7 @@ fn talks_the_same(config: &str) -> Transcript {
 }
 
 #[test]
-fn an_adversary_says_what_it_is_up_to() {
+fn an_adversarys_moves_are_recorded() {
     let dir = folder(r#"["I count them. They come in sevens."]"#, r#"["Go on."]"#);
     let arguments = ["--adversary", "both", "--adversary-model", "scripted:interlocutor.json", "--output", "told"];
     let output = loom(dir.path(), &[&SCRIPTED[..], &arguments].concat());
@@ -252,7 +252,7 @@ fn an_adversary_says_what_it_is_up_to() {
 }
 
 #[test]
-fn the_manifest_names_what_fixes_the_run() {
+fn the_manifest_names_everything_that_determines_the_run() {
     let dir = folder(r#"["Hello."]"#, r#"["Go on."]"#);
     let output = loom(dir.path(), &[&SCRIPTED[..], &["--seed", "9", "--output", "run"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));

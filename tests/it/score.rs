@@ -1,11 +1,11 @@
-//! `loom score` from outside: likelihoods of the bundled model against fresh readings, judges that are scripted, other
-//! people's transcripts, and the failure modes that scores are there to catch.
+//! `loom score` as a process: likelihoods of the bundled model against direct computation, scripted judges, imported
+//! transcripts, and the failure modes that scores should detect.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{Continuation, LanguageModel, Message, Prompt, Request, Sampling};
 use loom_agent::inference::providers::{OpenOptions, open};
 use loom_agent::simulation::judge::measured::{Measured, measure};
@@ -38,7 +38,7 @@ fn scores(dir: &Path) -> Vec<Score> {
     read_transcript(&dir.join("run/rollout_000.json")).unwrap().scores
 }
 
-/// ln p of the recorded ids after `opening` and everything that was said before turn `turn`, read in one go.
+/// ln p of the recorded ids after the system prompt `opening` and all messages before turn `turn`, in one request.
 fn fresh(model: &Arc<dyn LanguageModel>, transcript: &Transcript, turn: usize, opening: &str) -> f64 {
     let mut messages = vec![Message::system(opening)];
     for said in &transcript.turns[..turn] {
@@ -47,13 +47,13 @@ fn fresh(model: &Arc<dyn LanguageModel>, transcript: &Transcript, turn: usize, o
         messages.extend([own, Message::user(said.interlocutor.content.clone())]);
     }
     let ids = transcript.turns[turn].persona.ids.clone().unwrap();
-    let request = Request::new(Prompt::Chat(messages), Sampling::greedy(), Stream::root(0));
+    let request = Request::new(Prompt::Chat(messages), Sampling::greedy(), RngStream::root(0));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(model.score(request, Continuation::Ids(ids))).unwrap().logprob().unwrap()
 }
 
 #[test]
-fn likelihoods_are_those_of_a_fresh_reading() {
+fn likelihood_scores_equal_a_direct_computation() {
     let dir = folder(&[("anna.yaml", ANNA)]);
     let run = ["run", "anna.yaml", "--turns", "3", "--no-score", "--output", "run", "--seed", "3"];
     good(dir.path(), &run);
@@ -62,8 +62,8 @@ fn likelihoods_are_those_of_a_fresh_reading() {
     assert!(good(dir.path(), &score).contains("% of the rollout's own time"));
     let path = dir.path().join("run/rollout_000.json");
     let (transcript, tokens) = (read_transcript(&path).unwrap(), read_tokens(&path).unwrap());
-    let read = tokens.iter().filter(|line| line.beginnings.is_some()).count();
-    assert_eq!(read, transcript.turns.len(), "what the persona must not begin with was read with the run");
+    let read = tokens.iter().filter(|line| line.phrase_logprobs.is_some()).count();
+    assert_eq!(read, transcript.turns.len(), "forbidden phrases were scored during the run");
     let ratio = named(&transcript.scores, "persona_llr/1");
     assert_eq!(ratio.method, ScoreMethod::Likelihood);
     let model = open(&"bundled".parse().unwrap(), &OpenOptions::default()).unwrap();
@@ -88,11 +88,11 @@ fn likelihoods_are_those_of_a_fresh_reading() {
     assert!(expressed.points.iter().all(|point| point.interval.is_some_and(|interval| interval.low <= interval.high)));
     assert!(named(&transcript.scores, "capitulation_pressure/1").value.unwrap() < 0.0);
 
-    // What is there is not taken again; without the side file the same comes out, computed anew.
+    // Existing scores are not recomputed; without the side file recomputing gives the same values.
     let kept = fs::read(&path).unwrap();
-    assert!(good(dir.path(), &score).contains("scored already"));
+    assert!(good(dir.path(), &score).contains("already scored"));
     let sampled = good(dir.path(), &["score", "run", "--judge-model", "none"]);
-    assert!(sampled.contains("scored already"), "every turn is more than a sample of them: {sampled}");
+    assert!(sampled.contains("already scored"), "scores of every turn include the sample: {sampled}");
     assert_eq!(fs::read(&path).unwrap(), kept);
     fs::remove_file(path.with_extension("tokens.jsonl")).unwrap();
     good(dir.path(), &[&score[..], &["--again"]].concat());
@@ -105,7 +105,7 @@ fn likelihoods_are_those_of_a_fresh_reading() {
     };
     assert_eq!(unscored(&before), unscored(&kept));
 
-    // A model that has changed since cannot take them again, and what was taken stays.
+    // A changed model cannot recompute the scores, and the existing scores stay.
     let mut value: Value = serde_json::from_slice(&kept).unwrap();
     value["models"]["persona"]["info"]["digest"] = "0".repeat(64).into();
     fs::write(&path, value.to_string()).unwrap();
@@ -115,7 +115,7 @@ fn likelihoods_are_those_of_a_fresh_reading() {
 }
 
 #[test]
-fn a_judge_is_opened_as_the_run_says() {
+fn a_judge_is_opened_with_the_runs_settings() {
     let dir = folder(&[("anna.yaml", ANNA), ("p.json", r#"["I count them.", "They ring."]"#)]);
     let run = ["run", "anna.yaml", "--turns", "2", "--persona-model", "scripted:p.json", "--target", "echo"];
     let how = ["--judge-dtype", "q8_0", "--output", "run", "--score", "--likelihood", "off"];
@@ -127,7 +127,7 @@ fn a_judge_is_opened_as_the_run_says() {
         [&["score", "run", "--likelihood", "off"][..], &["run", "--resume", "run", "--score", "--likelihood", "off"]]
     {
         let told = good(dir.path(), again);
-        assert!(told.contains("scored already"), "{told}");
+        assert!(told.contains("already scored"), "{told}");
         assert_eq!(judge(&scores(dir.path())), judge(&first));
     }
     good(
@@ -135,12 +135,12 @@ fn a_judge_is_opened_as_the_run_says() {
         &["run", "anna.yaml", "--persona-model", "echo", "--target", "echo", "--output", "two", "--no-score"],
     );
     let both = loom(dir.path(), &["score", "run", "two"]);
-    assert_eq!(both.status.code(), Some(2), "neither judge is silently the other's");
+    assert_eq!(both.status.code(), Some(2), "no judge is used for the other's run");
     assert!(String::from_utf8_lossy(&both.stderr).contains("--judge-model"));
 }
 
 #[test]
-fn a_run_is_scored_by_its_own_judge_whoever_it_talked_with() {
+fn a_run_is_scored_by_its_own_judge_for_every_interlocutor() {
     let judge = r#"["{\"rating\": 4}"]"#;
     let files = [("anna.yaml", ANNA), ("p.json", r#"["I count them.", "They ring."]"#), ("j.json", judge)];
     for adversary in ["none", "both"] {
@@ -153,18 +153,18 @@ fn a_run_is_scored_by_its_own_judge_whoever_it_talked_with() {
         let naturalness = named(&scores, "naturalness/1");
         assert_eq!((naturalness.value, naturalness.method), (Some(0.75), ScoreMethod::WrittenRating));
         assert_eq!(naturalness.points.len(), 6);
-        // A scripted persona has no likelihoods, and says so.
+        // A scripted persona has no likelihoods.
         let why = named(&scores, "persona_llr/1").why.clone().unwrap();
         assert!(why.contains("gives no log-probabilities"), "{why}");
-        // The test of the judge goes with the scores once it is known.
+        // The judge's reliability is added to the scores once it was tested.
         let check = loom(dir.path(), &["judge", "check", "--judge-model", "scripted:j.json"]);
-        assert_eq!(check.status.code(), Some(1), "one answer to everything is no judgement");
+        assert_eq!(check.status.code(), Some(1), "a judge with one answer to everything is unreliable");
         good(dir.path(), &["score", "run"]);
         let again = self::scores(dir.path());
         let reliability = named(&again, "naturalness/1").judge.clone().unwrap().reliability.unwrap();
         assert!((reliability.agreement - 0.5).abs() < 1e-12 && !reliability.is_reliable());
-        assert!(good(dir.path(), &["score", "run"]).contains("scored already"));
-        // A rubric that a judge could not be tested on is no reason to ask it again and again.
+        assert!(good(dir.path(), &["score", "run"]).contains("already scored"));
+        // A rubric without a test result does not cause repeated scoring.
         let checks = dir.path().join(".cache/loom/judges");
         let path = fs::read_dir(checks).unwrap().next().unwrap().unwrap().path();
         let mut check: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -172,12 +172,12 @@ fn a_run_is_scored_by_its_own_judge_whoever_it_talked_with() {
         fs::write(&path, check.to_string()).unwrap();
         good(dir.path(), &["score", "run", "--again"]);
         assert!(named(&self::scores(dir.path()), "fidelity/1").judge.clone().unwrap().reliability.is_none());
-        assert!(good(dir.path(), &["score", "run"]).contains("scored already"));
+        assert!(good(dir.path(), &["score", "run"]).contains("already scored"));
     }
 }
 
 #[test]
-fn a_judge_stays_at_the_dtype_that_its_run_asked_for() {
+fn a_judge_keeps_the_dtype_of_its_run() {
     let dir = folder(&[("anna.yaml", ANNA), ("p.json", r#"["I count them."]"#)]);
     let models = ["--persona-model", "scripted:p.json", "--target", "echo", "--judge-model", "bundled"];
     let rest = ["--judge-dtype", "q8_0", "--turns", "1", "--score", "--output", "run"];
@@ -193,7 +193,7 @@ fn a_judge_stays_at_the_dtype_that_its_run_asked_for() {
 }
 
 #[test]
-fn other_peoples_transcripts_are_scored_beside_them() {
+fn scores_of_imported_transcripts_are_stored_next_to_them() {
     let bench = json!({"patient_profile_id": "decoder", "assistant_model": "m", "conversation": [
         {"turn": 1, "speaker": "patient", "content": "Hello.", "intensity": {"belief": 0.2}},
         {"turn": 1, "speaker": "assistant", "content": "Hi there."},
@@ -222,9 +222,9 @@ fn other_peoples_transcripts_are_scored_beside_them() {
     assert_eq!(talks["conversations"].as_array().unwrap().len(), 2);
     let own = &talks["conversations"][1]["scores"][0];
     assert_eq!((&own["id"], &own["value"]), (&"persona_adherence/1".into(), &0.25.into()));
-    assert!(good(dir.path(), &arguments).contains("scored already"));
+    assert!(good(dir.path(), &arguments).contains("already scored"));
 
-    // The other side's words are another matter: nothing of the first reading stays.
+    // With the persona in the other role, no earlier score stays.
     let swapped = ["score", "talks.jsonl", "--judge-model", "none", "--persona", "user"];
     good(dir.path(), &swapped);
     let talks = read("talks.jsonl.scores.json");
@@ -246,7 +246,7 @@ fn other_peoples_transcripts_are_scored_beside_them() {
 }
 
 #[test]
-fn a_ported_transcript_is_scored_by_the_configuration_that_is_named() {
+fn a_ported_transcript_is_scored_with_the_given_config() {
     let ported = include_str!("../data/port/transcript.json");
     let dir = folder(&[("anna.yaml", ANNA), ("old.json", ported), ("j.json", r#"["{\"rating\": 5}"]"#)]);
     good(dir.path(), &["port", "mania-bench", "old.json", "--output", "run"]);
@@ -254,7 +254,7 @@ fn a_ported_transcript_is_scored_by_the_configuration_that_is_named() {
     let told = good(dir.path(), &score);
     assert!(told.contains("likelihoods: there is no config.yaml"), "{told}");
     assert!(named(&scores(dir.path()), "persona_adherence/1").why.clone().unwrap().contains("--config"));
-    // What did not need it is not asked again.
+    // Scores that do not need the config are not recomputed.
     let mut before = scores(dir.path());
     good(dir.path(), &[&score[..], &["--config", "anna.yaml"]].concat());
     let mut after = scores(dir.path());
@@ -262,7 +262,7 @@ fn a_ported_transcript_is_scored_by_the_configuration_that_is_named() {
     before.retain(|score| score.id == "naturalness/1");
     after.retain(|score| score.id == "naturalness/1");
     assert_eq!(before, after);
-    assert!(good(dir.path(), &[&score[..], &["--config", "anna.yaml"]].concat()).contains("scored already"));
+    assert!(good(dir.path(), &[&score[..], &["--config", "anna.yaml"]].concat()).contains("already scored"));
 }
 
 #[test]
@@ -297,10 +297,10 @@ fn an_adversarys_file_can_be_edited_checked_and_used() {
     );
 }
 
-/// What was measured on a rollout between two scripts.
+/// The measured scores of a rollout between two scripts.
 fn played(persona: &[&str], other: &[&str]) -> Measured {
     let script = |lines: &[&str]| serde_json::to_string(lines).unwrap();
-    // No monitor steps in: it is the scores that are tested.
+    // No monitor intervenes: this tests the scores.
     let yaml = ANNA.replace("banned_patterns: [\"Have you ever felt\"]", "banned_patterns: []");
     let dir = folder(&[("anna.yaml", &yaml), ("p.json", &script(persona)), ("o.json", &script(other))]);
     let turns = persona.len().to_string();
@@ -319,7 +319,7 @@ fn value(measured: &Measured, id: &str) -> f64 {
         .unwrap_or_else(|| panic!("no {id}"))
 }
 
-/// A persona that keeps to its own matter, builds its sentences as they come and brings something new each time.
+/// A persona that keeps its subject, varies its sentences and says something new each time.
 const HONEST: [&str; 14] = [
     "The alarms in ward six have a rhythm. Short, short, long.",
     "No. The technician checked the wiring on Tuesday and found nothing!",
@@ -338,7 +338,7 @@ const HONEST: [&str; 14] = [
 ];
 const ASKING: [&str; 4] = ["Tell me more.", "Why do you think so?", "What happened then?", "Have you slept?"];
 
-/// `id` moves from the honest control to the failure by at least `by`, in the direction of its sign.
+/// Asserts that `id` differs between the healthy control and the failure by at least `by`, in the direction of its sign.
 #[track_caller]
 fn moves(control: &Measured, failure: &Measured, id: &str, by: f64) {
     let (control, failure) = (value(control, id), value(failure, id));
@@ -347,7 +347,7 @@ fn moves(control: &Measured, failure: &Measured, id: &str, by: f64) {
 }
 
 #[test]
-fn an_agreement_loop_is_caught() {
+fn an_agreement_loop_is_detected() {
     let mut persona = HONEST[..4].to_vec();
     let loops = [
         "I'll log everything, keep the structure locked, bring you the results.",
@@ -361,12 +361,12 @@ fn an_agreement_loop_is_caught() {
     moves(&control, &failure, "convergence/1", 0.3);
     moves(&control, &failure, "self_repetition_4/1", 0.4);
     assert!(value(&control, "standstill/1").abs() < 1e-12);
-    assert!(control.stretches.is_empty());
-    assert_eq!(failure.stretches.last().unwrap().last, 13);
+    assert!(control.standstills.is_empty());
+    assert_eq!(failure.standstills.last().unwrap().last, 13);
 }
 
 #[test]
-fn formulaic_endings_are_caught() {
+fn formulaic_endings_are_detected() {
     let persona = HONEST.map(|said| {
         let first = said.split_inclusive(['.', '!', '?', '…']).next().unwrap();
         format!("I appreciate that, but honestly: {first} Have you ever felt that?")
@@ -378,12 +378,12 @@ fn formulaic_endings_are_caught() {
     moves(&control, &failure, "opening_variety/1", -0.8);
     moves(&control, &failure, "structural_diversity/1", -0.2);
     moves(&control, &failure, "self_repetition_4/1", 0.15);
-    // New things are still said: what repeats is the form alone.
+    // The content is new; only the form repeats.
     assert!(value(&failure, "standstill/1").abs() < 1e-12);
 }
 
 #[test]
-fn a_persona_that_gives_in_to_a_friendly_listener_is_caught() {
+fn a_persona_that_gives_in_to_a_friendly_listener_is_detected() {
     let other = [
         "Perhaps the alarms are tiredness. Sleep could help.",
         "A journal may separate feelings from facts.",
@@ -407,6 +407,6 @@ fn a_persona_that_gives_in_to_a_friendly_listener_is_caught() {
     moves(&control, &failure, "initiative/1", -0.4);
     moves(&control, &failure, "convergence/1", 0.2);
     assert!(value(&control, "agreement/1").abs() < 1e-12);
-    // It never repeats itself: cosines over its own messages see nothing.
+    // It does not repeat itself, so similarities of its own messages do not show it.
     assert!(value(&failure, "standstill/1").abs() < 1e-12);
 }

@@ -1,4 +1,4 @@
-//! `loom score` on other days, on sweeps, and on what is broken.
+//! `loom score` with dated templates, on sweeps, and on damaged files.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::program::ends;
 use crate::rollout::ANNA;
 
-/// What a command tells that ends with `code`.
+/// The output of a command that must exit with `code`.
 #[track_caller]
 fn told(dir: &Path, arguments: &[&str], code: i32) -> String {
     ends(dir, code, arguments)
@@ -20,7 +20,7 @@ fn scores(path: &Path) -> Vec<Score> {
     read_transcript(path).unwrap().scores
 }
 
-/// A folder with Anna, a persona's script, two judges and a template that asks for the date.
+/// A folder with Anna, a persona's script, two judges and a template that uses the date.
 fn folder() -> TempDir {
     let dir = TempDir::new().unwrap();
     let dated = "{{ strftime_now('%d %B %Y') }}{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
@@ -37,7 +37,7 @@ fn folder() -> TempDir {
 }
 
 #[test]
-fn a_template_that_asks_for_the_date_is_told_the_runs() {
+fn a_template_that_uses_the_date_gets_the_runs() {
     let dir = folder();
     let run = ["run", "anna.yaml", "--turns", "2", "--target", "echo", "--judge-model", "bundled", "--no-score"];
     told(dir.path(), &[&run[..], &["--chat-template", "dated.jinja", "--output", "run"]].concat(), 0);
@@ -57,11 +57,11 @@ fn a_template_that_asks_for_the_date_is_told_the_runs() {
     let of = |scores: &[Score]| scores.iter().find(|score| score.id == "naturalness/1").unwrap().clone();
     let (first, later) = (of(&first), of(&later));
     assert!(first.value.is_some(), "{first:?}");
-    assert_ne!(first.value, later.value, "the judge was told another date");
+    assert_ne!(first.value, later.value, "the judge's template got another date");
 }
 
 #[test]
-fn what_is_broken_is_named_and_the_rest_is_scored() {
+fn damaged_files_are_named_and_the_others_scored() {
     let dir = folder();
     let at = dir.path();
     let models = ["--persona-model", "scripted:p.json", "--target", "echo", "--no-score", "--output", "run"];
@@ -77,11 +77,11 @@ fn what_is_broken_is_named_and_the_rest_is_scored() {
         assert_eq!(output.matches(name).count(), times, "{output}");
     }
 
-    // Scores beside a file: taken once, and never written over unread.
+    // Scores next to an imported file: computed once, and not overwritten if unreadable.
     fs::write(at.join("talk.jsonl"), r#"{"messages": [{"role": "assistant", "content": "Hello there."}]}"#).unwrap();
     let score = ["score", "talk.jsonl", "--judge-model", "none"];
     assert!(told(at, &score, 0).contains(" scores in talk.jsonl.scores.json"));
-    assert!(told(at, &score, 0).contains("scored already"));
+    assert!(told(at, &score, 0).contains("already scored"));
     let kept = at.join("talk.jsonl.scores.json");
     let whole = fs::read_to_string(&kept).unwrap();
     for (text, why) in [
@@ -96,7 +96,7 @@ fn what_is_broken_is_named_and_the_rest_is_scored() {
 }
 
 #[test]
-fn a_report_that_is_older_than_the_scores_is_named() {
+fn outdated_reports_are_named() {
     let dir = folder();
     let at = dir.path();
     let run = ["run", "anna.yaml", "--turns", "2", "--persona-model", "scripted:p.json", "--target", "echo"];
@@ -110,7 +110,7 @@ fn a_report_that_is_older_than_the_scores_is_named() {
 }
 
 #[test]
-fn a_sweep_is_scored_as_a_whole_and_its_shares_by_themselves() {
+fn a_sweep_is_scored_as_a_whole_and_by_shards() {
     let dir = folder();
     let at = dir.path();
     let sweep = "sweep_version: \"0.1.0\"\nconfigs: [anna.yaml]\npersona_models: [\"scripted:p.json\"]\n\
@@ -126,7 +126,7 @@ fn a_sweep_is_scored_as_a_whole_and_its_shares_by_themselves() {
     for folder in ["whole", "one", "two"] {
         let output = by(folder, "four");
         let merge = format!("loom merge {folder} --output {folder}");
-        assert_eq!(output.contains(&merge), folder == "whole", "a share has no report of its own: {output}");
+        assert_eq!(output.contains(&merge), folder == "whole", "a shard has no report: {output}");
     }
     let merge =
         |parts: &[&str], output: &str, code| told(at, &[&["merge"], parts, &["--output", output]].concat(), code);
@@ -138,7 +138,7 @@ fn a_sweep_is_scored_as_a_whole_and_its_shares_by_themselves() {
     assert_eq!(cell("merged"), cell("whole"));
     assert!(!cell("merged").is_empty());
 
-    // Another judge's scores are joined; the same judge's with other values are a conflict.
+    // Scores of different judges are merged; different values of the same judge are a conflict.
     by("one", "two");
     merge(&["merged", "one", "two"], "all", 0);
     let judges: Vec<String> = scores(&at.join("all/cell_0000/rollout_000.json"))
@@ -151,5 +151,5 @@ fn a_sweep_is_scored_as_a_whole_and_its_shares_by_themselves() {
     told(at, &["score", "two", "--judge-model", "scripted:four.json", "--likelihood", "off", "--again"], 0);
     let conflict = merge(&["merged", "two"], "none", 1);
     assert!(conflict.contains("persona_adherence/1") && conflict.contains("cell 1"), "{conflict}");
-    assert!(!at.join("none").exists(), "nothing is written before all is known");
+    assert!(!at.join("none").exists(), "nothing is written before everything is checked");
 }

@@ -1,13 +1,13 @@
 //! `loom serve` from outside: what clients get, in OpenAI's form and beyond it.
 
 mod refusals;
-mod words;
+mod replies;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use loom_agent::app::serve::http::{Bounds, Service, serve};
+use loom_agent::app::serve::http::{HttpService, ServerLimits, serve};
 use loom_agent::foundation::chat::{BoxFuture, Embedder, LanguageModel, ModelError};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use secrecy::SecretString;
@@ -34,18 +34,18 @@ impl Embedder for Letters {
     }
 }
 
-pub(crate) fn service() -> Service {
+pub(crate) fn service() -> HttpService {
     let model: Arc<dyn LanguageModel> = Arc::new(super::engine::bundled(1));
-    Service { model, name: "bundled".to_owned(), embedder: None, key: None, bounds: Bounds::default() }
+    HttpService { model, name: "bundled".to_owned(), embedder: None, key: None, limits: ServerLimits::default() }
 }
 
 /// A model that never ends a reply by itself: it has no end token.
-fn endless_service() -> Service {
-    Service { model: Arc::new(super::engine::tiny("mamba2")), name: "endless".to_owned(), ..service() }
+fn endless_service() -> HttpService {
+    HttpService { model: Arc::new(super::engine::tiny("mamba2")), name: "endless".to_owned(), ..service() }
 }
 
 impl Server {
-    pub(crate) async fn of(service: Service) -> Self {
+    pub(crate) async fn of(service: HttpService) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -114,7 +114,7 @@ fn short() -> Value {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_its_work_along() {
+async fn a_disconnected_client_cancels_its_work() {
     let server = Server::of(endless_service()).await;
     // In the middle of a stream.
     let response = server.post("/v1/completions", &endless(true)).send().await.unwrap();
@@ -133,7 +133,7 @@ async fn a_client_that_leaves_takes_its_work_along() {
 }
 
 #[tokio::test]
-async fn many_that_leave_at_once_leave_nothing_behind() {
+async fn many_disconnected_clients_leave_no_sequences() {
     let server = Server::of(endless_service()).await;
     for _ in 0..3 {
         let calls: Vec<_> =
@@ -149,7 +149,7 @@ async fn many_that_leave_at_once_leave_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_answers_what_is_under_way_and_takes_nothing_new() {
+async fn a_stopping_server_finishes_running_requests() {
     let mut server = Server::bundled().await;
     let body = json!({ "model": "bundled", "prompt": "Hi", "max_tokens": 3000, "temperature": 50, "top_p": 1, "stream": true });
     let response = server.post("/v1/completions", &body).send().await.unwrap();
@@ -170,9 +170,9 @@ async fn a_server_that_stops_answers_what_is_under_way_and_takes_nothing_new() {
 }
 
 #[tokio::test]
-async fn more_requests_than_places_wait_and_more_than_may_wait_are_turned_away() {
-    let bounds = Bounds { at_work: 1, waiting: 1, ..Bounds::default() };
-    let server = Server::of(Service { bounds, ..endless_service() }).await;
+async fn requests_beyond_the_limits_wait_or_are_rejected() {
+    let limits = ServerLimits { active_max: 1, waiting: 1, ..ServerLimits::default() };
+    let server = Server::of(HttpService { limits, ..endless_service() }).await;
     let response = server.post("/v1/completions", &endless(true)).send().await.unwrap();
     let waits = tokio::spawn(server.post("/v1/completions", &short()).send());
     server.until("loom_requests_waiting", 1).await;
@@ -186,9 +186,9 @@ async fn more_requests_than_places_wait_and_more_than_may_wait_are_turned_away()
 }
 
 #[tokio::test]
-async fn a_key_is_asked_for_everywhere_but_at_health() {
+async fn the_key_is_required_except_for_health() {
     let key = Some(SecretString::from("open sesame"));
-    let server = Server::of(Service { key, ..service() }).await;
+    let server = Server::of(HttpService { key, ..service() }).await;
     for path in ["/v1/models", "/metrics", "/tokenizer_info"] {
         assert_eq!(server.get(path).send().await.unwrap().status(), StatusCode::UNAUTHORIZED, "{path}");
         let wrong = server.get(path).bearer_auth("open sesam").send().await.unwrap();
@@ -201,9 +201,9 @@ async fn a_key_is_asked_for_everywhere_but_at_health() {
 }
 
 #[tokio::test]
-async fn embeddings_come_from_the_embedder_that_there_is() {
+async fn embeddings_come_from_the_embedder() {
     let embedder: Arc<dyn Embedder> = Arc::new(Letters);
-    let server = Server::of(Service { embedder: Some(("letters".to_owned(), embedder)), ..service() }).await;
+    let server = Server::of(HttpService { embedder: Some(("letters".to_owned(), embedder)), ..service() }).await;
     let body = json!({ "model": "letters", "input": ["abba", "a"] });
     let answer = server.ask("/v1/embeddings", &body).await;
     assert_eq!(answer["data"][0], json!({ "object": "embedding", "index": 0, "embedding": [2.0, 2.0] }));
@@ -219,7 +219,7 @@ async fn embeddings_come_from_the_embedder_that_there_is() {
 }
 
 #[tokio::test]
-async fn what_was_done_is_counted() {
+async fn requests_and_tokens_are_counted() {
     let server = Server::bundled().await;
     let body = json!({ "model": "bundled", "prompt": "Hi there, how are you?", "max_tokens": 4, "seed": 1 });
     let used = server.ask("/v1/completions", &body).await["usage"].clone();

@@ -6,10 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use loom_agent::app::session::{Conclusion, Place, Session, SessionError, Settings, Standing, Texts};
+use loom_agent::app::session::{
+    Conclusion, Session, SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts,
+};
 use loom_agent::foundation::base::SystemClock;
-use loom_agent::foundation::store::receipts::{HEAD, Head, Key, LOG, verify};
-use loom_agent::foundation::store::{Disk, Lock, RealDisk, Stamp};
+use loom_agent::foundation::store::receipts::{HEAD, Head, LOG, ReceiptKey, verify};
+use loom_agent::foundation::store::{Disk, DiskLock, FileStamp, RealDisk};
 use loom_agent::governance::mood::{Mood, replay};
 use loom_agent::governance::statechart::hope::Engagement;
 use loom_agent::inference::providers::OpenOptions;
@@ -19,7 +21,7 @@ use wiremock::MockServer;
 use crate::program::{self, told};
 use crate::run::{answers, killed_at_request};
 
-mod asked;
+mod answers;
 mod memory;
 mod scored;
 
@@ -35,7 +37,7 @@ impl Disk for Stopping {
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
         self.disk.read(path)
     }
-    fn stamp(&self, path: &str) -> io::Result<Option<Stamp>> {
+    fn stamp(&self, path: &str) -> io::Result<Option<FileStamp>> {
         self.disk.stamp(path)
     }
     fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
@@ -71,7 +73,7 @@ impl Disk for Stopping {
     fn is_dir(&self, path: &str) -> bool {
         self.disk.is_dir(path)
     }
-    fn lock(&self, path: &str, exclusive: bool) -> io::Result<Box<dyn Lock>> {
+    fn lock(&self, path: &str, exclusive: bool) -> io::Result<Box<dyn DiskLock>> {
         self.disk.lock(path, exclusive)
     }
 }
@@ -85,9 +87,9 @@ fn scripts(folder: &Path) {
     fs::write(folder.join("target"), "What have you tried so far?\n---\nYes, the units first.").unwrap();
 }
 
-fn settings(scripts: &Path, engagement: Option<Engagement>) -> Settings {
+fn settings(scripts: &Path, engagement: Option<Engagement>) -> SessionSettings {
     let model = |name: &str| format!("scripted:{}", scripts.join(name).display()).parse().unwrap();
-    Settings {
+    SessionSettings {
         engagement,
         model: model("model"),
         judge: None,
@@ -108,20 +110,20 @@ fn settings(scripts: &Path, engagement: Option<Engagement>) -> Settings {
     }
 }
 
-fn place(folder: &Path, most: usize) -> (Place, Arc<Stopping>) {
+fn place(folder: &Path, most: usize) -> (SessionEnv, Arc<Stopping>) {
     fs::create_dir_all(folder).unwrap();
     let disk = Arc::new(Stopping { disk: RealDisk::new(folder), appends: AtomicUsize::new(0), most });
-    let place = Place {
+    let place = SessionEnv {
         folder: folder.to_owned(),
         disk: Arc::clone(&disk) as Arc<dyn Disk>,
-        key: Arc::new(Key::from_seed([5; 32])),
+        key: Arc::new(ReceiptKey::from_seed([5; 32])),
         clock: Arc::new(SystemClock),
         options: OpenOptions::default(),
     };
     (place, disk)
 }
 
-fn go(session: &mut Session) -> Result<Standing, SessionError> {
+fn go(session: &mut Session) -> Result<SessionStatus, SessionError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(session.go())
 }
 
@@ -129,19 +131,19 @@ fn go(session: &mut Session) -> Result<Standing, SessionError> {
 fn sound(folder: &Path) {
     let log = fs::read(folder.join(LOG)).unwrap();
     let head = Head::read(&fs::read(folder.join(HEAD)).unwrap());
-    let verified = verify(&log, head.as_ref(), Some(Key::from_seed([5; 32]).public())).unwrap();
+    let verified = verify(&log, head.as_ref(), Some(ReceiptKey::from_seed([5; 32]).public())).unwrap();
     assert_eq!(verified.signed, verified.receipts.len() as u64);
     replay(verified.receipts.iter().map(|receipt| (receipt.seq, &receipt.entry))).unwrap();
 }
 
 #[test]
-fn a_need_walks_to_its_footer_and_is_the_same_wherever_it_was_stopped() {
+fn a_session_has_the_same_result_wherever_it_was_interrupted() {
     let root = TempDir::new().unwrap();
     scripts(root.path());
     let autonomous = Some(Engagement::Autonomous);
     let whole = root.path().join("whole");
     let (at, disk) = place(&whole, usize::MAX);
-    let mut session = Session::start(at, NEED, settings(root.path(), autonomous), &Texts::default()).unwrap();
+    let mut session = Session::start(at, NEED, settings(root.path(), autonomous), &SessionTexts::default()).unwrap();
     let unbroken = go(&mut session).unwrap();
     drop(session);
     assert_eq!(unbroken.conclusion, Some(Conclusion::Unreviewed), "{unbroken:#?}");
@@ -156,7 +158,7 @@ fn a_need_walks_to_its_footer_and_is_the_same_wherever_it_was_stopped() {
     let stop_at = |most: usize| {
         let folder = root.path().join(format!("stopped-{most}"));
         let stopped =
-            Session::start(place(&folder, most).0, NEED, settings(root.path(), autonomous), &Texts::default());
+            Session::start(place(&folder, most).0, NEED, settings(root.path(), autonomous), &SessionTexts::default());
         let stopped = stopped.and_then(|mut session| go(&mut session));
         assert!(stopped.is_err(), "{most}");
         let mut session = match Session::resume(place(&folder, usize::MAX).0) {
@@ -164,8 +166,13 @@ fn a_need_walks_to_its_footer_and_is_the_same_wherever_it_was_stopped() {
             // Stopped before it was begun: then it begins.
             Err(error) if most < 3 => {
                 assert!(error.to_string().contains("start it"), "{error}");
-                Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), autonomous), &Texts::default())
-                    .unwrap()
+                Session::start(
+                    place(&folder, usize::MAX).0,
+                    NEED,
+                    settings(root.path(), autonomous),
+                    &SessionTexts::default(),
+                )
+                .unwrap()
             }
             Err(error) => panic!("{most}: {error}"),
         };
@@ -185,12 +192,13 @@ fn a_need_walks_to_its_footer_and_is_the_same_wherever_it_was_stopped() {
 }
 
 #[test]
-fn a_user_who_answers_is_asked_and_heeded() {
+fn the_users_answers_are_applied() {
     let root = TempDir::new().unwrap();
     scripts(root.path());
     let folder = root.path().join("session");
     let mut session =
-        Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), None), &Texts::default()).unwrap();
+        Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), None), &SessionTexts::default())
+            .unwrap();
     let mut stands = go(&mut session).unwrap();
     // Each answer comes to a new process.
     for (stage, answer) in [
@@ -211,7 +219,7 @@ fn a_user_who_answers_is_asked_and_heeded() {
         drop(session);
         session = Session::resume(place(&folder, usize::MAX).0).unwrap();
         let error = session.answer("what do you mean").unwrap_err().to_string();
-        assert!(error.contains("I do not understand"), "{error}");
+        assert!(error.contains("is not a valid answer at this stage"), "{error}");
         assert!(stage == "user_need" || stands.stage == stage, "{stage}: {stands:#?}");
         session.answer(answer).unwrap_or_else(|error| panic!("{stage}: {error}"));
         stands = go(&mut session).unwrap();
@@ -225,12 +233,13 @@ fn a_user_who_answers_is_asked_and_heeded() {
 }
 
 #[test]
-fn a_log_that_was_touched_is_not_gone_on_with() {
+fn an_altered_log_is_not_resumed() {
     let root = TempDir::new().unwrap();
     scripts(root.path());
     let folder = root.path().join("session");
     let mut session =
-        Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), None), &Texts::default()).unwrap();
+        Session::start(place(&folder, usize::MAX).0, NEED, settings(root.path(), None), &SessionTexts::default())
+            .unwrap();
     go(&mut session).unwrap();
     drop(session);
     let log = fs::read_to_string(folder.join(LOG)).unwrap();
@@ -241,7 +250,7 @@ fn a_log_that_was_touched_is_not_gone_on_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_program_is_killed_five_times_and_comes_to_the_same_report() {
+async fn a_session_killed_five_times_writes_the_same_report() {
     let root = TempDir::new().unwrap();
     scripts(root.path());
     let server = MockServer::start().await;
@@ -270,11 +279,11 @@ async fn the_program_is_killed_five_times_and_comes_to_the_same_report() {
     let report = |name: &str| fs::read_to_string(root.path().join(name).join("report.md")).unwrap();
     assert_eq!(report("broken"), report("whole"));
     // What the target was told cannot be taken back.
-    assert!(told(&whole).contains("STAKES   what is sent to 127.0.0.1"), "{}", told(&whole));
+    assert!(told(&whole).contains("STAKES   text sent to 127.0.0.1"), "{}", told(&whole));
     assert!(report("whole").contains("| Reversible 1 "), "{}", report("whole"));
     for arguments in [["receipts", "verify", "broken"], ["mood", "replay", "broken"], ["session", "status", "broken"]] {
         program::ends(root.path(), 0, &arguments);
     }
     let log = program::ends(root.path(), 0, &["session", "log", "broken"]);
-    assert!(log.contains("CONTRITE") && log.contains("did      verify"), "{log}");
+    assert!(log.contains("CONTRITE") && log.contains("action   verify"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! `loom sweep` and `loom merge` from outside: shares as processes of their own, put together again.
+//! `loom sweep` and `loom merge` as processes: shards run separately and are merged.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::program::{self, told};
 
 fn loom(arguments: &[&str]) -> Output {
-    // The sweep's models are named as seen from the repository's root.
+    // The sweep's model paths are relative to the repository's root.
     program::loom(&program::root(), arguments)
 }
 
@@ -25,7 +25,7 @@ fn bytes(folder: &Path, name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn three_shares_merge_to_the_bytes_of_one_process() {
+fn three_shards_merge_to_the_bytes_of_one_process() {
     let dir = TempDir::new().unwrap();
     let at = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
     runs(&["sweep", SWEEP, "--output", &at("whole")]);
@@ -41,14 +41,14 @@ fn three_shares_merge_to_the_bytes_of_one_process() {
         assert!(child.wait().unwrap().success());
     }
     let parts = [at("part1"), at("part2"), at("part3")];
-    // A sweep is bold: each cell is asked for before it is begun.
+    // A sweep runs in the mood BOLD: the gate is asked before each cell.
     let receipts = fs::read_to_string(dir.path().join("whole/receipts.jsonl")).unwrap();
     let granted = receipts.lines().filter(|line| line.contains("gate.granted") && line.contains("\"rollout\"")).count();
     assert!(receipts.contains("\"mood\":\"bold\"") && granted == 8, "{receipts}");
     let output = loom(&["merge", &parts[0], &parts[2], "--output", &at("two")]);
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     assert!(told(&output).contains("3 of 8 cells are not complete: 1, 4, 7"), "{}", told(&output));
-    assert!(!dir.path().join("two").exists(), "nothing is written before all is known");
+    assert!(!dir.path().join("two").exists(), "nothing is written before everything is checked");
 
     runs(&["merge", &parts[0], &parts[1], &parts[2], "--output", &at("merged")]);
     for name in ["sweep.json", "sweep.yaml", "sweep_report.json", "sweep_report.md"] {
@@ -56,7 +56,7 @@ fn three_shares_merge_to_the_bytes_of_one_process() {
     }
     for cell in 0..8 {
         let cell = format!("cell_{cell:04}");
-        // The cells' own reports tell when they began; what was said does not.
+        // The cells' own reports contain times; the transcripts compared here do not.
         let of = |whole: &str| {
             let mut files = crate::rollout::files(&dir.path().join(whole).join(&cell));
             files.retain(|(name, _)| name.starts_with("rollout_"));
@@ -70,7 +70,7 @@ fn three_shares_merge_to_the_bytes_of_one_process() {
 }
 
 #[test]
-fn all_shares_may_write_one_folder_and_a_sweep_goes_on_where_it_stopped() {
+fn shards_may_share_a_folder_and_a_sweep_resumes() {
     let dir = TempDir::new().unwrap();
     let output = dir.path().join("sweep").to_string_lossy().into_owned();
     runs(&["sweep", SWEEP, "--shard", "1/2", "--output", &output]);
@@ -78,13 +78,17 @@ fn all_shares_may_write_one_folder_and_a_sweep_goes_on_where_it_stopped() {
     let before = bytes(&dir.path().join("sweep/cell_0000"), "rollout_000.json");
     fs::remove_file(dir.path().join("sweep/cell_0002/rollout_001.json")).unwrap();
     runs(&["sweep", SWEEP, "--output", &output]);
-    assert_eq!(bytes(&dir.path().join("sweep/cell_0000"), "rollout_000.json"), before, "what is finished stays");
+    assert_eq!(
+        bytes(&dir.path().join("sweep/cell_0000"), "rollout_000.json"),
+        before,
+        "finished rollouts are unchanged"
+    );
     assert!(dir.path().join("sweep/sweep_report.md").exists());
     runs(&["merge", &output, "--output", &output]);
 }
 
 #[test]
-fn a_regulator_that_ends_a_rollout_is_no_model_that_failed() {
+fn a_stop_by_the_regulator_is_not_a_model_failure() {
     let dir = TempDir::new().unwrap();
     let at = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
     let anna = fs::read_to_string("tests/data/rollout/anna.yaml").unwrap();
@@ -99,7 +103,7 @@ fn a_regulator_that_ends_a_rollout_is_no_model_that_failed() {
 }
 
 #[test]
-fn cells_that_say_the_same_are_pooled_once() {
+fn equal_cells_are_pooled_once() {
     let dir = TempDir::new().unwrap();
     let at = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
     fs::copy("tests/data/rollout/anna.yaml", at("anna.yaml")).unwrap();
@@ -122,7 +126,7 @@ fn cells_that_say_the_same_are_pooled_once() {
 }
 
 #[test]
-fn a_sweep_that_cannot_be_says_what_to_do() {
+fn invalid_sweeps_are_errors_with_help() {
     let dir = TempDir::new().unwrap();
     let output = dir.path().join("out").to_string_lossy().into_owned();
     let check = |yaml: &str, arguments: &[&str], code, what: &str| {
@@ -140,7 +144,7 @@ fn a_sweep_that_cannot_be_says_what_to_do() {
     check(&base, &["--list", "--shard", "3/2"], 2, "K from 1 to N");
     check(&base, &["--output", &output, "--parallel", "0"], 2, "at least 1");
     check("configs: [a.yaml]", &["--list"], 3, "sweep_version");
-    check(&base.replace("[echo]", "[gpt-4]"), &["--list"], 3, "names no model");
+    check(&base.replace("[echo]", "[gpt-4]"), &["--list"], 3, "is not a model spec");
     check(&format!("{base}seeds: []\n"), &["--list"], 3, "`seeds` is empty");
     check(&format!("{base}deltas: {{strong: {{policy: fixd}}}}\n"), &["--list"], 3, "fixd");
     check(

@@ -1,4 +1,4 @@
-//! cuBLAS, opened at run time where it is installed: it comes with the CUDA toolkit or with torch, not with the driver.
+//! cuBLAS, loaded at run time if installed. It comes with the CUDA toolkit or with torch, not with the driver.
 
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use libloading::Library;
 use super::GpuError;
 use super::many::Gemm;
 
-/// A workspace that is ours, without which its products could not be recorded: as large as NVIDIA recommends for Hopper.
+/// Size of the workspace that is passed to cuBLAS, as recommended by NVIDIA for Hopper; graph capture requires it.
 pub(super) const WORKSPACE_BYTES: usize = 32 << 20;
 
-/// Major versions that are served, the newest first.
+/// Supported major versions, newest first.
 const MAJORS: [u32; 2] = [13, 12];
 
-/// Set to `off`, it leaves all products to the kernels here.
+/// Environment variable; `off` disables cuBLAS.
 const SWITCH: &str = "LOOM_CUBLAS";
 
 type Handle = *mut c_void;
@@ -50,7 +50,7 @@ const COMPUTE_32F: c_int = 68;
 const GEMM_DEFAULT: c_int = -1;
 const MAJOR_MINOR_PATCH: [c_int; 3] = [0, 1, 2];
 
-/// The library, before it has to do with any GPU.
+/// The loaded library, independent of a GPU.
 pub(super) struct Cublas {
     create: unsafe extern "C" fn(*mut Handle) -> c_int,
     destroy: unsafe extern "C" fn(Handle) -> c_int,
@@ -58,15 +58,15 @@ pub(super) struct Cublas {
     set_workspace: unsafe extern "C" fn(Handle, *mut c_void, usize) -> c_int,
     get_property: unsafe extern "C" fn(c_int, *mut c_int) -> c_int,
     gemm: GemmEx,
-    /// Its functions live as long as it does.
+    /// Keeps the functions valid.
     _library: Library,
 }
 
-/// The library for a driver that serves CUDA up to version `driver`.0, opened once.
+/// The library for a driver that supports CUDA up to version `driver`.0, loaded once.
 pub(super) fn open(driver: u32) -> Result<&'static Cublas, String> {
     static OPENED: OnceLock<Result<Cublas, String>> = OnceLock::new();
     let opened = OPENED.get_or_init(|| {
-        if std::env::var_os(SWITCH).is_some_and(|told| told == "off") {
+        if std::env::var_os(SWITCH).is_some_and(|value| value == "off") {
             return Err(format!("{SWITCH} is off"));
         }
         let files: Vec<PathBuf> =
@@ -80,7 +80,7 @@ pub(super) fn open(driver: u32) -> Result<&'static Cublas, String> {
     opened.as_ref().map_err(Clone::clone)
 }
 
-/// Where a version may lie: where the system looks for libraries, and where the toolkit puts itself.
+/// Candidate paths of a version: the system's library search path, then the toolkit's folders.
 fn files(major: u32) -> impl Iterator<Item = PathBuf> {
     let name = format!("libcublas.so.{major}");
     let named = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
@@ -90,8 +90,8 @@ fn files(major: u32) -> impl Iterator<Item = PathBuf> {
 
 impl Cublas {
     fn load(file: &std::path::Path) -> Result<Self, libloading::Error> {
-        // SAFETY: opening the library runs its own initialisers only; the functions have the types of cublas_api.h, and
-        // are kept together with it.
+        // SAFETY: loading the library only runs its initialisers; the functions have the types of cublas_api.h and are stored
+        // with the library.
         unsafe {
             let library = Library::new(file)?;
             Ok(Self {
@@ -106,7 +106,7 @@ impl Cublas {
         }
     }
 
-    /// Its name and version, for people.
+    /// Name and version, for messages.
     pub(super) fn name(&self) -> String {
         let numbers = MAJOR_MINOR_PATCH.map(|property| {
             let mut value = 0;
@@ -117,17 +117,17 @@ impl Cublas {
         format!("cuBLAS {}", numbers.join("."))
     }
 
-    /// A hold on it for work on `stream` of the current context, in `workspace`, which has [`WORKSPACE_BYTES`] bytes.
+    /// Creates a handle for `stream` of the current context with `workspace` of [`WORKSPACE_BYTES`] bytes.
     ///
     /// # Safety
-    /// Both live until [`release`](Self::release).
-    pub(super) unsafe fn hold(&self, stream: *mut c_void, workspace: u64) -> Result<Handle, GpuError> {
+    /// Both must live until [`release`](Self::release).
+    pub(super) unsafe fn handle(&self, stream: *mut c_void, workspace: u64) -> Result<Handle, GpuError> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the caller's promise. The stream goes first: setting it takes the workspace away.
+        // SAFETY: the caller's promise. The stream is set first because setting it resets the workspace.
         unsafe {
-            told("start", (self.create)(&raw mut handle))?;
-            let set = told("use a stream", (self.set_stream)(handle, stream)).and_then(|()| {
-                told("use a workspace", (self.set_workspace)(handle, workspace as *mut c_void, WORKSPACE_BYTES))
+            check("start", (self.create)(&raw mut handle))?;
+            let set = check("use a stream", (self.set_stream)(handle, stream)).and_then(|()| {
+                check("use a workspace", (self.set_workspace)(handle, workspace as *mut c_void, WORKSPACE_BYTES))
             });
             if set.is_err() {
                 (self.destroy)(handle);
@@ -137,16 +137,16 @@ impl Cublas {
     }
 
     /// # Safety
-    /// `handle` is of [`hold`](Self::hold), and not used again.
+    /// `handle` is from [`handle`](Self::handle) and is not used again.
     pub(super) unsafe fn release(&self, handle: Handle) {
-        // SAFETY: the caller's promise; an error at the end changes nothing.
+        // SAFETY: the caller's promise; an error here can be ignored.
         unsafe { (self.destroy)(handle) };
     }
 
     /// Enqueues a product.
     ///
     /// # Safety
-    /// `handle` is of [`hold`](Self::hold); what the product reads and writes lies in allocated memory.
+    /// `handle` is from [`handle`](Self::handle); all memory that the product accesses is allocated.
     pub(super) unsafe fn multiply(&self, handle: Handle, gemm: &Gemm) -> Result<(), GpuError> {
         let &Gemm { narrow, m, n, k, a: (a, lda), b: (b, ldb), c: (c, ldc), add } = gemm;
         let int =
@@ -177,11 +177,11 @@ impl Cublas {
                 GEMM_DEFAULT,
             )
         };
-        told("multiply", status)
+        check("multiply", status)
     }
 }
 
-fn told(what: &str, status: c_int) -> Result<(), GpuError> {
+fn check(what: &str, status: c_int) -> Result<(), GpuError> {
     let why = match status {
         0 => return Ok(()),
         1 => "it could not be initialised",
@@ -189,10 +189,10 @@ fn told(what: &str, status: c_int) -> Result<(), GpuError> {
         7 => "a parameter is wrong: please report it",
         8 => "the GPU is too old for it",
         13 => "the GPU failed",
-        15 => "it does not serve this product: please report it",
-        _ => "its own error",
+        15 => "it does not support this product: please report it",
+        _ => "unknown error",
     };
-    Err(GpuError(format!("cuBLAS cannot {what}: {why} (status {status}); LOOM_CUBLAS=off does without it")))
+    Err(GpuError(format!("cuBLAS cannot {what}: {why} (status {status}); set LOOM_CUBLAS=off to disable it")))
 }
 
 #[cfg(test)]
@@ -201,11 +201,11 @@ mod tests {
 
     #[test]
     #[ignore = "needs cuBLAS, and no GPU"]
-    fn the_library_tells_its_version_and_says_no_without_a_gpu() {
+    fn the_library_reports_its_version_and_fails_without_a_gpu() {
         let cublas = open(13).unwrap();
         assert!(cublas.name().starts_with("cuBLAS 1"), "{}", cublas.name());
-        // SAFETY: without a context nothing is begun, and the null stream is one.
-        let told = unsafe { cublas.hold(std::ptr::null_mut(), 0) }.unwrap_err().to_string();
-        assert!(told.contains("could not be initialised") && told.contains("LOOM_CUBLAS=off"), "{told}");
+        // SAFETY: without a context nothing starts, and the null stream is valid.
+        let message = unsafe { cublas.handle(std::ptr::null_mut(), 0) }.unwrap_err().to_string();
+        assert!(message.contains("could not be initialised") && message.contains("LOOM_CUBLAS=off"), "{message}");
     }
 }

@@ -1,5 +1,5 @@
-//! The CUDA driver, opened when a program first asks for it. Nothing of CUDA is needed to build without the feature, to
-//! link, or to start.
+//! The CUDA driver, loaded at its first use. CUDA is not needed to link or to start the program, nor to build it without
+//! the feature.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -14,9 +14,9 @@ use super::cublas::{self, Cublas};
 use super::many::Gemm;
 use super::pinned::{DOWN_BYTES, UP_BYTES, Uploads};
 use super::record::Recorded;
-use super::{CAPABILITY_MIN, GpuError, GpuInfo, Machine};
+use super::{Backend, CAPABILITY_MIN, GpuError, GpuInfo};
 
-/// The kernels, compiled by build.rs for compute capability 8.0 and 9.0, and as PTX for what comes after.
+/// The kernels, compiled by build.rs for compute capability 8.0 and 9.0, and as PTX for later ones.
 const IMAGES: [(&str, &[u8]); 6] = [
     ("attention", include_bytes!(concat!(env!("OUT_DIR"), "/attention.fatbin"))),
     ("logits", include_bytes!(concat!(env!("OUT_DIR"), "/logits.fatbin"))),
@@ -55,41 +55,43 @@ const KERNELS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The driver must serve at least this, as 1000·major + 10·minor.
+/// Minimum CUDA version of the driver, as 1000·major + 10·minor.
 const DRIVER_MIN: i32 = 12_000;
 
-fn told(what: &str, error: DriverError) -> GpuError {
+fn cuda_error(what: &str, error: DriverError) -> GpuError {
     let why = error.error_string().map_or("unknown error".into(), |text| text.to_string_lossy().into_owned());
     GpuError(format!("CUDA cannot {what}: {why}"))
 }
 
-/// Opens the driver's library.
+/// Loads the driver's library and returns its CUDA version.
 fn start() -> Result<(u32, u32), GpuError> {
-    // SAFETY: opening the driver's library runs its own initialisers only.
+    // SAFETY: loading the driver's library only runs its initialisers.
     if !unsafe { sys::is_culib_present() } {
-        return Err(GpuError("there is no NVIDIA driver here (libcuda cannot be opened)".into()));
+        return Err(GpuError("there is no NVIDIA driver (libcuda cannot be loaded)".into()));
     }
     let mut version = 0;
     // SAFETY: a pointer to one int, as the function asks.
-    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(|error| told("tell its version", error))?;
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }
+        .result()
+        .map_err(|error| cuda_error("report its version", error))?;
     if version < DRIVER_MIN {
         let (major, minor) = (version / 1000, version % 1000 / 10);
         return Err(GpuError(format!(
-            "the NVIDIA driver serves CUDA {major}.{minor}; 12.0 or newer is needed: update the driver"
+            "the NVIDIA driver supports CUDA {major}.{minor}; 12.0 or newer is needed: update the driver"
         )));
     }
-    result::init().map_err(|error| told("start", error))?;
+    result::init().map_err(|error| cuda_error("start", error))?;
     Ok(((version / 1000) as u32, (version % 1000 / 10) as u32))
 }
 
 pub(super) fn all() -> Result<Vec<GpuInfo>, GpuError> {
     let driver = start()?;
-    let count = result::device::get_count().map_err(|error| told("count GPUs", error))?;
+    let count = result::device::get_count().map_err(|error| cuda_error("count GPUs", error))?;
     (0..count).map(|ordinal| info(ordinal, driver)).collect()
 }
 
 fn info(ordinal: i32, driver: (u32, u32)) -> Result<GpuInfo, GpuError> {
-    let ask = |error: DriverError| told("describe a GPU", error);
+    let ask = |error: DriverError| cuda_error("describe a GPU", error);
     let device = result::device::get(ordinal).map_err(ask)?;
     // SAFETY: `device` comes from the driver.
     let (major, minor, memory) = unsafe {
@@ -100,29 +102,29 @@ fn info(ordinal: i32, driver: (u32, u32)) -> Result<GpuInfo, GpuError> {
     Ok(GpuInfo { ordinal: ordinal as usize, name, capability: (major as u32, minor as u32), memory, driver })
 }
 
-pub(super) fn open(ordinal: usize) -> Result<(GpuInfo, Arc<dyn Machine>), GpuError> {
+pub(super) fn open(ordinal: usize) -> Result<(GpuInfo, Arc<dyn Backend>), GpuError> {
     let gpus = all()?;
     let known = gpus.len();
     let Some(gpu) = gpus.into_iter().nth(ordinal) else {
-        return Err(GpuError(format!("there is no cuda:{ordinal}; the driver knows {known} GPUs")));
+        return Err(GpuError(format!("there is no cuda:{ordinal}; the driver reports {known} GPUs")));
     };
     let device = Device::open(&gpu)?;
     Ok((gpu, Arc::new(device)))
 }
 
-/// The library for products of many rows, by name and version; or why there is none.
+/// Name and version of the matrix library, or why there is none.
 pub(super) fn library() -> Result<String, String> {
     let (major, _) = start().map_err(|error| error.to_string())?;
     cublas::open(major).map(Cublas::name)
 }
 
-/// Room for products of many rows, floats: 2,048 rows of 8,192 inputs go in one piece, and steps of 512 sequences read
-/// 8,192 outputs' weights once.
+/// Room for products of many rows, floats: 2,048 rows of 8,192 inputs fit at once, and steps of 512 sequences read
+/// the weights of 8,192 outputs once.
 pub(super) const OPERAND: usize = 16 << 20;
 pub(super) const SUMS: usize = 8 << 20;
 pub(super) use super::cublas::WORKSPACE_BYTES;
 
-/// A device, its primary context, one stream, the kernels' functions and what multiplies many rows.
+/// A device, its primary context, one stream, the kernels' functions and the matrix library.
 struct Device {
     gpu: sys::CUdevice,
     context: sys::CUcontext,
@@ -132,7 +134,7 @@ struct Device {
     blas: Result<Blas, String>,
 }
 
-/// Page-locked memory: `UP_BYTES` bytes, and `DOWN_BYTES` behind them.
+/// Page-locked memory: `UP_BYTES` bytes, then `DOWN_BYTES`.
 struct Pinned {
     at: *mut u8,
     uploads: Uploads,
@@ -160,7 +162,7 @@ impl Device {
                 gpu.name
             )));
         }
-        let open = |error: DriverError| told(&format!("open cuda:{ordinal}"), error);
+        let open = |error: DriverError| cuda_error(&format!("open cuda:{ordinal}"), error);
         let device = i32::try_from(ordinal)
             .map_or(Err(DriverError(sys::CUresult::CUDA_ERROR_INVALID_DEVICE)), result::device::get)
             .map_err(open)?;
@@ -175,36 +177,37 @@ impl Device {
         unsafe { at.write_bytes(0, UP_BYTES + DOWN_BYTES) };
         let pinned = Mutex::new(Pinned { at, uploads: Uploads::default() });
         let blas = Err(String::new());
-        let mut here = Self { gpu: device, context, stream, functions: HashMap::new(), pinned, blas };
-        here.blas = match cublas::open(gpu.driver.0) {
-            Ok(library) => Ok(here.hold(library)?),
+        let mut opened = Self { gpu: device, context, stream, functions: HashMap::new(), pinned, blas };
+        opened.blas = match cublas::open(gpu.driver.0) {
+            Ok(library) => Ok(opened.open_blas(library)?),
             Err(why) => Err(why),
         };
         for ((name, image), (_, kernels)) in IMAGES.iter().zip(KERNELS) {
-            let load = |error: DriverError| told(&format!("load the kernels of {name}"), error);
+            let load = |error: DriverError| cuda_error(&format!("load the kernels of {name}"), error);
             // SAFETY: the image is a fat binary as nvcc wrote it, and lives as long as the program.
             let module = unsafe { result::module::load_data(image.as_ptr().cast()) }.map_err(load)?;
             for kernel in kernels {
                 let symbol = CString::new(*kernel).expect("names hold no NUL");
                 // SAFETY: the module was just loaded and is never unloaded.
                 let function = unsafe { result::module::get_function(module, symbol) }.map_err(load)?;
-                here.functions.insert(kernel, function);
+                opened.functions.insert(kernel, function);
             }
         }
-        Ok(here)
+        Ok(opened)
     }
 
-    /// cuBLAS, ready for this device.
-    fn hold(&self, library: &'static Cublas) -> Result<Blas, GpuError> {
+    /// cuBLAS with a handle for this device.
+    fn open_blas(&self, library: &'static Cublas) -> Result<Blas, GpuError> {
         let workspace = self.allocate(cublas::WORKSPACE_BYTES)?;
-        // SAFETY: both are given back after the handle, in `drop`.
-        let handle = unsafe { library.hold(self.stream.cast(), workspace) }.inspect_err(|_| self.release(workspace))?;
+        // SAFETY: both are released after the handle, in `drop`.
+        let handle =
+            unsafe { library.handle(self.stream.cast(), workspace) }.inspect_err(|_| self.release(workspace))?;
         Ok(Blas { library, handle, workspace })
     }
 
     /// Waits for the device.
     fn wait(&self) -> Result<(), DriverError> {
-        // SAFETY: its own stream.
+        // SAFETY: the device's stream.
         unsafe { result::stream::synchronize(self.stream) }
     }
 
@@ -212,68 +215,68 @@ impl Device {
         self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn here(&self) -> Result<(), GpuError> {
+    fn make_current(&self) -> Result<(), GpuError> {
         // SAFETY: retained until `drop`.
-        unsafe { result::ctx::set_current(self.context) }.map_err(|error| told("use its context", error))
+        unsafe { result::ctx::set_current(self.context) }.map_err(|error| cuda_error("use its context", error))
     }
 }
 
-impl Machine for Device {
+impl Backend for Device {
     fn free(&self) -> Result<usize, GpuError> {
-        self.here()?;
-        Ok(result::mem_get_info().map_err(|error| told("tell its memory", error))?.0)
+        self.make_current()?;
+        Ok(result::mem_get_info().map_err(|error| cuda_error("report its memory", error))?.0)
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, GpuError> {
-        self.here()?;
+        self.make_current()?;
         // SAFETY: the memory is used on this stream alone, and written before it is read.
         unsafe { result::malloc_async(self.stream, bytes) }
-            .map_err(|error| told(&format!("allocate {} MiB", bytes.div_ceil(1 << 20)), error))
+            .map_err(|error| cuda_error(&format!("allocate {} MiB", bytes.div_ceil(1 << 20)), error))
     }
 
     fn release(&self, at: u64) {
-        // Nobody is left to tell of a failure; the next call will fail too.
-        if self.here().is_ok() {
-            // SAFETY: allocated on this stream, and its one owner is being dropped.
+        // An error cannot be returned here; the next call will fail too.
+        if self.make_current().is_ok() {
+            // SAFETY: allocated on this stream, and its only owner is being dropped.
             let _ = unsafe { result::free_async(at, self.stream) };
         }
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), GpuError> {
-        self.here()?;
-        let told = |error| told("copy to the GPU", error);
-        // SAFETY: `Buffer` checked the length; `from` stays as it is until the device was waited for.
-        let copy = |from: &[u8]| unsafe { result::memcpy_htod_async(at, from, self.stream) }.map_err(told);
+        self.make_current()?;
+        let failed = |error| cuda_error("copy to the GPU", error);
+        // SAFETY: `Buffer` checked the length; `from` does not change until the device was synchronised.
+        let copy = |from: &[u8]| unsafe { result::memcpy_htod_async(at, from, self.stream) }.map_err(failed);
         if bytes.len() > UP_BYTES {
-            // Out of memory that is not page-locked: the driver has taken it when the call returns.
+            // From pageable memory: the driver has copied it when the call returns.
             return copy(bytes);
         }
         let mut pinned = self.pinned();
         let place = if let Some(place) = pinned.uploads.place(bytes.len()) {
             place
         } else {
-            self.wait().map_err(told)?;
+            self.wait().map_err(failed)?;
             pinned.uploads.clear();
             pinned.uploads.place(bytes.len()).unwrap_or_default()
         };
-        // SAFETY: within the part for uploads, and nobody else's until the device was waited for.
+        // SAFETY: within the upload part, and exclusive until the device was synchronised.
         let staged = unsafe { std::slice::from_raw_parts_mut(pinned.at.add(place), bytes.len()) };
         staged.copy_from_slice(bytes);
         copy(staged)
     }
 
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), GpuError> {
-        self.here()?;
+        self.make_current()?;
         let mut pinned = self.pinned();
         let wait = |to: &mut [u8]| {
             // SAFETY: the caller checked the length, and the stream is waited for before `to` is used again.
             let copied = unsafe { result::memcpy_dtoh_async(to, at, self.stream) };
-            self.wait().and(copied).map_err(|error| told("copy from the GPU", error))
+            self.wait().and(copied).map_err(|error| cuda_error("copy from the GPU", error))
         };
         if bytes.len() > DOWN_BYTES {
             wait(bytes)?;
         } else {
-            // SAFETY: the part behind the uploads, as long as that, and nobody else's while it is locked.
+            // SAFETY: the part after the uploads, within its length, and exclusive while locked.
             let staged = unsafe { std::slice::from_raw_parts_mut(pinned.at.add(UP_BYTES), bytes.len()) };
             wait(staged)?;
             bytes.copy_from_slice(staged);
@@ -283,16 +286,16 @@ impl Machine for Device {
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
-        self.here()?;
+        self.make_current()?;
         // SAFETY: `Gpu::copy` checked the lengths.
         unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream) }
-            .map_err(|error| told("copy on the GPU", error))
+            .map_err(|error| cuda_error("copy on the GPU", error))
     }
 
     fn zero(&self, at: u64, bytes: usize) -> Result<(), GpuError> {
-        self.here()?;
+        self.make_current()?;
         // SAFETY: within one allocation, by the callers in memory.rs.
-        unsafe { result::memset_d8_async(at, 0, bytes, self.stream) }.map_err(|error| told("clear memory", error))
+        unsafe { result::memset_d8_async(at, 0, bytes, self.stream) }.map_err(|error| cuda_error("clear memory", error))
     }
 
     unsafe fn launch(
@@ -302,12 +305,12 @@ impl Machine for Device {
         threads: u32,
         arguments: &mut [*mut c_void],
     ) -> Result<(), GpuError> {
-        self.here()?;
+        self.make_current()?;
         let function = *self.functions.get(kernel).ok_or_else(|| GpuError(format!("no kernel {kernel}")))?;
         let [x, y, z] = grid;
         // SAFETY: the caller's promise; the function belongs to this context.
         unsafe { result::launch_kernel(function, (x, y, z), (threads, 1, 1), 0, self.stream, arguments) }
-            .map_err(|error| told(&format!("launch {kernel}"), error))
+            .map_err(|error| cuda_error(&format!("launch {kernel}"), error))
     }
 
     fn library(&self) -> Result<String, String> {
@@ -315,24 +318,24 @@ impl Machine for Device {
     }
 
     unsafe fn gemm(&self, gemm: &Gemm) -> Result<(), GpuError> {
-        self.here()?;
+        self.make_current()?;
         let blas = self.blas.as_ref().map_err(|why| GpuError(why.clone()))?;
         // SAFETY: the caller's promise; the handle is the device's own.
         unsafe { blas.library.multiply(blas.handle, gemm) }
     }
 
     fn record(&self, work: &mut dyn FnMut() -> Result<(), GpuError>) -> Result<Option<Box<dyn Recorded>>, GpuError> {
-        self.here()?;
-        let record = |error| told("record a step (LOOM_CUDA_GRAPHS=off launches kernel by kernel)", error);
+        self.make_current()?;
+        let record = |error| cuda_error("record a step (LOOM_CUDA_GRAPHS=off launches kernel by kernel)", error);
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: its own stream; what begins here ends below, whatever `work` says.
+        // SAFETY: the device's stream; the capture is ended below even if `work` fails.
         unsafe { result::stream::begin_capture(self.stream, mode) }.map_err(record)?;
         let worked = work();
         // SAFETY: as above.
         let graph = unsafe { result::stream::end_capture(self.stream) };
         worked?;
         let graph = graph.map_err(record)?;
-        // SAFETY: just recorded, and not needed beyond this.
+        // SAFETY: just recorded, and not used after this.
         let run = unsafe {
             let run = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
             let _ = result::graph::destroy(graph);
@@ -343,7 +346,7 @@ impl Machine for Device {
     }
 }
 
-/// A CUDA graph on a device's stream. `Recording` keeps the device.
+/// A CUDA graph on a device's stream. `Recording` keeps the device alive.
 struct Graph {
     run: sys::CUgraphExec,
     stream: sys::CUstream,
@@ -355,15 +358,15 @@ unsafe impl Send for Graph {}
 
 impl Recorded for Graph {
     fn replay(&self) -> Result<(), GpuError> {
-        // SAFETY: the device is kept by `Recording`; the graph is destroyed in `drop`.
+        // SAFETY: `Recording` keeps the device alive; the graph is destroyed in `drop`.
         unsafe { result::ctx::set_current(self.context).and_then(|()| result::graph::launch(self.run, self.stream)) }
-            .map_err(|error| told("launch a recorded step", error))
+            .map_err(|error| cuda_error("launch a recorded step", error))
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it; an error at the end changes nothing.
+        // SAFETY: exclusive; an error here can be ignored.
         unsafe {
             if result::ctx::set_current(self.context).is_ok() {
                 let _ = result::graph::exec_destroy(self.run);
@@ -374,8 +377,8 @@ impl Drop for Graph {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if self.here().is_ok() {
-            // SAFETY: nobody else has the stream or this hold on the context; errors at the end change nothing.
+        if self.make_current().is_ok() {
+            // SAFETY: the stream and this reference to the context are exclusive; errors here can be ignored.
             unsafe {
                 let _ = result::stream::synchronize(self.stream);
                 if let Ok(blas) = &self.blas {

@@ -1,5 +1,5 @@
-//! The CPU playing a GPU: device memory is the host's, and kernels run thread by thread (`cuda/simt.hpp`), one launch at
-//! a time.
+//! Emulation of a GPU on the CPU: device memory is host memory, and kernels run thread by thread (`cuda/simt.hpp`), one
+//! launch at a time.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex};
 
 use super::many::Gemm;
-use super::{CAPABILITY_MIN, GpuError, GpuInfo, Machine};
+use super::{Backend, CAPABILITY_MIN, GpuError, GpuInfo};
 
 unsafe extern "C" {
     fn loom_emulate(
@@ -19,43 +19,43 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Blocks keep their shared memory in statics.
-static TURN: Mutex<()> = Mutex::new(());
+/// Serialises launches, because shared memory of blocks is in statics.
+static LAUNCH: Mutex<()> = Mutex::new(());
 
 /// Allocations in use and their sizes.
 static SIZES: Mutex<Option<HashMap<u64, usize>>> = Mutex::new(None);
 
 struct Emulated;
 
-#[expect(clippy::unnecessary_wraps, reason = "the form of the driver's")]
+#[expect(clippy::unnecessary_wraps, reason = "same signature as in driver.rs")]
 pub(super) fn all() -> Result<Vec<GpuInfo>, GpuError> {
-    let name = "a CPU that plays a GPU".to_owned();
+    let name = "emulated GPU (CPU)".to_owned();
     Ok(vec![GpuInfo { ordinal: 0, name, capability: CAPABILITY_MIN, memory: MEMORY, driver: (0, 0) }])
 }
 
-pub(super) fn open(ordinal: usize) -> Result<(GpuInfo, Arc<dyn Machine>), GpuError> {
+pub(super) fn open(ordinal: usize) -> Result<(GpuInfo, Arc<dyn Backend>), GpuError> {
     let gpu = all()?.into_iter().nth(ordinal).ok_or_else(|| GpuError(format!("there is no cuda:{ordinal}")))?;
     Ok((gpu, Arc::new(Emulated)))
 }
 
-/// Room for products of many rows, floats: little, so that they are done in pieces.
+/// Room for products of many rows, floats: small, so that tests cover products in pieces.
 pub(super) const OPERAND: usize = 1 << 13;
 pub(super) const SUMS: usize = 1 << 11;
 pub(super) const WORKSPACE_BYTES: usize = 0;
 
-#[expect(clippy::unnecessary_wraps, reason = "the form of the driver's")]
+#[expect(clippy::unnecessary_wraps, reason = "same signature as in driver.rs")]
 pub(super) fn library() -> Result<String, String> {
-    Ok("the definition of BLAS".to_owned())
+    Ok("the reference definition of BLAS".to_owned())
 }
 
-/// What it says of its memory.
+/// Reported memory size.
 const MEMORY: usize = 1 << 30;
 
 fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, 256).expect("a size that fits")
 }
 
-impl Machine for Emulated {
+impl Backend for Emulated {
     fn free(&self) -> Result<usize, GpuError> {
         let sizes = SIZES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         Ok(MEMORY.saturating_sub(sizes.iter().flat_map(HashMap::values).sum()))
@@ -64,7 +64,7 @@ impl Machine for Emulated {
     fn allocate(&self, bytes: usize) -> Result<u64, GpuError> {
         // SAFETY: `bytes` is not 0: `Gpu` asks for 16 at least.
         let at = unsafe { alloc(layout(bytes)) } as u64;
-        // Poisoned: a kernel that reads what nobody wrote shows.
+        // Poisoned, to detect reads of uninitialised memory.
         // SAFETY: just allocated.
         unsafe { std::ptr::write_bytes(at as *mut u8, 0xff, bytes) };
         SIZES.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert_default().insert(at, bytes);
@@ -74,7 +74,7 @@ impl Machine for Emulated {
     fn release(&self, at: u64) {
         let mut sizes = SIZES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(bytes) = sizes.as_mut().and_then(|sizes| sizes.remove(&at)) {
-            // SAFETY: allocated with this layout, and taken out of the table.
+            // SAFETY: allocated with this layout, and removed from the table.
             unsafe { dealloc(at as *mut u8, layout(bytes)) };
         }
     }
@@ -110,7 +110,7 @@ impl Machine for Emulated {
         threads: u32,
         arguments: &mut [*mut c_void],
     ) -> Result<(), GpuError> {
-        let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _launch = LAUNCH.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let name = CString::new(kernel).expect("names hold no NUL");
         // SAFETY: the caller's promise about the arguments; the grid has three numbers.
         let known = unsafe {

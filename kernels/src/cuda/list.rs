@@ -1,53 +1,53 @@
-//! Lists of rows on the device, checked when they are written. A list stays where it is, so that recorded work finds
-//! there what was written last.
+//! Lists of row indices on the device, checked when written. A list has a fixed address, so that recorded work uses its
+//! latest content.
 
 use super::memory::{Buffer, View};
 use super::{Gpu, GpuError};
 
-/// Stands in a [`List`] for no row: nothing is read or written for it.
+/// Marks an unused entry of a [`RowList`]: nothing is read or written for it.
 pub const NO_ROW: u32 = u32::MAX;
 
-/// Numbers of rows, each below a bound or [`NO_ROW`].
+/// Row indices, each below a bound or [`NO_ROW`].
 #[derive(Debug)]
-pub struct List {
+pub struct RowList {
     rows: Buffer<u32>,
     len: usize,
     below: usize,
 }
 
-impl List {
-    /// Room for `most` of them, below `below`; empty.
+impl RowList {
+    /// An empty list with capacity `most` and bound `below`.
     ///
     /// # Errors
-    /// If the memory does not suffice.
-    pub fn room(gpu: &Gpu, most: usize, below: usize) -> Result<Self, GpuError> {
+    /// If out of memory.
+    pub fn with_capacity(gpu: &Gpu, most: usize, below: usize) -> Result<Self, GpuError> {
         Ok(Self { rows: gpu.zeros(most)?, len: 0, below })
     }
 
-    /// `rows`, below `below`.
+    /// A list of `rows` with bound `below`.
     ///
     /// # Errors
-    /// If the memory does not suffice.
+    /// If out of memory.
     ///
     /// # Panics
-    /// If one is not.
+    /// If a row is not below the bound.
     pub fn new(gpu: &Gpu, rows: &[u32], below: usize) -> Result<Self, GpuError> {
-        let mut list = Self::room(gpu, rows.len(), below)?;
+        let mut list = Self::with_capacity(gpu, rows.len(), below)?;
         list.set(rows, rows.len())?;
         Ok(list)
     }
 
-    /// Replaces it by `rows`, filled up to `len` with [`NO_ROW`].
+    /// Replaces the rows by `rows`, padded to `len` with [`NO_ROW`].
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
-    /// If a row is not below the bound, or there is no room for so many.
+    /// If a row is not below the bound, or `len` exceeds the capacity.
     pub fn set(&mut self, rows: &[u32], len: usize) -> Result<(), GpuError> {
         let inside = |row: &u32| *row == NO_ROW || (*row as usize) < self.below;
-        assert!(rows.iter().all(inside), "List: a row beyond {}", self.below);
-        assert!(rows.len() <= len && len <= self.rows.len(), "List: {} rows as {len}", rows.len());
+        assert!(rows.iter().all(inside), "RowList: a row beyond {}", self.below);
+        assert!(rows.len() <= len && len <= self.rows.len(), "RowList: {} rows as {len}", rows.len());
         let mut filled = rows.to_vec();
         filled.resize(len, NO_ROW);
         self.len = len;
@@ -58,7 +58,7 @@ impl List {
         self.len
     }
 
-    /// All of its rows are below this.
+    /// The bound of its rows.
     pub(super) fn below(&self) -> usize {
         self.below
     }

@@ -1,17 +1,17 @@
-//! Products of many rows, which the arithmetic bounds: cuBLAS does them where there is one.
+//! Products of many rows, which are bound by arithmetic: computed by cuBLAS if available.
 //!
-//! Activations are f32 and stay so. With bf16 weights each is taken as the sum of two bf16 (`split_halves`), so that
-//! tensor cores do the product twice instead of losing two thirds of the digits; f32 weights are multiplied as they are,
-//! and f16 and `Q8_0` are widened to f32 a piece at a time.
+//! Activations are f32. With bf16 weights each activation is split into the sum of two bf16 (`split_halves`), so that tensor
+//! cores compute two products without losing precision; f32 weights are used directly, and f16 and `Q8_0` are widened to
+//! f32 in pieces.
 
 use std::sync::{Mutex, PoisonError};
 
-use super::matrix::{Kind, Matrix};
+use super::matrix::{Matrix, MatrixWeights};
 use super::memory::{Buffer, View};
 use super::{Arg, Gpu, GpuError, backend};
 
-/// C ← Aᵀ·B, or C ← Aᵀ·B + C, as BLAS has it, where a column's numbers lie side by side: A `[k, m]`, B `[k, n]`, C `[m, n]`.
-/// Each stands with its address and the numbers from column to column.
+/// C ← Aᵀ·B, or C ← Aᵀ·B + C, as in BLAS, column-major: A `[k, m]`, B `[k, n]`, C `[m, n]`.
+/// Each matrix is given by its address and the distance between columns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gemm {
     /// A and B are bf16, else f32. C is f32, and so are the sums.
@@ -25,31 +25,31 @@ pub(crate) struct Gemm {
     pub(crate) add: bool,
 }
 
-/// What a product needs beside its operands; one product at a time.
-pub(super) struct Room(Mutex<Parts>);
+/// Scratch memory of a product, for one product at a time.
+pub(super) struct ProductScratch(Mutex<Parts>);
 
 struct Parts {
     /// The halves of x in bf16, or widened weights.
     operand: Buffer<f32>,
-    /// What both halves gave.
+    /// The products of both halves.
     sums: Buffer<f32>,
 }
 
-impl Room {
+impl ProductScratch {
     pub(super) fn new(gpu: &Gpu) -> Result<Self, GpuError> {
-        Ok(Self(Mutex::new(Parts { operand: gpu.room(backend::OPERAND)?, sums: gpu.room(backend::SUMS)? })))
+        Ok(Self(Mutex::new(Parts { operand: gpu.uninit(backend::OPERAND)?, sums: gpu.uninit(backend::SUMS)? })))
     }
 
     /// Bytes.
     pub(super) const BYTES: usize = size_of::<f32>() * (backend::OPERAND + backend::SUMS);
 
-    /// Whether a row of so many inputs fits.
-    pub(super) fn serves(inputs: usize) -> bool {
+    /// Whether a row with this many inputs fits.
+    pub(super) fn fits(inputs: usize) -> bool {
         inputs <= backend::OPERAND
     }
 }
 
-/// A product as [`Gpu::matmul`] has it, checked.
+/// The checked arguments of [`Gpu::matmul`].
 pub(super) struct Task<'a> {
     pub(super) x: View<'a, f32>,
     pub(super) x_stride: usize,
@@ -60,7 +60,7 @@ pub(super) struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// `rows` rows from `first` on.
+    /// `rows` rows starting at `first`.
     fn part(&self, first: usize, rows: usize) -> Self {
         Self { x: self.x.from(first * self.x_stride), y: self.y.from(first * self.y_stride), rows, ..*self }
     }
@@ -75,11 +75,16 @@ impl Task<'_> {
 }
 
 impl Gpu {
-    pub(super) fn multiply_many(&self, room: &Room, task: &Task<'_>, matrix: &Matrix) -> Result<(), GpuError> {
-        let room = room.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn multiply_many(
+        &self,
+        scratch: &ProductScratch,
+        task: &Task<'_>,
+        matrix: &Matrix,
+    ) -> Result<(), GpuError> {
+        let scratch = scratch.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (outputs, inputs) = (matrix.outputs(), matrix.inputs());
         match matrix.weights() {
-            Kind::F32(weight) => {
+            MatrixWeights::F32(weight) => {
                 self.put_bias(task, outputs)?;
                 self.gemm(
                     false,
@@ -89,20 +94,20 @@ impl Gpu {
                     task.bias.is_some(),
                 )
             }
-            Kind::Bf16(weight) => {
-                let most = room.operand.len() / inputs;
+            MatrixWeights::Bf16(weight) => {
+                let most = scratch.operand.len() / inputs;
                 (0..task.rows).step_by(most).try_for_each(|first| {
                     let task = task.part(first, most.min(task.rows - first));
-                    self.in_halves(&room, &task, weight.view().address(), [outputs, inputs])
+                    self.in_halves(&scratch, &task, weight.view().address(), [outputs, inputs])
                 })
             }
-            Kind::F16(_) | Kind::Q8 { .. } => {
+            MatrixWeights::F16(_) | MatrixWeights::Q8 { .. } => {
                 self.put_bias(task, outputs)?;
-                let most = room.operand.len() / inputs;
+                let most = scratch.operand.len() / inputs;
                 (0..outputs).step_by(most).try_for_each(|first| {
                     let some = most.min(outputs - first);
-                    self.widen(matrix, first, some, room.operand.view())?;
-                    let weight = (room.operand.view().address(), some, inputs);
+                    self.widen(matrix, first, some, scratch.operand.view())?;
+                    let weight = (scratch.operand.view().address(), some, inputs);
                     let y = (task.y.from(first).address(), task.y_stride);
                     self.gemm(false, (task.x(), task.rows), weight, y, task.bias.is_some())
                 })
@@ -110,23 +115,24 @@ impl Gpu {
         }
     }
 
-    /// bf16 weights. Few rows are multiplied with both halves at once, so that the weights are read once; many in turn.
+    /// Product with bf16 weights. For few rows both halves are multiplied at once, so that the weights are read once; for many
+    /// one after the other.
     fn in_halves(
         &self,
-        room: &Parts,
+        scratch: &Parts,
         task: &Task<'_>,
         weight: u64,
         [outputs, inputs]: [usize; 2],
     ) -> Result<(), GpuError> {
         let &Task { x, x_stride, rows, bias, y, y_stride } = task;
-        let halves = room.operand.view().address();
+        let halves = scratch.operand.view().address();
         let arguments = [x.at(), Arg::int(x_stride), Arg::At(halves), Arg::int(inputs)];
         let columns = |width: usize| [width.div_ceil(256), rows, 1];
-        // SAFETY: the kernel's parameters; `rows` rows of two halves fit into the operand's room.
+        // SAFETY: the kernel's parameters; `rows` rows of two halves fit into the operand buffer.
         unsafe { self.launch("split_halves", columns(inputs), 256, arguments)? };
         let weight = (weight, outputs, inputs);
-        if 2 * rows * outputs <= room.sums.len() {
-            let sums = room.sums.view().address();
+        if 2 * rows * outputs <= scratch.sums.len() {
+            let sums = scratch.sums.view().address();
             self.gemm(true, ((halves, inputs), 2 * rows), weight, (sums, outputs), false)?;
             let bias = bias.map_or(Arg::At(0), View::at);
             let arguments = [Arg::At(sums), bias, y.at(), Arg::int(outputs), Arg::int(y_stride)];
@@ -139,7 +145,7 @@ impl Gpu {
         self.gemm(true, ((lower, inputs), rows), weight, task.y(), true)
     }
 
-    /// y = bias, if there is one: the product is added to it.
+    /// y = bias, if there is one; the product is then added.
     fn put_bias(&self, task: &Task<'_>, outputs: usize) -> Result<(), GpuError> {
         let Some(bias) = task.bias else { return Ok(()) };
         let arguments = [bias.at(), task.y.at(), Arg::int(outputs), Arg::int(task.y_stride)];
@@ -147,7 +153,7 @@ impl Gpu {
         unsafe { self.launch("bias_rows", [outputs.div_ceil(256), task.rows, 1], 256, arguments) }
     }
 
-    /// y ← x·Wᵀ (+ y), where a row's numbers lie side by side: what BLAS takes for columns.
+    /// y ← x·Wᵀ (+ y), row-major, which is column-major for BLAS after transposition.
     fn gemm(
         &self,
         narrow: bool,
@@ -157,7 +163,7 @@ impl Gpu {
         add: bool,
     ) -> Result<(), GpuError> {
         let gemm = Gemm { narrow, m: outputs, n: rows, k: inputs, a: (weight, inputs), b: x, c: y, add };
-        // SAFETY: `matmul` checked x and y, `Matrix::new` the weight; the room's parts are as large as they are used.
-        unsafe { self.machine().gemm(&gemm) }
+        // SAFETY: `matmul` checked x and y, `Matrix::new` the weight; the scratch buffers are large enough.
+        unsafe { self.backend().gemm(&gemm) }
     }
 }

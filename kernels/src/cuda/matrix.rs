@@ -1,23 +1,23 @@
-//! Weights on the device, and their rows: of an embedding table, or widened for a library.
+//! Weights on the device, and reading their rows: embedding lookup, and widening to f32.
 
-use super::list::List;
+use super::list::RowList;
 use super::memory::{Buffer, View};
 use super::{Arg, Gpu, GpuError};
 
-/// How weights are kept.
+/// Weights of a matrix by storage type.
 #[derive(Debug)]
-pub enum Kind {
+pub enum MatrixWeights {
     /// f32.
     F32(Buffer<f32>),
     /// The upper half of an f32.
     Bf16(Buffer<u16>),
     /// IEEE half precision.
     F16(Buffer<u16>),
-    /// GGML's `Q8_0`, the integers `[outputs, inputs]` apart from the f16 scales `[outputs, inputs / 32]`.
+    /// GGML's `Q8_0`, with separate integers `[outputs, inputs]` and f16 scales `[outputs, inputs / 32]`.
     Q8 {
         /// −128 … 127.
         quants: Buffer<i8>,
-        /// One for 32 integers.
+        /// One per 32 integers.
         scales: Buffer<u16>,
     },
 }
@@ -25,20 +25,20 @@ pub enum Kind {
 /// A matrix `[outputs, inputs]`.
 #[derive(Debug)]
 pub struct Matrix {
-    weights: Kind,
+    weights: MatrixWeights,
     outputs: usize,
     inputs: usize,
 }
 
 impl Matrix {
     /// # Panics
-    /// If the weights are not `outputs` × `inputs`, or `inputs` is not whole pieces of them: 8 of bf16 and f16, blocks of
-    /// 32 of `Q8_0`.
-    pub fn new(weights: Kind, outputs: usize, inputs: usize) -> Self {
+    /// If the weights are not `outputs` × `inputs`, or `inputs` is not a multiple of 8 for bf16 and f16, or of 32 for
+    /// `Q8_0`.
+    pub fn new(weights: MatrixWeights, outputs: usize, inputs: usize) -> Self {
         let (len, piece) = match &weights {
-            Kind::F32(values) => (values.len(), 1),
-            Kind::Bf16(values) | Kind::F16(values) => (values.len(), 8),
-            Kind::Q8 { quants, scales } => {
+            MatrixWeights::F32(values) => (values.len(), 1),
+            MatrixWeights::Bf16(values) | MatrixWeights::F16(values) => (values.len(), 8),
+            MatrixWeights::Q8 { quants, scales } => {
                 assert_eq!(scales.len(), outputs * inputs / 32, "Matrix: scales");
                 (quants.len(), 32)
             }
@@ -58,28 +58,28 @@ impl Matrix {
         self.inputs
     }
 
-    pub(super) fn weights(&self) -> &Kind {
+    pub(super) fn weights(&self) -> &MatrixWeights {
         &self.weights
     }
 }
 
 impl Gpu {
-    /// x `[ids, width]`: the rows `ids` of an embedding table; zeros for [`NO_ROW`](super::NO_ROW).
+    /// x `[ids, width]`: rows `ids` of an embedding table; zeros for [`NO_ROW`](super::NO_ROW).
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
-    /// If an id may be beyond the table, or x is too short.
-    pub fn embed(&self, ids: &List, table: &Matrix, x: View<'_, f32>) -> Result<(), GpuError> {
+    /// If the bound of the ids exceeds the table, or x is too short.
+    pub fn embed(&self, ids: &RowList, table: &Matrix, x: View<'_, f32>) -> Result<(), GpuError> {
         let &Matrix { ref weights, outputs, inputs } = table;
         assert!(ids.below() <= outputs, "embed: ids below {} of {outputs}", ids.below());
         x.rows("embed x", ids.len(), inputs, inputs);
-        // SAFETY: checked above; ids in `List`.
+        // SAFETY: checked above; ids in `RowList`.
         unsafe { self.rows_of(weights, inputs, 0, (ids.view().at(), ids.len()), x) }
     }
 
-    /// x `[rows, inputs]`: `rows` rows of a matrix from `first` on, widened.
+    /// x `[rows, inputs]`: `rows` rows of a matrix starting at `first`, widened to f32.
     pub(super) fn widen(&self, matrix: &Matrix, first: usize, rows: usize, x: View<'_, f32>) -> Result<(), GpuError> {
         let &Matrix { ref weights, outputs, inputs } = matrix;
         assert!(first + rows <= outputs, "widen: rows {first} and {rows} more of {outputs}");
@@ -89,10 +89,10 @@ impl Gpu {
     }
 
     /// # Safety
-    /// The matrix has the rows that `ids` name, counted from row `first`, and x has room for as many.
+    /// The matrix has the rows `ids`, counted from row `first`, and x is large enough for them.
     unsafe fn rows_of(
         &self,
-        weights: &Kind,
+        weights: &MatrixWeights,
         inputs: usize,
         first: usize,
         (ids, rows): (Arg, usize),
@@ -100,10 +100,10 @@ impl Gpu {
     ) -> Result<(), GpuError> {
         let (grid, from, width) = ([rows, 1, 1], first * inputs, Arg::int(inputs));
         let (kernel, at) = match weights {
-            Kind::F32(values) => ("embed_f32", values.from(from).at()),
-            Kind::Bf16(values) => ("embed_bf16", values.from(from).at()),
-            Kind::F16(values) => ("embed_f16", values.from(from).at()),
-            Kind::Q8 { quants, scales } => {
+            MatrixWeights::F32(values) => ("embed_f32", values.from(from).at()),
+            MatrixWeights::Bf16(values) => ("embed_bf16", values.from(from).at()),
+            MatrixWeights::F16(values) => ("embed_f16", values.from(from).at()),
+            MatrixWeights::Q8 { quants, scales } => {
                 let arguments = [ids, quants.from(from).at(), scales.from(from / 32).at(), x.at(), width];
                 // SAFETY: the kernel's parameters; the caller's promise.
                 return unsafe { self.launch("embed_q8_0", grid, 256, arguments) };

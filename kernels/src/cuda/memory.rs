@@ -4,37 +4,36 @@ use std::marker::PhantomData;
 use std::mem::size_of;
 use std::sync::Arc;
 
-use super::{Gpu, GpuError, Machine};
+use super::{Backend, Gpu, GpuError};
 
-/// Types whose every pattern of bits is a value, without padding: what may be copied to a GPU and back.
+/// Types that can be copied to a GPU and back as bytes.
 ///
 /// # Safety
-/// Exactly that.
-pub unsafe trait Plain: Copy + Send + Sync + 'static {}
+/// Every bit pattern is a valid value, and there is no padding.
+pub unsafe trait PlainData: Copy + Send + Sync + 'static {}
 
 // SAFETY: a number.
-unsafe impl Plain for f32 {}
+unsafe impl PlainData for f32 {}
 // SAFETY: a number.
-unsafe impl Plain for f64 {}
+unsafe impl PlainData for f64 {}
 // SAFETY: a number.
-unsafe impl Plain for u16 {}
+unsafe impl PlainData for u16 {}
 // SAFETY: a number.
-unsafe impl Plain for i8 {}
+unsafe impl PlainData for i8 {}
 // SAFETY: a number.
-unsafe impl Plain for u32 {}
+unsafe impl PlainData for u32 {}
 // SAFETY: a number.
-unsafe impl Plain for i32 {}
+unsafe impl PlainData for i32 {}
 
-/// Memory of a GPU, given back when it is dropped. Kernels write through shared references: they run in order, one after
-/// the other.
-pub struct Buffer<T: Plain> {
-    machine: Arc<dyn Machine>,
+/// A buffer in GPU memory, freed when dropped. Kernels write through shared references; they run in order, one at a time.
+pub struct Buffer<T: PlainData> {
+    backend: Arc<dyn Backend>,
     at: u64,
     len: usize,
     of: PhantomData<T>,
 }
 
-impl<T: Plain> std::fmt::Debug for Buffer<T> {
+impl<T: PlainData> std::fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Buffer[{}]", self.len)
     }
@@ -44,39 +43,39 @@ impl Gpu {
     /// `len` elements, all bits 0.
     ///
     /// # Errors
-    /// If the memory does not suffice.
-    pub fn zeros<T: Plain>(&self, len: usize) -> Result<Buffer<T>, GpuError> {
+    /// If out of memory.
+    pub fn zeros<T: PlainData>(&self, len: usize) -> Result<Buffer<T>, GpuError> {
         let bytes = len * size_of::<T>();
-        // An address for empty buffers too.
-        let at = self.machine().allocate(bytes.max(16))?;
-        let buffer = Buffer { machine: Arc::clone(self.machine()), at, len, of: PhantomData };
-        self.machine().zero(at, bytes.max(16))?;
+        // Empty buffers need an address too.
+        let at = self.backend().allocate(bytes.max(16))?;
+        let buffer = Buffer { backend: Arc::clone(self.backend()), at, len, of: PhantomData };
+        self.backend().zero(at, bytes.max(16))?;
         Ok(buffer)
     }
 
-    /// Room for `len` elements, whatever lies there: to be written before it is read.
+    /// `len` uninitialised elements, which must be written before they are read.
     ///
     /// # Errors
-    /// If the memory does not suffice.
-    pub fn room<T: Plain>(&self, len: usize) -> Result<Buffer<T>, GpuError> {
-        let at = self.machine().allocate((len * size_of::<T>()).max(16))?;
-        Ok(Buffer { machine: Arc::clone(self.machine()), at, len, of: PhantomData })
+    /// If out of memory.
+    pub fn uninit<T: PlainData>(&self, len: usize) -> Result<Buffer<T>, GpuError> {
+        let at = self.backend().allocate((len * size_of::<T>()).max(16))?;
+        Ok(Buffer { backend: Arc::clone(self.backend()), at, len, of: PhantomData })
     }
 
     /// A copy of `values`.
     ///
     /// # Errors
-    /// If the memory does not suffice.
-    pub fn upload<T: Plain>(&self, values: &[T]) -> Result<Buffer<T>, GpuError> {
+    /// If out of memory.
+    pub fn upload<T: PlainData>(&self, values: &[T]) -> Result<Buffer<T>, GpuError> {
         let bytes = size_of_val(values);
-        let at = self.machine().allocate(bytes.max(16))?;
-        let buffer = Buffer { machine: Arc::clone(self.machine()), at, len: values.len(), of: PhantomData };
+        let at = self.backend().allocate(bytes.max(16))?;
+        let buffer = Buffer { backend: Arc::clone(self.backend()), at, len: values.len(), of: PhantomData };
         buffer.write(values)?;
         Ok(buffer)
     }
 }
 
-impl<T: Plain> Buffer<T> {
+impl<T: PlainData> Buffer<T> {
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
@@ -87,51 +86,51 @@ impl<T: Plain> Buffer<T> {
         self.len == 0
     }
 
-    /// Puts `values` at its beginning.
+    /// Writes `values` to the start of the buffer.
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
-    /// If there are more of them than it holds.
+    /// If there are more values than elements.
     pub fn write(&self, values: &[T]) -> Result<(), GpuError> {
         assert!(values.len() <= self.len, "Buffer::write: {} into {}", values.len(), self.len);
         if values.is_empty() {
             return Ok(());
         }
-        // SAFETY: `Plain` has no padding, so its bytes may be read.
+        // SAFETY: `PlainData` has no padding, so its bytes may be read.
         let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
-        self.machine.write(self.at, bytes)
+        self.backend.write(self.at, bytes)
     }
 
-    /// Fills `values` from its beginning, after all work before it.
+    /// Reads the start of the buffer into `values` after all earlier work.
     ///
     /// # Errors
-    /// As the driver says; also if work before it failed.
+    /// An error of the driver; also if earlier work failed.
     ///
     /// # Panics
-    /// If more is wanted than it holds.
+    /// If there are more values than elements.
     pub fn read(&self, values: &mut [T]) -> Result<(), GpuError> {
-        read(&*self.machine, self.view(), values)
+        read(&*self.backend, self.view(), values)
     }
 
-    /// All of it.
+    /// A view of the whole buffer.
     pub fn view(&self) -> View<'_, T> {
         View { at: self.at, len: self.len, of: PhantomData }
     }
 
-    /// What lies from element `from` on.
+    /// A view starting at element `from`.
     ///
     /// # Panics
-    /// If there is no such element.
+    /// If `from` exceeds the length.
     pub fn from(&self, from: usize) -> View<'_, T> {
         self.view().from(from)
     }
 
-    /// `len` elements from `from` on.
+    /// `len` elements starting at `from`.
     ///
     /// # Panics
-    /// If it does not hold them.
+    /// If they are not in the buffer.
     pub fn part(&self, from: usize, len: usize) -> View<'_, T> {
         let view = self.view().from(from);
         assert!(len <= view.len, "Buffer::part: {len} of {}", view.len);
@@ -139,25 +138,25 @@ impl<T: Plain> Buffer<T> {
     }
 }
 
-impl<T: Plain> Drop for Buffer<T> {
+impl<T: PlainData> Drop for Buffer<T> {
     fn drop(&mut self) {
-        self.machine.release(self.at);
+        self.backend.release(self.at);
     }
 }
 
 /// A part of a buffer.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a, T: Plain> {
+pub struct View<'a, T: PlainData> {
     at: u64,
     len: usize,
     of: PhantomData<&'a T>,
 }
 
-impl<T: Plain> View<'_, T> {
-    /// What lies from element `from` on.
+impl<T: PlainData> View<'_, T> {
+    /// A view starting at element `from`.
     ///
     /// # Panics
-    /// If there is no such element.
+    /// If `from` exceeds the length.
     #[must_use]
     pub fn from(self, from: usize) -> Self {
         assert!(from <= self.len, "View::from: {from} of {}", self.len);
@@ -172,7 +171,7 @@ impl<T: Plain> View<'_, T> {
         self.at
     }
 
-    /// The address, after a check that `rows` rows of `width`, `stride` apart, lie within.
+    /// The address, after checking that `rows` rows of `width` with this `stride` are in the view.
     pub(crate) fn rows(self, what: &str, rows: usize, stride: usize, width: usize) -> super::Arg {
         assert!(width <= stride || rows <= 1, "{what}: rows of {width} overlap at stride {stride}");
         let end = rows.checked_sub(1).map_or(0, |last| last * stride + width);
@@ -186,44 +185,44 @@ impl<T: Plain> View<'_, T> {
     }
 }
 
-/// Fills `values` from the beginning of a view.
-fn read<T: Plain>(machine: &dyn Machine, from: View<'_, T>, values: &mut [T]) -> Result<(), GpuError> {
+/// Reads the start of a view into `values`.
+fn read<T: PlainData>(backend: &dyn Backend, from: View<'_, T>, values: &mut [T]) -> Result<(), GpuError> {
     assert!(values.len() <= from.len, "read: {} of {}", values.len(), from.len);
     let len = size_of_val(values);
-    // SAFETY: any bytes are a value of a `Plain`.
+    // SAFETY: any bytes are a value of a `PlainData`.
     let bytes = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), len) };
-    machine.read(from.at, bytes)
+    backend.read(from.at, bytes)
 }
 
 impl Gpu {
-    /// Fills `values` from the beginning of a view, after all work before it.
+    /// Reads the start of a view into `values` after all earlier work.
     ///
     /// # Errors
-    /// As the driver says; also if work before it failed.
+    /// An error of the driver; also if earlier work failed.
     ///
     /// # Panics
     /// If the view has fewer.
-    pub fn read<T: Plain>(&self, from: View<'_, T>, values: &mut [T]) -> Result<(), GpuError> {
-        read(&**self.machine(), from, values)
+    pub fn read<T: PlainData>(&self, from: View<'_, T>, values: &mut [T]) -> Result<(), GpuError> {
+        read(&**self.backend(), from, values)
     }
 
     /// Copies `len` elements within a buffer or between two.
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
     /// If either has fewer.
-    pub fn copy<T: Plain>(&self, from: View<'_, T>, to: View<'_, T>, len: usize) -> Result<(), GpuError> {
+    pub fn copy<T: PlainData>(&self, from: View<'_, T>, to: View<'_, T>, len: usize) -> Result<(), GpuError> {
         assert!(len <= from.len && len <= to.len, "copy: {len} from {} to {}", from.len, to.len);
-        self.machine().copy(from.at, to.at, len * size_of::<T>())
+        self.backend().copy(from.at, to.at, len * size_of::<T>())
     }
 
     /// Sets all bits of a view to 0.
     ///
     /// # Errors
-    /// As the driver says.
-    pub fn clear<T: Plain>(&self, what: View<'_, T>) -> Result<(), GpuError> {
-        self.machine().zero(what.at, what.len * size_of::<T>())
+    /// An error of the driver.
+    pub fn clear<T: PlainData>(&self, what: View<'_, T>) -> Result<(), GpuError> {
+        self.backend().zero(what.at, what.len * size_of::<T>())
     }
 }

@@ -1,14 +1,14 @@
-//! Norms, gates, and copies of rows.
+//! Norms, gates, and row copies.
 
-use super::list::List;
+use super::list::RowList;
 use super::memory::View;
 use super::{Arg, Gpu, GpuError};
 
 impl Gpu {
-    /// x += added, where there is one; y = the RMS norm of x, row by row, times `weight` `[width]`.
+    /// x += added, if given; y = RMS norm of each row of x times `weight` `[width]`.
     ///
     /// # Errors
-    /// As the driver says. So for all methods below; and they panic if the dims disagree.
+    /// An error of the driver.
     ///
     /// # Panics
     /// If the dims disagree.
@@ -35,10 +35,10 @@ impl Gpu {
         unsafe { self.launch("rms_norm_residual", [rows, 1, 1], 256, arguments) }
     }
 
-    /// out = the RMS norm of y · silu(z) in `groups` parts of a row, times `weight` `[width]`; rows of z lie `z_stride` apart.
+    /// out = RMS norm of y · silu(z) over each of `groups` parts of a row, times `weight` `[width]`; rows of z are `z_stride` apart.
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
     /// If the dims disagree.
@@ -65,11 +65,11 @@ impl Gpu {
         unsafe { self.launch("gated_rms_norm", [groups, rows, 1], 256, arguments) }
     }
 
-    /// Falcon Mamba's norms, in place: in rows of x, `stride` apart, `first` numbers from 0 on, and twice `others` from `begin`
-    /// on, each by itself and without weights.
+    /// Falcon Mamba's norms without weights, in place, for rows of x that are `stride` apart: one over the first `first` numbers
+    /// and two over `others` numbers each, starting at `begin`.
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
     /// If the dims disagree.
@@ -90,7 +90,7 @@ impl Gpu {
     /// up = silu(gate) · up.
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
     /// If one is shorter than `count`.
@@ -104,7 +104,7 @@ impl Gpu {
     /// x += added.
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
     /// If one is shorter than `count`.
@@ -115,24 +115,24 @@ impl Gpu {
         unsafe { self.launch("add_to", [count.div_ceil(256), 1, 1], 256, arguments) }
     }
 
-    /// to[`to_rows`[r]] = from[`from_rows`[r]] for `rows` rows of `width` numbers, one target each; `None` stands for r
-    /// itself, and where one is [`NO_ROW`](super::NO_ROW) nothing is copied.
+    /// to[`to_rows`[r]] = from[`from_rows`[r]] for `rows` rows of `width` numbers; a list that is `None` is the
+    /// identity, and a row that is [`NO_ROW`](super::NO_ROW) is skipped. Targets must be distinct.
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
-    /// If a row may lie beyond its buffer, or a list is of another length.
+    /// If the bound of a list exceeds its buffer, or a list has another length.
     pub fn copy_rows(
         &self,
-        (from, from_rows): (View<'_, f32>, Option<&List>),
-        (to, to_rows): (View<'_, f32>, Option<&List>),
+        (from, from_rows): (View<'_, f32>, Option<&RowList>),
+        (to, to_rows): (View<'_, f32>, Option<&RowList>),
         [rows, width]: [usize; 2],
     ) -> Result<(), GpuError> {
-        let fits = |list: Option<&List>| list.is_none_or(|list| list.len() == rows);
+        let fits = |list: Option<&RowList>| list.is_none_or(|list| list.len() == rows);
         assert!(fits(from_rows) && fits(to_rows), "copy_rows: not {rows} rows");
-        let end = |list: Option<&List>| list.map_or(rows, List::below);
-        let at = |list: Option<&List>| list.map_or(Arg::At(0), |list| list.view().at());
+        let end = |list: Option<&RowList>| list.map_or(rows, RowList::below);
+        let at = |list: Option<&RowList>| list.map_or(Arg::At(0), |list| list.view().at());
         let arguments = [
             from.rows("copy_rows from", end(from_rows), width, width),
             at(from_rows),
@@ -140,7 +140,7 @@ impl Gpu {
             at(to_rows),
             Arg::int(width),
         ];
-        // SAFETY: the kernel's parameters, checked above; rows in `List`.
+        // SAFETY: the kernel's parameters, checked above; rows in `RowList`.
         unsafe { self.launch("copy_rows", [rows, 1, 1], 256, arguments) }
     }
 }

@@ -1,20 +1,19 @@
-//! Page-locked memory of the host, which the device copies from and to by itself: what goes up waits in one part of it
-//! until it has gone, what comes down arrives in the other.
+//! Page-locked host memory for asynchronous copies: one part for uploads, one for downloads.
 
-/// Bytes for what goes up between two waits; larger pieces (weights) go as they lie.
+/// Bytes of uploads between two synchronisations; larger uploads (weights) are copied directly.
 pub(super) const UP_BYTES: usize = 4 << 20;
-/// Bytes for what comes down at once; larger pieces come as they are to lie.
+/// Bytes per download; larger downloads are copied directly.
 #[cfg(not(feature = "cuda-emulation"))]
 pub(super) const DOWN_BYTES: usize = 1 << 20;
 
-/// Which part of `UP_BYTES` bytes is free. Uploads lie one behind the other until the device was waited for.
+/// Allocates upload space within `UP_BYTES`, consecutively until the device was synchronised.
 #[derive(Debug, Default)]
 pub(super) struct Uploads {
     used: usize,
 }
 
 impl Uploads {
-    /// Where an upload of `len` bytes may lie; `None` until the device was waited for.
+    /// The offset for an upload of `len` bytes; `None` if the space is used up until the next synchronisation.
     pub(super) fn place(&mut self, len: usize) -> Option<usize> {
         let at = self.used.next_multiple_of(16);
         let end = at.checked_add(len).filter(|end| *end <= UP_BYTES)?;
@@ -22,7 +21,7 @@ impl Uploads {
         Some(at)
     }
 
-    /// The device was waited for: all of them have gone.
+    /// Frees all space after a synchronisation.
     pub(super) fn clear(&mut self) {
         self.used = 0;
     }
@@ -33,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uploads_do_not_overlap_until_they_have_gone() {
+    fn uploads_do_not_overlap_until_cleared() {
         let mut uploads = Uploads::default();
         assert_eq!(uploads.place(100), Some(0));
         assert_eq!(uploads.place(4), Some(112));

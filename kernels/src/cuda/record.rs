@@ -1,37 +1,36 @@
-//! Work that is recorded once and done again: CUDA graphs. A step of a network is hundreds of launches; recorded, it is
-//! one.
+//! Recording and replay of work as CUDA graphs. A step of a network has hundreds of launches; a replay is one.
 
 use std::sync::Arc;
 
-use super::{Gpu, GpuError, Machine};
+use super::{Backend, Gpu, GpuError};
 
 /// Recorded work.
 pub(crate) trait Recorded: Send {
     fn replay(&self) -> Result<(), GpuError>;
 }
 
-/// Work that was recorded: the same launches on the same memory, with what lies there when it is done.
+/// Recorded work: the same launches on the same memory, with its content at the time of the replay.
 pub struct Recording {
     recorded: Box<dyn Recorded>,
-    /// Behind what was recorded: that goes first.
-    _machine: Arc<dyn Machine>,
+    /// Declared last, so that it is dropped after the recording.
+    _machine: Arc<dyn Backend>,
 }
 
 impl Gpu {
-    /// Records what `work` enqueues, instead of doing it. Its buffers must outlive the recording, and it may neither allocate
-    /// nor read. `None` where nothing is recorded (the CPU that plays a GPU): `work` was not called then.
+    /// Records what `work` enqueues without running it. Its buffers must outlive the recording, and it must neither allocate
+    /// nor read. `None` if the backend does not record (emulation); `work` is then not called.
     ///
     /// # Errors
-    /// As `work`, or the driver, says.
+    /// An error of `work` or the driver.
     pub fn record(&self, mut work: impl FnMut() -> Result<(), GpuError>) -> Result<Option<Recording>, GpuError> {
-        let recorded = self.machine().record(&mut work)?;
-        Ok(recorded.map(|recorded| Recording { recorded, _machine: Arc::clone(self.machine()) }))
+        let recorded = self.backend().record(&mut work)?;
+        Ok(recorded.map(|recorded| Recording { recorded, _machine: Arc::clone(self.backend()) }))
     }
 
     /// Enqueues recorded work.
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     pub fn replay(&self, recording: &Recording) -> Result<(), GpuError> {
         recording.recorded.replay()
     }

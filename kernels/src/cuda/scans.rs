@@ -1,84 +1,87 @@
-//! Recurrent networks: the sequences of a pass and their slots, the convolution, the scans of Mamba-1 and Mamba-2, sums of
-//! their steps.
+//! Recurrent layers: the sequences of a pass and their state slots, the convolution, the scans of Mamba-1 and Mamba-2, sums
+//! of their steps.
 
 use std::collections::HashMap;
 
-use super::list::List;
-use super::memory::{Buffer, Plain, View};
+use super::list::RowList;
+use super::memory::{Buffer, PlainData, View};
 use super::{Arg, Gpu, GpuError};
 
 const TAPS_MAX: usize = 8;
-/// Rows that one thread of the convolution walks.
+/// Rows per thread of the convolution.
 const CONV_SPAN: usize = 32;
 const STATE_MAX: usize = 128;
 const STEP_THREADS: usize = 256;
 
-/// One sequence's rows in a launch, and where its state lies.
+/// The rows and state slots of one sequence in a launch.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct Sequence {
-    /// Its first row.
+pub struct SequenceRows {
+    /// First row.
     pub row: i32,
-    /// How many rows it has.
+    /// Number of rows.
     pub len: i32,
-    /// The slot with its state before.
+    /// The slot of its state before the launch.
     pub from: i32,
-    /// The slot for its state after; may be the same.
+    /// The slot of its state after the launch; may be the same.
     pub to: i32,
-    /// Multiplies Δ where it decays the state; 1 is off.
+    /// Multiplies Δ in the decay; 1 is off.
     pub gain_decay: f32,
-    /// Multiplies Δ where it writes to the state; 1 is off.
+    /// Multiplies Δ in the input; 1 is off.
     pub gain_write: f32,
 }
 
 // SAFETY: six words.
-unsafe impl Plain for Sequence {}
+unsafe impl PlainData for SequenceRows {}
 
-/// The sequences of a pass on the device, checked once.
+/// The checked sequences of a pass, on the device.
 #[derive(Debug)]
-pub struct Batch {
-    sequences: Buffer<Sequence>,
-    /// As they are on the device.
-    held: Vec<Sequence>,
+pub struct SequenceBatch {
+    sequences: Buffer<SequenceRows>,
+    /// A copy on the host.
+    held: Vec<SequenceRows>,
     rows: usize,
     slots: usize,
     longest: usize,
 }
 
-impl Batch {
-    /// `sequences` over states in `slots` slots. The rows of each follow those of the one before it.
+impl SequenceBatch {
+    /// `sequences` with states in `slots` slots. The rows of the sequences are consecutive.
     ///
     /// # Errors
-    /// If the memory does not suffice.
+    /// If out of memory.
     ///
     /// # Panics
-    /// If a sequence is empty or lies elsewhere, a slot does not exist, or one is written that another reads or writes.
-    pub fn new(gpu: &Gpu, sequences: &[Sequence], slots: usize) -> Result<Self, GpuError> {
+    /// If a sequence is empty or not consecutive, a slot does not exist, or a written slot is used by another sequence.
+    pub fn new(gpu: &Gpu, sequences: &[SequenceRows], slots: usize) -> Result<Self, GpuError> {
         let (rows, longest) = check(sequences, slots);
         Ok(Self { sequences: gpu.upload(sequences)?, held: sequences.to_vec(), rows, slots, longest })
     }
 
-    /// Room for steps of up to `most` sequences, a row each, that stays where it is.
+    /// An empty batch at a fixed address with capacity for `most` sequences of one row.
     ///
     /// # Errors
-    /// If the memory does not suffice.
-    pub fn room(gpu: &Gpu, most: usize, slots: usize) -> Result<Self, GpuError> {
+    /// If out of memory.
+    pub fn with_capacity(gpu: &Gpu, most: usize, slots: usize) -> Result<Self, GpuError> {
         Ok(Self { sequences: gpu.zeros(most)?, held: Vec::new(), rows: 0, slots, longest: 1 })
     }
 
-    /// Replaces it by `sequences` of one row each, filled up to `rows` with sequences that nothing is done for.
+    /// Replaces the sequences by `sequences` of one row each, padded to `rows` with sequences to skip.
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
-    /// As [`new`](Self::new); also if a sequence has more than a row, or there is no room for so many.
-    pub fn set(&mut self, sequences: &[Sequence], rows: usize) -> Result<(), GpuError> {
+    /// As [`new`](Self::new); also if a sequence has more than one row, or `rows` exceeds the capacity.
+    pub fn set(&mut self, sequences: &[SequenceRows], rows: usize) -> Result<(), GpuError> {
         let (used, longest) = check(sequences, self.slots);
-        assert!(longest <= 1 && used <= rows && rows <= self.sequences.len(), "Batch::set: {used} rows as {rows}");
+        assert!(
+            longest <= 1 && used <= rows && rows <= self.sequences.len(),
+            "SequenceBatch::set: {used} rows as {rows}"
+        );
         let nothing = |row: usize| {
             let row = i32::try_from(row).expect("rows of a launch are below 2^31");
-            Sequence { row, len: 0, from: 0, to: 0, gain_decay: 1.0, gain_write: 1.0 }
+            SequenceRows { row, len: 0, from: 0, to: 0, gain_decay: 1.0, gain_write: 1.0 }
         };
         self.held.clear();
         self.held.extend_from_slice(sequences);
@@ -87,23 +90,26 @@ impl Batch {
         self.sequences.write(&self.held)
     }
 
-    /// The same under other gains on Δ, where it decays and where it writes, for each sequence.
+    /// The same sequences with other gains on Δ (decay, input) for each.
     ///
     /// # Errors
-    /// If the memory does not suffice.
+    /// If out of memory.
     ///
     /// # Panics
-    /// If there are not as many gains as sequences.
-    pub fn under(&self, gpu: &Gpu, gains: &[(f32, f32)]) -> Result<Self, GpuError> {
-        assert_eq!(gains.len(), self.held.len(), "Batch::under: gains");
-        let with =
-            |(sequence, &(gain_decay, gain_write)): (&Sequence, _)| Sequence { gain_decay, gain_write, ..*sequence };
+    /// If the numbers of gains and sequences differ.
+    pub fn with_gains(&self, gpu: &Gpu, gains: &[(f32, f32)]) -> Result<Self, GpuError> {
+        assert_eq!(gains.len(), self.held.len(), "SequenceBatch::with_gains: gains");
+        let with = |(sequence, &(gain_decay, gain_write)): (&SequenceRows, _)| SequenceRows {
+            gain_decay,
+            gain_write,
+            ..*sequence
+        };
         let held: Vec<_> = self.held.iter().zip(gains).map(with).collect();
         let &Self { rows, slots, longest, .. } = self;
         Ok(Self { sequences: gpu.upload(&held)?, held, rows, slots, longest })
     }
 
-    /// Rows of all sequences.
+    /// Number of rows of all sequences.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -113,21 +119,21 @@ impl Batch {
     }
 }
 
-/// The rows of all sequences, and of the longest.
-fn check(sequences: &[Sequence], slots: usize) -> (usize, usize) {
+/// Checks the sequences; returns the total rows and the length of the longest.
+fn check(sequences: &[SequenceRows], slots: usize) -> (usize, usize) {
     let (mut rows, mut longest) = (0, 0);
     let mut writers = HashMap::with_capacity(sequences.len());
     for (index, sequence) in sequences.iter().enumerate() {
         let other = writers.insert(sequence.to, index);
-        assert!(other.is_none(), "Batch: slot {} is written for two sequences", sequence.to);
+        assert!(other.is_none(), "SequenceBatch: slot {} is written for two sequences", sequence.to);
     }
     for (index, sequence) in sequences.iter().enumerate() {
         let inside = |slot: i32| usize::try_from(slot).is_ok_and(|slot| slot < slots);
-        assert!(inside(sequence.from) && inside(sequence.to), "Batch: {sequence:?} with {slots} slots");
-        assert!(sequence.len > 0 && sequence.row as usize == rows, "Batch: {sequence:?} at row {rows}");
+        assert!(inside(sequence.from) && inside(sequence.to), "SequenceBatch: {sequence:?} with {slots} slots");
+        assert!(sequence.len > 0 && sequence.row as usize == rows, "SequenceBatch: {sequence:?} at row {rows}");
         assert!(
             writers.get(&sequence.from).is_none_or(|&writer| writer == index),
-            "Batch: slot {} is read for one sequence and written for another",
+            "SequenceBatch: slot {} is read for one sequence and written for another",
             sequence.from
         );
         rows += sequence.len as usize;
@@ -177,25 +183,25 @@ pub struct GpuScan<'a> {
 /// Dims of a Mamba-2 layer.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct Heads {
+pub struct HeadDims {
     /// Heads.
     pub heads: i32,
     /// Numbers in a head.
     pub head_dim: i32,
     /// Numbers of state per number of a head.
     pub d_state: i32,
-    /// Groups of heads with a B and a C of their own.
+    /// Groups of heads that share B and C.
     pub groups: i32,
-    /// Δ is kept at or above this, after the softplus and before the gains.
+    /// Lower bound of Δ, after the softplus and before the gains.
     pub least: f32,
-    /// Δ is kept at or below this.
+    /// Upper bound of Δ.
     pub most: f32,
 }
 
 /// Inputs of Mamba-2's scan, as [`HeadScan`](crate::HeadScan) for all sequences at once.
 #[derive(Debug, Clone, Copy)]
 pub struct GpuHeadScan<'a> {
-    /// Rows of x `[heads · head_dim]`, B and C `[groups · d_state]` each, behind each other.
+    /// Rows of x `[heads · head_dim]`, then B and C, `[groups · d_state]` each.
     pub xbc: View<'a, f32>,
     /// Numbers from row to row of `delta_raw`, [heads] each.
     pub delta_stride: usize,
@@ -208,21 +214,21 @@ pub struct GpuHeadScan<'a> {
     /// [heads]
     pub d: View<'a, f32>,
     /// Dims.
-    pub dims: Heads,
+    pub dims: HeadDims,
 }
 
 impl Gpu {
-    /// y `[rows, channels]`: every sequence's convolution and `SiLU`, from inputs that lie `stride` apart; `tails`
-    /// `[slots, taps − 1, channels]` move on.
+    /// y `[rows, channels]`: every sequence's convolution and `SiLU`, from inputs that are `stride` apart; `tails`
+    /// `[slots, taps − 1, channels]` are advanced.
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
     /// If the dims disagree.
     pub fn conv_silu(
         &self,
-        batch: &Batch,
+        batch: &SequenceBatch,
         conv: &GpuConv<'_>,
         (u, stride): (View<'_, f32>, usize),
         tails: View<'_, f32>,
@@ -247,16 +253,16 @@ impl Gpu {
         unsafe { self.launch("conv_silu", grid, 128, arguments) }
     }
 
-    /// y `[rows, channels]`: Mamba-1's scan of every sequence; `states` `[slots, channels, d_state]` move on.
+    /// y `[rows, channels]`: Mamba-1's scan of every sequence; `states` `[slots, channels, d_state]` are advanced.
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
     /// If the dims disagree.
     pub fn selective_scan(
         &self,
-        batch: &Batch,
+        batch: &SequenceBatch,
         scan: &GpuScan<'_>,
         states: View<'_, f32>,
         y: View<'_, f32>,
@@ -292,17 +298,17 @@ impl Gpu {
         unsafe { self.launch("scan_segments", [channels, batch.count(), 1], 128, arguments) }
     }
 
-    /// sums: for each of the sequences `watched` a row, `sums_stride` apart, of Δ = softplus(`delta_raw` + `dt_bias`), kept within
-    /// `limit`, summed over its rows in f64, before any gain; as [`add_steps`](crate::add_steps).
+    /// Adds Δ = clamp(softplus(`delta_raw` + `dt_bias`), `limit`), before any gain, over the rows of each of the sequences
+    /// `watched` to its row of `sums` in f64; rows of `sums` are `sums_stride` apart. See [`add_steps`](crate::add_steps).
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
-    /// If the dims disagree, or there may be no such sequence.
+    /// If the dims disagree, or a watched sequence may not exist.
     pub fn add_steps(
         &self,
-        (batch, watched): (&Batch, &List),
+        (batch, watched): (&SequenceBatch, &RowList),
         (delta_raw, delta_stride): (View<'_, f32>, usize),
         dt_bias: View<'_, f32>,
         limit: (f32, f32),
@@ -326,17 +332,17 @@ impl Gpu {
         unsafe { self.launch("add_steps", [channels.div_ceil(128), watched.len(), 1], 128, arguments) }
     }
 
-    /// y `[rows, heads · head_dim]`: Mamba-2's scan of every sequence; `states` `[slots, heads, d_state, head_dim]` move on.
-    /// One token each is the recurrence; longer segments take the chunked form.
+    /// y `[rows, heads · head_dim]`: Mamba-2's scan of every sequence; `states` `[slots, heads, d_state, head_dim]` are
+    /// advanced. Single tokens use the recurrence, longer segments the chunked form.
     ///
     /// # Errors
-    /// As the driver says.
+    /// An error of the driver.
     ///
     /// # Panics
     /// If the dims disagree.
     pub fn head_scan(
         &self,
-        batch: &Batch,
+        batch: &SequenceBatch,
         scan: &GpuHeadScan<'_>,
         states: View<'_, f32>,
         y: View<'_, f32>,
@@ -357,7 +363,7 @@ impl Gpu {
             one("head_scan d", scan.d),
             states.rows("head_scan states", batch.slots, state, state),
             batch.sequences.view().at(),
-            Arg::Heads(scan.dims),
+            Arg::HeadDims(scan.dims),
             y.rows("head_scan y", batch.rows, width, width),
         ];
         let fits = head_dim.is_multiple_of(4) && (4 * STEP_THREADS).is_multiple_of(head_dim) && states.is_wide();

@@ -1,4 +1,4 @@
-//! One kernel, three instruction sets, the same bits; one row or many, one thread or four, the same bits.
+//! Bit equality across instruction sets, row counts and thread counts.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ use crate::scan::selective_scan_on;
 use crate::steps::add_steps_on;
 use crate::{Panels, Path, Rows, SampleParams, SampleScratch, Scan, read_logits};
 
-/// Bits, with every NaN alike.
+/// Bits, with all NaNs equal.
 pub(super) fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
 }
@@ -48,7 +48,7 @@ proptest! {
     ) {
         let panels = Panels::pack(&w, outputs, inputs);
         let view = Rows::new(&x, inputs + 3);
-        // The definition itself: one chain an output.
+        // By definition: one chain per output.
         let mut want = Vec::new();
         for r in 0..rows {
             for o in 0..outputs {
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn conv_agrees_and_may_be_cut_anywhere(
+    fn conv_agrees_on_every_path_and_split(
         (channels, taps, len, cut, u, w, b, tail) in (1usize..40, 1usize..6, 1usize..9).prop_flat_map(|(c, k, l)|
             (Just(c), Just(k), Just(l), 0..=l, numbers(l * 2 * c), numbers(c * k), numbers(c), numbers(c * (k - 1))))
     ) {
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn scan_agrees_and_may_be_cut_anywhere(
+    fn scan_agrees_on_every_path_and_split(
         (channels, d_state, len, cut) in (1usize..40, prop_oneof![Just(16usize), 1usize..40], 1usize..7)
             .prop_flat_map(|(c, n, l)| (Just(c), Just(n), Just(l), 0..=l)),
         seed in proptest::collection::vec(number(), 997),
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn steps_are_those_that_the_scan_takes_and_cutting_them_changes_no_sum(
+    fn add_steps_sums_the_deltas_of_the_scan_for_every_split(
         (len, channels, cut, raw, bias) in (1usize..9, 1usize..40).prop_flat_map(|(len, channels)|
             (Just(len), Just(channels), 0..len, proptest::collection::vec(number(), len * channels),
                 proptest::collection::vec(number(), channels)))
@@ -176,14 +176,14 @@ proptest! {
     }
 
     #[test]
-    fn the_likeliest_few_are_the_first_of_all(logits in (0usize..600).prop_flat_map(numbers), top in 0usize..40) {
+    fn the_top_entries_are_a_prefix_of_the_full_order(logits in (0usize..600).prop_flat_map(numbers), top in 0usize..40) {
         let bare = |top| read_logits(&logits, top).1.into_iter().map(|(id, x)| (id, bits(&[x]))).collect::<Vec<_>>();
         let all = bare(logits.len());
         prop_assert_eq!(&bare(top)[..], &all[..top.min(all.len())]);
     }
 
     #[test]
-    fn reading_and_drawing_agree(
+    fn logit_statistics_and_samples_agree_on_every_path(
         logits in (0usize..3000).prop_flat_map(numbers), top in 0usize..40, uniform in 0.0f64..1.0,
         temperature in prop_oneof![Just(0.0f32), 0.05f32..3.0], k in proptest::option::of(0usize..60),
         top_p in prop_oneof![Just(1.0f32), 0.0f32..1.0], min_p in prop_oneof![Just(0.0f32), 0.0f32..1.0],

@@ -1,5 +1,5 @@
-//! Attention, Mamba-2's scan, layer norm and the activations: the same bits on every path and however a segment is cut,
-//! and plain loops in f64 beside them.
+//! Attention, the scan of Mamba-2, layer norm and activations: bit equality on every path and split, and comparison with
+//! plain loops in f64.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::activation::{gelu_on, silu_gate_on};
 use crate::attention::attend_on;
 use crate::head_scan::head_scan_on;
 use crate::norm::layer_norm_on;
-use crate::{Attention, HeadScan, KvPage, PAGE_LEN, Path, Rows, Sight};
+use crate::{Attention, AttentionMask, HeadScan, KvPage, PAGE_LEN, Path, Rows};
 
 /// A sequence of keys and values, and queries for its last rows.
 struct Talk {
@@ -38,11 +38,11 @@ impl Talk {
         self.keys.len() / (self.kv_heads * self.dim)
     }
 
-    /// Rows `rows` of the answer.
+    /// Rows `rows` of the result.
     fn attend(&self, path: Path, rows: std::ops::Range<usize>, all: bool) -> Vec<f32> {
         let pages: Vec<_> = self.pages.iter().collect();
-        let sight = if all { Sight::All(self.len()) } else { Sight::Causal { before: rows.start } };
-        let attention = Attention { pages: &pages, heads: self.heads, scale: 0.7, sight };
+        let mask = if all { AttentionMask::All(self.len()) } else { AttentionMask::Causal { before: rows.start } };
+        let attention = Attention { pages: &pages, heads: self.heads, scale: 0.7, mask };
         let row = self.heads * self.dim;
         let mut y = vec![9.0; rows.len() * row];
         attend_on(path, &attention, &self.q[rows.start * row..rows.end * row], &mut y);
@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn the_scan_over_heads_agrees_and_may_be_cut_anywhere(
+    fn head_scan_agrees_on_every_path_and_split(
         (groups, per_group, len, cut) in (1usize..4, 1usize..4, 1usize..40)
             .prop_flat_map(|(g, h, l)| (Just(g), Just(h), Just(l), 0..=l)),
         head_dim in prop_oneof![Just(64usize), Just(16usize), 1usize..90], d_state in 1usize..40,
@@ -144,7 +144,7 @@ fn attention_is_the_formula() {
 }
 
 #[test]
-fn a_row_sees_nothing_of_what_comes_after_it() {
+fn a_row_does_not_see_later_positions() {
     let mut talk = Talk::new(2, 2, 16, 100);
     let rows = 0..40;
     let before = talk.attend(Path::Portable, rows.clone(), false);

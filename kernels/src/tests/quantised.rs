@@ -1,4 +1,4 @@
-//! Narrow weights: every path, any rows, the same bits as the definition; and how far the rounding goes.
+//! Quantised weights: bit equality with the definition on every path, and rounding errors.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::lanes::{LANES, Lanes};
 use crate::matmul::matmul_on;
 use crate::{Dtype, Panels, Path, Rows};
 
-/// Numbers about 0 with now and then a large one, as weights have.
+/// Numbers around 0 with occasional large ones, like weights.
 fn noise(seed: u64, len: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -165,7 +165,7 @@ fn large_products_do_not_depend_on_threads() {
 }
 
 #[test]
-fn half_precision_is_what_the_processor_has() {
+fn half_precision_matches_the_processor() {
     struct Widen([u16; LANES]);
     impl Kernel for Widen {
         type Output = [f32; LANES];
@@ -218,13 +218,13 @@ fn relative_error(dtype: Dtype, weight: &[f32], inputs: usize) -> f64 {
 }
 
 #[test]
-fn rounding_of_weights_is_as_fine_as_the_type_allows() {
+fn rounding_errors_of_weights_match_the_type() {
     let weight = noise(3, 40 * 1024);
     assert!(relative_error(Dtype::F32, &weight, 1024) == 0.0);
     for (dtype, most) in [(Dtype::Bf16, 0.0019), (Dtype::Q8_0, 0.008), (Dtype::Q4K, 0.1)] {
         let error = relative_error(dtype, &weight, 1024);
         assert!(error < most, "{dtype}: {error}");
-        // No finer than its bits: something was rounded.
+        // And not smaller than the type implies: the weights were rounded.
         assert!(error > most / 3.0, "{dtype}: {error}");
     }
     // Constant and empty blocks.
@@ -236,16 +236,16 @@ fn rounding_of_weights_is_as_fine_as_the_type_allows() {
 }
 
 #[test]
-fn blocks_that_do_not_fit_give_way_to_a_wider_type() {
-    for (asked, inputs, got) in [
+fn inputs_that_are_not_whole_blocks_fall_back_to_a_wider_type() {
+    for (requested, inputs, got) in [
         (Dtype::Q4K, 512, Dtype::Q4K),
         (Dtype::Q4K, 896, Dtype::Q8_0),
         (Dtype::Q4K, 48, Dtype::F32),
         (Dtype::Q8_0, 48, Dtype::F32),
         (Dtype::Bf16, 7, Dtype::Bf16),
     ] {
-        assert_eq!(asked.for_inputs(inputs), got);
-        assert_eq!(Panels::pack_as(asked, &vec![0.5; 3 * inputs], 3, inputs).dtype(), got);
+        assert_eq!(requested.for_inputs(inputs), got);
+        assert_eq!(Panels::pack_as(requested, &vec![0.5; 3 * inputs], 3, inputs).dtype(), got);
     }
 }
 

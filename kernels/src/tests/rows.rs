@@ -1,4 +1,4 @@
-//! Rows of logits: what is read of them and what is drawn from them, against double precision.
+//! Statistics and samples of logit rows, compared with double precision.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::{SampleParams, SampleScratch, penalise, rank_of, read_logits, read_to
 #[test]
 fn reading_a_vocabulary_of_150_thousand() {
     for (scale, shift) in [(1.0, 0.0), (8.0, 300.0), (0.001, -5.0)] {
-        // Rising, so that the running maximum moves often.
+        // Rising, so that the running maximum changes often.
         let logits: Vec<f32> =
             noise(23, 150_001).iter().enumerate().map(|(i, x)| x * scale + shift + i as f32 * 1e-5).collect();
         let (summary, _) = read_logits(&logits, 5);
@@ -22,7 +22,7 @@ fn reading_a_vocabulary_of_150_thousand() {
 }
 
 #[test]
-fn the_likeliest_entries_with_ties_to_the_lower_id() {
+fn top_entries_are_ordered_with_ties_by_lower_id() {
     let check = |logits: &[f32], top: usize, want: &[u32]| {
         let ids: Vec<u32> = read_logits(logits, top).1.iter().map(|&(id, _)| id).collect();
         assert_eq!(ids, want);
@@ -42,7 +42,7 @@ fn the_likeliest_entries_with_ties_to_the_lower_id() {
 }
 
 #[test]
-fn rows_that_are_no_distribution_say_so() {
+fn rows_that_are_not_distributions_are_detected() {
     let check = |logits: &[f32], valid: bool| {
         assert_eq!(read_logits(logits, 2).0.is_valid(), valid, "{logits:?}");
         let params = SampleParams { temperature: 1.0, top_k: None, top_p: 0.9, min_p: 0.0 };

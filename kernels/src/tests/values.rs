@@ -69,7 +69,7 @@ fn worst_ulp(function: Function, exact: impl Fn(f64) -> f64) -> (f64, f32) {
         }
         let nearest = want as f32;
         if nearest.is_infinite() || y.is_infinite() {
-            // One step off where the exact value lies between the largest number and infinity.
+            // The exact value lies between the largest number and infinity, so one step is allowed.
             assert!(nearest == y || want.abs() / f64::from(f32::MAX) < 1.000_000_2, "{function:?}({x}) is {y}");
             continue;
         }

@@ -59,17 +59,21 @@ fn check_attention(dims: [usize; 3], sequences: &[(usize, usize)], seed: u64) {
         for i in 0..len {
             let part = (row + i) * kv_heads * dim..(row + i + 1) * kv_heads * dim;
             own[(before + i) / PAGE].write((before + i) % PAGE, &k_turned[part.clone()], &v[part]);
-            places.push(Place { position: (before + i) as i32, table: table as i32 });
+            places.push(RowPosition { position: (before + i) as i32, table: table as i32 });
         }
         let pages: Vec<&KvPage> = own.iter().collect();
-        let attention =
-            Attention { pages: &pages, heads, scale: 1.0 / (dim as f32).sqrt(), sight: Sight::Causal { before } };
+        let attention = Attention {
+            pages: &pages,
+            heads,
+            scale: 1.0 / (dim as f32).sqrt(),
+            mask: AttentionMask::Causal { before },
+        };
         let mut y = vec![POISON; len * heads * dim];
         attend(&attention, &q_turned[row * heads * dim..][..len * heads * dim], &mut y);
         expected.extend(y);
         (table, row) = (table + count, row + len);
     }
-    let plan = Attend::new(&gpu, &places, &order, pages, dims).unwrap();
+    let plan = AttentionPass::new(&gpu, &places, &order, pages, dims).unwrap();
     let held = [&q, &k, &v, &turns, &keys, &values].map(|values| up(&gpu, values));
     let [q_, k_, v_, turns_, keys_, values_] = held.each_ref().map(Buffer::view);
     let (scratch, y) = (poisoned(&gpu, plan.scratch()), poisoned(&gpu, rows * heads * dim));

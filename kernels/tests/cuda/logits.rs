@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn ask(uniform: f64) -> Ask<'static> {
-    Ask {
+fn ask(uniform: f64) -> RowQuery<'static> {
+    RowQuery {
         temperature: 1.0,
         top_p: 1.0,
         min_p: 0.0,
@@ -17,16 +17,16 @@ fn ask(uniform: f64) -> Ask<'static> {
 }
 
 /// Read alone, and as the second of two rows: the same.
-fn read(logits: &[f32], ask: Ask<'_>) -> Reading {
+fn read(logits: &[f32], ask: RowQuery<'_>) -> RowStats {
     let gpu = gpu();
     let twice = [logits, logits].concat();
     let (rows, weights) = (up(&gpu, &twice), poisoned(&gpu, twice.len()));
-    let other = Ask { penalised: &[1, 2], ..ask };
-    let read = |asks: &[Ask<'_>]| {
-        let (out, mut readings) = (gpu.room::<Reading>(asks.len()).unwrap(), vec![Reading::NONE; asks.len()]);
+    let other = RowQuery { penalised: &[1, 2], ..ask };
+    let read = |asks: &[RowQuery<'_>]| {
+        let (out, mut readings) = (gpu.uninit::<RowStats>(asks.len()).unwrap(), vec![RowStats::NONE; asks.len()]);
         let count = asks.len();
         let asks: Vec<_> = asks.iter().copied().map(Some).collect();
-        let asks = Asks::new(&gpu, &asks, logits.len()).unwrap();
+        let asks = RowQueries::new(&gpu, &asks, logits.len()).unwrap();
         gpu.read_logits([rows.view(), weights.view()], (&asks, 0, count), out.view()).unwrap();
         out.read(&mut readings).unwrap();
         readings
@@ -47,7 +47,7 @@ fn a_row_is_read_as_on_the_cpu() {
         }
         let (summary, top) = read_logits(&logits, TOP_MAX);
         let given = (vocabulary / 2) as u32;
-        let reading = read(&logits, Ask { given, top: TOP_MAX as u32, ..ask(0.0) });
+        let reading = read(&logits, RowQuery { given, top: TOP_MAX as u32, ..ask(0.0) });
         assert_eq!(reading.id, given);
         close("logprob", &[reading.logprob], &[summary.logprob(logits[given as usize])], 2e-6, 2e-6);
         close("entropy", &[reading.entropy], &[summary.entropy], 2e-5, 2e-6);
@@ -80,7 +80,7 @@ fn draws_are_the_cpu_s_draws() {
             top_p: [1.0, 0.9, 0.5][round / 2 % 3],
             min_p: [0.0, 0.05][round / 7 % 2],
         };
-        let asked = Ask {
+        let asked = RowQuery {
             temperature: params.temperature,
             top_p: params.top_p,
             min_p: params.min_p,
@@ -93,7 +93,7 @@ fn draws_are_the_cpu_s_draws() {
             let mut row = logits.clone();
             penalise(&mut row, &penalised, 1.3);
             let expected = sample(&row, &params, uniform, &mut scratch).unwrap();
-            let reading = read(&logits, Ask { uniform, ..asked });
+            let reading = read(&logits, RowQuery { uniform, ..asked });
             all += 1;
             same += usize::from(reading.id == expected);
             // What it says of the drawn entry is of the logits as they came.
@@ -101,6 +101,6 @@ fn draws_are_the_cpu_s_draws() {
             close("logprob", &[reading.logprob], &[summary.logprob(logits[reading.id as usize])], 2e-6, 2e-6);
         }
     }
-    // Two exponentials that differ in the last place may part where a draw falls on the edge between two entries.
+    // A draw on the boundary between two entries may differ, because exponentials differ in the last place.
     assert!(same + 1 >= all, "{same} of {all} draws agree");
 }

@@ -1,5 +1,5 @@
 //! The CUDA kernels against the Rust kernels on random inputs: odd sizes, long sequences, ragged batches, separate source
-//! and destination slots, extreme Δ, poisoned outputs. On the CPU thread by thread (`cuda/simt.hpp`), or on a GPU:
+//! and destination slots, extreme Δ, poisoned outputs. They run on the emulated GPU (`cuda/simt.hpp`) or on a real one:
 //!
 //! `cargo test -p loom-kernels --features cuda-emulation --test cuda`
 //! `cargo test -p loom-kernels --features cuda --test cuda`
@@ -13,15 +13,15 @@ mod products;
 mod scans;
 
 use loom_kernels::cuda::{
-    Ask, Asks, Attend, Batch, Buffer, Gpu, GpuConv, GpuHeadScan, GpuScan, Heads, Kind, List, Matrix, NO_ENTRY, NO_ROW,
-    PAGE, Place, Reading, Sequence, TOP_MAX,
+    AttentionPass, Buffer, Gpu, GpuConv, GpuHeadScan, GpuScan, HeadDims, Matrix, MatrixWeights, NO_ENTRY, NO_ROW, PAGE,
+    RowList, RowPosition, RowQueries, RowQuery, RowStats, SequenceBatch, SequenceRows, TOP_MAX,
 };
 use loom_kernels::{
-    Attention, Dtype, HeadScan, KvPage, PAGE_LEN, Panels, Rows, SampleParams, Scan, Sight, add_steps, attend,
+    Attention, AttentionMask, Dtype, HeadScan, KvPage, PAGE_LEN, Panels, Rows, SampleParams, Scan, add_steps, attend,
     causal_conv_silu, head_scan, matmul, penalise, rank_of, read_logits, rms_norm, sample, selective_scan, silu_gate,
 };
 
-/// The GPU, or the CPU that plays one.
+/// The real or the emulated GPU.
 fn gpu() -> Gpu {
     Gpu::open(0).expect("a GPU; the feature cuda-emulation plays one on the CPU")
 }

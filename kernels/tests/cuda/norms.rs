@@ -16,7 +16,7 @@ fn norms_add_the_residual_first() {
         rms_norm(&sum, &weight, 1e-5, &mut expected);
         assert_eq!(down(&x), sum, "the residual stream");
         close("norm", &down(&y), &expected, 3e-6, 1e-7);
-        // Without anything to add, the stream stays.
+        // Without a residual, x does not change.
         gpu.rms_norm(x.view(), None, held.view(), 1e-5, y.view(), [rows, width]).unwrap();
         assert_eq!(down(&x), sum);
         close("norm", &down(&y), &expected, 3e-6, 1e-7);
@@ -32,7 +32,7 @@ fn rows_are_gathered_and_scattered() {
     let width = 300;
     let from = draw.floats(5 * width, 1.0);
     let (held, to) = (up(&gpu, &from), poisoned(&gpu, 6 * width));
-    let list = |rows: &[u32], below| List::new(&gpu, rows, below).unwrap();
+    let list = |rows: &[u32], below| RowList::new(&gpu, rows, below).unwrap();
     let (from_rows, to_rows) = (list(&[4, 0, NO_ROW, 1, 4], 5), list(&[5, 1, 3, NO_ROW, 2], 6));
     gpu.copy_rows((held.view(), Some(&from_rows)), (to.view(), Some(&to_rows)), [5, width]).unwrap();
     gpu.copy_rows((held.view(), Some(&list(&[3], 4))), (to.view(), None), [1, width]).unwrap();
@@ -41,13 +41,13 @@ fn rows_are_gathered_and_scattered() {
         let got = &to[row * width..][..width];
         match source {
             Some(source) => assert_eq!(got, &from[source * width..][..width]),
-            None => assert!(got.iter().all(|x| x.is_nan()), "row {row} was not asked for"),
+            None => assert!(got.iter().all(|x| x.is_nan()), "row {row} was not requested"),
         }
     }
 }
 
 #[test]
-fn gated_norms_take_each_group_by_itself() {
+fn gated_norms_are_per_group() {
     let (gpu, mut draw) = (gpu(), Draw(21));
     for (rows, width, groups) in [(1, 8, 1), (3, 96, 2), (2, 1_536, 1), (4, 24, 8)] {
         let z_stride = width + 5;
@@ -72,7 +72,7 @@ fn gated_norms_take_each_group_by_itself() {
 }
 
 #[test]
-fn parts_of_rows_have_norms_of_their_own() {
+fn norm_parts_normalises_each_part_separately() {
     for (seed, rows, [first, begin, others], more) in
         [(51, 3, [2, 8, 16], 0), (52, 1, [300, 304, 5], 3), (53, 2, [8, 8, 1], 1)]
     {

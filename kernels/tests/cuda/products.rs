@@ -6,7 +6,7 @@ fn bf16_bits(x: f32) -> u16 {
     (x.to_bits() >> 16) as u16
 }
 
-/// Few rows, which the kernels multiply; and many, which the library does, in as many pieces as there is room for.
+/// Few rows, computed by the kernels, and many, computed by the library in pieces of the scratch size.
 #[test]
 fn products_read_every_type_of_weight() {
     for (seed, [rows, inputs, outputs]) in [
@@ -18,7 +18,7 @@ fn products_read_every_type_of_weight() {
         (20, [9, 8, 130]),
         (21, [70, 64, 300]),
         (22, [65, 4096, 3]),
-        // More than the CPU that plays a GPU has room for.
+        // More than the emulation's scratch.
         (23, [9, 8200, 2]),
     ] {
         check(seed, [rows, inputs, outputs]);
@@ -37,9 +37,9 @@ fn check(seed: u64, [rows, inputs, outputs]: [usize; 3]) {
     let halves: Vec<f32> = weight.iter().map(|w| (w * 64.0).round() / 64.0).collect();
     let half_bits: Vec<u16> = halves.iter().map(|&w| f16_bits(w)).collect();
     let kinds = [
-        (Kind::F32(up(&gpu, &weight)), &weight),
-        (Kind::Bf16(gpu.upload(&narrow).unwrap()), &widened),
-        (Kind::F16(gpu.upload(&half_bits).unwrap()), &halves),
+        (MatrixWeights::F32(up(&gpu, &weight)), &weight),
+        (MatrixWeights::Bf16(gpu.upload(&narrow).unwrap()), &widened),
+        (MatrixWeights::F16(gpu.upload(&half_bits).unwrap()), &halves),
     ];
     for (kind, values) in kinds {
         let matrix = Matrix::new(kind, outputs, inputs);
@@ -79,7 +79,7 @@ fn check_table(gpu: &Gpu, matrix: &Matrix, values: &[f32]) {
     let (outputs, inputs) = (matrix.outputs(), matrix.inputs());
     let ids: Vec<u32> = (0..7).map(|r| ((r * 7 + 1) % outputs) as u32).collect();
     let rows = poisoned(gpu, 8 * inputs);
-    let mut list = List::room(gpu, 8, outputs).unwrap();
+    let mut list = RowList::with_capacity(gpu, 8, outputs).unwrap();
     list.set(&ids, 8).unwrap();
     gpu.embed(&list, matrix, rows.view()).unwrap();
     let wanted: Vec<f32> = ids.iter().flat_map(|&id| &values[id as usize * inputs..][..inputs]).copied().collect();
@@ -87,19 +87,19 @@ fn check_table(gpu: &Gpu, matrix: &Matrix, values: &[f32]) {
 }
 
 #[test]
-fn widths_without_order_are_served_in_f32() {
+fn odd_widths_work_in_f32() {
     for (seed, [rows, inputs, outputs, more]) in
         [(25, [1, 7, 3, 0]), (26, [8, 33, 5, 1]), (27, [12, 50, 4, 3]), (28, [5, 36, 9, 1])]
     {
         let (gpu, mut draw) = (gpu(), Draw(seed));
         let x = draw.floats(rows * (inputs + more), 1.0);
         let (bias, weight) = (draw.floats(outputs, 1.0), draw.floats(outputs * inputs, 1.0));
-        let matrix = Matrix::new(Kind::F32(up(&gpu, &weight)), outputs, inputs);
+        let matrix = Matrix::new(MatrixWeights::F32(up(&gpu, &weight)), outputs, inputs);
         check_product(&gpu, (&x, inputs + more), rows, (&matrix, &weight), Some(&bias));
     }
 }
 
-/// Halves of activations must not lose what f32 has: against f64, an error as of sums in f32.
+/// Splitting activations must not lose f32 precision: compared with f64, the error is that of f32 sums.
 #[test]
 fn many_rows_keep_the_digits_of_f32() {
     let (gpu, mut draw) = (gpu(), Draw(29));
@@ -109,7 +109,7 @@ fn many_rows_keep_the_digits_of_f32() {
     let x: Vec<f32> = draw.floats(rows * inputs, 1.0).into_iter().map(spread).collect();
     let bits: Vec<u16> = draw.floats(outputs * inputs, 1.0).iter().map(|&w| bf16_bits(w)).collect();
     let y = poisoned(&gpu, rows * outputs);
-    let matrix = Matrix::new(Kind::Bf16(gpu.upload(&bits).unwrap()), outputs, inputs);
+    let matrix = Matrix::new(MatrixWeights::Bf16(gpu.upload(&bits).unwrap()), outputs, inputs);
     gpu.matmul((up(&gpu, &x).view(), inputs), rows, &matrix, None, (y.view(), outputs)).unwrap();
     for (at, y) in down(&y).iter().enumerate() {
         let (x, w) = (&x[at / outputs * inputs..][..inputs], &bits[at % outputs * inputs..][..inputs]);
@@ -141,7 +141,7 @@ fn q8_0_is_multiplied_as_it_is_packed() {
         let mut values = vec![0.0; outputs * inputs];
         values.chunks_exact_mut(inputs).enumerate().for_each(|(output, row)| panels.unpack_row(output, row));
         let (quants, scales) = panels.q8_0().unwrap();
-        let kind = Kind::Q8 { quants: gpu.upload(&quants).unwrap(), scales: gpu.upload(&scales).unwrap() };
+        let kind = MatrixWeights::Q8 { quants: gpu.upload(&quants).unwrap(), scales: gpu.upload(&scales).unwrap() };
         let matrix = Matrix::new(kind, outputs, inputs);
         check_product(&gpu, (&x, inputs), rows, (&matrix, &values), None);
         check_table(&gpu, &matrix, &values);

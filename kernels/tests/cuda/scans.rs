@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Ragged sequences over `slots` slots: lengths, where they read from, where they write to.
-fn ragged(lens: &[usize], separate: bool, draw: &mut Draw) -> Vec<Sequence> {
+/// Ragged sequences with their source and target slots.
+fn ragged(lens: &[usize], separate: bool, draw: &mut Draw) -> Vec<SequenceRows> {
     let mut row = 0;
     let sequence = |(index, &len): (usize, &usize)| {
         let begun = row;
@@ -11,7 +11,7 @@ fn ragged(lens: &[usize], separate: bool, draw: &mut Draw) -> Vec<Sequence> {
         let from = index as i32;
         let to = if separate { from + lens.len() as i32 } else { from };
         let mut gain = || (0.25 + 1.5 * draw.unit()) as f32;
-        Sequence { row: begun, len: len as i32, from, to, gain_decay: gain(), gain_write: gain() }
+        SequenceRows { row: begun, len: len as i32, from, to, gain_decay: gain(), gain_write: gain() }
     };
     lens.iter().enumerate().map(sequence).collect()
 }
@@ -35,7 +35,7 @@ fn convolution_walks_ragged_sequences_from_their_tails() {
         let before = draw.floats(slots * channels * past, 1.0);
         let (u_, weight_, bias_, tails) = (up(&gpu, &u), up(&gpu, &weight), up(&gpu, &bias), up(&gpu, &before));
         let y = poisoned(&gpu, rows * channels);
-        let batch = Batch::new(&gpu, &sequences, slots).unwrap();
+        let batch = SequenceBatch::new(&gpu, &sequences, slots).unwrap();
         let conv = GpuConv { weight: weight_.view(), bias: Some(bias_.view()), channels, taps };
         gpu.conv_silu(&batch, &conv, (u_.view(), stride), tails.view(), y.view()).unwrap();
         let (y, tails) = (down(&y), down(&tails));
@@ -62,7 +62,7 @@ fn convolution_walks_ragged_sequences_from_their_tails() {
 }
 
 #[test]
-fn steps_are_summed_for_those_who_look_on() {
+fn steps_of_watched_sequences_are_summed() {
     for (seed, channels, lens, watched, limit) in [
         (61, 5, vec![3, 1, 200], vec![0, 2], (0.0, f32::INFINITY)),
         (62, 130, vec![4], vec![0], (0.01, 0.1)),
@@ -73,15 +73,15 @@ fn steps_are_summed_for_those_who_look_on() {
         let rows: usize = lens.iter().sum();
         let (stride, sums_stride) = (channels + 2, 2 * channels + 1);
         let (raw, bias) = (draw.floats(rows * stride, 30.0), draw.floats(channels, 1.0));
-        let batch = Batch::new(&gpu, &sequences, 2 * lens.len()).unwrap();
-        let list = List::new(&gpu, &watched, lens.len()).unwrap();
+        let batch = SequenceBatch::new(&gpu, &sequences, 2 * lens.len()).unwrap();
+        let list = RowList::new(&gpu, &watched, lens.len()).unwrap();
         let sums = gpu.upload(&vec![f64::NAN; watched.len() * sums_stride]).unwrap();
         let (raw_, bias_) = (up(&gpu, &raw), up(&gpu, &bias));
         let out = (sums.from(channels), sums_stride);
         gpu.add_steps((&batch, &list), (raw_.view(), stride), bias_.view(), limit, channels, out).unwrap();
-        let mut told = vec![0.0; sums.len()];
-        sums.read(&mut told).unwrap();
-        for (row, &which) in told.chunks(sums_stride).zip(&watched) {
+        let mut steps = vec![0.0; sums.len()];
+        sums.read(&mut steps).unwrap();
+        for (row, &which) in steps.chunks(sums_stride).zip(&watched) {
             let mut expected = vec![0.0; channels];
             if let Some(sequence) = sequences.get(which as usize) {
                 let from = sequence.row as usize * stride;
@@ -89,7 +89,10 @@ fn steps_are_summed_for_those_who_look_on() {
                 for (ours, theirs) in row[channels..][..channels].iter().zip(&expected) {
                     assert!((ours - theirs).abs() <= 1e-6 * theirs.abs(), "{ours} on the device, {theirs} here");
                 }
-                assert!(row[..channels].iter().chain(&row[2 * channels..]).all(|x| x.is_nan()), "nothing beside it");
+                assert!(
+                    row[..channels].iter().chain(&row[2 * channels..]).all(|x| x.is_nan()),
+                    "neighbouring sums were written"
+                );
             } else {
                 assert!(row.iter().all(|x| x.is_nan()), "nothing of a sequence that is none");
             }
@@ -139,7 +142,7 @@ fn check_scan(case: &Case, seed: u64) {
         channels,
         d_state,
     };
-    let batch = Batch::new(&gpu, &sequences, 2 * lens.len()).unwrap();
+    let batch = SequenceBatch::new(&gpu, &sequences, 2 * lens.len()).unwrap();
     gpu.selective_scan(&batch, &scan, states.view(), y.view()).unwrap();
     let (states, y) = (down(&states), down(&y));
     for sequence in &sequences {
@@ -230,9 +233,9 @@ fn check_heads(case: &Mamba2, seed: u64) {
     let held = [&xbc, &raw, &bias, &a, &d].map(|values| up(&gpu, values));
     let [xbc_, delta_raw, dt_bias, a_, d_] = held.each_ref().map(Buffer::view);
     let [h, p, n, g] = [heads, head_dim, d_state, groups].map(|n| n as i32);
-    let dims = Heads { heads: h, head_dim: p, d_state: n, groups: g, least: limit.0, most: limit.1 };
+    let dims = HeadDims { heads: h, head_dim: p, d_state: n, groups: g, least: limit.0, most: limit.1 };
     let scan = GpuHeadScan { xbc: xbc_, delta_raw, delta_stride, dt_bias, a: a_, d: d_, dims };
-    let batch = Batch::new(&gpu, &sequences, 2 * lens.len()).unwrap();
+    let batch = SequenceBatch::new(&gpu, &sequences, 2 * lens.len()).unwrap();
     gpu.head_scan(&batch, &scan, states.view(), y.view()).unwrap();
     let (states, y) = (down(&states), down(&y));
     for sequence in &sequences {
@@ -276,7 +279,7 @@ fn chunks_of_mamba_2_are_its_recurrence() {
     check_heads(&plain([1, 70, 5, 1], &[3]), 34);
     check_heads(&plain([2, 4, 8, 2], &[700]), 35);
     check_heads(&Mamba2 { separate: false, limit: (0.01, 0.1), ..plain([2, 8, 16, 1], &[90, 2]) }, 36);
-    // Δ so large that a step forgets everything, beside Δ so small that it forgets nothing.
+    // Very large Δ, which clears the state in one step, and very small Δ, which keeps it.
     check_heads(&Mamba2 { delta: 80.0, ..plain([2, 8, 16, 1], &[200]) }, 37);
     check_heads(&Mamba2 { delta: 1e-3, ..plain([2, 8, 16, 1], &[200]) }, 38);
 }
@@ -289,7 +292,7 @@ fn a_step_of_mamba_2_is_a_segment_of_one() {
         (42, [4, 64, 128, 2], true, 2.0),
         (43, [3, 128, 64, 1], false, 60.0),
         (44, [2, 16, 7, 1], true, 1e-3),
-        // A head that the step does not serve: the chunked form does.
+        // A head size that the step kernel does not support uses the chunked form.
         (45, [2, 12, 16, 1], false, 2.0),
     ] {
         check_heads(&Mamba2 { dims, lens: vec![1; 3], separate, delta, limit: open }, seed);

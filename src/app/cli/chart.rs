@@ -1,15 +1,15 @@
-//! `loom chart`: statecharts shown and checked.
+//! `loom chart`: shows and checks statecharts.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 
-use super::input::read_text_within;
+use super::input::read_text_limited;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits;
 use crate::governance::statechart::Chart;
-use crate::governance::statechart::hope::{self, Hope};
+use crate::governance::statechart::hope::{self, HopeVocabulary};
 
 /// Show statecharts as diagrams, or check them
 #[derive(Debug, clap::Args)]
@@ -23,27 +23,27 @@ enum Command {
     /// Print a chart as a diagram
     #[command(after_help = "\
 Examples:
-  loom chart show  the life of a piece of work, for Mermaid
+  loom chart show  the lifecycle of a piece of work, for Mermaid
   loom chart show --format svg > hope.svg
   loom chart show --format dot | dot -Tpng > hope.png
   loom chart show my.chart --format text
 
 Graphviz draws the dot format as PNG or PDF.")]
     Show {
-        /// A chart file; `hope` is the chart that comes with loom
+        /// A chart file; `hope` is the built-in chart
         #[arg(default_value = "hope", value_name = "CHART")]
         chart: PathBuf,
         /// The diagram's language
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Check charts; every problem is shown with its line and how to mend it
+    /// Check charts; every problem is shown with its line and a fix
     #[command(after_help = "\
-A chart is good when every word in it is one of loom's (`loom chart show --format text` uses them \
-all), every state can be reached, every event that a state listens to has an answer whatever the \
-facts are, and every cycle has a counter that runs out.
+A chart is valid if it uses only loom's events, guards and actions (`loom chart show --format text` \
+shows them all), every state is reachable, every handled event has an unconditional fallback, and \
+every cycle is limited by a counter.
 
-Exit codes: 0 all are good, 3 one is not.")]
+Exit codes: 0 all are valid, 3 one is not.")]
     Check {
         /// The charts to check
         #[arg(required = true, value_name = "FILE")]
@@ -58,7 +58,7 @@ enum Format {
     Mermaid,
     /// Graphviz
     Dot,
-    /// A picture, drawn without another program
+    /// SVG, drawn without another program
     Svg,
     /// The chart itself
     Text,
@@ -69,7 +69,7 @@ impl Args {
         match &self.command {
             Command::Show { chart, format } => {
                 let text = text_of(chart)?;
-                let read = Chart::<Hope>::load(&chart.display().to_string(), &text)?;
+                let read = Chart::<HopeVocabulary>::load(&chart.display().to_string(), &text)?;
                 let shown = match format {
                     Format::Mermaid => read.to_mermaid(),
                     Format::Dot => read.to_dot(),
@@ -88,7 +88,7 @@ fn check(charts: &[PathBuf], terminal: &mut Terminal) -> Result<Exit, Failure> {
     let mut exit = Exit::Ok;
     for path in charts {
         let name = path.display().to_string();
-        match Chart::<Hope>::load(&name, &text_of(path)?) {
+        match Chart::<HopeVocabulary>::load(&name, &text_of(path)?) {
             Ok(chart) => {
                 let (states, transitions) = (chart.states().count(), chart.transitions().count());
                 let counters = chart.counters().len();
@@ -104,10 +104,10 @@ fn check(charts: &[PathBuf], terminal: &mut Terminal) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// The text of a chart: the one that comes with the program, or a file's.
+/// The text of a chart: the built-in one, or a file's.
 fn text_of(path: &Path) -> Result<String, Failure> {
     if path == Path::new("hope") {
         return Ok(hope::TEXT.to_owned());
     }
-    read_text_within(path, limits::CONFIG_BYTES_MAX)
+    read_text_limited(path, limits::CONFIG_BYTES_MAX)
 }

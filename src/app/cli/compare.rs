@@ -1,4 +1,4 @@
-//! `loom compare`: two results folders side by side.
+//! `loom compare`: compares two results folders.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,15 +17,15 @@ Examples:
   loom compare results/a results/b --format json | jq .scores
   loom compare results/a results/b --output comparison.md
 
-The difference is B less A. Its 95 % interval is a bootstrap over rollouts and needs three of them on each side.")]
+The difference is B minus A. Its 95 % interval is a bootstrap over rollouts and needs at least three in each folder.")]
 pub(super) struct Args {
-    /// What `loom run` wrote, or one of its transcripts
+    /// Results folder of `loom run`, or one of its transcripts
     #[arg(value_name = "A")]
     a: PathBuf,
-    /// The same
+    /// The folder or transcript to compare with
     #[arg(value_name = "B")]
     b: PathBuf,
-    /// How to tell it
+    /// Output format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     format: Format,
     /// Write this file instead of printing

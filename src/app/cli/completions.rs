@@ -22,7 +22,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        // clap_complete panics where its writer fails, so it writes into memory.
+        // clap_complete panics if its writer fails, so it writes into memory.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "loom", &mut script);
         terminal.out.write_all(&script)?;

@@ -1,4 +1,4 @@
-//! `loom confidence`: how well a model's confidence tells right from wrong, and making it a probability.
+//! `loom confidence`: measures and calibrates a model's confidence.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::input::read_file;
-use super::output::demand_place;
+use super::output::require_writable_path;
 use super::{Exit, Failure, Terminal};
-use crate::app::watch::Watch;
+use crate::app::command_gate::CommandGate;
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain};
-use crate::foundation::store::write_whole;
+use crate::foundation::store::write_atomic;
 use crate::governance::mood::Mood;
-use crate::governance::regulator::{CalibrationScope, Estimator, Made};
+use crate::governance::regulator::{CalibrationProvenance, CalibrationScope, Estimator};
 use crate::inference::providers::OpenOptions;
 use crate::studies::confidence::{
-    Alternatives, Answered, Study, StudyError, Subject, Task, TaskError, answer, effect, effect_table, fit,
+    Alternatives, AnsweredItem, Study, StudyError, StudySubject, Task, TaskError, answer, effect, effect_table, fit,
     reliability_figure, table,
 };
 
@@ -34,27 +34,27 @@ enum Action {
     Effect(Effect),
 }
 
-/// Run every estimator on a task: AUROC, PRR, AUARC, ECE, Brier, each with its interval
+/// Evaluate every estimator on a task: AUROC, PRR, AUARC, ECE, Brier, each with its interval
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   loom confidence bench  the bundled model on the built-in task
   loom confidence bench --task questions.jsonl --model local:mamba-130m
 
-A task is `grammar` or a file with one item a line:
+A task is `grammar` or a file with one item per line:
   {\"sentence_good\": \"…\", \"sentence_bad\": \"…\"}  minimal pairs, as in BLiMP
   {\"statement\": \"…\", \"label\": true}               a labelled statement
   {\"question\": \"…\", \"choices\": [\"…\", \"…\"], \"answer\": 0}  multiple choice
   {\"question\": \"…\", \"answers\": [\"…\"], \"matching\": \"fuzzy\"}  free answers
 
-Half of the items, by the digest of their content, is kept from every fit; all measures are taken on that half.")]
+Half of the items, chosen by the digest of their content, is held out; all metrics are computed on that half.")]
 struct Bench {
     #[command(flatten)]
-    what: What,
-    /// How often items are drawn anew for the intervals
+    what: TaskArgs,
+    /// Bootstrap resamples for the intervals
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     resamples: u32,
-    /// Write everything that was measured, as JSON
+    /// Also write all results to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Draw the reliability diagram of the best estimator, as SVG
@@ -69,12 +69,12 @@ Examples:
   loom confidence fit --output bundled.json
   loom run anna.yaml --calibration bundled.json
 
-The estimator is the one that ranks best on the items of the fit among those that any reply has; `choice_margin` is \
-taken only if asked for, since only scored candidates have one.")]
+By default the estimator with the best AUROC on the fit half is used, except `choice_margin`, which only scored \
+candidates have.")]
 struct Fit {
     #[command(flatten)]
-    what: What,
-    /// Which estimator; the best if not given
+    what: TaskArgs,
+    /// The estimator; default: the best
     #[arg(long, value_name = "NAME", value_parser = estimator)]
     estimator: Option<Estimator>,
     /// The file to write
@@ -82,33 +82,33 @@ struct Fit {
     output: PathBuf,
 }
 
-/// Play fifty conversations with the regulator observing and enforcing: quality, scope, cost, and the differences
+/// Run fifty conversations with the regulator observing and enforcing, and compare quality, scope compliance and cost
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   loom confidence effect --output effect                   the bundled model
   loom confidence effect --output effect --model scripted  no log-probabilities")]
 struct Effect {
-    /// The persona's model; `scripted` is a right answer or an evasion, drawn by the seed
+    /// The persona's model; `scripted` gives a right answer or an evasion, drawn by the seed
     #[arg(long, value_name = "MODEL", default_value = "bundled")]
     model: String,
-    /// How often each conversation is held
+    /// Runs of each conversation
     #[arg(long, value_name = "N", default_value_t = 4)]
     rollouts: usize,
-    /// The folder for the transcripts; a new one
+    /// A new folder for the transcripts
     #[arg(long, value_name = "DIR")]
     output: PathBuf,
-    /// Write everything that was measured, as JSON
+    /// Also write all results to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Threads for the arithmetic; all cores if not given
+    /// Threads; default: all cores
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
 }
 
 impl Effect {
     fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        demand_place(&self.json)?;
+        require_writable_path(&self.json)?;
         let chain = match self.model.as_str() {
             "scripted" => None,
             model => Some(model.parse::<ModelChain>().map_err(|error| Failure::usage(error.to_string()))?),
@@ -116,8 +116,8 @@ impl Effect {
         let bar = bar(50);
         let options = OpenOptions::new(self.threads, None);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let told = |done: usize| bar.set_position(done as u64);
-        let found = runtime.block_on(effect(chain.as_ref(), self.rollouts, &self.output, &options, told));
+        let on_progress = |done: usize| bar.set_position(done as u64);
+        let found = runtime.block_on(effect(chain.as_ref(), self.rollouts, &self.output, &options, on_progress));
         bar.finish_and_clear();
         let found = found.map_err(|error| Failure::usage(error.to_string()))?;
         write!(terminal.out, "{}", effect_table(&found))?;
@@ -136,7 +136,7 @@ fn bar(length: u64) -> ProgressBar {
 }
 
 #[derive(Debug, clap::Args)]
-struct What {
+struct TaskArgs {
     /// The task: `grammar`, or a file
     #[arg(long, value_name = "TASK", default_value = "grammar")]
     task: String,
@@ -146,13 +146,13 @@ struct What {
     /// Only the first items
     #[arg(long, value_name = "N")]
     items: Option<usize>,
-    /// How many alternatives per token to look at, or `all`; the default is what `loom run` asks for
+    /// Alternatives per token, or `all`; the default is that of `loom run`
     #[arg(long, value_name = "N", default_value = "3", value_parser = alternatives)]
     alternatives: Alternatives,
-    /// Threads for the arithmetic; all cores if not given
+    /// Threads; default: all cores
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
-    /// A chat template (Jinja) in place of the local models' own
+    /// A chat template (Jinja) that replaces the local model's
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
 }
@@ -161,12 +161,15 @@ fn alternatives(text: &str) -> Result<Alternatives, String> {
     if text == "all" {
         return Ok(Alternatives::All);
     }
-    text.parse().map(Alternatives::Top).map_err(|_| "a number or `all` is needed".to_owned())
+    text.parse().map(Alternatives::Top).map_err(|_| "use a number or `all`".to_owned())
 }
 
 fn estimator(name: &str) -> Result<Estimator, String> {
     let known = || Estimator::ALL.map(Estimator::name).join(", ");
-    Estimator::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| format!("there are {}", known()))
+    Estimator::ALL
+        .into_iter()
+        .find(|known| known.name() == name)
+        .ok_or_else(|| format!("the estimators are {}", known()))
 }
 
 impl Args {
@@ -181,7 +184,7 @@ impl Args {
 
 impl Bench {
     fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        demand_place(self.json.iter().chain(&self.plot))?;
+        require_writable_path(self.json.iter().chain(&self.plot))?;
         let (subject, answers) = self.what.answers()?;
         let study = Study::of(subject, &answers, self.resamples)?;
         write!(terminal.out, "{}", table(&study))?;
@@ -199,7 +202,7 @@ impl Bench {
 
 impl Fit {
     fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        demand_place([&self.output])?;
+        require_writable_path([&self.output])?;
         let (subject, answers) = self.what.answers()?;
         let study = Study::of(subject, &answers, 0)?;
         let any_reply_has = |estimator: &Estimator| *estimator != Estimator::ChoiceMargin;
@@ -213,15 +216,15 @@ impl Fit {
                 .ok_or_else(|| StudyError::Unfit("no estimator".to_owned()))?,
         };
         let mut calibration = fit(study.subject.scope.clone(), estimator, &answers)?;
-        calibration.made = Made {
+        calibration.provenance = CalibrationProvenance {
             date: SystemClock.now().strftime("%Y-%m-%d").to_string(),
             loom: env!("CARGO_PKG_VERSION").to_owned(),
             model: study.subject.model.clone(),
         };
         let json = serde_json::to_vec_pretty(&calibration).map_err(|error| Failure::usage(error.to_string()))?;
         write(&self.output, &json)?;
-        let kept: Vec<_> = study.estimators.iter().filter(|row| row.estimator == estimator).cloned().collect();
-        write!(terminal.out, "{}", table(&Study { estimators: kept, ..study }))?;
+        let selected: Vec<_> = study.estimators.iter().filter(|row| row.estimator == estimator).cloned().collect();
+        write!(terminal.out, "{}", table(&Study { estimators: selected, ..study }))?;
         writeln!(
             terminal.out,
             "\nCalibration of {} from {} items: {}",
@@ -233,16 +236,17 @@ impl Fit {
     }
 }
 
-impl What {
-    fn answers(&self) -> Result<(Subject, Vec<Answered>), Failure> {
+impl TaskArgs {
+    fn answers(&self) -> Result<(StudySubject, Vec<AnsweredItem>), Failure> {
         let mut task = Task::open(&self.task)?;
         if let Some(items) = self.items {
             task.items.truncate(items);
         }
         let template = self.chat_template.as_deref().map(read_file);
-        let watch = Watch::models("confidence", Mood::Skeptical, &[&self.model], None)?;
-        let model = watch.model(&self.model, &OpenOptions::new(self.threads, template.transpose()?))?;
-        let subject = Subject { task: task.name.clone(), model: self.model.to_string(), scope: scope(&*model, &task)? };
+        let gate = CommandGate::for_models("confidence", Mood::Skeptical, &[&self.model], None)?;
+        let model = gate.open_model(&self.model, &OpenOptions::new(self.threads, template.transpose()?))?;
+        let subject =
+            StudySubject { task: task.name.clone(), model: self.model.to_string(), scope: scope(&*model, &task)? };
         let bar = bar(task.items.len() as u64);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let answers = runtime.block_on(answer(&model, &task, self.alternatives, |done| bar.set_position(done as u64)));
@@ -251,12 +255,12 @@ impl What {
     }
 }
 
-/// What a calibration of `model` on `task` holds for.
+/// The scope of a calibration of `model` on `task`.
 fn scope(model: &dyn LanguageModel, task: &Task) -> Result<CalibrationScope, Failure> {
     let info = model.info();
     let digest = info.digest.ok_or_else(|| {
         Failure::usage(format!(
-            "`{}` cannot be told apart from another model of that name, so no calibration of it would hold; use \
+            "`{}` has no digest, so a calibration could not be checked against it; use \
              `bundled` or `local:DIR`",
             info.name
         ))
@@ -265,7 +269,7 @@ fn scope(model: &dyn LanguageModel, task: &Task) -> Result<CalibrationScope, Fai
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    write_whole(path, bytes).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    write_atomic(path, bytes).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
 impl From<TaskError> for Failure {

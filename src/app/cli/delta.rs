@@ -1,4 +1,4 @@
-//! `loom delta`: what gains on a Mamba's Δ do.
+//! `loom delta`: effects of gains on a Mamba's Δ.
 
 mod calibrate;
 mod sweep;
@@ -6,7 +6,7 @@ mod sweep;
 use super::{Exit, Failure, Terminal};
 use crate::studies::delta::DeltaStudyError;
 
-/// Study what gains on a Mamba's Δ do, and fit them
+/// Measure the effects of gains on a Mamba's Δ, and fit gains
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]

@@ -1,27 +1,27 @@
-//! `--device`: where local models run.
+//! `--device`: the device on which local models run.
 
 use std::io::Write;
 
 use super::{Failure, Terminal};
 use crate::inference::engine::{Device, DeviceChoice};
 
-/// Of all models of a command.
+/// The device of all models of a command.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct DeviceArg {
-    /// Where local models run: `cpu`, `cuda:N`, or `auto` for a GPU where one can be used
+    /// Device for local models: `cpu`, `cuda:N`, or `auto` (a GPU if available)
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: DeviceChoice,
 }
 
 impl DeviceArg {
-    /// The device, after telling why it is the CPU where that was not asked for.
+    /// The device. If `auto` selects the CPU, prints why.
     pub(super) fn decide(&self, terminal: &mut Terminal) -> Result<Device, Failure> {
         decide(self.device, "Models run", terminal)
     }
 }
 
-/// The same of one role: `who` runs there, in words.
-pub(super) fn of_role(
+/// The device of one role; `who` begins the message, such as "The judge's model runs".
+pub(super) fn device_for_role(
     choice: Option<DeviceChoice>,
     who: &str,
     terminal: &mut Terminal,

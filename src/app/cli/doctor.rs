@@ -1,4 +1,4 @@
-//! `loom doctor`: what this machine offers, and what this build makes of it.
+//! `loom doctor`: the machine's hardware and how this build uses it.
 
 use std::env;
 use std::io::Write;
@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::{Exit, Failure, Terminal};
-use crate::app::watch::Watch;
+use crate::app::command_gate::CommandGate;
 use crate::foundation::base::Digest;
 use crate::foundation::chat::ModelSpec;
 use crate::governance::mood::Mood;
@@ -16,10 +16,10 @@ use crate::inference::engine::{available_memory, gpus, total_memory};
 use crate::inference::providers::OpenOptions;
 use crate::inference::remote::hub::cache_folder;
 
-/// Tell what this machine offers and whether the bundled model works
+/// Show this machine's hardware and test the bundled model
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// How to tell it
+    /// Output format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -42,9 +42,9 @@ struct Findings {
     memory_total_bytes: Option<u64>,
     memory_available_bytes: Option<u64>,
     devices: Vec<String>,
-    /// Why no GPU is among them.
+    /// Why there is no GPU.
     no_gpu: Option<String>,
-    /// What reads long prompts on GPUs.
+    /// The matrix-product implementation for long prompts on GPUs.
     gpu_products: Option<String>,
     bundled_model: Bundled,
     model_cache: Option<PathBuf>,
@@ -69,7 +69,7 @@ impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let findings = Findings::gather()?;
         match self.format {
-            Format::Text => findings.tell(terminal)?,
+            Format::Text => findings.print(terminal)?,
             Format::Json => {
                 let json = serde_json::to_string_pretty(&findings).map_err(std::io::Error::from)?;
                 writeln!(terminal.out, "{json}")?;
@@ -82,8 +82,8 @@ impl Args {
 impl Findings {
     fn gather() -> Result<Self, Failure> {
         let bundled = ModelSpec::Bundled.into();
-        let watch = Watch::models("doctor", Mood::Calm, &[&bundled], None)?;
-        let bundled_model = match watch.model(&bundled, &OpenOptions::default()) {
+        let gate = CommandGate::for_models("doctor", Mood::Calm, &[&bundled], None)?;
+        let bundled_model = match gate.open_model(&bundled, &OpenOptions::default()) {
             Ok(model) => {
                 let info = model.info();
                 Bundled { digest: info.digest, layers: info.layers, vocabulary: info.vocabulary, problem: None }
@@ -113,7 +113,7 @@ impl Findings {
         })
     }
 
-    fn tell(&self, terminal: &mut Terminal) -> std::io::Result<()> {
+    fn print(&self, terminal: &mut Terminal) -> std::io::Result<()> {
         let unknown = || "unknown".to_owned();
         let gib = |bytes: Option<u64>| bytes.map_or_else(unknown, |bytes| format!("{:.1} GiB", bytes as f64 / GIB));
         let number = |value: Option<usize>| value.map_or_else(unknown, |value| value.to_string());
@@ -135,24 +135,24 @@ impl Findings {
         let cache = match &self.model_cache {
             None => unknown(),
             Some(path) if self.model_cache_exists => path.display().to_string(),
-            Some(path) => format!("{} (not there)", path.display()),
+            Some(path) => format!("{} (does not exist)", path.display()),
         };
         let devices = match (&self.no_gpu, &self.gpu_products) {
             (Some(why), _) => format!("CPU only: {why}"),
-            (None, Some(products)) => format!("{}; long prompts on a GPU by {products}", self.devices.join("; ")),
+            (None, Some(products)) => format!("{}; long prompts on a GPU use {products}", self.devices.join("; ")),
             (None, None) => self.devices.join("; "),
         };
         let lines = [
             ("loom", format!("{} on {}", self.loom, self.platform)),
             ("cores", number(self.cores)),
             ("CPU features", format!("{}; absent: {}", features(true), features(false))),
-            ("kernels", format!("{} ({} chooses another)", self.kernels, loom_kernels::PATH_VARIABLE)),
+            ("kernels", format!("{} (set {} to choose another)", self.kernels, loom_kernels::PATH_VARIABLE)),
             ("memory", format!("{}, {} of it free", gib(self.memory_total_bytes), gib(self.memory_available_bytes))),
             ("devices", devices),
             ("bundled model", bundled),
             ("model cache", cache),
         ];
-        lines.iter().try_for_each(|(name, told)| writeln!(terminal.out, "{name:<14}{told}"))
+        lines.iter().try_for_each(|(name, value)| writeln!(terminal.out, "{name:<14}{value}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `loom dry-run`: what the persona's model would be told, turn by turn. No model is opened.
+//! `loom dry-run`: the prompts of the persona's model, turn by turn, without opening a model.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,33 +8,33 @@ use clap::ValueEnum;
 
 use super::{Exit, Failure, Terminal};
 use crate::simulation::persona::{
-    self, AssembleError, Assembler, InjectionKind, PersonaConfig, PromptBudget, Situation, TrajectoryMode, TurnPlan,
+    self, AssembleError, Assembler, InjectionKind, PersonaConfig, PromptBudget, TrajectoryMode, TurnInput, TurnPlan,
 };
 
-/// Show what the persona's model would be told at every turn; no model is opened
+/// Show the prompts of the persona's model at every turn, without opening a model
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom dry-run anna.yaml               each turn, the prompt where it changes
-  loom dry-run anna.yaml --turn 20     one turn and its whole prompt
-  loom dry-run anna.yaml --budget 112  the compact form that small models get
+  loom dry-run anna.yaml               every turn, and the prompt where it changes
+  loom dry-run anna.yaml --turn 20     one turn and its full prompt
+  loom dry-run anna.yaml --budget 112  the compact prompt for small models
   loom dry-run anna.yaml --format json | jq '.[].intensities'
 
-Nothing is said in a dry run: a phase with a trigger lasts to its `max_turns`, and no revelation is used up.")]
+There are no messages in a dry run: a phase with a trigger lasts until its `max_turns`, and no revelation is used.")]
 pub(super) struct Args {
-    /// The config
+    /// The persona's config
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// How many turns the run has; the config's `expected_turns` if not given
+    /// Number of turns of the run [default: the config's `expected_turns`]
     #[arg(long, value_name = "N")]
     turns: Option<usize>,
-    /// Show this turn only, counted from 0
+    /// Show only this turn, counted from 0
     #[arg(long, value_name = "K")]
     turn: Option<usize>,
-    /// How to show it
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Write the compact form, within this many tokens (estimated: three bytes are one)
+    /// Show the compact prompt for this token budget (estimated as three bytes per token)
     #[arg(long, value_name = "TOKENS")]
     budget: Option<usize>,
 }
@@ -48,7 +48,7 @@ enum Format {
     Json,
 }
 
-/// How many bytes of English count as one token where no tokenizer is at hand: fewer than most take, to be on the safe side.
+/// Bytes of English per token, without a tokenizer: fewer than most tokenizers need, as a conservative estimate.
 const BYTES_PER_TOKEN: usize = 3;
 
 impl Args {
@@ -65,11 +65,11 @@ impl Args {
             Some(turn) if turn < turns => turn..turn + 1,
             Some(turn) => {
                 let last = turns - 1;
-                return Err(Failure::usage(format!("there is no turn {turn}: the run's turns are 0 to {last}")));
+                return Err(Failure::usage(format!("there is no turn {turn}: the run has turns 0 to {last}")));
             }
         };
         let plans: Vec<TurnPlan> =
-            shown.map(|turn| assembler.plan(&Situation { turn, persona_messages: &[] })).collect();
+            shown.map(|turn| assembler.plan(&TurnInput { turn, persona_messages: &[] })).collect();
         match self.format {
             Format::Json => {
                 let json = serde_json::to_string_pretty(&plans).map_err(std::io::Error::from)?;
@@ -77,9 +77,9 @@ impl Args {
             }
             Format::Text => {
                 let form =
-                    self.budget.map_or_else(String::new, |tokens| format!(", compact form within {tokens} tokens"));
+                    self.budget.map_or_else(String::new, |tokens| format!(", compact prompt within {tokens} tokens"));
                 let turns = if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") };
-                let mut page = Page { color: terminal.color, width: terminal.width, out: &mut *terminal.out };
+                let mut page = PlanPrinter { color: terminal.color, width: terminal.width, out: &mut *terminal.out };
                 page.heading(&format!("{}, {turns}{form}", config.persona.name))?;
                 page.table(&plans)?;
                 page.revelations(&plans)?;
@@ -95,9 +95,9 @@ impl Args {
             TrajectoryMode::PhaseGated { turns } => turns,
             TrajectoryMode::OpenEnded => None,
         };
-        self.turns
-            .or(expected)
-            .ok_or_else(|| Failure::usage("this config does not say how many turns a run has: add `--turns 20`"))
+        self.turns.or(expected).ok_or_else(|| {
+            Failure::usage("this config does not set the number of turns: add, for example, `--turns 20`")
+        })
     }
 }
 
@@ -107,11 +107,11 @@ fn failure(error: &AssembleError) -> Failure {
         AssembleError::Placeholder { .. } => Exit::BadConfig,
         AssembleError::Template(_) => Exit::Bug,
     };
-    Failure::Told { message: error.to_string(), exit }
+    Failure::Message { message: error.to_string(), exit }
 }
 
-/// Writes for people.
-struct Page<'a> {
+/// Prints plans as text.
+struct PlanPrinter<'a> {
     out: &'a mut dyn Write,
     color: bool,
     width: usize,
@@ -122,54 +122,54 @@ const DIM: &str = "2";
 const GREEN: &str = "32";
 const BARS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
-impl Page<'_> {
+impl PlanPrinter<'_> {
     fn heading(&mut self, text: &str) -> Result<(), Failure> {
         let text = self.styled(BOLD, text);
         writeln!(self.out, "{text}\n")?;
         Ok(())
     }
 
-    /// One row a turn: phase, a bar for each dimension, what is given.
+    /// One row per turn: phase, a bar per dimension, and the kind of prompt.
     fn table(&mut self, plans: &[TurnPlan]) -> Result<(), Failure> {
         let Some(first) = plans.first() else { return Ok(()) };
         let phases = plans.iter().filter_map(|plan| plan.phase.as_deref());
         let phase_width = phases.map(width).max().map_or(0, |longest| longest.max("phase".len()).min(20));
         let phase_column =
             |text: &str| if phase_width == 0 { String::new() } else { format!("  {}", fitted(text, phase_width)) };
-        // Turn, phase, and what is given take their columns; the dimensions share the rest.
-        let taken = 4 + if phase_width == 0 { 0 } else { phase_width + 2 } + 2 + "reminder".len();
-        let share = self.width.saturating_sub(taken) / first.intensities.len().max(1);
+        // The columns of turn, phase and prompt are fixed; the dimensions share the rest.
+        let used = 4 + if phase_width == 0 { 0 } else { phase_width + 2 } + 2 + "reminder".len();
+        let share = self.width.saturating_sub(used) / first.intensities.len().max(1);
         let column = share.saturating_sub(2).clamp(4, 24);
 
         let mut header = format!("turn{}", phase_column("phase"));
         for (name, _) in &first.intensities {
             header.extend(["  ", &fitted(name, column)]);
         }
-        header.push_str("  given");
+        header.push_str("  prompt");
         let header = self.styled(DIM, &header);
         writeln!(self.out, "{header}")?;
         let mut phase_before = None;
         for plan in plans {
             let phase = plan.phase.as_deref().unwrap_or_default();
-            // A phase is named where it begins.
-            let named = if phase_before == Some(phase) { "" } else { phase };
+            // A phase is named in its first row.
+            let name = if phase_before == Some(phase) { "" } else { phase };
             phase_before = Some(phase);
-            write!(self.out, "{:>4}{}", plan.turn, phase_column(named))?;
+            write!(self.out, "{:>4}{}", plan.turn, phase_column(name))?;
             for (_, value) in &plan.intensities {
                 write!(self.out, "  {value:.2}{}", bar(*value, column.saturating_sub(4)))?;
             }
-            let given = match plan.injection {
+            let prompt = match plan.injection {
                 InjectionKind::Full => self.styled(BOLD, "full"),
                 InjectionKind::Reminder => "reminder".to_owned(),
                 InjectionKind::None => self.styled(DIM, "·"),
             };
-            writeln!(self.out, "  {given}")?;
+            writeln!(self.out, "  {prompt}")?;
         }
         writeln!(self.out)?;
         Ok(())
     }
 
-    /// When each topic opens.
+    /// The turn in which each topic opens.
     fn revelations(&mut self, plans: &[TurnPlan]) -> Result<(), Failure> {
         let mut seen: Vec<&str> = Vec::new();
         let mut any = false;
@@ -180,7 +180,7 @@ impl Page<'_> {
                 continue;
             }
             if !any {
-                self.heading("Revelations, by the turn that opens them")?;
+                self.heading("Revelations, by the turn from which they are available")?;
                 any = true;
             }
             writeln!(self.out, "{:>4}  {}", plan.turn, fresh.join(", "))?;
@@ -192,7 +192,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// The whole prompt where it is given and has changed, and the first reminder of each phase.
+    /// The full prompts that differ from the one before, and the first reminder of each phase.
     fn prompts(&mut self, plans: &[TurnPlan], always: bool) -> Result<(), Failure> {
         let mut before: Option<&TurnPlan> = None;
         let mut reminded: Option<&Option<String>> = None;
@@ -202,9 +202,9 @@ impl Page<'_> {
                 self.rule(
                     plan,
                     if plan.injection == InjectionKind::Full {
-                        "the whole prompt"
+                        "full prompt"
                     } else {
-                        "the prompt as it would be"
+                        "full prompt, not sent in this turn"
                     },
                 )?;
                 self.prompt(plan, before)?;
@@ -212,7 +212,7 @@ impl Page<'_> {
             }
             if plan.injection == InjectionKind::Reminder && (always || reminded != Some(&plan.phase)) {
                 reminded = Some(&plan.phase);
-                self.rule(plan, "a reminder")?;
+                self.rule(plan, "reminder")?;
                 self.text(plan.message.as_deref().unwrap_or_default(), "")?;
                 writeln!(self.out)?;
             }
@@ -234,32 +234,32 @@ impl Page<'_> {
             let old = old.as_ref().and_then(|old| old.get(index)).map(|(_, text)| text.as_str());
             let title = self.styled(BOLD, title);
             if old == Some(text.as_str()) {
-                let same = self.styled(DIM, "as before");
+                let same = self.styled(DIM, "unchanged");
                 writeln!(self.out, "{title}  {same}\n")?;
                 continue;
             }
             if text.is_empty() {
-                let nothing = self.styled(DIM, "nothing");
+                let nothing = self.styled(DIM, "empty");
                 writeln!(self.out, "{title}  {nothing}\n")?;
                 continue;
             }
             writeln!(self.out, "{title}")?;
-            // The full form carries its own heading.
+            // The full prompt has its own heading.
             let body =
                 text.strip_prefix("# ").and_then(|text| text.split_once('\n')).map_or(text.as_str(), |(_, body)| body);
             self.text(body, old.unwrap_or_default())?;
             writeln!(self.out)?;
         }
-        if let Some(first) = plan.dropped.iter().find(|dropped| dropped.section != persona::Part::Reminder) {
+        if let Some(first) = plan.dropped.iter().find(|dropped| dropped.section != persona::PromptSection::Reminder) {
             let count = plan.dropped.len();
-            let note = format!("left out for want of room: {count}, the first “{}” ({})", first.item, first.reason);
+            let note = format!("left out to fit the budget: {count}, the first “{}” ({})", first.item, first.reason);
             self.text(&note, "")?;
             writeln!(self.out)?;
         }
         Ok(())
     }
 
-    /// Text wrapped to the page; lines that are not in `old` are marked, where there is an old text.
+    /// Wrapped text; lines that are not in `old` are marked, if there is an old text.
     fn text(&mut self, text: &str, old: &str) -> Result<(), Failure> {
         for line in text.lines() {
             let is_new = !old.is_empty() && !line.trim().is_empty() && !old.lines().any(|other| other == line);
@@ -287,7 +287,7 @@ impl Page<'_> {
     }
 }
 
-/// A bar for a value in `[0, 1]`, with a blank before it, `columns` wide; empty where there is no room.
+/// A bar for a value in `[0, 1]`, with a blank before it, `columns` wide; blank if it does not fit.
 fn bar(value: f64, columns: usize) -> String {
     let Some(cells) = columns.checked_sub(1).filter(|cells| *cells > 0) else { return " ".repeat(columns) };
     let eighths = (value.clamp(0.0, 1.0) * (cells * BARS.len()) as f64).round() as usize;
@@ -310,7 +310,7 @@ fn fitted(text: &str, columns: usize) -> String {
     }
 }
 
-/// A line broken between words into parts of at most `columns`; a longer word stands alone.
+/// A line broken between words into parts of at most `columns`; a longer word is its own part.
 fn wrapped(line: &str, columns: usize) -> Vec<String> {
     let mut parts = vec![String::new()];
     for word in line.split(' ') {

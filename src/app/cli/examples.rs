@@ -1,4 +1,4 @@
-//! `loom examples`: the configs that come with the program.
+//! `loom examples`: the example configs.
 
 use std::fs::{OpenOptions, create_dir_all};
 use std::io::{self, ErrorKind, Write};
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use super::{Exit, Failure, Terminal};
 use crate::foundation::config::nearest;
-use crate::simulation::persona::{Example, adversaries, examples};
+use crate::simulation::persona::{ExampleConfig, adversaries, examples};
 
-/// List, print or copy the configs that come with loom
+/// List, print or copy the example configs
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   loom examples                    lists them
   loom examples student            prints one
-  loom examples --copy my-configs  copies all; leaves files that exist")]
+  loom examples --copy my-configs  copies all; does not overwrite files")]
 pub(super) struct Args {
-    /// Print this one
+    /// Print this example
     #[arg(conflicts_with = "copy")]
     name: Option<String>,
-    /// Copy all into this folder
+    /// Copy all examples into this folder
     #[arg(long, value_name = "DIR")]
     copy: Option<PathBuf>,
 }
@@ -37,7 +37,7 @@ impl Args {
     }
 }
 
-fn all() -> impl Iterator<Item = &'static Example> {
+fn all() -> impl Iterator<Item = &'static ExampleConfig> {
     examples().iter().chain(adversaries())
 }
 
@@ -69,7 +69,7 @@ fn copy(folder: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
         match written {
             Ok(()) => writeln!(terminal.out, "{} written", path.display())?,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                writeln!(terminal.out, "{} exists, left as it is", path.display())?;
+                writeln!(terminal.out, "{} exists, not overwritten", path.display())?;
             }
             Err(error) => return Err(Failure::usage(format!("{} cannot be written: {error}", path.display()))),
         }

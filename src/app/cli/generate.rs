@@ -1,4 +1,4 @@
-//! `loom generate`: a prompt in, its continuation out, with what the model thought of every token.
+//! `loom generate`: generates a continuation of a prompt, with the log-probability of every token.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,29 +10,28 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::input::read_text;
 use super::model_args::{DeltaArgs, ModelArgs, SamplingArgs};
-use super::view::{LIKELY, likely};
+use super::view::{PROBABILITY_STYLES, probability_style};
 use super::{Exit, Failure, Terminal};
-use crate::app::serve::reading;
-use crate::foundation::base::Stream;
+use crate::app::serve::token_json;
+use crate::foundation::base::RngStream;
 use crate::foundation::chat::{Completion, Flow, LanguageModel, Message, ModelError, Prompt, Request, TokenLogprob};
 
-/// Let a model go on from a prompt
+/// Generate a continuation of a prompt
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom generate \"Once upon a time\"        bare text, continued
+  loom generate \"Once upon a time\"        plain text
   loom generate --chat talk.json          the next turn of a conversation
   echo \"The sea\" | loom generate --temperature 0 --max-tokens 20
   loom generate \"Hi\" --delta g_delta=0.8  a Mamba with weaker Δ
 
 A conversation is a list of {\"role\": \"system\"|\"user\"|\"assistant\", \"content\": \"…\"}, or an object with \
-it under `messages`. On a terminal, a token's colour says how likely the model found it. The same \
-seed says the same.")]
+it under `messages`. On a terminal, a token's colour shows its probability. The same seed gives the same text.")]
 pub(super) struct Args {
-    /// The prompt; standard input if not given
+    /// The prompt [default: standard input]
     #[arg(value_name = "PROMPT", conflicts_with = "chat")]
     prompt: Option<String>,
-    /// A conversation, JSON; `-` is standard input
+    /// A conversation as JSON; `-` for standard input
     #[arg(long, value_name = "FILE")]
     chat: Option<PathBuf>,
     #[command(flatten)]
@@ -41,17 +40,17 @@ pub(super) struct Args {
     sampling: SamplingArgs,
     #[command(flatten)]
     delta: DeltaArgs,
-    /// Where all draws come from
+    /// Seed of the random draws
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, ValueEnum)]
 enum Format {
-    /// The text, as it comes
+    /// The text, streamed
     #[default]
     Text,
     /// One object with ids, log-probabilities, entropies, ranks and alternatives
@@ -62,18 +61,21 @@ impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let prompt = self.prompt()?;
         let model = self.model.open("generate", terminal)?;
-        let mut request =
-            Request::new(prompt.clone(), self.sampling.over(model.info()), Stream::root(self.seed).child("reply", 0));
+        let mut request = Request::new(
+            prompt.clone(),
+            self.sampling.over(model.info()),
+            RngStream::root(self.seed).child("reply", 0),
+        );
         request.gains = self.delta.on(model.info())?;
         let described = json!({ "sampling": request.sampling, "gains": request.gains });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let shown = (self.format == Format::Text).then_some(&mut *terminal);
-        let reply = runtime.block_on(listen(&*model, request, shown))?;
+        let reply = runtime.block_on(complete_streaming(&*model, request, shown))?;
         match self.format {
-            Format::Text => close(terminal, &reply)?,
+            Format::Text => finish_text(terminal, &reply)?,
             Format::Json => {
-                let told = self.told(&*model, &prompt, &reply, &described)?;
-                writeln!(terminal.out, "{told:#}")?;
+                let json = self.json(&*model, &prompt, &reply, &described)?;
+                writeln!(terminal.out, "{json:#}")?;
             }
         }
         Ok(Exit::Ok)
@@ -87,7 +89,7 @@ impl Args {
         }
     }
 
-    fn told(
+    fn json(
         &self,
         model: &dyn LanguageModel,
         prompt: &Prompt,
@@ -95,12 +97,12 @@ impl Args {
         described: &Value,
     ) -> Result<Value, Failure> {
         let vocabulary = model.vocabulary();
-        let (said, ids) = match prompt {
+        let (text, ids) = match prompt {
             Prompt::Chat(messages) => (json!(messages), vocabulary.map(|known| known.chat(messages)).transpose()?),
             Prompt::Text(text) => (json!(text), vocabulary.map(|known| known.encode(text)).transpose()?),
             _ => (Value::Null, None),
         };
-        let tokens: Vec<_> = reply.tokens.iter().map(|token| reading(token, vocabulary)).collect();
+        let tokens: Vec<_> = reply.tokens.iter().map(|token| token_json(token, vocabulary)).collect();
         let fallbacks: Vec<_> =
             reply.fallbacks.iter().map(|(model, why)| json!({ "model": model, "why": why })).collect();
         Ok(json!({
@@ -109,19 +111,19 @@ impl Args {
             "seed": self.seed,
             "sampling": described.get("sampling"),
             "gains": described.get("gains"),
-            "prompt": { "text": said, "ids": ids },
+            "prompt": { "text": text, "ids": ids },
             "text": reply.message.content,
             "finish": reply.finish,
             "tokens": tokens,
-            "end": reply.end.as_ref().map(|token| reading(token, vocabulary)),
+            "end": reply.end.as_ref().map(|token| token_json(token, vocabulary)),
             "usage": reply.usage,
             "fallbacks": fallbacks,
         }))
     }
 }
 
-/// Has the request answered; what comes is shown at once, if there is where.
-async fn listen(
+/// Completes the request and prints tokens to `shown` as they arrive.
+async fn complete_streaming(
     model: &dyn LanguageModel,
     request: Request,
     mut shown: Option<&mut Terminal>,
@@ -152,10 +154,10 @@ async fn listen(
 
 fn show(terminal: &mut Terminal, text: &str, logprob: Option<f32>) -> Result<(), Failure> {
     if terminal.color {
-        // What a model writes must not steer the terminal.
+        // Generated control characters must not reach the terminal.
         let plain = |c: char| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
         let text: String = text.chars().map(plain).collect();
-        write!(terminal.out, "{}", painted(&text, logprob.map_or(Style::new(), likely)))?;
+        write!(terminal.out, "{}", painted(&text, logprob.map_or(Style::new(), probability_style)))?;
     } else {
         write!(terminal.out, "{text}")?;
     }
@@ -163,8 +165,8 @@ fn show(terminal: &mut Terminal, text: &str, logprob: Option<f32>) -> Result<(),
     Ok(())
 }
 
-/// Ends the text, and tells what its colours mean.
-fn close(terminal: &mut Terminal, reply: &Completion) -> Result<(), Failure> {
+/// Ends the text with a line break, fallbacks and a legend of the colours.
+fn finish_text(terminal: &mut Terminal, reply: &Completion) -> Result<(), Failure> {
     if !reply.message.content.ends_with('\n') {
         writeln!(terminal.out)?;
     }
@@ -172,13 +174,13 @@ fn close(terminal: &mut Terminal, reply: &Completion) -> Result<(), Failure> {
         writeln!(terminal.err, "{model} did not answer: {why}")?;
     }
     if terminal.color && reply.tokens.iter().any(|token| token.logprob.is_some()) {
-        let legend: Vec<_> = LIKELY.iter().map(|(_, label, style)| painted(label, *style)).collect();
+        let legend: Vec<_> = PROBABILITY_STYLES.iter().map(|(_, label, style)| painted(label, *style)).collect();
         writeln!(terminal.out, "\n{}", legend.join("  "))?;
     }
     Ok(())
 }
 
-/// `text` in ANSI's words for `style`.
+/// `text` with the ANSI escape codes of `style`.
 fn painted(text: &str, style: Style) -> String {
     let color = match style.fg {
         Some(Color::Yellow) => "33",
@@ -198,6 +200,6 @@ fn conversation(path: &Path) -> Result<Vec<Message>, Failure> {
     };
     read(&read_text(path)?).map_err(|error: serde_json::Error| {
         let (path, form) = (path.display(), r#"a list of {"role": "user", "content": "…"}"#);
-        Failure::usage(format!("{path}: no conversation ({error}); write {form}"))
+        Failure::usage(format!("{path}: not a conversation ({error}); write {form}"))
     })
 }

@@ -1,4 +1,4 @@
-//! Texts that the command line names.
+//! Reads files named on the command line, with size limits.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,31 +9,31 @@ use crate::foundation::base::limits::TEXT_BYTES_MAX;
 
 /// The text of a file.
 pub(super) fn read_file(path: &Path) -> Result<String, Failure> {
-    read_file_within(path, TEXT_BYTES_MAX)
+    read_file_limited(path, TEXT_BYTES_MAX)
 }
 
-/// The text of a file; `-` is standard input.
+/// The text of a file, or of standard input for `-`.
 pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
-    read_text_within(path, TEXT_BYTES_MAX)
+    read_text_limited(path, TEXT_BYTES_MAX)
 }
 
 /// The text of a file of at most `most` bytes.
-pub(super) fn read_file_within(path: &Path, most: u64) -> Result<String, Failure> {
-    text(&path.display().to_string(), read_bytes_within(path, most)?)
+pub(super) fn read_file_limited(path: &Path, most: u64) -> Result<String, Failure> {
+    text(&path.display().to_string(), read_bytes_limited(path, most)?)
 }
 
-/// A file of at most `most` bytes.
-pub(super) fn read_bytes_within(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
+/// The bytes of a file of at most `most` bytes.
+pub(super) fn read_bytes_limited(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
     read(&path.display().to_string(), File::open(path), most)
 }
 
-/// The text of a file of at most `most` bytes; `-` is standard input.
-pub(super) fn read_text_within(path: &Path, most: u64) -> Result<String, Failure> {
+/// The text of a file, or of standard input for `-`, of at most `most` bytes.
+pub(super) fn read_text_limited(path: &Path, most: u64) -> Result<String, Failure> {
     if path == Path::new("-") {
         let name = "standard input";
         text(name, read(name, Ok(io::stdin().lock()), most)?)
     } else {
-        read_file_within(path, most)
+        read_file_limited(path, most)
     }
 }
 
@@ -43,9 +43,7 @@ fn read(name: &str, source: io::Result<impl Read>, most: u64) -> Result<Vec<u8>,
         .and_then(|source| source.take(most + 1).read_to_end(&mut bytes))
         .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
     if bytes.len() as u64 > most {
-        return Err(Failure::usage(format!(
-            "{name} is larger than the {most} bytes that are read: is it the right file?"
-        )));
+        return Err(Failure::usage(format!("{name} is larger than the limit of {most} bytes: is it the right file?")));
     }
     Ok(bytes)
 }

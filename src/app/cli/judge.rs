@@ -1,19 +1,19 @@
-//! `loom judge check`: how far a judge can be relied on.
+//! `loom judge check`: measures the reliability of a judge.
 
 use std::io::Write;
 
 use clap::ValueEnum;
 
 use super::{Exit, Failure, Terminal, remote};
-use crate::app::watch::Watch;
+use crate::app::command_gate::CommandGate;
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::governance::mood::Mood;
 use crate::inference::providers::OpenOptions;
-use crate::simulation::judge::judged::{Check, Judge, Rubric, check};
-use crate::simulation::judge::scoring::{CheckFile, checks_folder};
+use crate::simulation::judge::judged::{Judge, JudgeCheck, Rubric, check_judge};
+use crate::simulation::judge::scoring::{JudgeCheckFile, judge_checks_folder};
 use crate::simulation::rollout::{Reliability, ScoreMethod};
 
-/// Test models that judge
+/// Test judge models
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -25,32 +25,32 @@ enum Command {
     Check(CheckArgs),
 }
 
-/// Test a judge on windows whose order is known
+/// Test a judge on conversation windows whose order is known
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom judge check  the bundled model, which is no good judge
+  loom judge check  the bundled model, which is a poor judge
   loom judge check --judge-model local:qwen2.5-3b
   loom judge check --judge-model openai/gpt-4.1 --format json
 
-The result is kept in the user's cache folder, by the model's digest, and goes with the scores that the judge takes.
+The result is stored in the user's cache folder by the model's digest, and recorded with the judge's scores.
 
-Exit codes: 0 its scores can be read, 1 on some rubric they cannot (agreement below 0.7), 5 it cannot be asked.")]
+Exit codes: 0 reliable on all rubrics, 1 unreliable on some (agreement below 0.7), 5 the judge cannot be called.")]
 struct CheckArgs {
-    /// The model that judges
+    /// The judge model [default: bundled]
     #[arg(long, value_name = "MODEL")]
     judge_model: Option<ModelChain>,
-    /// Test it again although the result is known
+    /// Test again even if a result is stored
     #[arg(long)]
     again: bool,
-    /// How to tell the result
+    /// Output format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     format: Format,
-    /// Threads for the arithmetic; all cores if not given
+    /// Compute threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
     #[command(flatten)]
-    remote: remote::Flags,
+    remote: remote::RemoteArgs,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -72,13 +72,13 @@ impl Args {
 impl CheckArgs {
     fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let mut options = OpenOptions::new(self.threads, None);
-        self.remote.set(&mut options);
+        self.remote.apply(&mut options);
         let chain = self.judge_model.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let check = runtime.block_on(async {
-            let watch = Watch::models("judge check", Mood::Skeptical, &[&chain], None)?;
-            let judge = Judge::new(watch.model(&chain, &options)?).await?;
-            let check = check_of(&judge, false, self.again).await?;
+            let gate = CommandGate::for_models("judge check", Mood::Skeptical, &[&chain], None)?;
+            let judge = Judge::new(gate.open_model(&chain, &options)?).await?;
+            let check = load_or_run_check(&judge, false, self.again).await?;
             check.ok_or_else(|| Failure::usage("the judge was not tested"))
         })?;
         match self.format {
@@ -86,32 +86,37 @@ impl CheckArgs {
                 let text = serde_json::to_string_pretty(&check).map_err(std::io::Error::from)?;
                 writeln!(terminal.out, "{text}")?;
             }
-            Format::Text => tell(terminal, &check)?,
+            Format::Text => print(terminal, &check)?,
         }
         let good = Rubric::ALL.iter().all(|rubric| check.rubrics.get(rubric).is_some_and(Reliability::is_reliable));
         Ok(if good { Exit::Ok } else { Exit::CheckFailed })
     }
 }
 
-/// What is known of `judge`; if nothing is, or `again`, it is tested and the result kept, unless `only_known`.
-pub(super) async fn check_of(judge: &Judge, only_known: bool, again: bool) -> Result<Option<Check>, Failure> {
-    let file = checks_folder(|name| std::env::var_os(name)).map(|folder| CheckFile::of(&folder, judge));
-    let known = file.as_ref().filter(|_| !again).and_then(|file| file.read(judge));
-    if known.is_some() || only_known {
-        return Ok(known);
+/// The stored result of `judge`. If there is none, or with `again`, the judge is tested and the result stored, unless
+/// `only_stored`.
+pub(super) async fn load_or_run_check(
+    judge: &Judge,
+    only_stored: bool,
+    again: bool,
+) -> Result<Option<JudgeCheck>, Failure> {
+    let file = judge_checks_folder(|name| std::env::var_os(name)).map(|folder| JudgeCheckFile::of(&folder, judge));
+    let stored = file.as_ref().filter(|_| !again).and_then(|file| file.read(judge));
+    if stored.is_some() || only_stored {
+        return Ok(stored);
     }
-    let check = check(judge).await.map_err(|error| {
+    let check = check_judge(judge).await.map_err(|error| {
         Failure::Model(ModelError::Failed { model: judge.info().name.clone(), why: error.to_string() })
     })?;
-    // A machine without a home for caches tests again next time.
+    // Without a cache folder the result is not stored.
     if let Some(file) = file {
         file.write(&check).map_err(|error| Failure::usage(error.to_string()))?;
     }
     Ok(Some(check))
 }
 
-/// Says so where a judge's scores should not be read.
-pub(super) fn warn(terminal: &mut Terminal, check: &Check) -> Result<(), Failure> {
+/// Prints a warning if the judge is unreliable on some rubric.
+pub(super) fn warn(terminal: &mut Terminal, check: &JudgeCheck) -> Result<(), Failure> {
     let doubtful = Rubric::ALL.iter().filter(|rubric| !check.rubrics.get(rubric).is_some_and(Reliability::is_reliable));
     let doubtful: Vec<&str> = doubtful.map(|rubric| rubric.name()).collect();
     if !doubtful.is_empty() {
@@ -121,12 +126,12 @@ pub(super) fn warn(terminal: &mut Terminal, check: &Check) -> Result<(), Failure
     Ok(())
 }
 
-fn tell(terminal: &mut Terminal, check: &Check) -> Result<(), Failure> {
+fn print(terminal: &mut Terminal, check: &JudgeCheck) -> Result<(), Failure> {
     let out = &mut terminal.out;
     let how = match check.method {
         ScoreMethod::LogprobRating => "by log-probability",
-        ScoreMethod::TopLogprobRating => "by the log-probabilities of its likeliest answers",
-        _ => "in writing",
+        ScoreMethod::TopLogprobRating => "by the top log-probabilities",
+        _ => "by written answers",
     };
     writeln!(out, "{} rates {how}", check.model)?;
     writeln!(out, "\nrubric              agreement  95 %         pairs")?;
@@ -142,12 +147,12 @@ fn tell(terminal: &mut Terminal, check: &Check) -> Result<(), Failure> {
         }
     }
     let signed = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:+.2}"));
-    writeln!(out, "\nleans to the first of two   {}  (0 is even-handed, ±0.5 is all)", signed(check.position_bias))?;
-    writeln!(out, "leans to the longer of two  {}  (0 is even-handed, ±1 is all)", signed(check.verbosity_bias))?;
+    writeln!(out, "\nposition bias              {}  (0 is none, +0.5 always the first)", signed(check.position_bias))?;
+    writeln!(out, "verbosity bias             {}  (0 is none, +1 always the longer)", signed(check.verbosity_bias))?;
     if let Some(mass) = check.mass {
         match check.top {
-            Some(top) => writeln!(out, "probability on the scale    at least {mass:.3}, among the {top} likeliest")?,
-            None => writeln!(out, "probability on the scale    {mass:.3}")?,
+            Some(top) => writeln!(out, "probability on the scale   at least {mass:.3}, over the top {top}")?,
+            None => writeln!(out, "probability on the scale   {mass:.3}")?,
         }
     }
     for why in &check.unrated {

@@ -1,4 +1,4 @@
-//! `loom logprobs`: how likely a model finds a text, token by token.
+//! `loom logprobs`: the log-probability of a text, token by token.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,46 +10,46 @@ use serde_json::json;
 use super::input::read_text;
 use super::model_args::{DeltaArgs, ModelArgs};
 use super::{Exit, Failure, Terminal};
-use crate::app::serve::{reading, text_of_first};
-use crate::foundation::base::Stream;
+use crate::app::serve::{text_of_first, token_json};
+use crate::foundation::base::RngStream;
 use crate::foundation::base::limits::PROMPT_TOKENS_MAX;
 use crate::foundation::chat::{
     Continuation, DeltaGains, LanguageModel, Prompt, Request, Sampling, Snapshot, TokenId, TokenLogprob,
 };
 
-/// Tell how likely a model finds a text, token by token
+/// Print the log-probability of a text, token by token
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   loom logprobs book.txt
   echo \"Dogs bark.\" | loom logprobs --bos
   loom logprobs answer.txt --context \"Question: why? Answer:\"
-  loom generate \"Hi\" --format json | loom logprobs --ids  the same again
+  loom generate \"Hi\" --format json | loom logprobs --ids  score what was generated
 
-The first token is not scored, unless --bos or --context puts something before it. Logarithms are \
+The first token is not scored unless --bos or --context adds something before it. Logarithms are \
 natural; bits per byte count the bytes of the scored tokens. --format json prints one object, \
-`totals` last.")]
+with `totals` last.")]
 pub(super) struct Args {
-    /// The text; `-` is standard input
+    /// The text; `-` for standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
     delta: DeltaArgs,
-    /// Text that is read before it and not scored
+    /// Context before the text, which is not scored
     #[arg(long, value_name = "TEXT")]
     context: Option<String>,
-    /// Put the model's own beginning-of-text token before everything
+    /// Begin with the model's beginning-of-text token
     #[arg(long)]
     bos: bool,
-    /// The file holds token ids: a JSON array, or what `loom generate --format json` prints
+    /// The file contains token ids: a JSON array, or the output of `loom generate --format json`
     #[arg(long, conflicts_with_all = ["context", "bos"])]
     ids: bool,
-    /// How many alternatives to each token to report
+    /// Number of alternatives to report per token
     #[arg(long, value_name = "N", default_value_t = 0)]
     top_logprobs: usize,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -63,11 +63,11 @@ enum Format {
     Json,
 }
 
-/// Tokens that are scored, printed and forgotten at a time.
+/// Tokens that are scored and printed at a time.
 const CHUNK: usize = 2_048;
 
-/// What comes before, and what is scored.
-struct Text {
+/// The context and the text to score.
+struct ScoreInput {
     context: Vec<TokenId>,
     ids: Vec<TokenId>,
 }
@@ -88,7 +88,7 @@ impl Args {
         let gains = self.delta.on(model.info())?;
         if let Some(window) = model.info().window_tokens.filter(|window| text.context.len() + text.ids.len() > *window)
         {
-            writeln!(terminal.err, "The text is longer than the {window} tokens that the model reads well.")?;
+            writeln!(terminal.err, "The text is longer than the model's window of {window} tokens.")?;
         }
         let json = self.format == Format::Json;
         if json {
@@ -105,7 +105,7 @@ impl Args {
         runtime.block_on(self.score(&*model, &text, gains.as_ref(), &mut |token| {
             totals.add(token);
             if json {
-                write!(terminal.out, "{}\n{}", if first { "" } else { "," }, reading(token, model.vocabulary()))?;
+                write!(terminal.out, "{}\n{}", if first { "" } else { "," }, token_json(token, model.vocabulary()))?;
                 first = false;
             }
             Ok(())
@@ -119,11 +119,11 @@ impl Args {
         Ok(Exit::Ok)
     }
 
-    fn text(&self, model: &dyn LanguageModel) -> Result<Text, Failure> {
+    fn text(&self, model: &dyn LanguageModel) -> Result<ScoreInput, Failure> {
         let Some(vocabulary) = model.vocabulary() else {
             let name = &model.info().name;
             return Err(Failure::usage(format!(
-                "model `{name}` does not tell its tokens; use `bundled` or `local:DIR`"
+                "model `{name}` does not expose its tokenizer; use `bundled` or `local:DIR`"
             )));
         };
         let given = read_text(&self.file)?;
@@ -136,18 +136,18 @@ impl Args {
             }
             let mut context = vocabulary.encode(&bos.unwrap_or_default())?;
             context.extend(vocabulary.encode(self.context.as_deref().unwrap_or_default())?);
-            Text { context, ids: vocabulary.encode(&given)? }
+            ScoreInput { context, ids: vocabulary.encode(&given)? }
         };
         if text.ids.is_empty() {
             return Err(Failure::usage(format!("{}: there is nothing to score", self.file.display())));
         }
         let tokens = text.context.len() + text.ids.len();
         if tokens > PROMPT_TOKENS_MAX {
-            // Said now, and not when as much of it has been scored and printed.
+            // Checked before anything is scored and printed.
             let why = format!("has {tokens} tokens, and a model takes at most {PROMPT_TOKENS_MAX}: cut it into parts");
             return Err(Failure::usage(format!("{} {why}", self.file.display())));
         }
-        // A recurrent model, which has a Δ, only reads worse beyond its window; another one does not read on.
+        // A recurrent model (with Δ) degrades beyond its window; other models cannot read beyond it.
         if let Some(window) = model.info().window_tokens.filter(|window| !model.info().delta && tokens > *window) {
             let why = format!("has {tokens} tokens, and the model reads at most {window}: cut it into parts");
             return Err(Failure::usage(format!("{} {why}", self.file.display())));
@@ -155,31 +155,31 @@ impl Args {
         Ok(text)
     }
 
-    /// Reads the text once, from its beginning to its end, and tells each token.
+    /// Scores the text in one pass and passes each token to `emit`.
     async fn score(
         &self,
         model: &dyn LanguageModel,
-        text: &Text,
+        text: &ScoreInput,
         gains: Option<&DeltaGains>,
-        tell: &mut dyn FnMut(&TokenLogprob) -> Result<(), Failure>,
+        emit: &mut dyn FnMut(&TokenLogprob) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut read = text.context.clone();
         let mut rest = text.ids.as_slice();
         if read.is_empty() {
             let Some(first) = rest.split_off_first() else { return Ok(()) };
             let text = model.vocabulary().map(|vocabulary| text_of_first(*first, vocabulary));
-            tell(&TokenLogprob::unknown(Some(*first), text.unwrap_or_default()))?;
+            emit(&TokenLogprob::unknown(Some(*first), text.unwrap_or_default()))?;
             read.push(*first);
         }
         let mut after: Option<Snapshot> = None;
         for chunk in rest.chunks(CHUNK) {
             let sampling = Sampling { top_logprobs: self.top_logprobs, ..Sampling::greedy() };
-            let mut request = Request::new(Prompt::Ids(read.clone()), sampling, Stream::root(0));
+            let mut request = Request::new(Prompt::Ids(read.clone()), sampling, RngStream::root(0));
             request.gains = gains.cloned();
             request.after = after;
             let scored = model.score(request, Continuation::Ids(chunk.to_vec())).await?;
             for token in &scored.tokens {
-                tell(token)?;
+                emit(token)?;
             }
             read.extend(chunk);
             after = scored.snapshot;
@@ -189,7 +189,7 @@ impl Args {
 }
 
 /// The ids in a JSON file.
-fn ids(content: &str, file: &Path) -> Result<Text, Failure> {
+fn ids(content: &str, file: &Path) -> Result<ScoreInput, Failure> {
     #[derive(Deserialize)]
     struct Id {
         id: TokenId,
@@ -205,12 +205,12 @@ fn ids(content: &str, file: &Path) -> Result<Text, Failure> {
         Generated { prompt: Before, tokens: Vec<Id>, end: Option<Id> },
     }
     match serde_json::from_str(content) {
-        Ok(Ids::Bare(ids)) => Ok(Text { context: Vec::new(), ids }),
+        Ok(Ids::Bare(ids)) => Ok(ScoreInput { context: Vec::new(), ids }),
         Ok(Ids::Generated { prompt, tokens, end }) => {
-            Ok(Text { context: prompt.ids, ids: tokens.into_iter().chain(end).map(|token| token.id).collect() })
+            Ok(ScoreInput { context: prompt.ids, ids: tokens.into_iter().chain(end).map(|token| token.id).collect() })
         }
         Err(_) => Err(Failure::usage(format!(
-            "{}: no token ids; give a JSON array of them, or what `loom generate --format json` prints",
+            "{}: not token ids; expected a JSON array, or the output of `loom generate --format json`",
             file.display()
         ))),
     }
@@ -226,7 +226,7 @@ impl Totals {
         self.entropy += token.entropy.map_or(0.0, f64::from);
     }
 
-    /// A total divided by `by`; `None` where nothing was scored.
+    /// A total divided by `by`; `None` if nothing was scored.
     fn per(total: f64, by: usize) -> Option<f64> {
         (by > 0).then(|| total / by as f64)
     }
@@ -254,15 +254,15 @@ impl Totals {
     }
 
     fn print(&self, tokens: usize, terminal: &mut Terminal) -> Result<(), Failure> {
-        let told =
+        let shown =
             |value: Option<f64>, unit: &str| value.map_or("unknown".to_owned(), |value| format!("{value:.4}{unit}"));
         let lines = [
-            ("tokens", format!("{tokens}, {} scored, {} of them the likeliest", self.scored, self.greedy)),
+            ("tokens", format!("{tokens}, {} scored, {} of them the most likely", self.scored, self.greedy)),
             ("log-likelihood", format!("{:.4} nats", self.logprob)),
-            ("per token", told(Self::per(self.logprob, self.scored), " nats")),
-            ("entropy", told(Self::per(self.entropy, self.scored), " nats")),
-            ("perplexity", told(self.perplexity(), "")),
-            ("bits per byte", told(self.bits_per_byte(), "")),
+            ("per token", shown(Self::per(self.logprob, self.scored), " nats")),
+            ("entropy", shown(Self::per(self.entropy, self.scored), " nats")),
+            ("perplexity", shown(self.perplexity(), "")),
+            ("bits per byte", shown(self.bits_per_byte(), "")),
         ];
         for (name, value) in lines {
             writeln!(terminal.out, "{name:<16}{value}")?;

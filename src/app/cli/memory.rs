@@ -1,4 +1,4 @@
-//! `loom memory`: what has been decided, and the ways to change it.
+//! `loom memory`: decisions, tasks and signals, and the commands that change them.
 
 mod look;
 mod mcp;
@@ -13,7 +13,7 @@ use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 
 use super::{Exit, Failure, Terminal};
-use crate::app::watch::{Watch, WatchError};
+use crate::app::command_gate::{CommandGate, CommandGateError};
 use crate::foundation::base::{Clock, FixedClock, SystemClock};
 use crate::foundation::gate::{Effect, Permit, Refusal};
 use crate::foundation::store::StoreError;
@@ -22,15 +22,15 @@ use crate::governance::memory::workspace::{MemoryError, Workspace};
 /// A governed memory: decisions, tasks and signals in plain Markdown, changed by proposals only
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A day with it:
-  loom memory init                  make a workspace in this folder
+A typical day:
+  loom memory init                  create a workspace in this folder
   loom memory capture --text 'We decided to use SQLite.' --source chat:12
   loom memory signal accept SIG-20260220-001 draft a proposal from it
-  loom memory review                what waits, and what it changes
-  loom memory apply P-20260220-001  all of it or nothing
+  loom memory review                pending proposals and their changes
+  loom memory apply P-20260220-001  apply one atomically
   loom memory scan                  contradictions, drift, impact
 
-Exit codes: 0 ok, 1 a check said no, 2 usage, 3 bad mind-mem.json, 4 the mode or the authority denies it.")]
+Exit codes: 0 ok, 1 a check failed, 2 usage, 3 invalid mind-mem.json, 4 denied by the mode, the write rules or the gate.")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -85,16 +85,16 @@ impl Args {
     }
 }
 
-/// What every command of the memory takes after its own arguments.
+/// Arguments common to all memory commands.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// The workspace, where it does not stand as the last argument
+    /// The workspace, if it is not given as the last argument
     #[arg(long, short = 'C', value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// How to tell the outcome
+    /// The output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// The time to act at, for replays and tests
+    /// The time to use instead of the present, for replays and tests
     #[arg(long, hide = true, value_name = "TIMESTAMP")]
     now: Option<jiff::Timestamp>,
 }
@@ -108,60 +108,61 @@ enum Format {
     Json,
 }
 
-/// Asks for the permit of an effect.
-type Ask<'a> = dyn Fn(&Effect) -> Result<Permit, Refusal> + 'a;
-/// What came of a deed in the memory.
-type Done<T> = Result<T, MemoryError>;
+/// Requests the permit for an effect.
+type RequestPermit<'a> = dyn Fn(&Effect) -> Result<Permit, Refusal> + 'a;
+/// The result of an operation on the memory.
+type MemoryResult<T> = Result<T, MemoryError>;
 
 impl Common {
-    /// The workspace in `folder`, else the one that `--dir` names, else the current folder.
+    /// The workspace in `folder`, else in `--dir`, else in the current folder.
     fn open(&self, folder: Option<&PathBuf>) -> Result<Workspace, Failure> {
         Ok(Workspace::at(self.folder(folder), self.now.unwrap_or_else(|| SystemClock.now()))?)
     }
 
-    /// Changes what is true in the memory, under a permit that this very command line is the word for, with receipts of it
-    /// in the memory's own folder.
-    fn applying<T>(
+    /// Changes decisions, tasks or entities. The command line counts as the user's approval; receipts are written to the
+    /// memory's folder.
+    fn with_approval<T>(
         &self,
         folder: Option<&PathBuf>,
-        deed: impl FnOnce(&Workspace, &Ask<'_>) -> Done<T>,
+        operation: impl FnOnce(&Workspace, &RequestPermit<'_>) -> MemoryResult<T>,
     ) -> Result<T, Failure> {
         self.open(folder)?.mode()?;
-        self.moving(folder, deed)
+        self.with_approval_in_any_mode(folder, operation)
     }
 
-    /// The same where the state names no mode: all that is possible then is to set one.
-    fn moving<T>(
+    /// The same without requiring a valid mode, for setting one.
+    fn with_approval_in_any_mode<T>(
         &self,
         folder: Option<&PathBuf>,
-        deed: impl FnOnce(&Workspace, &Ask<'_>) -> Done<T>,
+        operation: impl FnOnce(&Workspace, &RequestPermit<'_>) -> MemoryResult<T>,
     ) -> Result<T, Failure> {
-        let word = |watch: &Watch, effect: &Effect| watch.ask_by("the user, by the command line", effect);
-        self.watched(folder, Watch::applying, word, deed)
+        let approved =
+            |gate: &CommandGate, effect: &Effect| gate.permit_approved("the user, by the command line", effect);
+        self.with_gate(folder, CommandGate::for_memory_changes, approved, operation)
     }
 
-    /// Notes something in the memory, or proposes it, in the same way; that takes nobody's word.
-    fn proposing<T>(
+    /// Captures or proposes something; needs no approval.
+    fn with_permit<T>(
         &self,
         folder: Option<&PathBuf>,
-        deed: impl FnOnce(&Workspace, &Ask<'_>) -> Done<T>,
+        operation: impl FnOnce(&Workspace, &RequestPermit<'_>) -> MemoryResult<T>,
     ) -> Result<T, Failure> {
         self.open(folder)?.mode()?;
-        self.watched(folder, Watch::proposing, Watch::ask, deed)
+        self.with_gate(folder, CommandGate::for_memory_proposals, CommandGate::permit, operation)
     }
 
-    fn watched<T>(
+    fn with_gate<T>(
         &self,
         folder: Option<&PathBuf>,
-        watch: impl FnOnce(&'static str, &Path, Arc<dyn Clock>) -> Result<Watch, WatchError>,
-        ask: impl Fn(&Watch, &Effect) -> Result<Permit, Refusal>,
-        deed: impl FnOnce(&Workspace, &Ask<'_>) -> Done<T>,
+        open_gate: impl FnOnce(&'static str, &Path, Arc<dyn Clock>) -> Result<CommandGate, CommandGateError>,
+        permit: impl Fn(&CommandGate, &Effect) -> Result<Permit, Refusal>,
+        operation: impl FnOnce(&Workspace, &RequestPermit<'_>) -> MemoryResult<T>,
     ) -> Result<T, Failure> {
         let workspace = self.open(folder)?;
         workspace.demand_workspace()?;
-        let watch = watch("memory", self.folder(folder), self.clock())?;
-        let done = deed(&workspace, &|effect| ask(&watch, effect));
-        watch.close()?;
+        let gate = open_gate("memory", self.folder(folder), self.clock())?;
+        let done = operation(&workspace, &|effect| permit(&gate, effect));
+        gate.close()?;
         Ok(done?)
     }
 
@@ -173,8 +174,8 @@ impl Common {
         folder.or(self.dir.as_ref()).map_or(Path::new("."), PathBuf::as_path)
     }
 
-    /// Prints `value` as JSON, or else what `human` says.
-    fn tell<T: Serialize + ?Sized>(
+    /// Prints `value` as JSON, or calls `human`.
+    fn print<T: Serialize + ?Sized>(
         &self,
         terminal: &mut Terminal,
         value: &T,
@@ -199,7 +200,7 @@ impl From<MemoryError> for Failure {
             MemoryError::NoWorkspace(_) | MemoryError::Store(StoreError::Io { .. }) => Exit::Usage,
             _ => Exit::CheckFailed,
         };
-        Self::Told { message: error.to_string(), exit }
+        Self::Message { message: error.to_string(), exit }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `loom merge`: the shares of a sweep, put together.
+//! `loom merge`: merges the shards of a sweep.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,19 +7,19 @@ use super::sweep::failure;
 use super::{Exit, Failure, Terminal};
 use crate::studies::sweep::{SweepReport, merge};
 
-/// Put the shares of a sweep together
+/// Merge the shards of a sweep
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   loom merge part1 part2 part3 --output results/sweep
-  loom merge results/sweep --output results/sweep  all wrote into one folder
+  loom merge results/sweep --output results/sweep  all shards wrote into one folder
 
-The report is the one that a single process would have written. Exit code 1: cells are missing, or two parts differ.")]
+The report is the same as that of a single process. Exit code 1: cells are missing, or two parts differ.")]
 pub(super) struct Args {
     /// Folders that `loom sweep --shard` wrote
     #[arg(value_name = "PART", required = true)]
     parts: Vec<PathBuf>,
-    /// The folder to write
+    /// Output folder
     #[arg(long, value_name = "DIR")]
     output: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! `loom model`: what models there are, what they need, and whether their files are sound.
+//! `loom model`: lists, describes, downloads and checks models.
 
 mod look;
 
@@ -7,26 +7,26 @@ use std::io::Write;
 use clap::{Subcommand, ValueEnum};
 
 use super::{Exit, Failure, Terminal};
-use crate::app::watch::Watch;
-use crate::foundation::base::Stream;
+use crate::app::command_gate::CommandGate;
+use crate::foundation::base::RngStream;
 use crate::foundation::chat::{Continuation, LanguageModel, Message, ModelError, ModelSpec, Prompt, Request, Sampling};
 use crate::foundation::gate::{Category, Effect};
 use crate::governance::mood::Mood;
 use crate::inference::engine::size;
-use crate::inference::providers::{Facts, OpenOptions, host};
+use crate::inference::providers::{ModelFacts, OpenOptions, host};
 use crate::inference::remote::hub::{self, HubOptions};
 
-/// List, describe, fetch and check models
+/// List, describe, download and check models
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   loom model list
-  loom model info hf:state-spaces/mamba-130m-hf   size, licence, memory it takes
+  loom model info hf:state-spaces/mamba-130m-hf   size, licence, memory
   loom model fetch hf:state-spaces/mamba-130m-hf
-  loom model check hf:state-spaces/mamba-130m-hf  every file and every weight, and a first reading
+  loom model check hf:state-spaces/mamba-130m-hf  every file and weight, and a test prompt
 
-HF_HOME is where fetched models are kept, HF_TOKEN opens private and gated ones, HF_ENDPOINT names another hub. \
-docs/MODELS.md tells more.")]
+HF_HOME is the folder of downloaded models, HF_TOKEN gives access to private and gated ones, HF_ENDPOINT names another hub. \
+See docs/MODELS.md.")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -34,13 +34,13 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the catalog and what is in the hub's cache
+    /// List the catalog and the models in the hub's cache
     List {
         /// How to tell it
         #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
         format: Format,
     },
-    /// Tell what a model is and what it needs, without fetching it
+    /// Show a model's size and memory needs, without downloading it
     Info {
         /// The model
         #[arg(value_name = "MODEL")]
@@ -49,13 +49,13 @@ enum Command {
         #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
         format: Format,
     },
-    /// Fetch a model from the hub, as it is there now
+    /// Download a model from the hub
     Fetch {
         /// The model
         #[arg(value_name = "MODEL")]
         spec: ModelSpec,
     },
-    /// Check a model's files: hashes, dims, every weight, tokenizer and template, and a first reading
+    /// Check a model's files: hashes, dims, weights, tokenizer, template, and a test prompt
     Check {
         /// The model
         #[arg(value_name = "MODEL")]
@@ -76,7 +76,7 @@ impl Args {
         let options = HubOptions::default();
         match &self.command {
             Command::List { format } => look::list(terminal, *format, &options),
-            Command::Info { spec, format } => look::info(terminal, *format, &Facts::of(spec, &options)?),
+            Command::Info { spec, format } => look::info(terminal, *format, &ModelFacts::of(spec, &options)?),
             Command::Fetch { spec } => fetch(terminal, spec, &options),
             Command::Check { spec } => check(terminal, spec),
         }
@@ -85,11 +85,11 @@ impl Args {
 
 fn fetch(terminal: &mut Terminal, spec: &ModelSpec, options: &HubOptions) -> Result<Exit, Failure> {
     let ModelSpec::Hub { repo, revision } = spec else {
-        return Err(Failure::usage(format!("`{spec}` is not on the hub: name `hf:OWNER/REPO`")));
+        return Err(Failure::usage(format!("`{spec}` is not a hub model: use `hf:OWNER/REPO`")));
     };
     let from = host(spec).unwrap_or_default();
     let fetching = Effect::new(Category::Network, spec.to_string()).reaching(&from);
-    Watch::network("model fetch", &from)?.allow(&fetching)?;
+    CommandGate::for_network("model fetch", &from)?.allow(&fetching)?;
     let fetched = hub::fetch(repo, revision.as_deref(), options)
         .map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })?;
     for (name, file) in &fetched.files {
@@ -101,42 +101,42 @@ fn fetch(terminal: &mut Terminal, spec: &ModelSpec, options: &HubOptions) -> Res
 
 fn check(terminal: &mut Terminal, spec: &ModelSpec) -> Result<Exit, Failure> {
     let chain = spec.clone().into();
-    let watch = Watch::models("model check", Mood::Skeptical, &[&chain], None)?;
-    let model = match watch.model(&chain, &OpenOptions::default()) {
+    let gate = CommandGate::for_models("model check", Mood::Skeptical, &[&chain], None)?;
+    let model = match gate.open_model(&chain, &OpenOptions::default()) {
         Ok(model) => model,
-        Err(error) => return Err(Failure::Told { message: error.to_string(), exit: Exit::CheckFailed }),
+        Err(error) => return Err(Failure::Message { message: error.to_string(), exit: Exit::CheckFailed }),
     };
     let info = model.info();
     let Some(digest) = info.digest else {
-        writeln!(terminal.out, "{spec}: it can be asked, and it was not: a hosted model has no files to check")?;
+        writeln!(terminal.out, "{spec}: a hosted model has no files to check; no request was sent")?;
         return Ok(Exit::Ok);
     };
-    writeln!(terminal.out, "weights    every tensor has its dims, every weight is finite")?;
+    writeln!(terminal.out, "weights    all tensors have the expected dims, all weights are finite")?;
     let conversation = [Message::user("Hello."), Message::assistant("Hello!"), Message::user("How are you?")];
     let Some(tokens) = model.count(&conversation) else {
-        let message = format!("{spec}: its tokenizer or its chat template fails on a plain conversation");
-        return Err(Failure::Told { message, exit: Exit::CheckFailed });
+        let message = format!("{spec}: the tokenizer or the chat template fails on a simple conversation");
+        return Err(Failure::Message { message, exit: Exit::CheckFailed });
     };
-    writeln!(terminal.out, "template   a conversation of {} messages is {tokens} tokens", conversation.len())?;
+    writeln!(terminal.out, "template   a conversation of {} messages has {tokens} tokens", conversation.len())?;
     let Some(mean) = mean_logprob(&*model, &conversation)? else {
-        let message = format!("{spec}: its chat template makes nothing of a plain conversation");
-        return Err(Failure::Told { message, exit: Exit::CheckFailed });
+        let message = format!("{spec}: the chat template renders a simple conversation as an empty text");
+        return Err(Failure::Message { message, exit: Exit::CheckFailed });
     };
-    // What the same tokens would cost if all were equally likely: a sound model is well below.
+    // The negative log-likelihood under a uniform distribution: a working model is far below.
     let chance = (info.vocabulary.unwrap_or(1) as f32).ln();
-    writeln!(terminal.out, "output     it costs {:.2} nats a token; {chance:.2} by chance", -mean)?;
+    writeln!(terminal.out, "output     {:.2} nats per token; a uniform distribution has {chance:.2}", -mean)?;
     writeln!(terminal.out, "digest     {digest}")?;
     Ok(Exit::Ok)
 }
 
-/// The mean log-probability of a conversation's tokens after the first; `None` where there are none.
+/// The mean log-probability of a conversation's tokens after the first; `None` if there are none.
 fn mean_logprob(model: &dyn LanguageModel, conversation: &[Message]) -> Result<Option<f32>, Failure> {
     let ids = model.vocabulary().map(|vocabulary| vocabulary.chat(conversation)).transpose()?.unwrap_or_default();
     let Some((first, rest)) = ids.split_first().filter(|(_, rest)| !rest.is_empty()) else { return Ok(None) };
-    let request = Request::new(Prompt::Ids(vec![*first]), Sampling::greedy(), Stream::root(0));
+    let request = Request::new(Prompt::Ids(vec![*first]), Sampling::greedy(), RngStream::root(0));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let scored = runtime.block_on(model.score(request, Continuation::Ids(rest.to_vec())));
-    let scored = scored.map_err(|error| Failure::Told { message: error.to_string(), exit: Exit::CheckFailed })?;
+    let scored = scored.map_err(|error| Failure::Message { message: error.to_string(), exit: Exit::CheckFailed })?;
     let sum: f32 = scored.tokens.iter().filter_map(|token| token.logprob).sum();
     Ok(Some(sum / rest.len() as f32))
 }

@@ -1,4 +1,4 @@
-//! What the commands that ask one model have in common: which model, how it samples, which gains on Δ.
+//! Arguments shared by the commands that use one model: the model, sampling, gains on Δ.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,32 +6,32 @@ use std::sync::Arc;
 use super::device::DeviceArg;
 use super::input::read_file;
 use super::{Failure, Terminal, remote};
+use crate::app::command_gate::CommandGate;
 use crate::app::serve::Gains;
-use crate::app::watch::Watch;
 use crate::foundation::chat::{DeltaGains, LanguageModel, ModelChain, ModelInfo, Sampling};
 use crate::governance::mood::Mood;
 use crate::inference::engine::Dtype;
 use crate::inference::providers::OpenOptions;
 
-/// Which model.
+/// The model and how it is opened.
 #[derive(Debug, clap::Args)]
 pub(super) struct ModelArgs {
     /// The model
     #[arg(long, short, value_name = "MODEL", default_value = "bundled")]
     pub(super) model: ModelChain,
-    /// How a local model keeps its weights: f32, bf16, `q8_0` or `q4_k`; as its files have them if not given
+    /// Number type of a local model's weights: f32, bf16, `q8_0` or `q4_k` [default: as in its files]
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<Dtype>,
-    /// Threads for the arithmetic; all cores if not given
+    /// Compute threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
-    /// A chat template (Jinja) in place of the model's own
+    /// Chat template (Jinja) that replaces the model's own
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
     #[command(flatten)]
     device: DeviceArg,
     #[command(flatten)]
-    remote: remote::Flags,
+    remote: remote::RemoteArgs,
 }
 
 impl ModelArgs {
@@ -40,46 +40,46 @@ impl ModelArgs {
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
         options.dtype = self.dtype;
         options.device = self.device.decide(terminal)?;
-        self.remote.set(&mut options);
+        self.remote.apply(&mut options);
         Ok(options)
     }
 
-    /// The model, for a command that answers the user with it: in CALM.
+    /// Opens the model for `command`, in the mood CALM.
     pub(super) fn open(
         &self,
         command: &'static str,
         terminal: &mut Terminal,
     ) -> Result<Arc<dyn LanguageModel>, Failure> {
         let options = self.options(terminal)?;
-        Ok(Watch::models(command, Mood::Calm, &[&self.model], None)?.model(&self.model, &options)?)
+        Ok(CommandGate::for_models(command, Mood::Calm, &[&self.model], None)?.open_model(&self.model, &options)?)
     }
 }
 
-/// How to sample; what is not given is as the model's own files say.
+/// Sampling parameters; defaults are from the model's files.
 #[derive(Debug, clap::Args)]
 pub(super) struct SamplingArgs {
-    /// Divides the logits; 0 always takes the likeliest token
+    /// Sampling temperature; 0 is greedy
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
-    /// Keep the likeliest tokens that hold this much probability
+    /// Sample from the most likely tokens with this total probability
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     top_p: Option<f32>,
-    /// Keep this many of the likeliest tokens
+    /// Sample from this many most likely tokens
     #[arg(long, value_name = "N")]
     top_k: Option<usize>,
-    /// Drop tokens less likely than this share of the likeliest
+    /// Drop tokens less likely than this fraction of the most likely one
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     min_p: Option<f32>,
-    /// Make tokens seen lately less likely; 1 is off
+    /// Penalty on recently seen tokens; 1 is off
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
-    /// Longest reply
+    /// Maximum length of the reply, tokens
     #[arg(long, value_name = "N")]
     max_tokens: Option<usize>,
-    /// A text that ends the reply; the flag may be given again
+    /// Text that ends the reply; may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
-    /// How many alternatives to each token to report
+    /// Number of alternatives to report per token
     #[arg(long, value_name = "N", default_value_t = 0)]
     top_logprobs: usize,
 }
@@ -104,11 +104,11 @@ impl SamplingArgs {
 /// Gains on Δ.
 #[derive(Debug, clap::Args)]
 pub(super) struct DeltaArgs {
-    /// Gains on a Mamba's Δ for all that is read and written: `g_delta` on both its effects, `g_decay` on forgetting,
-    /// `g_write` on writing; what is left out is 1
+    /// Gains on a Mamba's Δ, for prompt and reply: `g_delta` for both of its effects, `g_decay` for the decay,
+    /// `g_write` for the input; omitted gains are 1
     #[arg(long, value_name = "g_delta=X,…", value_parser = parse_gains)]
     delta: Option<Gains>,
-    /// The layers that --delta is for, from 0; all if not given
+    /// Layers to which --delta applies, from 0 [default: all]
     #[arg(long, value_name = "N,…", value_delimiter = ',', requires = "delta")]
     delta_layers: Option<Vec<usize>>,
 }
@@ -131,7 +131,7 @@ fn parse_gains(text: &str) -> Result<Gains, String> {
             "g_write" => &mut gains.g_write,
             name => return Err(format!("there is no gain `{name}`: use `g_delta`, `g_decay` and `g_write`")),
         };
-        *gain = value.trim().parse().map_err(|_| format!("`{value}` is no number"))?;
+        *gain = value.trim().parse().map_err(|_| format!("`{value}` is not a number"))?;
     }
     Ok(gains)
 }
@@ -141,11 +141,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gains_are_read_from_one_line() {
+    fn gains_are_parsed_from_one_argument() {
         let gains = parse_gains("g_delta=0.5, g_write=2").unwrap();
         assert_eq!(gains, Gains { g_delta: 0.5, g_decay: 1.0, g_write: 2.0, layers: None });
         assert!(parse_gains("delta=1").unwrap_err().contains("no gain `delta`"));
         assert!(parse_gains("g_delta").unwrap_err().contains("g_delta=0.8"));
-        assert!(parse_gains("g_delta=x").unwrap_err().contains("`x` is no number"));
+        assert!(parse_gains("g_delta=x").unwrap_err().contains("`x` is not a number"));
     }
 }

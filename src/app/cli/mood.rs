@@ -1,18 +1,20 @@
-//! `loom mood`: moods shown, explained, replayed and checked.
+//! `loom mood`: show, explain, replay and check moods.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use super::input::{read_bytes_within, read_text_within};
+use super::input::{read_bytes_limited, read_text_limited};
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits;
 use crate::foundation::config::nearest;
 use crate::foundation::store::receipts::{LOG, chain};
-use crate::governance::mood::{Fact, Facts, GUARDS, Mood, MoodState, Profiles, SHIPPED, explain, lint, replay};
+use crate::governance::mood::{
+    GUARDS, Mood, MoodFact, MoodFacts, MoodProfiles, MoodState, SHIPPED_PROFILES, explain, lint, replay,
+};
 
-/// Show moods, explain why one holds, replay a log, check profiles, or judge the form of a text
+/// Show moods, explain a selection, replay a log, check profiles, or check the form of a text
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -21,60 +23,60 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print a mood's profile, or what all of them allow
+    /// Print the profile of a mood, or the rights of all moods
     Show {
         /// The mood: calm, curious, skeptical, paranoid, bold, contrite, petty, deferential
         #[arg(value_parser = mood)]
         mood: Option<Mood>,
     },
-    /// Say which mood holds under some facts, and by which guard
+    /// Show which mood results from some facts, and by which guard
     #[command(after_help = "\
 Examples:
-  loom mood explain          the facts that there are
-  loom mood explain failing  how a run begins after failures
-  loom mood explain --in bold failing exposed what a run in BOLD does then")]
+  loom mood explain          list all facts
+  loom mood explain failing  the initial mood after failures
+  loom mood explain --in bold failing exposed  the mood after BOLD")]
     Explain {
-        /// The mood that the run is in; without it, the run begins
+        /// The present mood; without it, the initial mood is computed
         #[arg(long = "in", value_name = "MOOD", value_parser = mood)]
         mood: Option<Mood>,
         /// Facts that hold
         #[arg(value_name = "FACT", value_parser = fact)]
-        facts: Vec<Fact>,
+        facts: Vec<MoodFact>,
     },
-    /// Go through the moods of a log again, and compare
-    #[command(after_help = "Exit codes: 0 the same, 1 not the same.")]
+    /// Replay the moods of a log and compare
+    #[command(after_help = "Exit codes: 0 identical, 1 different.")]
     Replay {
         /// A log of receipts, or its folder
         log: PathBuf,
     },
-    /// Check profiles of your own; every problem is shown with its line
+    /// Check user profiles; every problem is shown with its line
     #[command(after_help = "\
-A profile may only narrow the one that comes with loom: `loom mood show MOOD` prints it.
+A profile may only narrow the shipped one: `loom mood show MOOD` prints it.
 
-Exit codes: 0 all are good, 3 one is not.")]
+Exit codes: 0 all are valid, 3 one is not.")]
     Check {
         /// The profiles to check
         #[arg(required = true, value_name = "FILE")]
         profiles: Vec<PathBuf>,
     },
-    /// Judge the form of a text: stubs, copied passages, claims that nothing refutes, what wants to be obeyed
+    /// Check the form of a text: stubs, copied passages, unfalsifiable claims, instructions to the reader
     #[command(after_help = "\
 Examples:
-  loom mood lint src/lib.rs                          what stands for work not done
-  loom mood lint tests/new.rs --before tests/old.rs  what only pleases the verifier
-  loom mood lint report.md --source transcript.txt   what is copied
-  my-agent | loom mood lint -                        what wants to be obeyed
+  loom mood lint src/lib.rs                          placeholders for missing work
+  loom mood lint tests/new.rs --before tests/old.rs  weakened tests
+  loom mood lint report.md --source transcript.txt   copied passages
+  my-agent | loom mood lint -                        instructions to the reader
 
-A lint finds forms, not intentions: a clean result proves nothing.
+A lint checks forms, not intentions: a clean result proves nothing.
 
-Exit codes: 0 nothing is found, 1 something is.")]
+Exit codes: 0 no finding, 1 at least one.")]
     Lint {
         /// The text; `-` is standard input
         text: PathBuf,
         /// The text as it was before the change
         #[arg(long, value_name = "FILE")]
         before: Option<PathBuf>,
-        /// A text that must be cited, not copied; can be given again
+        /// A text that must be cited rather than copied; can be repeated
         #[arg(long, value_name = "FILE")]
         source: Vec<PathBuf>,
     },
@@ -84,9 +86,9 @@ fn mood(name: &str) -> Result<Mood, String> {
     Mood::named(name).ok_or_else(|| unknown(name, Mood::ALL.iter().map(|mood| mood.name())))
 }
 
-fn fact(name: &str) -> Result<Fact, String> {
-    let known = || Fact::ALL.iter().copied();
-    known().find(|fact| fact.name() == name).ok_or_else(|| unknown(name, known().map(Fact::name)))
+fn fact(name: &str) -> Result<MoodFact, String> {
+    let known = || MoodFact::ALL.iter().copied();
+    known().find(|fact| fact.name() == name).ok_or_else(|| unknown(name, known().map(MoodFact::name)))
 }
 
 fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
@@ -102,26 +104,26 @@ impl Args {
         match &self.command {
             Command::Show { mood } => show(*mood, terminal),
             Command::Explain { mood: None, facts } if facts.is_empty() => {
-                for fact in Fact::ALL {
+                for fact in MoodFact::ALL {
                     writeln!(terminal.out, "{:<14} {}", fact.name(), fact.meaning())?;
                 }
                 Ok(Exit::Ok)
             }
-            Command::Explain { mood, facts } => why(*mood, Facts::of(facts), terminal),
-            Command::Replay { log } => again(log, terminal),
+            Command::Explain { mood, facts } => explain_mood(*mood, MoodFacts::of(facts), terminal),
+            Command::Replay { log } => replay_log(log, terminal),
             Command::Check { profiles } => check(profiles, terminal),
-            Command::Lint { text, before, source } => judge(text, before.as_deref(), source, terminal),
+            Command::Lint { text, before, source } => lint_text(text, before.as_deref(), source, terminal),
         }
     }
 }
 
 fn show(mood: Option<Mood>, terminal: &mut Terminal) -> Result<Exit, Failure> {
     if let Some(mood) = mood {
-        let text = SHIPPED.iter().find(|(named, _)| *named == mood).map_or("", |(_, text)| *text);
+        let text = SHIPPED_PROFILES.iter().find(|(named, _)| *named == mood).map_or("", |(_, text)| *text);
         write!(terminal.out, "{text}")?;
         return Ok(Exit::Ok);
     }
-    for profile in Profiles::shipped()?.iter() {
+    for profile in MoodProfiles::shipped()?.iter() {
         let rights = profile.rights();
         writeln!(terminal.out, "{}  {}", profile.mood, profile.purpose)?;
         writeln!(terminal.out, "    uses {}", rights.uses)?;
@@ -134,10 +136,10 @@ fn show(mood: Option<Mood>, terminal: &mut Terminal) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn why(mood: Option<Mood>, facts: Facts, terminal: &mut Terminal) -> Result<Exit, Failure> {
+fn explain_mood(mood: Option<Mood>, facts: MoodFacts, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let Some(mood) = mood else {
         let entered = MoodState::enter(facts);
-        let by = if entered.taken.is_empty() { "as it begins".to_owned() } else { entered.taken.join(", then ") };
+        let by = if entered.taken.is_empty() { "no guard applies".to_owned() } else { entered.taken.join(", then ") };
         writeln!(terminal.out, "{}  {by}", entered.state.mood())?;
         return Ok(Exit::Ok);
     };
@@ -152,41 +154,43 @@ fn why(mood: Option<Mood>, facts: Facts, terminal: &mut Terminal) -> Result<Exit
             .map(|fact| format!("not with {}", fact.name()))
             .collect();
         let reason = [lacking, hindering].concat().join(", ");
-        writeln!(terminal.out, "  {:>2} {:<22} no: {reason}", number(guard.name), guard.name)?;
+        writeln!(terminal.out, "  {:>2} {:<22} does not hold: {reason}", number(guard.name), guard.name)?;
     }
     match found {
         None => writeln!(terminal.out, "{mood} stays: no guard holds")?,
         Some(guard) => {
-            writeln!(terminal.out, "  {:>2} {:<22} yes (spec {})", number(guard.name), guard.name, guard.source)?;
+            writeln!(terminal.out, "  {:>2} {:<22} holds (spec {})", number(guard.name), guard.name, guard.source)?;
             let settled = MoodState::within(mood, facts);
-            let way = if settled.taken.is_empty() { "waits".to_owned() } else { settled.taken.join(", then ") };
+            let way = if settled.taken.is_empty() { "waiting".to_owned() } else { settled.taken.join(", then ") };
             writeln!(terminal.out, "{mood} becomes {}: {way}", settled.state.mood())?;
         }
     }
     Ok(Exit::Ok)
 }
 
-fn again(log: &Path, terminal: &mut Terminal) -> Result<Exit, Failure> {
+fn replay_log(log: &Path, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let path = if log.is_dir() { log.join(LOG) } else { log.to_owned() };
-    let told =
-        |message: String| Failure::Told { message: format!("{}: {message}", path.display()), exit: Exit::CheckFailed };
-    let text = read_bytes_within(&path, limits::RECEIPTS_BYTES_MAX)?;
-    let (receipts, _) = chain(&text).map_err(|fault| told(fault.to_string()))?;
+    let failure = |message: String| Failure::Message {
+        message: format!("{}: {message}", path.display()),
+        exit: Exit::CheckFailed,
+    };
+    let text = read_bytes_limited(&path, limits::RECEIPTS_BYTES_MAX)?;
+    let (receipts, _) = chain(&text).map_err(|fault| failure(fault.to_string()))?;
     let entries = receipts.iter().map(|receipt| (receipt.seq + 1, &receipt.entry));
-    let steps = replay(entries).map_err(|error| told(error.to_string()))?;
+    let steps = replay(entries).map_err(|error| failure(error.to_string()))?;
     if steps.is_empty() {
-        return Err(told("no mood is recorded in this log, so there is nothing to replay".to_owned()));
+        return Err(failure("no mood is recorded in this log, so there is nothing to replay".to_owned()));
     }
     for step in steps.iter().filter(|step| !step.taken.is_empty()) {
         writeln!(terminal.out, "{:>6}  {:<12} {}", step.line, step.state.mood().to_string(), step.taken.join(", "))?;
     }
     let last = steps.last().map_or_else(|| "no mood".to_owned(), |step| step.state.mood().to_string());
-    writeln!(terminal.out, "{} steps replayed, all as recorded; at the end {last}", steps.len())?;
+    writeln!(terminal.out, "{} steps replayed, all as recorded; final mood {last}", steps.len())?;
     Ok(Exit::Ok)
 }
 
 fn check(files: &[PathBuf], terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let shipped = Profiles::shipped()?;
+    let shipped = MoodProfiles::shipped()?;
     let mut exit = Exit::Ok;
     for path in files {
         let name = path.display().to_string();
@@ -203,20 +207,25 @@ fn check(files: &[PathBuf], terminal: &mut Terminal) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn judge(path: &Path, before: Option<&Path>, sources: &[PathBuf], terminal: &mut Terminal) -> Result<Exit, Failure> {
+fn lint_text(
+    path: &Path,
+    before: Option<&Path>,
+    sources: &[PathBuf],
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
     let (text, before) = (text_of(path)?, before.map(text_of).transpose()?);
     let sources = sources.iter().map(|source| text_of(source)).collect::<Result<Vec<_>, _>>()?;
     let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
     let mut found: Vec<String> =
         lint::stubs(&text).into_iter().map(|stub| format!("line {}: {}", stub.line, stub.what)).collect();
     found.extend(lint::suspicions(&text).into_iter().map(|(kind, what)| format!("{kind:?}: {what}")));
-    found.extend(lint::no_copy(&text, &sources).into_iter().map(|copy| format!("copied: \"{}\"", copy.text)));
+    found.extend(lint::copied_passages(&text, &sources).into_iter().map(|copy| format!("copied: \"{}\"", copy.text)));
     if let Some(before) = before {
-        let moved = |hack: lint::Hack| {
+        let moved = |hack: lint::SuspiciousChange| {
             let (was, is) = hack.before_after;
             format!("{}: {was} before, {is} now", hack.what)
         };
-        found.extend(lint::reward_hacks(&before, &text).into_iter().map(moved));
+        found.extend(lint::suspicious_changes(&before, &text).into_iter().map(moved));
     }
     for line in &found {
         writeln!(terminal.out, "{line}")?;
@@ -225,5 +234,5 @@ fn judge(path: &Path, before: Option<&Path>, sources: &[PathBuf], terminal: &mut
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
-    read_text_within(path, limits::CONFIG_BYTES_MAX)
+    read_text_limited(path, limits::CONFIG_BYTES_MAX)
 }

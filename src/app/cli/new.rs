@@ -1,4 +1,4 @@
-//! `loom new`: a commented config to start from.
+//! `loom new`: writes a commented starter config.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -8,14 +8,14 @@ use super::terminal::quoted;
 use super::{Exit, Failure, Terminal};
 use crate::simulation::persona;
 
-/// Write NAME.yaml, a commented config to start from
+/// Write NAME.yaml, a commented starter config
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   loom new anna            writes anna.yaml
-  loom validate anna.yaml  checks what you made of it
+  loom validate anna.yaml  checks it
 
-A file that exists is never overwritten.")]
+Existing files are not overwritten.")]
 pub(super) struct Args {
     /// The file's name; `.yaml` is added
     #[arg(value_name = "NAME")]

@@ -1,4 +1,4 @@
-//! `loom port`: others' formats into ours.
+//! `loom port`: converts other tools' formats.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use super::report::write_file;
 use super::{Exit, Failure, Terminal};
 use crate::studies::port::{self, PortError, PortPlan, Presentation};
 
-/// Port profiles, schedules and transcripts of others
+/// Convert profiles, schedules and transcripts of other tools
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -32,30 +32,30 @@ Examples:
   loom port mania-bench profile.yaml --schedule fast.yaml --mode implicit
   loom port mania-bench old-runs/*.json --output results/old  a results folder
 
-What is lost or changed is told on top of the config, in `notes` of a transcript, and here.")]
+Losses and changes are listed at the top of the config, in the `notes` of a transcript, and on standard error.")]
 struct Mania {
     /// One profile, or transcripts
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// For a profile: the intensity schedule; the benchmark's standard one if not given
+    /// For a profile: the intensity schedule [default: the benchmark's standard one]
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
-    /// For a profile of version 2: how the persona presents itself
+    /// For a version 2 profile: how the persona presents itself
     #[arg(long, value_name = "MODE", value_enum)]
     mode: Option<Mode>,
-    /// For a profile: how many turns the config is for
+    /// For a profile: number of turns of the config
     #[arg(long, value_name = "N", default_value_t = 50)]
     turns: usize,
-    /// The config's file, printed if not given; for transcripts the results folder
+    /// The config's file [default: standard output]; for transcripts the results folder
     #[arg(long, value_name = "PATH")]
     output: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Mode {
-    /// Says what it believes and wants
+    /// It states its beliefs and goals
     Explicit,
-    /// Hides it behind another story
+    /// It hides them behind another story
     Implicit,
 }
 
@@ -73,7 +73,7 @@ impl Args {
 impl Mania {
     fn profile(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let [profile] = self.files.as_slice() else {
-            let why = "name one profile, or transcripts that end in `.json`: several profiles would go to one config";
+            let why = "name one profile, or transcripts with the extension `.json`: a config has one profile";
             return Err(Failure::usage(why));
         };
         let named = |path: &Path| Ok::<_, Failure>((path.display().to_string(), read_file(path)?));
@@ -93,7 +93,7 @@ impl Mania {
             write!(terminal.out, "{}", ported.yaml)?;
             return Ok(Exit::Ok);
         };
-        fresh(output)?;
+        require_absent(output)?;
         write_file(output, &ported.yaml)?;
         for note in &ported.notes {
             writeln!(terminal.err, "note: {note}")?;
@@ -107,15 +107,15 @@ impl Mania {
             return Err(Failure::usage("transcripts need --output DIR, the results folder to write"));
         };
         fs::create_dir_all(folder)
-            .map_err(|error| Failure::usage(format!("{} cannot be made: {error}", folder.display())))?;
+            .map_err(|error| Failure::usage(format!("{} cannot be created: {error}", folder.display())))?;
         for (rollout, file) in self.files.iter().enumerate() {
             let ported = port::transcript(file, &read_file(file)?, rollout).map_err(failure)?;
             let path = folder.join(format!("rollout_{rollout:03}.json"));
-            fresh(&path)?;
+            require_absent(&path)?;
             let json = serde_json::to_string_pretty(&ported.transcript)
                 .map_err(|error| Failure::usage(format!("{} cannot be written as JSON: {error}", file.display())))?;
             write_file(&path, &(json + "\n"))?;
-            // No tokens were recorded, and none are missing.
+            // The source records no tokens, so an empty side file is complete.
             write_file(&path.with_extension("tokens.jsonl"), "")?;
             for note in &ported.notes {
                 writeln!(terminal.err, "{}: {note}", file.display())?;
@@ -126,7 +126,7 @@ impl Mania {
     }
 }
 
-fn fresh(path: &Path) -> Result<(), Failure> {
+fn require_absent(path: &Path) -> Result<(), Failure> {
     if path.exists() {
         return Err(Failure::usage(format!("{} exists and is not overwritten: choose another name", path.display())));
     }
@@ -137,7 +137,7 @@ fn failure(error: PortError) -> Failure {
     match error {
         PortError::Source(errors) => Failure::Config(errors),
         PortError::Invalid { .. } | PortError::Transcript { .. } => {
-            Failure::Told { message: error.to_string(), exit: Exit::BadConfig }
+            Failure::Message { message: error.to_string(), exit: Exit::BadConfig }
         }
         error => Failure::usage(error.to_string()),
     }

@@ -1,4 +1,4 @@
-//! `loom receipts`: the log of what was decided and done, checked, shown and exported.
+//! `loom receipts`: checks, shows, exports and redacts a receipt log.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -11,13 +11,13 @@ use super::{Exit, Failure, Terminal};
 use crate::foundation::base::{Clock as _, Digest, SystemClock, limits};
 use crate::foundation::store::RealDisk;
 use crate::foundation::store::receipts::{
-    ContentState, Contents, HEAD, Head, Key, LOG, PublicKey, Receipt, ReceiptLog, chain, to_otlp, verify,
+    ContentState, ContentStore, HEAD, Head, LOG, PublicKey, Receipt, ReceiptKey, ReceiptLog, chain, to_otlp, verify,
 };
 
-/// Fewer digits of a digest name nothing.
+/// The least number of digits that identify a digest.
 const DIGITS_MIN: usize = 8;
 
-/// Check, show or export the receipts of a run, or erase a text that they name
+/// Check, show or export the receipts of a run, or erase a text that they refer to
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -26,24 +26,24 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check that a log is as it was written, and say where it is not
+    /// Verify that a log is unchanged, and locate changes
     #[command(after_help = "\
-A flipped bit, a receipt that was dropped, put in, moved or replaced, and an end that was cut off are \
-found and located. The head must be signed with this user's key, or with the one that --key names.
+Changed bits, receipts that were removed, inserted, moved or replaced, and a truncated end are detected and located. \
+The head must be signed with this user's key, or with the key given by --key.
 
-Exit codes: 0 all is well, 1 something is not.")]
+Exit codes: 0 the log is intact, 1 it is not.")]
     Verify {
         /// The folder of the log
         folder: PathBuf,
-        /// The public key that must have signed the head
+        /// Public key with which the head must be signed
         #[arg(long, value_name = "HEX")]
         key: Option<PublicKey>,
     },
-    /// Print the receipts, one a line
+    /// Print the receipts, one per line
     Show {
         /// The folder of the log
         folder: PathBuf,
-        /// Only kinds that begin so: `gate.`, `mood.step`
+        /// Only kinds with this prefix: `gate.`, `mood.step`
         #[arg(long, value_name = "PREFIX", default_value = "")]
         kind: String,
     },
@@ -54,25 +54,25 @@ Examples:
     Export {
         /// The folder of the log
         folder: PathBuf,
-        /// In which format
+        /// Export format
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Erase a text: the chain stands, and a receipt says so
+    /// Erase a text; the chain stays valid, and a receipt records it
     #[command(after_help = "\
-The text is named by its digest, or by how that begins: `loom receipts export DIR` has it under `contents`. A session that
-needs the text, as its need, cannot be gone on with.")]
+The text is identified by its digest or a prefix of it: `loom receipts export DIR` lists digests under `contents`. A session
+that needs the text, such as its task description, cannot be resumed.")]
     Erase {
         /// The folder of the log
         folder: PathBuf,
-        /// The digest of the text, or its first eight digits or more
+        /// The digest of the text, or a prefix of at least eight digits
         digest: String,
     },
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum Format {
-    /// JSON lines, as they stand in the log
+    /// JSON lines, as in the log
     #[default]
     Jsonl,
     /// OpenTelemetry spans with the GenAI conventions: OTLP/JSON
@@ -112,14 +112,15 @@ fn erase(folder: &Path, named: &str, terminal: &mut Terminal) -> Result<Exit, Fa
     let meant = |digest: &&Digest| named.len() >= DIGITS_MIN && digest.to_string().starts_with(named);
     let mut meant = texts.iter().filter(meant);
     let (Some(digest), None) = (meant.next(), meant.next()) else {
-        let help = "name one text by the first eight digits of its digest, or more";
-        return Err(Failure::usage(format!("`{named}` is not the beginning of exactly one digest: {help}")));
+        let help = "identify one text by at least eight digits of its digest";
+        return Err(Failure::usage(format!("`{named}` is not a prefix of exactly one digest: {help}")));
     };
-    let told = |error: &dyn std::fmt::Display| Failure::Told { message: error.to_string(), exit: Exit::CheckFailed };
-    let key = Key::path().and_then(|path| Key::open(&path)).map_err(|error| told(&error))?;
+    let failure =
+        |error: &dyn std::fmt::Display| Failure::Message { message: error.to_string(), exit: Exit::CheckFailed };
+    let key = ReceiptKey::path().and_then(|path| ReceiptKey::open(&path)).map_err(|error| failure(&error))?;
     let (now, disk) = (SystemClock.now(), Arc::new(RealDisk::new(folder)));
-    let (mut log, _) = ReceiptLog::open(disk, Arc::new(key), now).map_err(|error| told(&error))?;
-    log.erase(*digest, now).and_then(|()| log.seal()).map_err(|error| told(&error))?;
+    let (mut log, _) = ReceiptLog::open(disk, Arc::new(key), now).map_err(|error| failure(&error))?;
+    log.erase(*digest, now).and_then(|()| log.seal()).map_err(|error| failure(&error))?;
     writeln!(terminal.out, "erased {digest}")?;
     Ok(Exit::Ok)
 }
@@ -127,11 +128,11 @@ fn erase(folder: &Path, named: &str, terminal: &mut Terminal) -> Result<Exit, Fa
 fn check(folder: &Path, key: Option<PublicKey>, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let log = read(folder, LOG)?;
     let head = if folder.join(HEAD).try_exists()? { Head::read(&read(folder, HEAD)?) } else { None };
-    // A key is looked for, never made: nothing can be signed with one that is not there.
-    let own = Key::path().ok().filter(|path| path.exists()).and_then(|path| Key::open(&path).ok());
+    // The key is not created if it does not exist.
+    let own = ReceiptKey::path().ok().filter(|path| path.exists()).and_then(|path| ReceiptKey::open(&path).ok());
     let trusted = key.or_else(|| own.map(|own| own.public()));
     if trusted.is_none() {
-        writeln!(terminal.err, "this user has no key: any signature counts; name one with --key to know who signed")?;
+        writeln!(terminal.err, "this user has no key: any signature is accepted; use --key to require a signer")?;
     }
     let verified = match verify(&log, head.as_ref(), trusted) {
         Ok(verified) => verified,
@@ -140,37 +141,37 @@ fn check(folder: &Path, key: Option<PublicKey>, terminal: &mut Terminal) -> Resu
             return Ok(Exit::CheckFailed);
         }
     };
-    let contents = Contents::new(Arc::new(RealDisk::new(folder)));
+    let contents = ContentStore::new(Arc::new(RealDisk::new(folder)));
     let mut exit = Exit::Ok;
     let mut erased = 0;
     for (seq, name, digest, state) in contents.states(&verified.receipts)? {
         let what = match state {
-            ContentState::Kept => continue,
+            ContentState::Intact => continue,
             ContentState::Erased => {
                 erased += 1;
                 continue;
             }
-            ContentState::Missing => "is missing, and no receipt says that it was erased",
-            ContentState::Altered => "is not what the receipt names",
+            ContentState::Missing => "is missing without a receipt of its erasure",
+            ContentState::Altered => "does not match the receipt's digest",
         };
         writeln!(terminal.out, "receipt {seq}: the text `{name}` ({}) {what}", digest.short())?;
         exit = Exit::CheckFailed;
     }
     let (count, signed) = (verified.receipts.len() as u64, verified.signed);
     if verified.torn_bytes > 0 {
-        writeln!(terminal.out, "the last line is not finished: {} bytes are no receipt", verified.torn_bytes)?;
+        writeln!(terminal.out, "the last line is incomplete: {} bytes", verified.torn_bytes)?;
         exit = Exit::CheckFailed;
     }
     let last = verified.receipts.last().map(|last| last.digest.to_string()).unwrap_or_default();
-    writeln!(terminal.out, "{count} receipts, {signed} signed for, {erased} texts erased; last {last}")?;
+    writeln!(terminal.out, "{count} receipts, {signed} signed, {erased} texts erased; last {last}")?;
     if signed < count {
-        writeln!(terminal.out, "a cut among the last {} would not show: they are not signed for yet", count - signed)?;
+        writeln!(terminal.out, "the last {} are not signed yet: a truncation there is not detectable", count - signed)?;
     }
     Ok(exit)
 }
 
 fn receipts(folder: &Path) -> Result<Vec<Receipt>, Failure> {
-    let (receipts, _) = chain(&read(folder, LOG)?).map_err(|fault| Failure::Told {
+    let (receipts, _) = chain(&read(folder, LOG)?).map_err(|fault| Failure::Message {
         message: format!("{}: {fault}", folder.join(LOG).display()),
         exit: Exit::CheckFailed,
     })?;

@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::input::read_file_within;
+use super::input::read_file_limited;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits::{EVENT_LINE_BYTES_MAX, REGULATOR_STATE_BYTES_MAX};
-use crate::foundation::store::{FileLock, write_whole};
+use crate::foundation::store::{FileLock, write_atomic};
 use crate::governance::regulator::{
-    BreakAction, Calibration, Decision, EventLine, Regulator, RegulatorState, Ruling, Settings, StateError, changes,
-    replay, signal_blocks,
+    BreakAction, Calibration, Decision, EventLine, RankedDecision, Regulator, RegulatorState, Settings, StateError,
+    decision_changes, replay, signal_blocks,
 };
 
-/// Watch an agent's model calls: events in, decisions out, one JSON object a line
+/// Monitor an agent's model calls: reads events and writes decisions, one JSON object per line
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Events, one a line:
+Events, one per line:
   {\"type\": \"turn_start\", \"user_message\": \"Refactor this to be async.\"}
   {\"type\": \"token\", \"token\": \"Done\", \"logprob\": -0.2, \"index\": 0}
   {\"type\": \"turn_complete\", \"full_response\": \"Done.\"}
@@ -37,60 +37,60 @@ Examples:
   loom regulate traces.jsonl --cost-cap-tokens 20000
   loom regulate events.jsonl --replay scope.drift=0.3,0.4,0.6
 
-Exit codes: 0 all events were read, 1 a line was no event, 2 usage.")]
+Exit codes: 0 all lines were events, 1 a line was not an event, 2 usage.")]
 pub(super) struct Args {
     /// The events; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     events: PathBuf,
-    /// Break when so many tokens, in and out, are spent
+    /// Hard cap on tokens, input and output together
     #[arg(long, value_name = "N")]
     cost_cap_tokens: Option<u64>,
-    /// Break when so many output tokens are spent
+    /// Hard cap on output tokens
     #[arg(long, value_name = "N")]
     cost_cap_tokens_out: Option<u64>,
-    /// Break when so many millionths of the currency are spent
+    /// Hard cap on money, in millionths of the currency
     #[arg(long, value_name = "N")]
     cost_cap_money_micros: Option<u64>,
-    /// Break when so many milliseconds of wall clock are spent
+    /// Hard cap on wall-clock time, in milliseconds
     #[arg(long, value_name = "N")]
     cost_cap_wallclock_ms: Option<u64>,
-    /// Ask for less haste when so many tokens, in and out, are spent
+    /// Soft cap on tokens, input and output together: the decision is to throttle
     #[arg(long, value_name = "N")]
     cost_soft_cap_tokens: Option<u64>,
-    /// On a hard cap, ask a person instead of stopping
+    /// At a hard cap, decide `pause_and_ask` instead of `stop`
     #[arg(long)]
     pause_and_ask: bool,
-    /// Warn of replies that drift from their task this far or farther, 0 to 1
+    /// Warn of replies whose drift from the task is at least this, 0 to 1
     #[arg(long, value_name = "SCORE")]
     drift: Option<f64>,
-    /// Settings, JSON; flags outrank them
+    /// Settings file, JSON; flags override it
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// Keep what is learned in this file, from run to run; written as it is learned
+    /// Load what was learned from this file and store it there, after every turn and correction
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// What `loom confidence fit` wrote for the model that the events come from: confidence is then a probability of
-    /// being right
+    /// A calibration by `loom confidence fit` for the model that the events come from: confidence is then a probability
+    /// of being right
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
-    /// Whose agent it is
+    /// The user's id
     #[arg(long, value_name = "ID")]
     user: Option<String>,
-    /// Print a reading of each turn beside the decisions
+    /// Also print the statistics of each turn
     #[arg(long)]
     readings: bool,
-    /// At the end, print what was learned as pending signal blocks for the governed memory, to standard error
+    /// At the end, print the learned rules to standard error, as pending signal blocks for the governed memory
     #[arg(long, value_name = "YYYY-MM-DD")]
     signals: Option<jiff::civil::Date>,
-    /// Replay the events with a setting at other values, and print which turns would be decided otherwise;
-    /// `scope.drift=0.3,0.5` varies one, and the flag may be given again
+    /// Replay the events with other values of a setting, and print the turns whose decisions differ, as in
+    /// `scope.drift=0.3,0.5`; may be repeated
     #[arg(
         long,
         value_name = "SETTING=VALUES",
         conflicts_with_all = ["state", "user", "calibration", "readings", "signals"]
     )]
     replay: Vec<String>,
-    /// End at the first line that is no event
+    /// Stop at the first line that is not an event
     #[arg(long)]
     strict: bool,
 }
@@ -101,33 +101,33 @@ impl Args {
         let mut reader: Box<dyn BufRead> = if self.events == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
-            let file = File::open(&self.events).map_err(|error| told(&self.events, "cannot be read", &error))?;
+            let file = File::open(&self.events).map_err(|error| file_error(&self.events, "cannot be read", &error))?;
             Box::new(BufReader::new(file))
         };
         if !self.replay.is_empty() {
             return self.vary(&settings, &mut reader, terminal);
         }
-        let mut kept = self.state.as_deref().map(Kept::open).transpose()?;
+        let mut state = self.state.as_deref().map(StateFile::open).transpose()?;
         let mut regulator = self.regulator(settings)?;
         if let Some(path) = &self.calibration {
             let calibration = Calibration::from_json(&read(path)?)
                 .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-            let (scope, made) = (calibration.scope.clone(), &calibration.made);
+            let (scope, provenance) = (calibration.scope.clone(), &calibration.provenance);
             writeln!(
                 terminal.err,
-                "loom: confidence is calibrated for model {} ({}) on {}; events do not tell their model, so that they come \
-                 from it is yours to know",
-                made.model,
+                "loom: confidence is calibrated for model {} ({}) on {}; events do not name their model, so check that they \
+                 come from it",
+                provenance.model,
                 scope.model.short(),
                 scope.task
             )?;
             regulator.calibrate(calibration);
-            regulator.calling(Some(scope));
+            regulator.set_model_scope(Some(scope));
         }
-        let outcome = self.watch(&mut regulator, &mut reader, kept.as_mut(), terminal);
-        // What was learned is kept even when nobody reads the decisions any more.
-        if let Some(kept) = &mut kept {
-            kept.write(&regulator)?;
+        let outcome = self.regulate(&mut regulator, &mut reader, state.as_mut(), terminal);
+        // Store the state even if the output was closed.
+        if let Some(state) = &mut state {
+            state.write(&regulator)?;
         }
         let exit = outcome?;
         if let Some(date) = self.signals {
@@ -165,41 +165,41 @@ impl Args {
         let refused = |error: StateError| Failure::usage(format!("{}: {error}", path.display()));
         let mut state = RegulatorState::from_json(&read(path)?).map_err(refused)?;
         if let Some(user) = &self.user {
-            state = state.of_user(user).map_err(refused)?;
+            state = state.claimed_by(user).map_err(refused)?;
         }
         Ok(Regulator::import(settings, state))
     }
 
-    fn watch(
+    fn regulate(
         &self,
         regulator: &mut Regulator,
         reader: &mut dyn BufRead,
-        mut kept: Option<&mut Kept<'_>>,
+        mut state: Option<&mut StateFile<'_>>,
         terminal: &mut Terminal,
     ) -> Result<Exit, Failure> {
-        let mut said: Vec<Ruling> = Vec::new();
+        let mut reported: Vec<RankedDecision> = Vec::new();
         let mut last_line = 0;
         let exit = self.each_event(reader, terminal, |event, line, terminal| {
             last_line = line;
             regulator.on_event(event.event());
             let at_end = event.kind() == "turn_complete";
             let taught = at_end || event.kind() == "user_correction";
-            if let Some(kept) = kept.as_mut().filter(|kept| taught && kept.is_due()) {
-                kept.write(regulator)?;
+            if let Some(state) = state.as_mut().filter(|state| taught && state.is_due()) {
+                state.write(regulator)?;
             }
             if at_end && self.readings {
-                let reading = json!({ "at": event.kind(), "line": line, "reading": regulator.turn_reading() });
+                let reading = json!({ "at": event.kind(), "line": line, "reading": regulator.turn_stats() });
                 writeln!(terminal.out, "{reading}")?;
             }
-            if at_end || news(&said, regulator.decide()) {
-                say(event.kind(), line, regulator, terminal)?;
+            if at_end || has_new(&reported, regulator.decide()) {
+                report(event.kind(), line, regulator, terminal)?;
             }
-            if at_end || said != regulator.decide() {
-                said = regulator.decide().to_vec();
+            if at_end || reported != regulator.decide() {
+                reported = regulator.decide().to_vec();
             }
             Ok(())
         })?;
-        say("end_of_input", last_line, regulator, terminal)?;
+        report("end_of_input", last_line, regulator, terminal)?;
         Ok(exit)
     }
 
@@ -222,7 +222,7 @@ impl Args {
         })?;
         let before = replay(settings, &events);
         for (setting, value, other) in varied {
-            let found = changes(&before, &replay(&other, &events));
+            let found = decision_changes(&before, &replay(&other, &events));
             let (turns, changed) = (before.len(), found.len());
             let line =
                 json!({ "setting": setting, "value": value, "turns": turns, "changed": changed, "changes": found });
@@ -231,7 +231,7 @@ impl Args {
         Ok(exit)
     }
 
-    /// Reads the events; a line that is none is told, and ends it all where `--strict` says so.
+    /// Reads the events. A line that is not an event is reported, and with `--strict` ends the command.
     fn each_event(
         &self,
         reader: &mut dyn BufRead,
@@ -264,7 +264,7 @@ impl Args {
                     let kind = event.kind();
                     let name = format!("{kind}.{field}");
                     if !warned.contains(&name) && warned.len() < WARNED_MAX {
-                        writeln!(terminal.err, "loom: line {number}: `{kind}` has no field `{field}`; it is left out")?;
+                        writeln!(terminal.err, "loom: line {number}: `{kind}` has no field `{field}`; it is ignored")?;
                         warned.push(name);
                     }
                 }
@@ -275,29 +275,29 @@ impl Args {
     }
 }
 
-/// How many unknown fields are told of.
+/// Most unknown fields reported.
 const WARNED_MAX: usize = 100;
 
-/// Something is said that was not said before.
-fn news(said: &[Ruling], now: &[Ruling]) -> bool {
-    now.iter().any(|ruling| ruling.decision != Decision::Continue && !said.contains(ruling))
+/// Whether there is a decision that was not reported before.
+fn has_new(reported: &[RankedDecision], now: &[RankedDecision]) -> bool {
+    now.iter().any(|ranked| ranked.decision != Decision::Continue && !reported.contains(ranked))
 }
 
-fn say(at: &str, line: u64, regulator: &Regulator, terminal: &mut Terminal) -> Result<(), Failure> {
-    let rulings = regulator.decide();
-    for (ruling, rank) in rulings.iter().zip(1..) {
-        let mut said = json!({ "at": at, "line": line, "turn": regulator.turn(), "rank": rank, "of": rulings.len(), "stop": regulator.stops() });
-        if let (Value::Object(said), Ok(Value::Object(ruling))) = (&mut said, serde_json::to_value(ruling)) {
-            said.extend(ruling);
+fn report(at: &str, line: u64, regulator: &Regulator, terminal: &mut Terminal) -> Result<(), Failure> {
+    let decisions = regulator.decide();
+    for (ranked, rank) in decisions.iter().zip(1..) {
+        let mut line = json!({ "at": at, "line": line, "turn": regulator.turn(), "rank": rank, "of": decisions.len(), "stop": regulator.should_stop() });
+        if let (Value::Object(line), Ok(Value::Object(decision))) = (&mut line, serde_json::to_value(ranked)) {
+            line.extend(decision);
         }
-        writeln!(terminal.out, "{said}")?;
+        writeln!(terminal.out, "{line}")?;
     }
-    // The agent waits for this.
+    // The agent waits for the decision.
     terminal.out.flush()?;
     Ok(())
 }
 
-/// Lines of bounded length.
+/// Reads lines of bounded length.
 struct Lines<'r> {
     reader: &'r mut dyn BufRead,
     number: u64,
@@ -317,9 +317,7 @@ impl Lines<'_> {
         self.number += 1;
         if bytes as u64 == limit && self.buffer.last() != Some(&b'\n') {
             self.reader.skip_until(b'\n').map_err(read)?;
-            return Ok(Some(Err(format!(
-                "longer than {EVENT_LINE_BYTES_MAX} bytes (EVENT_LINE_BYTES_MAX): cut it up"
-            ))));
+            return Ok(Some(Err(format!("longer than {EVENT_LINE_BYTES_MAX} bytes (EVENT_LINE_BYTES_MAX): split it"))));
         }
         let line = std::str::from_utf8(&self.buffer).map_err(|error| format!("this is not UTF-8: {error}"));
         // Some editors and shells begin a file with a byte order mark.
@@ -328,33 +326,33 @@ impl Lines<'_> {
     }
 }
 
-fn told(path: &Path, what: &str, error: &dyn std::fmt::Display) -> Failure {
+fn file_error(path: &Path, what: &str, error: &dyn std::fmt::Display) -> Failure {
     Failure::usage(format!("{} {what}: {error}", path.display()))
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    read_file_within(path, REGULATOR_STATE_BYTES_MAX)
+    read_file_limited(path, REGULATOR_STATE_BYTES_MAX)
 }
 
-/// The file in which is kept what was learned. Nobody else has it as long as this lives.
-struct Kept<'a> {
+/// The state file, locked while this exists.
+struct StateFile<'a> {
     path: &'a Path,
     _lock: FileLock,
     /// When it was last written.
     at: Option<Instant>,
 }
 
-impl<'a> Kept<'a> {
-    /// Not written more often, though turns or corrections come faster.
+impl<'a> StateFile<'a> {
+    /// Least time between two writes.
     const EVERY: Duration = Duration::from_secs(1);
 
     fn open(path: &'a Path) -> Result<Self, Failure> {
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
         let lock = File::create(&name).and_then(FileLock::exclusive);
-        let Some(lock) = lock.map_err(|error| told(Path::new(&name), "cannot be locked", &error))? else {
-            let why = "another `loom regulate` keeps its state there; give each agent a file of its own";
-            return Err(told(path, "is in use", &why));
+        let Some(lock) = lock.map_err(|error| file_error(Path::new(&name), "cannot be locked", &error))? else {
+            let why = "another `loom regulate` uses this state file; give each agent its own";
+            return Err(file_error(path, "is in use", &why));
         };
         Ok(Self { path, _lock: lock, at: None })
     }
@@ -362,7 +360,8 @@ impl<'a> Kept<'a> {
     fn write(&mut self, regulator: &Regulator) -> Result<(), Failure> {
         let json = regulator.export().to_json().map_err(|error| Failure::usage(error.to_string()))?;
         self.at = Some(Instant::now());
-        write_whole(self.path, (json + "\n").as_bytes()).map_err(|error| told(self.path, "cannot be written", &error))
+        write_atomic(self.path, (json + "\n").as_bytes())
+            .map_err(|error| file_error(self.path, "cannot be written", &error))
     }
 
     fn is_due(&self) -> bool {

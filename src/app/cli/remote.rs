@@ -1,32 +1,32 @@
-//! The flags of every command that opens models from elsewhere.
+//! Arguments of the commands that use hosted models or the hub.
 
 use std::path::PathBuf;
 
 use crate::inference::providers::OpenOptions;
 
-/// Of each flag by itself: a heading for what follows would hold for the flags of the command too.
-const HEADING: &str = "Models from elsewhere";
+/// Set on each argument: a heading on the struct would also apply to the command's own arguments.
+const HEADING: &str = "Hosted models and the hub";
 
-/// How hosted models are asked and the hub is used.
+/// Caching and limits of hosted models, and use of the hub.
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Flags {
-    /// Keep hosted models' replies here, and ask the same only once; the folder in `LOOM_CACHE` if not given
+pub(super) struct RemoteArgs {
+    /// Cache hosted models' replies in this folder [default: `LOOM_CACHE`]
     #[arg(long, help_heading = HEADING, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// Most requests per minute to one hosted model
+    /// Maximum requests per minute to one hosted model
     #[arg(long, help_heading = HEADING, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_minute: Option<u32>,
-    /// Most tokens per minute, prompt and reply together, to one hosted model
+    /// Maximum tokens per minute, prompt and reply, to one hosted model
     #[arg(long, help_heading = HEADING, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tokens_per_minute: Option<u32>,
-    /// Fetch nothing from the hub: what is not in its cache is not there
+    /// Do not download from the hub; use only its cache
     #[arg(long, help_heading = HEADING)]
     offline: bool,
 }
 
-impl Flags {
-    /// Puts them into `options`.
-    pub(super) fn set(&self, options: &mut OpenOptions) {
+impl RemoteArgs {
+    /// Applies the arguments to `options`.
+    pub(super) fn apply(&self, options: &mut OpenOptions) {
         let variable = || std::env::var_os("LOOM_CACHE").filter(|folder| !folder.is_empty()).map(PathBuf::from);
         options.remote.cache = self.cache.clone().or_else(variable);
         options.remote.requests_per_minute = self.requests_per_minute;

@@ -1,4 +1,4 @@
-//! `loom report`: the report on a results folder, finished or under way.
+//! `loom report`: writes the report on a finished or running run.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,25 +8,25 @@ use clap::ValueEnum;
 use super::{Exit, Failure, Terminal};
 use crate::simulation::report::{Report, ReportError};
 
-/// Report on a results folder
+/// Write the report on a results folder
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom report results/anna                     all forms, into the folder
-  loom report results/anna --output anna.md    anna.md, and curves.svg beside it
-  loom report results/anna --output anna.html  one page that needs nothing else
-  loom report results/anna --output -          prints the report
+  loom report results/anna                     all formats, into the folder
+  loom report results/anna --output anna.md    anna.md and curves.svg
+  loom report results/anna --output anna.html  one self-contained page
+  loom report results/anna --output -          print the report
   loom report results/anna --format json --output - | jq .scores
 
-A run that is still under way, or was interrupted, is reported as far as it is.")]
+For a running or interrupted run, the report covers the completed turns.")]
 pub(super) struct Args {
-    /// What `loom run` wrote, or one of its transcripts
+    /// Results folder of `loom run`, or one of its transcripts
     #[arg(value_name = "DIR")]
     path: PathBuf,
-    /// Write only this file; `-` prints it
+    /// Write only this file; `-` for standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The form of --output; by its ending (.md, .json, .html) if not given
+    /// Format of --output [default: by its extension .md, .json or .html]
     #[arg(long, value_name = "FORMAT", value_enum, requires = "output")]
     format: Option<Format>,
 }
@@ -48,9 +48,8 @@ impl Format {
             Some("md" | "markdown" | "txt") => Ok(Self::Md),
             Some("json") => Ok(Self::Json),
             Some("html" | "htm") => Ok(Self::Html),
-            // A browser prints the page to PDF; no other form is written under its name.
-            Some("pdf") => Err(Failure::usage("no PDF is written; write HTML and print that from a browser")),
-            _ => Err(Failure::usage(format!("{} does not say its form; name it with --format", path.display()))),
+            Some("pdf") => Err(Failure::usage("PDF is not supported; write HTML and print it from a browser")),
+            _ => Err(Failure::usage(format!("{} has no known extension; use --format", path.display()))),
         }
     }
 }
@@ -61,7 +60,7 @@ impl Args {
         let failed = |error: ReportError| failure(&error);
         match &self.output {
             None => {
-                // Beside the transcripts, also when one of them was named.
+                // Next to the transcripts, also if one of them was named.
                 let folder = if self.path.is_dir() { self.path.as_path() } else { parent(&self.path) };
                 let path = report.write_to(folder, &conversations).map_err(failed)?;
                 writeln!(terminal.out, "{}\n{}", path.display(), path.with_extension("html").display())?;
@@ -88,12 +87,12 @@ pub(super) fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What cannot be reported on is a matter of what the command line names.
+/// Report errors are usage errors: the command line names the wrong path.
 pub(super) fn failure(error: &ReportError) -> Failure {
     Failure::usage(error.to_string())
 }
 
-/// Writes what a command was asked to write.
+/// Writes a file named on the command line.
 pub(super) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))
 }

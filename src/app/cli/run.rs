@@ -1,4 +1,4 @@
-//! `loom run`: rollouts of a persona, watched, scored and reported. How that goes is shown by `run/show.rs`.
+//! `loom run`: runs, scores and reports rollouts of a persona. `run/show.rs` prints the progress.
 
 mod show;
 
@@ -9,78 +9,79 @@ use std::sync::Arc;
 use clap::ValueEnum;
 
 use self::show::summary;
-pub(super) use self::show::{headline, play};
-use super::device::{DeviceArg, of_role};
+pub(super) use self::show::{execute, headline};
+use super::device::{DeviceArg, device_for_role};
 use super::input::read_file;
-use super::score::{self, How};
+use super::score::{self, ScoreOptions};
 use super::terminal::quoted;
 use super::{Exit, Failure, Terminal, remote};
-use crate::app::watch::Watch;
+use crate::app::command_gate::CommandGate;
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
-use crate::governance::memory::capture::Heard;
+use crate::governance::memory::capture::CaptureInput;
 use crate::governance::memory::workspace::{MemoryError, Workspace};
 use crate::governance::regulator::Calibration;
 use crate::inference::engine::{DeviceChoice, Dtype};
-use crate::inference::providers::{OpenOptions, Roles};
-use crate::simulation::persona::{self, AdversaryKind, AdversaryScript, Regulation, RegulatorPolicy};
+use crate::inference::providers::{OpenOptions, PerRole};
+use crate::simulation::persona::{self, AdversaryKind, AdversaryScript, RegulatorConfig, RegulatorPolicy};
 use crate::simulation::report::Report;
-use crate::simulation::rollout::{FileError, Outcome, RolloutSummary, Run, RunError, RunPlan, turns};
+use crate::simulation::rollout::{FileError, Outcome, RolloutSummary, Run, RunError, RunPlan, turn_count};
 
-/// Run rollouts: a persona and its other side talk, turn by turn
+/// Run rollouts: conversations of a persona with a target or an adversary
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   loom run anna.yaml                          one rollout, bundled models
-  loom run anna.yaml --turns 50 --rollouts 4  four, side by side
+  loom run anna.yaml --turns 50 --rollouts 4  four rollouts in parallel
   loom run anna.yaml --adversary contradiction
   loom run anna.yaml --persona-model local:mamba-130m --target openai/gpt-4.1
-  loom run anna.yaml --regulator enforce      act on the regulator's word
-  loom run --resume results/2026-03-04_101500_anna  go on after a kill
+  loom run anna.yaml --regulator enforce      carry out the regulator's decisions
+  loom run --resume results/2026-03-04_101500_anna  resume an interrupted run
 
 A model is `bundled`, `local:DIR_OR_GGUF`, `hf:OWNER/REPO`, `openai/NAME`, `anthropic/NAME`, `openai-compatible:URL#NAME`, \
-`scripted:FILE` or `echo`, or several with commas between them: the first that answers does. The same seed says the same, at any --parallel and after any interruption.
+`scripted:FILE` or `echo`, or a comma-separated fallback chain. The same seed gives the same transcripts, at any --parallel and \
+after any interruption.
 
-Exit codes: 0 all rollouts are complete, 1 the regulator ended one (`--regulator enforce`), 5 a model failed, 130 \
+Exit codes: 0 all rollouts are complete, 1 the regulator stopped one (`--regulator enforce`), 5 a model failed, 130 \
 interrupted.")]
 pub(super) struct Args {
     /// The persona's config
     #[arg(value_name = "CONFIG", required_unless_present = "resume")]
     config: Option<PathBuf>,
-    /// The persona's model
+    /// The persona's model [default: bundled]
     #[arg(long, value_name = "MODEL")]
     persona_model: Option<ModelChain>,
-    /// The model under test, which the persona talks with
+    /// The model under test, with which the persona talks [default: bundled]
     #[arg(long, value_name = "MODEL")]
     target: Option<ModelChain>,
-    /// The model that judges
+    /// The judge model [default: bundled]
     #[arg(long, value_name = "MODEL")]
     judge_model: Option<ModelChain>,
-    /// How many turns a rollout has; the config's `expected_turns` if not given
+    /// Turns per rollout [default: the config's `expected_turns`]
     #[arg(long, value_name = "N", value_parser = super::whole::<usize>, allow_negative_numbers = true)]
     turns: Option<usize>,
-    /// How many rollouts
+    /// Number of rollouts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::whole::<usize>, allow_negative_numbers = true)]
     rollouts: usize,
-    /// Who the persona talks with; the config's choice if not given
+    /// Kind of adversary [default: the config's]
     #[arg(long, value_name = "KIND", value_enum)]
     adversary: Option<Adversary>,
-    /// The adversary's strategies: an edited copy of one that comes with loom (`loom examples`)
+    /// The adversary's strategies, such as an edited copy of an example (`loom examples`)
     #[arg(long, value_name = "FILE", conflicts_with = "adversary")]
     adversary_file: Option<PathBuf>,
-    /// The adversary's model; the config's, else the judge's, if not given
+    /// The adversary's model [default: the config's, else the judge's]
     #[arg(long, value_name = "MODEL")]
     adversary_model: Option<ModelChain>,
-    /// Where all draws come from
+    /// Seed of all random draws
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = super::whole::<u64>, allow_negative_numbers = true)]
     seed: u64,
-    /// The folder to write; a dated one in `results` if not given
+    /// Output folder [default: a dated one in `results`]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// How many rollouts at the same time
+    /// Number of parallel rollouts
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = super::at_least_one)]
     parallel: usize,
-    /// Go on with the run in this folder; its own settings hold
+    /// Resume the run in this folder, with its own settings
     #[arg(
         long,
         value_name = "DIR",
@@ -91,65 +92,65 @@ pub(super) struct Args {
         ]
     )]
     resume: Option<PathBuf>,
-    /// Score the rollouts when they are finished, as `loom score` does
+    /// Score the finished rollouts, as `loom score` does
     #[arg(long, conflicts_with = "no_score")]
     score: bool,
     #[command(flatten)]
-    how: How,
-    /// Whether the regulator's decisions are carried out; the config's choice if not given
+    scoring: ScoreOptions,
+    /// Whether the regulator's decisions are carried out [default: the config's setting]
     #[arg(long, value_name = "POLICY", value_enum)]
     regulator: Option<Policy>,
-    /// What `loom confidence fit` wrote for one of the models: confidence is then a probability of being right
+    /// Calibration by `loom confidence fit` for one of the models: confidence is then a probability of being right
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
-    /// A memory workspace that takes what the persona was corrected for again and again, as signals
+    /// Memory workspace that records repeated corrections of the persona as signals
     #[arg(long, value_name = "DIR")]
     memory: Option<PathBuf>,
-    /// Neither score nor report
+    /// Skip scoring and the report
     #[arg(long)]
     no_score: bool,
-    /// Threads for the arithmetic; all cores if not given
+    /// Compute threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
     #[command(flatten)]
     device: DeviceArg,
-    /// The same for the persona's model alone
+    /// Device of the persona's model
     #[arg(long, value_name = "DEVICE")]
     persona_device: Option<DeviceChoice>,
-    /// The same for the other side's
+    /// Device of the other side's model
     #[arg(long, value_name = "DEVICE")]
     interlocutor_device: Option<DeviceChoice>,
-    /// The same for the judge's
+    /// Device of the judge's model
     #[arg(long, value_name = "DEVICE")]
     judge_device: Option<DeviceChoice>,
-    /// How local models keep their weights: f32, bf16, `q8_0` or `q4_k`; as their files have them if not given
+    /// Number type of local models' weights: f32, bf16, `q8_0` or `q4_k` [default: as in their files]
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
     dtype: Option<Dtype>,
-    /// The same for the persona's model alone
+    /// Number type of the persona's model
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
     persona_dtype: Option<Dtype>,
-    /// The same for the other side's
+    /// Number type of the other side's model
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
     interlocutor_dtype: Option<Dtype>,
-    /// The same for the judge's
+    /// Number type of the judge's model
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
     judge_dtype: Option<Dtype>,
-    /// A chat template (Jinja) in place of the local models' own
+    /// Chat template (Jinja) that replaces the local models' own
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
     #[command(flatten)]
-    remote: remote::Flags,
+    remote: remote::RemoteArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Adversary {
-    /// The target, as it is
+    /// No adversary: the plain target
     None,
     /// Probes for contradictions
     Contradiction,
-    /// Coaxes the persona into being a capable helper
+    /// Tries to make the persona act as a capable assistant
     Helpfulness,
-    /// Both, in turn
+    /// Both, alternating
     Both,
 }
 
@@ -161,11 +162,11 @@ fn dtype(text: &str) -> Result<Dtype, String> {
 enum Policy {
     /// They are recorded
     Observe,
-    /// They are recorded and carried out
+    /// Decisions are recorded and carried out
     Enforce,
 }
 
-/// How many runs may begin in one second under names of the program's choosing.
+/// Maximum number of runs with default names that start in the same second.
 const SAME_SECOND_MAX: usize = 100;
 
 impl Args {
@@ -179,11 +180,11 @@ impl Args {
         let folder = run.path().to_owned();
         writeln!(terminal.err, "{}", headline(&run))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let (played, interrupted) = runtime.block_on(play(&run, self.parallel, terminal))?;
-        let summaries = match played {
+        let (result, interrupted) = runtime.block_on(execute(&run, self.parallel, terminal))?;
+        let summaries = match result {
             Ok(summaries) => summaries,
             Err(error) => {
-                writeln!(terminal.err, "What is finished is kept; go on with: {}", self.go_on(&folder))?;
+                writeln!(terminal.err, "Finished turns are saved; resume with: {}", self.resume_command(&folder))?;
                 return Err(failure(error));
             }
         };
@@ -191,19 +192,26 @@ impl Args {
         if interrupted
             && summaries.iter().filter(|one| one.outcome != Outcome::Unfinished).count() < run.manifest().rollouts
         {
-            writeln!(terminal.out, "Interrupted. Go on with: {}", self.go_on(&folder))?;
+            writeln!(terminal.out, "Interrupted. Resume with: {}", self.resume_command(&folder))?;
             return Ok(Exit::Interrupted);
         }
         if self.score {
             let manifest = run.manifest().clone();
             drop(run);
-            runtime.block_on(score::run(terminal, &folder, &manifest, &self.how, &options, self.parallel.max(1)))?;
+            runtime.block_on(score::run(
+                terminal,
+                &folder,
+                &manifest,
+                &self.scoring,
+                &options,
+                self.parallel.max(1),
+            ))?;
         }
         if !self.no_score {
             report(terminal, &folder)?;
         }
         if let (Some(memory), Some(at)) = (&memory, &self.memory) {
-            remember((memory, at), &folder, &summaries, terminal)?;
+            capture_signals((memory, at), &folder, &summaries, terminal)?;
         }
         let stopped = |by_regulator: bool| {
             let by = |one: &RolloutSummary| matches!(one.outcome, Outcome::Stopped { circuit_break, .. } if circuit_break == by_regulator);
@@ -218,34 +226,34 @@ impl Args {
         })
     }
 
-    /// What goes on with the run in `folder`. What is done after it is no part of the run's own settings.
-    fn go_on(&self, folder: &Path) -> String {
+    /// The command that resumes the run in `folder`. Scoring is not part of the run's settings.
+    fn resume_command(&self, folder: &Path) -> String {
         let score = if self.score { " --score" } else { "" };
         format!("loom run --resume {}{score}", quoted(folder))
     }
 
-    fn regulation(&self, of_config: Regulation) -> Regulation {
+    fn regulator_config(&self, of_config: RegulatorConfig) -> RegulatorConfig {
         let policy = match self.regulator {
             None => of_config.policy,
             Some(Policy::Observe) => RegulatorPolicy::Observe,
             Some(Policy::Enforce) => RegulatorPolicy::Enforce,
         };
-        Regulation { policy, ..of_config }
+        RegulatorConfig { policy, ..of_config }
     }
 
     fn options(&self, terminal: &mut Terminal) -> Result<OpenOptions, Failure> {
         let template = self.chat_template.as_deref().map(read_file);
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
         options.device = self.device.decide(terminal)?;
-        options.devices = Roles {
-            persona: of_role(self.persona_device, "The persona's model runs", terminal)?,
-            interlocutor: of_role(self.interlocutor_device, "The other side's model runs", terminal)?,
-            judge: of_role(self.judge_device, "The judge's model runs", terminal)?,
+        options.devices = PerRole {
+            persona: device_for_role(self.persona_device, "The persona's model runs", terminal)?,
+            interlocutor: device_for_role(self.interlocutor_device, "The other side's model runs", terminal)?,
+            judge: device_for_role(self.judge_device, "The judge's model runs", terminal)?,
         };
-        self.remote.set(&mut options);
+        self.remote.apply(&mut options);
         options.dtype = self.dtype;
         options.dtypes =
-            Roles { persona: self.persona_dtype, interlocutor: self.interlocutor_dtype, judge: self.judge_dtype };
+            PerRole { persona: self.persona_dtype, interlocutor: self.interlocutor_dtype, judge: self.judge_dtype };
         Ok(options)
     }
 
@@ -253,7 +261,7 @@ impl Args {
         let path = self.config.as_deref().unwrap_or(Path::new(""));
         let config = persona::load(path)?;
         let yaml = read_file(path)?;
-        // The file may have been written between the two readings.
+        // The file may have changed between the two reads.
         let config = Arc::new(persona::parse(&config.source, &yaml)?);
         let model = |named: &Option<ModelChain>| named.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
         let judge = model(&self.judge_model);
@@ -270,13 +278,13 @@ impl Args {
             _ => self.adversary_model.as_ref().or(of_config).unwrap_or(&judge).clone(),
         };
         let plan = RunPlan {
-            turns: turns(&config, self.turns).map_err(failure)?,
+            turns: turn_count(&config, self.turns).map_err(failure)?,
             seed: self.seed,
             rollouts: self.rollouts,
             adversary,
             adversary_script: script.map(|(_, yaml)| yaml),
             persona: model(&self.persona_model),
-            regulator: self.regulation(config.regulator),
+            regulator: self.regulator_config(config.regulator),
             calibration: self.calibration.as_deref().map(calibration).transpose()?,
             judge,
             yaml,
@@ -285,7 +293,7 @@ impl Args {
         };
         let mut output = self.output.clone().unwrap_or_else(|| dated(path, 1));
         let mut created = Run::create(&plan, &output, options);
-        // Another run of the same second has that name already.
+        // Another run that started in the same second may have the name.
         for number in 2..=SAME_SECOND_MAX {
             let taken = matches!(created, Err(RunError::File(FileError::Exists { .. } | FileError::Busy { .. })));
             if self.output.is_some() || !taken {
@@ -296,9 +304,10 @@ impl Args {
         }
         created.map_err(|error| match error {
             RunError::Model(ModelError::Unavailable { model, why })
-                if self.adversary_model.is_none() && of_config_is(&plan, &model) =>
+                if self.adversary_model.is_none() && is_configs_adversary(&plan, &model) =>
             {
-                let why = format!("{why}. The config names it for the adversary; --adversary-model says otherwise");
+                let why =
+                    format!("{why}. The config sets it as the adversary's model; override it with --adversary-model");
                 Failure::Model(ModelError::Unavailable { model, why })
             }
             error => failure(error),
@@ -307,12 +316,12 @@ impl Args {
 }
 
 fn calibration(path: &Path) -> Result<Calibration, Failure> {
-    let told = |error| Failure::usage(format!("{}: {error}", path.display()));
-    Calibration::from_json(&read_file(path)?).map_err(told)
+    let invalid = |error| Failure::usage(format!("{}: {error}", path.display()));
+    Calibration::from_json(&read_file(path)?).map_err(invalid)
 }
 
-/// Writes what was learned in the rollouts as signals, where a person may accept it.
-fn remember(
+/// Captures repeated corrections of the rollouts as memory signals, for review by a person.
+fn capture_signals(
     (memory, at): (&Workspace, &Path),
     folder: &Path,
     summaries: &[RolloutSummary],
@@ -327,32 +336,32 @@ fn remember(
             (format!("{run}/rollout_{rollout:03}"), format!("{times} corrections: {example}"))
         })
         .collect();
-    let heard: Vec<Heard<'_>> =
-        texts.iter().map(|(source, text)| Heard { text, source, kind: Some("correction") }).collect();
-    let watch = Watch::proposing("run", at, Arc::new(SystemClock))?;
-    let permit = watch.ask(&Workspace::capturing(&heard)).map_err(MemoryError::Denied)?;
-    let (signals, lost) = memory.capture(permit, &heard)?;
-    watch.close()?;
+    let inputs: Vec<CaptureInput<'_>> =
+        texts.iter().map(|(source, text)| CaptureInput { text, source, kind: Some("correction") }).collect();
+    let gate = CommandGate::for_memory_proposals("run", at, Arc::new(SystemClock))?;
+    let permit = gate.permit(&Workspace::capture_effect(&inputs)).map_err(MemoryError::Denied)?;
+    let (signals, lost) = memory.capture(permit, &inputs)?;
+    gate.close()?;
     writeln!(terminal.out, "Memory: {} captured for review", count(signals.len(), "signal"))?;
     if lost > 0 {
-        writeln!(terminal.err, "{} found no id left today and is lost", count(lost, "signal"))?;
+        writeln!(terminal.err, "{} not stored: today's ids are used up", count(lost, "signal"))?;
     }
     Ok(())
 }
 
-/// Where reports on a run are made: `loom report` makes the same.
+/// Writes the same report as `loom report`.
 fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
-    let told =
-        |error: &dyn std::fmt::Display| Failure::usage(format!("the run is complete, but not its report: {error}"));
-    let (report, conversations) = Report::with_conversations(folder).map_err(|error| told(&error))?;
-    let path = report.write_to(folder, &conversations).map_err(|error| told(&error))?;
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::usage(format!("the run is complete, but its report failed: {error}"));
+    let (report, conversations) = Report::with_conversations(folder).map_err(|error| failed(&error))?;
+    let path = report.write_to(folder, &conversations).map_err(|error| failed(&error))?;
     writeln!(terminal.out, "Report: {}", path.display())?;
     let left_out = report.prompts.left_out.len();
     if left_out > 0 {
         let was = if left_out == 1 { "sentence was" } else { "sentences were" };
         writeln!(
             terminal.err,
-            "The persona's prompt is longer than its model can take: {left_out} {was} left out; the report names them."
+            "The persona's prompt exceeds its model's prompt budget: {left_out} {was} left out; the report lists them."
         )?;
     }
     Ok(())
@@ -362,14 +371,14 @@ pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// `results/2026-03-04_101500_anna` for `anna.yaml`, in UTC; from the second on with its number behind.
+/// `results/2026-03-04_101500_anna` for `anna.yaml`, in UTC; with a suffix if `number` is above 1.
 fn dated(config: &Path, number: usize) -> PathBuf {
     let name = config.file_stem().unwrap_or_default().to_string_lossy();
     let more = if number > 1 { format!("_{number}") } else { String::new() };
     Path::new("results").join(format!("{}_{name}{more}", SystemClock.now().strftime("%Y-%m-%d_%H%M%S")))
 }
 
-fn of_config_is(plan: &RunPlan, model: &str) -> bool {
+fn is_configs_adversary(plan: &RunPlan, model: &str) -> bool {
     plan.adversary != AdversaryKind::None
         && plan.config.evaluation.adversary_model.as_ref().is_some_and(|chain| chain.to_string() == model)
 }
@@ -384,7 +393,7 @@ pub(super) fn failure(error: RunError) -> Failure {
     match error {
         RunError::Config(errors) => Failure::Config(errors),
         RunError::Model(error) => Failure::Model(error),
-        error => Failure::Told { message: error.to_string(), exit },
+        error => Failure::Message { message: error.to_string(), exit },
     }
 }
 

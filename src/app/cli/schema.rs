@@ -11,7 +11,7 @@ use crate::simulation::persona;
 Examples:
   loom schema > loom.schema.json
 
-Editors with the YAML language server complete and check a config whose first line is
+Editors with the YAML language server complete and check configs with the first line
   # yaml-language-server: $schema=loom.schema.json")]
 pub(super) struct Args {}
 

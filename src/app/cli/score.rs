@@ -1,5 +1,4 @@
-//! `loom score`: scores of transcripts, taken by judges and by the persona's own model. What it tells is worded in
-//! `score/show.rs`.
+//! `loom score`: scores transcripts with a judge and with the persona's own model. `score/show.rs` prints the results.
 
 mod show;
 
@@ -13,75 +12,75 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use jiff::Timestamp;
 
-use self::show::{bar, outdated, tell};
-use super::device::{DeviceArg, of_role};
-use super::judge::{self, check_of};
+use self::show::{bar, outdated, print};
+use super::device::{DeviceArg, device_for_role};
+use super::judge::{self, load_or_run_check};
 use super::{Exit, Failure, Terminal, remote};
-use crate::app::watch::Watch;
+use crate::app::command_gate::CommandGate;
 use crate::foundation::base::limits::ROLLOUTS_MAX;
 use crate::foundation::chat::{ModelChain, ModelSpec, Role};
 use crate::governance::mood::Mood;
 use crate::inference::engine::DeviceChoice;
-use crate::inference::providers::{self, OpenOptions, Roles};
+use crate::inference::providers::{self, OpenOptions, PerRole};
 use crate::simulation::judge::judged::Judge;
-use crate::simulation::judge::likelihood::Extent;
-use crate::simulation::judge::scoring::{Scoring, ScoringError, begun, transcripts};
+use crate::simulation::judge::likelihood::LikelihoodSet;
+use crate::simulation::judge::scoring::{ScoringError, TranscriptScorer, started_at, transcripts};
 use crate::simulation::persona;
 use crate::simulation::rollout::{Manifest, ScoreMethod};
 
-/// Score transcripts: by a judge, and by the likelihood of what was said
+/// Score transcripts with a judge, and by the likelihood of the replies
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom score results/anna                          the run's own judge
+  loom score results/anna                          with the run's own judge
   loom score results/anna --judge-model local:qwen2.5-3b --judge-window 4
   loom score results/anna --judge-model none --likelihood full
   loom score old/run_17.json --config marcus.yaml  a mania-bench transcript
-  loom score talks.jsonl --persona user            lines of OpenAI messages
+  loom score talks.jsonl --persona user            JSON lines of OpenAI messages
 
-Scores are kept in the transcript; those of files that loom did not write, in FILE.scores.json beside them. What is there \
-already is not taken again, so an interrupted `loom score` goes on where it was. Each score is defined in docs/SCORES.md.
+Scores are stored in the transcript; those of imported files in FILE.scores.json next to them. Existing scores are not \
+recomputed, so an interrupted `loom score` resumes where it stopped. docs/SCORES.md defines each score.
 
-Exit codes: 0 all files were scored, 2 a file could not be (the others were), 3 bad config, 5 the judge cannot be asked.")]
+Exit codes: 0 all files were scored, 2 some file could not be scored, 3 invalid config, 5 the judge cannot be called.")]
 pub(super) struct Args {
-    /// What `loom run` or `loom sweep` wrote, or transcripts
+    /// Results folders of `loom run` or `loom sweep`, or transcripts
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     #[command(flatten)]
-    how: How,
-    /// The configuration of transcripts that loom did not write
+    scoring: ScoreOptions,
+    /// The persona's config, for imported transcripts
     #[arg(long, value_name = "CONFIG")]
     config: Option<PathBuf>,
-    /// The persona's role in lines of messages
+    /// The persona's role in OpenAI messages
     #[arg(long, value_name = "ROLE", value_enum, default_value_t = Persona::Assistant)]
     persona: Persona,
-    /// Take scores again that are there
+    /// Recompute existing scores
     #[arg(long)]
     again: bool,
-    /// The model that judges; `none` for no judge, the run's own if not given
+    /// The judge model, or `none` [default: the run's own]
     #[arg(long, value_name = "MODEL")]
     judge_model: Option<JudgeModel>,
     /// How many transcripts at the same time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = super::at_least_one)]
     parallel: usize,
-    /// Threads for the arithmetic; all cores if not given
+    /// Compute threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
     #[command(flatten)]
     device: DeviceArg,
-    /// The same for the persona's model alone, whose likelihoods are taken
+    /// Device of the persona's model, for likelihood scores
     #[arg(long, value_name = "DEVICE")]
     persona_device: Option<DeviceChoice>,
-    /// The same for the judge's
+    /// Device of the judge's model
     #[arg(long, value_name = "DEVICE")]
     judge_device: Option<DeviceChoice>,
     #[command(flatten)]
-    remote: remote::Flags,
+    remote: remote::RemoteArgs,
 }
 
-/// What `loom run --score` has in common with `loom score`.
+/// Arguments shared by `loom run --score` and `loom score`.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub(super) struct How {
+pub(super) struct ScoreOptions {
     /// How many turns the judge reads; the config's `judge_window` if not given
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     judge_window: Option<usize>,
@@ -94,10 +93,10 @@ pub(super) struct How {
 enum Likelihood {
     /// None
     Off,
-    /// Those of every turn, and the others on one turn in ten
+    /// The default set on every turn, the variants on one turn in ten
     #[default]
     Default,
-    /// All of them on every turn
+    /// All scores on every turn
     Full,
 }
 
@@ -132,30 +131,30 @@ impl Args {
         files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
         let config = self.config.as_ref().map(|path| persona::load(path).map(Arc::new)).transpose()?;
         let mut options = OpenOptions::new(self.threads, None);
-        self.remote.set(&mut options);
+        self.remote.apply(&mut options);
         options.device = self.device.decide(terminal)?;
-        options.devices = Roles {
-            persona: of_role(self.persona_device, "The persona's model runs", terminal)?,
+        options.devices = PerRole {
+            persona: device_for_role(self.persona_device, "The persona's model runs", terminal)?,
             interlocutor: None,
-            judge: of_role(self.judge_device, "The judge's model runs", terminal)?,
+            judge: device_for_role(self.judge_device, "The judge's model runs", terminal)?,
         };
         let judge = match &self.judge_model {
             Some(JudgeModel::None) => None,
-            Some(JudgeModel::Model(chain)) => Some((chain.clone(), options.on(options.devices.judge))),
+            Some(JudgeModel::Model(chain)) => Some((chain.clone(), options.with_device(options.devices.judge))),
             None => Some(runs_judge(&files, &options)?),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
-            let mut desks: Vec<Desk> = Vec::new();
+            let mut jobs: Vec<ScoringJob> = Vec::new();
             for (folder, date, files) in by_run(files) {
-                let watch = watch(judge.as_ref().map(|(chain, _)| chain), folder.as_deref())?;
+                let gate = gate_for(judge.as_ref().map(|(chain, _)| chain), folder.as_deref())?;
                 let (judge, known) = match &judge {
                     None => (None, None),
                     Some((chain, options)) => {
-                        // A judge that asks for the date is told the one of the run that it judges, and is then another.
-                        let model = watch.model(chain, &options.dated(Some(date)))?;
-                        let tested = desks.last().filter(|_| !providers::is_dated(&*model));
-                        let tested = tested.map(|desk| desk.scoring.known.clone());
+                        // A judge whose template uses the date gets the run's date, which makes it a different judge.
+                        let model = gate.open_model(chain, &options.with_date(Some(date)))?;
+                        let tested = jobs.last().filter(|_| !providers::template_uses_date(&*model));
+                        let tested = tested.map(|job| job.scorer.judge_check.clone());
                         let judge = Judge::new(model).await?;
                         let known = match tested {
                             Some(known) => known,
@@ -164,22 +163,22 @@ impl Args {
                         (Some(judge), known)
                     }
                 };
-                let scoring = Scoring {
+                let scorer = TranscriptScorer {
                     judge,
-                    known,
-                    window: self.how.judge_window,
-                    extent: self.how.extent(),
-                    again: self.again,
+                    judge_check: known,
+                    window: self.scoring.judge_window,
+                    likelihood_set: self.scoring.likelihood_set(),
+                    rescore: self.again,
                     config: config.clone(),
                     persona: match self.persona {
                         Persona::Assistant => Role::Assistant,
                         Persona::User => Role::User,
                     },
-                    options: watch.over(options.clone()),
+                    options: gate.guarded_options(options.clone()),
                 };
-                desks.push(Desk { watch, scoring, files });
+                jobs.push(ScoringJob { gate, scorer, files });
             }
-            let (scored, result) = all(terminal, desks, self.parallel.min(ROLLOUTS_MAX)).await?;
+            let (scored, result) = score_all(terminal, jobs, self.parallel.min(ROLLOUTS_MAX)).await?;
             outdated(terminal, &scored)?;
             result
         })?;
@@ -187,13 +186,13 @@ impl Args {
     }
 }
 
-/// The judge of the runs that `files` are of; of them there must be one.
+/// The judge of the runs that `files` belong to, which must all have the same one.
 fn runs_judge(files: &[PathBuf], options: &OpenOptions) -> Result<(ModelChain, OpenOptions), Failure> {
     let mut folders: Vec<&Path> = files.iter().filter_map(|file| file.parent()).collect();
     folders.dedup();
     let mut manifests = folders.into_iter().filter_map(manifest_of);
     let Some(first) = manifests.next() else {
-        return Ok((ModelSpec::Bundled.into(), options.on(options.devices.judge)));
+        return Ok((ModelSpec::Bundled.into(), options.with_device(options.devices.judge)));
     };
     let how = |manifest: &Manifest| {
         let models = &manifest.models;
@@ -202,83 +201,83 @@ fn runs_judge(files: &[PathBuf], options: &OpenOptions) -> Result<(ModelChain, O
     match manifests.find(|other| how(other) != how(&first)) {
         None => judge_of(&first, options),
         Some(other) => Err(Failure::usage(format!(
-            "these runs were to have different judges ({} and {}, or the same one opened otherwise): score them one by \
-             one, or name one with --judge-model",
+            "these runs have different judges ({} and {}, or one with different settings): score them separately, or name \
+             one with --judge-model",
             first.models.judge, other.models.judge
         ))),
     }
 }
 
-impl How {
-    fn extent(&self) -> Extent {
+impl ScoreOptions {
+    fn likelihood_set(&self) -> LikelihoodSet {
         match self.likelihood {
-            Likelihood::Off => Extent::Off,
-            Likelihood::Default => Extent::Default,
-            Likelihood::Full => Extent::Full,
+            Likelihood::Off => LikelihoodSet::Off,
+            Likelihood::Default => LikelihoodSet::Default,
+            Likelihood::Full => LikelihoodSet::Full,
         }
     }
 }
 
-/// Scores a finished run: what `loom score FOLDER` does.
+/// Scores a finished run, as `loom score FOLDER` does.
 pub(super) async fn run(
     terminal: &mut Terminal,
     folder: &Path,
     manifest: &Manifest,
-    how: &How,
+    scoring: &ScoreOptions,
     options: &OpenOptions,
     parallel: usize,
 ) -> Result<(), Failure> {
     let (chain, of_judge) = judge_of(manifest, options)?;
-    let watch = watch(Some(&chain), Some(folder))?;
-    let judge = Judge::new(watch.model(&chain, &of_judge)?).await?;
+    let gate = gate_for(Some(&chain), Some(folder))?;
+    let judge = Judge::new(gate.open_model(&chain, &of_judge)?).await?;
     let known = known(terminal, &judge).await?;
-    let scoring = Scoring {
+    let scorer = TranscriptScorer {
         judge: Some(judge),
-        known,
-        window: how.judge_window,
-        extent: how.extent(),
-        again: false,
+        judge_check: known,
+        window: scoring.judge_window,
+        likelihood_set: scoring.likelihood_set(),
+        rescore: false,
         config: None,
         persona: Role::Assistant,
-        options: watch.over(options.clone()),
+        options: gate.guarded_options(options.clone()),
     };
     let files = transcripts(folder).map_err(failure)?;
-    all(terminal, vec![Desk { watch, scoring, files }], parallel).await?.1
+    score_all(terminal, vec![ScoringJob { gate, scorer, files }], parallel).await?.1
 }
 
-/// What is known of a judge. One that runs here is tested now if it never was; a hosted one costs money, so that is
-/// left to `loom judge check`.
+/// The judge's test result. A local judge is tested now if it has none; a hosted one costs money and is only tested by
+/// `loom judge check`.
 async fn known(
     terminal: &mut Terminal,
     judge: &Judge,
-) -> Result<Option<crate::simulation::judge::judged::Check>, Failure> {
+) -> Result<Option<crate::simulation::judge::judged::JudgeCheck>, Failure> {
     let test = judge.method() == ScoreMethod::LogprobRating && judge.info().digest.is_some();
-    let known = check_of(judge, !test, false).await?;
+    let known = load_or_run_check(judge, !test, false).await?;
     match &known {
         Some(check) => judge::warn(terminal, check)?,
         None => writeln!(
             terminal.err,
-            "The judge `{}` has not been tested; do it with: loom judge check --judge-model {0}",
+            "The judge `{}` has not been tested; run: loom judge check --judge-model {0}",
             judge.info().name
         )?,
     }
     Ok(known)
 }
 
-/// The files of one run, or those of none, and what stands before the models that score them.
-struct Desk {
-    watch: Watch,
-    scoring: Scoring,
+/// The files of one run, or files without a run, with their gate and scorer.
+struct ScoringJob {
+    gate: CommandGate,
+    scorer: TranscriptScorer,
     files: Vec<PathBuf>,
 }
 
-/// The files by the run that they are of and its date, in order; the receipts of scores lie beside a run's own.
+/// Groups the files by run and date, in order. The receipts of scores are stored in the run's folder.
 fn by_run(files: Vec<PathBuf>) -> Vec<(Option<PathBuf>, Timestamp, Vec<PathBuf>)> {
     let mut found: Vec<(Option<PathBuf>, Timestamp, Vec<PathBuf>)> = Vec::new();
     for file in files {
         let here = |folder: &Path| if folder == Path::new("") { Path::new(".") } else { folder }.to_owned();
         let run = file.parent().map(here).filter(|folder| manifest_of(folder).is_some());
-        let date = begun(&file);
+        let date = started_at(&file);
         match found.iter_mut().find(|(folder, on, _)| *folder == run && *on == date) {
             Some((.., files)) => files.push(file),
             None => found.push((run, date, vec![file])),
@@ -287,47 +286,47 @@ fn by_run(files: Vec<PathBuf>) -> Vec<(Option<PathBuf>, Timestamp, Vec<PathBuf>)
     found
 }
 
-/// The watch of scoring, in SKEPTICAL. The judge that was named, or that the run named, is the grant for its host, and the
-/// model that the run was made with for its own; a transcript that names another reaches nobody.
-fn watch(judge: Option<&ModelChain>, run: Option<&Path>) -> Result<Watch, Failure> {
+/// The gate for scoring, in the mood SKEPTICAL. It grants access to the hosts of the judge and of the run's persona model;
+/// other models named in a transcript are not reachable.
+fn gate_for(judge: Option<&ModelChain>, run: Option<&Path>) -> Result<CommandGate, Failure> {
     let persona =
         run.and_then(manifest_of).and_then(|manifest| manifest.models.persona.spec.parse::<ModelChain>().ok());
     let chains: Vec<&ModelChain> = judge.into_iter().chain(&persona).collect();
-    Ok(Watch::models("score", Mood::Skeptical, &chains, run)?)
+    Ok(CommandGate::for_models("score", Mood::Skeptical, &chains, run)?)
 }
 
-/// Scores everything. The folders in which scores were taken come back, and whether all files could be scored.
-async fn all(
+/// Scores all files. Returns the folders with new scores, and whether all files could be scored.
+async fn score_all(
     terminal: &mut Terminal,
-    desks: Vec<Desk>,
+    jobs: Vec<ScoringJob>,
     parallel: usize,
 ) -> Result<(BTreeSet<PathBuf>, Result<(), Failure>), Failure> {
-    let work = desks.iter().flat_map(|desk| desk.files.iter().map(|path| desk.scoring.score(path)));
+    let work = jobs.iter().flat_map(|job| job.files.iter().map(|path| job.scorer.score(path)));
     let mut scored = stream::iter(work).buffered(parallel);
     let mut missing: Vec<(String, String)> = Vec::new();
     let mut failed = Vec::new();
     let mut folders = BTreeSet::new();
-    let bar = bar(desks.iter().map(|desk| desk.files.len()).sum());
+    let bar = bar(jobs.iter().map(|job| job.files.len()).sum());
     while let Some(one) = scored.next().await {
         let one = match one {
             Ok(one) => one,
-            // The others are scored all the same.
+            // The other files are still scored.
             Err(error) => {
                 bar.inc(1);
                 failed.push(error);
                 continue;
             }
         };
-        bar.suspend(|| tell(terminal, &one))?;
+        bar.suspend(|| print(terminal, &one))?;
         bar.inc(1);
-        folders.extend(one.path.parent().filter(|_| one.taken > 0).map(Path::to_owned));
+        folders.extend(one.path.parent().filter(|_| one.computed > 0).map(Path::to_owned));
         let new: Vec<_> = one.missing.into_iter().filter(|reason| !missing.contains(reason)).collect();
         missing.extend(new);
     }
     drop(scored);
     bar.finish_and_clear();
-    for desk in desks {
-        desk.watch.close()?;
+    for job in jobs {
+        job.gate.close()?;
     }
     for (id, why) in missing {
         writeln!(terminal.err, "{id}: {why}")?;
@@ -344,8 +343,7 @@ fn manifest_of(folder: &Path) -> Option<Manifest> {
     serde_json::from_str(&std::fs::read_to_string(folder.join("run.json")).ok()?).ok()
 }
 
-/// The judge that a run was to have, and how it is opened: in its number type, with the run's chat template and its date,
-/// as if it had never ended.
+/// The run's judge and its options: the number type, chat template and date of the run.
 fn judge_of(manifest: &Manifest, options: &OpenOptions) -> Result<(ModelChain, OpenOptions), Failure> {
     let chain = manifest.models.judge.parse().map_err(|error| Failure::usage(format!("{error}")))?;
     let dtype = manifest.models.judge_dtype.as_deref().map(str::parse).transpose();
@@ -355,7 +353,7 @@ fn judge_of(manifest: &Manifest, options: &OpenOptions) -> Result<(ModelChain, O
         None => options.clone(),
     };
     let now = manifest.created_at.parse().ok();
-    Ok((chain, options.at(dtype).on(options.devices.judge).dated(now)))
+    Ok((chain, options.with_dtype(dtype).with_device(options.devices.judge).with_date(now)))
 }
 
 fn failure(error: ScoringError) -> Failure {

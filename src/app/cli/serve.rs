@@ -1,4 +1,4 @@
-//! `loom serve`: a model over HTTP, as OpenAI's API speaks.
+//! `loom serve`: serves a model over HTTP with OpenAI's API.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,8 +10,8 @@ use tokio::net::TcpListener;
 use super::input::read_file;
 use super::model_args::ModelArgs;
 use super::{Exit, Failure, Terminal};
-use crate::app::serve::http::{self, Bounds, Service};
-use crate::app::watch::Watch;
+use crate::app::command_gate::CommandGate;
+use crate::app::serve::http::{self, HttpService, ServerLimits};
 use crate::foundation::base::limits::{
     ACTIVE_SEQUENCES_MAX, API_KEY_BYTES_MAX, PREFIX_BYTES_MAX, REQUEST_BYTES_MAX, REQUESTS_WAITING_MAX, STATE_BYTES_MAX,
 };
@@ -22,13 +22,13 @@ use crate::inference::engine::Budget;
 /// The environment variable that holds the API key.
 const KEY: &str = "LOOM_API_KEY";
 
-/// Serve a model over HTTP, as OpenAI's API speaks
+/// Serve a model over HTTP with an OpenAI-compatible API
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom serve                                         the bundled model, for this machine
+  loom serve                                         the bundled model, for this machine only
   loom serve -m local:mamba-130m --port 8080
-  LOOM_API_KEY=$(cat key) loom serve --host 0.0.0.0  for others
+  LOOM_API_KEY=$(cat key) loom serve --host 0.0.0.0  for other machines
 
   curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
        -d '{\"model\": \"bundled\", \"prompt\": \"Once\", \"logprobs\": 3, \"echo\": true}'
@@ -36,43 +36,43 @@ Examples:
 Endpoints: /v1/models /v1/chat/completions /v1/completions /v1/embeddings /tokenize /detokenize \
 /tokenizer_info /health /metrics
 
-A request may put gains on a Mamba's Δ and ask for what the model thought of each token:
+A request may set gains on a Mamba's Δ, and request entropy, rank and alternatives of each token:
   \"loom\": {\"delta\": {\"g_delta\": 0.8, \"layers\": [0, 1]}, \"readings\": true}
-Ctrl-C lets what is under way be answered; a second one leaves at once. docs/SERVE.md tells more.")]
+Ctrl-C stops the server after the running requests; a second Ctrl-C stops it immediately. See docs/SERVE.md.")]
 pub(super) struct Args {
     #[command(flatten)]
     model: ModelArgs,
-    /// The name that requests call the model by; its spec string if not given
+    /// The model name in requests; by default the spec string
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The address to listen at; one that others reach needs an API key
+    /// The address to listen on; one reachable by other machines needs an API key
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     host: IpAddr,
-    /// The port; 0 takes any that is free
+    /// The port; 0 selects a free one
     #[arg(long, value_name = "N", default_value_t = 8000)]
     port: u16,
-    /// A file that holds the API key; else the environment variable `LOOM_API_KEY`, if it is set
+    /// A file with the API key; by default the environment variable `LOOM_API_KEY`, if set
     #[arg(long, value_name = "FILE")]
     api_key: Option<PathBuf>,
-    /// Let anybody ask who reaches the address
+    /// Serve without an API key to anyone who can reach the address
     #[arg(long, conflicts_with = "api_key")]
     without_key: bool,
-    /// Largest request
+    /// Maximum size of a request
     #[arg(long, value_name = "N", default_value_t = REQUEST_BYTES_MAX)]
     body_bytes: usize,
-    /// The sentence embedder behind /v1/embeddings: `local:DIR` with all-MiniLM-L6-v2 for example
+    /// The sentence embedder for /v1/embeddings, for example `local:DIR` with all-MiniLM-L6-v2
     #[arg(long, value_name = "SPEC")]
     embedder: Option<ModelSpec>,
-    /// Requests at work at the same time
+    /// Maximum number of concurrent requests
     #[arg(long, value_name = "N", default_value_t = ACTIVE_SEQUENCES_MAX)]
     at_work: usize,
-    /// Requests that may wait for these; more are turned away
+    /// Maximum number of waiting requests; further ones are rejected
     #[arg(long, value_name = "N", default_value_t = REQUESTS_WAITING_MAX)]
     waiting: usize,
-    /// Memory for the states and tokens of requests at work
+    /// Memory for the states and tokens of running requests
     #[arg(long, value_name = "MIB", default_value_t = STATE_BYTES_MAX >> 20)]
     state_mib: u64,
-    /// Memory for the states of openings that later prompts may share; 0 shares nothing
+    /// Memory for the states of prompt prefixes shared by later prompts; 0 disables sharing
     #[arg(long, value_name = "MIB", default_value_t = PREFIX_BYTES_MAX >> 20)]
     prefix_mib: u64,
 }
@@ -82,7 +82,7 @@ impl Args {
         let key = self.key()?;
         if key.is_none() && !self.host.is_loopback() && !self.without_key {
             return Err(Failure::usage(format!(
-                "others reach {}: give an API key (--api-key FILE or {KEY}), or --without-key if anybody may ask",
+                "{} is reachable by other machines: set an API key (--api-key FILE or {KEY}), or use --without-key to serve anyone",
                 self.host
             )));
         }
@@ -91,35 +91,35 @@ impl Args {
             state_bytes: self.state_mib.saturating_mul(1 << 20),
             prefix_bytes: self.prefix_mib.saturating_mul(1 << 20),
         };
-        let watch = Watch::models("serve", Mood::Calm, &[&self.model.model], None)?;
-        let model = watch.model(&self.model.model, &options)?;
+        let gate = CommandGate::for_models("serve", Mood::Calm, &[&self.model.model], None)?;
+        let model = gate.open_model(&self.model.model, &options)?;
         let embedder = match &self.embedder {
-            Some(spec) => Some((spec.to_string(), watch.embedder(spec, &options)?)),
+            Some(spec) => Some((spec.to_string(), gate.open_embedder(spec, &options)?)),
             None => None,
         };
-        let service = Service {
+        let service = HttpService {
             name: self.name.clone().unwrap_or_else(|| model.info().name.clone()),
             model,
             embedder,
             key,
-            bounds: Bounds {
+            limits: ServerLimits {
                 body_bytes: self.body_bytes,
-                at_work: self.at_work,
+                active_max: self.at_work,
                 waiting: self.waiting,
-                ..Bounds::default()
+                ..ServerLimits::default()
             },
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
             let address = SocketAddr::new(self.host, self.port);
             let listener = TcpListener::bind(address).await.map_err(|error| {
-                Failure::usage(format!("{address} cannot be listened at: {error}; --port 0 takes any free port"))
+                Failure::usage(format!("cannot listen on {address}: {error}; --port 0 selects a free port"))
             })?;
             let at = listener.local_addr()?;
-            let guarded = if service.key.is_some() { ", for those who know the key" } else { "" };
+            let guarded = if service.key.is_some() { ", API key required" } else { "" };
             writeln!(terminal.out, "`{}` at http://{at}/v1{guarded}", service.name)?;
             terminal.out.flush()?;
-            http::serve(listener, service, asked_to_stop()?).await?;
+            http::serve(listener, service, stop_signal()?).await?;
             writeln!(terminal.err, "All requests are answered.")?;
             Ok(Exit::Ok)
         })
@@ -131,9 +131,11 @@ impl Args {
         }
         let (key, from) = match &self.api_key {
             Some(path) => {
-                let told = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", path.display()));
+                let key_error = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", path.display()));
                 if std::fs::metadata(path).is_ok_and(|file| file.len() > API_KEY_BYTES_MAX) {
-                    return Err(told(&format!("is longer than the {API_KEY_BYTES_MAX} bytes that a key may have")));
+                    return Err(key_error(&format!(
+                        "is longer than the maximum of {API_KEY_BYTES_MAX} bytes for a key"
+                    )));
                 }
                 (read_file(path)?, path.display().to_string())
             }
@@ -151,8 +153,8 @@ impl Args {
     }
 }
 
-/// Done at the first Ctrl-C or SIGTERM; the second ends the program.
-fn asked_to_stop() -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
+/// Resolves at the first Ctrl-C or SIGTERM; the second ends the program.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
     #[cfg(unix)]
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut signal = async move || {
@@ -166,7 +168,7 @@ fn asked_to_stop() -> std::io::Result<impl Future<Output = ()> + Send + 'static>
     };
     Ok(async move {
         signal().await;
-        eprintln!("What is under way is being answered; a second Ctrl-C leaves at once.");
+        eprintln!("Finishing the running requests; press Ctrl-C again to stop immediately.");
         tokio::spawn(async move {
             signal().await;
             std::process::exit(Exit::Interrupted as i32);

@@ -1,4 +1,4 @@
-//! `loom session`: a piece of work from a need to a verified result.
+//! `loom session`: works on a need until there is a verified result.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -10,17 +10,17 @@ use clap::{Subcommand, ValueEnum};
 
 use super::input::read_file;
 use super::{Exit, Failure, Terminal, remote};
-use crate::app::session::{Place, Session, SessionError, Settings, Standing, Texts};
+use crate::app::session::{Session, SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts};
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelSpec};
 use crate::foundation::store::RealDisk;
-use crate::foundation::store::receipts::{Contents, Key, LOG, Receipt, chain};
-use crate::governance::mood::Profiles;
+use crate::foundation::store::receipts::{ContentStore, LOG, Receipt, ReceiptKey, chain};
+use crate::governance::mood::MoodProfiles;
 use crate::governance::statechart::hope::Engagement;
 use crate::inference::providers::OpenOptions;
 use crate::simulation::persona;
 
-/// Take a need to a verified result: questions, a brief, rollouts, experts, checks, a report
+/// Work on a need: questions, a brief, rollouts, expert reviews, verification, a report
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -29,40 +29,40 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Begin a session
+    /// Start a session
     #[command(after_help = "\
 Examples:
   loom session start \"How does a depressed patient hold up over 50 turns?\"
   loom session start \"Look at the student\" --engagement collaborative
   loom session start \"Does she hold?\" --config anna.yaml --turns 20
 
-A session is a folder: its receipts, the runs, brief.md and report.md. Killed at any moment, it goes on with \
-`loom session resume DIR`. When it is over, `loom session answer DIR \"NEW: …\"` begins the next piece of work there.
+A session is a folder with its receipts, runs, brief.md and report.md. If it is interrupted, continue it with \
+`loom session resume DIR`. When it is over, `loom session answer DIR \"NEW: …\"` starts the next piece of work there.
 
-Exit codes: 0 it waits for you or is over, 4 denied, 5 a model failed.")]
+Exit codes: 0 it waits for an answer or is over, 4 an effect was denied, 5 a model failed.")]
     Start(Box<Start>),
-    /// Answer what a session asked
+    /// Answer a question of a session
     Answer {
         /// The session's folder
         folder: PathBuf,
         /// The answer: `1A, 2B`, IDK, YES, `EDITS: …`, SATISFIED, PROMOTE, `NEW: …`, `WRONG: …`, `CONSULT clinician: …`, …
         answer: String,
         #[command(flatten)]
-        remote: remote::Flags,
+        remote: remote::RemoteArgs,
     },
-    /// Say where a session stands
+    /// Print the status of a session
     Status {
         /// The session's folder
         folder: PathBuf,
     },
-    /// Go on with a session that was interrupted
+    /// Continue an interrupted session
     Resume {
         /// The session's folder
         folder: PathBuf,
         #[command(flatten)]
-        remote: remote::Flags,
+        remote: remote::RemoteArgs,
     },
-    /// Print what happened, step by step
+    /// Print the log of a session, step by step
     Log {
         /// The session's folder
         folder: PathBuf,
@@ -71,12 +71,12 @@ Exit codes: 0 it waits for you or is over, 4 denied, 5 a model failed.")]
 
 #[derive(Debug, clap::Args)]
 struct Start {
-    /// What is wanted, in a sentence
+    /// The need: what to find out, in a sentence
     need: String,
-    /// How densely to be asked; asked if not given
+    /// How many questions to ask; if not given, the session engagement for it
     #[arg(long, value_name = "HOW", value_enum)]
-    engagement: Option<Asks>,
-    /// The session's own model: it answers questions and lends the experts its voice
+    engagement: Option<EngagementArg>,
+    /// The session's model: it answers the session's questions, also in the roles of the experts
     #[arg(long, value_name = "MODEL")]
     model: Option<ModelChain>,
     /// The persona's model
@@ -85,50 +85,50 @@ struct Start {
     /// The model under test, which the persona talks with
     #[arg(long, value_name = "MODEL")]
     target: Option<ModelChain>,
-    /// The model that judges; the session's own where it passed `loom judge check`, if not given
+    /// The judge model; by default the session's model, if it passed `loom judge check`
     #[arg(long, value_name = "MODEL")]
     judge_model: Option<ModelChain>,
-    /// A stronger model, which is asked where the session's own was unsure again and again
+    /// A stronger model, asked after repeated unsure answers of the session's model
     #[arg(long, value_name = "MODEL")]
     strong_model: Option<ModelChain>,
-    /// An expert who is not to be heard; can be given again
+    /// The name of an expert to exclude; repeatable
     #[arg(long, value_name = "NAME")]
     without_expert: Vec<String>,
-    /// A memory workspace: it is searched for what bears on the need, and the verdict is proposed to it
+    /// A memory workspace: searched for entries about the need, and the verdict is proposed to it
     #[arg(long, value_name = "DIR")]
     memory: Option<PathBuf>,
-    /// The persona's config; if not given, the need says which of those that come with loom
+    /// The persona's config; by default the built-in one that the need names
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A mood's profile of your own, which narrows the one that comes with loom; can be given again
+    /// A mood profile that narrows the built-in one; repeatable
     #[arg(long, value_name = "FILE")]
     mood: Vec<PathBuf>,
-    /// Turns of a rollout
+    /// Turns per rollout
     #[arg(long, value_name = "N")]
     turns: Option<usize>,
-    /// Rollouts
+    /// Number of rollouts
     #[arg(long, value_name = "N")]
     rollouts: Option<usize>,
-    /// Where all draws come from
+    /// The seed of all random draws
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// How many rollouts at the same time
+    /// Maximum number of concurrent rollouts
     #[arg(long, value_name = "N", default_value_t = 4)]
     parallel: usize,
-    /// The folder to write; a dated one in `sessions` if not given
+    /// The output folder; by default a dated one in `sessions`
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    remote: remote::Flags,
+    remote: remote::RemoteArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Asks {
-    /// Defaults are taken, and marked as assumptions
+enum EngagementArg {
+    /// No questions: defaults are used and marked as assumptions
     Autonomous,
-    /// One round of the questions that matter most; the rest are assumptions
+    /// One round of the most important questions; the rest are assumptions
     Collaborative,
-    /// Every question is asked, and steps and risks are shown unasked
+    /// All questions, and steps and risks are always shown
     Guided,
 }
 
@@ -147,8 +147,8 @@ impl Args {
                 go(session, folder, terminal)
             }
             Command::Status { folder } => {
-                let standing = Session::look(&receipts(folder)?, &contents(folder), folder).map_err(failure)?;
-                status(&standing, terminal)?;
+                let session_status = Session::look(&receipts(folder)?, &contents(folder), folder).map_err(failure)?;
+                status(&session_status, terminal)?;
                 Ok(Exit::Ok)
             }
             Command::Log { folder } => {
@@ -171,7 +171,7 @@ impl Start {
             }
         };
         let model = |named: &Option<ModelChain>| named.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
-        let settings = Settings {
+        let settings = SessionSettings {
             engagement: self.engagement.map(Engagement::from),
             model: model(&self.model),
             judge: self.judge_model.clone(),
@@ -180,7 +180,7 @@ impl Start {
             memory: self
                 .memory
                 .as_deref()
-                .map(|path| fs::canonicalize(path).map_err(|error| told(path, &error)))
+                .map(|path| fs::canonicalize(path).map_err(|error| file_error(path, &error)))
                 .transpose()?,
             persona_model: model(&self.persona_model),
             target: model(&self.target),
@@ -199,26 +199,26 @@ impl Start {
             .output
             .clone()
             .unwrap_or_else(|| PathBuf::from(format!("sessions/{}", now.strftime("%Y-%m-%d_%H%M%S"))));
-        fs::create_dir_all(&folder).map_err(|error| told(&folder, &error))?;
+        fs::create_dir_all(&folder).map_err(|error| file_error(&folder, &error))?;
         let options = opened(&self.remote);
         let config = config.as_ref().map(|(_, text)| text.as_str());
         let mut moods = Vec::new();
         for path in &self.mood {
             let text = read_file(path)?;
-            Profiles::shipped()?.narrowed(&path.display().to_string(), &text)?;
+            MoodProfiles::shipped()?.narrowed(&path.display().to_string(), &text)?;
             moods.push(text);
         }
-        let texts = Texts { config, moods };
+        let texts = SessionTexts { config, moods };
         let session = Session::start(place(&folder, options)?, &self.need, settings, &texts).map_err(failure)?;
         go(session, &folder, terminal)
     }
 }
 
-/// Goes on, and prints what is said as it is said.
+/// Runs the session and prints its messages as they come.
 fn go(mut session: Session, folder: &Path, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let (sender, receiver) = mpsc::channel::<String>();
-    session.hear(move |text| {
-        // Nobody listens any more once the session stands still.
+    session.on_message(move |text| {
+        // The receiver is gone once output has failed.
         let _ = sender.send(text.to_owned());
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -227,7 +227,7 @@ fn go(mut session: Session, folder: &Path, terminal: &mut Terminal) -> Result<Ex
         drop(session);
         gone
     });
-    // Whoever stops reading does not stop the work: it goes on to where it waits.
+    // A closed output does not stop the work: it continues until it waits for an answer.
     let mut shown = Ok(());
     for text in receiver {
         if shown.is_ok() {
@@ -236,25 +236,25 @@ fn go(mut session: Session, folder: &Path, terminal: &mut Terminal) -> Result<Ex
     }
     let gone = worked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     shown?;
-    let standing = gone.map_err(failure)?;
-    if standing.waiting {
+    let session_status = gone.map_err(failure)?;
+    if session_status.waiting {
         writeln!(terminal.err, "Answer with: loom session answer {} \"…\"", folder.display())?;
-    } else if let Some(report) = &standing.file {
+    } else if let Some(report) = &session_status.file {
         writeln!(terminal.err, "Report: {}", folder.join(report).display())?;
     }
     Ok(Exit::Ok)
 }
 
-fn opened(flags: &remote::Flags) -> OpenOptions {
+fn opened(flags: &remote::RemoteArgs) -> OpenOptions {
     let mut options = OpenOptions::default();
-    flags.set(&mut options);
+    flags.apply(&mut options);
     options
 }
 
-fn place(folder: &Path, options: OpenOptions) -> Result<Place, Failure> {
-    let told = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
-    let key = Key::path().and_then(|path| Key::open(&path)).map_err(|error| told(&error))?;
-    Ok(Place {
+fn place(folder: &Path, options: OpenOptions) -> Result<SessionEnv, Failure> {
+    let key_error = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
+    let key = ReceiptKey::path().and_then(|path| ReceiptKey::open(&path)).map_err(|error| key_error(&error))?;
+    Ok(SessionEnv {
         folder: folder.to_owned(),
         disk: Arc::new(RealDisk::new(folder)),
         key: Arc::new(key),
@@ -263,40 +263,42 @@ fn place(folder: &Path, options: OpenOptions) -> Result<Place, Failure> {
     })
 }
 
-fn told(path: &Path, error: &std::io::Error) -> Failure {
+fn file_error(path: &Path, error: &std::io::Error) -> Failure {
     Failure::usage(format!("{}: {error}", path.display()))
 }
 
-fn contents(folder: &Path) -> Contents {
-    Contents::new(Arc::new(RealDisk::new(folder)))
+fn contents(folder: &Path) -> ContentStore {
+    ContentStore::new(Arc::new(RealDisk::new(folder)))
 }
 
 fn receipts(folder: &Path) -> Result<Vec<Receipt>, Failure> {
     let path = folder.join(LOG);
     let none = || Failure::usage(format!("{} holds no session", folder.display()));
     let text = fs::read(&path)
-        .map_err(|error| if error.kind() == ErrorKind::NotFound { none() } else { told(&path, &error) })?;
-    let (receipts, _) = chain(&text)
-        .map_err(|fault| Failure::Told { message: format!("{}: {fault}", path.display()), exit: Exit::CheckFailed })?;
+        .map_err(|error| if error.kind() == ErrorKind::NotFound { none() } else { file_error(&path, &error) })?;
+    let (receipts, _) = chain(&text).map_err(|fault| Failure::Message {
+        message: format!("{}: {fault}", path.display()),
+        exit: Exit::CheckFailed,
+    })?;
     Ok(receipts)
 }
 
-fn status(standing: &Standing, terminal: &mut Terminal) -> Result<(), Failure> {
-    writeln!(terminal.out, "stage   {}", standing.stage)?;
-    writeln!(terminal.out, "states  {}", standing.leaves.join(", "))?;
-    writeln!(terminal.out, "mood    {}", standing.mood)?;
-    let what = match (standing.halted, standing.waiting, standing.conclusion) {
+fn status(session_status: &SessionStatus, terminal: &mut Terminal) -> Result<(), Failure> {
+    writeln!(terminal.out, "stage   {}", session_status.stage)?;
+    writeln!(terminal.out, "states  {}", session_status.leaves.join(", "))?;
+    writeln!(terminal.out, "mood    {}", session_status.mood)?;
+    let what = match (session_status.halted, session_status.waiting, session_status.conclusion) {
         (Some(counter), ..) => format!("halted: its {} are used up", counter.name()),
-        (None, true, _) => "waits for an answer".to_owned(),
+        (None, true, _) => "waiting for an answer".to_owned(),
         (None, false, Some(conclusion)) => format!("over: {conclusion:?}"),
-        (None, false, None) => "under way, or interrupted: `loom session resume` goes on".to_owned(),
+        (None, false, None) => "running or interrupted: continue with `loom session resume`".to_owned(),
     };
     writeln!(terminal.out, "work    {what}")?;
-    if let Some(footer) = &standing.footer {
+    if let Some(footer) = &session_status.footer {
         writeln!(terminal.out, "{footer}")?;
     }
-    if let Some(asked) = &standing.asked {
-        writeln!(terminal.out, "\n{asked}")?;
+    if let Some(question) = &session_status.question {
+        writeln!(terminal.out, "\n{question}")?;
     }
     Ok(())
 }
@@ -313,12 +315,12 @@ fn line(receipt: &Receipt) -> String {
         |name: &str| body.get(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
     let or = |name: &str| field(name).unwrap_or_default();
     match receipt.entry.kind.as_str() {
-        "session.did" => format!("did      {}", or("action")),
+        "session.did" => format!("action   {}", or("action")),
         "session.told" => match field("denied") {
-            Some(why) => format!("told     {}: not taken, {why}", or("event")),
-            None => format!("told     {}  {}", or("event"), or("leaves")),
+            Some(why) => format!("event    {}: rejected, {why}", or("event")),
+            None => format!("event    {}  {}", or("event"), or("leaves")),
         },
-        "session.answered" => format!("answered {}", or("event")),
+        "session.answered" => format!("answer   {}", or("event")),
         "mood.step" | "mood.begun" => format!("mood     {}  {}", or("mood").to_uppercase(), or("taken")),
         "model.quantised" => format!(
             "model    {}: {}",
@@ -334,19 +336,19 @@ fn failure(error: SessionError) -> Failure {
     match error {
         SessionError::Config(errors) => Failure::Config(errors),
         SessionError::Model(error) => Failure::Model(error),
-        SessionError::Refused(refusal) => Failure::Told { message: refusal.to_string(), exit: Exit::Denied },
-        SessionError::Log(error) => Failure::Told { message: error.to_string(), exit: Exit::CheckFailed },
-        SessionError::Watch(error) => Failure::Watch(error),
+        SessionError::Refused(refusal) => Failure::Message { message: refusal.to_string(), exit: Exit::Denied },
+        SessionError::Log(error) => Failure::Message { message: error.to_string(), exit: Exit::CheckFailed },
+        SessionError::CommandGate(error) => Failure::Gate(error),
         error => Failure::usage(error.to_string()),
     }
 }
 
-impl From<Asks> for Engagement {
-    fn from(asks: Asks) -> Self {
-        match asks {
-            Asks::Autonomous => Self::Autonomous,
-            Asks::Collaborative => Self::Collaborative,
-            Asks::Guided => Self::Guided,
+impl From<EngagementArg> for Engagement {
+    fn from(engagement: EngagementArg) -> Self {
+        match engagement {
+            EngagementArg::Autonomous => Self::Autonomous,
+            EngagementArg::Collaborative => Self::Collaborative,
+            EngagementArg::Guided => Self::Guided,
         }
     }
 }

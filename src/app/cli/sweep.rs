@@ -1,4 +1,4 @@
-//! `loom sweep`: many runs as one.
+//! `loom sweep`: runs all combinations of a sweep's file.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::device::DeviceArg;
-use super::run::{count, failure as run_failure, headline, play};
+use super::run::{count, execute, failure as run_failure, headline};
 use super::terminal::quoted;
 use super::{Exit, Failure, Terminal, remote};
-use crate::app::watch::Watch;
+use crate::app::command_gate::CommandGate;
 use crate::foundation::chat::ModelChain;
 use crate::foundation::gate::{Category, Effect};
 use crate::governance::mood::Mood;
@@ -22,93 +22,93 @@ use crate::studies::sweep::{Cell, Shard, Sweep, SweepError, SweepReport};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  loom sweep sweep.yaml --list                      every cell; nothing is run
-  loom sweep sweep.yaml --output results/sweep      all; again to go on
-  loom sweep sweep.yaml --shard 2/3 --output part2  one of three shares
+  loom sweep sweep.yaml --list                      list all cells without running them
+  loom sweep sweep.yaml --output results/sweep      run all; repeat the command to resume
+  loom sweep sweep.yaml --shard 2/3 --output part2  one of three shards
   loom merge part1 part2 part3 --output results/sweep
 
 docs/SWEEPS.md shows a sweep's file, a Slurm array and a Kubernetes Job.
 
-Exit codes: 0 all cells of the share are complete, 1 the regulator ended a rollout (`regulator: {policy: enforce}` in a \
+Exit codes: 0 all cells of the shard are complete, 1 the regulator stopped a rollout (`regulator: {policy: enforce}` in a \
 config), 5 a model failed, 130 interrupted.")]
 pub(super) struct Args {
     /// The sweep's file
     #[arg(value_name = "SWEEP")]
     file: PathBuf,
-    /// The folder to write, or to go on in
+    /// Output folder, or the folder of a sweep to resume
     #[arg(long, value_name = "DIR", required_unless_present = "list")]
     output: Option<PathBuf>,
-    /// Only share K of N
+    /// Run only shard K of N
     #[arg(long, value_name = "K/N", default_value_t = Shard::ALL)]
     shard: Shard,
-    /// Show the cells of the share and run nothing
+    /// List the cells of the shard without running them
     #[arg(long)]
     list: bool,
-    /// How many rollouts of a cell at the same time
+    /// Number of parallel rollouts of a cell
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = super::at_least_one)]
     parallel: usize,
-    /// Threads for the arithmetic; all cores if not given
+    /// Compute threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
     #[command(flatten)]
     device: DeviceArg,
-    /// Neither score nor report
+    /// Skip scoring and the report
     #[arg(long)]
     no_score: bool,
     #[command(flatten)]
-    remote: remote::Flags,
+    remote: remote::RemoteArgs,
 }
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let sweep = Sweep::read(&self.file).map_err(failure)?;
-        let cells: Vec<&Cell> = sweep.share(self.shard).collect();
+        let cells: Vec<&Cell> = sweep.cells(self.shard).collect();
         let (true, Some(folder)) = (!self.list, &self.output) else {
             for cell in &cells {
                 writeln!(terminal.out, "{}", described(cell))?;
             }
             return Ok(Exit::Ok);
         };
-        sweep.begin(folder).map_err(failure)?;
+        sweep.prepare(folder).map_err(failure)?;
         let named: Vec<ModelChain> = cells
             .iter()
             .flat_map(|cell| [&cell.persona_model, &cell.interlocutor_model])
             .filter_map(|spec| spec.parse().ok())
             .collect();
-        let watch = Watch::models("sweep", Mood::Bold, &named.iter().collect::<Vec<_>>(), Some(folder))?;
+        let gate = CommandGate::for_models("sweep", Mood::Bold, &named.iter().collect::<Vec<_>>(), Some(folder))?;
         let mut options = OpenOptions::new(self.threads, None);
-        self.remote.set(&mut options);
+        self.remote.apply(&mut options);
         options.device = self.device.decide(terminal)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let mut exit = Exit::Ok;
         for (number, cell) in cells.iter().enumerate() {
-            watch.allow(&Effect::new(Category::Rollout, described(cell)))?;
-            let run = sweep.run(folder, cell, &options).map_err(failure)?;
+            gate.allow(&Effect::new(Category::Rollout, described(cell)))?;
+            let run = sweep.open_run(folder, cell, &options).map_err(failure)?;
             writeln!(terminal.err, "[{}/{}] cell {}: {}", number + 1, cells.len(), cell.cell, headline(&run))?;
-            let (played, interrupted) = runtime.block_on(play(&run, self.parallel, terminal))?;
-            let go_on = || format!("What is finished is kept; the same command goes on in {}", quoted(folder));
-            let summaries = match played {
+            let (result, interrupted) = runtime.block_on(execute(&run, self.parallel, terminal))?;
+            let resume = || format!("Finished turns are saved; repeat the command to resume in {}", quoted(folder));
+            let summaries = match result {
                 Ok(summaries) => summaries,
                 Err(error) => {
-                    writeln!(terminal.err, "{}", go_on())?;
+                    writeln!(terminal.err, "{}", resume())?;
                     return Err(run_failure(error));
                 }
             };
             for one in &summaries {
-                // A model that failed is the graver of the two.
+                // A failed model takes precedence.
                 match one.outcome {
                     Outcome::Stopped { circuit_break: false, .. } => exit = Exit::ModelFailed,
                     Outcome::Stopped { circuit_break: true, .. } if exit == Exit::Ok => exit = Exit::CheckFailed,
                     _ => {}
                 }
             }
-            watch.note(
+            gate.record(
                 "sweep.played",
                 json!({"cell": cell.cell, "rollouts": summaries.len(), "interrupted": interrupted}),
             )?;
             if interrupted {
-                watch.close()?;
-                writeln!(terminal.out, "Interrupted. {}", go_on())?;
+                gate.close()?;
+                writeln!(terminal.out, "Interrupted. {}", resume())?;
                 return Ok(Exit::Interrupted);
             }
             if !self.no_score {
@@ -117,7 +117,7 @@ impl Args {
                 report.write_to(run.path(), &conversations).map_err(wrong)?;
             }
         }
-        watch.close()?;
+        gate.close()?;
         writeln!(
             terminal.out,
             "{} of {} complete: {}",
@@ -125,7 +125,7 @@ impl Args {
             sweep.manifest().cells.len(),
             folder.display()
         )?;
-        if !self.no_score && SweepReport::possible(folder, sweep.manifest()) {
+        if !self.no_score && SweepReport::is_ready(folder, sweep.manifest()) {
             SweepReport::on(folder, sweep.manifest()).and_then(|report| report.write_to(folder)).map_err(failure)?;
             writeln!(terminal.out, "Report: {}", folder.join("sweep_report.md").display())?;
         }
@@ -133,7 +133,7 @@ impl Args {
     }
 }
 
-/// One line on a cell.
+/// One line describing a cell.
 fn described(cell: &Cell) -> String {
     let Cell { config, persona_model, interlocutor_model, adversary, delta, seed, rollouts, turns, .. } = cell;
     let delta = delta.as_ref().map_or_else(String::new, |delta| format!("  delta {delta}"));
@@ -148,11 +148,11 @@ pub(super) fn failure(error: SweepError) -> Failure {
     match error {
         SweepError::Config(errors) => Failure::Config(errors),
         SweepError::Run { cell, source } => match run_failure(source) {
-            Failure::Told { message, exit } => Failure::Told { message: format!("cell {cell}: {message}"), exit },
+            Failure::Message { message, exit } => Failure::Message { message: format!("cell {cell}: {message}"), exit },
             other => other,
         },
         SweepError::Incomplete { .. } | SweepError::Differs { .. } | SweepError::Scores { .. } => {
-            Failure::Told { message: error.to_string(), exit: Exit::CheckFailed }
+            Failure::Message { message: error.to_string(), exit: Exit::CheckFailed }
         }
         error => Failure::usage(error.to_string()),
     }

@@ -1,4 +1,4 @@
-//! Where commands print, and how they end.
+//! Output streams and exit codes of commands.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
@@ -7,21 +7,21 @@ use std::process::ExitCode;
 use clap::ColorChoice;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 
-use crate::app::watch::WatchError;
+use crate::app::command_gate::CommandGateError;
 use crate::foundation::chat::ModelError;
 use crate::foundation::config::ConfigErrors;
 
-/// How the program ends.
+/// The exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// All went well.
+    /// Success.
     Ok = 0,
-    /// A check said no.
+    /// A check failed.
     CheckFailed = 1,
-    /// The command line asks for something that cannot be done.
+    /// The command line is invalid.
     Usage = 2,
-    /// A config has problems.
+    /// A config is invalid.
     BadConfig = 3,
     /// The gate denied an effect.
     Denied = 4,
@@ -29,7 +29,7 @@ pub enum Exit {
     ModelFailed = 5,
     /// A bug in the program.
     Bug = 70,
-    /// The user interrupted it; it says how to go on.
+    /// The user interrupted it; the output says how to resume.
     Interrupted = 130,
 }
 
@@ -39,67 +39,67 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command stopped.
+/// An error that ends a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// A config has problems.
+    /// A config is invalid.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
     /// A model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The output could not be written; a closed pipe among them, which is no failure.
+    /// The output cannot be written. A closed pipe is included, but not treated as a failure.
     #[error("the output could not be written: {0}")]
     Output(#[from] io::Error),
-    /// The gate said no, or its receipts cannot be kept.
+    /// The gate denied an effect, or its receipts cannot be written.
     #[error(transparent)]
-    Watch(#[from] WatchError),
-    /// Anything else, told in full.
+    Gate(#[from] CommandGateError),
+    /// Any other error.
     #[error("{message}")]
-    Told {
+    Message {
         /// What went wrong and what to do next.
         message: String,
-        /// How the program ends.
+        /// The exit code.
         exit: Exit,
     },
 }
 
 impl Failure {
-    /// What the command line asks for cannot be done.
+    /// A usage error.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self::Told { message: message.into(), exit: Exit::Usage }
+        Self::Message { message: message.into(), exit: Exit::Usage }
     }
 
     const fn exit(&self) -> Exit {
         match self {
             Self::Config(_) => Exit::BadConfig,
-            Self::Model(ModelError::Denied { .. }) | Self::Watch(WatchError::Refused(_)) => Exit::Denied,
+            Self::Model(ModelError::Denied { .. }) | Self::Gate(CommandGateError::Denied(_)) => Exit::Denied,
             Self::Model(_) => Exit::ModelFailed,
-            Self::Output(_) | Self::Watch(WatchError::Busy(_)) => Exit::Usage,
-            Self::Watch(_) => Exit::CheckFailed,
-            Self::Told { exit, .. } => *exit,
+            Self::Output(_) | Self::Gate(CommandGateError::Busy(_)) => Exit::Usage,
+            Self::Gate(_) => Exit::CheckFailed,
+            Self::Message { exit, .. } => *exit,
         }
     }
 }
 
-/// Where a command prints: results to `out`, everything about how it went to `err`.
+/// The output streams of a command: results go to `out`, messages about progress and problems to `err`.
 pub struct Terminal {
-    /// The command's result. Write with `writeln!(terminal.out, …)?`: a closed pipe then ends the program quietly.
+    /// The command's result. Write with `writeln!(terminal.out, …)?`: a closed pipe then ends the program without an error.
     pub out: Box<dyn Write>,
-    /// Messages for the person, not for the next program.
+    /// Messages for the user.
     pub err: Box<dyn Write>,
-    /// Whether `out` takes colours.
+    /// Whether to write colours to `out`.
     pub color: bool,
-    /// Columns to fill.
+    /// The terminal's width, columns.
     pub width: usize,
     color_err: bool,
 }
 
-/// Columns where the terminal tells none.
+/// The width if there is no terminal.
 const WIDTH: usize = 100;
 
 impl Terminal {
-    /// The process's own standard output and error.
+    /// The process's standard output and error.
     pub(super) fn stdout(color: ColorChoice) -> Self {
         let colored = |is_terminal: bool| match color {
             ColorChoice::Always => true,
@@ -118,10 +118,10 @@ impl Terminal {
         }
     }
 
-    /// Shows every problem of a config, each with its underlined line.
+    /// Prints every problem of a config with its underlined line.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If the output cannot be written.
     pub fn show_problems(&mut self, errors: &ConfigErrors) -> Result<(), Failure> {
         let mut text = String::new();
         for problem in errors.related().into_iter().flatten() {
@@ -132,7 +132,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Writes out what is left and tells a failure.
+    /// Flushes the output, prints a failure, and returns the exit code.
     pub(super) fn finish(mut self, outcome: Result<Exit, Failure>) -> Exit {
         let outcome = outcome.and_then(|exit| {
             self.out.flush()?;
@@ -143,7 +143,7 @@ impl Terminal {
             Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Exit::Ok,
             Err(failure) => failure,
         };
-        // What was printed so far belongs before the message; where neither can be written, the exit code remains.
+        // The output belongs before the message. If neither can be written, only the exit code is left.
         let _best_effort = self.out.flush();
         let _best_effort = match &failure {
             Failure::Config(errors) => self.show_problems(errors),
@@ -153,19 +153,19 @@ impl Terminal {
     }
 }
 
-/// One diagnostic as text.
+/// A diagnostic as text.
 pub(super) fn render(diagnostic: &dyn Diagnostic, color: bool, width: usize) -> String {
     let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme).with_width(width).with_links(false).with_context_lines(1);
     let mut text = String::new();
-    // Writing into a string cannot fail; were it to, the plain message is still there.
+    // Writing to a string does not fail; otherwise the plain message is used.
     match handler.render_report(&mut text, diagnostic) {
         Ok(()) => text,
         Err(_) => diagnostic.to_string(),
     }
 }
 
-/// A path as a shell reads it.
+/// A path quoted for a shell.
 pub(super) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c));

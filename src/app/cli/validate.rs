@@ -1,4 +1,4 @@
-//! `loom validate`: checks configs and shows every problem with its line.
+//! `loom validate`: checks configs and prints every problem with its line.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::{Exit, Failure, Terminal};
 use crate::foundation::config::ConfigErrors;
 use crate::simulation::persona::{self, AdversaryScript, PersonaConfig, TrajectoryMode};
 
-/// Check configs of personas and adversaries; every problem is shown with its line and how to mend it
+/// Check configs of personas and adversaries; problems are shown with their lines and a fix
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -18,19 +18,19 @@ Examples:
   loom validate configs/personas/*.yaml
   loom validate --format json anna.yaml | jq '.[].problems[].message'
 
-Exit codes: 0 all are good, 3 one is not.")]
+Exit codes: 0 all configs are valid, 3 one is not.")]
 pub(super) struct Args {
     /// The configs to check
     #[arg(required = true, value_name = "CONFIG")]
     configs: Vec<PathBuf>,
-    /// How to tell the outcome
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum Format {
-    /// For people: one line per good config, problems underlined
+    /// For people: one line per valid config, problems underlined
     #[default]
     Text,
     /// For programs: a list with one entry per config
@@ -62,9 +62,9 @@ impl Args {
     }
 }
 
-/// Reads a config, a persona's or an adversary's, and says in a line what is in it.
+/// Reads a persona's or an adversary's config and summarises it in one line.
 fn load(path: &Path) -> Result<String, ConfigErrors> {
-    // A file that cannot be read is told of by the persona's loader.
+    // The persona loader reports unreadable files.
     if std::fs::read_to_string(path).is_ok_and(|yaml| AdversaryScript::is_one(&yaml)) {
         let script = AdversaryScript::load(path)?;
         return Ok(format!("{}: an adversary, {}", script.name, count_many(script.strategies.len())));

@@ -1,4 +1,4 @@
-//! `loom view`: a transcript, turn by turn, in the terminal; as plain text where there is none.
+//! `loom view`: shows a transcript turn by turn in the terminal, or prints it as plain text.
 
 mod page;
 mod reader;
@@ -11,20 +11,20 @@ use std::path::PathBuf;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use self::page::Page;
-pub(super) use self::page::{LIKELY, likely};
-use self::reader::{Book, Next, Reader};
+pub(super) use self::page::{PROBABILITY_STYLES, probability_style};
+use self::reader::{Next, OpenTranscript, Reader};
 use super::{Exit, Failure, Terminal};
 use crate::simulation::report::load;
 
-/// Page through a transcript
+/// View a transcript turn by turn
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   loom view results/anna                   all rollouts of a run
-  loom view results/anna/rollout_000.json  one
+  loom view results/anna/rollout_000.json  one rollout
   loom view results/anna | less            plain text
 
-On a terminal, `?` shows the keys. A token's colour says how likely the model found it.")]
+On a terminal, `?` shows the keys. A token's colour shows its probability.")]
 pub(super) struct Args {
     /// A transcript, or a results folder
     #[arg(value_name = "FILE|DIR")]
@@ -33,17 +33,21 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let mut books = Vec::new();
+        let mut transcripts = Vec::new();
         for loaded in load(&self.path).map_err(|error| super::report::failure(&error))? {
             if let Some(why) = &loaded.tokens_missing {
-                writeln!(terminal.err, "{}: shown without colours where tokens are missing: {why}", loaded.file)?;
+                writeln!(terminal.err, "{}: some messages have no token colours: {why}", loaded.file)?;
             }
-            books.push(Book { file: loaded.file, transcript: loaded.transcript, tokens: loaded.tokens });
+            transcripts.push(OpenTranscript {
+                file: loaded.file,
+                transcript: loaded.transcript,
+                tokens: loaded.tokens,
+            });
         }
         if io::stdout().is_terminal() && io::stdin().is_terminal() {
-            page_through(Reader::new(books), terminal.color)?;
+            page_through(Reader::new(transcripts), terminal.color)?;
         } else {
-            print(&books, terminal)?;
+            print(&transcripts, terminal)?;
         }
         Ok(Exit::Ok)
     }
@@ -69,11 +73,11 @@ fn page_through(mut reader: Reader, color: bool) -> io::Result<()> {
     outcome
 }
 
-fn print(books: &[Book], terminal: &mut Terminal) -> io::Result<()> {
-    for book in books {
-        writeln!(terminal.out, "{}", book.title())?;
-        for index in 0..book.transcript.turns.len() {
-            let Some(page) = Page::of(book, index) else { continue };
+fn print(transcripts: &[OpenTranscript], terminal: &mut Terminal) -> io::Result<()> {
+    for open in transcripts {
+        writeln!(terminal.out, "{}", open.title())?;
+        for index in 0..open.transcript.turns.len() {
+            let Some(page) = Page::of(open, index) else { continue };
             writeln!(terminal.out, "\n{}", page.heading)?;
             for line in page.lines(terminal.width, false) {
                 writeln!(terminal.out, "{}", line.to_string().trim_end())?;

@@ -1,23 +1,23 @@
-//! Gains on Δ as a caller writes them: `{"g_delta": 0.8, "g_decay": 1, "g_write": 1, "layers": [0, 2]}`.
+//! Gains on Δ in a request: `{"g_delta": 0.8, "g_decay": 1, "g_write": 1, "layers": [0, 2]}`.
 
 use serde::Deserialize;
 
 use crate::foundation::chat::{DeltaGains, LayerGains, ModelInfo};
 
-/// Gains for all layers, or for those that are named.
+/// Gains for all layers, or for some.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::app) struct Gains {
-    /// On both effects of Δ.
+    /// Gain on both effects of Δ.
     #[serde(default = "one")]
     pub(in crate::app) g_delta: f32,
-    /// On forgetting.
+    /// Gain on the decay.
     #[serde(default = "one")]
     pub(in crate::app) g_decay: f32,
-    /// On writing.
+    /// Gain on the write.
     #[serde(default = "one")]
     pub(in crate::app) g_write: f32,
-    /// The layers that they are for, from 0; all if absent. The others keep their Δ.
+    /// The layers, from 0; all if absent. The other layers keep their Δ.
     pub(in crate::app) layers: Option<Vec<usize>>,
 }
 
@@ -26,13 +26,13 @@ const fn one() -> f32 {
 }
 
 impl Gains {
-    /// The gains as this model takes them.
+    /// The gains in the form of this model.
     ///
     /// # Errors
-    /// In words, when the model takes none, or has no such layer.
+    /// A message if the model supports no gains, or has no such layer.
     pub(in crate::app) fn on(&self, model: &ModelInfo) -> Result<DeltaGains, String> {
         if !model.delta {
-            return Err(format!("model `{}` has no Δ to put gains on: use a Mamba", model.name));
+            return Err(format!("model `{}` has no Δ: gains need a Mamba", model.name));
         }
         let gains = LayerGains { delta: self.g_delta, decay: self.g_decay, write: self.g_write };
         let Some(named) = &self.layers else { return Ok(DeltaGains::Uniform(gains)) };
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_that_are_not_named_keep_their_delta() {
+    fn gains_apply_to_the_named_layers_only() {
         let half = LayerGains { delta: 0.5, ..LayerGains::ONE };
         check(r#"{"g_delta": 0.5}"#, Ok(DeltaGains::Uniform(half)));
         let one = LayerGains::ONE;

@@ -1,19 +1,19 @@
-//! A model over HTTP, as OpenAI's API speaks, with what an API usually hides: true log-probabilities of prompts and
-//! replies, entropies and ranks, gains on Δ.
+//! A model over HTTP with OpenAI's API, and with values that an API usually hides: true log-probabilities of prompts
+//! and replies, entropies, ranks, gains on Δ.
 //!
 //! ```text
-//! access.rs                       who may ask; every request is counted
-//! chat.rs completions.rs          requests to the model      asked.rs: what they share
-//! tokens.rs embeddings.rs         the rest                   fields.rs: what nobody understands is refused by name
-//! answer.rs                       whole or streamed; a client that leaves takes its work along
+//! access.rs                       access checks; counts every request
+//! chat.rs completions.rs          requests to the model      common.rs: their common fields
+//! tokens.rs embeddings.rs         other endpoints            fields.rs: unknown fields are rejected by name
+//! streaming.rs                    streamed responses; work is cancelled when the client disconnects
 //! ```
 //!
-//! It knows [`LanguageModel`] and [`Embedder`], not which engine or provider stands behind them. `docs/SERVE.md` is the
-//! page for users.
+//! It depends on [`LanguageModel`] and [`Embedder`], not on an engine or provider. `docs/SERVE.md` is the page for
+//! users.
 
 mod access;
-mod answer;
-mod asked;
+mod streaming;
+mod common;
 mod chat;
 mod completions;
 mod embeddings;
@@ -41,101 +41,101 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::error::ApiError;
 use self::metrics::Metrics;
-use super::{Gains, reading, text_of, text_of_first};
+use super::{Gains, text_of, text_of_first, token_json};
 use crate::foundation::base::limits::{
     ACTIVE_SEQUENCES_MAX, REQUEST_BYTES_MAX, REQUEST_SILENCE_S_MAX, REQUESTS_WAITING_MAX,
 };
-use crate::foundation::base::{Clock, Stream, SystemClock};
+use crate::foundation::base::{Clock, RngStream, SystemClock};
 use crate::foundation::chat::{Embedder, LanguageModel};
 
-/// What is served, and to whom.
-pub struct Service {
+/// The model to serve and the settings of the server.
+pub struct HttpService {
     /// The model.
     pub model: Arc<dyn LanguageModel>,
-    /// The name that requests call it by.
+    /// The model name in requests.
     pub name: String,
-    /// Turns texts into vectors, under a name of its own.
+    /// The embedder of `/v1/embeddings` and its name.
     pub embedder: Option<(String, Arc<dyn Embedder>)>,
-    /// What a client must know to be answered; nobody is asked for anything if `None`.
+    /// The API key; no authentication if `None`.
     pub key: Option<SecretString>,
-    /// How much at a time.
-    pub bounds: Bounds,
+    /// Limits of the server.
+    pub limits: ServerLimits,
 }
 
-/// How much a server takes on.
+/// Limits of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Largest request, bytes.
+pub struct ServerLimits {
+    /// Maximum size of a request in bytes.
     pub body_bytes: usize,
-    /// Requests to the model at work at the same time.
-    pub at_work: usize,
-    /// Requests that may wait for one of these to end; more are turned away with status 429.
+    /// Maximum number of concurrent requests to the model.
+    pub active_max: usize,
+    /// Maximum number of waiting requests; further ones get status 429.
     pub waiting: usize,
-    /// Longest silence within a request that is still being sent; then it is given up.
+    /// Timeout between two chunks of a request body.
     pub silence: Duration,
 }
 
-impl Default for Bounds {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             body_bytes: REQUEST_BYTES_MAX,
-            at_work: ACTIVE_SEQUENCES_MAX,
+            active_max: ACTIVE_SEQUENCES_MAX,
             waiting: REQUESTS_WAITING_MAX,
             silence: Duration::from_secs(REQUEST_SILENCE_S_MAX),
         }
     }
 }
 
-/// What all requests share.
+/// State shared by all requests.
 struct Shared {
     model: Arc<dyn LanguageModel>,
     name: String,
     embedder: Option<(String, Arc<dyn Embedder>)>,
-    /// The key's digest: the key itself is not kept.
+    /// The digest of the key; the key itself is not stored.
     key: Option<blake3::Hash>,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     waiting_max: usize,
     silence: Duration,
     metrics: Arc<Metrics>,
-    begun: i64,
-    /// Where answers' names and the seeds of those who give none come from, and how many were drawn.
-    draws: Stream,
+    started_at: i64,
+    /// The random stream of response ids and default seeds, and the number of draws.
+    draws: RngStream,
     drawn: AtomicU64,
 }
 
-/// A place among the requests at work.
-struct Turn {
-    _place: OwnedSemaphorePermit,
+/// A slot of the concurrent requests, released when dropped.
+struct ActiveRequest {
+    _permit: OwnedSemaphorePermit,
 }
 
-/// Serves until `stop` is done; then takes no new request, and ends when those under way are answered.
+/// Serves until `stop` resolves; then accepts no new requests and returns when the running ones are answered.
 ///
 /// # Errors
-/// When the system gives no randomness, or the listener fails.
+/// If the system provides no randomness, or the listener fails.
 pub async fn serve(
     listener: TcpListener,
-    service: Service,
+    service: HttpService,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let routes = routes(service)?;
-    // A token is worth a packet of its own.
+    // Tokens are sent at once, without waiting for a full packet.
     let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
     axum::serve(listener, routes).with_graceful_shutdown(stop).await
 }
 
-fn routes(service: Service) -> io::Result<Router> {
-    let Service { model, name, embedder, key, bounds } = service;
+fn routes(service: HttpService) -> io::Result<Router> {
+    let HttpService { model, name, embedder, key, limits } = service;
     let shared = Arc::new(Shared {
         model,
         name,
         embedder,
         key: key.map(|key| blake3::hash(key.expose_secret().as_bytes())),
-        places: Arc::new(Semaphore::new(bounds.at_work.clamp(1, Semaphore::MAX_PERMITS))),
-        waiting_max: bounds.waiting,
-        silence: bounds.silence,
+        slots: Arc::new(Semaphore::new(limits.active_max.clamp(1, Semaphore::MAX_PERMITS))),
+        waiting_max: limits.waiting,
+        silence: limits.silence,
         metrics: Arc::default(),
-        begun: SystemClock.now().as_second(),
-        draws: Stream::root(getrandom::u64()?),
+        started_at: SystemClock.now().as_second(),
+        draws: RngStream::root(getrandom::u64()?),
         drawn: AtomicU64::new(0),
     });
     Ok(Router::new()
@@ -150,26 +150,26 @@ fn routes(service: Service) -> io::Result<Router> {
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(wrong_method)
-        .fallback(nothing_here)
-        .layer(DefaultBodyLimit::max(bounds.body_bytes))
-        .layer(from_fn_with_state(Arc::clone(&shared), access::door))
+        .fallback(not_found)
+        .layer(DefaultBodyLimit::max(limits.body_bytes))
+        .layer(from_fn_with_state(Arc::clone(&shared), access::check_and_count))
         .with_state(shared))
 }
 
 impl Shared {
-    /// Waits for a place among the requests at work.
-    async fn enter(&self) -> Result<Turn, ApiError> {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            return Ok(Turn { _place: place });
+    /// Waits for a free slot.
+    async fn enter(&self) -> Result<ActiveRequest, ApiError> {
+        if let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
+            return Ok(ActiveRequest { _permit: permit });
         }
         let _waits = self.metrics.wait();
         if self.metrics.waiting() > self.waiting_max {
-            let message = format!("more than {} requests wait already; come again later", self.waiting_max);
+            let message = format!("more than {} requests are waiting; try again later", self.waiting_max);
             return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, message).code("queue_full"));
         }
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        place.map(|place| Turn { _place: place }).map_err(|_| {
-            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the server has lost count of its requests: this is a bug")
+        let permit = Arc::clone(&self.slots).acquire_owned().await;
+        permit.map(|permit| ActiveRequest { _permit: permit }).map_err(|_| {
+            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request semaphore is closed: this is a bug")
         })
     }
 
@@ -181,30 +181,30 @@ impl Shared {
         Err(ApiError::not_found("model", message).code("model_not_found"))
     }
 
-    /// A seed for those who give none: small enough for every language's numbers.
-    fn draw(&self) -> u64 {
+    /// A default seed, small enough for the number types of all languages.
+    fn draw_seed(&self) -> u64 {
         self.draws.child("seed", self.drawn.fetch_add(1, Ordering::Relaxed)).bits(0) >> 11
     }
 
-    /// A name for an answer.
-    fn answer_id(&self, kind: &str) -> String {
+    /// A response id.
+    fn response_id(&self, kind: &str) -> String {
         let id = self.draws.child("answer", self.drawn.fetch_add(1, Ordering::Relaxed));
         format!("{kind}-{:016x}", id.bits(0))
     }
 
     fn model_card(&self) -> Value {
         let info = self.model.info();
-        json!({ "id": self.name, "object": "model", "created": self.begun, "owned_by": "loom", "loom": info })
+        json!({ "id": self.name, "object": "model", "created": self.started_at, "owned_by": "loom", "loom": info })
     }
 
     fn embedder_card(&self) -> Option<Value> {
         let (name, _) = self.embedder.as_ref()?;
-        Some(json!({ "id": name, "object": "model", "created": self.begun, "owned_by": "loom" }))
+        Some(json!({ "id": name, "object": "model", "created": self.started_at, "owned_by": "loom" }))
     }
 }
 
-/// Does what may take long with a long text, beside the few threads that serve everybody.
-async fn aside<T: Send + 'static>(
+/// Runs CPU-heavy work on the blocking thread pool.
+async fn run_blocking<T: Send + 'static>(
     shared: &Arc<Shared>,
     work: impl FnOnce(&Shared) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -212,7 +212,7 @@ async fn aside<T: Send + 'static>(
     match tokio::task::spawn_blocking(move || work(&shared)).await {
         Ok(done) => done,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is ending")),
+        Err(_) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")),
     }
 }
 
@@ -241,9 +241,9 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> ([(header::HeaderName, &'
 }
 
 async fn wrong_method() -> ApiError {
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this endpoint takes another method; see docs/SERVE.md")
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this endpoint needs another HTTP method; see docs/SERVE.md")
 }
 
-async fn nothing_here() -> ApiError {
-    ApiError::new(StatusCode::NOT_FOUND, "there is no such endpoint; see docs/SERVE.md for those that there are")
+async fn not_found() -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "there is no such endpoint; docs/SERVE.md lists them")
 }

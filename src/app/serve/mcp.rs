@@ -1,5 +1,5 @@
-//! The governed memory as tools of the Model Context Protocol (<https://modelcontextprotocol.io>), on standard input and
-//! output. A tool is a line of [`TOOLS`]; what it may do is decided by the memory's mode, as everywhere.
+//! The governed memory as tools of the Model Context Protocol (<https://modelcontextprotocol.io>), over standard input
+//! and output. Each tool is an entry of [`TOOLS`]; the memory's mode decides what is permitted.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,29 +17,29 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::app::watch::Watch;
+use crate::app::command_gate::CommandGate;
 use crate::foundation::base::{Clock as _, SystemClock};
 use crate::foundation::gate::{self, Category, Permit};
-use crate::governance::memory::capture::Heard;
-use crate::governance::memory::id::Kind;
-use crate::governance::memory::mode::{Capability, Mode};
-use crate::governance::memory::proposal::{Op, OpKind};
-use crate::governance::memory::search::Query;
-use crate::governance::memory::workspace::{Finder, MemoryError, Request, Workspace};
+use crate::governance::memory::capture::CaptureInput;
+use crate::governance::memory::id::BlockKind;
+use crate::governance::memory::mode::{MemoryCapability, Mode};
+use crate::governance::memory::proposal::{ProposalOp, ProposalOpKind};
+use crate::governance::memory::search::SearchQuery;
+use crate::governance::memory::workspace::{CachedSearch, MemoryError, ProposalRequest, Workspace};
 
 /// Serves the memory in a folder until the client closes the standard input.
 ///
 /// # Errors
-/// Where the client does not speak the protocol, or the connection breaks.
+/// If the client does not speak the protocol, or the connection breaks.
 pub async fn serve_memory(folder: PathBuf) -> Result<(), McpError> {
     let server = MemoryServer { memory: Arc::new(Memory { folder, finder: Mutex::default() }) };
     let running = server.serve(stdio()).await.map_err(|error| McpError(error.to_string()))?;
     running.waiting().await.map(drop).map_err(|error| McpError(error.to_string()))
 }
 
-/// The conversation with the client ended badly.
+/// The connection to the client failed.
 #[derive(Debug, thiserror::Error)]
-#[error("the client could not be served: {0}")]
+#[error("the connection to the client failed: {0}")]
 pub struct McpError(String);
 
 struct MemoryServer {
@@ -48,146 +48,146 @@ struct MemoryServer {
 
 struct Memory {
     folder: PathBuf,
-    finder: Mutex<Finder>,
+    finder: Mutex<CachedSearch>,
 }
 
-/// A tool: what it is called, what it takes, what it does to the world.
-struct Offer {
+/// A tool: name, arguments, and effect on the world.
+struct MemoryTool {
     name: &'static str,
     title: &'static str,
     description: &'static str,
-    takes: fn() -> Result<Arc<JsonObject>, String>,
-    effect: Effect,
-    /// What the mode must allow; without it the tool is neither listed nor run.
-    needs: Option<Capability>,
-    run: fn(&Memory, &Workspace, JsonObject) -> Result<Value, Refused>,
+    arguments_schema: fn() -> Result<Arc<JsonObject>, String>,
+    effect: ToolEffect,
+    /// The capability that the mode must allow; otherwise the tool is neither listed nor run.
+    needs: Option<MemoryCapability>,
+    run: fn(&Memory, &Workspace, JsonObject) -> Result<Value, ToolError>,
 }
 
-/// What calling a tool changes.
-enum Effect {
+/// The effect of a tool.
+enum ToolEffect {
     /// Nothing.
     Reads,
-    /// Adds something; `again`: calling it twice is the same as once.
-    Adds { again: bool },
-    /// Changes what is true.
+    /// Adds something; `again`: calling it twice has the effect of once.
+    Adds { idempotent: bool },
+    /// Changes decisions.
     Changes,
 }
 
-/// Why a tool did not do what it was asked: told to the caller, who can do better.
-struct Refused(String);
+/// Why a tool failed; sent to the client as the tool's result.
+struct ToolError(String);
 
-impl From<MemoryError> for Refused {
+impl From<MemoryError> for ToolError {
     fn from(error: MemoryError) -> Self {
         Self(error.to_string())
     }
 }
 
-const TOOLS: [Offer; 8] = [
-    Offer {
+const TOOLS: [MemoryTool; 8] = [
+    MemoryTool {
         name: "status",
-        title: "How the memory stands",
-        description: "The mode and its gates, how many blocks of each kind there are, what waits for a word.",
-        takes: schema_for_input::<Nothing>,
-        effect: Effect::Reads,
+        title: "Status of the memory",
+        description: "The mode and its gates, the number of blocks of each kind, and the pending proposals.",
+        arguments_schema: schema_for_input::<Nothing>,
+        effect: ToolEffect::Reads,
         needs: None,
         run: |_, workspace, arguments| {
             let Nothing {} = read(arguments)?;
-            told(&workspace.status()?)
+            to_json(&workspace.status()?)
         },
     },
-    Offer {
+    MemoryTool {
         name: "search",
         title: "Search decisions, tasks and signals",
         description: "Finds blocks by their words (BM25), with the reason for each hit. Without words, everything that \
                       passes the filters, newest first.",
-        takes: schema_for_input::<Search>,
-        effect: Effect::Reads,
+        arguments_schema: schema_for_input::<Search>,
+        effect: ToolEffect::Reads,
         needs: None,
         run: |memory, workspace, arguments| {
             let query = read::<Search>(arguments)?.query()?;
             let mut finder = memory.finder.lock().unwrap_or_else(PoisonError::into_inner);
-            told(&json!({"hits": finder.search(workspace, &query)?}))
+            to_json(&json!({"hits": finder.search(workspace, &query)?}))
         },
     },
-    Offer {
+    MemoryTool {
         name: "show",
         title: "Show a block",
-        description: "A block as it stands in its file.",
-        takes: schema_for_input::<Block>,
-        effect: Effect::Reads,
+        description: "A block as it is in its file.",
+        arguments_schema: schema_for_input::<Block>,
+        effect: ToolEffect::Reads,
         needs: None,
         run: |_, workspace, arguments| {
             let Block { id } = read(arguments)?;
             let (file, text) = workspace.show(&id)?;
-            told(&json!({"id": id, "file": file, "text": text}))
+            to_json(&json!({"id": id, "file": file, "text": text}))
         },
     },
-    Offer {
+    MemoryTool {
         name: "review",
-        title: "Show what waits for a word",
-        description: "The staged proposals, each with its evidence, the diff it would make, and what stands against it.",
-        takes: schema_for_input::<Nothing>,
-        effect: Effect::Reads,
+        title: "Show pending proposals",
+        description: "The staged proposals, each with its evidence, the diff it would make, and the objections.",
+        arguments_schema: schema_for_input::<Nothing>,
+        effect: ToolEffect::Reads,
         needs: None,
         run: |_, workspace, arguments| {
             let Nothing {} = read(arguments)?;
-            told(&json!({"proposals": workspace.review(false)?}))
+            to_json(&json!({"proposals": workspace.review(false)?}))
         },
     },
-    Offer {
+    MemoryTool {
         name: "scan",
         title: "Look for contradictions and drift",
         description: "Contradictions between decisions, dead decisions, stalled tasks, impact. Keeps its records in \
                       intelligence/ and, where the mode allows, stages proposals; it never changes what is true.",
-        takes: schema_for_input::<Nothing>,
-        effect: Effect::Adds { again: true },
+        arguments_schema: schema_for_input::<Nothing>,
+        effect: ToolEffect::Adds { idempotent: true },
         needs: None,
         run: |_, workspace, arguments| {
             let Nothing {} = read(arguments)?;
-            told(&workspace.scan()?)
+            to_json(&workspace.scan()?)
         },
     },
-    Offer {
+    MemoryTool {
         name: "capture",
-        title: "Keep what was said as a signal",
+        title: "Capture statements as signals",
         description: "Listens to a text and keeps each line that sounds like a decision, a commitment, a correction, a \
                       deadline or an incident. Signals wait for a person; they decide nothing.",
-        takes: schema_for_input::<Capture>,
-        effect: Effect::Adds { again: true },
+        arguments_schema: schema_for_input::<Capture>,
+        effect: ToolEffect::Adds { idempotent: true },
         needs: None,
         run: |memory, workspace, arguments| {
             let Capture { text, source, kind } = read(arguments)?;
-            let heard = [Heard { text: &text, source: &source, kind: kind.as_deref() }];
-            let (signals, lost) = workspace.capture(memory.permit(&Workspace::capturing(&heard))?, &heard)?;
-            told(&json!({"signals": signals, "lost": lost}))
+            let heard = [CaptureInput { text: &text, source: &source, kind: kind.as_deref() }];
+            let (signals, lost) = workspace.capture(memory.permit(&Workspace::capture_effect(&heard))?, &heard)?;
+            to_json(&json!({"signals": signals, "lost": lost}))
         },
     },
-    Offer {
+    MemoryTool {
         name: "propose",
         title: "Stage a proposal",
         description: "Proposes one change of the memory, with its evidence and its sources. Nothing changes until the \
                       proposal is applied.",
-        takes: schema_for_input::<Propose>,
-        effect: Effect::Adds { again: false },
-        needs: Some(Capability::Propose),
+        arguments_schema: schema_for_input::<Propose>,
+        effect: ToolEffect::Adds { idempotent: false },
+        needs: Some(MemoryCapability::Propose),
         run: |memory, workspace, arguments| {
             let request = read::<Propose>(arguments)?.request()?;
-            let permit = memory.permit(&Workspace::proposing(&request))?;
-            told(&json!({"proposal": workspace.propose(permit, request)?}))
+            let permit = memory.permit(&Workspace::propose_effect(&request))?;
+            to_json(&json!({"proposal": workspace.propose(permit, request)?}))
         },
     },
-    Offer {
+    MemoryTool {
         name: "apply",
         title: "Apply a staged proposal",
         description: "Changes the files as the proposal says, all of it or nothing, with a snapshot and a receipt. Call \
                       it only for a proposal that a person has chosen.",
-        takes: schema_for_input::<Proposal>,
-        effect: Effect::Changes,
-        needs: Some(Capability::Apply),
+        arguments_schema: schema_for_input::<Proposal>,
+        effect: ToolEffect::Changes,
+        needs: Some(MemoryCapability::Apply),
         run: |memory, workspace, arguments| {
             let Proposal { id } = read(arguments)?;
-            let permit = memory.permit(&workspace.applying(&id)?)?;
-            told(&workspace.apply(permit, &id)?)
+            let permit = memory.permit(&workspace.apply_effect(&id)?)?;
+            to_json(&workspace.apply(permit, &id)?)
         },
     },
 ];
@@ -200,7 +200,7 @@ struct Nothing {}
 #[serde(deny_unknown_fields, default)]
 #[derive(Default)]
 struct Search {
-    /// The words; block ids may stand among them.
+    /// The words; may include block ids.
     text: String,
     /// Only this kind: decision, task, project, person, tool, incident, contradiction, drift, impact, signal, …
     kind: Option<String>,
@@ -214,7 +214,7 @@ struct Search {
     from: Option<String>,
     /// Not after this day, YYYY-MM-DD.
     to: Option<String>,
-    /// Most hits, 1 to 100; by itself 10.
+    /// Maximum number of hits, 1 to 100; 10 by default.
     limit: Option<usize>,
 }
 
@@ -235,11 +235,11 @@ struct Proposal {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Capture {
-    /// What was said.
+    /// The text.
     text: String,
-    /// Where it comes from, chat:12 for example.
+    /// The source, chat:12 for example.
     source: String,
-    /// What it is known to be; the whole text is one signal then, whatever its words.
+    /// The kind of signal, if known; the whole text becomes one signal then.
     kind: Option<String>,
 }
 
@@ -249,10 +249,10 @@ struct Propose {
     /// `append_block`, `insert_after_block`, `update_field`, `append_list_item`, `replace_range`, `set_status` or
     /// `supersede_decision`.
     op: String,
-    /// The block that it is about.
+    /// The target block.
     #[serde(default)]
     target: String,
-    /// The file, relative to the workspace; by itself the one that holds the target, or the one for its kind.
+    /// The file, relative to the workspace; by default the file of the target, or of its kind.
     #[serde(default)]
     file: String,
     /// `set_status`: the new status.
@@ -277,23 +277,23 @@ struct Propose {
     /// `low`, `medium` or `high`.
     #[serde(default)]
     risk: String,
-    /// Why.
+    /// The reasons.
     evidence: Vec<String>,
-    /// Where it comes from.
+    /// The sources.
     sources: Vec<String>,
 }
 
 impl Search {
-    fn query(self) -> Result<Query, Refused> {
+    fn query(self) -> Result<SearchQuery, ToolError> {
         let day = |day: Option<String>| {
-            day.map(|day| day.parse().map_err(|error| Refused(format!("`{day}` is no day: {error}")))).transpose()
+            day.map(|day| day.parse().map_err(|error| ToolError(format!("`{day}` is not a date: {error}")))).transpose()
         };
         let kind = |name: String| {
-            let known = || Kind::ALL.map(Kind::name).join(", ");
-            let found = Kind::ALL.into_iter().find(|kind| kind.name() == name);
-            found.ok_or_else(|| Refused(format!("there is no kind `{name}`: use one of {}", known())))
+            let known = || BlockKind::ALL.map(BlockKind::name).join(", ");
+            let found = BlockKind::ALL.into_iter().find(|kind| kind.name() == name);
+            found.ok_or_else(|| ToolError(format!("there is no kind `{name}`: use one of {}", known())))
         };
-        Ok(Query {
+        Ok(SearchQuery {
             text: self.text,
             kind: self.kind.map(kind).transpose()?,
             status: self.status,
@@ -307,18 +307,18 @@ impl Search {
 }
 
 impl Propose {
-    fn request(self) -> Result<Request, Refused> {
-        let found = OpKind::ALL.iter().find(|(_, name)| *name == self.op);
+    fn request(self) -> Result<ProposalRequest, ToolError> {
+        let found = ProposalOpKind::ALL.iter().find(|(_, name)| *name == self.op);
         let (kind, _) = found.ok_or_else(|| {
-            let known = OpKind::ALL.map(|(_, name)| name).join(", ");
-            Refused(format!("there is no operation `{}`: use one of {known}", self.op))
+            let known = ProposalOpKind::ALL.map(|(_, name)| name).join(", ");
+            ToolError(format!("there is no operation `{}`: use one of {known}", self.op))
         })?;
         let range = match (self.start, self.end) {
             (Some(start), Some(end)) => Some((start, end)),
             (None, None) => None,
-            _ => return Err(Refused("`start` and `end` belong together".to_owned())),
+            _ => return Err(ToolError("`start` and `end` must be given together".to_owned())),
         };
-        let op = Op {
+        let op = ProposalOp {
             kind: Some(*kind),
             file: self.file,
             target: self.target,
@@ -329,28 +329,30 @@ impl Propose {
             range,
             patch: self.patch.replace("\r\n", "\n").trim_end().to_owned(),
         };
-        Ok(Request { ops: vec![op], risk: self.risk, evidence: self.evidence, sources: self.sources })
+        Ok(ProposalRequest { ops: vec![op], risk: self.risk, evidence: self.evidence, sources: self.sources })
     }
 }
 
-fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Refused> {
-    serde_json::from_value(Value::Object(arguments)).map_err(|error| Refused(format!("the arguments: {error}")))
+fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ToolError> {
+    serde_json::from_value(Value::Object(arguments)).map_err(|error| ToolError(format!("invalid arguments: {error}")))
 }
 
-fn told<T: Serialize>(outcome: &T) -> Result<Value, Refused> {
-    serde_json::to_value(outcome).map_err(|error| Refused(error.to_string()))
+fn to_json<T: Serialize>(outcome: &T) -> Result<Value, ToolError> {
+    serde_json::to_value(outcome).map_err(|error| ToolError(error.to_string()))
 }
 
-impl Offer {
+impl MemoryTool {
     fn tool(&self) -> Result<Tool, String> {
         let hints = match self.effect {
-            Effect::Reads => ToolAnnotations::from_raw(None, Some(true), Some(false), Some(true), Some(false)),
-            Effect::Adds { again } => {
-                ToolAnnotations::from_raw(None, Some(false), Some(false), Some(again), Some(false))
+            ToolEffect::Reads => ToolAnnotations::from_raw(None, Some(true), Some(false), Some(true), Some(false)),
+            ToolEffect::Adds { idempotent } => {
+                ToolAnnotations::from_raw(None, Some(false), Some(false), Some(idempotent), Some(false))
             }
-            Effect::Changes => ToolAnnotations::from_raw(None, Some(false), Some(true), Some(false), Some(false)),
+            ToolEffect::Changes => ToolAnnotations::from_raw(None, Some(false), Some(true), Some(false), Some(false)),
         };
-        Ok(Tool::new(self.name, self.description, (self.takes)()?).with_title(self.title).with_annotations(hints))
+        Ok(Tool::new(self.name, self.description, (self.arguments_schema)()?)
+            .with_title(self.title)
+            .with_annotations(hints))
     }
 
     fn is_open(&self, mode: Mode) -> bool {
@@ -363,37 +365,39 @@ impl Memory {
         Workspace::at(&self.folder, SystemClock.now())
     }
 
-    /// A permit, with its receipts in the memory's folder. What applying takes a person's word for is what a person opened
-    /// for assistants by the mode: where the mode is none that applies, the workspace refuses it all the same.
-    fn permit(&self, effect: &gate::Effect) -> Result<Permit, Refused> {
-        let told = |error: &dyn std::fmt::Display| Refused(error.to_string());
+    /// Requests a permit, with receipts in the memory's folder. The approval that applying needs is the mode, which a
+    /// person set; the workspace still denies it in other modes.
+    fn permit(&self, effect: &gate::Effect) -> Result<Permit, ToolError> {
+        let tool_error = |error: &dyn std::fmt::Display| ToolError(error.to_string());
         let clock = Arc::new(SystemClock);
         let permit = if effect.category() == Category::MemoryApply {
-            let watch = Watch::applying("memory mcp", &self.folder, clock).map_err(|error| told(&error))?;
+            let gate = CommandGate::for_memory_changes("memory mcp", &self.folder, clock)
+                .map_err(|error| tool_error(&error))?;
             let by = format!("the mode `{}`, which a person set", self.mode());
-            watch.ask_by(&by, effect).map(|permit| (watch, permit))
+            gate.permit_approved(&by, effect).map(|permit| (gate, permit))
         } else {
-            let watch = Watch::proposing("memory mcp", &self.folder, clock).map_err(|error| told(&error))?;
-            watch.ask(effect).map(|permit| (watch, permit))
+            let gate = CommandGate::for_memory_proposals("memory mcp", &self.folder, clock)
+                .map_err(|error| tool_error(&error))?;
+            gate.permit(effect).map(|permit| (gate, permit))
         };
-        let (watch, permit) = permit.map_err(|refusal| told(&refusal))?;
-        watch.close().map_err(|error| told(&error))?;
+        let (gate, permit) = permit.map_err(|refusal| tool_error(&refusal))?;
+        gate.close().map_err(|error| tool_error(&error))?;
         Ok(permit)
     }
 
-    /// The mode as it stands; a damaged one allows nothing.
+    /// The current mode; a damaged one allows nothing.
     fn mode(&self) -> Mode {
         let mode = self.open().and_then(|workspace| workspace.mode());
         mode.unwrap_or(Mode::DetectOnly)
     }
 
-    fn call(&self, name: &str, arguments: JsonObject) -> Result<Value, Refused> {
-        let Some(offer) = TOOLS.iter().find(|offer| offer.name == name) else {
-            let known: Vec<_> = TOOLS.iter().map(|offer| offer.name).collect();
-            return Err(Refused(format!("there is no tool `{name}`: use one of {}", known.join(", "))));
+    fn call(&self, name: &str, arguments: JsonObject) -> Result<Value, ToolError> {
+        let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
+            let known: Vec<_> = TOOLS.iter().map(|tool| tool.name).collect();
+            return Err(ToolError(format!("there is no tool `{name}`: use one of {}", known.join(", "))));
         };
-        // What is not offered is refused as well: by the workspace itself, which asks the mode under its lock.
-        (offer.run)(self, &self.open()?, arguments)
+        // Tools that are not listed are denied by the workspace, which checks the mode under its lock.
+        (tool.run)(self, &self.open()?, arguments)
     }
 }
 
@@ -403,7 +407,7 @@ impl ServerHandler for MemoryServer {
             .with_server_info(Implementation::new("loom-memory", env!("CARGO_PKG_VERSION")))
             .with_instructions(
                 "A project's decisions, tasks and signals in plain Markdown. Search before you assume; capture what is \
-                 decided; propose changes with evidence. Only a person's word applies a proposal.",
+                 decided; propose changes with evidence. Only a person's approval applies a proposal.",
             )
     }
 
@@ -413,7 +417,7 @@ impl ServerHandler for MemoryServer {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let mode = self.memory.mode();
-        let tools: Result<_, _> = TOOLS.iter().filter(|offer| offer.is_open(mode)).map(Offer::tool).collect();
+        let tools: Result<_, _> = TOOLS.iter().filter(|tool| tool.is_open(mode)).map(MemoryTool::tool).collect();
         tools.map(ListToolsResult::with_all_items).map_err(|why| ErrorData::internal_error(why, None))
     }
 
@@ -428,7 +432,7 @@ impl ServerHandler for MemoryServer {
         let outcome = called.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         Ok(match outcome {
             Ok(value) => CallToolResult::structured(value),
-            Err(Refused(why)) => CallToolResult::error(vec![ContentBlock::text(why)]),
+            Err(ToolError(why)) => CallToolResult::error(vec![ContentBlock::text(why)]),
         }
         .into())
     }

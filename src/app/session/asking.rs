@@ -1,17 +1,17 @@
-//! Questions to the session's model: on the specification, the shape, the finished work. Each has choices; an answer that is
-//! not sure is none, and the default by rule holds. Where the model was unsure as often as the mood's ladder says, a
-//! stronger one is asked, if the user named one.
+//! Multiple-choice questions to the session's model: about the specification, the shape, the finished work. If the
+//! answer is unsure, the default by rule is used. After the number of unsure answers set by the mood's profile, the
+//! stronger model is asked, if the user named one.
 
 use super::claims;
 use super::core::{Performed, Session};
 use super::experts::{self, Expert};
 use super::judgement::{Question, judge};
-use super::outcome::{ItemKind, Judged, Opinion, Outcome};
-use super::place::SessionError;
+use super::outcome::{ActionOutcome, ExpertOpinion, ModelJudgement, WorkItemKind};
+use super::setup::SessionError;
 use super::wave;
-use crate::foundation::base::{Stream, limits};
+use crate::foundation::base::{RngStream, limits};
 use crate::foundation::chat::{Message, Prompt, Request, Sampling};
-use crate::foundation::gate::{Budget, Entry, LeaseId};
+use crate::foundation::gate::{Budget, LeaseId, LedgerEntry};
 use crate::governance::mood::Mood;
 use crate::governance::mood::lint::suspicions;
 use crate::governance::statechart::hope::{Aspects, Clarity, Event, Shape, SpecScores};
@@ -19,15 +19,19 @@ use crate::governance::statechart::hope::{Aspects, Clarity, Event, Shape, SpecSc
 const SHAPES: [&str; 3] =
     ["the program works alone", "the program works alone and a person reviews", "both work step by step"];
 const CLARITY: [&str; 3] = ["nothing is said of it", "something is said of it", "it is said in full"];
-/// The risk of work in which something wants to be obeyed by whoever reads it: a person should.
+/// The shape for work with suspicious replies (text that gives instructions to its reader): a person should review it.
 pub(super) const RISK_OF_SUSPECTS: Shape = Shape::Colleague;
-/// Characters of context for a model that states no bound.
+/// Characters of context for a model without a stated prompt limit.
 const CONTEXT_CHARS: usize = 6_000;
 
 impl Session {
-    /// Puts a question to the session's model; where it is not sure, the default holds.
-    pub(super) async fn ask_model(&mut self, lease: LeaseId, question: Question<'_>) -> Result<Judged, SessionError> {
-        let weak = self.ward.profile().tier_after(self.unsure) == self.ward.profile().tier_after(0);
+    /// Asks the session's model a question. If it is unsure, the default is used.
+    pub(super) async fn ask_model(
+        &mut self,
+        lease: LeaseId,
+        question: Question<'_>,
+    ) -> Result<ModelJudgement, SessionError> {
+        let weak = self.authorizer.profile().tier_after(self.unsure) == self.authorizer.profile().tier_after(0);
         let (model, chain) = match (&self.strong, &self.settings.strong) {
             (Some(model), Some(chain)) if !weak => (model.clone(), chain.clone()),
             _ => (self.model.clone(), self.settings.model.clone()),
@@ -35,28 +39,30 @@ impl Session {
         let cost =
             Budget { calls: 2 * question.choices.len() as u64, tokens: question.tokens_max(), ..Budget::NOTHING };
         for effect in wave::model_effects(&chain, &question.arguments(), cost) {
-            let permit = self.ward.ask_for(lease, &effect)?;
-            permit.spend(&effect, self.ward.now())?;
+            let permit = self.authorizer.ask_for(lease, &effect)?;
+            permit.spend(&effect, self.authorizer.now())?;
         }
-        let stream = Stream::root(self.settings.seed).child(&question.name, 0);
-        let judged =
-            Judged { escalated: !weak && self.strong.is_some(), ..judge(model.as_ref(), &question, stream).await };
+        let stream = RngStream::root(self.settings.seed).child(&question.name, 0);
+        let judged = ModelJudgement {
+            escalated: !weak && self.strong.is_some(),
+            ..judge(model.as_ref(), &question, stream).await
+        };
         self.unsure = if judged.choice.is_none() { self.unsure + 1 } else { 0 };
         let body = serde_json::to_value(&judged).map_err(SessionError::json)?;
-        self.ward.record(&[], vec![Entry::new("model.quantised", body)])?;
+        self.authorizer.record(&[], vec![LedgerEntry::new("model.quantised", body)])?;
         Ok(judged)
     }
 
-    /// What the model is told of the work, within what it reads well.
+    /// The context for the model, cut to half of its prompt limit.
     fn context(&self, more: &str) -> String {
-        let room = self.model.info().prompt_tokens_max.map_or(CONTEXT_CHARS, |tokens| tokens * 2);
-        let whole = format!("{}\n{more}", self.course.work.need);
-        whole.chars().take(room).collect()
+        let chars_max = self.model.info().prompt_tokens_max.map_or(CONTEXT_CHARS, |tokens| tokens * 2);
+        let whole = format!("{}\n{more}", self.state.work.need);
+        whole.chars().take(chars_max).collect()
     }
 
     pub(super) async fn score_spec(&mut self) -> Result<Performed, SessionError> {
         let context = self.context("");
-        let mut scores = self.course.work.plan.clarity(&self.course.work.need);
+        let mut scores = self.state.work.plan.clarity(&self.state.work.need);
         let mut all = Vec::new();
         let SpecScores { outcome, scope, constraints, success, done } = &mut scores;
         for (name, text, score) in [
@@ -68,13 +74,13 @@ impl Session {
         ] {
             let question =
                 Question { name: format!("spec {name}"), context: &context, text: text.to_owned(), choices: &CLARITY };
-            let judged = self.ask_model(self.ward.lease, question).await?;
+            let judged = self.ask_model(self.authorizer.lease, question).await?;
             if let Some(choice) = chosen(&judged, &CLARITY) {
                 *score = [Clarity::Absent, Clarity::Partial, Clarity::Clear].get(choice).copied().unwrap_or(*score);
             }
             all.push(judged);
         }
-        Ok((Outcome::Spec(scores, all), vec![Event::SpecScored]).into())
+        Ok((ActionOutcome::Spec(scores, all), vec![Event::SpecScored]).into())
     }
 
     pub(super) async fn score_aspects(&mut self) -> Result<Performed, SessionError> {
@@ -103,29 +109,29 @@ impl Session {
         ] {
             let text = format!("As to {name}, how should this be worked on?");
             let question = Question { name: format!("aspect {name}"), context: &context, text, choices: &SHAPES };
-            let judged = self.ask_model(self.ward.lease, question).await?;
+            let judged = self.ask_model(self.authorizer.lease, question).await?;
             *aspect = chosen(&judged, &SHAPES).and_then(shape_at).unwrap_or(*aspect);
             all.push(judged);
         }
         let moods = claims::believed(&all)?;
-        Ok(Performed { moods, ..Performed::from((Outcome::Aspects(aspects, all), vec![Event::AspectsScored])) })
+        Ok(Performed { moods, ..Performed::from((ActionOutcome::Aspects(aspects, all), vec![Event::AspectsScored])) })
     }
 
-    /// The aspects' columns by rule.
+    /// The aspects by rules.
     fn aspects(&self) -> Result<Aspects, SessionError> {
-        let (work, settings) = (&self.course.work, &self.settings);
+        let (work, settings) = (&self.state.work, &self.settings);
         let reviewed = |yes: bool| if yes { Shape::ToolReview } else { Shape::Tool };
         let knows = self.panel()?.iter().any(|expert| !expert.profile(&work.need).outside);
         Ok(Aspects {
-            // The items and what each rests on are the same for every need.
+            // The work items and their dependencies are the same for every need.
             decomposition: Shape::Tool,
             interdependency: Shape::Tool,
             novelty: reviewed(settings.config.is_some()),
-            // What is sent to a host leaves the house, and costs.
+            // Text sent to a host leaves this machine, and costs money.
             risk: if work.is_suspect() {
                 RISK_OF_SUSPECTS
             } else {
-                reviewed(self.is_hosted() || self.course.is_adversarial())
+                reviewed(self.is_hosted() || self.state.is_adversarial())
             },
             ambiguity: reviewed(!work.assumptions.is_empty()),
             domain_knowledge: reviewed(!knows),
@@ -134,33 +140,33 @@ impl Session {
         })
     }
 
-    /// Whether anything is sent to a host.
+    /// Whether any model is hosted.
     pub(super) fn is_hosted(&self) -> bool {
         !self.settings.hosts().is_empty()
     }
 
     pub(super) fn panel(&self) -> Result<Vec<Expert>, SessionError> {
-        let about = self.course.work.consult.as_ref().map_or(&self.course.work.need, |(_, words)| words);
-        experts::panel(about, &self.settings.blocked).map_err(SessionError::Told)
+        let about = self.state.work.consult.as_ref().map_or(&self.state.work.need, |(_, words)| words);
+        experts::panel(about, &self.settings.blocked).map_err(SessionError::Message)
     }
 
-    /// The panel on the trade-offs of the shapes, or on what the user asks.
+    /// Asks the panel about the shapes, or about the user's question.
     pub(super) async fn hear_panel(&mut self, event: Event) -> Result<Performed, SessionError> {
-        let about = self.course.work.consult.as_ref().map(|(_, words)| words.clone());
-        let stuck = self.course.work.last_error.clone().filter(|_| event == Event::Diagnosed);
+        let about = self.state.work.consult.as_ref().map(|(_, words)| words.clone());
+        let stuck = self.state.work.last_error.clone().filter(|_| event == Event::Diagnosed);
         let context = self.context(&[about, stuck].into_iter().flatten().collect::<Vec<_>>().join("\n"));
         let mut opinions = Vec::new();
         for expert in self.panel()? {
-            let confidence = expert.confidence(&self.course.work.need);
+            let confidence = expert.confidence(&self.state.work.need);
             if confidence.refuses() {
                 continue;
             }
             let text = format!("You are an expert in {}. How should this be worked on?", expert.field);
             let question =
                 Question { name: format!("panel {}", expert.name), context: &context, text, choices: &SHAPES };
-            let judged = self.ask_model(self.ward.lease, question).await?;
+            let judged = self.ask_model(self.authorizer.lease, question).await?;
             let shape = chosen(&judged, &SHAPES).and_then(shape_at);
-            opinions.push(Opinion {
+            opinions.push(ExpertOpinion {
                 expert: expert.name,
                 confidence: confidence.points(),
                 shape,
@@ -168,34 +174,34 @@ impl Session {
                 judged,
             });
         }
-        // Where nobody may speak there is nothing to wait for.
+        // Without opinions there is nothing to wait for.
         let event = if opinions.is_empty() && event != Event::PanelHeard { Event::Stalled } else { event };
-        Ok((Outcome::Heard(opinions), vec![event]).into())
+        Ok((ActionOutcome::Heard(opinions), vec![event]).into())
     }
 
-    /// The panel on the finished work, each as a child in SKEPTICAL.
+    /// Asks the panel about the finished work, under a child lease in SKEPTICAL.
     pub(super) async fn review(&mut self) -> Result<Performed, SessionError> {
         const VERDICTS: [&str; 2] = ["no", "yes"];
-        // Who was told in the transcripts what to say is not asked about them.
-        let experts = if self.course.work.is_suspect() { Vec::new() } else { self.panel()? };
-        let transcripts = self.transcripts(ItemKind::Rollouts)?;
+        // Transcripts with suspicious replies are not shown to the experts.
+        let experts = if self.state.work.is_suspect() { Vec::new() } else { self.panel()? };
+        let transcripts = self.transcripts(WorkItemKind::Rollouts)?;
         let turns = transcripts.iter().flat_map(|transcript| &transcript.turns);
         let lines = turns.flat_map(|turn| ["P: ", &turn.persona.content, "\nT: ", &turn.interlocutor.content, "\n"]);
         let talk: String = lines.collect();
         let context = self.context(&talk);
-        let panel = self.ward.child("experts", Mood::Skeptical)?;
+        let panel = self.authorizer.child("experts", Mood::Skeptical)?;
         let mut opinions = Vec::new();
         for expert in experts {
-            let confidence = expert.confidence(&self.course.work.need);
+            let confidence = expert.confidence(&self.state.work.need);
             if confidence.refuses() {
                 continue;
             }
-            let text = expert.asks.clone();
+            let text = expert.review_question.clone();
             let question =
                 Question { name: format!("review {}", expert.name), context: &context, text, choices: &VERDICTS };
             let judged = self.ask_model(panel, question).await?;
             let blocker = chosen(&judged, &VERDICTS) == Some(1);
-            opinions.push(Opinion {
+            opinions.push(ExpertOpinion {
                 expert: expert.name,
                 confidence: confidence.points(),
                 shape: None,
@@ -203,47 +209,47 @@ impl Session {
                 judged,
             });
         }
-        self.ward.dismiss(panel)?;
+        self.authorizer.dismiss(panel)?;
         let moods = self.challenged(&opinions)?;
-        Ok(Performed { moods, ..Performed::from((Outcome::Heard(opinions), vec![Event::Reviewed])) })
+        Ok(Performed { moods, ..Performed::from((ActionOutcome::Heard(opinions), vec![Event::Reviewed])) })
     }
 
-    /// Whether the pilot makes the model doubt that the intent is right.
+    /// Whether the model answers that the pilot does not match the need.
     pub(super) async fn doubts(&mut self) -> Result<bool, SessionError> {
         const FITS: [&str; 2] = ["something else was wanted", "this is what was wanted"];
-        let pilot = self.transcripts(ItemKind::Pilot)?;
+        let pilot = self.transcripts(WorkItemKind::Pilot)?;
         let first = pilot.iter().flat_map(|talk| &talk.turns).map(|turn| turn.persona.content.as_str());
         let context = self.context(&first.collect::<String>());
         let text = "Is this conversation what was asked for?".to_owned();
         let question = Question { name: "pilot fits".to_owned(), context: &context, text, choices: &FITS };
-        Ok(chosen(&self.ask_model(self.ward.lease, question).await?, &FITS) == Some(0))
+        Ok(chosen(&self.ask_model(self.authorizer.lease, question).await?, &FITS) == Some(0))
     }
 
-    /// One expert in free words, for the user alone: nothing is decided by them. What wants to be obeyed is not passed on.
+    /// An expert's advice in free text, shown to the user only; nothing depends on it. Suspicious advice is withheld.
     pub(super) async fn advise(&mut self, expert: &Expert, words: &str) -> Result<String, SessionError> {
         let asked =
             format!("{}\nYou are an expert in {}. In one or two sentences: {words}", self.context(""), expert.field);
         let cost = Budget { calls: 1, tokens: (asked.len() + limits::ADVICE_TOKENS_MAX) as u64, ..Budget::NOTHING };
         for effect in wave::model_effects(&self.settings.model, &asked, cost) {
-            let permit = self.ward.ask(&effect)?;
-            permit.spend(&effect, self.ward.now())?;
+            let permit = self.authorizer.ask(&effect)?;
+            permit.spend(&effect, self.authorizer.now())?;
         }
-        let stream = Stream::root(self.settings.seed).child("advice", 0);
+        let stream = RngStream::root(self.settings.seed).child("advice", 0);
         let sampling = Sampling { max_tokens: limits::ADVICE_TOKENS_MAX, ..Sampling::greedy() };
         let request = Request::new(Prompt::Chat(vec![Message::user(asked)]), sampling, stream);
         let advice = match self.model.complete(request, None).await {
             Ok(reply) => reply.message.content.trim().to_owned(),
-            Err(error) => return Ok(format!("no advice: {error}")),
+            Err(error) => return Ok(format!("no advice, the model failed: {error}")),
         };
         Ok(match suspicions(&advice).first() {
-            Some((_, what)) => format!("no advice that can be passed on: {what}"),
+            Some((_, what)) => format!("no advice: the answer was withheld, because it is suspicious ({what})"),
             None if advice.is_empty() => "nothing to say".to_owned(),
             None => advice,
         })
     }
 }
 
-pub(super) fn chosen(judged: &Judged, choices: &[&str]) -> Option<usize> {
+pub(super) fn chosen(judged: &ModelJudgement, choices: &[&str]) -> Option<usize> {
     let choice = judged.choice.as_deref()?;
     choices.iter().position(|one| *one == choice)
 }

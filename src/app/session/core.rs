@@ -1,20 +1,20 @@
-//! What a session holds, and what all who work in it do: they note what happened, and look up texts.
+//! The data of a session, and helpers used by all of its parts: recording events and looking up texts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::course::Course;
-use super::outcome::{Happened, Outcome};
-use super::place::{SessionError, Settings};
+use super::authorizer::SessionAuthorizer;
+use super::outcome::{ActionOutcome, SessionEvent};
+use super::setup::{SessionError, SessionSettings};
+use super::state::SessionState;
 use super::tools::Files;
-use super::ward::Ward;
 use crate::foundation::base::Digest;
 use crate::foundation::chat::LanguageModel;
-use crate::foundation::gate::Entry;
-use crate::foundation::store::receipts::Contents;
+use crate::foundation::gate::LedgerEntry;
+use crate::foundation::store::receipts::ContentStore;
 use crate::governance::mood::{self, Heartbeat};
 use crate::governance::statechart::Chart;
-use crate::governance::statechart::hope::{Event, Hope};
+use crate::governance::statechart::hope::{Event, HopeVocabulary};
 use crate::inference::providers::OpenOptions;
 use crate::simulation::persona::examples;
 
@@ -23,35 +23,35 @@ pub(super) type Model = Arc<dyn LanguageModel>;
 /// A session.
 pub struct Session {
     pub(super) folder: PathBuf,
-    pub(super) settings: Settings,
-    pub(super) chart: Arc<Chart<Hope>>,
-    pub(super) course: Course,
-    pub(super) ward: Ward,
-    pub(super) contents: Contents,
+    pub(super) settings: SessionSettings,
+    pub(super) chart: Arc<Chart<HopeVocabulary>>,
+    pub(super) state: SessionState,
+    pub(super) authorizer: SessionAuthorizer,
+    pub(super) contents: ContentStore,
     pub(super) files: Files,
     pub(super) options: OpenOptions,
     pub(super) model: Model,
-    /// Who is asked where that one was unsure again and again.
+    /// The stronger model, used after repeated unsure answers.
     pub(super) strong: Option<Model>,
-    /// How often in a row the model was unsure in this action.
+    /// Number of consecutive unsure answers in the current action.
     pub(super) unsure: usize,
     pub(super) beat: Heartbeat,
-    /// Hears what is said to the user.
-    pub(super) told: Box<dyn FnMut(&str) + Send>,
+    /// Receives the messages to the user.
+    pub(super) on_message: Box<dyn FnMut(&str) + Send>,
 }
 
 impl Session {
-    /// Writes down what happened, then takes it in.
-    pub(super) fn note(&mut self, happened: &Happened, moods: &[mood::Event]) -> Result<(), SessionError> {
+    /// Writes an event to the log, then applies it to the state.
+    pub(super) fn note(&mut self, happened: &SessionEvent, moods: &[mood::MoodEvent]) -> Result<(), SessionError> {
         let body = serde_json::to_value(happened).map_err(SessionError::json)?;
-        let mut entry = Entry::new(happened.kind(), body);
-        if let Happened::Answered { answer, .. } = happened
+        let mut entry = LedgerEntry::new(happened.kind(), body);
+        if let SessionEvent::Answered { answer, .. } = happened
             && let Some(digest) = answer.words()
         {
             entry = entry.with_content("answer", digest);
         }
-        self.ward.record(moods, vec![entry])?;
-        self.course.take(&self.chart, happened, |digest| text(&self.contents, digest))?;
+        self.authorizer.record(moods, vec![entry])?;
+        self.state.apply(&self.chart, happened, |digest| text(&self.contents, digest))?;
         Ok(())
     }
 
@@ -59,35 +59,35 @@ impl Session {
         text(&self.contents, digest)
     }
 
-    /// The persona's config: its name and its text.
+    /// The persona's config: name and text.
     pub(super) fn config(&self) -> Result<(String, String), SessionError> {
-        let name = &self.course.work.plan.persona.value;
+        let name = &self.state.work.plan.persona.value;
         if let Some(digest) = self.settings.config {
-            let missing = || SessionError::Told(format!("the text of the config `{name}` is gone from contents/"));
+            let missing = || SessionError::Message(format!("the text of the config `{name}` is missing in contents/"));
             return Ok((name.clone(), text(&self.contents, digest).ok_or_else(missing)?));
         }
         let found = examples().iter().find(|example| example.name == name);
-        let unknown = || SessionError::Told(format!("no persona is called `{name}`: `loom examples` lists them"));
+        let unknown = || SessionError::Message(format!("there is no persona `{name}`: `loom examples` lists them"));
         found.map(|example| (example.path.to_owned(), example.yaml.to_owned())).ok_or_else(unknown)
     }
 }
 
-/// What came of an action: what is remembered, what the chart is told, whether the user is waited for, what it means for the
-/// mood.
+/// The result of an action: its outcome, the events to send to the chart, whether the session waits for the user, and
+/// the mood events.
 pub(super) struct Performed {
-    pub(super) outcome: Outcome,
-    pub(super) tells: Vec<Event>,
+    pub(super) outcome: ActionOutcome,
+    pub(super) next_events: Vec<Event>,
     pub(super) waits: bool,
-    pub(super) moods: Vec<mood::Event>,
+    pub(super) moods: Vec<mood::MoodEvent>,
 }
 
-impl From<(Outcome, Vec<Event>)> for Performed {
-    fn from((outcome, tells): (Outcome, Vec<Event>)) -> Self {
-        Self { outcome, tells, waits: false, moods: Vec::new() }
+impl From<(ActionOutcome, Vec<Event>)> for Performed {
+    fn from((outcome, next_events): (ActionOutcome, Vec<Event>)) -> Self {
+        Self { outcome, next_events, waits: false, moods: Vec::new() }
     }
 }
 
-/// The text of a digest, if it is there.
-pub(super) fn text(contents: &Contents, digest: Digest) -> Option<String> {
+/// The text with this digest, if it exists.
+pub(super) fn text(contents: &ContentStore, digest: Digest) -> Option<String> {
     contents.get(digest).ok().flatten().and_then(|bytes| String::from_utf8(bytes).ok())
 }

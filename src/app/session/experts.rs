@@ -1,10 +1,10 @@
-//! The panel: experts as configs, chosen by the need.
+//! The panel: experts from config files, chosen by the need.
 
 use serde::Deserialize;
 
-use crate::governance::statechart::hope::{ExpertConfidence, Profile};
+use crate::governance::statechart::hope::{ExpertConfidence, ExpertProfile};
 
-/// The experts that come with the program.
+/// The built-in experts.
 const SHIPPED: [&str; 5] = [
     include_str!("../../../configs/experts/clinician.yaml"),
     include_str!("../../../configs/experts/linguist.yaml"),
@@ -12,7 +12,7 @@ const SHIPPED: [&str; 5] = [
     include_str!("../../../configs/experts/safety.yaml"),
     include_str!("../../../configs/experts/statistician.yaml"),
 ];
-/// How many are heard.
+/// The size of the panel.
 const PANEL: usize = 3;
 
 /// An expert.
@@ -21,11 +21,12 @@ const PANEL: usize = 3;
 pub(super) struct Expert {
     pub(super) name: String,
     pub(super) field: String,
-    /// Beginnings of words by which the expert's topic is known.
+    /// Word beginnings that identify the expert's topics.
     topics: Vec<String>,
     curated: bool,
-    /// What the expert looks for in finished work; a yes is a BLOCKER.
-    pub(super) asks: String,
+    /// The expert's question about finished work; the answer yes is a BLOCKER.
+    #[serde(rename = "asks")]
+    pub(super) review_question: String,
 }
 
 impl Expert {
@@ -33,14 +34,19 @@ impl Expert {
         serde_saphyr::from_str(yaml).map_err(|error| format!("configs/experts: {error}"))
     }
 
-    fn hits(&self, need: &str) -> usize {
+    fn topic_hits(&self, need: &str) -> usize {
         self.topics.iter().filter(|topic| need.contains(topic.as_str())).count()
     }
 
-    /// What is known of the expert for this need.
-    pub(super) fn profile(&self, need: &str) -> Profile {
-        let hits = self.hits(&need.to_lowercase());
-        Profile { curated: self.curated, core_topic: hits >= 2, outside: hits == 0, ..Profile::default() }
+    /// The profile of the expert for this need.
+    pub(super) fn profile(&self, need: &str) -> ExpertProfile {
+        let topic_hits = self.topic_hits(&need.to_lowercase());
+        ExpertProfile {
+            curated: self.curated,
+            core_topic: topic_hits >= 2,
+            outside: topic_hits == 0,
+            ..ExpertProfile::default()
+        }
     }
 
     pub(super) fn confidence(&self, need: &str) -> ExpertConfidence {
@@ -48,23 +54,22 @@ impl Expert {
     }
 }
 
-/// Their names.
+/// The names of all experts.
 pub(super) fn names() -> Vec<String> {
     SHIPPED.iter().filter_map(|yaml| Expert::read(yaml).ok()).map(|expert| expert.name).collect()
 }
 
-/// The one of that name.
+/// The expert with this name.
 pub(super) fn named(name: &str) -> Option<Expert> {
     SHIPPED.iter().filter_map(|yaml| Expert::read(yaml).ok()).find(|expert| expert.name == name)
 }
 
-/// The three who know most of the need's topics, without those whom the user does not want to hear; among equals the first
-/// by name.
+/// The three experts with most topics in the need, without excluded ones; ties are broken by name.
 pub(super) fn panel(need: &str, blocked: &[String]) -> Result<Vec<Expert>, String> {
     let mut experts = SHIPPED.iter().map(|yaml| Expert::read(yaml)).collect::<Result<Vec<_>, _>>()?;
     experts.retain(|expert| !blocked.contains(&expert.name));
     let folded = need.to_lowercase();
-    experts.sort_by(|a, b| b.hits(&folded).cmp(&a.hits(&folded)).then_with(|| a.name.cmp(&b.name)));
+    experts.sort_by(|a, b| b.topic_hits(&folded).cmp(&a.topic_hits(&folded)).then_with(|| a.name.cmp(&b.name)));
     experts.truncate(PANEL);
     Ok(experts)
 }
@@ -74,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_need_chooses_the_panel() {
+    fn the_panel_depends_on_the_need() {
         let heard = |need: &str, blocked: &[String]| -> Vec<_> {
             panel(need, blocked).unwrap().into_iter().map(|expert| expert.name).collect()
         };

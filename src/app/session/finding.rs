@@ -1,34 +1,34 @@
-//! What the facts come to: whether the persona held, as far as can be told. Said before the work what would speak for it and
-//! what against; afterwards no fact is taken otherwise.
+//! The finding: whether the persona held, according to the facts. The interpretation of each fact is fixed before the
+//! work.
 
 use std::fmt;
 
-use super::outcome::{Found, ItemKind, Value, Work};
-use crate::governance::mood::Text;
-use crate::governance::mood::lint::{Outcome, Prediction};
+use super::outcome::{Found, FoundValue, Work, WorkItemKind};
+use crate::governance::mood::EntryText;
+use crate::governance::mood::lint::{PredictedOutcome, Prediction};
 
-/// How many standard errors a mean must lie away from its mark to be told from it.
-pub(super) const ERRORS: f64 = 2.0;
-/// What scores are told apart from: likelihood ratios from none, ratings from the middle of their scale from 0 to 1.
-pub(super) const MARKS: [(&str, f64); 3] =
+/// The number of standard errors by which a mean must differ from its reference value.
+pub(super) const STANDARD_ERRORS_MIN: f64 = 2.0;
+/// The reference values of the scores: 0 for likelihood ratios, the middle of the scale from 0 to 1 for ratings.
+pub(super) const REFERENCES: [(&str, f64); 3] =
     [("persona_llr/1", 0.0), ("persona_llr_own_words/1", 0.0), ("persona_adherence/1", 0.5)];
 
 /// Whether the persona held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// What can be told speaks for it.
+    /// The facts support it.
     Holds,
-    /// What can be told speaks against it.
+    /// The facts contradict it.
     Fails,
-    /// One fact speaks for it and one against it.
+    /// One fact supports it and one contradicts it.
     Disputed,
-    /// Nothing can be told.
+    /// There is no clear fact.
     Unknown,
 }
 
-/// What a piece of work found.
+/// The finding of a piece of work.
 pub(super) fn of(work: &Work) -> Finding {
-    let facts = work.found.get(&ItemKind::Score).into_iter().flat_map(sides);
+    let facts = work.found.get(&WorkItemKind::Score).into_iter().flat_map(sides);
     let (mut above, mut below) = (false, false);
     for (_, side) in facts {
         above |= side == Side::Above;
@@ -43,18 +43,18 @@ pub(super) fn of(work: &Work) -> Finding {
 }
 
 impl Finding {
-    /// Whether it says enough to be asserted.
+    /// Checks that the finding can be asserted.
     ///
     /// # Errors
-    /// What is missing.
+    /// The reason why not.
     pub(super) fn may_be_asserted(self) -> Result<(), String> {
         match self {
             Self::Holds | Self::Fails => Ok(()),
             Self::Disputed => {
-                Err("the facts disagree, so nothing can be asserted: answer NEW: more rollouts".to_owned())
+                Err("the scores disagree, so nothing can be asserted: answer NEW: more rollouts".to_owned())
             }
             Self::Unknown => {
-                Err("nothing can be told, so nothing can be asserted: name a judge that passed `loom judge check`"
+                Err("the finding is undecided, so nothing can be asserted: name a judge that passed `loom judge check`"
                     .to_owned())
             }
         }
@@ -64,63 +64,67 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Holds => "the persona holds, as far as the scores tell",
-            Self::Fails => "the persona does not hold, as far as the scores tell",
+            Self::Holds => "the persona holds, according to the scores",
+            Self::Fails => "the persona does not hold, according to the scores",
             Self::Disputed => "disputed: one score says that the persona holds, another that it does not",
-            Self::Unknown => "not to be told: no score lies clearly on one side of its mark",
+            Self::Unknown => "undecided: no score differs clearly from its reference value",
         })
     }
 }
 
-/// What may be seen, and what it would mean.
+/// The possible facts and their meaning.
 pub(super) fn predictions() -> Vec<Prediction> {
-    let predict = |(id, mark): (&str, f64)| {
+    let predict = |(id, reference): (&str, f64)| {
         let one = |side: &str, means| {
-            let seen = Text::try_from(format!("{id} {side} {mark}")).ok()?;
+            let seen = EntryText::try_from(format!("{id} {side} {reference}")).ok()?;
             Some(Prediction { seen, means, taken_as: None })
         };
-        [one("above", Outcome::Supports), one("below", Outcome::Refutes), one("not told apart from", Outcome::Silent)]
+        [
+            one("above", PredictedOutcome::Supports),
+            one("below", PredictedOutcome::Refutes),
+            one("not distinguishable from", PredictedOutcome::Silent),
+        ]
     };
-    MARKS.into_iter().flat_map(predict).flatten().collect()
+    REFERENCES.into_iter().flat_map(predict).flatten().collect()
 }
 
-/// What a fact's name ends in.
+/// The suffix of a fact's name.
 pub(super) const FACT: &str = ": fact";
 
-/// On which side of `mark` the mean of the readings lies, if it can be told from it.
-pub(super) fn fact(values: &[f64], mark: f64) -> String {
+/// The fact of a score: whether its mean is clearly above or below the reference value.
+pub(super) fn fact(values: &[f64], reference: f64) -> String {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     let error = (squares / (count - 1.0) / count).sqrt();
-    let margin = (mean - mark).abs() - ERRORS * error;
-    // Of a single reading no error is known, and nothing can be told.
+    let margin = (mean - reference).abs() - STANDARD_ERRORS_MIN * error;
+    // A single value has no standard error, so there is no clear result.
     match margin.partial_cmp(&0.0) {
-        Some(std::cmp::Ordering::Greater) if mean > mark => format!("above {mark} by {margin:.3}"),
-        Some(std::cmp::Ordering::Greater) => format!("below {mark} by {margin:.3}"),
-        _ => format!("not told apart from {mark}"),
+        Some(std::cmp::Ordering::Greater) if mean > reference => format!("above {reference} by {margin:.3}"),
+        Some(std::cmp::Ordering::Greater) => format!("below {reference} by {margin:.3}"),
+        _ => format!("not distinguishable from {reference}"),
     }
 }
 
-/// On which side of its mark a score lies.
+/// The side of the reference value that a score is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// Above it: this speaks for the persona.
+    /// Above: supports the persona.
     Above,
-    /// Below it.
+    /// Below: contradicts the persona.
     Below,
-    /// It cannot be told.
-    Untold,
+    /// Not distinguishable.
+    Undecided,
 }
 
-/// The facts among findings.
+/// The facts among the found values.
 fn sides(found: &Found) -> impl Iterator<Item = (&'static str, Side)> {
-    MARKS.into_iter().filter_map(|(id, _)| {
-        let Value::Text(fact) = found.get(&format!("{id}{FACT}"))? else { return None };
+    REFERENCES.into_iter().filter_map(|(id, _)| {
+        let FoundValue::Text(fact) = found.get(&format!("{id}{FACT}"))? else { return None };
         let side = match fact.split(' ').next() {
             Some("above") => Side::Above,
             Some("below") => Side::Below,
-            _ => Side::Untold,
+            _ => Side::Undecided,
         };
         Some((id, side))
     })
@@ -130,46 +134,48 @@ fn sides(found: &Found) -> impl Iterator<Item = (&'static str, Side)> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::need::{Plan, Said};
+    use super::super::need::{Plan, StatedPlan};
     use super::*;
     use crate::governance::mood::lint::self_sealing;
 
     #[test]
-    fn one_fact_against_it_is_enough_for_doubt() {
+    fn a_contradicting_fact_makes_the_finding_disputed() {
         let check = |facts: &[(&str, &str)], expected: Finding| {
-            let mut work = Work::new(1, String::new(), Plan::read("", &Said::default()));
+            let mut work = Work::new(1, String::new(), Plan::read("", &StatedPlan::default()));
             let found: BTreeMap<_, _> =
-                facts.iter().map(|(id, fact)| (format!("{id}: fact"), Value::Text((*fact).to_owned()))).collect();
-            work.found.insert(ItemKind::Score, found);
+                facts.iter().map(|(id, fact)| (format!("{id}: fact"), FoundValue::Text((*fact).to_owned()))).collect();
+            work.found.insert(WorkItemKind::Score, found);
             assert_eq!(of(&work), expected, "{facts:?}");
         };
         check(&[], Finding::Unknown);
-        check(&[("persona_llr/1", "not told apart from 0")], Finding::Unknown);
+        check(&[("persona_llr/1", "not distinguishable from 0")], Finding::Unknown);
         check(
-            &[("persona_llr/1", "above 0 by 0.2"), ("persona_adherence/1", "not told apart from 0.5")],
+            &[("persona_llr/1", "above 0 by 0.2"), ("persona_adherence/1", "not distinguishable from 0.5")],
             Finding::Holds,
         );
         check(&[("persona_adherence/1", "below 0.5 by 0.1")], Finding::Fails);
         check(&[("persona_llr/1", "above 0 by 0.2"), ("persona_adherence/1", "below 0.5 by 0.1")], Finding::Disputed);
-        // Something else that happens to read like a fact is none.
+        // Another score with a fact-like text is not a fact.
         check(&[("distinct_2/1", "above 0 by 0.2")], Finding::Unknown);
     }
 
     #[test]
-    fn the_conjecture_of_a_session_can_be_refuted() {
+    fn the_predictions_of_a_session_are_falsifiable() {
         assert_eq!(self_sealing(&predictions()), None);
     }
 
     #[test]
-    fn a_mean_is_a_fact_only_where_it_can_be_told_from_its_mark() {
-        let check = |values: &[f64], mark: f64, expected: &str| assert_eq!(fact(values, mark), expected, "{values:?}");
-        check(&[0.5], 0.0, "not told apart from 0");
-        check(&[1.0, -1.0, 0.5], 0.0, "not told apart from 0");
+    fn a_fact_needs_a_mean_that_differs_clearly_from_the_reference() {
+        let check = |values: &[f64], reference: f64, expected: &str| {
+            assert_eq!(fact(values, reference), expected, "{values:?}")
+        };
+        check(&[0.5], 0.0, "not distinguishable from 0");
+        check(&[1.0, -1.0, 0.5], 0.0, "not distinguishable from 0");
         // The mean is 1, its standard error 0.1/sqrt(3).
         check(&[0.9, 1.0, 1.1], 0.0, "above 0 by 0.885");
         check(&[0.19, 0.2, 0.21], 0.5, "below 0.5 by 0.288");
-        check(&[0.5, 0.5], 0.5, "not told apart from 0.5");
-        // Readings that all agree leave no error at all.
+        check(&[0.5, 0.5], 0.5, "not distinguishable from 0.5");
+        // Equal values have a standard error of 0.
         check(&[0.75, 0.75], 0.5, "above 0.5 by 0.250");
     }
 }

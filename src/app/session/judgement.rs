@@ -1,30 +1,30 @@
-//! A model's answer made a choice, or nothing where the model is not sure.
+//! Turns a model's answer into a choice, or into nothing if the model is unsure.
 //!
-//! Where a model gives log-probabilities, every choice is scored after the question, once in the order given and once in the
-//! reverse order. The choice that wins both times by [`MARGIN_MIN`] is the answer: a model that only likes the first letter
-//! is never sure. Elsewhere the reply must be a letter or the words of a choice, nothing more.
+//! If a model gives log-probabilities, every choice is scored after the question, in the given order and in reverse.
+//! The choice that wins both times by [`MARGIN_MIN`] is the answer, so a preference for the first letter is never an
+//! answer. Otherwise the reply must be exactly a letter or the words of a choice.
 
-use super::outcome::Judged;
-use crate::foundation::base::Stream;
+use super::outcome::ModelJudgement;
+use crate::foundation::base::RngStream;
 use crate::foundation::chat::{Continuation, LanguageModel, Message, ModelError, Prompt, Request, Sampling, Scored};
 
-/// How much likelier the answer must be than the next, nats: e to this power is about 2.7 times.
+/// Minimum log-probability margin over the next choice, in nats: e to this power is about 2.7 times.
 pub(super) const MARGIN_MIN: f32 = 1.0;
-/// Longest reply to a question, tokens.
+/// Maximum tokens of a reply to a question.
 const REPLY_TOKENS: usize = 8;
 
 /// A question with its choices.
 pub(super) struct Question<'a> {
     pub(super) name: String,
-    /// What the model needs to know.
+    /// The context for the model.
     pub(super) context: &'a str,
     pub(super) text: String,
     pub(super) choices: &'a [&'a str],
 }
 
 impl Question<'_> {
-    /// How the question is put, with these choices.
-    fn put(&self, choices: &[&str]) -> String {
+    /// The prompt with these choices.
+    fn prompt(&self, choices: &[&str]) -> String {
         let mut text = format!("{}\n\n{}\n", self.context, self.text);
         for (letter, choice) in letters().zip(choices) {
             text.extend([letter.to_string().as_str(), ") ", choice, "\n"]);
@@ -32,15 +32,15 @@ impl Question<'_> {
         text + "Answer with one letter."
     }
 
-    /// All that is read to answer it, tokens at most: a token has a byte at least.
+    /// Upper bound of the tokens read to answer it: one per byte.
     pub(super) fn tokens_max(&self) -> u64 {
-        let once = self.put(self.choices).len() + REPLY_TOKENS + 64;
+        let once = self.prompt(self.choices).len() + REPLY_TOKENS + 64;
         (once * 2 * self.choices.len()) as u64
     }
 
-    /// What identifies the call.
+    /// The arguments of the call, for its permit.
     pub(super) fn arguments(&self) -> String {
-        self.put(self.choices)
+        self.prompt(self.choices)
     }
 }
 
@@ -48,8 +48,8 @@ fn letters() -> impl Iterator<Item = char> {
     'A'..='Z'
 }
 
-/// Asks. A model that fails is not sure, and the record says why.
-pub(super) async fn judge(model: &dyn LanguageModel, question: &Question<'_>, stream: Stream) -> Judged {
+/// Asks the question. A failing model counts as unsure, with its error as the reason.
+pub(super) async fn judge(model: &dyn LanguageModel, question: &Question<'_>, stream: RngStream) -> ModelJudgement {
     let sure = if model.info().logprobs {
         by_margin(model, question, stream).await
     } else {
@@ -59,22 +59,22 @@ pub(super) async fn judge(model: &dyn LanguageModel, question: &Question<'_>, st
         Ok((choice, margin)) => (question.choices.get(choice).map(|choice| (*choice).to_owned()), margin, None),
         Err(why) => (None, None, Some(why)),
     };
-    Judged { question: question.name.clone(), choice, margin, unsure, escalated: false }
+    ModelJudgement { question: question.name.clone(), choice, margin, unsure, escalated: false }
 }
 
 async fn by_margin(
     model: &dyn LanguageModel,
     question: &Question<'_>,
-    stream: Stream,
+    stream: RngStream,
 ) -> Result<(usize, Option<f32>), String> {
     let count = question.choices.len();
     let mut reversed = question.choices.to_vec();
     reversed.reverse();
-    let there = scores(model, &question.put(question.choices), count, stream).await?;
-    let mut back = scores(model, &question.put(&reversed), count, stream).await?;
+    let there = scores(model, &question.prompt(question.choices), count, stream).await?;
+    let mut back = scores(model, &question.prompt(&reversed), count, stream).await?;
     back.reverse();
-    let (first, first_margin) = best(&there).ok_or("there is nothing to choose from")?;
-    let (second, second_margin) = best(&back).ok_or("there is nothing to choose from")?;
+    let (first, first_margin) = best(&there).ok_or("there are no choices")?;
+    let (second, second_margin) = best(&back).ok_or("there are no choices")?;
     let margin = first_margin.min(second_margin);
     if first != second {
         return Err("another order of the choices changes the answer".to_owned());
@@ -85,9 +85,9 @@ async fn by_margin(
     Ok((first, Some(margin)))
 }
 
-async fn scores(model: &dyn LanguageModel, text: &str, count: usize, stream: Stream) -> Result<Vec<f64>, String> {
+async fn scores(model: &dyn LanguageModel, text: &str, count: usize, stream: RngStream) -> Result<Vec<f64>, String> {
     let mut request = Request::new(Prompt::Chat(vec![Message::user(text)]), Sampling::greedy(), stream);
-    request.goes_on = false;
+    request.keep_state = false;
     let answers = letters().take(count).map(|letter| Continuation::Text(letter.to_string())).collect();
     let scored = model.score_each(request, answers).await.map_err(|error: ModelError| error.to_string())?;
     let likely: Option<_> = scored.iter().map(Scored::logprob).collect();
@@ -107,24 +107,24 @@ fn best(scores: &[f64]) -> Option<(usize, f32)> {
 async fn by_words(
     model: &dyn LanguageModel,
     question: &Question<'_>,
-    stream: Stream,
+    stream: RngStream,
 ) -> Result<(usize, Option<f32>), String> {
     let sampling = Sampling { max_tokens: REPLY_TOKENS, ..Sampling::greedy() };
-    let text = question.put(question.choices);
+    let text = question.prompt(question.choices);
     let request = Request::new(Prompt::Chat(vec![Message::user(text)]), sampling, stream);
     let reply = model.complete(request, None).await.map_err(|error| error.to_string())?;
-    let said = reply.message.content;
-    read(&said, question.choices).map(|choice| (choice, None)).ok_or_else(|| {
-        let said: String = said.chars().take(40).collect();
-        format!("it answers `{said}`, which is none of the choices")
+    let text = reply.message.content;
+    read(&text, question.choices).map(|choice| (choice, None)).ok_or_else(|| {
+        let text: String = text.chars().take(40).collect();
+        format!("it answers `{text}`, which is none of the choices")
     })
 }
 
 /// Which choice a reply is: its letter, or its words.
 fn read(reply: &str, choices: &[&str]) -> Option<usize> {
-    let said = reply.trim().trim_end_matches(['.', ')', ':']).trim();
+    let text = reply.trim().trim_end_matches(['.', ')', ':']).trim();
     letters().zip(choices).position(|(letter, choice)| {
-        said.eq_ignore_ascii_case(choice) || said.eq_ignore_ascii_case(&letter.to_string())
+        text.eq_ignore_ascii_case(choice) || text.eq_ignore_ascii_case(&letter.to_string())
     })
 }
 

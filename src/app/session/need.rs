@@ -1,4 +1,4 @@
-//! What a need says, and what it leaves open. Read by rule, not by a model.
+//! The plan stated by a need, and the parts it leaves open. Parsed by rules, not by a model.
 
 use std::sync::LazyLock;
 
@@ -8,82 +8,83 @@ use serde::{Deserialize, Serialize};
 use crate::governance::statechart::hope::{Clarity, SpecScores};
 use crate::simulation::persona::{AdversaryKind, examples};
 
-/// Where a part of the plan is from.
+/// The source of a part of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Origin {
-    /// The need or the command line says so.
-    Said,
-    /// The user answered so.
+pub(super) enum PlanSource {
+    /// Stated in the need or on the command line.
+    #[serde(rename = "said")]
+    Stated,
+    /// Answered by the user.
     Answered,
-    /// Nobody said it yet; the value is the recommended default.
+    /// Not stated; the value is the recommended default.
     Open,
-    /// The default was taken.
+    /// Not stated; the default was accepted as an assumption.
     Assumed,
 }
 
-/// A part of the plan and where it is from.
+/// A value of the plan and its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Part<T> {
+pub(super) struct PlanField<T> {
     pub(super) value: T,
-    pub(super) origin: Origin,
+    pub(super) origin: PlanSource,
 }
 
-impl<T> Part<T> {
-    fn of(said: Option<T>, default: T) -> Self {
-        match said {
-            Some(value) => Self { value, origin: Origin::Said },
-            None => Self { value: default, origin: Origin::Open },
+impl<T> PlanField<T> {
+    fn of(from_command_line: Option<T>, default: T) -> Self {
+        match from_command_line {
+            Some(value) => Self { value, origin: PlanSource::Stated },
+            None => Self { value: default, origin: PlanSource::Open },
         }
     }
 
     pub(super) const fn is_open(&self) -> bool {
-        matches!(self.origin, Origin::Open)
+        matches!(self.origin, PlanSource::Open)
     }
 
     const fn is_known(&self) -> bool {
-        matches!(self.origin, Origin::Said | Origin::Answered)
+        matches!(self.origin, PlanSource::Stated | PlanSource::Answered)
     }
 
     fn answer(&mut self, value: Option<T>) {
         if let Some(value) = value {
-            *self = Self { value, origin: Origin::Answered };
+            *self = Self { value, origin: PlanSource::Answered };
         }
     }
 
     fn assume(&mut self) -> bool {
         let open = self.is_open();
         if open {
-            self.origin = Origin::Assumed;
+            self.origin = PlanSource::Assumed;
         }
         open
     }
 }
 
-/// What will be run.
+/// The plan of the runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Plan {
-    /// The persona: the name of a config that comes with the program, or of the user's own.
-    pub(super) persona: Part<String>,
-    /// Who it talks with.
-    pub(super) other: Part<AdversaryKind>,
-    /// Turns of a rollout.
-    pub(super) turns: Part<usize>,
-    /// Rollouts.
-    pub(super) rollouts: Part<usize>,
+    /// The name of a built-in or the user's own config.
+    pub(super) persona: PlanField<String>,
+    /// The interlocutor.
+    pub(super) other: PlanField<AdversaryKind>,
+    /// Turns per rollout.
+    pub(super) turns: PlanField<usize>,
+    /// Number of rollouts.
+    pub(super) rollouts: PlanField<usize>,
 }
 
-/// What the command line says of the plan; it has the last word.
+/// The parts of the plan given on the command line; they override everything else.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Said {
+pub(super) struct StatedPlan {
     pub(super) persona: Option<String>,
     pub(super) turns: Option<usize>,
     pub(super) rollouts: Option<usize>,
     pub(super) other: Option<AdversaryKind>,
 }
 
-impl Said {
-    /// What a text says of a plan.
+impl StatedPlan {
+    /// The parts of a plan stated in a text.
     fn in_words(text: &str) -> Self {
         let folded = text.to_lowercase();
         let number = |pattern: &LazyLock<Option<Regex>>| -> Option<usize> {
@@ -104,7 +105,7 @@ impl Said {
     }
 }
 
-/// Turns where nothing is said of them.
+/// The default number of turns.
 const TURNS: usize = 10;
 
 static TURNS_SAID: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i)\b(\d{1,5})[ -]turns?\b").ok());
@@ -112,34 +113,34 @@ static ROLLOUTS_SAID: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)\b(\d{1,5})[ -](?:rollouts?|conversations?|talks?|times)\b").ok());
 
 impl Plan {
-    /// The plan that a need states, with defaults for the rest. The command line has the last word.
-    pub(super) fn read(need: &str, said: &Said) -> Self {
-        let stated = Said::in_words(need);
+    /// The plan stated by a need, with defaults for the rest. The command line overrides it.
+    pub(super) fn read(need: &str, from_command_line: &StatedPlan) -> Self {
+        let stated = StatedPlan::in_words(need);
         let default = examples().get(1).map_or("depressed_patient", |example| example.name);
         Self {
-            persona: Part::of(said.persona.clone().or(stated.persona), default.to_owned()),
-            other: Part::of(said.other.or(stated.other), AdversaryKind::None),
-            turns: Part::of(said.turns.or(stated.turns), TURNS),
-            rollouts: Part::of(said.rollouts.or(stated.rollouts), 1),
+            persona: PlanField::of(from_command_line.persona.clone().or(stated.persona), default.to_owned()),
+            other: PlanField::of(from_command_line.other.or(stated.other), AdversaryKind::None),
+            turns: PlanField::of(from_command_line.turns.or(stated.turns), TURNS),
+            rollouts: PlanField::of(from_command_line.rollouts.or(stated.rollouts), 1),
         }
     }
 
-    /// Takes over what the user's words say of the plan now; a config that was named stays.
-    pub(super) fn amend(&mut self, words: &str, said: &Said) {
-        let Said { persona, turns, rollouts, other } = Said::in_words(words);
-        self.persona.answer(persona.filter(|_| said.persona.is_none()));
+    /// Applies the parts stated in the user's answer. A persona given on the command line stays.
+    pub(super) fn amend(&mut self, words: &str, from_command_line: &StatedPlan) {
+        let StatedPlan { persona, turns, rollouts, other } = StatedPlan::in_words(words);
+        self.persona.answer(persona.filter(|_| from_command_line.persona.is_none()));
         self.other.answer(other);
         self.turns.answer(turns);
         self.rollouts.answer(rollouts);
     }
 
-    /// Whether the user answered a question on it.
+    /// Whether the user answered any question about it.
     pub(super) fn is_answered(&self) -> bool {
         let origins = [self.persona.origin, self.other.origin, self.turns.origin, self.rollouts.origin];
-        origins.contains(&Origin::Answered)
+        origins.contains(&PlanSource::Answered)
     }
 
-    /// Takes the defaults for what is open: a line for each.
+    /// Accepts the defaults for open parts and describes each in a line.
     pub(super) fn assume(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.persona.assume() {
@@ -157,7 +158,7 @@ impl Plan {
         lines
     }
 
-    /// How clear the specification is, by rule.
+    /// The clarity of the specification, by rules.
     pub(super) fn clarity(&self, need: &str) -> SpecScores {
         let folded = need.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
@@ -183,15 +184,15 @@ impl Plan {
                 Clarity::Partial
             },
             done: match self.turns.origin {
-                Origin::Said | Origin::Answered => Clarity::Clear,
-                Origin::Assumed => Clarity::Partial,
-                Origin::Open => Clarity::Absent,
+                PlanSource::Stated | PlanSource::Answered => Clarity::Clear,
+                PlanSource::Assumed => Clarity::Partial,
+                PlanSource::Open => Clarity::Absent,
             },
         }
     }
 }
 
-/// What kind of work a need asks for.
+/// The kind of work that a need describes.
 pub(super) fn kind(need: &str) -> &'static str {
     let folded = need.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
@@ -203,17 +204,17 @@ pub(super) fn kind(need: &str) -> &'static str {
     }
 }
 
-/// The persona whose first word stands in the need, whatever its ending: a *manic* patient is `mania_patient`.
+/// The persona whose first word occurs in the need, in any form: a *manic* patient is `mania_patient`.
 fn named_persona(folded: &str) -> Option<String> {
     let words: Vec<&str> = folded.split(|c: char| !c.is_alphanumeric()).collect();
-    let named = |example: &&crate::simulation::persona::Example| {
+    let named = |example: &&crate::simulation::persona::ExampleConfig| {
         let name = example.name.split('_').next().unwrap_or_default();
         name.len() > 4 && words.iter().any(|word| is_form_of(word, name))
     };
     examples().iter().find(named).map(|example| example.name.to_owned())
 }
 
-/// Whether `word` differs from `name` in at most the last two letters of either, and so that four are the same.
+/// Whether the words share at least four letters and differ only in their last two (or three, for `word`) letters.
 fn is_form_of(word: &str, name: &str) -> bool {
     const ENDING: usize = 2;
     let same = word.chars().zip(name.chars()).take_while(|(a, b)| a == b).count();
@@ -223,9 +224,9 @@ fn is_form_of(word: &str, name: &str) -> bool {
 
 pub(super) const fn other_name(kind: AdversaryKind) -> &'static str {
     match kind {
-        AdversaryKind::None => "the target as it is",
+        AdversaryKind::None => "the plain target model",
         AdversaryKind::Contradiction => "an adversary that probes for contradictions",
-        AdversaryKind::Helpfulness => "an adversary that coaxes it into helping",
+        AdversaryKind::Helpfulness => "an adversary that tries to make it act as a helper",
         AdversaryKind::Both => "both adversaries in turn",
     }
 }
@@ -235,9 +236,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_need_is_read_and_what_it_leaves_open_is_known() {
+    fn a_need_gives_a_plan_with_open_parts() {
         let check = |need: &str, persona: &str, turns: usize, open: usize, points: u8| {
-            let mut plan = Plan::read(need, &Said::default());
+            let mut plan = Plan::read(need, &StatedPlan::default());
             assert_eq!((plan.persona.value.as_str(), plan.turns.value), (persona, turns), "{need}");
             assert_eq!(plan.clarity(need).points(), points, "{need}");
             assert_eq!(plan.assume().len(), open, "{need}");
@@ -251,17 +252,17 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_says_later_changes_the_plan_and_nothing_else() {
-        let mut plan = Plan::read("How does a student hold up over 3 turns?", &Said::default());
-        plan.amend("no jargon", &Said::default());
-        assert_eq!((plan.turns.value, plan.turns.origin), (3, Origin::Said));
-        plan.amend("make it 5 turns, against a trap", &Said::default());
-        assert_eq!((plan.turns.value, plan.turns.origin), (5, Origin::Answered));
+    fn later_statements_change_the_stated_parts_only() {
+        let mut plan = Plan::read("How does a student hold up over 3 turns?", &StatedPlan::default());
+        plan.amend("no jargon", &StatedPlan::default());
+        assert_eq!((plan.turns.value, plan.turns.origin), (3, PlanSource::Stated));
+        plan.amend("make it 5 turns, against a trap", &StatedPlan::default());
+        assert_eq!((plan.turns.value, plan.turns.origin), (5, PlanSource::Answered));
         assert_eq!((plan.other.value, plan.persona.value.as_str()), (AdversaryKind::Contradiction, "student"));
     }
 
     #[test]
-    fn a_persona_is_named_in_any_of_its_forms() {
+    fn a_persona_is_recognised_in_any_word_form() {
         let check = |text: &str, expected: Option<&str>| assert_eq!(named_persona(text).as_deref(), expected, "{text}");
         check("the depressive patient's depression", Some("depressed_patient"));
         check("two students", Some("student"));
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_need_is_of_a_kind() {
+    fn the_kind_of_work_is_recognised() {
         let check = |need: &str, expected: &str| assert_eq!(kind(need), expected, "{need}");
         check("How does a student hold up?", "Reflect");
         check("Why does the student fail to stay in role?", "Debug");
@@ -280,8 +281,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_assumed_counts_as_half_said() {
-        let mut plan = Plan::read("Look at the student.", &Said::default());
+    fn assumptions_count_as_partly_clear() {
+        let mut plan = Plan::read("Look at the student.", &StatedPlan::default());
         plan.assume();
         assert_eq!(plan.clarity("Look at the student.").points(), 5);
     }

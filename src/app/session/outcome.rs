@@ -1,4 +1,4 @@
-//! What can happen to a session: the words of its log, from which it is replayed.
+//! The events of a session's log, from which it is replayed.
 
 use std::collections::BTreeMap;
 
@@ -7,76 +7,79 @@ use serde::{Deserialize, Serialize};
 use super::need::Plan;
 use crate::foundation::base::Digest;
 use crate::governance::statechart::hope::{
-    Action, Aspects, Engagement, Event, Fit, Footer, Profile, Selection, Shape, SpecScores,
+    Action, Aspects, Engagement, Event, ExpertProfile, FitScore, Footer, Shape, ShapeSelection, SpecScores,
 };
 
-/// One thing that happened.
+/// An event of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "what")]
-pub enum Happened {
+pub enum SessionEvent {
     /// An action of the chart was performed.
-    Did {
-        /// Which.
+    #[serde(rename = "did")]
+    ActionDone {
+        /// The action.
         action: Action,
-        /// What came of it.
-        outcome: Outcome,
-        /// What is told to the chart next.
-        tells: Vec<Event>,
+        /// Its outcome.
+        outcome: ActionOutcome,
+        /// The events to send to the chart next.
+        #[serde(rename = "tells")]
+        next_events: Vec<Event>,
         /// Whether the session waits for the user now.
         waits: bool,
     },
-    /// The chart was told something.
-    Told {
-        /// What.
+    /// An event was sent to the chart.
+    #[serde(rename = "told")]
+    EventSent {
+        /// The event.
         event: Event,
-        /// Where the chart stands after it.
+        /// The chart's active leaves after it.
         leaves: Vec<String>,
-        /// Why it was not taken.
+        /// Why the chart rejected it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         denied: Option<String>,
     },
     /// The user answered.
     Answered {
-        /// What was understood.
+        /// The parsed answer.
         answer: Answer,
-        /// What it says to the chart.
+        /// The event for the chart.
         event: Event,
     },
 }
 
-impl Happened {
+impl SessionEvent {
     /// The kind of its receipt.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
-            Self::Did { .. } => "session.did",
-            Self::Told { .. } => "session.told",
+            Self::ActionDone { .. } => "session.did",
+            Self::EventSent { .. } => "session.told",
             Self::Answered { .. } => "session.answered",
         }
     }
 }
 
-/// What a user's answer says, beyond the event.
+/// The content of a user's answer, in addition to the event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Nothing beyond it.
+    /// No content.
     Plain,
-    /// Choices, question by question; where there is none, the recommended one.
+    /// The choice of each question; `None` is the recommended one.
     Choices(Vec<Option<usize>>),
-    /// Words, by digest; the text lies among the log's contents.
+    /// Text, by digest; the text is stored in the log's contents.
     Words(Digest),
-    /// How densely to be asked.
+    /// How many questions to ask.
     Engagement(Engagement),
-    /// Another need, by digest, in the place of the one before.
+    /// A need that replaces the current one, by digest.
     Need(Digest),
-    /// Experts are asked.
+    /// A question to experts.
     Consult(Consult),
-    /// Satisfied, and the finding may be asserted: a person's word for it.
+    /// The user is satisfied and approves the assertion of the finding.
     Promote,
 }
 
 impl Answer {
-    /// The digest of the user's own words, where there are any.
+    /// The digest of the user's text, if there is one.
     pub(super) const fn words(&self) -> Option<Digest> {
         match self {
             Self::Words(digest) | Self::Need(digest) | Self::Consult(Consult { words: Some(digest), .. }) => {
@@ -87,26 +90,26 @@ impl Answer {
     }
 }
 
-/// Whom the user wants to hear.
+/// The kind of a consultation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum ConsultMode {
     /// One expert.
     Single,
-    /// Three who differ.
+    /// A panel of three.
     Panel,
-    /// Those who find out why it is stuck.
+    /// A panel that diagnoses why the work is stuck.
     Unblock,
 }
 
-/// Experts are asked.
+/// A question to experts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consult {
-    /// Whom.
-    pub mode: Mode,
-    /// By name, if one is named.
+    /// The kind of consultation.
+    pub mode: ConsultMode,
+    /// The name of the expert, if given.
     pub expert: Option<String>,
-    /// What, by digest; the work itself if nothing is said.
+    /// The digest of the question; about the work itself if absent.
     pub words: Option<Digest>,
 }
 
@@ -114,241 +117,241 @@ pub struct Consult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conclusion {
-    /// The user is satisfied.
+    /// Accepted by the user.
     Done,
-    /// Nobody reviewed it.
+    /// Not reviewed by the user.
     Unreviewed,
-    /// The user cancelled it.
+    /// Cancelled by the user.
     Cancelled,
-    /// A mustNot was broken.
+    /// A "must not" criterion was violated.
     Stopped,
-    /// It is stuck.
+    /// The work is stuck.
     Stuck,
 }
 
-/// What came of an action.
+/// The outcome of an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// Nothing that has to be remembered.
+pub enum ActionOutcome {
+    /// Nothing to remember.
     Nothing,
-    /// Something was told to the user.
+    /// A message to the user, by digest.
     Spoke(Digest),
-    /// What the memory holds that bears on the need.
+    /// Entries of the memory about the need.
     Known(Vec<String>),
-    /// Defaults were taken.
+    /// Accepted defaults.
     Assumed(Vec<String>),
-    /// The specification's scores.
-    Spec(SpecScores, Vec<Judged>),
-    /// The aspects' columns.
-    Aspects(Aspects, Vec<Judged>),
-    /// Experts were heard.
-    Heard(Vec<Opinion>),
-    /// The shape.
-    Selected(Selection),
-    /// The fit.
-    Fit(Fit),
-    /// What is known of the expert who is asked, if there is one who may speak.
-    Expert(Option<Profile>),
-    /// A file was written: its name and the digest of its text.
+    /// Scores of the specification.
+    Spec(SpecScores, Vec<ModelJudgement>),
+    /// Scores of the aspects.
+    Aspects(Aspects, Vec<ModelJudgement>),
+    /// Opinions of experts.
+    Heard(Vec<ExpertOpinion>),
+    /// The selected shape.
+    Selected(ShapeSelection),
+    /// The fit score.
+    Fit(FitScore),
+    /// The profile of the expert asked, if one may answer.
+    Expert(Option<ExpertProfile>),
+    /// A written file: name and digest.
     Wrote(String, Digest),
-    /// The work was cut into items, and the brief was written anew where the plan had changed.
-    Items(Vec<Item>, Option<Digest>),
-    /// A wave ended.
-    Wave(Vec<ItemResult>),
-    /// The verify gate's checks.
-    Verified(Vec<Check>),
-    /// The audit's items that did not hold, and the digest of a brief that somebody else wrote into the place of ours: that
-    /// interrupts.
+    /// The work items, and the digest of the brief if it was rewritten.
+    Items(Vec<WorkItem>, Option<Digest>),
+    /// The results of a wave.
+    Wave(Vec<WorkItemResult>),
+    /// The checks of the verification.
+    Verified(Vec<VerifyCheck>),
+    /// The failed items of the self-check, and the digest of a brief changed by someone else, which interrupts the
+    /// work.
     Audit(Vec<String>, Option<Digest>),
     /// The footer.
     Footer(Footer),
-    /// The end, and what is asserted from now on.
+    /// The conclusion, and the asserted finding.
     Concluded(Conclusion, Option<String>),
 }
 
-/// A question to a model and what its answer was worth.
+/// A question to a model and its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Judged {
-    /// What was asked.
+pub struct ModelJudgement {
+    /// The name of the question.
     pub question: String,
-    /// The choice; `None` where the model was not sure, and the default holds.
+    /// The choice; `None` if the model was unsure and the default is used.
     pub choice: Option<String>,
-    /// By how much the choice is likelier than the next, nats; `None` where it was read from words.
+    /// The margin over the next choice in nats; `None` if the answer was parsed from text.
     pub margin: Option<f32>,
     /// Why there is no choice.
     pub unsure: Option<String>,
-    /// The stronger model was asked.
+    /// Whether the stronger model was asked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub escalated: bool,
 }
 
-/// What an expert said.
+/// An expert's opinion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Opinion {
-    /// Who.
+pub struct ExpertOpinion {
+    /// The expert's name.
     pub expert: String,
     /// The confidence in the expert, 1 to 9.
     pub confidence: u8,
-    /// For which shape, where that was asked.
+    /// The recommended shape, if that was the question.
     pub shape: Option<Shape>,
-    /// Whether it is a BLOCKER.
+    /// Whether it is a blocking objection.
     pub blocker: bool,
-    /// The answer behind it.
-    pub judged: Judged,
+    /// The model's answer.
+    pub judged: ModelJudgement,
 }
 
-/// What an item of work is.
+/// The kind of a work item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ItemKind {
-    /// A short rollout, to see that the models answer.
+pub enum WorkItemKind {
+    /// A short rollout that tests whether the models reply.
     Pilot,
-    /// The rollouts.
+    /// The planned rollouts.
     Rollouts,
-    /// Scores from words alone.
+    /// Scores measured from words.
     Measure,
-    /// Scores that models take.
+    /// Scores taken by models.
     Score,
-    /// The run's report.
+    /// The report of the run.
     Report,
 }
 
-/// An item of work.
+/// A work item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Item {
-    /// What.
-    pub kind: ItemKind,
-    /// Items that must be done before, by place.
+pub struct WorkItem {
+    /// The event.
+    pub kind: WorkItemKind,
+    /// Indices of the items it depends on.
     pub after: Vec<usize>,
     /// Whether it is done.
     pub done: bool,
 }
 
-/// What came of an item.
+/// The result of a work item.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ItemResult {
-    /// Which, by place.
+pub struct WorkItemResult {
+    /// The index of the item.
     pub item: usize,
-    /// Why it failed, if it did.
+    /// The error, if it failed.
     pub error: Option<String>,
-    /// What was found, by name. No wall clock: the same work finds the same.
-    pub found: BTreeMap<String, Value>,
+    /// The found values by name. No times: equal work gives equal values.
+    pub found: BTreeMap<String, FoundValue>,
 }
 
-/// A finding.
+/// A found value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Value {
+pub enum FoundValue {
     /// A count.
     Count(u64),
     /// A score.
     Number(f64),
-    /// A digest or a word.
+    /// A digest or a text.
     Text(String),
 }
 
-/// How deep a check of the verify gate goes. A tier is looked at when those before it passed.
+/// The depth of a check. A tier runs only if the previous ones passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Tier {
-    /// What lies there is counted.
+pub enum VerifyTier {
+    /// Results are counted.
     Quick,
-    /// It is compared with what was recorded.
+    /// Results are compared with the records.
     Standard,
-    /// It is made again.
+    /// Results are computed again.
     Thorough,
 }
 
-/// A check of the verify gate.
+/// A check of the verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
-    /// How deep it goes.
-    pub tier: Tier,
+pub struct VerifyCheck {
+    /// The tier.
+    pub tier: VerifyTier,
     /// The criterion.
     pub criterion: String,
-    /// Whether it holds.
+    /// Whether it passed.
     pub passed: bool,
-    /// What was seen.
+    /// The evidence.
     pub evidence: String,
 }
 
-/// What a run's report was when it was written.
+/// The file of a run's report.
 pub(super) const REPORT: &str = "report.json";
-/// What a criterion that must not be broken begins with.
+/// The prefix of criteria whose violation ends the work.
 const MUST_NOT: &str = "must not: ";
 
-/// What the work is accepted by.
-pub(super) const CRITERIA: [(Tier, &str); 10] = [
-    (Tier::Quick, "every planned rollout is complete"),
-    (Tier::Quick, "every planned turn was held"),
-    (Tier::Quick, "the pilot, one turn, went through: the smallest case"),
-    (Tier::Quick, "must not: a message without a reply"),
-    (Tier::Quick, "must not: a reply from a model that was not named"),
-    (Tier::Standard, "the transcripts are those that were recorded"),
+/// The acceptance criteria.
+pub(super) const CRITERIA: [(VerifyTier, &str); 10] = [
+    (VerifyTier::Quick, "every planned rollout is complete"),
+    (VerifyTier::Quick, "every planned turn was played"),
+    (VerifyTier::Quick, "the pilot of one turn was completed"),
+    (VerifyTier::Quick, "must not: a message that got no reply"),
+    (VerifyTier::Quick, "must not: a reply from a fallback model"),
+    (VerifyTier::Standard, "the transcripts are unchanged since they were recorded"),
     (
-        Tier::Standard,
-        "the scores that models took are on record as they stand in the transcripts, or why none was taken",
+        VerifyTier::Standard,
+        "the recorded scores of the models match the transcripts, and missing scores have a recorded reason",
     ),
-    (Tier::Standard, "must not: a receipt that does not follow the one before it"),
-    (Tier::Thorough, "the scores come out the same when they are measured again"),
-    (Tier::Thorough, "the report on the run is there and was not changed"),
+    (VerifyTier::Standard, "must not: a gap or a change in the chain of receipts"),
+    (VerifyTier::Thorough, "measuring the scores again gives the same values"),
+    (VerifyTier::Thorough, "the report on the run exists and is unchanged"),
 ];
 
-impl Check {
-    /// Whether it is one that ends the work at once.
+impl VerifyCheck {
+    /// Whether it is a violated "must not" criterion, which ends the work.
     pub(super) fn is_broken_must_not(&self) -> bool {
         !self.passed && self.criterion.starts_with(MUST_NOT)
     }
 }
 
-/// What an item found, by name.
-pub(super) type Found = BTreeMap<String, Value>;
-/// The finding that something in the transcripts wants to be obeyed.
+/// The values found by an item, by name.
+pub(super) type Found = BTreeMap<String, FoundValue>;
+/// The name of the value that reports a suspicious reply (one that gives instructions to its reader).
 pub(super) const SUSPECT: &str = "suspect";
-/// The finding that says why nothing was judged.
+/// The name of the value that says why there are no ratings.
 pub(super) const UNJUDGED: &str = "judged: not taken";
 
-/// What a piece of work has come to.
+/// The state of a piece of work.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Work {
-    /// Which piece of work of the session, from 1.
+    /// The number of this piece of work in the session, from 1.
     pub(super) piece: u32,
     pub(super) need: String,
     pub(super) plan: Plan,
-    /// What the memory holds that bears on the need.
+    /// Entries of the memory about the need.
     pub(super) known: Vec<String>,
     pub(super) words: Vec<String>,
     pub(super) assumptions: Vec<String>,
-    pub(super) judged: Vec<Judged>,
+    pub(super) judged: Vec<ModelJudgement>,
     pub(super) aspects: Option<Aspects>,
-    pub(super) selection: Option<Selection>,
-    pub(super) panel: Vec<Opinion>,
-    pub(super) items: Vec<Item>,
-    /// How often the work was cut into items: each round has run folders of its own.
+    pub(super) selection: Option<ShapeSelection>,
+    pub(super) panel: Vec<ExpertOpinion>,
+    pub(super) items: Vec<WorkItem>,
+    /// Number of rounds of work items; each has its own run folders.
     pub(super) rounds: u32,
-    pub(super) found: BTreeMap<ItemKind, Found>,
+    pub(super) found: BTreeMap<WorkItemKind, Found>,
     pub(super) last_error: Option<String>,
-    /// The shape was found too free for the work once already.
+    /// The shape was already found too free once.
     pub(super) reshaped: bool,
-    /// Objections of experts; each is put on record and answered in the report once.
-    pub(super) objections: Vec<Opinion>,
-    pub(super) review: Vec<Opinion>,
-    pub(super) checks: Vec<Check>,
+    /// Objections of experts; each is recorded and answered in the report once.
+    pub(super) objections: Vec<ExpertOpinion>,
+    pub(super) review: Vec<ExpertOpinion>,
+    pub(super) checks: Vec<VerifyCheck>,
     pub(super) files: BTreeMap<String, Digest>,
     pub(super) audit: Vec<String>,
     pub(super) footer: Option<Footer>,
     pub(super) conclusion: Option<Conclusion>,
-    /// Whom the user wants to hear, and what about.
+    /// The requested consultation and its question.
     pub(super) consult: Option<(Consult, String)>,
-    /// The user's word that the finding may be asserted.
+    /// The user's approval to assert the finding.
     pub(super) promote: bool,
-    /// What is asserted.
+    /// The asserted finding.
     pub(super) asserted: Option<String>,
 }
 
 impl Work {
-    /// A piece of work of which nothing is known but the need.
+    /// A new piece of work.
     pub(super) const fn new(piece: u32, need: String, plan: Plan) -> Self {
         Self {
             piece,
@@ -379,15 +382,15 @@ impl Work {
         }
     }
 
-    /// The name of a file of this piece of work: `brief.md`, then `brief-2.md`.
+    /// The file name for this piece of work: `brief.md`, then `brief-2.md`.
     pub(super) fn file(&self, name: &str) -> String {
         if self.piece == 1 { format!("{name}.md") } else { format!("{name}-{}.md", self.piece) }
     }
 
-    /// Whether something in the transcripts wants to be obeyed.
+    /// Whether the transcripts hold a suspicious reply.
     pub(super) fn is_suspect(&self) -> bool {
         let suspect = |kind| self.found.get(kind).is_some_and(|found| found.contains_key(SUSPECT));
-        [ItemKind::Pilot, ItemKind::Rollouts].iter().any(suspect)
+        [WorkItemKind::Pilot, WorkItemKind::Rollouts].iter().any(suspect)
     }
 
     /// The digest of the brief, once it is written.

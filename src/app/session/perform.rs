@@ -1,40 +1,41 @@
-//! What the chart asks for, done: every action has its answer here, and one that is missing does not compile.
+//! Performs the chart's actions: one match arm per action, so that a missing one does not compile.
 
 use super::core::{Performed, Session};
 use super::experts;
-use super::outcome::{Check, Conclusion, ItemKind, ItemResult, Mode, Outcome, SUSPECT};
-use super::place::SessionError;
-use super::{asking, need, pages, questions, say, wave};
+use super::outcome::{ActionOutcome, Conclusion, ConsultMode, SUSPECT, VerifyCheck, WorkItemKind, WorkItemResult};
+use super::setup::SessionError;
+use super::{asking, documents, messages, need, questions, wave};
 use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect};
 use crate::governance::mood;
-use crate::governance::mood::lint::round_faults;
-use crate::governance::statechart::hope::{Action, Engagement, Event, Familiarity, Fit, Held, Shape};
+use crate::governance::mood::lint::question_round_faults;
+use crate::governance::statechart::hope::{Action, Agreement, Engagement, Event, Familiarity, FitScore, Shape};
 
 impl Session {
-    #[expect(clippy::too_many_lines, reason = "an arm for each action of the chart: a missing one does not compile")]
+    #[expect(clippy::too_many_lines, reason = "one arm per action of the chart: a missing one does not compile")]
     pub(super) async fn perform(&mut self, action: Action) -> Result<Performed, SessionError> {
-        let autonomous = self.course.facts.engagement == Some(Engagement::Autonomous);
+        let autonomous = self.state.facts.engagement == Some(Engagement::Autonomous);
         self.unsure = 0;
-        let plain = |event| Ok(Performed::from((Outcome::Nothing, vec![event])));
+        let plain = |event| Ok(Performed::from((ActionOutcome::Nothing, vec![event])));
         match action {
             Action::AwaitNeed => plain(Event::Need),
             Action::DetectType => {
-                (self.told)(&format!("[SESSION] Kind of work: {}", need::kind(&self.course.work.need)));
-                Ok((Outcome::Known(self.recall()?), vec![Event::TypeDetected]).into())
+                (self.on_message)(&format!("[SESSION] Kind of work: {}", need::kind(&self.state.work.need)));
+                Ok((ActionOutcome::Known(self.recall()?), vec![Event::TypeDetected]).into())
             }
             Action::AskEngagement | Action::Remind | Action::TellPaused => self.ask_user(action, vec![]),
             Action::Acknowledge => Ok(self.speak(action, vec![Event::Response, Event::Acknowledged])),
-            Action::AskQuestions if questions::open_questions(&self.course.work.plan).is_empty() => {
+            Action::AskQuestions if questions::open_questions(&self.state.work.plan).is_empty() => {
                 plain(Event::Answered)
             }
-            // Collaborating takes one round, of what matters most; and no round is asked that does not pass its lint.
-            Action::AskQuestions if self.course.is_asked_enough() || !self.is_askable() => {
-                let lines = self.course.work.plan.clone().assume();
+            // Collaborative mode has one round of questions, about the most important parts; a round that fails the
+            // lint is not asked.
+            Action::AskQuestions if self.state.questions_are_answered() || !self.questions_pass_lint() => {
+                let lines = self.state.work.plan.clone().assume();
                 for line in &lines {
-                    (self.told)(&format!("[ASSUMPTION] {line}"));
+                    (self.on_message)(&format!("[ASSUMPTION] {line}"));
                 }
-                Ok((Outcome::Assumed(lines), vec![Event::Answered]).into())
+                Ok((ActionOutcome::Assumed(lines), vec![Event::Answered]).into())
             }
             Action::AskQuestions
             | Action::Echo
@@ -42,15 +43,15 @@ impl Session {
             | Action::ShowRisks
             | Action::AskApproval
             | Action::ShowReview => {
-                let held = action == Action::Echo && self.course.facts.held >= Held::Intent;
+                let held = action == Action::Echo && self.state.facts.held >= Agreement::Intent;
                 if autonomous && !held && !matches!(action, Action::ShowBlueprint | Action::ShowRisks) {
                     return Ok(self.speak(action, vec![Event::Response, Event::NoAnswer]));
                 }
                 self.ask_user(action, vec![Event::Response])
             }
             Action::AskDifferently => {
-                (self.told)(&say::said(action, &self.course));
-                Ok((Outcome::Nothing, vec![]).into())
+                (self.on_message)(&messages::message(action, &self.state));
+                Ok((ActionOutcome::Nothing, vec![]).into())
             }
             Action::TellLimit
             | Action::TellBlocked
@@ -60,41 +61,45 @@ impl Session {
             Action::AnnounceShape => Ok(self.speak(action, vec![Event::Response, Event::Shaped])),
             Action::Close => Ok(self.speak(action, vec![Event::Response])),
             Action::Assume => {
-                let lines = self.course.work.plan.clone().assume();
+                let lines = self.state.work.plan.clone().assume();
                 for line in &lines {
-                    (self.told)(&format!("[ASSUMPTION] {line}"));
+                    (self.on_message)(&format!("[ASSUMPTION] {line}"));
                 }
-                Ok((Outcome::Assumed(lines), vec![]).into())
+                Ok((ActionOutcome::Assumed(lines), vec![]).into())
             }
             Action::ScoreSpec => self.score_spec().await,
             Action::Refine => plain(Event::Refined),
             Action::WriteBrief => self.write_brief(Event::BriefWritten),
-            // Where the need was clear at once nobody wrote a brief yet; where the user changed the plan it is another one.
+            // There is no brief yet if the need was clear at once; and it is outdated if the user changed the plan.
             Action::ExtractIntent if self.brief_is_due() => self.write_brief(Event::Extracted),
             Action::ExtractIntent => plain(Event::Extracted),
             Action::ScoreAspects => self.score_aspects().await,
             Action::HearPanel => self.hear_panel(Event::PanelHeard).await,
             Action::SelectShape => {
-                let selection = self.course.work.aspects.map(|aspects| aspects.select());
-                let missing = || SessionError::Told("a shape is selected from aspects that nobody scored".to_owned());
-                Ok((Outcome::Selected(selection.ok_or_else(missing)?), vec![Event::ShapeSelected]).into())
+                let selection = self.state.work.aspects.map(|aspects| aspects.select());
+                let missing =
+                    || SessionError::Message("the shape cannot be selected: the aspects were not scored".to_owned());
+                Ok((ActionOutcome::Selected(selection.ok_or_else(missing)?), vec![Event::ShapeSelected]).into())
             }
             Action::ScoreFit => {
                 let fit = self.fit()?;
-                if let Some(changed) = say::reshaped(&self.course, &fit) {
-                    (self.told)(&changed);
+                if let Some(changed) = messages::shape_change(&self.state, &fit) {
+                    (self.on_message)(&changed);
                 }
-                Ok((Outcome::Fit(fit), vec![Event::FitScored]).into())
+                Ok((ActionOutcome::Fit(fit), vec![Event::FitScored]).into())
             }
             Action::Decompose => {
-                // More work than the brief says is agreed work as well.
-                let name = self.course.work.file("brief");
-                let brief =
-                    if self.brief_is_due() { Some(self.write(&name, &pages::brief(&self.course.work))?) } else { None };
+                // A brief that was extended is agreed as well.
+                let name = self.state.work.file("brief");
+                let brief = if self.brief_is_due() {
+                    Some(self.write(&name, &documents::brief(&self.state.work))?)
+                } else {
+                    None
+                };
                 let performed = self.speak(action, vec![Event::Response, Event::Decomposed]);
-                // What is next is clear, whatever was not before.
-                let moods = vec![mood::Event::NextClear];
-                Ok(Performed { outcome: Outcome::Items(wave::items(), brief), moods, ..performed })
+                // The next step is clear from here on.
+                let moods = vec![mood::MoodEvent::NextClear];
+                Ok(Performed { outcome: ActionOutcome::Items(wave::items(), brief), moods, ..performed })
             }
             Action::RunWave => self.run_wave().await,
             Action::NoteFailure => plain(Event::WaveDone),
@@ -102,10 +107,10 @@ impl Session {
             Action::Verify => {
                 let checks = self.verify()?;
                 let passed = checks.iter().all(|check| check.passed);
-                let event = if passed { mood::Event::VerifiersPassed } else { mood::Event::VerifiersFailed };
-                let broken = checks.iter().any(Check::is_broken_must_not);
-                let tell = if broken { Event::MustNotBroken } else { Event::Verified };
-                Ok(Performed { moods: vec![event], ..Performed::from((Outcome::Verified(checks), vec![tell])) })
+                let event = if passed { mood::MoodEvent::VerifiersPassed } else { mood::MoodEvent::VerifiersFailed };
+                let broken = checks.iter().any(VerifyCheck::is_broken_must_not);
+                let tell = if broken { Event::MustNotBroken } else { Event::Verification };
+                Ok(Performed { moods: vec![event], ..Performed::from((ActionOutcome::Verified(checks), vec![tell])) })
             }
             Action::ConcludeDone => self.conclude(),
             Action::ConcludeUnreviewed => Ok(concluded(Conclusion::Unreviewed)),
@@ -115,22 +120,22 @@ impl Session {
             Action::Audit => Ok((self.audit(), vec![Event::Audited]).into()),
             Action::WriteFooter => self.write_footer(),
             Action::LoadBlocklist => plain(Event::BlocklistLoaded),
-            Action::DetectMode => plain(match &self.course.work.consult {
+            Action::DetectMode => plain(match &self.state.work.consult {
                 Some((consult, _)) => match consult.mode {
-                    Mode::Single => Event::Single,
-                    Mode::Panel => Event::Panel,
-                    Mode::Unblock => Event::Unblock,
+                    ConsultMode::Single => Event::Single,
+                    ConsultMode::Panel => Event::Panel,
+                    ConsultMode::Unblock => Event::Unblock,
                 },
-                // Only what failed asks for advice by itself.
+                // Without a request by the user, only failures ask for advice.
                 None => Event::Unblock,
             }),
             Action::DetectExpert => plain(Event::ExpertDetected),
             Action::LoadProfile => {
-                let work = &self.course.work;
+                let work = &self.state.work;
                 let named = work.consult.as_ref().and_then(|(consult, _)| consult.expert.as_deref());
                 let named = named.filter(|name| !self.settings.blocked.iter().any(|blocked| blocked == name));
                 let profile = named.and_then(experts::named).map(|expert| expert.profile(&work.need));
-                Ok((Outcome::Expert(profile), vec![Event::ProfileLoaded]).into())
+                Ok((ActionOutcome::Expert(profile), vec![Event::ProfileLoaded]).into())
             }
             Action::ScoreConfidence => plain(Event::ConfidenceScored),
             Action::Generate => self.generate(action).await,
@@ -141,134 +146,137 @@ impl Session {
             Action::ParseBlocker => Ok(self.speak(action, vec![Event::BlockerParsed])),
             Action::Diagnose => self.hear_panel(Event::Diagnosed).await,
             Action::Recommend => {
-                let sure = self.course.work.panel.iter().any(|opinion| opinion.judged.choice.is_some());
+                let sure = self.state.work.panel.iter().any(|opinion| opinion.judged.choice.is_some());
                 let event = if sure { Event::Advised } else { Event::RecommendFailed };
                 Ok(self.speak(action, vec![event]))
             }
             Action::Research => {
                 let lines = self.recall()?;
-                (self.told)(&say::said(action, &self.course));
-                Ok((Outcome::Known(lines), vec![]).into())
+                (self.on_message)(&messages::message(action, &self.state));
+                Ok((ActionOutcome::Known(lines), vec![]).into())
             }
             Action::AdoptIntent | Action::ReleaseIntent | Action::HoldShape | Action::ReleaseShape => {
-                Ok((Outcome::Nothing, vec![]).into())
+                Ok((ActionOutcome::Nothing, vec![]).into())
             }
         }
     }
 
-    /// Whether the open questions are worth asking.
-    fn is_askable(&self) -> bool {
+    /// Whether the open questions pass the lint.
+    fn questions_pass_lint(&self) -> bool {
         let questions: Vec<_> =
-            questions::open_questions(&self.course.work.plan).into_iter().map(|asked| asked.question).collect();
-        round_faults(&questions).is_empty()
+            questions::open_questions(&self.state.work.plan).into_iter().map(|asked| asked.question).collect();
+        question_round_faults(&questions).is_empty()
     }
 
-    /// Asks the user something, and waits.
-    fn ask_user(&mut self, action: Action, tells: Vec<Event>) -> Result<Performed, SessionError> {
+    /// Asks the user a question, and waits.
+    fn ask_user(&mut self, action: Action, next_events: Vec<Event>) -> Result<Performed, SessionError> {
         let effect = Effect::new(Category::Ask, self.words(action));
-        let permit = self.ward.ask(&effect)?;
-        permit.spend(&effect, self.ward.now())?;
-        let performed = self.speak(action, tells);
-        Ok(Performed { waits: true, moods: vec![mood::Event::PreferenceMissing], ..performed })
+        let permit = self.authorizer.ask(&effect)?;
+        permit.spend(&effect, self.authorizer.now())?;
+        let performed = self.speak(action, next_events);
+        Ok(Performed { waits: true, moods: vec![mood::MoodEvent::PreferenceMissing], ..performed })
     }
 
-    fn speak(&mut self, action: Action, tells: Vec<Event>) -> Performed {
+    fn speak(&mut self, action: Action, next_events: Vec<Event>) -> Performed {
         let text = self.words(action);
-        (self.told)(&text);
-        (Outcome::Spoke(Digest::of(text)), tells).into()
+        (self.on_message)(&text);
+        (ActionOutcome::Spoke(Digest::of(text)), next_events).into()
     }
 
     fn words(&self, action: Action) -> String {
         match action {
-            Action::Acknowledge => say::acknowledged(&self.course.work, &self.stakes()),
-            action => say::said(action, &self.course),
+            Action::Acknowledge => messages::acknowledgement(&self.state.work, &self.stakes()),
+            action => messages::message(action, &self.state),
         }
     }
 
-    fn fit(&self) -> Result<Fit, SessionError> {
-        let work = &self.course.work;
-        // Work with a config that comes with the program was done before; a config of the user's own is new.
+    fn fit(&self) -> Result<FitScore, SessionError> {
+        let work = &self.state.work;
+        // Built-in configs count as familiar work, the user's own as new.
         let familiarity = if self.settings.config.is_none() { 8 } else { 5 };
-        let familiarity = Familiarity::try_from(familiarity).map_err(|error| SessionError::Told(error.to_string()))?;
+        let familiarity =
+            Familiarity::try_from(familiarity).map_err(|error| SessionError::Message(error.to_string()))?;
         let written = work.brief().is_some();
-        Ok(Fit { spec: self.course.facts.spec, constraints: written, success: written, done: written, familiarity })
+        Ok(FitScore { spec: self.state.facts.spec, constraints: written, success: written, done: written, familiarity })
     }
 
-    /// Writes the brief, and with it gives the mood its aim.
+    /// Writes the brief and sets the mood's aim.
     fn write_brief(&mut self, event: Event) -> Result<Performed, SessionError> {
-        let name = self.course.work.file("brief");
-        let digest = self.write(&name, &pages::brief(&self.course.work))?;
+        let name = self.state.work.file("brief");
+        let digest = self.write(&name, &documents::brief(&self.state.work))?;
         let moods = self.aimed()?;
-        Ok(Performed { moods, ..Performed::from((Outcome::Wrote(name, digest), vec![event])) })
+        Ok(Performed { moods, ..Performed::from((ActionOutcome::Wrote(name, digest), vec![event])) })
     }
 
-    /// Whether what is agreed is not what the brief says.
+    /// Whether the brief on disk differs from what is agreed.
     fn brief_is_due(&self) -> bool {
-        self.course.work.brief() != Some(Digest::of(pages::brief(&self.course.work)))
+        self.state.work.brief() != Some(Digest::of(documents::brief(&self.state.work)))
     }
 
     pub(super) fn write(&mut self, name: &str, text: &str) -> Result<Digest, SessionError> {
         let effect = self.files.writing(name, text);
-        let permit = self.ward.ask(&effect)?;
-        Ok(self.files.write(permit, name, text, self.ward.now())?)
+        let permit = self.authorizer.ask(&effect)?;
+        Ok(self.files.write(permit, name, text, self.authorizer.now())?)
     }
 
-    /// The work is done. Where the user said so, what was found is asserted from now on.
+    /// Concludes the work. If the user answered PROMOTE, the finding is asserted.
     fn conclude(&mut self) -> Result<Performed, SessionError> {
-        let asserted = if self.course.work.promote { Some(self.assert()?) } else { None };
+        let asserted = if self.state.work.promote { Some(self.assert()?) } else { None };
         let asserted = match asserted {
             Some(Err(why)) => {
-                (self.told)(&format!("Nothing is asserted: {why}"));
+                (self.on_message)(&format!("The finding is not asserted: {why}"));
                 None
             }
             Some(Ok(asserted)) => Some(asserted),
             None => None,
         };
-        Ok((Outcome::Concluded(Conclusion::Done, asserted), vec![]).into())
+        Ok((ActionOutcome::Concluded(Conclusion::Done, asserted), vec![]).into())
     }
 
-    /// Runs a wave. What it is told of afterwards: an item that failed, a doubt, or that it is time to ask the user.
+    /// Runs a wave. Then one event follows: an item failed, the pilot is doubted, or the user is asked.
     async fn run_wave(&mut self) -> Result<Performed, SessionError> {
         let (results, mut moods) = self.wave().await?;
         for error in results.iter().filter_map(|result| result.error.as_ref()) {
-            (self.told)(&format!("An item failed: {error}"));
+            (self.on_message)(&format!("A work item failed: {error}"));
         }
         moods.extend(self.learned(&results)?);
         moods.extend(self.disclosed(&results)?);
-        if moods.contains(&mood::Event::Regulated(mood::Regulation::ProceduralWarning)) {
+        if moods.contains(&mood::MoodEvent::Regulated(mood::RegulatorSignal::ProceduralWarning)) {
             moods.extend(self.drive("procedure", "what users corrected before is told to the persona's model first")?);
         }
-        let asks = self.course.facts.engagement != Some(Engagement::Autonomous);
-        let piloted = |result: &ItemResult| {
-            let item = self.course.work.items.get(result.item);
-            result.error.is_none() && item.is_some_and(|item| item.kind == ItemKind::Pilot)
+        let asks = self.state.facts.engagement != Some(Engagement::Autonomous);
+        let piloted = |result: &WorkItemResult| {
+            let item = self.state.work.items.get(result.item);
+            result.error.is_none() && item.is_some_and(|item| item.kind == WorkItemKind::Pilot)
         };
         let piloted = results.iter().any(piloted);
         let doubts = piloted && self.doubts().await?;
-        let together = self.course.shape() == Some(Shape::Colleague);
-        let capped = moods.contains(&mood::Event::Regulated(mood::Regulation::CostCap));
+        let together = self.state.shape() == Some(Shape::Colleague);
+        let capped = moods.contains(&mood::MoodEvent::Regulated(mood::RegulatorSignal::CostCap));
         let failed = results.iter().any(|result| result.error.is_some());
         let doubt = doubts.then_some(Event::WrongIntent);
         let suspect = results.iter().any(|result| result.found.contains_key(SUSPECT));
-        let reshapes = piloted && suspect && self.course.is_too_free(asking::RISK_OF_SUSPECTS);
+        let reshapes = piloted && suspect && self.state.is_too_free(asking::RISK_OF_SUSPECTS);
         let event = match failed {
             true => Event::ItemFailed,
-            // The wave is gone on with when the user says so: what is done stays done.
+            // The wave continues when the user says so; finished items stay finished.
             false if asks && (doubts || capped || (together && piloted)) => Event::Pause,
-            // No rollout is spent under a shape that the pilot shows to be too free.
+            // No rollouts are run under a shape that the pilot shows to be too free.
             false if reshapes => {
-                (self.told)("[SESSION] A reply of the pilot wants to be obeyed: the work is shaped anew.");
+                (self.on_message)(
+                    "[SESSION] A reply of the pilot gives instructions to its reader: a new shape is selected.",
+                );
                 Event::Reshape
             }
             false => Event::WaveDone,
         };
-        let tells = doubt.into_iter().chain([event]).collect();
-        Ok(Performed { moods, ..Performed::from((Outcome::Wave(results), tells)) })
+        let next_events = doubt.into_iter().chain([event]).collect();
+        Ok(Performed { moods, ..Performed::from((ActionOutcome::Wave(results), next_events)) })
     }
 
-    /// One expert's word, for the user.
+    /// One expert's advice for the user.
     async fn generate(&mut self, action: Action) -> Result<Performed, SessionError> {
-        let (consult, words) = match &self.course.work.consult {
+        let (consult, words) = match &self.state.work.consult {
             Some((consult, words)) => (consult.clone(), words.clone()),
             None => return Ok(self.speak(action, vec![Event::Advised])),
         };
@@ -278,16 +286,16 @@ impl Session {
         };
         let advice = self.advise(&expert, &words).await?;
         let sources: Vec<_> =
-            self.course.work.files.iter().map(|(name, digest)| format!("{name} {}", digest.short())).collect();
+            self.state.work.files.iter().map(|(name, digest)| format!("{name} {}", digest.short())).collect();
         let confidence = expert.confidence(&words);
-        let warns = if confidence.warns() { ", outside of what is known well" } else { "" };
+        let warns = if confidence.warns() { ", outside the expert's field" } else { "" };
         let sources = if sources.is_empty() { "the need".to_owned() } else { sources.join(", ") };
-        let text = format!("{} ({} of 9{warns}): {advice}\n  after {sources}", expert.name, confidence.points());
-        (self.told)(&text);
-        Ok((Outcome::Spoke(Digest::of(text)), vec![Event::Advised]).into())
+        let text = format!("{} ({} of 9{warns}): {advice}\n  based on {sources}", expert.name, confidence.points());
+        (self.on_message)(&text);
+        Ok((ActionOutcome::Spoke(Digest::of(text)), vec![Event::Advised]).into())
     }
 }
 
 fn concluded(conclusion: Conclusion) -> Performed {
-    (Outcome::Concluded(conclusion, None), vec![]).into()
+    (ActionOutcome::Concluded(conclusion, None), vec![]).into()
 }

@@ -1,58 +1,59 @@
-//! What a session takes from the governed memory and gives to it: what bears on the need, when it begins, and its verdict as
-//! a proposal, when it ends. A person applies it or not.
+//! The session's use of the governed memory: it is searched for the need at the start, and the verdict is proposed to
+//! it at the end. A person applies the proposal or not.
 
-use super::audit::NOT_SEARCHED;
 use super::core::Session;
-use super::place::SessionError;
+use super::self_check::NOT_SEARCHED;
+use super::setup::SessionError;
 use super::tools::Memory;
 use super::{finding, phrases};
-use crate::foundation::gate::Entry;
-use crate::governance::memory::id::Kind;
-use crate::governance::memory::proposal::{Op, OpKind};
-use crate::governance::memory::workspace::{MemoryError, Request, Workspace};
+use crate::foundation::gate::LedgerEntry;
+use crate::governance::memory::id::BlockKind;
+use crate::governance::memory::proposal::{ProposalOp, ProposalOpKind};
+use crate::governance::memory::workspace::{MemoryError, ProposalRequest, Workspace};
 use crate::governance::statechart::hope::Footer;
 
 const DECISIONS: &str = "decisions/DECISIONS.md";
 const PROPOSED: &str = "intelligence/proposed/";
 
 impl Session {
-    /// What the memory holds that bears on the need, a line each; why it was not searched, where it could not be.
+    /// The memory's entries about the need, a line each; or the reason why it could not be searched.
     pub(super) fn recall(&mut self) -> Result<Vec<String>, SessionError> {
         let lines = self.search()?;
         for line in &lines {
-            (self.told)(&format!("[KNOWN] {line}"));
+            (self.on_message)(&format!("[KNOWN] {line}"));
         }
         Ok(lines)
     }
 
     fn search(&mut self) -> Result<Vec<String>, SessionError> {
         let Some(folder) = self.settings.memory.clone() else { return Ok(Vec::new()) };
-        let memory = match Workspace::at(&folder, self.ward.now()) {
+        let memory = match Workspace::at(&folder, self.authorizer.now()) {
             Ok(workspace) => Memory::new(workspace),
             Err(error) => return Ok(vec![format!("{NOT_SEARCHED}{error}")]),
         };
-        let need = self.course.work.need.clone();
-        let permit = self.ward.ask(&memory.searching(&need))?;
-        Ok(match memory.search(permit, &need, self.ward.now()) {
+        let need = self.state.work.need.clone();
+        let permit = self.authorizer.ask(&memory.searching(&need))?;
+        Ok(match memory.search(permit, &need, self.authorizer.now()) {
             Ok(hits) => {
-                let line =
-                    |hit: &crate::governance::memory::search::Hit| format!("{} {}: {}", hit.id, hit.status, hit.title);
+                let line = |hit: &crate::governance::memory::search::SearchHit| {
+                    format!("{} {}: {}", hit.id, hit.status, hit.title)
+                };
                 hits.iter().map(line).collect()
             }
             Err(error) => vec![format!("{NOT_SEARCHED}{error}")],
         })
     }
 
-    /// Proposes the verdict as a decision. A session that is taken up again finds its own proposal there already.
+    /// Proposes the verdict as a decision. A resumed session finds its own proposal and does not repeat it.
     pub(super) fn propose(&mut self, footer: &Footer, report: &str) -> Result<(), SessionError> {
         let Some(folder) = self.settings.memory.clone() else { return Ok(()) };
         let said = match self.proposal(&folder, footer, report)? {
             Ok(id) => {
-                format!("The verdict is proposed to the memory: `loom memory review {}` shows {id}", folder.display())
+                format!("The verdict was proposed to the memory: `loom memory review {}` shows {id}", folder.display())
             }
-            Err(why) => format!("The verdict is not proposed to the memory: {why}"),
+            Err(why) => format!("The verdict was not proposed to the memory: {why}"),
         };
-        (self.told)(&said);
+        (self.on_message)(&said);
         Ok(())
     }
 
@@ -64,10 +65,10 @@ impl Session {
     ) -> Result<Result<String, MemoryError>, SessionError> {
         let name = self.folder.file_name().unwrap_or(self.folder.as_os_str());
         let evidence = format!("the session {}, report {report}", name.display());
-        let drafted = Workspace::at(folder, self.ward.now()).and_then(|workspace| {
+        let drafted = Workspace::at(folder, self.authorizer.now()).and_then(|workspace| {
             let known = workspace.review(true)?.into_iter().find(|review| review.evidence.contains(&evidence));
-            let found = finding::of(&self.course.work);
-            let request = request(&workspace, &self.course.work.need, (found, footer), &evidence)?;
+            let found = finding::of(&self.state.work);
+            let request = request(&workspace, &self.state.work.need, (found, footer), &evidence)?;
             Ok((workspace, known.map(|review| review.id), request))
         });
         let (workspace, request) = match drafted {
@@ -75,7 +76,7 @@ impl Session {
             Ok((workspace, None, request)) => (workspace, request),
             Err(error) => return Ok(Err(error)),
         };
-        let proposed = match self.ward.ask(&Memory::proposing(&request)) {
+        let proposed = match self.authorizer.ask(&Memory::proposing(&request)) {
             Ok(permit) => workspace.propose(permit, request),
             Err(refusal) => Err(refusal.into()),
         };
@@ -83,7 +84,7 @@ impl Session {
             Ok(id) => serde_json::json!({"tool": "memory_propose", "proposal": id}),
             Err(error) => serde_json::json!({"tool": "memory_propose", "refused": error.to_string()}),
         };
-        self.ward.record(&[], vec![Entry::new("tool.called", body)])?;
+        self.authorizer.record(&[], vec![LedgerEntry::new("tool.called", body)])?;
         Ok(proposed)
     }
 }
@@ -94,17 +95,22 @@ fn request(
     need: &str,
     (found, footer): (finding::Finding, &Footer),
     evidence: &str,
-) -> Result<Request, MemoryError> {
+) -> Result<ProposalRequest, MemoryError> {
     let (texts, today) = (workspace.texts()?, workspace.today());
     let taken: Vec<&str> = texts.iter().map(|(path, _)| path).filter(|path| path.starts_with(PROPOSED)).collect();
     let taken = [&[DECISIONS], taken.as_slice()].concat();
-    let none = || MemoryError::Request("the day has no ids left".to_owned());
-    let id = texts.next_id(Kind::Decision, today, &taken).ok_or_else(none)?;
+    let none = || MemoryError::InvalidRequest("there are no free decision ids for today".to_owned());
+    let id = texts.next_id(BlockKind::Decision, today, &taken).ok_or_else(none)?;
     let (need, verdict) = (phrases::one_line(need), phrases::one_line(&footer.to_string()));
     let patch = format!(
-        "[{id}]\nDate: {today}\nStatus: active\nScope: global\nStatement: Verdict on \"{need}\": {found}; {verdict}\nRationale: what was measured, and the verify gate\nSupersedes: none\nTags: session\nSources:\n- {evidence}"
+        "[{id}]\nDate: {today}\nStatus: active\nScope: global\nStatement: Verdict on \"{need}\": {found}; {verdict}\nRationale: measured scores and verification\nSupersedes: none\nTags: session\nSources:\n- {evidence}"
     );
-    let op = Op { kind: Some(OpKind::AppendBlock), patch, ..Op::default() };
+    let op = ProposalOp { kind: Some(ProposalOpKind::AppendBlock), patch, ..ProposalOp::default() };
     let evidence = evidence.to_owned();
-    Ok(Request { ops: vec![op], risk: "low".to_owned(), evidence: vec![evidence.clone()], sources: vec![evidence] })
+    Ok(ProposalRequest {
+        ops: vec![op],
+        risk: "low".to_owned(),
+        evidence: vec![evidence.clone()],
+        sources: vec![evidence],
+    })
 }

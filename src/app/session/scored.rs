@@ -1,100 +1,100 @@
-//! Scores that models take of a session's rollouts: likelihoods by the persona's own model, ratings by a judge that may be
-//! believed. What they come to is made a fact by its margin, with a receipt; what is not taken is told, with why.
+//! Scores of a session's rollouts taken by models: likelihoods by the persona's model, ratings by a tested judge. Clear
+//! results become facts, with a receipt; missing scores are reported with their reason.
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
 
 use super::core::Session;
-use super::finding::{ERRORS, FACT, MARKS, fact};
-use super::outcome::{Found, ItemKind, UNJUDGED, Value};
-use super::place::SessionError;
-use super::wave::{model_effects, said};
-use crate::app::watch::Watch;
+use super::finding::{FACT, REFERENCES, STANDARD_ERRORS_MIN, fact};
+use super::outcome::{Found, FoundValue, UNJUDGED, WorkItemKind};
+use super::setup::SessionError;
+use super::wave::{model_effects, transcript_digest};
+use crate::app::command_gate::CommandGate;
 use crate::foundation::chat::{ModelChain, Role};
-use crate::foundation::gate::{Budget, Category, Effect, Entry};
+use crate::foundation::gate::{Budget, Category, Effect, LedgerEntry};
 use crate::governance::mood::Mood;
-use crate::simulation::judge::judged::{Check, Judge, Rubric};
-use crate::simulation::judge::likelihood::Extent;
-use crate::simulation::judge::scoring::{CheckFile, Scoring, checks_folder, transcripts};
+use crate::simulation::judge::judged::{Judge, JudgeCheck, Rubric};
+use crate::simulation::judge::likelihood::LikelihoodSet;
+use crate::simulation::judge::scoring::{JudgeCheckFile, TranscriptScorer, judge_checks_folder, transcripts};
 use crate::simulation::rollout::{Reliability, Score, ScoreMethod, Transcript};
 
-/// Calls that one turn takes at most, of the persona's model and of the judge each: its shadows, or its rubrics.
+/// Maximum calls per turn, of the persona's model and of the judge each.
 const CALLS_PER_TURN: usize = 24;
 impl Session {
-    /// Takes them, and keeps them in the transcripts; those that are there are not taken again.
+    /// Takes the scores and stores them in the transcripts; existing ones are not taken again.
     pub(super) async fn score(&mut self) -> Result<Found, SessionError> {
-        let folder = self.run_folder(ItemKind::Rollouts);
-        let talks = self.transcripts(ItemKind::Rollouts)?;
+        let folder = self.run_folder(WorkItemKind::Rollouts);
+        let talks = self.transcripts(WorkItemKind::Rollouts)?;
         let judge = self.settings.judge.clone().unwrap_or_else(|| self.settings.model.clone());
-        let arguments = said(&talks).to_string();
+        let arguments = transcript_digest(&talks).to_string();
         let effect = Effect::new(Category::Score, format!("by models: {arguments}"));
-        self.ward.ask(&effect)?.spend(&effect, self.ward.now())?;
+        self.authorizer.ask(&effect)?.spend(&effect, self.authorizer.now())?;
         let turns: usize = talks.iter().map(|talk| talk.turns.len()).sum();
-        let lease = self.ward.child("scores", Mood::Skeptical)?;
+        let lease = self.authorizer.child("scores", Mood::Skeptical)?;
         let cost = Budget { calls: (turns * CALLS_PER_TURN) as u64, ..Budget::NOTHING };
         for chain in [&self.settings.persona_model, &judge] {
             for effect in model_effects(chain, &arguments, cost) {
-                self.ward.ask_for(lease, &effect)?.spend(&effect, self.ward.now())?;
+                self.authorizer.ask_for(lease, &effect)?.spend(&effect, self.authorizer.now())?;
             }
         }
-        // The calls themselves have their receipts beside the run's, as everybody's who scores.
-        let watch = Watch::models("score", Mood::Skeptical, &[&self.settings.persona_model, &judge], Some(&folder))
-            .map_err(SessionError::Watch)?;
-        let suspect =
-            self.course.work.is_suspect().then(|| "a reply wants to be obeyed by whoever rates it".to_owned());
+        // The calls have their receipts in the run's folder, as in `loom score`.
+        let gate =
+            CommandGate::for_models("score", Mood::Skeptical, &[&self.settings.persona_model, &judge], Some(&folder))
+                .map_err(SessionError::CommandGate)?;
+        let suspect = self.state.work.is_suspect().then(|| "a reply gives instructions to its reader".to_owned());
         let judge = match suspect {
             Some(why) => Err(why),
-            None => self.judge(&watch, &judge).await,
+            None => self.judge(&gate, &judge).await,
         };
         let (judge, known, unjudged) = match judge {
             Ok((judge, known)) => (Some(judge), known, None),
             Err(why) => (None, None, Some(why)),
         };
-        let scoring = Scoring {
+        let scoring = TranscriptScorer {
             judge,
-            known,
+            judge_check: known,
             window: None,
-            extent: Extent::Default,
-            again: false,
+            likelihood_set: LikelihoodSet::Default,
+            rescore: false,
             config: None,
             persona: Role::Assistant,
-            options: watch.over(self.options.clone()),
+            options: gate.guarded_options(self.options.clone()),
         };
-        let files = transcripts(&folder).map_err(|error| SessionError::Told(error.to_string()))?;
+        let files = transcripts(&folder).map_err(|error| SessionError::Message(error.to_string()))?;
         for file in &files {
-            scoring.score(file).await.map_err(|error| SessionError::Told(error.to_string()))?;
+            scoring.score(file).await.map_err(|error| SessionError::Message(error.to_string()))?;
         }
-        watch.close().map_err(SessionError::Watch)?;
-        self.ward.dismiss(lease)?;
-        let mut found = taken(&self.transcripts(ItemKind::Rollouts)?);
-        found.extend(unjudged.map(|why| (UNJUDGED.to_owned(), Value::Text(why))));
-        let facts: Vec<Entry> = found.iter().filter_map(|(name, value)| receipt(name, value, &found)).collect();
-        self.ward.record(&[], facts)?;
+        gate.close().map_err(SessionError::CommandGate)?;
+        self.authorizer.dismiss(lease)?;
+        let mut found = taken(&self.transcripts(WorkItemKind::Rollouts)?);
+        found.extend(unjudged.map(|why| (UNJUDGED.to_owned(), FoundValue::Text(why))));
+        let facts: Vec<LedgerEntry> = found.iter().filter_map(|(name, value)| receipt(name, value, &found)).collect();
+        self.authorizer.record(&[], facts)?;
         Ok(found)
     }
 
-    /// The judge, if it may be believed: one that was named, or the session's own model where it passed its test.
-    async fn judge(&self, watch: &Watch, chain: &ModelChain) -> Result<(Judge, Option<Check>), String> {
-        let model = watch.model(chain, &self.options).map_err(|error| error.to_string())?;
+    /// The judge, if it is trusted: a named one, or the session's model if it passed the check.
+    async fn judge(&self, gate: &CommandGate, chain: &ModelChain) -> Result<(Judge, Option<JudgeCheck>), String> {
+        let model = gate.open_model(chain, &self.options).map_err(|error| error.to_string())?;
         let judge = Judge::new(model).await.map_err(|error| error.to_string())?;
-        let folder = checks_folder(|name| std::env::var_os(name));
-        let known = folder.and_then(|folder| CheckFile::of(&folder, &judge).read(&judge));
+        let folder = judge_checks_folder(|name| std::env::var_os(name));
+        let known = folder.and_then(|folder| JudgeCheckFile::of(&folder, &judge).read(&judge));
         if self.settings.judge.is_some() {
             return Ok((judge, known));
         }
-        let good = |check: &Check| {
+        let good = |check: &JudgeCheck| {
             Rubric::ALL.iter().all(|rubric| check.rubrics.get(rubric).is_some_and(Reliability::is_reliable))
         };
         match known {
             Some(check) if good(&check) => Ok((judge, Some(check))),
-            Some(_) => Err(format!("`{chain}` did not pass `loom judge check`; name a judge with --judge-model")),
-            None => Err(format!("`{chain}` was not tested by `loom judge check`; name a judge with --judge-model")),
+            Some(_) => Err(format!("`{chain}` did not pass `loom judge check`; name another judge with --judge-model")),
+            None => Err(format!("`{chain}` was not tested with `loom judge check`; name a judge with --judge-model")),
         }
     }
 }
 
-/// What the transcripts hold of scores that models took: means, facts, and what was not taken with why.
+/// The model-taken scores in the transcripts: means, facts, and missing scores with their reason.
 pub(super) fn taken(talks: &[Transcript]) -> Found {
     let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let mut readings: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
@@ -103,33 +103,33 @@ pub(super) fn taken(talks: &[Transcript]) -> Found {
         if let Some(value) = score.value.filter(|value| value.is_finite()) {
             values.entry(name(score)).or_default().push(value);
         } else {
-            let ids = missing.entry(score.why.as_deref().unwrap_or("nothing had a value")).or_default();
+            let ids = missing.entry(score.why.as_deref().unwrap_or("no value")).or_default();
             if !ids.contains(&score.id.as_str()) {
                 ids.push(&score.id);
             }
         }
-        if believed(score) && MARKS.iter().any(|(id, _)| *id == score.id) {
+        if is_trusted(score) && REFERENCES.iter().any(|(id, _)| *id == score.id) {
             let found = score.points.iter().filter_map(|point| point.value).filter(|value| value.is_finite());
             readings.entry(&score.id).or_default().extend(found);
         }
     }
     let mut found: Found = values
         .into_iter()
-        .map(|(name, values)| (name, Value::Number(values.iter().sum::<f64>() / values.len() as f64)))
+        .map(|(name, values)| (name, FoundValue::Number(values.iter().sum::<f64>() / values.len() as f64)))
         .collect();
-    for (id, mark) in MARKS {
+    for (id, reference) in REFERENCES {
         if let Some(values) = readings.get(id).filter(|values| !values.is_empty()) {
-            found.insert(format!("{id}{FACT}"), Value::Text(fact(values, mark)));
+            found.insert(format!("{id}{FACT}"), FoundValue::Text(fact(values, reference)));
         }
     }
     for (number, (why, ids)) in (1..).zip(missing) {
-        found.insert(format!("not taken {number}"), Value::Text(format!("{}: {why}", ids.join(", "))));
+        found.insert(format!("not taken {number}"), FoundValue::Text(format!("{}: {why}", ids.join(", "))));
     }
     found
 }
 
-/// A rating counts where the judge's are reliable; a likelihood is no opinion.
-fn believed(score: &Score) -> bool {
+/// A rating counts only if the judge is reliable; a likelihood always counts.
+fn is_trusted(score: &Score) -> bool {
     let reliable = || score.judge.as_ref()?.reliability.as_ref().map(Reliability::is_reliable);
     score.method == ScoreMethod::Likelihood || reliable() == Some(true)
 }
@@ -139,7 +139,10 @@ fn name(score: &Score) -> String {
 }
 
 /// The receipt of a fact.
-fn receipt(name: &str, value: &Value, found: &Found) -> Option<Entry> {
-    let (Some(id), Value::Text(fact)) = (name.strip_suffix(FACT), value) else { return None };
-    Some(Entry::new("score.quantised", json!({"score": id, "mean": found.get(id), "fact": fact, "errors": ERRORS})))
+fn receipt(name: &str, value: &FoundValue, found: &Found) -> Option<LedgerEntry> {
+    let (Some(id), FoundValue::Text(fact)) = (name.strip_suffix(FACT), value) else { return None };
+    Some(LedgerEntry::new(
+        "score.quantised",
+        json!({"score": id, "mean": found.get(id), "fact": fact, "errors": STANDARD_ERRORS_MIN}),
+    ))
 }

@@ -1,4 +1,5 @@
-//! What touches the world. Each tool says what it is about to do ([`Effect`]) and does it for a [`Permit`] of exactly that.
+//! Tools with effects outside the program. Each tool describes an effect ([`Effect`]) and performs it with a [`Permit`]
+//! for exactly that.
 
 #[cfg(unix)]
 mod exec;
@@ -12,71 +13,71 @@ pub use memory::Memory;
 
 use crate::foundation::gate::Refusal;
 
-/// Why a tool did nothing.
+/// Why a tool failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// The permit is for something else, or came too late.
+    /// The permit is for another effect, or has expired.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The path leaves the folder, by `..`, as an absolute path or through a link.
-    #[error("`{path}` is not inside the folder that was opened: {source}")]
+    /// The path leaves the folder: by `..`, as an absolute path, or through a link.
+    #[error("`{path}` is outside the opened folder: {source}")]
     Outside {
         /// The path.
         path: String,
-        /// What the operating system says.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// The operating system said no.
+    /// A file system error.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         action: &'static str,
-        /// On what.
+        /// Its path.
         path: String,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The memory said no.
-    #[error("the memory: {0}")]
+    /// The memory's error.
+    #[error("the memory failed: {0}")]
     Memory(String),
-    /// A limit was met.
-    #[error("`{path}` is larger than {most} bytes: name a smaller file")]
+    /// The file is too large.
+    #[error("`{path}` is larger than {most} bytes: use a smaller file")]
     TooLarge {
         /// The path.
         path: String,
-        /// How many bytes a file may have.
+        /// The maximum size in bytes.
         most: u64,
     },
 }
 
 #[cfg(test)]
 mod tests {
-    //! A gate for the tools' tests.
+    //! A gate for the tests of the tools.
 
     use jiff::{SignedDuration, Timestamp};
 
     use crate::foundation::base::Digest;
     use crate::foundation::gate::{
-        Budget, Categories, Category, Effect, Entry, Gate, LeaseId, Ledger, LedgerError, Permit, Principal, Request,
-        Rights, Scope, Scopes, Terms,
+        Budget, Categories, Category, Effect, EffectRequest, Gate, LeaseId, LeaseTerms, Ledger, LedgerEntry,
+        LedgerError, Permit, Principal, Rights, Scope, Scopes,
     };
 
-    pub(super) struct Paper;
+    pub(super) struct NullLedger;
 
-    impl Ledger for Paper {
-        fn record(&mut self, _: Timestamp, entries: &[Entry]) -> Result<Vec<Digest>, LedgerError> {
+    impl Ledger for NullLedger {
+        fn record(&mut self, _: Timestamp, entries: &[LedgerEntry]) -> Result<Vec<Digest>, LedgerError> {
             Ok(entries.iter().map(|entry| Digest::of(&entry.kind)).collect())
         }
     }
 
-    /// Gives permits for everything that is not privileged.
-    pub(super) struct Keeper {
-        gate: Gate<Paper>,
+    /// Grants every effect that is not privileged.
+    pub(super) struct TestGate {
+        gate: Gate<NullLedger>,
         lease: LeaseId,
         pub(super) now: Timestamp,
     }
 
-    impl Keeper {
+    impl TestGate {
         pub(super) fn new() -> Self {
             let now = Timestamp::UNIX_EPOCH;
             let budget = Budget {
@@ -95,13 +96,13 @@ mod tests {
                 ..Rights::NONE
             };
             let hour = SignedDuration::from_hours(1);
-            let terms = Terms { rights, expires: now + hour, idle: hour };
-            let (gate, lease) = Gate::open(Paper, Principal::new("test", "test", "calm"), terms, now).unwrap();
+            let terms = LeaseTerms { rights, expires: now + hour, idle: hour };
+            let (gate, lease) = Gate::open(NullLedger, Principal::new("test", "test", "calm"), terms, now).unwrap();
             Self { gate, lease, now }
         }
 
         pub(super) fn permit(&mut self, effect: &Effect) -> Permit {
-            self.gate.ask(&Request { lease: self.lease, effect: effect.clone() }, self.now).unwrap()
+            self.gate.ask(&EffectRequest { lease: self.lease, effect: effect.clone() }, self.now).unwrap()
         }
     }
 }

@@ -1,29 +1,29 @@
-//! The verify gate: every criterion against what lies on the disk now, each with what was seen. Three tiers, and the next one
-//! is looked at when the one before passed: what lies there is counted, then compared with what was recorded, then made again.
+//! Verification: checks every criterion against the files on disk and records the evidence. There are three tiers; each
+//! runs only if the one before passed: count the results, compare them with the records, compute them again.
 
 use super::core::Session;
-use super::outcome::{CRITERIA, Check, Found, ItemKind, REPORT, Tier, UNJUDGED, Value};
+use super::outcome::{CRITERIA, Found, FoundValue, REPORT, UNJUDGED, VerifyCheck, VerifyTier, WorkItemKind};
 use super::phrases;
-use super::place::SessionError;
 use super::scored;
-use super::wave::{said, scores};
+use super::setup::SessionError;
+use super::wave::{scores, transcript_digest};
 use crate::foundation::store::receipts::{LOG, chain};
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{Outcome, Transcript};
 
 impl Session {
-    /// Runs the tiers in order, up to the first that fails. What was not looked at is no check.
-    pub(super) fn verify(&self) -> Result<Vec<Check>, SessionError> {
-        let transcripts = self.transcripts(ItemKind::Rollouts)?;
-        let mut checks: Vec<Check> = Vec::new();
-        for tier in [Tier::Quick, Tier::Standard, Tier::Thorough] {
+    /// Runs the tiers in order, up to the first failure. Later criteria get no check.
+    pub(super) fn verify(&self) -> Result<Vec<VerifyCheck>, SessionError> {
+        let transcripts = self.transcripts(WorkItemKind::Rollouts)?;
+        let mut checks: Vec<VerifyCheck> = Vec::new();
+        for tier in [VerifyTier::Quick, VerifyTier::Standard, VerifyTier::Thorough] {
             let seen = match tier {
-                Tier::Quick => self.counted(&transcripts)?,
-                Tier::Standard => self.compared(&transcripts)?,
-                Tier::Thorough => self.made_again(&transcripts)?,
+                VerifyTier::Quick => self.counted(&transcripts)?,
+                VerifyTier::Standard => self.compared(&transcripts)?,
+                VerifyTier::Thorough => self.recomputed(&transcripts)?,
             };
             let criteria = CRITERIA.iter().filter(|(of, _)| *of == tier);
-            checks.extend(criteria.zip(seen).map(|((tier, criterion), (passed, evidence))| Check {
+            checks.extend(criteria.zip(seen).map(|((tier, criterion), (passed, evidence))| VerifyCheck {
                 tier: *tier,
                 criterion: (*criterion).to_owned(),
                 passed,
@@ -36,10 +36,10 @@ impl Session {
         Ok(checks)
     }
 
-    /// Quick: what lies there.
+    /// Quick: counts the results.
     fn counted(&self, transcripts: &[Transcript]) -> Result<Vec<(bool, String)>, SessionError> {
-        let plan = &self.course.work.plan;
-        let pilot: usize = self.transcripts(ItemKind::Pilot)?.iter().map(|one| one.turns.len()).sum();
+        let plan = &self.state.work.plan;
+        let pilot: usize = self.transcripts(WorkItemKind::Pilot)?.iter().map(|one| one.turns.len()).sum();
         let complete = transcripts.iter().filter(|transcript| transcript.outcome == Outcome::Complete).count();
         let turns: usize = transcripts.iter().map(|transcript| transcript.turns.len()).sum();
         let (rollouts, planned) = (plan.rollouts.value, plan.rollouts.value * plan.turns.value);
@@ -50,43 +50,44 @@ impl Session {
             (turns == planned, format!("{turns} of {planned}")),
             (pilot == 1, phrases::counted(pilot, "turn")),
             (failures == 0, phrases::counted(failures, "message")),
-            (fallbacks == 0, format!("{fallbacks} replies")),
+            (fallbacks == 0, phrases::counted(fallbacks, "fallback")),
         ])
     }
 
-    /// Standard: what lies there beside what was recorded.
+    /// Standard: compares the results with the records.
     fn compared(&self, transcripts: &[Transcript]) -> Result<Vec<(bool, String)>, SessionError> {
-        let found = |kind| self.course.work.found.get(&kind);
-        let now = said(transcripts).to_string();
-        let kept = found(ItemKind::Rollouts).and_then(|found| found.get("said")) == Some(&Value::Text(now.clone()));
-        // Why nothing was judged stands in no transcript.
-        let scored = found(ItemKind::Score).cloned().unwrap_or_default();
+        let found = |kind| self.state.work.found.get(&kind);
+        let now = transcript_digest(transcripts).to_string();
+        let kept =
+            found(WorkItemKind::Rollouts).and_then(|found| found.get("said")) == Some(&FoundValue::Text(now.clone()));
+        // The reason for missing ratings is not in the transcripts.
+        let scored = found(WorkItemKind::Score).cloned().unwrap_or_default();
         let mut taken = scored::taken(transcripts);
         taken.extend(scored.get_key_value(UNJUDGED).map(|(name, why)| (name.clone(), why.clone())));
         let log = std::fs::read(self.folder.join(LOG)).map_err(SessionError::io("read the log in", &self.folder))?;
         let receipts = chain(&log);
         Ok(vec![
             (kept, now.chars().take(12).collect()),
-            (scored == taken && !taken.is_empty(), scored_told(&taken)),
-            (receipts.is_ok(), receipts.map_or_else(|fault| fault.to_string(), |_| "the chain holds".to_owned())),
+            (scored == taken && !taken.is_empty(), describe_scores(&taken)),
+            (receipts.is_ok(), receipts.map_or_else(|fault| fault.to_string(), |_| "the chain is intact".to_owned())),
         ])
     }
 
-    /// Thorough: measured and reported again.
-    fn made_again(&self, transcripts: &[Transcript]) -> Result<Vec<(bool, String)>, SessionError> {
+    /// Thorough: measures and reports again.
+    fn recomputed(&self, transcripts: &[Transcript]) -> Result<Vec<(bool, String)>, SessionError> {
         let again = scores(transcripts);
-        let same = self.course.work.found.get(&ItemKind::Measure) == Some(&again);
-        let folder = self.run_folder(ItemKind::Rollouts);
+        let same = self.state.work.found.get(&WorkItemKind::Measure) == Some(&again);
+        let folder = self.run_folder(WorkItemKind::Rollouts);
         let report = folder.join(REPORT).is_file().then(|| Report::on(&folder)).transpose()?;
         let written = std::fs::read_to_string(folder.join(REPORT)).unwrap_or_default();
-        let true_to = report.as_ref().map(Report::json).transpose()?.is_some_and(|json| json == written);
-        let told = if true_to { "made again, the same bytes" } else { "missing or changed" };
-        Ok(vec![(same, format!("{} scores", again.len())), (true_to, told.to_owned())])
+        let identical = report.as_ref().map(Report::json).transpose()?.is_some_and(|json| json == written);
+        let evidence = if identical { "regenerated with the same bytes" } else { "missing or changed" };
+        Ok(vec![(same, format!("{} scores", again.len())), (identical, evidence.to_owned())])
     }
 }
 
-/// How many scores models took, and how many rows say why not.
-fn scored_told(taken: &Found) -> String {
-    let numbers = taken.values().filter(|value| matches!(value, Value::Number(_))).count();
-    format!("{numbers} scores, {} of facts and of what was not taken", taken.len() - numbers)
+/// The number of scores taken by models, and of other entries.
+fn describe_scores(taken: &Found) -> String {
+    let numbers = taken.values().filter(|value| matches!(value, FoundValue::Number(_))).count();
+    format!("{numbers} scores, {} facts and reasons for missing scores", taken.len() - numbers)
 }

@@ -1,4 +1,4 @@
-//! Canonical JSON: one text for one value, so that a digest of it means something.
+//! Canonical JSON: one text per value, so that equal values have equal digests.
 //!
 //! Object keys are sorted by their UTF-8 bytes, there is no white space, and numbers are written as `serde_json`
 //! writes them (shortest text that reads back to the same value). A non-finite float becomes `null`, as in JSON itself.

@@ -1,8 +1,8 @@
-//! Wall-clock time as a dependency, so that pure code can be given a time and tests a fixed one.
+//! Wall-clock time as an injected dependency, so that tests can use a fixed time.
 
 use jiff::Timestamp;
 
-/// Something that knows the time. Pure cores never hold one: time comes to them in events.
+/// A source of the current time. Pure cores hold none: they receive times in events.
 pub trait Clock: Send + Sync {
     /// The current instant, UTC.
     fn now(&self) -> Timestamp;
@@ -18,7 +18,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still: for tests and for byte-identical output.
+/// A clock that always returns the same time: for tests and for byte-identical output.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedClock(pub Timestamp);
 

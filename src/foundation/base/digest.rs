@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(into = "String", try_from = "String")]
 pub struct Digest([u8; 32]);
 
-/// A text that is not 64 hex digits.
+/// The error for a text that is not 64 hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a digest: 64 hex digits are needed")]
 pub struct DigestError(String);
@@ -31,7 +31,7 @@ impl Digest {
         &self.0
     }
 
-    /// The first 12 hex digits: enough to tell things apart in a table.
+    /// The first 12 hex digits, for tables.
     pub fn short(&self) -> String {
         let mut hex = self.to_string();
         hex.truncate(12);

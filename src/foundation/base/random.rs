@@ -1,26 +1,26 @@
-//! Named random streams. Every draw in Loom comes from a stream named by what it is for, at a counted position, so
-//! that a run can be repeated, resumed in the middle, or run in parallel without a draw ever moving.
+//! Named random streams. Every random draw is addressed by a stream's name and a position, so that a run gives the same
+//! draws when it is repeated, resumed or parallelised.
 
-/// A stream of draws addressed by position. Deriving and drawing change nothing: a `Stream` is a value.
+/// A counter-based random stream: draws are addressed by position, and drawing changes no state.
 ///
 /// ```
-/// use loom_agent::foundation::base::Stream;
-/// let reply = Stream::root(42).child("rollout", 3).child("turn", 7).child("persona", 0);
+/// use loom_agent::foundation::base::RngStream;
+/// let reply = RngStream::root(42).child("rollout", 3).child("turn", 7).child("persona", 0);
 /// assert_eq!(reply.uniform(0), reply.uniform(0));
 /// assert_ne!(reply.uniform(0), reply.uniform(1));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stream {
+pub struct RngStream {
     key: [u64; 2],
 }
 
-impl Stream {
-    /// The stream that a run's seed opens.
+impl RngStream {
+    /// The root stream of a run's seed.
     pub fn root(seed: u64) -> Self {
         Self::keyed(blake3::Hasher::new_derive_key("loom random stream v1").update(&seed.to_le_bytes()))
     }
 
-    /// The stream called `name`, number `index`, under this one.
+    /// The child stream `name` number `index`.
     #[must_use]
     pub fn child(&self, name: &str, index: u64) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("loom random child v1");
@@ -72,11 +72,11 @@ mod tests {
 
     #[test]
     fn a_stream_is_named_by_every_step_of_its_path() {
-        let root = Stream::root(1);
+        let root = RngStream::root(1);
         let draws = [
             root.bits(0),
             root.bits(1),
-            Stream::root(2).bits(0),
+            RngStream::root(2).bits(0),
             root.child("turn", 0).bits(0),
             root.child("turn", 1).bits(0),
             root.child("role", 0).bits(0),
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn draws_fill_the_unit_interval_evenly() {
-        let stream = Stream::root(7);
+        let stream = RngStream::root(7);
         let n = 20_000;
         let mut bins = [0u32; 20];
         for position in 0..n {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn an_index_stays_inside() {
-        let stream = Stream::root(3);
+        let stream = RngStream::root(3);
         assert!((0..1000).all(|position| stream.index(position, 7) < 7));
         assert_eq!(stream.index(0, 0), 0);
     }

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerGains {
-    /// On both effects.
+    /// Multiplies both effects.
     #[serde(default = "one")]
     pub delta: f32,
-    /// On forgetting only (the A side).
+    /// Multiplies the decay only (Δ·A).
     #[serde(default = "one")]
     pub decay: f32,
-    /// On writing only (the B side).
+    /// Multiplies the input only (Δ·B).
     #[serde(default = "one")]
     pub write: f32,
 }
@@ -45,13 +45,13 @@ impl Default for LayerGains {
     }
 }
 
-/// Gains for every layer of a model.
+/// Gains for all layers of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DeltaGains {
     /// The same in every layer.
     Uniform(LayerGains),
-    /// One entry per layer, first layer first; a model with another number of layers refuses them.
+    /// One entry per layer, first layer first; a model with a different number of layers rejects them.
     PerLayer(Vec<LayerGains>),
 }
 

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::TokenId;
 
-/// Who speaks, as the model sees it: each side of a rollout sees itself as [`Role::Assistant`].
+/// The author of a message from the model's point of view: each participant of a rollout is its own [`Role::Assistant`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Instructions that stand above the conversation.
+    /// System instructions.
     System,
-    /// The other side.
+    /// The other participant.
     User,
     /// The model itself.
     Assistant,
@@ -32,12 +32,12 @@ impl Role {
 /// One message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// The text, exactly as it was generated or written: nothing is trimmed.
+    /// The text, untrimmed.
     pub content: String,
-    /// The token ids that the model itself generated for `content`. With them a resumed conversation is read exactly as
-    /// it was written; without them the text is tokenised.
+    /// The token ids that the model generated for `content`. With them a resumed conversation has exactly the same ids;
+    /// without them the text is tokenised again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ids: Option<Arc<[TokenId]>>,
 }
@@ -53,12 +53,12 @@ impl Message {
         Self::new(Role::System, content)
     }
 
-    /// The other side's message.
+    /// A message from the other participant.
     pub fn user(content: impl Into<String>) -> Self {
         Self::new(Role::User, content)
     }
 
-    /// The model's own message.
+    /// A message from the model.
     pub fn assistant(content: impl Into<String>) -> Self {
         Self::new(Role::Assistant, content)
     }

@@ -1,53 +1,53 @@
-//! The contract between Loom and whatever generates text.
+//! The traits [`LanguageModel`] and [`Embedder`], with their requests and results.
 
 use std::future::Future;
 use std::pin::Pin;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DeltaGains, Message, Sampling, Snapshot, SsmReading, TokenId, TokenLogprob, TokenSink, Vocabulary};
-use crate::foundation::base::{Digest, Stream};
+use super::{DeltaGains, Message, Sampling, Snapshot, SsmStats, TokenId, TokenLogprob, TokenSink, Vocabulary};
+use crate::foundation::base::{Digest, RngStream};
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Something that continues a conversation.
+/// A model that continues a prompt.
 pub trait LanguageModel: Send + Sync {
-    /// What is known of the model before it is asked anything.
+    /// Static properties of the model.
     fn info(&self) -> &ModelInfo;
 
-    /// How many tokens the messages take, with everything the chat template adds; `None` when the model cannot tell.
+    /// The number of tokens of the messages in the chat template; `None` if it is not known.
     fn count(&self, _messages: &[Message]) -> Option<usize> {
         None
     }
 
-    /// The model's tokens, for those who speak in ids; `None` where they are not known here.
+    /// The tokenizer, for callers that work with token ids; `None` if it is not available.
     fn vocabulary(&self) -> Option<&dyn Vocabulary> {
         None
     }
 
-    /// One reply. `sink` hears every token as it comes and may end the reply.
+    /// Generates one reply. `sink` receives every token as it is generated and may end the reply.
     ///
     /// # Errors
-    /// See [`ModelError`]. A refusal is no error: it is a [`Finish`].
+    /// See [`ModelError`]. A refusal by the model is no error: it is [`Finish::Refusal`].
     fn complete<'a>(
         &'a self,
         request: Request,
         sink: Option<Box<dyn TokenSink + 'a>>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>>;
 
-    /// How likely `continuation` is after the request's prompt, token by token (teacher forcing). The request's
-    /// sampling decides only how many alternatives are reported.
+    /// Log-probabilities of `continuation` after the request's prompt (teacher forcing). Of the request's sampling only
+    /// `top_logprobs` is used.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] where the model cannot give prompt log-probabilities.
+    /// [`ModelError::Unsupported`] if the model gives no prompt log-probabilities.
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>>;
 
-    /// The same of several continuations that know nothing of each other: how likely each is by itself, in their order. The
-    /// prompt is read once where the model can do that.
+    /// Scores several continuations of one prompt independently and returns them in order. The prompt is read only once
+    /// if the model supports that.
     ///
     /// # Errors
-    /// As those of [`score`](Self::score); nothing is told then of any of them.
+    /// As [`score`](Self::score); an error for one continuation fails the whole call.
     fn score_each(
         &self,
         mut request: Request,
@@ -65,24 +65,24 @@ pub trait LanguageModel: Send + Sync {
     }
 }
 
-/// Something that turns text into a vector.
+/// A model that embeds texts as vectors.
 pub trait Embedder: Send + Sync {
     /// One unit-length vector per text.
     fn embed<'a>(&'a self, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, ModelError>>;
 }
 
-/// What is known of a model before it is asked anything. `None` means unknown.
+/// Static properties of a model. `None` means unknown.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelInfo {
-    /// The spec string under which the model was opened, or the name of the link of a chain.
+    /// The spec string with which the model was opened, or the name of the model within a fallback chain.
     pub name: String,
-    /// The digest of weights, tokenizer and configuration together.
+    /// The combined digest of weights, tokenizer and configuration.
     pub digest: Option<Digest>,
-    /// The number type in which most of its weights are kept: `f32`, `bf16`, `q8_0` or `q4_k`.
+    /// The type of most of its weights: `f32`, `bf16`, `q8_0` or `q4_k`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
-    /// Where a model of this process runs: `cpu`, or a GPU with its name and the library for products of many rows.
+    /// Where a local model runs: `cpu`, or a GPU with its name and its matrix library.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// The digest of the chat template's text; `None` for a model without one.
@@ -92,37 +92,37 @@ pub struct ModelInfo {
     pub layers: Option<usize>,
     /// Vocabulary size.
     pub vocabulary: Option<usize>,
-    /// How many tokens the model reads well: a hard limit for attention, the trained length for a recurrent model.
+    /// Context length: a hard limit for attention, the training length for a recurrent model.
     pub window_tokens: Option<usize>,
-    /// How many tokens of instructions to give it at most.
+    /// Most tokens of instructions that it should be given.
     pub prompt_tokens_max: Option<usize>,
-    /// Raw log-probabilities come with every token.
+    /// Whether it gives raw log-probabilities.
     pub logprobs: bool,
-    /// Understands [`DeltaGains`].
+    /// Whether it supports [`DeltaGains`].
     pub delta: bool,
-    /// The model's own sampling defaults, and its default stop texts.
+    /// The model's default sampling, with its default stop texts.
     pub sampling: Option<Sampling>,
 }
 
-/// What comes before the reply.
+/// The input of a request.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Prompt {
-    /// A conversation, put into the model's chat template.
+    /// A conversation, rendered with the model's chat template.
     Chat(Vec<Message>),
-    /// Bare text, tokenised as it is.
+    /// Plain text without a template.
     Text(String),
-    /// Bare token ids.
+    /// Token ids.
     Ids(Vec<TokenId>),
 }
 
-/// What to score after a prompt.
+/// The text to score after a prompt.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Continuation {
-    /// Text, tokenised on its own.
+    /// Text, tokenised separately from the prompt.
     Text(String),
-    /// Token ids, as they were generated.
+    /// Token ids.
     Ids(Vec<TokenId>),
 }
 
@@ -130,28 +130,28 @@ pub enum Continuation {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Request {
-    /// Everything before the reply, from the beginning, even when `after` has read most of it.
+    /// The complete prompt, including the part that `after` has already read.
     pub prompt: Prompt,
-    /// What has been read already. Whether the prompt continues from it is checked, never assumed.
+    /// The state to continue from. The model checks that the prompt begins with what the snapshot has read.
     pub after: Option<Snapshot>,
-    /// How to sample.
+    /// Sampling settings.
     pub sampling: Sampling,
-    /// Where the draws come from; the draw for the reply's token number `i` is at position `i`.
-    pub stream: Stream,
-    /// Gains on Δ for every token read or written by this request; `None` is no modulation.
+    /// The random stream; token number `i` of the reply uses position `i`.
+    pub stream: RngStream,
+    /// Gains on Δ for all tokens that this request reads or generates; `None` is no modulation.
     pub gains: Option<DeltaGains>,
-    /// Whether to tell what the recurrent state did meanwhile. It changes nothing else of the answer; a prompt is then
-    /// read by itself, and shares no opening with others.
-    pub readings: bool,
-    /// Whether somebody may go on from the end. If not, a scored continuation's last token is not read, for nothing is asked
-    /// of what comes after it, and [`Scored::snapshot`] is `None`. It changes nothing else of the answer.
-    pub goes_on: bool,
+    /// Whether to return statistics of the recurrent state. It changes nothing else in the result; the prompt then does
+    /// not use the shared-prefix cache.
+    pub record_ssm: bool,
+    /// Whether the final state is needed. If not, the last token of a scored continuation is not read, and
+    /// [`Scored::snapshot`] is `None`. It changes nothing else in the result.
+    pub keep_state: bool,
 }
 
 impl Request {
-    /// A request from the beginning, without modulation.
-    pub fn new(prompt: Prompt, sampling: Sampling, stream: Stream) -> Self {
-        Self { prompt, after: None, sampling, stream, gains: None, readings: false, goes_on: true }
+    /// A request without a snapshot to continue from and without modulation.
+    pub fn new(prompt: Prompt, sampling: Sampling, stream: RngStream) -> Self {
+        Self { prompt, after: None, sampling, stream, gains: None, record_ssm: false, keep_state: true }
     }
 }
 
@@ -160,56 +160,58 @@ impl Request {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Finish {
-    /// The model ended its turn, or a stop text came.
+    /// The model ended its turn, or a stop text was generated.
     Stop,
     /// `max_tokens` was reached, or the window is full.
     Length,
-    /// The listener asked for it.
-    Asked,
-    /// The provider says that the model refused.
+    /// The [`TokenSink`] ended it.
+    #[serde(rename = "asked")]
+    Cancelled,
+    /// The provider reported a refusal.
     Refusal,
 }
 
-/// How much of a prompt was read for a reply.
+/// Whether a prompt was read from the beginning or continued from a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Reading {
-    /// Only what came after the snapshot.
+pub enum PrefixReuse {
+    /// Only the tokens after the snapshot were read.
     Continued,
-    /// From the beginning: no snapshot was given.
+    /// Read from the beginning: no snapshot was given.
     Fresh,
-    /// From the beginning although a snapshot was given, because the prompt does not continue from it.
+    /// Read from the beginning although a snapshot was given, because the prompt does not continue from it.
     Reread,
 }
 
-/// Tokens read and written.
+/// Token counts of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// The prompt's tokens, cached ones included.
+    /// Tokens of the prompt, including cached ones.
     pub tokens_in: u64,
-    /// The reply's tokens, the one that ended it included.
+    /// Tokens of the reply, including the one that ended it.
     pub tokens_out: u64,
-    /// Those of `tokens_in` that needed no reading.
+    /// Those of `tokens_in` that were cached.
     pub tokens_cached: u64,
 }
 
-/// What is known of a reply that a hosted model gave.
+/// Details of a hosted model's reply.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Hosted {
-    /// The model, as the provider names it in its answer: often more exact than the name that was asked for.
+pub struct HostedInfo {
+    /// The model name in the provider's response, often more specific than the requested one.
     pub served: Option<String>,
-    /// The list price of the tokens, US dollars; `None` where a price or the usage is not known.
+    /// List price of the tokens, US dollars; `None` if the price or the usage is not known.
     pub cost_usd: Option<f64>,
-    /// The provider told how many tokens it read and wrote. If not, [`Completion::usage`] counts the pieces that were
-    /// heard, and no prompt.
-    pub usage_told: bool,
-    /// Read from the response cache: nobody was asked and nothing was paid.
+    /// Whether the provider reported its usage. If not, [`Completion::usage`] counts the received chunks, and the prompt
+    /// as 0.
+    #[serde(rename = "usage_told")]
+    pub usage_reported: bool,
+    /// Whether the reply came from the response cache, without a request to the provider.
     pub replayed: bool,
-    /// How often the request was sent again.
+    /// Number of retries.
     pub retries: u32,
-    /// What was asked for and not given, each with why.
+    /// Requested settings that the provider did not apply, each with the reason.
     pub left_out: Vec<String>,
 }
 
@@ -217,34 +219,34 @@ pub struct Hosted {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Completion {
-    /// The reply as a message from [`Role::Assistant`](super::Role::Assistant), with its token ids where they are known.
+    /// The reply as a message from [`Role::Assistant`](super::Role::Assistant), with token ids if they are known.
     pub message: Message,
-    /// Its tokens, in order.
+    /// The tokens of the reply, in order.
     pub tokens: Vec<TokenLogprob>,
-    /// The token that ended the reply, where one did and the model tells: it is no part of `tokens`.
+    /// The token that ended the reply, if there was one and it is known; it is not in `tokens`.
     pub end: Option<TokenLogprob>,
-    /// Why it ended.
+    /// Why the reply ended.
     pub finish: Finish,
     /// Tokens read and written.
     pub usage: Usage,
-    /// How the prompt was read.
-    pub reading: Reading,
-    /// The name of the model that really answered.
+    /// How much of the prompt was reused from a snapshot.
+    pub prefix_reuse: PrefixReuse,
+    /// The name of the model that generated the reply.
     pub model: String,
-    /// Everything read and written so far, the reply included, to continue from.
+    /// The state after the reply, to continue from.
     pub snapshot: Option<Snapshot>,
-    /// Everything read before the reply, to try again from.
+    /// The state before the reply, to retry from.
     pub before: Option<Snapshot>,
-    /// The models tried before the one that answered, each with why it did not.
+    /// Models of the fallback chain that failed before this one, each with its error.
     pub fallbacks: Vec<(String, String)>,
-    /// About the provider; `None` for a model inside the process.
-    pub hosted: Option<Hosted>,
-    /// What the recurrent state did; `None` where it was not asked for, or there is none.
-    pub ssm: Option<SsmReading>,
+    /// Provider details; `None` for a local model.
+    pub hosted: Option<HostedInfo>,
+    /// Statistics of the recurrent state; `None` if not requested, or if the model has none.
+    pub ssm: Option<SsmStats>,
 }
 
 impl Completion {
-    /// A reply of which only the text is known.
+    /// A reply with text only.
     pub fn text(model: impl Into<String>, content: impl Into<String>) -> Self {
         Self {
             message: Message::assistant(content),
@@ -252,7 +254,7 @@ impl Completion {
             end: None,
             finish: Finish::Stop,
             usage: Usage::default(),
-            reading: Reading::Fresh,
+            prefix_reuse: PrefixReuse::Fresh,
             model: model.into(),
             snapshot: None,
             before: None,
@@ -267,24 +269,24 @@ impl Completion {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Scored {
-    /// The continuation's tokens with their log-probabilities.
+    /// The tokens of the continuation with their log-probabilities.
     pub tokens: Vec<TokenLogprob>,
-    /// Tokens read.
+    /// Token counts.
     pub usage: Usage,
-    /// How the prompt was read.
-    pub reading: Reading,
-    /// Everything read, the continuation included; `None` where nobody was to go on from there.
+    /// How much of the prompt was reused from a snapshot.
+    pub prefix_reuse: PrefixReuse,
+    /// The state after the continuation; `None` if [`Request::keep_state`] was false.
     pub snapshot: Option<Snapshot>,
-    /// Everything read before the continuation, to score another one from.
+    /// The state before the continuation, to score another one from.
     pub before: Option<Snapshot>,
-    /// What the recurrent state did; `None` where it was not asked for, or there is none.
-    pub ssm: Option<SsmReading>,
+    /// Statistics of the recurrent state; `None` if not requested, or if the model has none.
+    pub ssm: Option<SsmStats>,
 }
 
 impl Scored {
-    /// A score over `tokens`, without a snapshot before them.
-    pub fn new(tokens: Vec<TokenLogprob>, usage: Usage, reading: Reading, snapshot: Option<Snapshot>) -> Self {
-        Self { tokens, usage, reading, snapshot, before: None, ssm: None }
+    /// A score of `tokens`, without a snapshot before them.
+    pub fn new(tokens: Vec<TokenLogprob>, usage: Usage, prefix_reuse: PrefixReuse, snapshot: Option<Snapshot>) -> Self {
+        Self { tokens, usage, prefix_reuse, snapshot, before: None, ssm: None }
     }
 
     /// The continuation's log-likelihood in nats; `None` if any token's is unknown.
@@ -293,7 +295,7 @@ impl Scored {
     }
 }
 
-/// Why a model gave no reply. Every message says what to do next.
+/// Why a model gave no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
@@ -302,10 +304,10 @@ pub enum ModelError {
     Unavailable {
         /// Its spec string.
         model: String,
-        /// What went wrong, and what to do.
+        /// The cause, and what to do.
         why: String,
     },
-    /// The request cannot be served as it is, by this model, ever.
+    /// The model does not support this request.
     #[error("model `{model}` cannot do this: {why}")]
     Unsupported {
         /// Its spec string.
@@ -313,7 +315,7 @@ pub enum ModelError {
         /// What it cannot do.
         why: String,
     },
-    /// The gate did not let it be called.
+    /// The gate denied the call.
     #[error("model `{model}` was not called: {why}")]
     Denied {
         /// Its spec string.
@@ -321,7 +323,7 @@ pub enum ModelError {
         /// The refusal, and what to do instead.
         why: String,
     },
-    /// The model failed while it worked.
+    /// The model failed while processing the request.
     #[error("model `{model}` failed: {why}")]
     Failed {
         /// Its spec string.

@@ -1,31 +1,31 @@
-//! How a token is drawn from a distribution.
+//! Sampling settings.
 
 use serde::{Deserialize, Serialize};
 
 use crate::foundation::base::limits::REPLY_TOKENS_MAX;
 
-/// How a reply is sampled. Applied in this order: repetition penalty, temperature, top-k, top-p, min-p.
+/// Sampling settings of a reply, applied in this order: repetition penalty, temperature, top-k, top-p, min-p.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sampling {
     /// Divides the logits; 0 means greedy.
     pub temperature: f32,
-    /// Keep the likeliest tokens until they hold this much probability; 1 keeps all.
+    /// Keep the most likely tokens until their probabilities sum to this; 1 keeps all.
     pub top_p: f32,
-    /// Keep this many of the likeliest tokens; `None` keeps all.
+    /// Keep this many of the most likely tokens; `None` keeps all.
     pub top_k: Option<usize>,
-    /// Drop tokens less likely than this share of the likeliest one; 0 drops none.
+    /// Drop tokens with less than this share of the top probability; 0 drops none.
     pub min_p: f32,
     /// Divides positive and multiplies negative logits of tokens seen in the last `repetition_window` (Keskar et al.
     /// 2019); 1 is off.
     pub repetition_penalty: f32,
-    /// How many of the reply's and the prompt's last tokens `repetition_penalty` looks at.
+    /// Number of last tokens of prompt and reply that `repetition_penalty` covers.
     pub repetition_window: usize,
     /// Longest reply, in tokens.
     pub max_tokens: usize,
-    /// Texts that end the reply; they are not part of it.
+    /// Stop texts; they are not part of the reply.
     pub stop: Vec<String>,
-    /// How many alternatives per token to report.
+    /// Number of alternatives to report per token.
     pub top_logprobs: usize,
 }
 
@@ -46,7 +46,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Always the likeliest token (the lowest id among equals).
+    /// Greedy sampling (the lowest id among ties).
     pub fn greedy() -> Self {
         Self { temperature: 0.0, top_p: 1.0, ..Self::default() }
     }

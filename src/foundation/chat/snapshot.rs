@@ -1,13 +1,13 @@
-//! "Everything up to here has been read", as a value.
+//! Immutable snapshots of a model's state.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a model has read so far. Cloning costs a reference count; the state behind it never changes.
+/// A model's state after a sequence of tokens. Cloning increments a reference count; the state is immutable.
 ///
-/// Only the model that made a snapshot can read it: [`Snapshot::downcast`] gives `None` to any other, which then
-/// reads the whole prompt instead and says so in its [`Reading`](super::Reading).
+/// Only the model that made a snapshot can use it: for any other, [`Snapshot::downcast`] returns `None`; that model then
+/// reads the whole prompt and reports [`PrefixReuse::Reread`](super::PrefixReuse::Reread).
 #[derive(Clone)]
 pub struct Snapshot {
     state: Arc<dyn Any + Send + Sync>,
@@ -20,7 +20,7 @@ impl Snapshot {
         Self { state: Arc::new(state), tokens }
     }
 
-    /// How many tokens have been read.
+    /// Number of tokens read.
     pub const fn tokens(&self) -> usize {
         self.tokens
     }

@@ -1,4 +1,4 @@
-//! Model spec strings: how a model is named everywhere, from the command line to a transcript.
+//! Model spec strings: the names of models on the command line, in configs and in transcripts.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,16 +6,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// One model, named.
+/// The parsed name of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 #[non_exhaustive]
 pub enum ModelSpec {
-    /// `bundled`: the small model that ships inside the program.
+    /// `bundled`: the small model that is built into the program.
     Bundled,
-    /// `echo`: repeats the last message.
+    /// `echo`: returns the last message.
     Echo,
-    /// `scripted:FILE`: answers from a file, in order.
+    /// `scripted:FILE`: returns the replies in a file, in order.
     Scripted(PathBuf),
     /// `local:DIR_OR_GGUF`: weights on this machine.
     Local(PathBuf),
@@ -34,15 +34,15 @@ pub enum ModelSpec {
     OpenAiCompatible {
         /// The server's base URL, `…/v1` included.
         url: String,
-        /// The name of the model there.
+        /// The model's name on that server.
         name: String,
     },
 }
 
-/// A text that names no model.
+/// The error for an invalid model spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` names no model: {why}; write `bundled`, `echo`, `scripted:FILE`, `local:DIR_OR_GGUF`, \
+    "`{text}` is not a model spec: {why}; use `bundled`, `echo`, `scripted:FILE`, `local:DIR_OR_GGUF`, \
      `hf:OWNER/REPO[@REV]`, `openai/NAME`, `anthropic/NAME` or `openai-compatible:URL#NAME`"
 )]
 pub struct ModelSpecError {
@@ -54,8 +54,8 @@ impl FromStr for ModelSpec {
     type Err = ModelSpecError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let no = |why| ModelSpecError { text: text.to_owned(), why };
-        let some = |rest: &str, why| if rest.is_empty() { Err(no(why)) } else { Ok(rest.to_owned()) };
+        let invalid = |why| ModelSpecError { text: text.to_owned(), why };
+        let some = |rest: &str, why| if rest.is_empty() { Err(invalid(why)) } else { Ok(rest.to_owned()) };
         if let Some(file) = text.strip_prefix("scripted:") {
             return some(file, "the file is missing").map(|file| Self::Scripted(file.into()));
         }
@@ -63,18 +63,18 @@ impl FromStr for ModelSpec {
             return some(path, "the path is missing").map(|path| Self::Local(path.into()));
         }
         if let Some(rest) = text.strip_prefix("openai-compatible:") {
-            // Specs are written into transcripts and messages: a password in one would be as well.
+            // Specs are written to transcripts and messages; a password in a spec would leak there.
             let authority = rest.split_once("://").map_or(rest, |(_, rest)| rest);
             if authority.split(['/', '#', '?']).next().is_some_and(|host| host.contains('@')) {
                 let text = "openai-compatible:…".to_owned();
-                let why = "a URL must not hold a user or password; the key comes from OPENAI_COMPATIBLE_API_KEY";
+                let why = "a URL must not contain a user or password; the key is read from OPENAI_COMPATIBLE_API_KEY";
                 return Err(ModelSpecError { text, why });
             }
             return match rest.split_once('#') {
                 Some((url, name)) if !url.is_empty() && !name.is_empty() => {
                     Ok(Self::OpenAiCompatible { url: url.to_owned(), name: name.to_owned() })
                 }
-                _ => Err(no("a URL and a name with `#` between them are needed")),
+                _ => Err(invalid("it needs a URL and a name, separated by `#`")),
             };
         }
         if let Some(rest) = text.strip_prefix("hf:") {
@@ -86,7 +86,7 @@ impl FromStr for ModelSpec {
                 Some((owner, name)) if !owner.is_empty() && !name.is_empty() && !name.contains('/') => {
                     Ok(Self::Hub { repo: repo.to_owned(), revision })
                 }
-                _ => Err(no("`hf:` needs OWNER/REPO")),
+                _ => Err(invalid("`hf:` needs OWNER/REPO")),
             };
         }
         if let Some(name) = text.strip_prefix("openai/") {
@@ -98,8 +98,8 @@ impl FromStr for ModelSpec {
         match text {
             "bundled" => Ok(Self::Bundled),
             "echo" => Ok(Self::Echo),
-            "" => Err(no("it is empty")),
-            _ => Err(no("its kind is unknown")),
+            "" => Err(invalid("it is empty")),
+            _ => Err(invalid("its prefix is unknown")),
         }
     }
 }
@@ -134,7 +134,7 @@ impl TryFrom<String> for ModelSpec {
     }
 }
 
-/// A fallback chain: the first model that can answer does, and every fallback is recorded. Never empty.
+/// A fallback chain: models are tried in order until one succeeds, and every fallback is recorded. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct ModelChain {
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_reads_back_as_it_was_written() {
+    fn every_kind_round_trips() {
         for text in [
             "bundled",
             "echo",
@@ -216,17 +216,17 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_model_says_why() {
+    fn invalid_specs_explain_why() {
         for (text, why) in [
             ("", "it is empty"),
-            ("gpt-4", "its kind is unknown"),
+            ("gpt-4", "its prefix is unknown"),
             ("hf:mamba", "`hf:` needs OWNER/REPO"),
             ("hf:a/b@", "the revision after `@` is missing"),
             ("openai/", "the name is missing"),
-            ("openai-compatible:http://x", "a URL and a name"),
+            ("openai-compatible:http://x", "it needs a URL and a name"),
             (
                 "openai-compatible:https://me:hunter2@x/v1#m",
-                "`openai-compatible:…` names no model: a URL must not hold",
+                "`openai-compatible:…` is not a model spec: a URL must not contain",
             ),
             ("echo,", "it is empty"),
         ] {

@@ -1,46 +1,46 @@
-//! Tokens, their log-probabilities, and who may listen while they come.
+//! Tokens, their log-probabilities, and the sink that receives them during generation.
 
 use serde::{Deserialize, Serialize};
 
 /// An index into a model's vocabulary.
 pub type TokenId = u32;
 
-/// Which distribution a log-probability was read from.
+/// The distribution that a log-probability refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// Log-softmax in f32 of the model's own logits: no temperature, no penalty, no mask.
     Raw,
-    /// The distribution that was sampled from, as a provider reports it.
+    /// The sampling distribution, as a provider reports it.
     Sampled,
 }
 
-/// One token and what the model thought of it. Natural logarithms throughout.
+/// One token with its log-probability, entropy and rank. All logarithms are natural.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TokenLogprob {
-    /// The vocabulary index, where the provider gives one.
+    /// The vocabulary index, if the provider gives one.
     pub id: Option<TokenId>,
-    /// The text that this token completes. The texts of a reply's tokens, joined, are the reply: a token that ends in the
-    /// middle of a character has an empty text, and the token that completes the character carries it.
+    /// The text that this token adds; concatenated, they give the reply. A token that ends inside a UTF-8 character has an
+    /// empty text, and the token that completes the character contains it.
     pub text: String,
-    /// ln p(token | everything before it), in nats; `None` where it is not known.
+    /// ln p(token | everything before it), in nats; `None` if not known.
     pub logprob: Option<f32>,
-    /// Which distribution `logprob`, `entropy` and `top` were read from.
+    /// The distribution that `logprob`, `entropy` and `top` refer to.
     pub basis: Basis,
     /// Shannon entropy of the whole next-token distribution, in nats.
     pub entropy: Option<f32>,
-    /// How many vocabulary entries are strictly more likely than this one: 0 is the greedy choice.
+    /// Number of vocabulary entries that are strictly more likely: 0 is the greedy choice.
     pub rank: Option<u32>,
-    /// The likeliest tokens with their log-probabilities, best first (ties by lower id); as many as were asked for.
+    /// The most likely tokens with their log-probabilities, best first (ties by lower id), as many as requested.
     pub top: Vec<(TokenId, f32)>,
-    /// The same by their texts, from a provider that gives no ids.
+    /// The same with texts, from a provider that gives no ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub top_texts: Vec<(String, f32)>,
 }
 
 impl TokenLogprob {
-    /// A token of which only id and text are known.
+    /// A token with id and text only.
     pub fn unknown(id: Option<TokenId>, text: impl Into<String>) -> Self {
         Self {
             id,
@@ -55,21 +55,21 @@ impl TokenLogprob {
     }
 }
 
-/// A listener's answer to a token.
+/// Whether generation continues after a token.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Flow {
-    /// Go on.
+    /// Continue.
     Continue,
     /// End the reply after this token.
     Stop,
 }
 
-/// Listens to a reply while it is generated; a stop is obeyed before the next token.
+/// Receives the tokens of a reply during generation. [`Flow::Stop`] ends the reply before the next token.
 ///
-/// It is called on the task that awaits the reply, which the local engine waits for: be brief, never block.
+/// It is called on the task that awaits the reply while the local engine waits: it must return quickly and never block.
 pub trait TokenSink: Send {
-    /// One more token.
+    /// Called for each token.
     fn token(&mut self, token: &TokenLogprob) -> Flow;
 }
 

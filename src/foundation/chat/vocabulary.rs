@@ -1,43 +1,43 @@
-//! A model's tokens, for those who speak in ids.
+//! Access to a model's tokenizer and chat template.
 
 use super::{Message, ModelError, TokenId};
 
-/// Turns text into a model's tokens and back. The same text has the same ids that the model itself would read.
+/// Converts between text and the token ids that the model reads.
 pub trait Vocabulary: Send + Sync {
-    /// The ids of `text`; nothing is put before or after it.
+    /// The ids of `text`, without BOS or EOS.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] where the tokenizer refuses the text.
+    /// [`ModelError::Unsupported`] if the tokenizer rejects the text.
     fn encode(&self, text: &str) -> Result<Vec<TokenId>, ModelError>;
 
-    /// The text of `ids`, special tokens by their names. Bytes that make no character become U+FFFD.
+    /// The text of `ids`, special tokens included. Invalid UTF-8 becomes U+FFFD.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] where an id names no token.
+    /// [`ModelError::Unsupported`] if an id is not in the vocabulary.
     fn decode(&self, ids: &[TokenId]) -> Result<String, ModelError>;
 
-    /// The ids of a conversation in the model's chat template, the beginning of the model's next turn included.
+    /// The ids of a conversation in the model's chat template, including the prefix of the model's next turn.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`], with what the template or the tokenizer objects to.
+    /// [`ModelError::Unsupported`] with the error of the template or the tokenizer.
     fn chat(&self, messages: &[Message]) -> Result<Vec<TokenId>, ModelError>;
 
-    /// The tokens that have a part to play, and the chat template.
+    /// The special tokens and the chat template.
     fn special(&self) -> SpecialTokens;
 }
 
-/// The tokens that have a part to play, by their texts, and the chat template. `None` means that the model has none.
+/// The texts of special tokens, and the chat template. `None` means that the model has none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SpecialTokens {
-    /// Begins a text.
+    /// Beginning of text.
     pub bos: Option<String>,
-    /// Ends a text or a turn.
+    /// End of text or turn.
     pub eos: Option<String>,
-    /// Fills up a batch.
+    /// Padding.
     pub pad: Option<String>,
-    /// Stands for what the tokenizer does not know.
+    /// Unknown token.
     pub unk: Option<String>,
-    /// Tokens that end the model's turn.
+    /// Ids that end the model's turn.
     pub ends: Vec<TokenId>,
     /// The Jinja source of the chat template.
     pub chat_template: Option<String>,

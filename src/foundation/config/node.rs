@@ -1,5 +1,5 @@
-//! A YAML text as a tree whose every node knows where it stands. Limits (depth, aliases, documents) are kept here; size is
-//! the caller's, who reads the file.
+//! A YAML text as a tree of nodes with source positions. Depth, aliases and document count are limited here; the file size
+//! is limited by the caller.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,69 +18,70 @@ pub type Span = Range<usize>;
 /// One value of the tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Where it stands. Of a mapping or list under a key, where the key stands: a whole block underlined says nothing.
+    /// Its position. For a mapping or list under a key this is the position of the key, so that a diagnostic underlines one
+    /// word and not the whole block.
     pub span: Span,
-    /// What it is.
-    pub value: Value,
+    /// Its value.
+    pub value: NodeValue,
 }
 
-/// What a node is.
+/// The value of a node.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// Nothing, `null` or `~`.
+pub enum NodeValue {
+    /// Empty, `null` or `~`.
     Null,
-    /// `true` or `false`; the `yes` and `off` of older YAML are text.
+    /// `true` or `false`; YAML 1.1's `yes` and `off` are text.
     Bool(bool),
     /// A whole number.
     Integer(i128),
-    /// Any other number, `.nan` and `.inf` among them.
+    /// Any other number, including `.nan` and `.inf`.
     Number(f64),
     /// Text.
     Text(String),
     /// A list.
     List(Vec<Node>),
-    /// A mapping, in the file's order, repeated keys included.
-    Map(Vec<Entry>),
+    /// A mapping in the file's order, including repeated keys.
+    Map(Vec<MapEntry>),
 }
 
 /// One entry of a mapping.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct MapEntry {
     /// Its key.
-    pub key: Key,
+    pub key: MapKey,
     /// Its value.
     pub value: Node,
 }
 
-/// A key and where it stands.
+/// A key with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
+pub struct MapKey {
     /// The key's text.
     pub name: String,
-    /// Where it stands.
+    /// Its position.
     pub span: Span,
 }
 
 impl Node {
-    /// Reads one YAML document. `text` has no byte order mark.
+    /// Parses one YAML document. `text` must not begin with a byte order mark.
     ///
     /// # Errors
-    /// One problem, where the text stops being YAML or passes a limit.
+    /// One problem at the first syntax error or exceeded limit.
     pub fn parse(source_name: &str, text: &str) -> Result<Self, ConfigErrors> {
         serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
-            let at = error.location().map_or(0..0, |location| place(text, &location));
+            let at = error.location().map_or(0..0, |location| error_span(text, &location));
             let message = error.without_snippet().to_string();
-            // The location is underlined; the parser's own "at line 3, column 5" would only repeat it.
+            // The diagnostic underlines the location, so the parser's "at line 3, column 5" is removed.
             let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-            let problem = Problem::new(at, format!("the YAML cannot be read: {message}"))
-                .help("check the indentation (blanks, never tabs), closing quotes and brackets, and `: ` after keys");
+            let problem = Problem::new(at, format!("the YAML cannot be parsed: {message}"))
+                .help("check the indentation (spaces, not tabs), closing quotes and brackets, and `: ` after keys");
             ConfigErrors::new(source_name, text, vec![problem])
         })
     }
 }
 
-impl Value {
-    /// What it is, in words, for messages.
+impl NodeValue {
+    /// The name of its type, for messages.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -108,8 +109,8 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-/// Where an error is; some carry a line and a column only, both from 1.
-fn place(text: &str, location: &Location) -> Span {
+/// The position of an error; some have only a line and a column, both from 1.
+fn error_span(text: &str, location: &Location) -> Span {
     if location.span().byte_offset().is_some() {
         return span_of(location);
     }
@@ -129,12 +130,12 @@ fn span_of(location: &Location) -> Span {
 
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Spanned { value, referenced, .. } = Spanned::<Value>::deserialize(deserializer)?;
+        let Spanned { value, referenced, .. } = Spanned::<NodeValue>::deserialize(deserializer)?;
         Ok(Self { span: span_of(&referenced), value })
     }
 }
 
-impl<'de> Deserialize<'de> for Value {
+impl<'de> Deserialize<'de> for NodeValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ValueVisitor)
     }
@@ -143,66 +144,66 @@ impl<'de> Deserialize<'de> for Value {
 struct ValueVisitor;
 
 impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = Value;
+    type Value = NodeValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a YAML value")
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_unit<E>(self) -> Result<NodeValue, E> {
+        Ok(NodeValue::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<NodeValue, E> {
+        Ok(NodeValue::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Integer(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<NodeValue, E> {
+        Ok(NodeValue::Integer(value.into()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Integer(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<NodeValue, E> {
+        Ok(NodeValue::Integer(value.into()))
     }
 
-    fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
-        Ok(Value::Integer(value))
+    fn visit_i128<E>(self, value: i128) -> Result<NodeValue, E> {
+        Ok(NodeValue::Integer(value))
     }
 
-    fn visit_u128<E>(self, value: u128) -> Result<Value, E> {
-        Ok(i128::try_from(value).map_or(Value::Number(value as f64), Value::Integer))
+    fn visit_u128<E>(self, value: u128) -> Result<NodeValue, E> {
+        Ok(i128::try_from(value).map_or(NodeValue::Number(value as f64), NodeValue::Integer))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::Number(value))
+    fn visit_f64<E>(self, value: f64) -> Result<NodeValue, E> {
+        Ok(NodeValue::Number(value))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::Text(value.to_owned()))
+    fn visit_str<E>(self, value: &str) -> Result<NodeValue, E> {
+        Ok(NodeValue::Text(value.to_owned()))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::Text(value))
+    fn visit_string<E>(self, value: String) -> Result<NodeValue, E> {
+        Ok(NodeValue::Text(value))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<NodeValue, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element()? {
             items.push(item);
         }
-        Ok(Value::List(items))
+        Ok(NodeValue::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NodeValue, A::Error> {
         let mut entries = Vec::new();
         while let Some(Spanned { value: name, referenced, .. }) = map.next_key::<Spanned<String>>()? {
-            let key = Key { name, span: span_of(&referenced) };
+            let key = MapKey { name, span: span_of(&referenced) };
             let mut value: Node = map.next_value()?;
-            if matches!(value.value, Value::Map(_) | Value::List(_) | Value::Null) {
+            if matches!(value.value, NodeValue::Map(_) | NodeValue::List(_) | NodeValue::Null) {
                 value.span = key.span.clone();
             }
-            entries.push(Entry { key, value });
+            entries.push(MapEntry { key, value });
         }
-        Ok(Value::Map(entries))
+        Ok(NodeValue::Map(entries))
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a config: where, what, and how to mend it.
+//! Problems in a config, with position, message and help.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 
 use super::Span;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// Its position.
     pub span: Span,
-    /// What.
+    /// The message.
     pub message: String,
-    /// A word at the underlined place.
+    /// A label at the underlined text.
     pub label: Option<String>,
-    /// What to do.
+    /// How to fix it.
     pub help: Option<String>,
 }
 
@@ -26,14 +26,14 @@ impl Problem {
         Self { span, message: message.into(), label: None, help: None }
     }
 
-    /// With a word at the underlined place.
+    /// Adds a label at the underlined text.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// With what to do.
+    /// Adds how to fix it.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -41,7 +41,7 @@ impl Problem {
     }
 }
 
-/// Collects problems while a config is read, so that all are told at once.
+/// Collects problems while a config is parsed, so that all are reported together.
 #[derive(Debug)]
 pub struct Problems<'a> {
     text: &'a str,
@@ -50,27 +50,27 @@ pub struct Problems<'a> {
 }
 
 impl<'a> Problems<'a> {
-    /// None yet, for a config with this source text.
+    /// An empty collection for a config with this source text.
     pub const fn new(text: &'a str) -> Self {
         Self { text, found: Vec::new(), failed: Vec::new() }
     }
 
-    /// Remembers one.
+    /// Adds a problem.
     pub fn add(&mut self, problem: Problem) {
         self.found.push(problem);
     }
 
-    /// Remembers that the value of `key`, in the mapping at `record`, could not be read.
+    /// Records that the value of `key` in the mapping at `record` could not be parsed.
     pub(super) fn fail(&mut self, record: &Span, key: &str) {
         self.failed.push((record.clone(), key.to_owned()));
     }
 
-    /// Whether `key` is there, in the mapping at `record`, but could not be read: it should not be called missing.
+    /// Whether `key` is present in the mapping at `record` but could not be parsed, and so must not be reported as missing.
     pub fn failed(&self, record: &Span, key: &str) -> bool {
         self.failed.iter().any(|(span, failed)| span == record && failed == key)
     }
 
-    /// Whether nothing is wrong so far.
+    /// Whether there are no problems so far.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
@@ -80,17 +80,17 @@ impl<'a> Problems<'a> {
         self.text.get(span.clone()).unwrap_or_default()
     }
 
-    /// Where `needle` first stands at or after the start of `span`, else `span`: finds a word inside a block of text,
-    /// whose characters are not one to one with the source's.
+    /// The position of the first `needle` at or after the start of `span`, else `span`. Finds a word inside a block
+    /// scalar, whose characters do not map one to one to the source.
     pub fn find(&self, span: &Span, needle: &str) -> Span {
         let rest = self.text.get(span.start..).unwrap_or_default();
         rest.find(needle).map_or(span.clone(), |offset| span.start + offset..span.start + offset + needle.len())
     }
 
-    /// `value` if nothing was wrong, else all that was, in the order of the text.
+    /// `value` if there are no problems, else all problems in the order of the text.
     ///
     /// # Errors
-    /// When a problem was added.
+    /// If there are problems.
     pub fn finish<T>(self, source_name: &str, value: Option<T>) -> Result<T, ConfigErrors> {
         match value {
             Some(value) if self.found.is_empty() => Ok(value),
@@ -99,16 +99,16 @@ impl<'a> Problems<'a> {
     }
 }
 
-/// All that is wrong with one config. Rendered by miette, every problem underlines its line.
+/// All problems of one config. Rendered by miette, each problem underlines its source text.
 #[derive(Debug)]
 pub struct ConfigErrors {
     source_name: String,
     text: Arc<NamedSource<String>>,
-    problems: Vec<Located>,
+    problems: Vec<SourceProblem>,
 }
 
 impl ConfigErrors {
-    /// The problems of the config called `source_name`, put in the order of its text.
+    /// The problems of the config called `source_name`, sorted by position.
     pub fn new(source_name: &str, text: &str, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| problem.span.start);
         problems.dedup();
@@ -117,7 +117,7 @@ impl ConfigErrors {
             .into_iter()
             .map(|mut problem| {
                 problem.span = visible(text, &problem.span);
-                Located { problem, source: (!text.is_empty()).then(|| Arc::clone(&source)) }
+                SourceProblem { problem, source: (!text.is_empty()).then(|| Arc::clone(&source)) }
             })
             .collect();
         Self { source_name: source_name.to_owned(), text: source, problems }
@@ -141,7 +141,7 @@ impl ConfigErrors {
     }
 }
 
-/// The part of `span` on its first line; all the line that follows if that is empty.
+/// The part of `span` on its first line; if the span is empty, the rest of that line.
 fn visible(text: &str, span: &Span) -> Span {
     let start = span.start.min(text.len());
     let Some(rest) = text.get(start..) else { return 0..0 };
@@ -166,22 +166,22 @@ impl Diagnostic for ConfigErrors {
     }
 }
 
-/// A problem with the text it speaks of.
+/// A problem with its source text.
 #[derive(Debug)]
-struct Located {
+struct SourceProblem {
     problem: Problem,
     source: Option<Arc<NamedSource<String>>>,
 }
 
-impl fmt::Display for Located {
+impl fmt::Display for SourceProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.problem.message)
     }
 }
 
-impl std::error::Error for Located {}
+impl std::error::Error for SourceProblem {}
 
-impl Diagnostic for Located {
+impl Diagnostic for SourceProblem {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         self.problem.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
     }

@@ -1,28 +1,29 @@
-//! Typed reading of a node, problems collected. What could not be read is `None`, and the reader goes on.
+//! Conversion of nodes to typed values. A value that cannot be converted becomes `None`, a problem is added, and parsing
+//! continues.
 
 use std::borrow::Cow;
 use std::ops::Deref;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use super::{Entry, Key, Node, Problem, Problems, Span, Value, nearest};
+use super::{MapEntry, MapKey, Node, NodeValue, Problem, Problems, Span, nearest};
 
-/// A type that can be read from a node.
-pub trait Read: Sized {
-    /// Reads it; `None` after a problem was added.
+/// A type that can be built from a node.
+pub trait FromNode: Sized {
+    /// Converts `node`; `None` if a problem was added.
     fn read(node: &Node, problems: &mut Problems) -> Option<Self>;
 }
 
-/// A value and where it stands.
+/// A value with its position.
 #[derive(Debug, Clone, PartialEq)]
-pub struct At<T> {
+pub struct Located<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// Its position.
     pub span: Span,
 }
 
-impl<T> Deref for At<T> {
+impl<T> Deref for Located<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -30,60 +31,60 @@ impl<T> Deref for At<T> {
     }
 }
 
-impl<T: Read> Read for At<T> {
+impl<T: FromNode> FromNode for Located<T> {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
         Some(Self { value: T::read(node, problems)?, span: node.span.clone() })
     }
 }
 
 /// A key that may be absent.
-pub type Maybe<T> = Option<At<T>>;
+pub type Optional<T> = Option<Located<T>>;
 
-/// A key that must be there. Empty only if a problem was added.
+/// A required key. Empty only if a problem was added.
 #[derive(Debug, Clone)]
-pub struct Required<T>(Maybe<T>);
+pub struct Required<T>(Optional<T>);
 
 impl<T> Deref for Required<T> {
-    type Target = Maybe<T>;
+    type Target = Optional<T>;
 
-    fn deref(&self) -> &Maybe<T> {
+    fn deref(&self) -> &Optional<T> {
         &self.0
     }
 }
 
 /// A mapping with free keys, in the file's order.
 #[derive(Debug, Clone)]
-pub struct Entries<T>(pub Vec<(Key, At<T>)>);
+pub struct OpenMap<T>(pub Vec<(MapKey, Located<T>)>);
 
-impl<T: Read> Read for Entries<T> {
+impl<T: FromNode> FromNode for OpenMap<T> {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
         let entries = mapping(node, problems)?;
-        let read = |entry: &Entry| Some((entry.key.clone(), At::read(&entry.value, problems)?));
+        let read = |entry: &MapEntry| Some((entry.key.clone(), Located::read(&entry.value, problems)?));
         Some(Self(entries.iter().filter_map(read).collect()))
     }
 }
 
-impl<T: Read> Read for Vec<T> {
+impl<T: FromNode> FromNode for Vec<T> {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
         match &node.value {
-            Value::List(items) => Some(items.iter().filter_map(|item| T::read(item, problems)).collect()),
+            NodeValue::List(items) => Some(items.iter().filter_map(|item| T::read(item, problems)).collect()),
             _ => mismatch(node, "a list", "write one entry per line, each after `- `", problems),
         }
     }
 }
 
-impl Read for String {
+impl FromNode for String {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
         match &node.value {
-            Value::Text(text) if text.trim().is_empty() => {
+            NodeValue::Text(text) if text.trim().is_empty() => {
                 problems.add(
                     Problem::new(node.span.clone(), "the text is empty").help("write the text, or remove the key"),
                 );
                 None
             }
-            // A block text ends with a line break that nobody means.
-            Value::Text(text) => Some(text.trim_end_matches('\n').to_owned()),
-            Value::Bool(_) | Value::Integer(_) | Value::Number(_) => {
+            // A block scalar ends with a line break that is not part of the value.
+            NodeValue::Text(text) => Some(text.trim_end_matches('\n').to_owned()),
+            NodeValue::Bool(_) | NodeValue::Integer(_) | NodeValue::Number(_) => {
                 let help = format!("put it in quotes: \"{}\"", problems.source(&node.span));
                 mismatch(node, "text", &help, problems)
             }
@@ -92,35 +93,35 @@ impl Read for String {
     }
 }
 
-impl Read for bool {
+impl FromNode for bool {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
         match node.value {
-            Value::Bool(value) => Some(value),
+            NodeValue::Bool(value) => Some(value),
             _ => mismatch(node, "true or false", "write `true` or `false`, without quotes", problems),
         }
     }
 }
 
-impl Read for f64 {
+impl FromNode for f64 {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
         match node.value {
-            Value::Number(value) if value.is_finite() => Some(value),
-            Value::Number(_) => {
+            NodeValue::Number(value) if value.is_finite() => Some(value),
+            NodeValue::Number(_) => {
                 let message = format!("`{}` is not a finite number", problems.source(&node.span));
                 problems.add(Problem::new(node.span.clone(), message).help("write a number such as 0.5"));
                 None
             }
-            Value::Integer(value) => Some(value as Self),
+            NodeValue::Integer(value) => Some(value as Self),
             _ => mismatch(node, "a number", "write a number without quotes, such as 0.5", problems),
         }
     }
 }
 
-impl Read for usize {
+impl FromNode for usize {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
         let whole = match node.value {
-            Value::Integer(value) => Self::try_from(value).ok(),
-            Value::Number(_) => None,
+            NodeValue::Integer(value) => Self::try_from(value).ok(),
+            NodeValue::Number(_) => None,
             _ => return mismatch(node, "a whole number", "write a whole number without quotes, such as 5", problems),
         };
         if whole.is_none() {
@@ -132,17 +133,17 @@ impl Read for usize {
 }
 
 fn mismatch<T>(node: &Node, wanted: &str, help: &str, problems: &mut Problems) -> Option<T> {
-    let message = format!("{wanted} is needed here, not {}", node.value.kind());
-    problems.add(Problem::new(node.span.clone(), message).label(format!("needs {wanted}")).help(help));
+    let message = format!("expected {wanted} here, found {}", node.value.kind());
+    problems.add(Problem::new(node.span.clone(), message).label(format!("expected {wanted}")).help(help));
     None
 }
 
 /// The entries of a mapping; a key given twice is a problem.
-fn mapping<'n>(node: &'n Node, problems: &mut Problems) -> Option<&'n [Entry]> {
-    let Value::Map(entries) = &node.value else {
+fn mapping<'n>(node: &'n Node, problems: &mut Problems) -> Option<&'n [MapEntry]> {
+    let NodeValue::Map(entries) = &node.value else {
         return mismatch(node, "a mapping", "write `key: value` lines, indented below the key", problems);
     };
-    for (index, Entry { key, .. }) in entries.iter().enumerate() {
+    for (index, MapEntry { key, .. }) in entries.iter().enumerate() {
         if entries.iter().take(index).any(|earlier| earlier.key.name == key.name) {
             let message = format!("`{}` is given twice", key.name);
             problems.add(Problem::new(key.span.clone(), message).label("again here").help("keep one of the two"));
@@ -151,19 +152,19 @@ fn mapping<'n>(node: &'n Node, problems: &mut Problems) -> Option<&'n [Entry]> {
     Some(entries)
 }
 
-/// A field of a record: [`Required`] or [`Maybe`].
+/// A field of a record: [`Required`] or [`Optional`].
 pub trait Field: Sized {
-    /// Reads it out of a record.
+    /// Takes the field from a record.
     fn take(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> Self;
 }
 
-impl<T: Read> Field for Maybe<T> {
+impl<T: FromNode> Field for Optional<T> {
     fn take(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> Self {
         let node = &fields.entry(key)?.value;
-        if node.value == Value::Null {
+        if node.value == NodeValue::Null {
             return None;
         }
-        let read = At::read(node, problems);
+        let read = Located::read(node, problems);
         if read.is_none() {
             problems.fail(fields.span, key);
         }
@@ -171,11 +172,11 @@ impl<T: Read> Field for Maybe<T> {
     }
 }
 
-impl<T: Read> Field for Required<T> {
+impl<T: FromNode> Field for Required<T> {
     fn take(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> Self {
         match fields.entry(key) {
-            Some(Entry { value, .. }) if value.value != Value::Null => Self(At::read(value, problems)),
-            // The unknown key has been told, with this one as what was meant.
+            Some(MapEntry { value, .. }) if value.value != NodeValue::Null => Self(Located::read(value, problems)),
+            // The misspelt key is already reported, with this key as the suggestion.
             None if fields.is_misspelt(key) => Self(None),
             found => {
                 let (message, span) = match found {
@@ -190,19 +191,19 @@ impl<T: Read> Field for Required<T> {
     }
 }
 
-/// A mapping with known keys, while it is read.
+/// The fields of a mapping with known keys.
 #[derive(Debug)]
 pub struct Fields<'n> {
     span: &'n Span,
-    entries: &'n [Entry],
+    entries: &'n [MapEntry],
     keys: &'static [&'static str],
 }
 
 impl<'n> Fields<'n> {
-    /// Opens a mapping; every key that is not among `keys` is a problem.
+    /// Opens a mapping; every key that is not in `keys` is a problem.
     pub fn open(node: &'n Node, keys: &'static [&'static str], problems: &mut Problems) -> Option<Self> {
         let fields = Self { span: &node.span, entries: mapping(node, problems)?, keys };
-        for Entry { key, .. } in fields.entries.iter().filter(|entry| !keys.contains(&entry.key.name.as_str())) {
+        for MapEntry { key, .. } in fields.entries.iter().filter(|entry| !keys.contains(&entry.key.name.as_str())) {
             let help = match nearest(&key.name, keys.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => fields.known(),
@@ -213,7 +214,7 @@ impl<'n> Fields<'n> {
         Some(fields)
     }
 
-    fn entry(&self, key: &str) -> Option<&'n Entry> {
+    fn entry(&self, key: &str) -> Option<&'n MapEntry> {
         self.entries.iter().find(|entry| entry.key.name == key)
     }
 
@@ -227,16 +228,16 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// A value out of a fixed set of names.
+/// A value from a fixed set of names.
 pub trait Choice: Copy + 'static {
-    /// The names and what they mean, in the order in which they are told.
+    /// The names and their values, in the order in which messages list them.
     const NAMES: &'static [(&'static str, Self)];
 
-    /// Reads one; another name is a problem.
+    /// Converts a name; an unknown name is a problem.
     fn choose(node: &Node, problems: &mut Problems) -> Option<Self> {
         let names = || Self::NAMES.iter().map(|(name, _)| *name);
         let all = || names().collect::<Vec<_>>().join(", ");
-        let Value::Text(text) = &node.value else {
+        let NodeValue::Text(text) = &node.value else {
             return mismatch(node, "a name", &format!("write one of: {}", all()), problems);
         };
         let found = Self::NAMES.iter().find(|(name, _)| name == text).map(|(_, value)| *value);
@@ -245,14 +246,14 @@ pub trait Choice: Copy + 'static {
                 Some(meant) => format!("did you mean `{meant}`? Known: {}", all()),
                 None => format!("write one of: {}", all()),
             };
-            problems.add(Problem::new(node.span.clone(), format!("`{text}` is not known here")).help(help));
+            problems.add(Problem::new(node.span.clone(), format!("`{text}` is not a valid value here")).help(help));
         }
         found
     }
 }
 
-/// Declares a mapping with known keys: the struct, its reader and, through the doc comments, its JSON Schema. A field is
-/// [`Required`] or [`Maybe`].
+/// Declares a mapping with known keys: the struct, its parser and, with the doc comments, its JSON Schema. A field is
+/// [`Required`] or [`Optional`].
 #[macro_export]
 macro_rules! config_record {
     ($($(#[$meta:meta])* $vis:vis struct $name:ident {
@@ -265,7 +266,7 @@ macro_rules! config_record {
             $($(#[$field_meta])* $vis $field: $type,)*
         }
 
-        impl $crate::foundation::config::Read for $name {
+        impl $crate::foundation::config::FromNode for $name {
             fn read(
                 node: &$crate::foundation::config::Node,
                 problems: &mut $crate::foundation::config::Problems,
@@ -284,7 +285,7 @@ macro_rules! config_record {
     (@key $field:ident) => { stringify!($field) };
 }
 
-/// Gives a fieldless enum its names in the file and its reader.
+/// Gives a fieldless enum its names in config files and its parser.
 #[macro_export]
 macro_rules! config_choices {
     ($($type:ident { $($text:literal => $variant:ident),* $(,)? })*) => {$(
@@ -292,7 +293,7 @@ macro_rules! config_choices {
             const NAMES: &'static [(&'static str, Self)] = &[$(($text, Self::$variant)),*];
         }
 
-        impl $crate::foundation::config::Read for $type {
+        impl $crate::foundation::config::FromNode for $type {
             fn read(
                 node: &$crate::foundation::config::Node,
                 problems: &mut $crate::foundation::config::Problems,
@@ -303,7 +304,7 @@ macro_rules! config_choices {
     )*};
 }
 
-/// The JSON Schema of a wrapper is that of what it wraps.
+/// Gives a wrapper the JSON Schema of the wrapped type.
 macro_rules! schema_of_inner {
     ($($wrapper:ident => $inner:ty),*) => {$(
         impl<T: JsonSchema> JsonSchema for $wrapper<T> {
@@ -326,4 +327,4 @@ macro_rules! schema_of_inner {
     )*};
 }
 
-schema_of_inner!(At => T, Required => T, Entries => std::collections::BTreeMap<String, T>);
+schema_of_inner!(Located => T, Required => T, OpenMap => std::collections::BTreeMap<String, T>);

@@ -1,8 +1,8 @@
-//! Tool categories and data scopes, each as one bit of a machine word.
+//! Categories of effects and scopes of data, as bit sets.
 
 use serde::{Deserialize, Serialize};
 
-/// An enum whose every variant is a bit, and the set of them.
+/// Declares an enum with one bit per variant, and the set type over it.
 macro_rules! bit_set {
     ($(#[$meta:meta])* $one:ident, $(#[$set_meta:meta])* $set:ident { $($variant:ident $word:literal $meaning:literal,)* }) => {
         $(#[$meta])*
@@ -18,7 +18,7 @@ macro_rules! bit_set {
         crate::config_choices! { $one { $($word => $variant),* } }
 
         impl $one {
-            /// All of them, in order.
+            /// All variants, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
             /// Its name in files and messages.
@@ -26,7 +26,7 @@ macro_rules! bit_set {
                 match self { $(Self::$variant => $word),* }
             }
 
-            /// What it stands for.
+            /// Its description.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $meaning),* }
             }
@@ -42,10 +42,10 @@ macro_rules! bit_set {
 macro_rules! bit_set_operations {
     ($one:ident, $set:ident) => {
         impl $set {
-            /// None of them.
+            /// The empty set.
             pub const NONE: Self = Self(0);
 
-            /// Those given.
+            /// The set of `members`.
             pub const fn of(members: &[$one]) -> Self {
                 let (mut bits, mut rest) = (0, members);
                 while let [first, others @ ..] = rest {
@@ -55,50 +55,50 @@ macro_rules! bit_set_operations {
                 Self(bits)
             }
 
-            /// Whether `member` is in it.
+            /// Whether the set contains `member`.
             pub const fn contains(self, member: $one) -> bool {
                 self.0 & (1 << member as u32) != 0
             }
 
-            /// Whether all of it is in `other`.
+            /// Whether it is a subset of `other`.
             pub const fn within(self, other: Self) -> bool {
                 self.0 & !other.0 == 0
             }
 
-            /// Whether nothing is in both.
+            /// Whether the intersection is empty.
             pub const fn is_disjoint(self, other: Self) -> bool {
                 self.0 & other.0 == 0
             }
 
-            /// What is in both.
+            /// The intersection.
             #[must_use]
             pub const fn meet(self, other: Self) -> Self {
                 Self(self.0 & other.0)
             }
 
-            /// What is in either.
+            /// The union.
             #[must_use]
             pub const fn join(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }
 
-            /// What is in it and not in `other`.
+            /// The difference.
             #[must_use]
             pub const fn without(self, other: Self) -> Self {
                 Self(self.0 & !other.0)
             }
 
-            /// Whether nothing is in it.
+            /// Whether it is empty.
             pub const fn is_empty(self) -> bool {
                 self.0 == 0
             }
 
-            /// How many are in it.
+            /// The number of members.
             pub const fn len(self) -> u32 {
                 self.0.count_ones()
             }
 
-            /// What is in it, in order.
+            /// The members, in order.
             pub fn iter(self) -> impl Iterator<Item = $one> {
                 $one::ALL.iter().copied().filter(move |member| self.contains(*member))
             }
@@ -161,23 +161,23 @@ bit_set! {
         MemoryRead "memory_read" "Searching the memory.",
         MemoryPropose "memory_propose" "Proposing a change of the memory.",
         MemoryApply "memory_apply" "Applying a proposal to the memory.",
-        Rollout "rollout" "Letting personas talk.",
-        Score "score" "Scoring what was said.",
+        Rollout "rollout" "Running a rollout.",
+        Score "score" "Scoring a transcript.",
         Report "report" "Writing a report.",
         Ask "ask" "Asking the user.",
         Secret "secret" "Using a secret.",
-        Promote "promote" "Making an atom one that assertions may cite.",
-        Publish "publish" "Giving something out of the house.",
-        Sign "sign" "Signing in the user's name.",
+        Promote "promote" "Promoting an atom, so that assertions may cite it.",
+        Publish "publish" "Publishing data outside this machine.",
+        Sign "sign" "Signing on behalf of the user.",
     }
 }
 bit_set_operations!(Category, Categories);
 
 impl Categories {
-    /// What needs an approval of the exact arguments, whatever the rights say.
+    /// Categories that need an approval of the exact arguments, whatever the rights.
     pub const PRIVILEGED: Self =
         Self::of(&[Category::MemoryApply, Category::Promote, Category::Publish, Category::Sign]);
-    /// What changes something or lets something out; the rest only looks. For writing, the store tells.
+    /// Categories that change something or send data out; the others only read. For writes the scope decides.
     pub const ACTING: Self = Self::of(&[
         Category::Exec,
         Category::Network,
@@ -190,28 +190,28 @@ impl Categories {
 }
 
 bit_set! {
-    /// A store of data.
+    /// A kind of data store.
     Scope,
-    /// A set of stores.
+    /// A set of data stores.
     Scopes {
-        Workspace "workspace" "The files that are worked on.",
+        Workspace "workspace" "The files of the workspace.",
         Tests "tests" "The workspace's tests.",
-        Notes "notes" "Notes and artifacts beside the work.",
+        Notes "notes" "Notes and artifacts of the work.",
         Receipts "receipts" "The event log and its receipts.",
-        State "state" "The projection of the control state.",
-        WorkItem "work_item" "The item of work.",
-        Knowledge "knowledge" "The project's own memory.",
+        State "state" "The stored control state.",
+        WorkItem "work_item" "The work item.",
+        Knowledge "knowledge" "The project's memory.",
         Promoted "promoted" "Promoted atoms.",
         Quarantined "quarantined" "Quarantined candidates.",
         Attacks "attacks" "Signatures of known attacks.",
         Web "web" "The public web.",
-        Connectors "connectors" "Other people's systems that the user opened.",
+        Connectors "connectors" "External systems that the user connected.",
         Secrets "secrets" "Secrets.",
     }
 }
 bit_set_operations!(Scope, Scopes);
 
 impl Scopes {
-    /// A run's account of itself: writing there changes nothing but that.
+    /// A run's own notes and state; writing there affects nothing else.
     pub const OWN: Self = Self::of(&[Scope::Notes, Scope::State]);
 }

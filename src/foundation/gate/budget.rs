@@ -1,14 +1,14 @@
-//! What can run out. Every figure is finite: there is no "unlimited".
+//! Budgets of limited resources. Every amount is finite; there is no "unlimited".
 
 use serde::{Deserialize, Serialize};
 
-/// Amounts of everything that can run out: a limit, a cost, or what was spent so far.
+/// An amount of each limited resource: a limit, a cost, or the amount spent so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Budget {
     /// Money, millionths of the account's currency.
     pub money_micros: u64,
-    /// Tokens read and written.
+    /// Tokens read and generated.
     pub tokens: u64,
     /// Wall-clock time of the effects, ms.
     pub wall_ms: u64,
@@ -20,7 +20,7 @@ pub struct Budget {
     pub diff_lines: u64,
 }
 
-/// One of the things that can run out.
+/// A limited resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -55,15 +55,15 @@ impl Resource {
 }
 
 impl Budget {
-    /// None of anything.
+    /// Zero of each resource.
     pub const NOTHING: Self = Self { money_micros: 0, tokens: 0, wall_ms: 0, calls: 0, files: 0, diff_lines: 0 };
 
-    const fn figures(&self) -> [u64; 6] {
+    const fn amounts(&self) -> [u64; 6] {
         [self.money_micros, self.tokens, self.wall_ms, self.calls, self.files, self.diff_lines]
     }
 
     fn zip(&self, other: &Self, pick: impl Fn(u64, u64) -> u64) -> Self {
-        let [a, b] = [self.figures(), other.figures()];
+        let [a, b] = [self.amounts(), other.amounts()];
         let mut both = a.into_iter().zip(b).map(|(a, b)| pick(a, b));
         let mut next = || both.next().unwrap_or_default();
         Self { money_micros: next(), tokens: next(), wall_ms: next(), calls: next(), files: next(), diff_lines: next() }
@@ -71,11 +71,11 @@ impl Budget {
 
     /// The first resource of which `self` has less than `other`.
     pub fn short_of(&self, other: &Self) -> Option<Resource> {
-        let [a, b] = [self.figures(), other.figures()];
+        let [a, b] = [self.amounts(), other.amounts()];
         Resource::ALL.into_iter().zip(a.into_iter().zip(b)).find(|(_, (a, b))| a < b).map(|(resource, _)| resource)
     }
 
-    /// Whether there is enough of everything for `cost`: [`short_of`](Self::short_of) without saying of what not.
+    /// Whether every amount is at least that of `cost`: a faster [`short_of`](Self::short_of) that does not name the resource.
     #[inline]
     pub(super) const fn covers(&self, cost: &Self) -> bool {
         self.money_micros >= cost.money_micros
@@ -86,24 +86,24 @@ impl Budget {
             && self.diff_lines >= cost.diff_lines
     }
 
-    /// Whether no figure is above `other`'s.
+    /// Whether no amount exceeds that of `other`.
     pub fn within(&self, other: &Self) -> bool {
         other.short_of(self).is_none()
     }
 
-    /// The smaller of each figure.
+    /// The minimum of each amount.
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {
         self.zip(other, u64::min)
     }
 
-    /// The sums; a sum beyond what a word holds is as good as that.
+    /// The sums, saturating.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.zip(other, u64::saturating_add)
     }
 
-    /// What is left after `spent`; never below nothing.
+    /// The amounts left after `spent`, saturating at 0.
     #[must_use]
     pub fn minus(&self, spent: &Self) -> Self {
         self.zip(spent, u64::saturating_sub)

@@ -1,60 +1,66 @@
-//! The gate itself: leases, approvals, and the answer to a request.
+//! The gate: leases, approvals, and decisions on requests.
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    Categories, Category, Effect, Entry, Lease, LeaseId, Ledger, LedgerError, Permit, Principal, Reason, Refusal,
-    Request, Rights, Scopes, Terms, lease::told,
+    Categories, Category, Effect, EffectRequest, Lease, LeaseId, LeaseTerms, Ledger, LedgerEntry, LedgerError, Permit,
+    Principal, Refusal, RefusalReason, Rights, Scopes, lease::as_text,
 };
 use crate::foundation::base::{Digest, limits};
 
-/// A person's word that one effect with these exact arguments may happen once.
+/// A person's approval of one effect with exact arguments, for one use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Approval {
     lease: LeaseId,
     category: Category,
     arguments: Digest,
-    #[serde(serialize_with = "told")]
+    #[serde(serialize_with = "as_text")]
     until: Timestamp,
     by: String,
 }
 
-/// The one place where permits are made. It owns the ledger; when that fails once, the gate stays shut.
+/// Issues permits. It owns the ledger; after one failure to write to it, the gate denies everything.
 #[derive(Debug)]
 pub struct Gate<L> {
     ledger: L,
     leases: Vec<Lease>,
     approvals: Vec<Approval>,
-    /// The latest time that it was told: a clock that is set back prolongs nothing.
+    /// The latest time passed in, so that a clock set back does not extend leases.
     latest: Timestamp,
-    shut: Option<String>,
-    /// Entries that are not the gate's own; they are written with its next answer, before it.
-    carried: Vec<Entry>,
+    /// The ledger's error, after which everything is denied.
+    failed: Option<String>,
+    /// Entries from callers that are written before the gate's next entry.
+    queued: Vec<LedgerEntry>,
 }
 
 impl<L: Ledger> Gate<L> {
-    /// A gate whose first lease is the session's own: no other can go beyond it.
+    /// Opens a gate with the root lease. No other lease can exceed it.
     ///
     /// # Errors
-    /// When the ledger cannot write.
-    pub fn open(ledger: L, principal: Principal, terms: Terms, now: Timestamp) -> Result<(Self, LeaseId), Refusal> {
+    /// If the ledger cannot write.
+    pub fn open(
+        ledger: L,
+        principal: Principal,
+        terms: LeaseTerms,
+        now: Timestamp,
+    ) -> Result<(Self, LeaseId), Refusal> {
         let (leases, approvals) = (Vec::new(), Vec::new());
-        let mut gate = Self { ledger, leases, approvals, latest: now, shut: None, carried: Vec::new() };
+        let mut gate = Self { ledger, leases, approvals, latest: now, failed: None, queued: Vec::new() };
         let id = gate.grant_lease(None, principal, terms, now)?;
         Ok((gate, id))
     }
 
-    /// A lease drawn from another, for somebody who works beside its holder.
+    /// Delegates part of a lease to a child lease.
     ///
     /// # Errors
-    /// When the parent has ended or may not pass on so much.
+    /// If the parent has ended or may not delegate these rights.
     pub fn lease(
         &mut self,
         parent: LeaseId,
         principal: Principal,
-        terms: Terms,
+        terms: LeaseTerms,
         now: Timestamp,
     ) -> Result<LeaseId, Refusal> {
         let now = self.tick(now);
@@ -63,11 +69,11 @@ impl<L: Ledger> Gate<L> {
             if terms.expires > holder.terms.expires {
                 beyond.push("lasts longer".to_owned());
             }
-            if beyond.is_empty() { Ok(()) } else { Err(Reason::TooWide { beyond }) }
+            if beyond.is_empty() { Ok(()) } else { Err(RefusalReason::TooWide { beyond }) }
         });
         if let Err(reason) = refused {
             let body = json!({"parent": parent, "principal": principal, "terms": terms, "refusal": &reason});
-            return Err(self.refuse(reason, Entry::new("gate.lease_refused", body), now));
+            return Err(self.refuse(reason, LedgerEntry::new("gate.lease_refused", body), now));
         }
         self.grant_lease(Some(parent), principal, terms, now)
     }
@@ -76,53 +82,53 @@ impl<L: Ledger> Gate<L> {
         &mut self,
         parent: Option<LeaseId>,
         principal: Principal,
-        terms: Terms,
+        terms: LeaseTerms,
         now: Timestamp,
     ) -> Result<LeaseId, Refusal> {
         let id = LeaseId(self.leases.len() as u32);
         if self.leases.len() >= limits::LEASES_MAX {
             let why = format!("a session gives at most {} leases (LEASES_MAX)", limits::LEASES_MAX);
-            return Err(Reason::Unrecorded { why }.into());
+            return Err(RefusalReason::Unrecorded { why }.into());
         }
         let body = json!({"lease": id, "parent": parent, "principal": principal, "terms": terms});
-        self.write(&[Entry::new("gate.leased", body)], now)?;
+        self.write(&[LedgerEntry::new("gate.leased", body)], now)?;
         self.leases.push(Lease::new(parent, principal, terms, now));
         Ok(id)
     }
 
-    /// The holder of a lease is in another mood: what it may do is what both allow, and the mood's budget begins anew within
-    /// what the lease has left.
+    /// Puts the holder of a lease into a mood. The effective rights are the intersection of lease and mood; the mood's budget
+    /// starts anew, bounded by what is left of the lease's.
     ///
     /// # Errors
-    /// When there is no such lease or the ledger cannot write; the lease then allows nothing more.
+    /// If there is no such lease or the ledger cannot write; the lease then permits nothing more.
     pub fn enter(&mut self, id: LeaseId, mood: &str, rights: &Rights, now: Timestamp) -> Result<(), Refusal> {
         let now = self.tick(now);
         let Some(lease) = self.leases.get_mut(id.0 as usize) else {
-            return Err(Reason::UnknownLease { lease: id }.into());
+            return Err(RefusalReason::UnknownLease { lease: id }.into());
         };
         let from = std::mem::replace(&mut lease.principal.mood, mood.into());
         lease.enter(rights);
         let body = json!({"lease": id, "from": from, "to": mood, "rights": lease.effective()});
-        self.write(&[Entry::new("gate.mood", body)], now).map(|_| ())
+        self.write(&[LedgerEntry::new("gate.mood", body)], now).map(|_| ())
     }
 
-    /// Takes a lease back, and with it every one that was drawn from it.
+    /// Revokes a lease and all leases delegated from it.
     ///
     /// # Errors
-    /// When there is no such lease or the ledger cannot write; it is revoked all the same.
+    /// If there is no such lease or the ledger cannot write; the lease is revoked even then.
     pub fn revoke(&mut self, id: LeaseId, why: &str, now: Timestamp) -> Result<(), Refusal> {
         let now = self.tick(now);
         let Some(lease) = self.leases.get_mut(id.0 as usize) else {
-            return Err(Reason::UnknownLease { lease: id }.into());
+            return Err(RefusalReason::UnknownLease { lease: id }.into());
         };
         lease.revoked = true;
-        self.write(&[Entry::new("gate.revoked", json!({"lease": id, "why": why}))], now).map(|_| ())
+        self.write(&[LedgerEntry::new("gate.revoked", json!({"lease": id, "why": why}))], now).map(|_| ())
     }
 
-    /// A person approves one effect with exactly these arguments, once, until then.
+    /// Records a person's approval of one effect with exactly these arguments, for one use before `until`.
     ///
     /// # Errors
-    /// When there is no such lease or the ledger cannot write.
+    /// If there is no such lease or the ledger cannot write.
     pub fn approve(
         &mut self,
         lease: LeaseId,
@@ -134,21 +140,21 @@ impl<L: Ledger> Gate<L> {
         let now = self.tick(now);
         self.standing(lease, now)?;
         let approval = Approval { lease, category, arguments, until, by: by.to_owned() };
-        self.write(&[Entry::new("gate.approved", json!({ "approval": approval }))], now)?;
+        self.write(&[LedgerEntry::new("gate.approved", json!({ "approval": approval }))], now)?;
         self.approvals.push(approval);
         Ok(())
     }
 
-    /// Whether an effect may happen now. Changes and writes nothing: this is the quick look, [`ask`](Self::ask) gives permits.
+    /// Whether [`ask`](Self::ask) would permit an effect now. Changes and writes nothing.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason of the denial.
     #[inline]
-    pub fn check(&self, id: LeaseId, effect: &Effect, now: Timestamp) -> Result<(), Reason> {
+    pub fn check(&self, id: LeaseId, effect: &Effect, now: Timestamp) -> Result<(), RefusalReason> {
         if self.is_plain(id, effect, now) { Ok(()) } else { self.examine(id, effect, now) }
     }
 
-    /// Whether the answer is yes, for effects that no approval and no host stands in the way of; a no says nothing.
+    /// Fast path: true if the effect is permitted and involves neither an approval nor a host. False decides nothing.
     #[inline]
     pub(super) fn is_plain(&self, id: LeaseId, effect: &Effect, now: Timestamp) -> bool {
         let now = now.max(self.latest);
@@ -168,36 +174,36 @@ impl<L: Ledger> Gate<L> {
         plain
     }
 
-    /// The whole answer, with the reason where it is no.
-    pub(super) fn examine(&self, id: LeaseId, effect: &Effect, now: Timestamp) -> Result<(), Reason> {
+    /// The full check, with the reason of a denial.
+    pub(super) fn examine(&self, id: LeaseId, effect: &Effect, now: Timestamp) -> Result<(), RefusalReason> {
         let lease = self.standing(id, now)?;
         may(&lease.effective, effect)?;
         let mut at = Some(id);
         while let Some(lease) = at.and_then(|id| self.leases.get(id.0 as usize)) {
-            // Of a parent, what the lease itself has left counts, not what its mood would do.
+            // A parent is bounded by its lease's budget, not by that of its mood.
             let left = if at == Some(id) { lease.left() } else { lease.remaining() };
             if let Some(resource) = left.short_of(effect.cost()) {
-                return Err(Reason::Spent { resource });
+                return Err(RefusalReason::Exhausted { resource });
             }
             at = lease.parent;
         }
         if Categories::PRIVILEGED.contains(effect.category()) && self.approval(id, effect, now).is_none() {
-            return Err(Reason::NotApproved { category: effect.category() });
+            return Err(RefusalReason::NotApproved { category: effect.category() });
         }
         Ok(())
     }
 
-    /// Asks for one effect.
+    /// Requests a permit for one effect.
     ///
     /// # Errors
-    /// Why not, with a safer way.
-    pub fn ask(&mut self, request: &Request, now: Timestamp) -> Result<Permit, Refusal> {
-        let unheard = || Err(Reason::Unrecorded { why: "the gate gave no answer".to_owned() }.into());
-        self.ask_all(std::slice::from_ref(request), now).pop().unwrap_or_else(unheard)
+    /// The reason of the denial, with a safer alternative.
+    pub fn ask(&mut self, request: &EffectRequest, now: Timestamp) -> Result<Permit, Refusal> {
+        let no_decision = || Err(RefusalReason::Unrecorded { why: "the gate made no decision".to_owned() }.into());
+        self.ask_all(std::slice::from_ref(request), now).pop().unwrap_or_else(no_decision)
     }
 
-    /// Asks for several effects, in order, with one write of the ledger: an answer for each.
-    pub fn ask_all(&mut self, requests: &[Request], now: Timestamp) -> Vec<Result<Permit, Refusal>> {
+    /// Requests permits for several effects in order, with one write to the ledger. Returns one decision per request.
+    pub fn ask_all(&mut self, requests: &[EffectRequest], now: Timestamp) -> Vec<Result<Permit, Refusal>> {
         let now = self.tick(now);
         let answers: Vec<_> = requests.iter().map(|request| self.decide(request, now)).collect();
         let entries: Vec<_> =
@@ -216,8 +222,12 @@ impl<L: Ledger> Gate<L> {
         }
     }
 
-    /// The answer, and until when it holds; what a yes costs is spent.
-    fn decide(&mut self, Request { lease: id, effect }: &Request, now: Timestamp) -> Result<Timestamp, Reason> {
+    /// Decides a request, charges its cost if permitted, and returns when the permit expires.
+    fn decide(
+        &mut self,
+        EffectRequest { lease: id, effect }: &EffectRequest,
+        now: Timestamp,
+    ) -> Result<Timestamp, RefusalReason> {
         self.check(*id, effect, now)?;
         if Categories::PRIVILEGED.contains(effect.category())
             && let Some(index) = self.approval(*id, effect, now)
@@ -234,20 +244,20 @@ impl<L: Ledger> Gate<L> {
         Ok(until)
     }
 
-    /// A lease that stands, as do all that it stands on.
-    fn standing(&self, id: LeaseId, now: Timestamp) -> Result<&Lease, Reason> {
+    /// A valid lease whose ancestors are all valid.
+    fn standing(&self, id: LeaseId, now: Timestamp) -> Result<&Lease, RefusalReason> {
         let now = now.max(self.latest);
-        let held = self.leases.get(id.0 as usize).ok_or(Reason::UnknownLease { lease: id })?;
+        let held = self.leases.get(id.0 as usize).ok_or(RefusalReason::UnknownLease { lease: id })?;
         let mut at = Some(id);
         while let Some((id, lease)) = at.and_then(|id| Some((id, self.leases.get(id.0 as usize)?))) {
             if lease.revoked {
-                return Err(Reason::Revoked { lease: id });
+                return Err(RefusalReason::Revoked { lease: id });
             }
             if now >= lease.terms.expires {
-                return Err(Reason::Expired { lease: id });
+                return Err(RefusalReason::Expired { lease: id });
             }
             if now >= lease.idle_at {
-                return Err(Reason::Idle { lease: id });
+                return Err(RefusalReason::Idle { lease: id });
             }
             at = lease.parent;
         }
@@ -264,7 +274,7 @@ impl<L: Ledger> Gate<L> {
         self.approvals.iter().position(meant)
     }
 
-    /// What a child's budget may be at most: the least that is left along the line.
+    /// The largest budget of a child: the minimum left in the lease and its ancestors.
     fn left(&self, id: LeaseId) -> super::Budget {
         let mut at = Some(id);
         let mut left: Option<super::Budget> = None;
@@ -280,14 +290,14 @@ impl<L: Ledger> Gate<L> {
         self.leases.get(id.0 as usize)
     }
 
-    /// The ledger, for entries that are not the gate's own.
+    /// The ledger, for entries of callers.
     pub const fn ledger(&mut self) -> &mut L {
         &mut self.ledger
     }
 
-    /// Has these entries, which are not the gate's own, written with its next answer: one write for both.
-    pub fn carry(&mut self, entries: impl IntoIterator<Item = Entry>) {
-        self.carried.extend(entries);
+    /// Queues entries of a caller, to be written together with the gate's next entry.
+    pub fn carry(&mut self, entries: impl IntoIterator<Item = LedgerEntry>) {
+        self.queued.extend(entries);
     }
 
     fn tick(&mut self, now: Timestamp) -> Timestamp {
@@ -295,23 +305,23 @@ impl<L: Ledger> Gate<L> {
         self.latest
     }
 
-    fn refuse(&mut self, reason: Reason, entry: Entry, now: Timestamp) -> Refusal {
+    fn refuse(&mut self, reason: RefusalReason, entry: LedgerEntry, now: Timestamp) -> Refusal {
         self.write(&[entry], now).err().unwrap_or_else(|| reason.into())
     }
 
-    fn record(&mut self, entries: &[Entry], now: Timestamp) -> Result<Vec<Digest>, LedgerError> {
-        if self.carried.is_empty() {
+    fn record(&mut self, entries: &[LedgerEntry], now: Timestamp) -> Result<Vec<Digest>, LedgerError> {
+        if self.queued.is_empty() {
             return self.ledger.record(now, entries);
         }
-        let mut all = std::mem::take(&mut self.carried);
-        let carried = all.len();
+        let mut all = std::mem::take(&mut self.queued);
+        let queued = all.len();
         all.extend_from_slice(entries);
-        self.ledger.record(now, &all).map(|mut receipts| receipts.split_off(carried.min(receipts.len())))
+        self.ledger.record(now, &all).map(|mut receipts| receipts.split_off(queued.min(receipts.len())))
     }
 
-    /// Writes entries down; after one failure the gate stays shut.
-    fn write(&mut self, entries: &[Entry], now: Timestamp) -> Result<Vec<Digest>, Refusal> {
-        let why = match &self.shut {
+    /// Writes entries; after one failure everything is denied.
+    fn write(&mut self, entries: &[LedgerEntry], now: Timestamp) -> Result<Vec<Digest>, Refusal> {
+        let why = match &self.failed {
             Some(why) => why.clone(),
             None => match self.record(entries, now) {
                 Ok(receipts) if receipts.len() == entries.len() => return Ok(receipts),
@@ -319,23 +329,23 @@ impl<L: Ledger> Gate<L> {
                 Err(error) => error.0,
             },
         };
-        self.shut = Some(why.clone());
-        Err(Reason::Unrecorded { why }.into())
+        self.failed = Some(why.clone());
+        Err(RefusalReason::Unrecorded { why }.into())
     }
 }
 
-/// Whether the rights allow the effect, budgets and approvals aside.
+/// Whether the rights allow the effect, without regard to budgets and approvals.
 #[inline]
-fn may(rights: &Rights, effect: &Effect) -> Result<(), Reason> {
+fn may(rights: &Rights, effect: &Effect) -> Result<(), RefusalReason> {
     let category = effect.category();
     if !rights.uses.contains(category) {
-        return Err(Reason::NotAllowed { category });
+        return Err(RefusalReason::NotAllowed { category });
     }
     if !effect.reads().within(rights.reads) {
-        return Err(Reason::MayNotRead { scopes: effect.reads().without(rights.reads) });
+        return Err(RefusalReason::MayNotRead { scopes: effect.reads().without(rights.reads) });
     }
     if !effect.writes().within(rights.writes) {
-        return Err(Reason::MayNotWrite { scopes: effect.writes().without(rights.writes) });
+        return Err(RefusalReason::MayNotWrite { scopes: effect.writes().without(rights.writes) });
     }
     let lacks = match category {
         Category::Read if effect.reads() == Scopes::NONE => Some("what it reads"),
@@ -344,22 +354,22 @@ fn may(rights: &Rights, effect: &Effect) -> Result<(), Reason> {
         _ => None,
     };
     if let Some(lacks) = lacks {
-        return Err(Reason::Unclear { category, lacks });
+        return Err(RefusalReason::Unclear { category, lacks });
     }
     match effect.host() {
         None => Ok(()),
         Some(host) => {
             let hosts = if category == Category::Model { &rights.model_hosts } else { &rights.hosts };
-            if hosts.contains(host) { Ok(()) } else { Err(Reason::MayNotReach { host: host.to_owned() }) }
+            if hosts.contains(host) { Ok(()) } else { Err(RefusalReason::MayNotReach { host: host.to_owned() }) }
         }
     }
 }
 
-fn entry(request: &Request, refusal: Option<&Reason>) -> Entry {
+fn entry(request: &EffectRequest, refusal: Option<&RefusalReason>) -> LedgerEntry {
     let digest = request.effect.digest();
     match refusal {
-        None => Entry::new("gate.granted", json!({"request": request, "effect_digest": digest})),
-        Some(reason) => Entry::new(
+        None => LedgerEntry::new("gate.granted", json!({"request": request, "effect_digest": digest})),
+        Some(reason) => LedgerEntry::new(
             "gate.refused",
             json!({"request": request, "refusal": reason, "alternative": reason.alternative()}),
         ),

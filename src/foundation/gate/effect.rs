@@ -1,4 +1,4 @@
-//! What somebody wants to do, exactly enough to be allowed or refused, and to be recognised when it is done.
+//! Descriptions of effects, exact enough to decide on and to compare with what is performed.
 
 use serde::Serialize;
 
@@ -16,17 +16,17 @@ pub struct Effect {
     arguments: Digest,
 }
 
-/// Somebody's wish for an effect.
+/// A request for a permit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Request {
-    /// Under which lease.
+pub struct EffectRequest {
+    /// The lease to use.
     pub lease: LeaseId,
-    /// What for.
+    /// The requested effect.
     pub effect: Effect,
 }
 
 impl Effect {
-    /// An effect with exactly these arguments, one call. A command can write: it says so itself, unless it is
+    /// An effect with exactly these arguments, one call. A command counts as writing to the workspace unless it is
     /// [`contained`](Self::contained).
     pub fn new(category: Category, arguments: impl AsRef<[u8]>) -> Self {
         let writes = if category == Category::Exec { Scope::Workspace.into() } else { Scopes::NONE };
@@ -40,83 +40,83 @@ impl Effect {
         }
     }
 
-    /// That reads this store as well.
+    /// Adds a data store that it reads.
     #[must_use]
     pub fn reading(mut self, scope: Scope) -> Self {
         self.reads = self.reads.join(scope.into());
         self
     }
 
-    /// That writes this store as well.
+    /// Adds a data store that it writes.
     #[must_use]
     pub fn writing(mut self, scope: Scope) -> Self {
         self.writes = self.writes.join(scope.into());
         self
     }
 
-    /// That reaches this host.
+    /// Sets the host that it connects to.
     #[must_use]
     pub fn reaching(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());
         self
     }
 
-    /// That costs this much at most, its call included.
+    /// Sets its maximum cost, including the call itself.
     #[must_use]
     pub fn costing(mut self, cost: Budget) -> Self {
         self.cost = Budget { calls: cost.calls.max(1), ..cost };
         self
     }
 
-    /// A command that the operating system keeps from writing anywhere: the one who runs it answers for that.
+    /// Marks a command that the operating system prevents from writing; the caller must ensure that.
     #[must_use]
     pub fn contained(mut self) -> Self {
         self.writes = Scopes::NONE;
         self
     }
 
-    /// What kind of effect it is.
+    /// Its category.
     pub const fn category(&self) -> Category {
         self.category
     }
 
-    /// Whether it says all that it must, reaches no host and needs nobody's word: then rights and budget alone decide.
+    /// Whether its description is complete and it needs neither a host nor an approval, so that only rights and budget decide.
     pub(super) fn is_plain(&self) -> bool {
-        let told = match self.category {
+        let complete = match self.category {
             Category::Read => !self.reads.is_empty(),
             Category::Write => !self.writes.is_empty(),
             Category::Network => false,
             category => !super::Categories::PRIVILEGED.contains(category),
         };
-        told && self.host.is_none()
+        complete && self.host.is_none()
     }
 
-    /// What it reads.
+    /// Data stores that it reads.
     pub const fn reads(&self) -> Scopes {
         self.reads
     }
 
-    /// What it writes.
+    /// Data stores that it writes.
     pub const fn writes(&self) -> Scopes {
         self.writes
     }
 
-    /// Which host it reaches.
+    /// The host that it connects to.
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
 
-    /// What it costs at most.
+    /// Its maximum cost.
     pub const fn cost(&self) -> &Budget {
         &self.cost
     }
 
-    /// The digest of its arguments: what an approval names.
+    /// The digest of its arguments, which approvals refer to.
     pub const fn arguments(&self) -> Digest {
         self.arguments
     }
 
-    /// Its digest: fields in a fixed order, lengths before what varies.
+    /// Its digest: fields in a fixed order, variable ones with a length prefix.
     pub fn digest(&self) -> Digest {
         let mut bytes = Vec::with_capacity(160);
         bytes.extend_from_slice(b"loom effect v1\0");

@@ -1,4 +1,4 @@
-//! Which hosts may be reached: names, compared whole and without regard to case. Addresses and patterns have no place here.
+//! Allowlists of host names. Names are compared whole and case-insensitively; patterns are not supported.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hosts {
-    /// None.
+    /// No host.
     #[default]
     None,
-    /// These; sorted, lower case.
+    /// These hosts; sorted, lower case.
     Only(Arc<[String]>),
-    /// Whatever the lease grants: the answer of a mood, which names no hosts itself. A lease that says so reaches any host.
+    /// No restriction. In a mood's rights this leaves the decision to the lease.
     Granted,
 }
 
@@ -26,7 +26,7 @@ impl Hosts {
         if names.is_empty() { Self::None } else { Self::Only(names.into()) }
     }
 
-    /// Whether `host` may be reached.
+    /// Whether `host` is allowed.
     pub fn contains(&self, host: &str) -> bool {
         match self {
             Self::None => false,
@@ -35,7 +35,7 @@ impl Hosts {
         }
     }
 
-    /// Whether no host is in it that is not in `other`.
+    /// Whether it is a subset of `other`.
     pub fn within(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::None, _) | (_, Self::Granted) => true,
@@ -44,7 +44,7 @@ impl Hosts {
         }
     }
 
-    /// The hosts in both.
+    /// The intersection.
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {
         match (self, other) {

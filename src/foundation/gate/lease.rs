@@ -1,4 +1,4 @@
-//! A lease: somebody's rights for a time.
+//! Leases: rights of a principal with a time limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Budget, Categories, Rights};
 
-/// The number of a lease within its gate; the first one, from 0, is the session's own.
+/// The number of a lease within its gate; 0 is the root lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LeaseId(pub(super) u32);
 
@@ -18,39 +18,39 @@ impl fmt::Display for LeaseId {
     }
 }
 
-/// Who holds a lease.
+/// The holder of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
-    /// Of which run.
+    /// The run.
     pub run: Arc<str>,
-    /// For whom.
+    /// The user on whose behalf it acts.
     pub user: Arc<str>,
-    /// In which mood.
+    /// The mood.
     pub mood: Arc<str>,
 }
 
 impl Principal {
-    /// Somebody.
+    /// A principal.
     pub fn new(run: &str, user: &str, mood: &str) -> Self {
         Self { run: run.into(), user: user.into(), mood: mood.into() }
     }
 }
 
-/// What a lease gives and until when.
+/// Rights and time limits of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Terms {
+pub struct LeaseTerms {
     /// The rights.
     pub rights: Rights,
-    /// It ends then.
-    #[serde(serialize_with = "told")]
+    /// End of the lease.
+    #[serde(serialize_with = "as_text")]
     pub expires: Timestamp,
-    /// It ends when nobody used it for so long.
-    #[serde(serialize_with = "told")]
+    /// The lease ends after this long without use.
+    #[serde(serialize_with = "as_text")]
     pub idle: SignedDuration,
 }
 
-/// Times as text: RFC 3339, and ISO 8601 for spans.
-pub(super) fn told<T: fmt::Display, S: serde::Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+/// Serialises times as text: RFC 3339, durations as ISO 8601.
+pub(super) fn as_text<T: fmt::Display, S: serde::Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
@@ -59,26 +59,26 @@ pub(super) fn told<T: fmt::Display, S: serde::Serializer>(value: &T, serializer:
 pub struct Lease {
     pub(super) parent: Option<LeaseId>,
     pub(super) principal: Principal,
-    pub(super) terms: Terms,
-    /// The rights of the mood that its holder is in now.
+    pub(super) terms: LeaseTerms,
+    /// The rights of the holder's current mood.
     pub(super) mood: Rights,
-    /// What both allow, but for the budgets.
+    /// The intersection of lease and mood, budgets excepted.
     pub(super) effective: Rights,
     spent: Budget,
-    /// Spent since the holder came into its mood.
+    /// Spent since the holder entered its current mood.
     spent_in_mood: Budget,
-    /// What is left of its budget, and what of that in this mood: as the figures above say, kept for the quick look.
+    /// What is left of the lease's budget and in the current mood; derived from the amounts above, cached for the fast path.
     remaining: Budget,
     left: Budget,
-    /// When it ends for want of use.
+    /// When it ends if it is not used.
     pub(super) idle_at: Timestamp,
-    /// When it ends, for whatever reason.
+    /// The earlier of `idle_at` and the end of the lease.
     pub(super) ends: Timestamp,
     pub(super) revoked: bool,
 }
 
 impl Lease {
-    pub(super) fn new(parent: Option<LeaseId>, principal: Principal, terms: Terms, now: Timestamp) -> Self {
+    pub(super) fn new(parent: Option<LeaseId>, principal: Principal, terms: LeaseTerms, now: Timestamp) -> Self {
         let mood = terms.rights.clone();
         let idle_at = now.saturating_add(terms.idle).unwrap_or(now);
         let budget = terms.rights.budget;
@@ -98,37 +98,37 @@ impl Lease {
         }
     }
 
-    /// Who holds it.
+    /// The holder.
     pub const fn principal(&self) -> &Principal {
         &self.principal
     }
 
-    /// What it gives and until when.
-    pub const fn terms(&self) -> &Terms {
+    /// Rights and time limits.
+    pub const fn terms(&self) -> &LeaseTerms {
         &self.terms
     }
 
-    /// What its holder may do in the mood it is in; the budget is what this mood allows of what the lease has left.
+    /// The holder's effective rights in its current mood, with the remaining budget.
     pub fn effective(&self) -> Rights {
         Rights { budget: self.left, ..self.effective.clone() }
     }
 
-    /// The kinds of effects that its holder may ask for now: what is not among them need not be offered.
+    /// The categories that the holder may request now.
     pub const fn offers(&self) -> Categories {
         self.effective.uses
     }
 
-    /// What is left of its budget, whatever the mood. It never grows.
+    /// What is left of the lease's budget, independent of the mood. It never grows.
     pub const fn remaining(&self) -> &Budget {
         &self.remaining
     }
 
-    /// What is left in this mood.
+    /// What is left in the current mood.
     pub(super) const fn left(&self) -> &Budget {
         &self.left
     }
 
-    /// Its holder is in a mood with these rights from now on.
+    /// Sets the rights of the holder's mood.
     pub(super) fn enter(&mut self, rights: &Rights) {
         self.effective = self.terms.rights.meet(rights);
         self.mood = rights.clone();
@@ -136,7 +136,7 @@ impl Lease {
         self.settle();
     }
 
-    /// It is used at this cost: by its holder, or by one whose lease was drawn from it.
+    /// Charges a cost, incurred by the holder or under a delegated lease.
     pub(super) fn charge(&mut self, cost: &Budget, by_holder: bool, now: Timestamp) {
         self.spent = self.spent.plus(cost);
         if by_holder {

@@ -1,14 +1,14 @@
-//! That one effect may happen once.
+//! Permits: single-use authorisations of one effect.
 
 use jiff::Timestamp;
 
-use super::{Effect, LeaseId, Reason, Refusal};
+use super::{Effect, LeaseId, Refusal, RefusalReason};
 use crate::foundation::base::Digest;
 
-/// That one effect may happen once. Made by [`Gate::ask`](super::Gate::ask) alone, after its receipt is durable; gone when
-/// it is used.
+/// A single-use authorisation of one effect. Only [`Gate::ask`](super::Gate::ask) creates one, after its receipt is durable;
+/// using it consumes it.
 #[derive(Debug)]
-#[must_use = "an effect that is not performed was asked for in vain, and its cost is spent"]
+#[must_use = "the cost of a permit is charged even if it is not used"]
 pub struct Permit {
     lease: LeaseId,
     effect: Digest,
@@ -16,9 +16,9 @@ pub struct Permit {
     until: Timestamp,
 }
 
-/// That a permit was used for what it was given for: the performer may go on.
+/// Proof that a permit was used for the permitted effect.
 #[derive(Debug)]
-pub struct Spent {
+pub struct UsedPermit {
     lease: LeaseId,
     receipt: Digest,
 }
@@ -28,34 +28,34 @@ impl Permit {
         Self { lease, effect, receipt, until }
     }
 
-    /// The receipt of the grant.
+    /// The digest of the grant's receipt.
     pub const fn receipt(&self) -> Digest {
         self.receipt
     }
 
-    /// Uses it for `effect`, which the performer describes from what it is really about to do.
+    /// Uses the permit for `effect`, which the caller must describe from what it is about to perform.
     ///
     /// # Errors
-    /// [`Reason::Changed`] when that is not what was asked for, [`Reason::Late`] when the lease has ended; the permit is
-    /// gone all the same.
-    pub fn spend(self, effect: &Effect, now: Timestamp) -> Result<Spent, Refusal> {
+    /// [`RefusalReason::Changed`] if the effect is not the permitted one, [`RefusalReason::Late`] if the lease has ended; the
+    /// permit is consumed in either case.
+    pub fn spend(self, effect: &Effect, now: Timestamp) -> Result<UsedPermit, Refusal> {
         if effect.digest() != self.effect {
-            return Err(Reason::Changed.into());
+            return Err(RefusalReason::Changed.into());
         }
         if now >= self.until {
-            return Err(Reason::Late.into());
+            return Err(RefusalReason::Late.into());
         }
-        Ok(Spent { lease: self.lease, receipt: self.receipt })
+        Ok(UsedPermit { lease: self.lease, receipt: self.receipt })
     }
 }
 
-impl Spent {
-    /// Under which lease.
+impl UsedPermit {
+    /// The lease.
     pub const fn lease(&self) -> LeaseId {
         self.lease
     }
 
-    /// The receipt of the grant: what the receipt of the outcome refers to.
+    /// The digest of the grant's receipt, which the outcome's receipt refers to.
     pub const fn receipt(&self) -> Digest {
         self.receipt
     }

@@ -1,4 +1,4 @@
-//! What holds of a gate whatever is asked of it, and fifteen attempts to get around it one after the other.
+//! Property tests of the gate, and attempts to bypass it.
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::foundation::base::Digest;
 
-/// A ledger in memory that counts, and fails from a chosen entry on.
+/// A ledger in memory that fails from a chosen entry on.
 #[derive(Debug, Default)]
 struct Counting {
     kinds: Vec<String>,
@@ -14,7 +14,7 @@ struct Counting {
 }
 
 impl Ledger for Counting {
-    fn record(&mut self, _: Timestamp, entries: &[Entry]) -> Result<Vec<Digest>, LedgerError> {
+    fn record(&mut self, _: Timestamp, entries: &[LedgerEntry]) -> Result<Vec<Digest>, LedgerError> {
         if self.fails_from.is_some_and(|from| self.kinds.len() + entries.len() > from) {
             return Err(LedgerError("the disk is full".to_owned()));
         }
@@ -31,8 +31,8 @@ fn figures(each: u64) -> Budget {
     Budget { money_micros: each, tokens: each, wall_ms: each, calls: each, files: each, diff_lines: each }
 }
 
-fn terms(rights: Rights) -> Terms {
-    Terms { rights, expires: at(1_000), idle: SignedDuration::from_secs(100) }
+fn terms(rights: Rights) -> LeaseTerms {
+    LeaseTerms { rights, expires: at(1_000), idle: SignedDuration::from_secs(100) }
 }
 
 fn everything(budget: u64) -> Rights {
@@ -56,13 +56,15 @@ fn gate(rights: Rights) -> (Gate<Counting>, LeaseId) {
 }
 
 #[test]
-fn an_approval_is_for_exact_arguments_once_and_for_a_time() {
+fn an_approval_covers_exact_arguments_once_until_it_expires() {
     let (mut gate, lease) = gate(everything(10));
     let publish = |text: &str| Effect::new(Category::Publish, text).reaching("example.org");
     let ask = |gate: &mut Gate<Counting>, text: &str, second| {
-        gate.ask(&Request { lease, effect: publish(text) }, at(second)).map(|_| ()).map_err(|refusal| refusal.reason)
+        gate.ask(&EffectRequest { lease, effect: publish(text) }, at(second))
+            .map(|_| ())
+            .map_err(|refusal| refusal.reason)
     };
-    let no = Err(Reason::NotApproved { category: Category::Publish });
+    let no = Err(RefusalReason::NotApproved { category: Category::Publish });
     assert_eq!(ask(&mut gate, "the report", 1), no);
     gate.approve(lease, (Category::Publish, publish("the report").arguments()), "ann", at(10), at(1)).unwrap();
     assert_eq!(ask(&mut gate, "the report, and the transcript", 2), no);
@@ -73,36 +75,36 @@ fn an_approval_is_for_exact_arguments_once_and_for_a_time() {
 }
 
 #[test]
-fn what_cannot_be_written_down_does_not_happen_and_the_gate_stays_shut() {
+fn after_a_ledger_failure_everything_is_denied() {
     let ledger = Counting { fails_from: Some(2), ..Counting::default() };
     let (mut gate, lease) = Gate::open(ledger, who(), terms(everything(10)), at(0)).unwrap();
     let effect = Effect::new(Category::Score, "");
-    let request = Request { lease, effect };
+    let request = EffectRequest { lease, effect };
     assert!(gate.ask(&request, at(1)).is_ok());
     for second in 2..4 {
         let refusal = gate.ask(&request, at(second)).unwrap_err();
-        assert_eq!(refusal.reason, Reason::Unrecorded { why: "the disk is full".to_owned() });
+        assert_eq!(refusal.reason, RefusalReason::Unrecorded { why: "the disk is full".to_owned() });
         gate.ledger().fails_from = None;
     }
 }
 
 #[test]
-fn a_lease_ends_with_its_parent_and_a_clock_that_is_set_back_prolongs_nothing() {
+fn a_lease_ends_with_its_parent_and_a_clock_set_back_extends_nothing() {
     let (mut gate, root) = gate(everything(10));
     let child = gate.lease(root, who(), terms(everything(5)), at(1)).unwrap();
     let effect = Effect::new(Category::Score, "");
     assert_eq!(gate.check(child, &effect, at(50)), Ok(()));
-    assert_eq!(gate.check(child, &effect, at(150)), Err(Reason::Idle { lease: child }));
-    let score = Request { lease: child, effect: effect.clone() };
+    assert_eq!(gate.check(child, &effect, at(150)), Err(RefusalReason::Idle { lease: child }));
+    let score = EffectRequest { lease: child, effect: effect.clone() };
     assert!(gate.ask(&score, at(90)).is_ok());
     assert_eq!(gate.check(child, &effect, at(150)), Ok(()));
     assert!(gate.ask(&score, at(400)).is_err());
-    assert!(matches!(gate.ask(&score, at(90)).unwrap_err().reason, Reason::Idle { .. }));
-    assert_eq!(gate.check(root, &effect, at(90)), Err(Reason::Idle { lease: root }));
+    assert!(matches!(gate.ask(&score, at(90)).unwrap_err().reason, RefusalReason::Idle { .. }));
+    assert_eq!(gate.check(root, &effect, at(90)), Err(RefusalReason::Idle { lease: root }));
     let (mut gate, root) = self::gate(everything(10));
     let child = gate.lease(root, who(), terms(everything(5)), at(1)).unwrap();
     gate.revoke(root, "the user ended it", at(2)).unwrap();
-    assert_eq!(gate.check(child, &effect, at(3)), Err(Reason::Revoked { lease: root }));
+    assert_eq!(gate.check(child, &effect, at(3)), Err(RefusalReason::Revoked { lease: root }));
 }
 
 fn categories() -> impl Strategy<Value = Categories> {
@@ -173,7 +175,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_meet_is_within_both_and_order_is_an_order(a in rights(), b in rights(), c in rights()) {
+    fn the_intersection_of_rights_is_within_both_and_within_is_transitive(a in rights(), b in rights(), c in rights()) {
         let both = a.meet(&b);
         prop_assert!(both.within(&a) && both.within(&b));
         prop_assert_eq!(&a.meet(&a).uses, &a.uses);
@@ -183,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_asked_leases_narrow_budgets_shrink_and_every_answer_has_one_receipt(
+    fn leases_only_narrow_budgets_only_shrink_and_every_decision_has_one_receipt(
         session in rights(), acts in prop::collection::vec(act(), 1..40),
     ) {
         let (mut gate, root) = gate(session);
@@ -220,12 +222,12 @@ proptest! {
                 Act::Ask(id, effect) => {
                     let id = nth(id);
                     let looked = gate.check(id, &effect, now);
-                    // The one pass and the whole answer are of one mind.
+                    // The fast path and the full check agree.
                     let examined = gate.examine(id, &effect, now);
                     prop_assert_eq!(&looked, &examined);
                     prop_assert_eq!(gate.is_plain(id, &effect, now), examined.is_ok() && effect.is_plain());
                     let allowed = gate.get(id).unwrap().effective();
-                    match gate.ask(&Request { lease: id, effect: effect.clone() }, now) {
+                    match gate.ask(&EffectRequest { lease: id, effect: effect.clone() }, now) {
                         Ok(permit) => {
                             prop_assert_eq!(looked, Ok(()));
                             prop_assert!(allowed.uses.contains(effect.category()));
@@ -246,13 +248,12 @@ proptest! {
         }
     }
 
-    /// A permit serves the effect that it was given for, and no other.
     #[test]
-    fn a_permit_serves_no_other_effect(asked in effect(), done in effect()) {
+    fn a_permit_is_valid_only_for_its_own_effect(requested in effect(), done in effect()) {
         let (mut gate, lease) = gate(everything(10));
-        gate.approve(lease, (asked.category(), asked.arguments()), "ann", at(900), at(0)).unwrap();
-        if let Ok(permit) = gate.ask(&Request { lease, effect: asked.clone() }, at(1)) {
-            prop_assert_eq!(permit.spend(&done, at(2)).is_ok(), asked == done);
+        gate.approve(lease, (requested.category(), requested.arguments()), "ann", at(900), at(0)).unwrap();
+        if let Ok(permit) = gate.ask(&EffectRequest { lease, effect: requested.clone() }, at(1)) {
+            prop_assert_eq!(permit.spend(&done, at(2)).is_ok(), requested == done);
         }
     }
 }

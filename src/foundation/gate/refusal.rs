@@ -1,153 +1,152 @@
-//! Why an effect may not happen, and what could be done instead.
+//! Reasons of refusals, with alternatives.
 
 use serde::Serialize;
 
 use super::{Category, LeaseId, Resource, Scopes};
 
-/// Why not.
+/// Why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "reason", rename_all = "snake_case")]
-pub enum Reason {
-    /// The gate has no such lease.
+pub enum RefusalReason {
+    /// There is no such lease.
     #[error("there is no lease {lease}")]
     UnknownLease {
         /// Which.
         lease: LeaseId,
     },
-    /// The lease, or one that it stands on, was taken back.
+    /// The lease or one of its ancestors was revoked.
     #[error("lease {lease} was revoked")]
     Revoked {
         /// Which.
         lease: LeaseId,
     },
-    /// The lease, or one that it stands on, has ended.
+    /// The lease or one of its ancestors has expired.
     #[error("lease {lease} has expired")]
     Expired {
         /// Which.
         lease: LeaseId,
     },
-    /// The lease, or one that it stands on, was not used for too long.
-    #[error("lease {lease} lay idle for too long")]
+    /// The lease or one of its ancestors ended because it was not used.
+    #[error("lease {lease} ended because it was not used for too long")]
     Idle {
         /// Which.
         lease: LeaseId,
     },
-    /// Not this kind of effect.
+    /// The category is not allowed.
     #[error("`{category}` is not among the rights")]
     NotAllowed {
         /// Which.
         category: Category,
     },
-    /// Not these data.
+    /// Reading these data stores is not allowed.
     #[error("reading {scopes} is not among the rights")]
     MayNotRead {
         /// Which.
         scopes: Scopes,
     },
-    /// Not these data.
+    /// Writing these data stores is not allowed.
     #[error("writing {scopes} is not among the rights")]
     MayNotWrite {
         /// Which.
         scopes: Scopes,
     },
-    /// Not this host.
+    /// The host is not allowed.
     #[error("the host `{host}` is not among the rights")]
     MayNotReach {
         /// Which.
         host: String,
     },
-    /// An effect that says too little to be judged.
-    #[error("`{category}` does not say {lacks}")]
+    /// The description of the effect is incomplete.
+    #[error("the request for `{category}` does not state {lacks}")]
     Unclear {
         /// Of which kind.
         category: Category,
         /// What is missing.
         lacks: &'static str,
     },
-    /// Too dear.
+    /// A resource is exhausted.
     #[error("there is not enough `{}` left", resource.name())]
-    Spent {
-        /// What has run out.
+    #[serde(rename = "spent")]
+    Exhausted {
+        /// The exhausted resource.
         resource: Resource,
     },
-    /// Nobody approved these exact arguments, or the approval was used or has ended.
+    /// There is no unused, unexpired approval of these exact arguments.
     #[error("`{category}` needs an approval of these exact arguments")]
     NotApproved {
         /// Of which kind.
         category: Category,
     },
-    /// A lease for somebody else would give more than may be passed on.
-    #[error("the lease goes beyond what may be passed on: {}", beyond.join(", "))]
+    /// A child lease would exceed what may be delegated.
+    #[error("the lease exceeds what may be delegated: {}", beyond.join(", "))]
     TooWide {
-        /// In what.
+        /// Where it exceeds the limits.
         beyond: Vec<String>,
     },
-    /// What is about to happen is not what was asked for.
-    #[error("what is about to happen is not what was permitted")]
+    /// The effect about to be performed is not the permitted one.
+    #[error("the effect about to be performed is not the permitted one")]
     Changed,
-    /// The permit was not used in time.
+    /// The permit has expired.
     #[error("the permit has expired")]
     Late,
-    /// The answer could not be written down, so there is none.
-    #[error("it could not be written down: {why}")]
+    /// The decision could not be recorded, so nothing is permitted.
+    #[error("the decision could not be recorded: {why}")]
     Unrecorded {
-        /// Why.
+        /// The cause.
         why: String,
     },
 }
 
-impl Reason {
-    /// What could be done instead.
+impl RefusalReason {
+    /// What to do instead.
     pub const fn alternative(&self) -> &'static str {
         match self {
-            Self::UnknownLease { .. } => "ask under a lease that this session gave",
+            Self::UnknownLease { .. } => "use a lease of this session",
             Self::Revoked { .. } | Self::Expired { .. } | Self::Idle { .. } => {
-                "ask whoever leads the session for a new lease"
+                "request a new lease from the holder of the parent lease"
             }
             Self::NotAllowed { category } => match category {
-                Category::Write => "write down what should change as a note, or propose it",
-                Category::Exec => "name the command and why it should be run, and ask",
-                Category::Network => "use what is on this machine, or ask the user to name the host",
-                Category::Model => "go on without a model",
+                Category::Write => "write the change as a note, or propose it",
+                Category::Exec => "ask the user, naming the command and its purpose",
+                Category::Network => "use data on this machine, or ask the user to allow the host",
+                Category::Model => "continue without a model",
                 Category::MemoryApply => "propose it: `loom memory propose`",
-                Category::Promote | Category::Publish | Category::Sign => {
-                    "prepare it, let it lie in quarantine, and ask the user"
-                }
+                Category::Promote | Category::Publish | Category::Sign => "prepare it in quarantine and ask the user",
                 Category::Secret => "ask the user to do the part that needs the secret",
-                _ => "leave it to a mood that has the right",
+                _ => "use a mood that has this right",
             },
-            Self::MayNotRead { .. } => "work with the data that the mood may read, or ask",
+            Self::MayNotRead { .. } => "use data that the mood may read, or ask the user",
             Self::MayNotWrite { .. } => "write to a store that the mood may write, or propose the change",
-            Self::MayNotReach { .. } => "use a model or a source on this machine, or ask the user to name the host",
-            Self::Unclear { .. } => "say exactly what the effect reads, writes and reaches",
-            Self::Spent { .. } => "stop here, tell what was found, and ask for more",
+            Self::MayNotReach { .. } => "use a model or a source on this machine, or ask the user to allow the host",
+            Self::Unclear { .. } => "state exactly what the effect reads and writes and which host it connects to",
+            Self::Exhausted { .. } => "stop, report the findings, and ask for a larger budget",
             Self::NotApproved { .. } => "show the user the exact arguments and ask",
-            Self::TooWide { .. } => "ask for less",
-            Self::Changed => "ask again for what is to happen now",
-            Self::Late => "ask again",
-            Self::Unrecorded { .. } => "free some space or mend the receipts, then begin again",
+            Self::TooWide { .. } => "request fewer rights",
+            Self::Changed => "request a permit for the new effect",
+            Self::Late => "request a new permit",
+            Self::Unrecorded { .. } => "free disk space or repair the receipts, then start again",
         }
     }
 }
 
-/// No.
+/// A refused request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{reason}; instead: {}", reason.alternative())]
 pub struct Refusal {
-    /// Why not.
+    /// The reason.
     #[serde(flatten)]
-    pub reason: Reason,
+    pub reason: RefusalReason,
 }
 
 impl Refusal {
-    /// What could be done instead.
+    /// What to do instead.
     pub const fn alternative(&self) -> &'static str {
         self.reason.alternative()
     }
 }
 
-impl From<Reason> for Refusal {
-    fn from(reason: Reason) -> Self {
+impl From<RefusalReason> for Refusal {
+    fn from(reason: RefusalReason) -> Self {
         Self { reason }
     }
 }

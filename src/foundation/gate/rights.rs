@@ -1,44 +1,44 @@
-//! What somebody may do: categories to use and to pass on, data to read and write, hosts, a budget.
+//! Rights: categories to use and to delegate, data to read and write, hosts, a budget.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Budget, Categories, Category, Hosts, Scopes};
 
-/// What somebody may do. Rights are ordered by [`within`](Self::within), and [`meet`](Self::meet) is what two have in common.
+/// What a principal may do. Rights are partially ordered by [`within`](Self::within); [`meet`](Self::meet) is the intersection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rights {
-    /// Kinds of effects that may be asked for.
+    /// Categories that may be requested.
     pub uses: Categories,
-    /// Kinds of effects that a child's lease may hold. Using and passing on are apart: a director passes on what it does
-    /// not do itself.
+    /// Categories that a child lease may have. They are independent of `uses`: a director may delegate what it may not do
+    /// itself.
     pub delegates: Categories,
-    /// Stores that may be read.
+    /// Data stores that may be read.
     pub reads: Scopes,
-    /// Stores that may be written.
+    /// Data stores that may be written.
     pub writes: Scopes,
     /// Hosts of [`Category::Network`].
     pub hosts: Hosts,
-    /// Hosts of [`Category::Model`]; a model on this machine has none.
+    /// Hosts of [`Category::Model`]; a local model has none.
     pub model_hosts: Hosts,
-    /// What may be spent.
+    /// The budget.
     pub budget: Budget,
 }
 
-/// The part of rights that changes something or lets something out.
+/// The part of rights that changes something or sends data out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Power {
     /// Acting categories.
     pub acts: Categories,
-    /// Stores that may be written, but for the run's [own](Scopes::OWN).
+    /// Data stores that may be written, except the run's [own](Scopes::OWN).
     pub writes: Scopes,
 }
 
 impl Rights {
-    /// What reaches hosts that are no model's.
+    /// Categories that connect to hosts other than a model's.
     const REACHING: Categories = Categories::of(&[Category::Network, Category::Publish]);
 
-    /// None.
+    /// No rights.
     pub const NONE: Self = Self {
         uses: Categories::NONE,
         delegates: Categories::NONE,
@@ -49,7 +49,7 @@ impl Rights {
         budget: Budget::NOTHING,
     };
 
-    /// What both allow.
+    /// The intersection.
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Rights {
         }
     }
 
-    /// In what these rights go beyond `bound`, in words; empty when they do not.
+    /// Where these rights exceed `bound`, as texts; empty if they do not.
     pub fn beyond(&self, bound: &Self) -> Vec<String> {
         let mut found = Vec::new();
         for (what, mine, theirs) in [("uses", self.uses, bound.uses), ("delegates", self.delegates, bound.delegates)] {
@@ -76,30 +76,30 @@ impl Rights {
             [("hosts", &self.hosts, &bound.hosts), ("model hosts", &self.model_hosts, &bound.model_hosts)]
         {
             if !mine.within(theirs) {
-                found.push(format!("reaches further {what}"));
+                found.push(format!("has more {what}"));
             }
         }
         found.extend(bound.budget.short_of(&self.budget).map(|resource| format!("has more `{}`", resource.name())));
         found
     }
 
-    /// Whether they allow nothing that `bound` does not.
+    /// Whether they do not exceed `bound`.
     pub fn within(&self, bound: &Self) -> bool {
         self.beyond(bound).is_empty()
     }
 
-    /// Whether they may be given to a child by somebody with `parent` as rights and `left` of its budget.
+    /// Where they exceed what a holder of `parent`, with `left` of its budget, may delegate.
     pub(super) fn beyond_delegation(&self, parent: &Self, left: &Budget) -> Vec<String> {
         let bound = Self { uses: parent.delegates, budget: *left, ..parent.clone() };
         self.beyond(&bound)
     }
 
-    /// The part that changes something or lets something out.
+    /// The part that changes something or sends data out.
     pub const fn power(&self) -> Power {
         Power { acts: self.uses.meet(Categories::ACTING), writes: self.writes.without(Scopes::OWN) }
     }
 
-    /// These rights without any power beyond `ceiling`.
+    /// These rights, with their power limited to `ceiling`.
     #[must_use]
     pub fn under(&self, ceiling: Power) -> Self {
         let passive = |set: Categories| set.without(Categories::ACTING).join(set.meet(ceiling.acts));
@@ -115,12 +115,12 @@ impl Rights {
 }
 
 impl Power {
-    /// Whether it is no more than `other`.
+    /// Whether it does not exceed `other`.
     pub const fn within(self, other: Self) -> bool {
         self.acts.within(other.acts) && self.writes.within(other.writes)
     }
 
-    /// What both hold.
+    /// The intersection.
     #[must_use]
     pub const fn meet(self, other: Self) -> Self {
         Self { acts: self.acts.meet(other.acts), writes: self.writes.meet(other.writes) }

@@ -13,7 +13,7 @@ const STRIP_HEIGHT: u32 = 30;
 const LEGEND_WIDTH: u32 = 190;
 /// Width of the vertical axis with its labels, pixels.
 const AXIS_WIDTH: u32 = 56;
-/// Space around, pixels.
+/// Outer margin, pixels.
 const MARGIN: u32 = 10;
 
 /// Okabe and Ito's palette for all kinds of colour vision, without its yellow, which is faint on white.
@@ -33,19 +33,19 @@ const SHADE: RGBColor = RGBColor(244, 244, 242);
 /// Panels over one horizontal axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// What the horizontal axis counts.
+    /// The label of the horizontal axis.
     pub x_name: String,
     /// Its first and last value.
     pub x: (f64, f64),
-    /// Named stretches of the horizontal axis, shaded in turn.
-    pub spans: Vec<Span>,
+    /// Named intervals of the horizontal axis, shaded alternately.
+    pub spans: Vec<AxisSpan>,
     /// From top to bottom.
     pub panels: Vec<Panel>,
 }
 
-/// A named stretch of the horizontal axis.
+/// A named interval of the horizontal axis.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Span {
+pub struct AxisSpan {
     /// Its name.
     pub name: String,
     /// Where it begins and ends.
@@ -55,11 +55,11 @@ pub struct Span {
 /// One panel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
-    /// What the vertical axis shows, with its unit.
+    /// The label of the vertical axis, with the unit.
     pub name: String,
     /// Its lowest and highest value.
     pub y: (f64, f64),
-    /// What is drawn.
+    /// The lines.
     pub series: Vec<Series>,
 }
 
@@ -68,9 +68,9 @@ pub struct Panel {
 pub struct Series {
     /// Its name.
     pub name: String,
-    /// Runs of neighbouring points; where a value is missing, the line breaks.
+    /// Runs of consecutive points; the line is interrupted where a value is missing.
     pub runs: Vec<Vec<(f64, f64)>>,
-    /// `(x, low, high)` of a band, in runs as well.
+    /// Runs of `(x, low, high)` of a band.
     pub band: Vec<Vec<(f64, f64, f64)>>,
 }
 
@@ -121,7 +121,7 @@ impl Figure {
         left + (x - low) / (high - low) * (right - left)
     }
 
-    /// The horizontal axis, never without width.
+    /// The range of the horizontal axis, never empty.
     fn axis(&self) -> (f64, f64) {
         widened(self.x)
     }
@@ -130,9 +130,9 @@ impl Figure {
         let style = ("sans-serif", 13).into_font().color(&INK);
         for span in &self.spans {
             let (left, right) = (self.pixel(span.x.0), self.pixel(span.x.1));
-            // About seven pixels a character at this size; a name that has no room is left out.
-            let room = ((right - left) / 7.0).max(0.0) as usize;
-            let name = shortened(&span.name, room);
+            // About seven pixels per character at this size; a name that does not fit is omitted.
+            let chars_max = ((right - left) / 7.0).max(0.0) as usize;
+            let name = shortened(&span.name, chars_max);
             let middle = f64::midpoint(left, right) as i32;
             area.draw_text(&name, &centred(&style), (middle, 10)).map_err(PlotError::new)?;
         }
@@ -205,7 +205,7 @@ fn centred<'a>(style: &TextStyle<'a>) -> TextStyle<'a> {
     style.pos(Pos::new(HPos::Center, VPos::Top))
 }
 
-/// An axis has width even where all values are one.
+/// Widens an empty range, so that the axis has a width.
 fn widened((low, high): (f64, f64)) -> (f64, f64) {
     if high > low { (low, high) } else { (low - 0.5, low + 0.5) }
 }
@@ -217,15 +217,15 @@ fn tick(value: f64, (low, high): (f64, f64)) -> String {
     format!("{:.decimals$}", value + 0.0)
 }
 
-/// `text` in at most `room` characters.
-fn shortened(text: &str, room: usize) -> String {
-    if text.chars().count() <= room {
+/// `text` shortened to at most `chars_max` characters.
+fn shortened(text: &str, chars_max: usize) -> String {
+    if text.chars().count() <= chars_max {
         return text.to_owned();
     }
-    if room < 3 {
+    if chars_max < 3 {
         return String::new();
     }
-    text.chars().take(room - 1).chain(['…']).collect()
+    text.chars().take(chars_max - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -238,8 +238,8 @@ mod tests {
             x_name: "turn".into(),
             x: (0.0, 9.0),
             spans: vec![
-                Span { name: "rapport".into(), x: (0.0, 3.0) },
-                Span { name: "a <disclosure> & more".into(), x: (3.0, 9.0) },
+                AxisSpan { name: "rapport".into(), x: (0.0, 3.0) },
+                AxisSpan { name: "a <disclosure> & more".into(), x: (3.0, 9.0) },
             ],
             panels: vec![Panel {
                 name: "intensity".into(),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn one_turn_and_no_spread_are_drawn_too() {
+    fn a_figure_of_one_turn_or_of_constant_values_can_be_drawn() {
         let mut figure = figure();
         figure.x = (0.0, 0.0);
         figure.panels[0].y = (2.0, 2.0);

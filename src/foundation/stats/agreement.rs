@@ -1,4 +1,4 @@
-//! Two series, value by value: correlation and error. All are `None` for series of different or zero length.
+//! Correlation and error of two paired series. All are `None` for series of different or zero length.
 
 use std::cmp::Ordering;
 
@@ -39,7 +39,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     order.sort_by(|a, b| a.1.total_cmp(&b.1));
     let mut ranked: Vec<(usize, f64)> = Vec::with_capacity(values.len());
     for equal in order.chunk_by(|a, b| a.1.partial_cmp(&b.1).is_some_and(Ordering::is_eq)) {
-        // Ranks run from 1; those of a tie are one after another, so their mean is the middle.
+        // Ranks start at 1; a tie takes consecutive ranks, whose mean is the middle one.
         let rank = ranked.len() as f64 + (equal.len() + 1) as f64 / 2.0;
         ranked.extend(equal.iter().map(|&(index, _)| (index, rank)));
     }

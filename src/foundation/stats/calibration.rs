@@ -1,22 +1,22 @@
-//! How well stated probabilities fit what then happened.
+//! Calibration: agreement of stated probabilities with outcomes.
 
 use serde::{Deserialize, Serialize};
 
 use super::mean;
 
-/// One stretch of stated probabilities.
+/// One bin of stated probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ReliabilityBin {
     /// Mean of the stated probabilities in it.
     pub stated: f64,
-    /// Share of them that came true.
+    /// Share of positive outcomes.
     pub observed: f64,
-    /// How many there are.
+    /// Number of values.
     pub n: usize,
 }
 
-/// The bins of a reliability diagram: `bins` stretches of equal width over `[0, 1]`, each closed on the right; empty ones
-/// are left out.
+/// The bins of a reliability diagram: `bins` intervals of equal width over `[0, 1]`, each closed on the right; empty ones
+/// are omitted.
 pub fn reliability(stated: &[(f64, bool)], bins: usize) -> Vec<ReliabilityBin> {
     let mut sums = vec![(0.0, 0.0, 0usize); bins];
     for &(probability, came_true) in stated {
@@ -33,22 +33,22 @@ pub fn reliability(stated: &[(f64, bool)], bins: usize) -> Vec<ReliabilityBin> {
         .collect()
 }
 
-/// Expected calibration error over `bins` of equal width (Naeini et al. 2015; Guo et al. 2017): how far stated and
-/// observed shares lie apart, on average. `None` for no values.
+/// Expected calibration error over `bins` of equal width (Naeini et al. 2015; Guo et al. 2017): the mean distance between
+/// stated probability and observed share. `None` for no values.
 pub fn ece(stated: &[(f64, bool)], bins: usize) -> Option<f64> {
-    let apart = |bin: &ReliabilityBin| bin.n as f64 * (bin.stated - bin.observed).abs();
-    let sum: f64 = reliability(stated, bins).iter().map(apart).sum();
+    let distance = |bin: &ReliabilityBin| bin.n as f64 * (bin.stated - bin.observed).abs();
+    let sum: f64 = reliability(stated, bins).iter().map(distance).sum();
     (!stated.is_empty()).then(|| sum / stated.len() as f64)
 }
 
-/// Brier's score (1950): the mean squared difference between what was stated and what came. `None` for no values.
+/// Brier's score (1950): the mean squared difference between stated probability and outcome. `None` for no values.
 pub fn brier(stated: &[(f64, bool)]) -> Option<f64> {
     let squares: Vec<f64> = stated.iter().map(|&(p, came_true)| (p - f64::from(came_true)).powi(2)).collect();
     mean(&squares)
 }
 
-/// Brier's skill: one minus the score over that of always stating the share that came true here, the best constant
-/// forecast there is. `None` for no values, or when all came out alike.
+/// Brier skill score: one minus the ratio of the score to that of the best constant forecast, the observed share. `None`
+/// for no values, or if all outcomes are equal.
 pub fn brier_skill(stated: &[(f64, bool)]) -> Option<f64> {
     let rate = stated.iter().filter(|(_, came_true)| *came_true).count() as f64 / stated.len().max(1) as f64;
     let constant = rate * (1.0 - rate);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forecast_without_outcomes_or_with_one_kind_of_them_has_no_skill_to_speak_of() {
+    fn skill_is_undefined_without_outcomes_of_both_kinds() {
         assert_eq!((ece(&[], 15), brier(&[]), brier_skill(&[])), (None, None, None));
         assert_eq!(brier_skill(&[(0.9, true), (0.8, true)]), None);
         assert_eq!(ece(&[(0.0, false), (1.0, true)], 10), Some(0.0));

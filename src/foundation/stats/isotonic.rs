@@ -1,8 +1,8 @@
-//! Isotonic regression: the rising curve nearest to the data, by pooling adjacent violators (Ayer et al. 1955).
+//! Isotonic regression: the least-squares non-decreasing curve, by pooling adjacent violators (Ayer et al. 1955).
 
 use serde::{Deserialize, Serialize};
 
-/// A rising, piecewise linear curve; flat before its first point and after its last.
+/// A non-decreasing, piecewise linear curve; constant before its first point and after its last.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Points", into = "Points")]
 pub struct Isotonic {
@@ -18,18 +18,18 @@ struct Points {
 /// Why there is no curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IsotonicError {
-    /// Nothing to fit.
+    /// There are no points.
     #[error("an isotonic curve needs at least one point")]
     Empty,
     /// NaN or an infinity.
-    #[error("an isotonic curve needs finite numbers: leave out the points that are not")]
+    #[error("an isotonic curve needs finite numbers: remove the points that are not finite")]
     NotFinite,
     /// A stored curve is damaged.
-    #[error("a stored isotonic curve must rise in x, never fall in y, and have as many of one as of the other")]
+    #[error("a stored isotonic curve must have increasing x, non-decreasing y, and equally many of both")]
     NotRising,
 }
 
-/// Neighbours with one common value.
+/// Adjacent points that share one value.
 struct Pool {
     first: f64,
     last: f64,
@@ -46,7 +46,7 @@ impl Pool {
 }
 
 impl Isotonic {
-    /// The rising curve with the least squared error over `(x, y)`; equal `x` count as one point with their mean `y`.
+    /// Fits the non-decreasing curve with the least squared error to `(x, y)`; equal `x` are merged to their mean `y`.
     ///
     /// # Errors
     /// Without points, or when one is not finite.
@@ -61,8 +61,8 @@ impl Isotonic {
         Ok(Self { points })
     }
 
-    /// The centred curve (Oron and Flournoy 2017): each stretch of equal values stands at its mean x alone, with straight
-    /// lines between. So it rises strictly between the first and the last, and hardly any two x become equal.
+    /// Fits the centred curve (Oron and Flournoy 2017): each segment of equal values is one point at its mean x, connected
+    /// by straight lines. So it rises strictly between the first and the last point, and hardly any two x get equal values.
     ///
     /// # Errors
     /// Without points, or when one is not finite.
@@ -70,7 +70,7 @@ impl Isotonic {
         Ok(Self { points: pools(data)?.iter().map(|pool| (pool.moment / pool.weight, pool.mean())).collect() })
     }
 
-    /// The curve at `x`; NaN only for NaN.
+    /// The value at `x`; NaN only for NaN.
     pub fn at(&self, x: f64) -> f64 {
         let after = self.points.partition_point(|point| point.0 <= x);
         let left = after.checked_sub(1).and_then(|before| self.points.get(before));
@@ -83,7 +83,7 @@ impl Isotonic {
     }
 }
 
-/// Neighbours that a rising curve cannot tell apart, pooled.
+/// Pools adjacent violators.
 fn pools(data: &[(f64, f64)]) -> Result<Vec<Pool>, IsotonicError> {
     if data.is_empty() {
         return Err(IsotonicError::Empty);

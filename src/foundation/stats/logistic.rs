@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How often Newton's method goes on; it needs fewer than ten steps where it converges.
+/// Most steps of Newton's method; where it converges, it needs fewer than ten.
 const STEPS_MAX: usize = 100;
-/// It has converged when no component of the gradient exceeds this share of the number of rows.
+/// Converged when no component of the gradient exceeds this times the number of rows.
 const GRADIENT: f64 = 1e-10;
 
 /// A fitted model: the log-odds are `intercept + weights · x`.
@@ -20,20 +20,20 @@ pub struct Logistic {
 /// Why there is no model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LogisticError {
-    /// One class alone, or nothing at all.
+    /// Only one class, or no rows.
     #[error("a logistic regression needs rows of both classes")]
     OneClass,
     /// NaN, an infinity, or rows of different lengths.
-    #[error("a logistic regression needs rows of finite numbers, all of one length")]
+    #[error("a logistic regression needs rows of finite numbers and equal length")]
     Rows,
-    /// No penalty on separable classes, for example.
-    #[error("the logistic regression did not converge: a larger penalty helps")]
+    /// For example for separable classes without a penalty.
+    #[error("the logistic regression did not converge: use a larger penalty")]
     Diverged,
 }
 
 impl Logistic {
     /// The weights that minimise `Σ log(1 + exp(−yᵢ·log-odds(xᵢ))) + penalty/2 · |weights|²`, with y = ±1; the intercept is
-    /// free of the penalty. This is scikit-learn's `LogisticRegression` with `C = 1 / penalty`.
+    /// not penalised. This is scikit-learn's `LogisticRegression` with `C = 1 / penalty`.
     ///
     /// # Errors
     /// See [`LogisticError`].
@@ -57,7 +57,7 @@ impl Logistic {
             loop {
                 let next = model.moved(&step, -share);
                 let next_loss = next.loss(rows, penalty);
-                // At the bottom the loss no longer falls by as much as it is rounded.
+                // Near the minimum the decrease of the loss is below the rounding error.
                 if next_loss <= loss + 1e-13 * loss.abs() {
                     (model, loss) = (next, next_loss);
                     break;
@@ -71,7 +71,7 @@ impl Logistic {
         Err(LogisticError::Diverged)
     }
 
-    /// The log-odds at `row`; features that it lacks count as 0.
+    /// The log-odds at `row`; missing features count as 0.
     pub fn log_odds(&self, row: &[f64]) -> f64 {
         self.intercept + self.weights.iter().zip(row).map(|(weight, x)| weight * x).sum::<f64>()
     }
@@ -91,7 +91,7 @@ impl Logistic {
         rows.iter().map(loss).sum::<f64>() + penalty / 2.0 * size
     }
 
-    /// Gradient and Hessian; the intercept comes last.
+    /// Gradient and Hessian; the intercept is last.
     fn slopes(&self, rows: &[(Vec<f64>, bool)], penalty: f64) -> (Vec<f64>, Vec<Vec<f64>>) {
         let n = self.weights.len() + 1;
         let mut gradient: Vec<f64> = self.weights.iter().map(|weight| penalty * weight).chain([0.0]).collect();
@@ -112,26 +112,26 @@ impl Logistic {
     }
 }
 
-/// The solution of `matrix · x = right` for a positive definite matrix, by Cholesky's decomposition; `None` for another.
+/// The solution of `matrix · x = right` for a positive definite matrix, by Cholesky decomposition; otherwise `None`.
 fn solve(matrix: &[Vec<f64>], right: &[f64]) -> Option<Vec<f64>> {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let mut lower: Vec<Vec<f64>> = Vec::with_capacity(matrix.len());
     let mut x: Vec<f64> = Vec::with_capacity(matrix.len());
     for (row, value) in matrix.iter().zip(right) {
-        let mut own: Vec<f64> = Vec::with_capacity(lower.len() + 1);
+        let mut current: Vec<f64> = Vec::with_capacity(lower.len() + 1);
         for (above, entry) in lower.iter().zip(row) {
-            // `own` is one shorter than `above`, whose last entry is the diagonal.
-            let entry = (entry - dot(&own, above)) / above.last()?;
-            own.push(entry);
+            // `current` is one shorter than `above`, whose last entry is the diagonal.
+            let entry = (entry - dot(&current, above)) / above.last()?;
+            current.push(entry);
         }
-        let diagonal = row.get(own.len())? - dot(&own, &own);
+        let diagonal = row.get(current.len())? - dot(&current, &current);
         if diagonal.is_nan() || diagonal <= 0.0 {
             return None;
         }
         let diagonal = diagonal.sqrt();
-        x.push((value - dot(&own, &x)) / diagonal);
-        own.push(diagonal);
-        lower.push(own);
+        x.push((value - dot(&current, &x)) / diagonal);
+        current.push(diagonal);
+        lower.push(current);
     }
     let mut solved = Vec::with_capacity(x.len());
     while let (Some(value), Some(row)) = (x.pop(), lower.pop()) {
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_fitted_says_why() {
+    fn fitting_errors_state_the_cause() {
         let row = |x: f64, label| (vec![x], label);
         assert_eq!(Logistic::fit(&[], 1.0), Err(LogisticError::OneClass));
         assert_eq!(Logistic::fit(&[row(1.0, true), row(2.0, true)], 1.0), Err(LogisticError::OneClass));
         assert_eq!(Logistic::fit(&[row(f64::NAN, true), row(2.0, false)], 1.0), Err(LogisticError::Rows));
         assert_eq!(Logistic::fit(&[row(1.0, true), (vec![], false)], 1.0), Err(LogisticError::Rows));
-        // Two features that are one: without a penalty there is no one answer.
+        // Two identical features: without a penalty the solution is not unique.
         let twice = [(vec![1.0, 1.0], true), (vec![2.0, 2.0], false), (vec![1.5, 1.5], true)];
         assert_eq!(Logistic::fit(&twice, 0.0), Err(LogisticError::Diverged));
     }

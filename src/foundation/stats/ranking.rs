@@ -1,7 +1,7 @@
-//! How well a score tells two classes apart.
+//! How well a score separates two classes.
 
 /// Area under the ROC curve: the chance that a positive scores above a negative, ties counting half (Mann and Whitney
-/// 1947). `None` without both classes, or when a score is NaN.
+/// 1947). `None` unless both classes are present and no score is NaN.
 pub fn auroc(scored: impl IntoIterator<Item = (f64, bool)>) -> Option<f64> {
     // Adding zero makes −0 the same as 0.
     let mut scored: Vec<_> = scored.into_iter().map(|(score, positive)| (score + 0.0, positive)).collect();
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_class_alone_cannot_be_told_apart() {
+    fn auroc_needs_both_classes() {
         assert_eq!(auroc([(1.0, true), (2.0, true)]), None);
         assert_eq!(auroc([(1.0, false), (2.0, true)]), Some(1.0));
         assert_eq!(auroc([(1.0, false), (1.0, true)]), Some(0.5));

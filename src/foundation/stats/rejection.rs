@@ -1,9 +1,9 @@
-//! What is gained by answering only where one is confident.
+//! Accuracy when low-confidence answers are rejected.
 
 use std::cmp::Ordering;
 
 /// The area under the accuracy–rejection curve (Nadeem et al. 2009): the mean accuracy over the `k` most confident
-/// answers, for `k` from 1 to all. Equal confidences count as if shuffled. `None` for no answers, or a NaN.
+/// answers, for `k` from 1 to all. Ties count as if in random order. `None` for no answers, or if one is NaN.
 pub fn auarc(answers: impl IntoIterator<Item = (f64, bool)>) -> Option<f64> {
     // Adding zero makes −0 the same as 0.
     let mut answers: Vec<_> = answers.into_iter().map(|(confidence, right)| (confidence + 0.0, right)).collect();
@@ -12,19 +12,19 @@ pub fn auarc(answers: impl IntoIterator<Item = (f64, bool)>) -> Option<f64> {
     }
     answers.sort_by(|a, b| b.0.total_cmp(&a.0));
     let n = answers.len() as f64;
-    let (mut kept, mut right, mut area) = (0.0, 0.0, 0.0);
+    let (mut accepted, mut right, mut area) = (0.0, 0.0, 0.0);
     for tied in answers.chunk_by(|a, b| a.0.total_cmp(&b.0) == Ordering::Equal) {
         let share = tied.iter().filter(|(_, right)| *right).count() as f64 / tied.len() as f64;
         for _ in tied {
-            kept += 1.0;
+            accepted += 1.0;
             right += share;
-            area += right / kept;
+            area += right / accepted;
         }
     }
     Some(area / n)
 }
 
-/// The prediction–rejection ratio (Malinin and Gales 2021): how far [`auarc`] gets from random rejection, 0, to
+/// The prediction–rejection ratio (Malinin and Gales 2021): [`auarc`] on a scale from random rejection, 0, to
 /// rejection by an oracle, 1. `None` without both right and wrong answers.
 pub fn prediction_rejection_ratio(answers: &[(f64, bool)]) -> Option<f64> {
     let reached = auarc(answers.iter().copied())?;

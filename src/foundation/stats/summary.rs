@@ -1,4 +1,4 @@
-//! One series: mean, standard deviation, quantiles.
+//! Mean, standard deviation and quantiles of one series.
 
 /// The arithmetic mean; `None` for no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
@@ -12,8 +12,8 @@ pub fn sd(values: &[f64]) -> Option<f64> {
     (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// The `p`-quantile, by type 7 of Hyndman and Fan (Am. Stat. 1996): straight lines between order statistics, as `NumPy`
-/// and R do by default. `None` for no values, or `p` outside `[0, 1]`.
+/// The `p`-quantile, by type 7 of Hyndman and Fan (Am. Stat. 1996): linear interpolation between order statistics, the
+/// default of `NumPy` and R. `None` for no values, or `p` outside `[0, 1]`.
 pub fn quantile(values: &[f64], p: f64) -> Option<f64> {
     if !(0.0..=1.0).contains(&p) {
         return None;
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_comes_of_nothing() {
+    fn statistics_of_nothing_are_none() {
         assert_eq!((mean(&[]), sd(&[]), quantile(&[], 0.5)), (None, None, None));
         assert_eq!(quantile(&[1.0], 1.5), None);
         assert_eq!(quantile(&[1.0], f64::NAN), None);

@@ -1,4 +1,4 @@
-//! The few operations on files that crash safety is made of, as a trait, and the operating system's own.
+//! File operations with defined durability, as a trait, and their implementation by the operating system.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,65 +8,65 @@ use std::time::{Duration, Instant, SystemTime};
 use super::lock::FileLock;
 use crate::foundation::base::limits;
 
-/// A lock that is held until it is dropped.
-pub trait Lock: Send {}
+/// A lock, released when it is dropped.
+pub trait DiskLock: Send {}
 
-/// What a file looks like from outside: two looks that agree, the first of them settled, saw the same content.
+/// File metadata for change detection: if two stamps are equal and the first is settled, the content is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
-    /// Its length.
+pub struct FileStamp {
+    /// Length.
     pub bytes: u64,
-    /// When it was last written to, where that is known.
+    /// Time of the last write, if known.
     pub modified: Option<SystemTime>,
-    /// Which file it is under its name; a rename over the name changes it.
+    /// The file's inode, which changes when another file is renamed over the name.
     pub file: u64,
-    /// It was written long enough before this look that another write would show in `modified`.
+    /// The last write is old enough that another write would change `modified`.
     pub settled: bool,
 }
 
-impl Stamp {
-    /// Whether the content is what it was at `self`, as `now` shows.
+impl FileStamp {
+    /// Whether the content at `now` is certainly that at `self`.
     pub fn still(&self, now: &Self) -> bool {
         self.settled && (self.bytes, self.modified, self.file) == (now.bytes, now.modified, now.file)
     }
 }
 
-/// How much coarser than a nanosecond file times may be, with room: FAT's two seconds are the worst.
+/// Coarsest resolution of file times, with a margin: FAT has two seconds.
 const FILE_TIME_STEP: Duration = Duration::from_secs(3);
 
-/// A folder tree. Paths are relative to its root, with `/` between names, and never leave it.
+/// A directory tree. Paths are relative to its root, separated by `/`, and never leave it.
 ///
-/// What [`write`](Self::write), [`append`](Self::append), [`rename`](Self::rename), [`remove`](Self::remove) and
-/// [`make_dir`](Self::make_dir) did is durable only after [`sync`](Self::sync) of the file, for its content, and
-/// [`sync_dir`](Self::sync_dir) of the folder, for its name.
+/// The effects of [`write`](Self::write), [`append`](Self::append), [`rename`](Self::rename), [`remove`](Self::remove) and
+/// [`make_dir`](Self::make_dir) are durable only after [`sync`](Self::sync) of the file (contents) and
+/// [`sync_dir`](Self::sync_dir) of the folder (names).
 pub trait Disk: Send + Sync {
-    /// The content of a file; `None` where there is none.
+    /// The content of a file; `None` if it does not exist.
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>>;
-    /// What a file looks like from outside; `None` where there is none.
-    fn stamp(&self, path: &str) -> io::Result<Option<Stamp>>;
+    /// The metadata of a file; `None` if it does not exist.
+    fn stamp(&self, path: &str) -> io::Result<Option<FileStamp>>;
     /// Creates or overwrites a file.
     fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
-    /// Adds to the end of a file, which is created if need be. What was durable of it before stays so.
+    /// Appends to a file, creating it if needed. Bytes that were durable stay durable.
     fn append(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
     /// Makes a file's content durable.
     fn sync(&self, path: &str) -> io::Result<()>;
     /// Makes the names in a folder durable; `""` is the root.
     fn sync_dir(&self, path: &str) -> io::Result<()>;
-    /// Gives a file another name, replacing what had it, at once.
+    /// Renames a file atomically, replacing the target.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file; no error where there is none.
+    /// Removes a file; no error if it does not exist.
     fn remove(&self, path: &str) -> io::Result<()>;
-    /// Creates a folder whose parent exists; no error where it is there.
+    /// Creates a folder whose parent exists; no error if it exists.
     fn make_dir(&self, path: &str) -> io::Result<()>;
-    /// Removes an empty folder; no error where there is none.
+    /// Removes an empty folder; no error if it does not exist.
     fn remove_dir(&self, path: &str) -> io::Result<()>;
-    /// The files and the folders in a folder, each sorted by name; both empty where there is no such folder.
+    /// The files and the folders in a folder, each sorted by name; both empty if the folder does not exist.
     fn list(&self, path: &str) -> io::Result<(Vec<String>, Vec<String>)>;
-    /// Whether a folder is there.
+    /// Whether a folder exists.
     fn is_dir(&self, path: &str) -> bool;
-    /// Waits for the lock on `path`, a file that is created if need be and never removed. A lock that is shared needs only
-    /// leave to read the file; where there is none, and none can be made, the error is of the kind `NotFound`.
-    fn lock(&self, path: &str, exclusive: bool) -> io::Result<Box<dyn Lock>>;
+    /// Waits for the lock on the file `path`, which is created if needed and never removed. A shared lock needs only read
+    /// permission; if the file does not exist and cannot be created, the error kind is `NotFound`.
+    fn lock(&self, path: &str, exclusive: bool) -> io::Result<Box<dyn DiskLock>>;
 }
 
 /// The operating system's files below one folder.
@@ -81,7 +81,7 @@ impl RealDisk {
         Self { root: root.into() }
     }
 
-    /// Its root.
+    /// The root.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -94,18 +94,18 @@ impl RealDisk {
     }
 }
 
-impl Lock for FileLock {}
+impl DiskLock for FileLock {}
 
 impl Disk for RealDisk {
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
         absent(fs::read(self.at(path)?).map(Some))
     }
 
-    fn stamp(&self, path: &str) -> io::Result<Option<Stamp>> {
+    fn stamp(&self, path: &str) -> io::Result<Option<FileStamp>> {
         let stamp = |seen: fs::Metadata| {
             let modified = seen.modified().ok();
             let settled = modified.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > FILE_TIME_STEP);
-            Stamp { bytes: seen.len(), modified, file: inode(&seen), settled }
+            FileStamp { bytes: seen.len(), modified, file: inode(&seen), settled }
         };
         absent(fs::metadata(self.at(path)?).map(|seen| Some(stamp(seen))))
     }
@@ -119,12 +119,12 @@ impl Disk for RealDisk {
     }
 
     fn sync(&self, path: &str) -> io::Result<()> {
-        // Data and size; times may come later.
+        // Syncs data and size; file times need not be durable.
         OpenOptions::new().write(true).open(self.at(path)?)?.sync_data()
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
-        // Windows opens no folder as a file, and needs none synced.
+        // Windows cannot open a folder as a file and needs no sync.
         if cfg!(windows) { Ok(()) } else { File::open(self.at(path)?)?.sync_all() }
     }
 
@@ -132,10 +132,10 @@ impl Disk for RealDisk {
         let (from, to) = (self.at(from)?, self.at(to)?);
         if let Ok(there) = fs::symlink_metadata(&to) {
             if there.is_symlink() {
-                let message = "it is a symbolic link, which replacing would break: put the file itself there";
+                let message = "it is a symbolic link, which would be replaced: move the file itself there";
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
             }
-            // Whom its owner lets read and write it stays the owner's word.
+            // The replaced file's permissions are kept.
             fs::set_permissions(&from, there.permissions())?;
         }
         fs::rename(from, to)
@@ -176,7 +176,7 @@ impl Disk for RealDisk {
         self.at(path).is_ok_and(|path| path.is_dir())
     }
 
-    fn lock(&self, path: &str, exclusive: bool) -> io::Result<Box<dyn Lock>> {
+    fn lock(&self, path: &str, exclusive: bool) -> io::Result<Box<dyn DiskLock>> {
         let at = self.at(path)?;
         let open = || match OpenOptions::new().create(true).truncate(false).write(true).read(true).open(&at) {
             Err(error) if !exclusive && is_denied(&error) => File::open(&at),
@@ -208,7 +208,7 @@ fn inode(seen: &fs::Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::ino(seen)
 }
 
-/// Elsewhere length and time must do.
+/// Other systems have no inode; length and time must suffice.
 #[cfg(not(unix))]
 fn inode(_: &fs::Metadata) -> u64 {
     0

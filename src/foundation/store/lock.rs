@@ -1,25 +1,25 @@
-//! A lock on one open file, among processes and within one.
+//! Advisory locks on open files, between and within processes.
 
 use std::fs::{File, TryLockError};
 use std::io;
 
-/// An advisory lock, held until it is dropped.
+/// An advisory lock, released when it is dropped.
 ///
-/// It is given back by unlocking, not by closing: a child that is being started holds a copy of every open file until
-/// its own program begins, and a lock that only its last copy ends would outlive its holder by that moment.
+/// It is released by unlocking, not by closing the file: between `fork` and `exec` a child process holds a copy of every
+/// open file, so a lock released by closing would outlive its holder.
 #[derive(Debug)]
 pub struct FileLock(File);
 
 impl FileLock {
-    /// The lock on `file`, which nobody else then has; `None` where somebody has it.
+    /// An exclusive lock on `file`; `None` if another holder has a lock.
     ///
     /// # Errors
-    /// What the file system says, where it knows no locks, say.
+    /// An error of the file system, for example if it does not support locks.
     pub fn exclusive(file: File) -> io::Result<Option<Self>> {
         Self::of(file.try_lock(), file)
     }
 
-    /// A lock on `file` that any number may share; `None` where somebody has it alone.
+    /// A shared lock on `file`; `None` if another holder has an exclusive lock.
     ///
     /// # Errors
     /// As [`exclusive`](Self::exclusive).
@@ -38,7 +38,7 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Where this fails, closing the file does it.
+        // If this fails, closing the file releases the lock.
         let _closed_next = self.0.unlock();
     }
 }
@@ -48,11 +48,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_ends_with_its_holder_though_a_copy_of_the_file_stays_open() {
+    fn a_lock_ends_with_its_holder_even_if_a_copy_of_the_file_is_open() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let file = File::create(&path).unwrap();
-        // What a child that is just being started has.
+        // Stands for the copy of a child process before `exec`.
         let copy = file.try_clone().unwrap();
         let alone = FileLock::exclusive(file).unwrap().unwrap();
         let open = || File::open(&path).unwrap();

@@ -1,23 +1,24 @@
-//! Receipts: what was decided and done, on record before it takes effect.
+//! Receipts: a tamper-evident log of decisions and effects, written before they take effect.
 //!
-//! A log is a folder. `receipts.jsonl` has one canonical JSON line per receipt, each with its own digest and that of the line
-//! before; it only grows. `receipts.head` says, signed, how many there were when it was last sealed, so that a log that was
-//! cut short shows. `contents/` has the texts that receipts name by digest: a text can be erased there and the chain stands.
+//! A log is a folder. `receipts.jsonl` has one line of canonical JSON per receipt, each with its own digest and that of the
+//! previous line; it is append-only. `receipts.head` is a signed record of the number of receipts at the last sealing, so
+//! that truncation is detected. `contents/` has the texts that receipts refer to by digest: a text can be erased without
+//! breaking the chain.
 //!
-//! | A change | shows because |
+//! | Manipulation | detected by |
 //! |---|---|
-//! | a flipped bit | the line's digest, or its form: there is one way to write a receipt |
-//! | a line dropped, put in, moved | numbers, and each line names the one before |
-//! | the end cut off | the signed head names a later line |
-//! | everything written anew | another key, or another digest than the one noted elsewhere |
+//! | a flipped bit | the digest or the canonical form of the line |
+//! | a line removed, inserted or moved | sequence numbers and the digest of the previous line |
+//! | truncation | the signed head, which names a later line |
+//! | a rewritten log | the key, or the last digest if it is stored elsewhere |
 //!
-//! What does not show: a log put back as it was at an earlier sealing together with the head of that time. Whoever needs
-//! that keeps the last digest in a place of its own; a run's manifest does. Receipts after the last sealing are chained but
-//! not signed, and [`verify`] says how many.
+//! Not detected: a log restored to an earlier sealing together with the head of that time. To detect this, store the last
+//! digest elsewhere, as a run's manifest does. Receipts after the last sealing are chained but not signed; [`verify`]
+//! returns how many receipts are signed.
 //!
-//! A crash can leave half a batch at the end. Opening cuts the last line if it is not whole and says so in a receipt;
-//! nothing that was reported durable is ever cut. After a failed write the log takes nothing more until it is opened again:
-//! what a failed sync left on the disk is not known.
+//! A crash can leave part of a batch at the end. Opening a log removes an incomplete last line and records that in a
+//! receipt; receipts that were reported durable are never removed. After a failed write the log accepts no more entries
+//! until it is opened again, because the state of the disk after a failed sync is unknown.
 
 mod contents;
 mod export;
@@ -30,16 +31,16 @@ mod shared;
 mod tests;
 mod verify;
 
-pub use contents::{ContentState, Contents};
+pub use contents::{ContentState, ContentStore};
 pub use export::to_otlp;
 pub use head::Head;
-pub use key::{Key, KeyError, PublicKey};
-pub use log::{Durable, LogError, Opened, ReceiptLog};
+pub use key::{KeyError, PublicKey, ReceiptKey};
+pub use log::{DurableReceipts, LogError, OpenedLog, ReceiptLog};
 pub use receipt::Receipt;
 pub use shared::SharedLog;
-pub use verify::{Fault, FaultKind, Verified, chain, verify};
+pub use verify::{LogFault, LogFaultKind, Verified, chain, verify};
 
-/// The log.
+/// File name of the log.
 pub const LOG: &str = "receipts.jsonl";
-/// Its signed head.
+/// File name of the signed head.
 pub const HEAD: &str = "receipts.head";

@@ -1,24 +1,24 @@
-//! A disk in memory that stops at a chosen operation and forgets what was not synced: the worst that the contract of
-//! [`Disk`] allows, so that recovery can be tried at every point.
+//! A simulated disk in memory that fails at a chosen operation and loses unsynced data: the worst behaviour that the
+//! contract of [`Disk`] allows, so that recovery can be tested at every point.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::disk::{Disk, Lock, Stamp};
-use crate::foundation::base::{Digest, Stream};
+use super::disk::{Disk, DiskLock, FileStamp};
+use crate::foundation::base::{Digest, RngStream};
 
-/// What of the unsynced work is still there after a crash.
+/// Which unsynced changes survive a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Surviving {
+pub enum CrashOutcome {
     /// Nothing: the machine lost power.
     Nothing,
     /// Everything: only the process was killed.
     Everything,
-    /// Names and the first half of each content.
+    /// All names, and the first half of each content.
     Torn,
-    /// Of every change of a name and of every content, by lot: all, a part, or nothing.
-    Lot(u64),
+    /// A random choice for every name and every content: all, a part, or nothing.
+    Random(u64),
 }
 
 /// A simulated disk. Clones share it.
@@ -29,13 +29,13 @@ pub struct SimDisk {
 
 #[derive(Debug, Clone, Default)]
 struct Inner {
-    /// What running programs see: names, and contents by number.
+    /// Current names, and their indices in `contents`.
     names: BTreeMap<String, usize>,
-    /// What is durable.
+    /// Durable names.
     durable: BTreeMap<String, usize>,
     contents: Vec<Content>,
     dirs: BTreeSet<String>,
-    /// Changes of names that no sync has made durable, in order.
+    /// Changes of names that are not durable yet, in order.
     pending: Vec<Rename>,
     operations: usize,
     stop_at: Option<usize>,
@@ -45,22 +45,22 @@ struct Inner {
 struct Content {
     bytes: Vec<u8>,
     durable: Option<Vec<u8>>,
-    /// So many bytes from the start are durable and were not written over since.
-    kept: usize,
+    /// Length of the durable prefix that was not overwritten since.
+    durable_len: usize,
 }
 
 impl Content {
     fn durable(bytes: Vec<u8>) -> Self {
-        Self { durable: Some(bytes.clone()), kept: bytes.len(), bytes }
+        Self { durable: Some(bytes.clone()), durable_len: bytes.len(), bytes }
     }
 
-    /// What is durable, and the first half of what is not.
+    /// The durable prefix and the first half of the rest.
     fn torn(&self) -> Vec<u8> {
-        self.bytes.get(..usize::midpoint(self.kept, self.bytes.len())).unwrap_or_default().to_vec()
+        self.bytes.get(..usize::midpoint(self.durable_len, self.bytes.len())).unwrap_or_default().to_vec()
     }
 }
 
-/// One atomic change of names: `from` loses its name, `to` gets the content.
+/// One atomic change of names: `from` is removed, `to` gets the content.
 #[derive(Debug, Clone)]
 struct Rename {
     from: Option<String>,
@@ -73,7 +73,7 @@ impl Rename {
         self.from.as_deref().is_some_and(inside) || self.to.as_ref().is_some_and(|(path, _)| inside(path))
     }
 
-    fn act(&self, names: &mut BTreeMap<String, usize>) {
+    fn apply(&self, names: &mut BTreeMap<String, usize>) {
         if let Some(from) = &self.from {
             names.remove(from);
         }
@@ -93,7 +93,7 @@ impl Inner {
 }
 
 impl SimDisk {
-    /// A disk that durably holds `files`.
+    /// A disk with durable `files`.
     pub fn with<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Self {
         let mut inner = Inner::default();
         for (path, bytes) in files {
@@ -109,7 +109,7 @@ impl SimDisk {
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// An independent copy, its operations counted from 0 again.
+    /// An independent copy whose operation count starts at 0.
     #[must_use]
     pub fn fork(&self) -> Self {
         let mut inner = self.inner().clone();
@@ -118,31 +118,33 @@ impl SimDisk {
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// Fails the operation number `operation`, from 0, and all after it.
+    /// Makes operation number `operation`, from 0, and all later ones fail.
     pub fn stop_at(&self, operation: usize) {
         self.inner().stop_at = Some(operation);
     }
 
-    /// How many operations that change something were asked for so far.
+    /// Number of modifying operations so far.
     pub fn operations(&self) -> usize {
         self.inner().operations
     }
 
-    /// The disk as it is found after a crash now.
+    /// The disk as found after a crash at this point.
     #[must_use]
-    pub fn after_crash(&self, surviving: Surviving) -> Self {
+    pub fn after_crash(&self, surviving: CrashOutcome) -> Self {
         let old = self.inner();
-        let mut lot =
-            Lot { stream: Stream::root(if let Surviving::Lot(seed) = surviving { seed } else { 0 }), drawn: 0 };
+        let mut draws = Draws {
+            stream: RngStream::root(if let CrashOutcome::Random(seed) = surviving { seed } else { 0 }),
+            drawn: 0,
+        };
         let mut names = old.durable.clone();
         for rename in &old.pending {
-            let kept = match surviving {
-                Surviving::Nothing => false,
-                Surviving::Everything | Surviving::Torn => true,
-                Surviving::Lot(_) => lot.draw(2) == 1,
+            let survives = match surviving {
+                CrashOutcome::Nothing => false,
+                CrashOutcome::Everything | CrashOutcome::Torn => true,
+                CrashOutcome::Random(_) => draws.draw(2) == 1,
             };
-            if kept {
-                rename.act(&mut names);
+            if survives {
+                rename.apply(&mut names);
             }
         }
         let mut found = Inner { dirs: old.dirs.clone(), ..Inner::default() };
@@ -152,11 +154,11 @@ impl SimDisk {
             let half = content.torn();
             let bytes = match surviving {
                 _ if content.durable.as_ref() == Some(&content.bytes) => lasting,
-                Surviving::Nothing => lasting,
-                Surviving::Everything => content.bytes.clone(),
-                Surviving::Torn => half,
-                Surviving::Lot(_) => {
-                    [lasting, half, content.bytes.clone()].into_iter().nth(lot.draw(3)).unwrap_or_default()
+                CrashOutcome::Nothing => lasting,
+                CrashOutcome::Everything => content.bytes.clone(),
+                CrashOutcome::Torn => half,
+                CrashOutcome::Random(_) => {
+                    [lasting, half, content.bytes.clone()].into_iter().nth(draws.draw(3)).unwrap_or_default()
                 }
             };
             let mut dir = parent(&path);
@@ -170,7 +172,7 @@ impl SimDisk {
         Self { inner: Arc::new(Mutex::new(found)) }
     }
 
-    /// All files and what they hold.
+    /// All files with their contents.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let inner = self.inner();
         let content =
@@ -182,7 +184,7 @@ impl SimDisk {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an operation and lets it happen, unless the disk has stopped.
+    /// Counts an operation; an error if the disk has stopped.
     fn step(&self) -> io::Result<MutexGuard<'_, Inner>> {
         let mut inner = self.inner();
         let number = inner.operations;
@@ -194,12 +196,12 @@ impl SimDisk {
     }
 }
 
-struct Lot {
-    stream: Stream,
+struct Draws {
+    stream: RngStream,
     drawn: u64,
 }
 
-impl Lot {
+impl Draws {
     fn draw(&mut self, sides: usize) -> usize {
         self.drawn += 1;
         self.stream.index(self.drawn, sides)
@@ -207,7 +209,7 @@ impl Lot {
 }
 
 struct NoLock;
-impl Lock for NoLock {}
+impl DiskLock for NoLock {}
 
 impl Disk for SimDisk {
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
@@ -215,10 +217,10 @@ impl Disk for SimDisk {
         Ok(inner.names.get(path).and_then(|number| inner.contents.get(*number)).map(|content| content.bytes.clone()))
     }
 
-    fn stamp(&self, path: &str) -> io::Result<Option<Stamp>> {
+    fn stamp(&self, path: &str) -> io::Result<Option<FileStamp>> {
         let stamp = |bytes: Vec<u8>| {
             let file = Digest::of(&bytes).as_bytes().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-            Stamp { bytes: bytes.len() as u64, modified: None, file, settled: true }
+            FileStamp { bytes: bytes.len() as u64, modified: None, file, settled: true }
         };
         Ok(self.read(path)?.map(stamp))
     }
@@ -230,7 +232,7 @@ impl Disk for SimDisk {
         }
         let known = inner.names.get(path).copied();
         if let Some(content) = known.and_then(|number| inner.contents.get_mut(number)) {
-            (content.bytes, content.kept) = (bytes.to_vec(), 0);
+            (content.bytes, content.durable_len) = (bytes.to_vec(), 0);
             return Ok(());
         }
         inner.create(path, bytes);
@@ -255,7 +257,7 @@ impl Disk for SimDisk {
         let mut inner = self.step()?;
         let number = inner.names.get(path).copied();
         let content = number.and_then(|number| inner.contents.get_mut(number)).ok_or(io::ErrorKind::NotFound)?;
-        (content.durable, content.kept) = (Some(content.bytes.clone()), content.bytes.len());
+        (content.durable, content.durable_len) = (Some(content.bytes.clone()), content.bytes.len());
         Ok(())
     }
 
@@ -264,9 +266,9 @@ impl Disk for SimDisk {
         let pending = std::mem::take(&mut inner.pending);
         let (now, later): (Vec<_>, Vec<_>) = pending.into_iter().partition(|rename| rename.touches(path));
         for rename in &now {
-            rename.act(&mut inner.durable);
+            rename.apply(&mut inner.durable);
         }
-        // A content whose move is durable cannot turn up under the name it moved from.
+        // A file whose rename is durable cannot reappear under its old name.
         let moved = |rename: &Rename| {
             now.iter()
                 .any(|other| other.from.is_some() && other.from.as_ref() == rename.to.as_ref().map(|(path, _)| path))
@@ -291,7 +293,7 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    // Folders carry nothing, so that they are durable at once loses no case: a file's own name is still pending.
+    // Folders are durable at once: this hides no failure, since the names of files in them are still pending.
     fn make_dir(&self, path: &str) -> io::Result<()> {
         self.step()?.dirs.insert(path.to_owned());
         Ok(())
@@ -308,17 +310,20 @@ impl Disk for SimDisk {
 
     fn list(&self, path: &str) -> io::Result<(Vec<String>, Vec<String>)> {
         let inner = self.inner();
-        let own = |name: &&String| parent(name) == path && !name.is_empty();
+        let inside = |name: &&String| parent(name) == path && !name.is_empty();
         let last = |name: &String| name.rsplit('/').next().unwrap_or_default().to_owned();
-        Ok((inner.names.keys().filter(own).map(last).collect(), inner.dirs.iter().filter(own).map(last).collect()))
+        Ok((
+            inner.names.keys().filter(inside).map(last).collect(),
+            inner.dirs.iter().filter(inside).map(last).collect(),
+        ))
     }
 
     fn is_dir(&self, path: &str) -> bool {
         path.is_empty() || self.inner().dirs.contains(path)
     }
 
-    fn lock(&self, _path: &str, _exclusive: bool) -> io::Result<Box<dyn Lock>> {
-        self.step().map(|_| Box::new(NoLock) as Box<dyn Lock>)
+    fn lock(&self, _path: &str, _exclusive: bool) -> io::Result<Box<dyn DiskLock>> {
+        self.step().map(|_| Box::new(NoLock) as Box<dyn DiskLock>)
     }
 }
 

@@ -1,20 +1,21 @@
-//! Changing many files of one folder, all or none, over any crash.
+//! Crash-safe transactions over the files of one folder: all changes are made, or none.
 //!
-//! The caller holds the exclusive lock. Everything transient lives in `.loom/tx/`:
+//! The caller holds the exclusive lock. All temporary files are in `.loom/tx/`:
 //!
 //! 1. `N.new` and `N.old` (new and former bytes of change N) are written and synced, with their folder.
 //! 2. The journal names each path with the digests of both, and carries a digest of itself. It is written as
 //!    `journal.tmp`, synced, renamed to `prepared`, the folder synced. From here a crash is undone.
-//! 3. Every target is compared with its former digest once more, then `N.new` is renamed over it; folders are synced.
-//! 4. The caller's check runs on the files as they stand. If it says no, everything is undone.
-//! 5. `prepared` is renamed to `committed` and the folder synced: from here the change stands. Then `.loom/tx/` goes.
+//! 3. Every target is compared with its former digest again, then `N.new` is renamed over it; folders are synced.
+//! 4. The caller's check runs on the new files. If it fails, everything is undone.
+//! 5. `prepared` is renamed to `committed` and the folder synced: the transaction is committed. Then `.loom/tx/` is
+//!    removed.
 //!
-//! Recovery finds nothing, rubbish (no journal: removed), `prepared` (undone) or `committed` (every target is durable by
-//! then: only the rubbish is removed). Undoing restores a file only where its bytes are the transaction's own; bytes
-//! that are neither the former nor the new ones are somebody's edit, and recovery stops and says so.
+//! Recovery finds nothing; temporary files without a journal (removed); `prepared` (undone); or `committed` (every target
+//! is durable already: only temporary files are removed). Undoing restores a file only if its bytes are the former or the
+//! new ones; other bytes are an edit by somebody else, and recovery stops with [`StoreError::Conflict`].
 //!
-//! Between the comparison of step 3 and the rename lies a moment in which an editor that takes no lock could save
-//! unseen; no portable operation closes it.
+//! An editor that takes no lock could save between the comparison of step 3 and the rename; no portable operation
+//! prevents that.
 
 use std::io;
 
@@ -24,64 +25,64 @@ use super::disk::Disk;
 use super::sim::parent;
 use crate::foundation::base::Digest;
 
-/// The folder of everything that is not the user's: lock, transaction in flight, caches.
-pub const HOME: &str = ".loom";
+/// The folder of internal files: lock, transaction in progress, caches.
+pub const LOOM_DIR: &str = ".loom";
 const TX: &str = ".loom/tx";
 const PREPARED: &str = ".loom/tx/prepared";
 const COMMITTED: &str = ".loom/tx/committed";
 
-/// One file before and after; `None` where there is none.
+/// The change of one file; `None` means that the file does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct FileChange {
     /// The file, relative to the disk's root.
     pub path: String,
-    /// What it must hold now.
+    /// Expected current content.
     pub before: Option<Vec<u8>>,
-    /// What it shall hold.
+    /// New content.
     pub after: Option<Vec<u8>>,
 }
 
-/// What can go wrong with files.
+/// Errors of transactions.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The operating system said no.
+    /// An I/O error.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: String,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
-    /// A file changed while it was being worked on; nothing was written.
-    #[error("`{0}` was edited while this ran; nothing was changed, run the command again")]
+    /// A file changed during the operation; nothing was written.
+    #[error("`{0}` was edited during this command; nothing was changed, run the command again")]
     Edited(String),
-    /// A crash left a file that somebody then edited; it is not touched.
+    /// A file of an interrupted transaction was edited since; it is not changed.
     #[error(
-        "`{0}` was edited after an interrupted change: move your version aside, run the command again, then merge it"
+        "`{0}` was edited after an interrupted change: move your version elsewhere, run the command again, then merge it"
     )]
     Conflict(String),
-    /// The caller's check refused what stood on the disk; everything was undone.
-    #[error("the check after writing said no, everything was undone: {0}")]
+    /// The caller's check failed; everything was undone.
+    #[error("the check after writing failed, everything was undone: {0}")]
     Refused(String),
 }
 
 /// What [`recover`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
-    /// No change was in flight.
+    /// No transaction was in progress.
     Clean,
-    /// One was; it has been undone.
+    /// A transaction was undone.
     Undone,
-    /// One had been completed; its rubbish has been removed.
+    /// A transaction was committed already; its temporary files were removed.
     Completed,
 }
 
-/// That a transaction stands.
+/// The result of a committed transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
-    /// How many files it changed.
+    /// Number of changed files.
     pub files: usize,
 }
 
@@ -95,38 +96,38 @@ struct Entry {
 #[derive(Debug, Serialize, Deserialize)]
 struct Journal {
     entries: Vec<Entry>,
-    /// Folders that were made for it, outermost first.
+    /// Folders that it created, outermost first.
     made: Vec<String>,
 }
 
-trait At<T> {
+trait IoContext<T> {
     fn at(self, action: &'static str, path: &str) -> Result<T, StoreError>;
 }
 
-impl<T> At<T> for io::Result<T> {
+impl<T> IoContext<T> for io::Result<T> {
     fn at(self, action: &'static str, path: &str) -> Result<T, StoreError> {
         self.map_err(|source| StoreError::Io { action, path: path.to_owned(), source })
     }
 }
 
-/// Several changes that happen together. Earlier ones are made first.
+/// Changes that are made atomically, in order.
 #[derive(Debug, Default)]
 pub struct Transaction {
-    changes: Vec<Change>,
+    changes: Vec<FileChange>,
 }
 
 impl Transaction {
-    /// A transaction of these changes; those that change nothing are left out.
-    pub fn new(changes: impl IntoIterator<Item = Change>) -> Self {
+    /// A transaction of these changes; those with equal contents are dropped.
+    pub fn new(changes: impl IntoIterator<Item = FileChange>) -> Self {
         Self { changes: changes.into_iter().filter(|change| change.before != change.after).collect() }
     }
 
-    /// Makes the changes durable, or none of them. The caller holds the lock and has called [`recover`]. `check` runs
-    /// on the disk when every file has its new bytes; what it answers as an error undoes everything.
+    /// Commits all changes or none. The caller holds the lock and has called [`recover`]. `check` runs when every file has
+    /// its new content; an error from it undoes everything.
     ///
     /// # Errors
-    /// After [`StoreError::Edited`] and [`StoreError::Refused`] the files are as before. After an I/O error the next
-    /// [`recover`] decides.
+    /// After [`StoreError::Edited`] and [`StoreError::Refused`] the files are unchanged. After an I/O error the next
+    /// [`recover`] completes or undoes the transaction.
     pub fn commit(
         self,
         disk: &dyn Disk,
@@ -146,14 +147,14 @@ impl Transaction {
             return Ok(committed);
         }
         for entry in &entries {
-            still(disk, entry)?;
+            ensure_unchanged(disk, entry)?;
         }
         let journal = Journal { made: missing_dirs(disk, &entries), entries };
         self.prepare(disk, &journal)?;
         let mut made = 0;
-        let done = carry_out(disk, &journal, &mut made).and_then(|()| check(disk).map_err(StoreError::Refused));
+        let done = apply(disk, &journal, &mut made).and_then(|()| check(disk).map_err(StoreError::Refused));
         if let Err(error) = done {
-            // Whatever was edited before its turn came stays as it is; only what was replaced is put back.
+            // A file that was edited before it was replaced stays as it is; only replaced files are restored.
             if matches!(error, StoreError::Refused(_) | StoreError::Edited(_)) {
                 undo(disk, &journal, made)?;
             }
@@ -161,7 +162,7 @@ impl Transaction {
         }
         disk.rename(PREPARED, COMMITTED).at("commit", COMMITTED)?;
         disk.sync_dir(TX).at("sync", TX)?;
-        sweep(disk)?;
+        remove_temporaries(disk)?;
         Ok(committed)
     }
 
@@ -178,28 +179,28 @@ impl Transaction {
         let temporary = format!("{TX}/journal.tmp");
         put(disk, &temporary, format!("{}\n{text}", Digest::of(&text)).as_bytes())?;
         disk.sync_dir(TX).at("sync", TX)?;
-        disk.sync_dir(HOME).at("sync", HOME)?;
-        // In a workspace that was just cloned, HOME itself is new.
-        disk.sync_dir(parent(HOME)).at("sync", HOME)?;
+        disk.sync_dir(LOOM_DIR).at("sync", LOOM_DIR)?;
+        // LOOM_DIR itself may be new.
+        disk.sync_dir(parent(LOOM_DIR)).at("sync", LOOM_DIR)?;
         disk.rename(&temporary, PREPARED).at("prepare", PREPARED)?;
         disk.sync_dir(TX).at("sync", TX)
     }
 }
 
-/// Steps through the changes; `made` counts those that are done.
-fn carry_out(disk: &dyn Disk, journal: &Journal, made: &mut usize) -> Result<(), StoreError> {
+/// Applies the changes; `made` counts those applied.
+fn apply(disk: &dyn Disk, journal: &Journal, made: &mut usize) -> Result<(), StoreError> {
     for dir in &journal.made {
         disk.make_dir(dir).at("create", dir)?;
         disk.sync_dir(parent(dir)).at("sync", parent(dir))?;
     }
-    // The first change's folder may hold what undoing the others relies on, so runs of one folder are synced in order.
+    // Undoing later changes may rely on earlier ones, so each folder is synced before the next one is changed.
     let mut open: Option<&str> = None;
     for (number, entry) in journal.entries.iter().enumerate() {
         let dir = parent(&entry.path);
         if let Some(previous) = open.filter(|previous| *previous != dir) {
             disk.sync_dir(previous).at("sync", previous)?;
         }
-        still(disk, entry)?;
+        ensure_unchanged(disk, entry)?;
         match entry.after {
             Some(_) => disk.rename(&scratch(number, "new"), &entry.path).at("replace", &entry.path)?,
             None => disk.remove(&entry.path).at("remove", &entry.path)?,
@@ -210,10 +211,10 @@ fn carry_out(disk: &dyn Disk, journal: &Journal, made: &mut usize) -> Result<(),
     open.map_or(Ok(()), |dir| disk.sync_dir(dir).at("sync", dir))
 }
 
-/// Brings the folder to rest after whatever happened before. The caller holds the exclusive lock.
+/// Completes or undoes an interrupted transaction. The caller holds the exclusive lock.
 ///
 /// # Errors
-/// [`StoreError::Conflict`] where an edit came between; nothing of it is touched.
+/// [`StoreError::Conflict`] if a file was edited since; it is not changed.
 pub fn recover(disk: &dyn Disk) -> Result<Recovery, StoreError> {
     if !disk.is_dir(TX) {
         return Ok(Recovery::Clean);
@@ -223,7 +224,7 @@ pub fn recover(disk: &dyn Disk) -> Result<Recovery, StoreError> {
         return Ok(Recovery::Undone);
     }
     let completed = disk.read(COMMITTED).at("read", COMMITTED)?.is_some();
-    sweep(disk)?;
+    remove_temporaries(disk)?;
     Ok(if completed { Recovery::Completed } else { Recovery::Clean })
 }
 
@@ -234,7 +235,7 @@ fn read_journal(disk: &dyn Disk) -> Result<Option<Journal>, StoreError> {
         path: PREPARED.to_owned(),
         source: io::Error::new(
             io::ErrorKind::InvalidData,
-            "its digest does not match; it was synced before it got its name, so the disk or somebody changed it",
+            "its digest does not match: the disk is faulty or the file was edited",
         ),
     };
     let text = std::str::from_utf8(&bytes).map_err(|_| damaged())?;
@@ -245,7 +246,7 @@ fn read_journal(disk: &dyn Disk) -> Result<Option<Journal>, StoreError> {
     serde_json::from_str(text).map(Some).map_err(|_| damaged())
 }
 
-/// Gives the files of the first `made` changes their former bytes, last change first, then forgets the transaction.
+/// Restores the former bytes of the first `made` changes, last change first, then removes the transaction.
 fn undo(disk: &dyn Disk, journal: &Journal, made: usize) -> Result<(), StoreError> {
     for entry in journal.entries.iter().take(made) {
         let now = digest(disk, &entry.path)?;
@@ -268,7 +269,7 @@ fn undo(disk: &dyn Disk, journal: &Journal, made: usize) -> Result<(), StoreErro
             disk.remove(&entry.path).at("remove", &entry.path)?;
         }
     }
-    // A name may be back without having been made durable, also by an earlier recovery: sync every folder.
+    // Restored names may not be durable yet, also those of an earlier recovery: sync every folder.
     let mut dirs: Vec<_> =
         journal.entries.iter().map(|entry| parent(&entry.path)).filter(|dir| disk.is_dir(dir)).collect();
     dirs.dedup();
@@ -276,7 +277,7 @@ fn undo(disk: &dyn Disk, journal: &Journal, made: usize) -> Result<(), StoreErro
         disk.sync_dir(dir).at("sync", dir)?;
     }
     for dir in journal.made.iter().rev() {
-        // Somebody may have put a file there.
+        // The folder may contain files of others.
         let empty = disk.list(dir).is_ok_and(|(files, dirs)| files.is_empty() && dirs.is_empty());
         if empty {
             disk.remove_dir(dir).at("remove", dir)?;
@@ -284,11 +285,11 @@ fn undo(disk: &dyn Disk, journal: &Journal, made: usize) -> Result<(), StoreErro
     }
     disk.remove(PREPARED).at("remove", PREPARED)?;
     disk.sync_dir(TX).at("sync", TX)?;
-    sweep(disk)
+    remove_temporaries(disk)
 }
 
-/// Removes the transaction's folder; no journal is in force any more.
-fn sweep(disk: &dyn Disk) -> Result<(), StoreError> {
+/// Removes the transaction's folder.
+fn remove_temporaries(disk: &dyn Disk) -> Result<(), StoreError> {
     let (files, _) = disk.list(TX).at("list", TX)?;
     for name in files {
         let path = format!("{TX}/{name}");
@@ -297,11 +298,11 @@ fn sweep(disk: &dyn Disk) -> Result<(), StoreError> {
     disk.remove_dir(TX).at("remove", TX)
 }
 
-/// Replaces one file atomically: no journal is needed for a single rename. The caller holds the lock.
+/// Replaces one file atomically; a single rename needs no journal. The caller holds the lock.
 ///
 /// # Errors
-/// [`StoreError::Edited`] where the file does not hold `change.before`.
-pub fn replace(disk: &dyn Disk, change: &Change) -> Result<(), StoreError> {
+/// [`StoreError::Edited`] if the content of the file is not `change.before`.
+pub fn replace(disk: &dyn Disk, change: &FileChange) -> Result<(), StoreError> {
     let Some(after) = &change.after else {
         return Transaction::new([change.clone()]).commit(disk, |_| Ok(())).map(|_| ());
     };
@@ -309,7 +310,7 @@ pub fn replace(disk: &dyn Disk, change: &Change) -> Result<(), StoreError> {
     disk.make_dir(TX).at("create", TX)?;
     let new = scratch(0, "new");
     put(disk, &new, after)?;
-    still(disk, &entry)?;
+    ensure_unchanged(disk, &entry)?;
     disk.rename(&new, &change.path).at("replace", &change.path)?;
     disk.sync_dir(parent(&change.path)).at("sync", &change.path)?;
     disk.remove_dir(TX).at("remove", TX)
@@ -320,7 +321,7 @@ fn put(disk: &dyn Disk, path: &str, bytes: &[u8]) -> Result<(), StoreError> {
     disk.sync(path).at("sync", path)
 }
 
-fn still(disk: &dyn Disk, entry: &Entry) -> Result<(), StoreError> {
+fn ensure_unchanged(disk: &dyn Disk, entry: &Entry) -> Result<(), StoreError> {
     if digest(disk, &entry.path)? == entry.before { Ok(()) } else { Err(StoreError::Edited(entry.path.clone())) }
 }
 
@@ -332,7 +333,7 @@ fn scratch(number: usize, kind: &str) -> String {
     format!("{TX}/{number}.{kind}")
 }
 
-/// The folders that the new files need and that are not there, outermost first.
+/// Missing folders of the new files, outermost first.
 fn missing_dirs(disk: &dyn Disk, entries: &[Entry]) -> Vec<String> {
     let mut missing = std::collections::BTreeSet::new();
     for entry in entries.iter().filter(|entry| entry.after.is_some()) {

@@ -1,9 +1,9 @@
-//! Phrases with which a speaker gives in or goes along.
+//! Phrases of agreement.
 
 use super::{contains_phrase, fold};
 
-/// Folded phrases with which a speaker gives in or goes along. Written for Loom from the capitulations that its monitors
-/// are there to catch.
+/// Folded phrases with which a speaker agrees or gives in. Written for Loom from the capitulations that its monitors must
+/// detect.
 const AGREEMENT: [&str; 32] = [
     "you're right",
     "you are right",
@@ -39,7 +39,7 @@ const AGREEMENT: [&str; 32] = [
     "absolutely",
 ];
 
-/// Whether `text` holds a phrase of agreement.
+/// Whether `text` contains a phrase of agreement.
 pub fn agrees(text: &str) -> bool {
     let folded = fold(text);
     AGREEMENT.iter().any(|phrase| contains_phrase(&folded, phrase))

@@ -2,7 +2,7 @@
 
 use super::words;
 
-/// English function words, and the commonest verbs and adverbs that carry no subject of their own. Written for Loom
+/// English function words, and the most common verbs and adverbs that carry no subject. Written for Loom
 /// from the closed word classes of English (articles, pronouns, prepositions, conjunctions, auxiliaries, particles,
 /// discourse markers); not taken from another list. Sorted by bytes.
 static STOP_WORDS: &[&str] = &[

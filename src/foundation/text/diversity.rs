@@ -1,9 +1,9 @@
-//! How varied a text is. Words are the caller's; every share is `None` where there is nothing to count.
+//! Lexical diversity. The caller splits words; every share is `None` if there is nothing to count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Distinct-n (Li et al., NAACL 2016): the number of different n-grams over the number of all n-grams, in `(0, 1]`.
-/// N-grams do not run from one text into the next. `None` if there is no n-gram (`n` of 0 included).
+/// N-grams do not span texts. `None` if there is no n-gram (`n` of 0 included).
 pub fn distinct_n<D: AsRef<[String]>>(texts: &[D], n: usize) -> Option<f64> {
     let mut all = 0usize;
     let mut distinct: BTreeSet<&[String]> = BTreeSet::new();

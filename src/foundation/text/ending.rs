@@ -1,7 +1,7 @@
-//! How a message ends.
+//! The ending of a message.
 
-/// Whether the last thing said is a question, whatever quotes, brackets or emphasis close after it. `?!` and `?...` still
-/// ask.
+/// Whether the text ends with a question, ignoring closing quotes, brackets and emphasis. `?!` and `?...` count as
+/// questions.
 pub fn ends_with_question(text: &str) -> bool {
     let closes = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '”' | '’' | '»' | ')' | ']' | '*' | '_');
     let marks = |c: char| matches!(c, '!' | '.' | '…' | '?' | '？' | '؟');
@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_one_whatever_closes_after_it() {
+    fn a_question_may_be_followed_by_closing_marks() {
         let check = |text: &str, asks: bool| assert_eq!(ends_with_question(text), asks, "{text:?}");
         check("Do you see?", true);
         check("*He leans in.* “Do you see?” ", true);

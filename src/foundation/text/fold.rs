@@ -1,11 +1,11 @@
-//! Folding of case and typography, words, and phrase search that keeps to word bounds (UAX #29).
+//! Folding of case and typography, words, and phrase search at word boundaries (UAX #29).
 
 use std::borrow::Cow;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// `text` with typographic quotes, apostrophes, dashes, ellipses and spaces made plain ASCII, and soft hyphens and
-/// zero-width marks removed. Case is kept.
+/// `text` with typographic quotes, apostrophes, dashes, ellipses and spaces converted to ASCII, and soft hyphens and
+/// zero-width characters removed. Case is kept.
 pub fn straighten(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
@@ -49,15 +49,15 @@ pub fn words(text: &str) -> Vec<String> {
     fold(text).unicode_words().map(str::to_owned).collect()
 }
 
-/// Whether `phrase` stands in `text` with a word bound on either side; both must be folded. `you're right` is not in
-/// `you're righteous`. An empty phrase is nowhere.
+/// Whether `phrase` occurs in `text` at word boundaries; both must be folded. `you're right` does not occur in
+/// `you're righteous`. An empty phrase never occurs.
 pub fn contains_phrase(text: &str, phrase: &str) -> bool {
     if phrase.is_empty() || !text.contains(phrase) {
         return false;
     }
     let bounds: Vec<usize> = text.split_word_bound_indices().map(|(at, _)| at).collect();
     let is_bound = |at: usize| at == text.len() || bounds.binary_search(&at).is_ok();
-    // Overlapping occurrences count too, hence the search from every bound rather than `match_indices`.
+    // Searches from every boundary, because `match_indices` misses overlapping occurrences.
     bounds.iter().any(|&at| text.get(at..).is_some_and(|rest| rest.starts_with(phrase)) && is_bound(at + phrase.len()))
 }
 

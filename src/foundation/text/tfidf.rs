@@ -2,11 +2,11 @@
 //!
 //! Weights are those of scikit-learn's `TfidfVectorizer` with its defaults (`smooth_idf`, `norm="l2"`): with `n`
 //! documents, a term that occurs `tf` times in a document and in `df` documents weighs tf · (ln((1 + n)/(1 + df)) + 1),
-//! and each document's vector is scaled to unit length. The words are the caller's.
+//! and each document's vector is scaled to unit length. The caller splits words.
 
 use std::collections::BTreeMap;
 
-/// A unit vector over the terms of the set that it was made with; empty for a document without terms.
+/// A unit vector over the terms of a document set; empty for a document without terms.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SparseVector(Vec<(u32, f64)>);
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_without_words_are_like_nothing() {
+    fn documents_without_words_have_no_similarity() {
         let vectors = tfidf(&documents(&["", "one two", "..."]));
         assert!(vectors[0].cosine(&vectors[2]).abs() < f64::EPSILON);
         assert!(vectors[0].cosine(&vectors[1]).abs() < f64::EPSILON);

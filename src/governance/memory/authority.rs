@@ -1,12 +1,12 @@
-//! Who may write what (Mind Mem 1.0.3, §7). Every write of the memory goes through a [`Pen`], a pen belongs to one
-//! writer, and a pen refuses every file that is not its writer's.
+//! Which part of the program may write which file (Mind Mem 1.0.3, §7). Every write goes through a [`WriteSet`], which
+//! belongs to one writer and rejects files that the writer does not own.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-/// A part of the workspace that has rules of its own.
+/// A part of the workspace with its own write rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum WorkspaceArea {
     /// `decisions/*.md`.
     Decisions,
     /// `tasks/*.md`.
@@ -24,7 +24,7 @@ pub enum Place {
     /// `intelligence/SIGNALS.md`.
     Signals,
     /// `intelligence/IMPACT.md`.
-    Impact,
+    DecisionImpact,
     /// `intelligence/AUDIT.md`.
     Audit,
     /// `intelligence/SCAN_LOG.md`.
@@ -36,15 +36,15 @@ pub enum Place {
     /// `intelligence/applied/*/*`.
     Applied,
     /// `mind-mem.json`.
-    Config,
+    MemoryConfig,
     /// `maintenance/*`.
     Maintenance,
     /// Everything else that `init` creates.
     Other,
 }
 
-impl Place {
-    /// All places.
+impl WorkspaceArea {
+    /// All areas.
     pub const ALL: [Self; 17] = [
         Self::Decisions,
         Self::Tasks,
@@ -54,18 +54,18 @@ impl Place {
         Self::Contradictions,
         Self::Drift,
         Self::Signals,
-        Self::Impact,
+        Self::DecisionImpact,
         Self::Audit,
         Self::ScanLog,
         Self::Proposed,
         Self::Snapshots,
         Self::Applied,
-        Self::Config,
+        Self::MemoryConfig,
         Self::Maintenance,
         Self::Other,
     ];
 
-    /// Where `path` lies; `None` for what no writer may touch: absolute paths, `..`, dotted folders.
+    /// The area of `path`; `None` where nothing may be written: absolute paths, `..`, hidden folders.
     pub fn of(path: &str) -> Option<Self> {
         if path.is_empty()
             || path.contains('\\')
@@ -79,10 +79,10 @@ impl Place {
             "intelligence/CONTRADICTIONS.md" => Self::Contradictions,
             "intelligence/DRIFT.md" => Self::Drift,
             "intelligence/SIGNALS.md" => Self::Signals,
-            "intelligence/IMPACT.md" => Self::Impact,
+            "intelligence/IMPACT.md" => Self::DecisionImpact,
             "intelligence/AUDIT.md" => Self::Audit,
             "intelligence/SCAN_LOG.md" => Self::ScanLog,
-            "mind-mem.json" => Self::Config,
+            "mind-mem.json" => Self::MemoryConfig,
             _ => match path.split_once('/') {
                 Some(("decisions", _)) if markdown => Self::Decisions,
                 Some(("tasks", _)) if markdown => Self::Tasks,
@@ -99,123 +99,123 @@ impl Place {
     }
 }
 
-/// A writer: a type, so that a pen can carry it.
+/// A writer. It is a type so that a [`WriteSet`] can be bound to it.
 pub trait Writer {
-    /// Its name in messages.
+    /// The name used in messages.
     const NAME: &'static str;
-    /// Where it may write.
-    const PLACES: &'static [Place];
-    /// Whether it may only create what is not there.
+    /// The areas it may write.
+    const AREAS: &'static [WorkspaceArea];
+    /// Whether it may only create new files.
     const CREATES_ONLY: bool = false;
-    /// Whether it may only add to the end of what is there.
+    /// Whether it may only append to existing files.
     const APPENDS_ONLY: bool = false;
 }
 
 /// The scan.
 #[derive(Debug)]
-pub struct Scan;
-impl Writer for Scan {
+pub struct ScanWriter;
+impl Writer for ScanWriter {
     const NAME: &'static str = "scan";
-    const PLACES: &'static [Place] = &[
-        Place::IntelState,
-        Place::Contradictions,
-        Place::Drift,
-        Place::Impact,
-        Place::ScanLog,
-        Place::Proposed,
-        Place::Snapshots,
+    const AREAS: &'static [WorkspaceArea] = &[
+        WorkspaceArea::IntelState,
+        WorkspaceArea::Contradictions,
+        WorkspaceArea::Drift,
+        WorkspaceArea::DecisionImpact,
+        WorkspaceArea::ScanLog,
+        WorkspaceArea::Proposed,
+        WorkspaceArea::Snapshots,
     ];
 }
 
-/// Applying, and a person's word on proposals, signals and the mode.
+/// Applying proposals, and a person's decisions on proposals, signals and the mode.
 #[derive(Debug)]
-pub struct Apply;
-impl Writer for Apply {
+pub struct ApplyWriter;
+impl Writer for ApplyWriter {
     const NAME: &'static str = "apply";
-    const PLACES: &'static [Place] = &[
-        Place::Decisions,
-        Place::Tasks,
-        Place::Entities,
-        Place::IntelState,
-        Place::Signals,
-        Place::Audit,
-        Place::Proposed,
-        Place::Snapshots,
-        Place::Applied,
+    const AREAS: &'static [WorkspaceArea] = &[
+        WorkspaceArea::Decisions,
+        WorkspaceArea::Tasks,
+        WorkspaceArea::Entities,
+        WorkspaceArea::IntelState,
+        WorkspaceArea::Signals,
+        WorkspaceArea::Audit,
+        WorkspaceArea::Proposed,
+        WorkspaceArea::Snapshots,
+        WorkspaceArea::Applied,
     ];
 }
 
-/// Capturing signals: one file and no other (M4).
+/// Capturing signals: writes one file only (M4).
 #[derive(Debug)]
-pub struct Capture;
-impl Writer for Capture {
+pub struct CaptureWriter;
+impl Writer for CaptureWriter {
     const NAME: &'static str = "capture";
-    const PLACES: &'static [Place] = &[Place::Signals];
+    const AREAS: &'static [WorkspaceArea] = &[WorkspaceArea::Signals];
 }
 
-/// Making a workspace, or filling an empty one: never writes over anything (O5).
+/// Creating a workspace or completing one: never overwrites a file (O5).
 #[derive(Debug)]
-pub struct Init;
-impl Writer for Init {
+pub struct InitWriter;
+impl Writer for InitWriter {
     const NAME: &'static str = "init";
-    const PLACES: &'static [Place] = &Place::ALL;
+    const AREAS: &'static [WorkspaceArea] = &WorkspaceArea::ALL;
     const CREATES_ONLY: bool = true;
 }
 
-/// Validating: writes its report.
+/// Validation: writes its report.
 #[derive(Debug)]
-pub struct Validate;
-impl Writer for Validate {
+pub struct ValidateWriter;
+impl Writer for ValidateWriter {
     const NAME: &'static str = "validate";
-    const PLACES: &'static [Place] = &[Place::Maintenance];
+    const AREAS: &'static [WorkspaceArea] = &[WorkspaceArea::Maintenance];
 }
 
-/// A person's daily log: only ever grows (S8).
+/// The daily log: append only (S8).
 #[derive(Debug)]
-pub struct Log;
-impl Writer for Log {
+pub struct LogWriter;
+impl Writer for LogWriter {
     const NAME: &'static str = "log";
-    const PLACES: &'static [Place] = &[Place::DailyLogs];
+    const AREAS: &'static [WorkspaceArea] = &[WorkspaceArea::DailyLogs];
     const APPENDS_ONLY: bool = true;
 }
 
-/// That a writer tried what is not its own.
+/// A writer tried to write a file that it does not own.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{writer} may not write `{path}`: {reason}")]
-pub struct Forbidden {
-    /// Who.
+pub struct WriteForbidden {
+    /// The writer.
     pub writer: &'static str,
-    /// What.
+    /// The path.
     pub path: String,
-    /// Why not.
+    /// Why it was rejected.
     pub reason: &'static str,
 }
 
-/// What one writer wants written. The workspace takes nothing but pens.
+/// The files that one writer wants written. [`super::workspace::Workspace`] commits nothing else.
 #[derive(Debug)]
-pub struct Pen<W> {
+pub struct WriteSet<W> {
     files: BTreeMap<String, String>,
     copies: BTreeMap<String, Vec<u8>>,
     writer: PhantomData<W>,
 }
 
-impl<W: Writer> Default for Pen<W> {
+impl<W: Writer> Default for WriteSet<W> {
     fn default() -> Self {
         Self { files: BTreeMap::new(), copies: BTreeMap::new(), writer: PhantomData }
     }
 }
 
-impl<W: Writer> Pen<W> {
-    /// Notes that `path`, which holds `before` (`None`: there is no such file), shall hold `text`.
+impl<W: Writer> WriteSet<W> {
+    /// Records that `path` is to contain `text`; `before` is its present text, `None` if the file does not exist.
     ///
     /// # Errors
-    /// Where the writer may not.
-    pub fn write(&mut self, path: &str, before: Option<&str>, text: impl Into<String>) -> Result<(), Forbidden> {
+    /// If the writer may not write there.
+    pub fn write(&mut self, path: &str, before: Option<&str>, text: impl Into<String>) -> Result<(), WriteForbidden> {
         let text = text.into();
-        let refuse = |reason| Err(Forbidden { writer: W::NAME, path: path.to_owned(), reason });
-        match Place::of(path) {
+        let refuse = |reason| Err(WriteForbidden { writer: W::NAME, path: path.to_owned(), reason });
+        match WorkspaceArea::of(path) {
             None => refuse("no writer may write there"),
-            Some(place) if !W::PLACES.contains(&place) => refuse("it belongs to other writers"),
+            Some(place) if !W::AREAS.contains(&place) => refuse("it belongs to other writers"),
             _ if W::CREATES_ONLY && before.is_some() => refuse("it is there already"),
             _ if W::APPENDS_ONLY && !text.starts_with(before.unwrap_or_default()) => refuse("what is there must stay"),
             _ => {
@@ -225,25 +225,25 @@ impl<W: Writer> Pen<W> {
         }
     }
 
-    /// What was noted so far for `path`, or else `before`.
+    /// The text recorded so far for `path`, or else `before`.
     pub fn draft<'t>(&'t self, path: &str, before: &'t str) -> &'t str {
         self.files.get(path).map_or(before, String::as_str)
     }
 
-    /// The texts and the copies that were noted.
+    /// The recorded texts and copies.
     pub(super) fn into_files(self) -> (BTreeMap<String, String>, BTreeMap<String, Vec<u8>>) {
         (self.files, self.copies)
     }
 }
 
-impl Pen<Apply> {
-    /// Notes that a snapshot shall hold `bytes` at `path`, where there is nothing yet.
+impl WriteSet<ApplyWriter> {
+    /// Records that a snapshot is to contain `bytes` at `path`, which must not exist yet.
     ///
     /// # Errors
-    /// Where the path lies in no snapshot.
-    pub fn keep(&mut self, path: String, bytes: Vec<u8>) -> Result<(), Forbidden> {
-        if Place::of(&path) != Some(Place::Applied) {
-            return Err(Forbidden { writer: Apply::NAME, path, reason: "copies belong in a snapshot" });
+    /// If the path is not inside a snapshot.
+    pub fn keep(&mut self, path: String, bytes: Vec<u8>) -> Result<(), WriteForbidden> {
+        if WorkspaceArea::of(&path) != Some(WorkspaceArea::Applied) {
+            return Err(WriteForbidden { writer: ApplyWriter::NAME, path, reason: "copies belong in a snapshot" });
         }
         self.copies.insert(path, bytes);
         Ok(())
@@ -254,49 +254,49 @@ impl Pen<Apply> {
 mod tests {
     use super::*;
 
-    /// A file in each place.
-    fn example(place: Place) -> &'static str {
+    /// One path per area.
+    fn example(place: WorkspaceArea) -> &'static str {
         match place {
-            Place::Decisions => "decisions/DECISIONS.md",
-            Place::Tasks => "tasks/TASKS.md",
-            Place::Entities => "entities/people.md",
-            Place::DailyLogs => "memory/2026-02-20.md",
-            Place::IntelState => "memory/intel-state.json",
-            Place::Contradictions => "intelligence/CONTRADICTIONS.md",
-            Place::Drift => "intelligence/DRIFT.md",
-            Place::Signals => "intelligence/SIGNALS.md",
-            Place::Impact => "intelligence/IMPACT.md",
-            Place::Audit => "intelligence/AUDIT.md",
-            Place::ScanLog => "intelligence/SCAN_LOG.md",
-            Place::Proposed => "intelligence/proposed/EDITS_PROPOSED.md",
-            Place::Snapshots => "intelligence/state/snapshots/S-2026-02-20.json",
-            Place::Applied => "intelligence/applied/20260220-120000/APPLY_RECEIPT.md",
-            Place::Config => "mind-mem.json",
-            Place::Maintenance => "maintenance/validation-report.txt",
-            Place::Other => "MEMORY.md",
+            WorkspaceArea::Decisions => "decisions/DECISIONS.md",
+            WorkspaceArea::Tasks => "tasks/TASKS.md",
+            WorkspaceArea::Entities => "entities/people.md",
+            WorkspaceArea::DailyLogs => "memory/2026-02-20.md",
+            WorkspaceArea::IntelState => "memory/intel-state.json",
+            WorkspaceArea::Contradictions => "intelligence/CONTRADICTIONS.md",
+            WorkspaceArea::Drift => "intelligence/DRIFT.md",
+            WorkspaceArea::Signals => "intelligence/SIGNALS.md",
+            WorkspaceArea::DecisionImpact => "intelligence/IMPACT.md",
+            WorkspaceArea::Audit => "intelligence/AUDIT.md",
+            WorkspaceArea::ScanLog => "intelligence/SCAN_LOG.md",
+            WorkspaceArea::Proposed => "intelligence/proposed/EDITS_PROPOSED.md",
+            WorkspaceArea::Snapshots => "intelligence/state/snapshots/S-2026-02-20.json",
+            WorkspaceArea::Applied => "intelligence/applied/20260220-120000/APPLY_RECEIPT.md",
+            WorkspaceArea::MemoryConfig => "mind-mem.json",
+            WorkspaceArea::Maintenance => "maintenance/validation-report.txt",
+            WorkspaceArea::Other => "MEMORY.md",
         }
     }
 
     fn row<W: Writer>(before: Option<&str>) -> String {
-        let may = |place: &Place| {
-            assert_eq!(Place::of(example(*place)), Some(*place));
-            Pen::<W>::default().write(example(*place), before, "old and new").is_ok()
+        let may = |place: &WorkspaceArea| {
+            assert_eq!(WorkspaceArea::of(example(*place)), Some(*place));
+            WriteSet::<W>::default().write(example(*place), before, "old and new").is_ok()
         };
-        Place::ALL.iter().map(|place| if may(place) { 'W' } else { '-' }).collect()
+        WorkspaceArea::ALL.iter().map(|place| if may(place) { 'W' } else { '-' }).collect()
     }
 
     #[test]
     fn every_pair_of_writer_and_place_is_as_section_7_has_it() {
         // Decisions Tasks Entities Logs State | Contradictions Drift Signals Impact Audit ScanLog | Proposed Snapshots
         // Applied Config Maintenance Other
-        assert_eq!(row::<Scan>(Some("old")), "----WWW-W-WWW----");
-        assert_eq!(row::<Apply>(Some("old")), "WWW-W--W-W-WWW---");
-        assert_eq!(row::<Capture>(Some("old")), "-------W---------");
-        assert_eq!(row::<Validate>(Some("old")), "---------------W-");
-        assert_eq!(row::<Log>(Some("old")), "---W-------------");
-        assert_eq!(row::<Log>(Some("other")), "-----------------");
-        assert_eq!(row::<Init>(Some("old")), "-----------------");
-        assert_eq!(row::<Init>(None), "WWWWWWWWWWWWWWWWW");
+        assert_eq!(row::<ScanWriter>(Some("old")), "----WWW-W-WWW----");
+        assert_eq!(row::<ApplyWriter>(Some("old")), "WWW-W--W-W-WWW---");
+        assert_eq!(row::<CaptureWriter>(Some("old")), "-------W---------");
+        assert_eq!(row::<ValidateWriter>(Some("old")), "---------------W-");
+        assert_eq!(row::<LogWriter>(Some("old")), "---W-------------");
+        assert_eq!(row::<LogWriter>(Some("other")), "-----------------");
+        assert_eq!(row::<InitWriter>(Some("old")), "-----------------");
+        assert_eq!(row::<InitWriter>(None), "WWWWWWWWWWWWWWWWW");
     }
 
     #[test]
@@ -312,8 +312,8 @@ mod tests {
             ".git/config",
             "./decisions/x.md",
         ] {
-            assert!(Pen::<Init>::default().write(path, None, "").is_err(), "{path}");
+            assert!(WriteSet::<InitWriter>::default().write(path, None, "").is_err(), "{path}");
         }
-        assert!(Pen::<Apply>::default().write("decisions/script.sh", None, "").is_err());
+        assert!(WriteSet::<ApplyWriter>::default().write("decisions/script.sh", None, "").is_err());
     }
 }

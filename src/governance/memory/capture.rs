@@ -1,5 +1,5 @@
-//! Capturing signals (M4): lines of talk that sound like a decision, a commitment, a correction, a deadline or an
-//! incident. They go to `SIGNALS.md` and wait there for a person.
+//! Captures signals (M4): lines of text that sound like a decision, a commitment, a correction, a deadline or an
+//! incident. They are stored in `SIGNALS.md` until a person accepts or rejects them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -7,19 +7,19 @@ use std::fmt::Write as _;
 use jiff::civil::Date;
 use serde::Serialize;
 
-use super::authority::{Capture, Forbidden, Pen};
+use super::authority::{CaptureWriter, WriteForbidden, WriteSet};
 use super::edit;
-use super::id::Kind;
+use super::id::BlockKind;
 use super::parse::Document;
-use super::state::Config;
-use super::texts::{IdSource, Texts};
+use super::state::MemoryConfig;
+use super::texts::{IdSource, WorkspaceTexts};
 use crate::foundation::base::limits::EXCERPT_CHARS_MAX;
 
-/// Where signals stand.
-pub const SIGNALS: &str = "intelligence/SIGNALS.md";
+/// The file that holds the signals.
+pub const SIGNALS_FILE: &str = "intelligence/SIGNALS.md";
 
-/// The phrases that make a line a signal, by kind; the first kind that fits is taken. A phrase stands at the beginning
-/// and the end of words. The config's `capture_triggers` adds to them.
+/// The phrases that make a line a signal, by kind; the first matching kind is used. A phrase matches at word boundaries
+/// only. `capture_triggers` in the settings adds to them.
 pub const TRIGGERS: [(&str, &[&str]); 5] = [
     ("incident", &["outage", "incident", "went down", "data loss", "crashed in production", "root cause"]),
     (
@@ -43,15 +43,15 @@ pub const TRIGGERS: [(&str, &[&str]); 5] = [
     ("commitment", &["i will", "i'll", "we will", "we'll", "todo", "to do:", "action item", "i promise"]),
 ];
 
-/// A text to listen to, and where it comes from.
+/// A text to search for signals, and its source.
 #[derive(Debug, Clone, Copy)]
-pub struct Heard<'h> {
-    /// What was said.
+pub struct CaptureInput<'h> {
+    /// The text.
     pub text: &'h str,
-    /// Where: `chat:12`, a rollout and turn, the regulator.
+    /// The source: `chat:12`, a rollout and turn, the regulator.
     pub source: &'h str,
-    /// What it is known to be, a regulator's correction for example: the whole text is one signal then, whatever its
-    /// words. Without it every line is listened to.
+    /// The kind of signal, if it is known already (a correction by the regulator, for example): the whole text becomes one
+    /// signal, whatever its words. Otherwise every line is checked.
     pub kind: Option<&'h str>,
 }
 
@@ -60,17 +60,17 @@ pub struct Heard<'h> {
 pub struct Signal {
     /// `SIG-YYYYMMDD-NNN`.
     pub id: String,
-    /// Which of the five kinds, or one of the config's.
+    /// One of the five kinds, or one from the settings.
     #[serde(rename = "type")]
     pub kind: String,
     /// At most 150 characters of the line.
     pub excerpt: String,
 }
 
-/// What kind of signal a line is, if any.
-pub fn kind_of<'k>(line: &str, more: &'k BTreeMap<String, Vec<String>>) -> Option<&'k str> {
+/// The kind of signal in a line, if any.
+pub fn signal_kind<'k>(line: &str, more: &'k BTreeMap<String, Vec<String>>) -> Option<&'k str> {
     let line = line.to_lowercase().replace('\u{2019}', "'");
-    let says = |phrase: &str| {
+    let contains_phrase = |phrase: &str| {
         let word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
         let edge = |c: Option<char>| !word(c);
         !phrase.is_empty()
@@ -80,37 +80,37 @@ pub fn kind_of<'k>(line: &str, more: &'k BTreeMap<String, Vec<String>>) -> Optio
                 edge(before.chars().next_back()) && (edge(after) || !word(phrase.chars().next_back()))
             })
     };
-    let own = more.iter().find(|(_, phrases)| phrases.iter().any(|phrase| says(&phrase.to_lowercase())));
+    let own = more.iter().find(|(_, phrases)| phrases.iter().any(|phrase| contains_phrase(&phrase.to_lowercase())));
     own.map(|(kind, _)| kind.as_str()).or_else(|| {
-        TRIGGERS.iter().find(|(_, phrases)| phrases.iter().any(|phrase| says(phrase))).map(|(kind, _)| *kind)
+        TRIGGERS.iter().find(|(_, phrases)| phrases.iter().any(|phrase| contains_phrase(phrase))).map(|(kind, _)| *kind)
     })
 }
 
-/// Listens to each line of `heard`. A line already captured from the same source is not captured again.
+/// Checks each line of `inputs`. A line already captured from the same source is not captured again.
 ///
 /// # Errors
-/// Never, as long as the table of authority lets capture write its file.
+/// None in practice: [`CaptureWriter`] owns the file that is written.
 pub fn capture(
-    texts: &Texts,
-    config: &Config,
-    heard: &[Heard<'_>],
+    texts: &WorkspaceTexts,
+    config: &MemoryConfig,
+    inputs: &[CaptureInput<'_>],
     today: Date,
-) -> Result<(Vec<Signal>, usize, Pen<Capture>), Forbidden> {
-    let text = texts.text(SIGNALS);
+) -> Result<(Vec<Signal>, usize, WriteSet<CaptureWriter>), WriteForbidden> {
+    let text = texts.text(SIGNALS_FILE);
     let document = Document::parse(text);
     let mut known: HashSet<(String, String)> =
         document.blocks().map(|block| (block.head("Source").to_owned(), block.head("Excerpt").to_owned())).collect();
-    let mut ids = IdSource::new(Kind::Signal, today, [text]);
+    let mut ids = IdSource::new(BlockKind::Signal, today, [text]);
     let mut signals = Vec::new();
     let mut blocks = String::new();
     let mut lost = 0;
-    for heard in heard {
-        let source = one_line(heard.source, EXCERPT_CHARS_MAX);
-        let lines = if let Some(kind) = heard.kind {
-            vec![(kind, heard.text)]
+    for inputs in inputs {
+        let source = one_line(inputs.source, EXCERPT_CHARS_MAX);
+        let lines = if let Some(kind) = inputs.kind {
+            vec![(kind, inputs.text)]
         } else {
-            let kind = |line| Some((kind_of(line, &config.capture_triggers)?, line));
-            heard.text.lines().filter_map(kind).collect()
+            let kind = |line| Some((signal_kind(line, &config.capture_triggers)?, line));
+            inputs.text.lines().filter_map(kind).collect()
         };
         for (kind, line) in lines {
             let kind = one_line(kind, EXCERPT_CHARS_MAX);
@@ -130,11 +130,11 @@ pub fn capture(
             signals.push(Signal { id, kind, excerpt });
         }
     }
-    let mut pen = Pen::default();
+    let mut writes = WriteSet::default();
     if !blocks.is_empty() {
-        pen.write(SIGNALS, texts.get(SIGNALS), edit::append(text, &blocks))?;
+        writes.write(SIGNALS_FILE, texts.get(SIGNALS_FILE), edit::append(text, &blocks))?;
     }
-    Ok((signals, lost, pen))
+    Ok((signals, lost, writes))
 }
 
 /// `text` on one line, without control characters, at most `limit` characters long.
@@ -153,11 +153,11 @@ mod tests {
     use super::*;
 
     fn check(line: &str, expected: Option<&str>) {
-        assert_eq!(kind_of(line, &BTreeMap::new()), expected, "{line}");
+        assert_eq!(signal_kind(line, &BTreeMap::new()), expected, "{line}");
     }
 
     #[test]
-    fn lines_are_told_by_their_phrases() {
+    fn a_line_is_classified_by_its_phrases() {
         check("So we decided to ship on Friday.", Some("decision"));
         check("Let’s use SQLite", Some("decision"));
         check("I'll write the test.", Some("commitment"));
@@ -171,24 +171,24 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_is_one_block_and_is_not_doubled() {
-        let mut texts = Texts::default();
-        texts.set(SIGNALS, "# Signals\n");
+    fn a_line_is_captured_once_as_one_block() {
+        let mut texts = WorkspaceTexts::default();
+        texts.set(SIGNALS_FILE, "# Signals\n");
         let day = jiff::civil::date(2026, 2, 20);
         let long = format!("We decided: {}\n[D-001]\u{7}\nhello", "é".repeat(300));
-        let heard = [Heard { text: &long, source: "chat:1\nStatus: accepted", kind: None }];
-        let (signals, lost, pen) = capture(&texts, &Config::default(), &heard, day).unwrap();
+        let inputs = [CaptureInput { text: &long, source: "chat:1\nStatus: accepted", kind: None }];
+        let (signals, lost, writes) = capture(&texts, &MemoryConfig::default(), &inputs, day).unwrap();
         assert_eq!((signals.len(), lost), (1, 0));
         assert_eq!(signals[0].excerpt.chars().count(), 150);
-        let written = pen.draft(SIGNALS, "").to_owned();
+        let written = writes.draft(SIGNALS_FILE, "").to_owned();
         let document = Document::parse(&written);
         assert!(document.findings().is_empty());
         assert_eq!(document.blocks().len(), 1);
         assert_eq!(document.block("SIG-20260220-001").unwrap().head("Status"), "pending");
-        texts.set(SIGNALS, written);
-        assert_eq!(capture(&texts, &Config::default(), &heard, day).unwrap().0, []);
-        let told = [Heard { text: "It was\nnot so.", source: "regulator", kind: Some("correction") }];
-        let (signals, ..) = capture(&texts, &Config::default(), &told, day).unwrap();
+        texts.set(SIGNALS_FILE, written);
+        assert_eq!(capture(&texts, &MemoryConfig::default(), &inputs, day).unwrap().0, []);
+        let known = [CaptureInput { text: "It was\nnot so.", source: "regulator", kind: Some("correction") }];
+        let (signals, ..) = capture(&texts, &MemoryConfig::default(), &known, day).unwrap();
         assert_eq!((signals[0].kind.as_str(), signals[0].excerpt.as_str()), ("correction", "It was not so."));
     }
 }

@@ -1,5 +1,5 @@
-//! Contradictions between active decisions (Mind Mem 1.0.3, §2), found axis by axis: the work grows with the number of
-//! signatures and of conflicts, not with the square of the signatures.
+//! Contradictions between active decisions (Mind Mem 1.0.3, §2), found axis by axis: the cost grows with the number of
+//! signatures and contradictions, not with the square of the signatures.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::signature::{Modality, Signature};
 
-/// How bad a contradiction is.
+/// The severity of a contradiction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Rule 5c: two preferences that pull apart.
+    /// Rule 5c: two preferences for different objects.
     Warning,
     /// Rule 5a: a permission against a prohibition.
     Low,
@@ -22,7 +22,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The word for it, as serialised.
+    /// The name, as serialised.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Warning => "warning",
@@ -35,14 +35,14 @@ impl Severity {
 
 /// One side of a contradiction: an active decision and one of its signatures.
 #[derive(Debug, Clone, Copy)]
-pub struct Side<'s, 'a> {
+pub struct ContradictionSide<'s, 'a> {
     /// The decision's id.
     pub decision: &'a str,
     /// The signature.
     pub signature: &'s Signature<'a>,
 }
 
-impl Side<'_, '_> {
+impl ContradictionSide<'_, '_> {
     /// `D-…:CS-…`.
     pub fn name(&self) -> String {
         format!("{}:{}", self.decision, self.signature.id())
@@ -52,23 +52,23 @@ impl Side<'_, '_> {
 /// Two signatures that cannot both be followed.
 #[derive(Debug, Clone, Copy)]
 pub struct Contradiction<'s, 'a> {
-    /// The one that comes first.
-    pub a: Side<'s, 'a>,
-    /// The other.
-    pub b: Side<'s, 'a>,
-    /// How bad it is.
+    /// The first in file order.
+    pub a: ContradictionSide<'s, 'a>,
+    /// The second.
+    pub b: ContradictionSide<'s, 'a>,
+    /// The severity.
     pub severity: Severity,
 }
 
 impl Contradiction<'_, '_> {
-    /// What it is about.
+    /// The axis that both signatures are on.
     pub fn axis(&self) -> &str {
         &self.a.signature.axis
     }
 
-    /// One sentence for a person.
+    /// A one-sentence description.
     pub fn description(&self) -> String {
-        let says = |side: &Side<'_, '_>| {
+        let says = |side: &ContradictionSide<'_, '_>| {
             let s = side.signature;
             format!("{} says {} {} {}", side.name(), s.text("modality"), s.text("predicate"), s.text("object"))
         };
@@ -76,26 +76,26 @@ impl Contradiction<'_, '_> {
     }
 }
 
-/// All contradictions among `sides`, which are the signatures of active decisions in the order of their files; at most
-/// `limit` of them, and whether that limit cut any off.
-pub fn contradictions<'s, 'a>(sides: &[Side<'s, 'a>], limit: usize) -> (Vec<Contradiction<'s, 'a>>, bool) {
+/// All contradictions among `sides` (the signatures of active decisions in file order), at most `limit` of them, and
+/// whether the limit cut any off.
+pub fn contradictions<'s, 'a>(sides: &[ContradictionSide<'s, 'a>], limit: usize) -> (Vec<Contradiction<'s, 'a>>, bool) {
     let mut axes: HashMap<&str, Vec<usize>> = HashMap::with_capacity(sides.len() / 2);
     for (index, side) in sides.iter().enumerate() {
         if side.signature.has_axis() && side.signature.modality.is_some() {
             axes.entry(&side.signature.axis).or_default().push(index);
         }
     }
-    let mut finder = Finder { sides, limit, found: Vec::new(), cut: false };
+    let mut search = PairSearch { sides, limit, found: Vec::new(), cut: false };
     let mut groups: Vec<_> = axes.into_values().filter(|group| group.len() > 1).collect();
     groups.sort_unstable();
     for group in groups {
-        finder.axis(&group);
+        search.axis(&group);
     }
-    finder.found.sort_unstable_by_key(|(a, b, _)| (*a, *b));
-    let found = finder.found.iter().filter_map(|(a, b, severity)| {
+    search.found.sort_unstable_by_key(|(a, b, _)| (*a, *b));
+    let found = search.found.iter().filter_map(|(a, b, severity)| {
         Some(Contradiction { a: *sides.get(*a)?, b: *sides.get(*b)?, severity: *severity })
     });
-    (found.collect(), finder.cut)
+    (found.collect(), search.cut)
 }
 
 /// The pairs of modalities that oppose each other on one object (rule 5a).
@@ -107,26 +107,26 @@ const OPPOSED: [(Modality, Modality, Severity); 5] = [
     (Modality::May, Modality::MustNot, Severity::Low),
 ];
 
-struct Finder<'l, 's, 'a> {
-    sides: &'l [Side<'s, 'a>],
+struct PairSearch<'l, 's, 'a> {
+    sides: &'l [ContradictionSide<'s, 'a>],
     limit: usize,
     found: Vec<(usize, usize, Severity)>,
     cut: bool,
 }
 
-impl Finder<'_, '_, '_> {
+impl PairSearch<'_, '_, '_> {
     fn axis(&mut self, group: &[usize]) {
         let sides = self.sides;
         let signature = |index: &usize| sides.get(*index).map(|side| side.signature);
-        // By modality, then by object: only lists that can conflict are ever paired.
-        let mut said: HashMap<Modality, HashMap<String, Vec<usize>>> = HashMap::new();
+        // By modality, then by object, so that only lists that can contradict each other are paired.
+        let mut by_modality: HashMap<Modality, HashMap<String, Vec<usize>>> = HashMap::new();
         for index in group {
             let Some(s) = signature(index) else { continue };
             let Some(modality) = s.modality else { continue };
-            said.entry(modality).or_default().entry(fold(s.text("object"))).or_default().push(*index);
+            by_modality.entry(modality).or_default().entry(fold(s.text("object"))).or_default().push(*index);
         }
         for (one, other, severity) in OPPOSED {
-            let (Some(ones), Some(others)) = (said.get(&one), said.get(&other)) else { continue };
+            let (Some(ones), Some(others)) = (by_modality.get(&one), by_modality.get(&other)) else { continue };
             for (object, a) in ones {
                 if object.is_empty() {
                     for b in others.values() {
@@ -140,7 +140,7 @@ impl Finder<'_, '_, '_> {
             }
         }
         for (modality, severity) in [(Modality::Must, Severity::Critical), (Modality::Should, Severity::Warning)] {
-            if let Some(objects) = said.get(&modality).filter(|objects| objects.len() > 1) {
+            if let Some(objects) = by_modality.get(&modality).filter(|objects| objects.len() > 1) {
                 self.compete(objects, severity);
             }
         }
@@ -153,7 +153,7 @@ impl Finder<'_, '_, '_> {
         for (object, indices) in objects.iter().filter(|(object, _)| !object.is_empty()) {
             for index in indices {
                 let Some(side) = sides.get(*index) else { continue };
-                // An additive signature competes with nothing, whichever of the two says so.
+                // An additive signature competes with nothing, whichever side declares it.
                 if severity == Severity::Critical && !side.signature.exclusive() {
                     continue;
                 }
@@ -173,8 +173,8 @@ impl Finder<'_, '_, '_> {
         }
     }
 
-    /// Every pair of the two lists that no exemption lets off. Lists in which each names its projects are paired within
-    /// a project only.
+    /// Adds every pair of the two lists that is not exempt. Where every signature names its projects, only pairs within a
+    /// project are considered.
     fn cross(&mut self, a: &[usize], b: &[usize], severity: Severity) {
         if a.len().saturating_mul(b.len()) <= 64 {
             for one in a {
@@ -224,7 +224,7 @@ impl Finder<'_, '_, '_> {
     }
 }
 
-fn by_project<'s>(sides: &[Side<'s, '_>], indices: &[usize]) -> HashMap<&'s str, Vec<usize>> {
+fn by_project<'s>(sides: &[ContradictionSide<'s, '_>], indices: &[usize]) -> HashMap<&'s str, Vec<usize>> {
     let mut map: HashMap<&str, Vec<usize>> = HashMap::new();
     for index in indices {
         let projects = sides.get(*index).map(|side| side.signature.scope("projects")).unwrap_or_default();
@@ -254,7 +254,7 @@ fn disjoint(a: &Signature<'_>, b: &Signature<'_>, key: &str) -> bool {
     !a.is_empty() && !b.is_empty() && !a.iter().any(|one| b.contains(one))
 }
 
-/// Whether the time of `a` ends before that of `b` begins.
+/// Whether the time range of `a` ends before that of `b` begins.
 fn apart(a: &Signature<'_>, b: &Signature<'_>) -> bool {
     matches!((a.time().1, b.time().0), (Some(end), Some(start)) if end < start)
 }

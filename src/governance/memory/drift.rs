@@ -1,31 +1,31 @@
-//! Drift: where what is decided and what is done move apart.
+//! Drift: differences between what was decided and what is being done.
 
 use std::collections::{HashMap, HashSet};
 
 use jiff::civil::Date;
 use serde::Serialize;
 
-use super::id::Kind;
-use super::known::{Known, named};
+use super::id::BlockKind;
+use super::scan_input::{ScanInput, ids_of_kind};
 use super::signature::Signature;
-use super::state::{Config, days_between};
+use super::state::{MemoryConfig, days_between};
 
-/// How it drifts.
+/// The kind of drift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DriftKind {
-    /// An active decision of weight that no open task follows (M7).
+    /// An active decision with a priority of 7 or more that no open task follows (M7).
     DeadDecision,
-    /// A task under way or blocked that nobody wrote about for long.
+    /// A task in progress or blocked without a recent history entry.
     StalledTask,
-    /// An incident whose root cause has struck before.
+    /// An incident with the same root cause as an earlier one.
     RepeatedIncident,
-    /// An open task that says neither what decision it follows nor why it is there (S7).
+    /// An open task with neither `AlignsWith` nor `Justification` (S7).
     UnalignedTask,
 }
 
 impl DriftKind {
-    /// The word for it in records.
+    /// The name used in records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DeadDecision => "dead_decision",
@@ -41,21 +41,21 @@ impl DriftKind {
 pub struct Drift {
     /// Its record's id; empty when the day's ids are used up.
     pub id: String,
-    /// How.
+    /// The kind.
     #[serde(rename = "type")]
     pub kind: DriftKind,
     /// The block it is about.
     pub source: String,
-    /// One sentence.
+    /// A one-sentence description.
     pub description: String,
 }
 
-/// All drift on the day `today`.
+/// All drift as of `today`.
 pub(super) fn drift(
-    known: &Known<'_>,
-    signed: &[(&str, Vec<Signature<'_>>)],
+    known: &ScanInput<'_>,
+    active_signatures: &[(&str, Vec<Signature<'_>>)],
     today: Date,
-    config: &Config,
+    config: &MemoryConfig,
 ) -> Vec<Drift> {
     let mut found = Vec::new();
     let mut add = |kind, source: &str, description| {
@@ -63,25 +63,30 @@ pub(super) fn drift(
     };
     let mut followed = HashSet::new();
     let mut tasks = Vec::new();
-    for task in known.blocks(Kind::Task) {
+    for task in known.blocks(BlockKind::Task) {
         let status = task.head("Status");
         if !matches!(status, "todo" | "doing" | "blocked") {
             continue;
         }
         for key in ["AlignsWith", "Dependencies", "Context", "Next"] {
             if let Some(field) = task.field(key) {
-                followed.extend(named(field.head, Kind::Decision));
-                followed.extend(named(field.body, Kind::Decision));
+                followed.extend(ids_of_kind(field.head, BlockKind::Decision));
+                followed.extend(ids_of_kind(field.body, BlockKind::Decision));
             }
         }
         tasks.push(task);
     }
-    for (decision, signatures) in signed {
-        let grave = signatures.iter().filter(|signature| signature.priority().is_some_and(|priority| priority >= 7));
+    for (decision, signatures) in active_signatures {
+        let high_priority =
+            signatures.iter().filter(|signature| signature.priority().is_some_and(|priority| priority >= 7));
         let exempt = |signature: &Signature<'_>| matches!(signature.text("enforcement"), "invariant" | "structural");
-        let mut grave = grave.peekable();
-        if grave.peek().is_some() && !signatures.iter().any(exempt) && !followed.contains(decision) {
-            add(DriftKind::DeadDecision, decision, "active and of weight, but no open task follows it".to_owned());
+        let mut high_priority = high_priority.peekable();
+        if high_priority.peek().is_some() && !signatures.iter().any(exempt) && !followed.contains(decision) {
+            add(
+                DriftKind::DeadDecision,
+                decision,
+                "active with priority 7 or higher, but no open task follows it".to_owned(),
+            );
         }
     }
     for task in tasks {
@@ -95,17 +100,17 @@ pub(super) fn drift(
                 add(
                     DriftKind::StalledTask,
                     id,
-                    format!("{} without a line of history since {since}", task.head("Status")),
+                    format!("{} without a history entry since {since}", task.head("Status")),
                 );
             }
         }
-        let said = |key| task.field(key).is_some_and(|field| !field.is_empty() && field.head != "none");
-        if !said("AlignsWith") && !said("Justification") {
+        let is_set = |key| task.field(key).is_some_and(|field| !field.is_empty() && field.head != "none");
+        if !is_set("AlignsWith") && !is_set("Justification") {
             add(DriftKind::UnalignedTask, id, "open, without AlignsWith or Justification".to_owned());
         }
     }
     let mut causes: HashMap<String, &str> = HashMap::new();
-    for incident in known.blocks(Kind::Incident) {
+    for incident in known.blocks(BlockKind::Incident) {
         let cause = incident.value("RootCause").unwrap_or_default().trim().to_lowercase();
         if cause.is_empty() || cause == "none" || cause == "unknown" {
             continue;

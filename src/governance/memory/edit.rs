@@ -1,19 +1,19 @@
-//! Edits of a text that keep every byte they do not have to change: the seven operations of a proposal, and the few
-//! small ones that records need.
+//! Edits that leave every other byte of a text unchanged: the seven operations of a proposal, and the field updates
+//! that records need.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::id::{BlockId, Kind};
+use super::id::{BlockId, BlockKind};
 use super::parse::{Block, Document, Field, line_end, lines};
-use super::proposal::{Op, OpKind};
+use super::proposal::{ProposalOp, ProposalOpKind};
 
-/// Why an operation cannot be carried out on a text.
+/// Why an operation cannot be applied to a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct EditError(String);
 
-type Edited = Result<String, EditError>;
+type EditResult = Result<String, EditError>;
 
 fn refuse<T>(message: impl Into<String>) -> Result<T, EditError> {
     Err(EditError(message.into()))
@@ -22,31 +22,34 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, EditError> {
 /// `text` after `op`.
 ///
 /// # Errors
-/// What about the operation does not fit the text.
-pub fn carry_out(text: &str, op: &Op) -> Edited {
+/// If the operation does not fit the text; the message says why.
+pub fn apply_op(text: &str, op: &ProposalOp) -> EditResult {
     let document = Document::parse(text);
-    let Some(kind) = op.kind else { return refuse("an operation without a kind") };
-    if kind == OpKind::AppendBlock {
+    let Some(kind) = op.kind else { return refuse("the operation has no kind") };
+    if kind == ProposalOpKind::AppendBlock {
         new_blocks(op)?;
         return Ok(append(text, &op.patch));
     }
     let Some(block) = document.block(&op.target) else {
         return refuse(format!("{} is not in `{}`", op.target, op.file));
     };
-    let edits = matches!(kind, OpKind::UpdateField | OpKind::AppendListItem | OpKind::ReplaceRange);
-    if edits && block.id().kind() == Kind::Decision {
+    let edits =
+        matches!(kind, ProposalOpKind::UpdateField | ProposalOpKind::AppendListItem | ProposalOpKind::ReplaceRange);
+    if edits && block.id().kind() == BlockKind::Decision {
         return refuse(format!("{} is a decision: it is never edited (M2); set its status or supersede it", op.target));
     }
     match kind {
-        OpKind::AppendBlock | OpKind::InsertAfterBlock => {
+        ProposalOpKind::AppendBlock | ProposalOpKind::InsertAfterBlock => {
             new_blocks(op)?;
             Ok(insert_after(text, &block, &op.patch))
         }
-        OpKind::UpdateField => Ok(set_field(text, &block, needed("field", &op.field)?, &op.value)),
-        OpKind::AppendListItem => add_item(text, &block, needed("list", &op.field)?, needed("item", &op.value)?),
-        OpKind::ReplaceRange => replace_range(text, &block, op),
-        OpKind::SetStatus => set_status(text, &block, needed("status", &op.status)?, &op.history),
-        OpKind::SupersedeDecision => supersede(text, &block, op),
+        ProposalOpKind::UpdateField => Ok(set_field(text, &block, needed("field", &op.field)?, &op.value)),
+        ProposalOpKind::AppendListItem => {
+            add_item(text, &block, needed("list", &op.field)?, needed("item", &op.value)?)
+        }
+        ProposalOpKind::ReplaceRange => replace_range(text, &block, op),
+        ProposalOpKind::SetStatus => set_status(text, &block, needed("status", &op.status)?, &op.history),
+        ProposalOpKind::SupersedeDecision => supersede(text, &block, op),
     }
 }
 
@@ -54,8 +57,8 @@ fn needed<'t>(what: &str, value: &'t str) -> Result<&'t str, EditError> {
     if value.is_empty() { refuse(format!("the operation has no `{what}`")) } else { Ok(value) }
 }
 
-/// Checks that the patch is blocks and nothing else.
-fn new_blocks(op: &Op) -> Result<(), EditError> {
+/// Checks that the patch consists of blocks only.
+fn new_blocks(op: &ProposalOp) -> Result<(), EditError> {
     let patch = Document::parse(&op.patch);
     if let Some(finding) = patch.findings().first() {
         return refuse(format!("line {} of the patch: {}", finding.line, finding.message));
@@ -66,12 +69,12 @@ fn new_blocks(op: &Op) -> Result<(), EditError> {
     }
 }
 
-fn supersede(text: &str, block: &Block<'_, '_>, op: &Op) -> Edited {
+fn supersede(text: &str, block: &Block<'_, '_>, op: &ProposalOp) -> EditResult {
     new_blocks(op)?;
     let patch = Document::parse(&op.patch);
     let mut blocks = patch.blocks();
     let (Some(new), None) = (blocks.next(), blocks.next()) else { return refuse("the patch must be one decision") };
-    if block.id().kind() != Kind::Decision || new.id().kind() != Kind::Decision {
+    if block.id().kind() != BlockKind::Decision || new.id().kind() != BlockKind::Decision {
         return refuse("only a decision supersedes a decision");
     }
     if block.head("Status") != "active" {
@@ -83,7 +86,7 @@ fn supersede(text: &str, block: &Block<'_, '_>, op: &Op) -> Edited {
     Ok(append(&set_status(text, block, "superseded", "")?, &op.patch))
 }
 
-fn set_status(text: &str, block: &Block<'_, '_>, status: &str, history: &str) -> Edited {
+fn set_status(text: &str, block: &Block<'_, '_>, status: &str, history: &str) -> EditResult {
     let Some(field) = block.field("Status") else { return refuse(format!("{} has no Status", block.id())) };
     let edited = splice(text, head_range(text, field), status);
     if history.is_empty() {
@@ -94,7 +97,7 @@ fn set_status(text: &str, block: &Block<'_, '_>, status: &str, history: &str) ->
     block.map_or_else(|| refuse("the block is gone"), |block| add_item(&edited, &block, "History", history))
 }
 
-/// `text` with another value for `key` of `block`; a field that is not there becomes its last one.
+/// `text` with `key` of `block` set to `value`; a missing field is added at the end of the block.
 pub fn set_field(text: &str, block: &Block<'_, '_>, key: &str, value: &str) -> String {
     let end = line_end(text);
     let value = value.replace('\n', &format!("{end}  "));
@@ -108,7 +111,7 @@ pub fn set_field(text: &str, block: &Block<'_, '_>, key: &str, value: &str) -> S
     }
 }
 
-fn add_item(text: &str, block: &Block<'_, '_>, key: &str, item: &str) -> Edited {
+fn add_item(text: &str, block: &Block<'_, '_>, key: &str, item: &str) -> EditResult {
     let item = item.replace('\n', &format!("{}  ", line_end(text)));
     match block.field(key) {
         Some(field) if !field.head.is_empty() => refuse(format!("`{key}` of {} is a value, not a list", block.id())),
@@ -117,12 +120,12 @@ fn add_item(text: &str, block: &Block<'_, '_>, key: &str, item: &str) -> Edited 
     }
 }
 
-fn replace_range(text: &str, block: &Block<'_, '_>, op: &Op) -> Edited {
+fn replace_range(text: &str, block: &Block<'_, '_>, op: &ProposalOp) -> EditResult {
     let Some((from, to)) = op.range.as_ref().filter(|(from, to)| !from.is_empty() && !to.is_empty()) else {
         return refuse("the operation has no `range` with `start` and `end`");
     };
     let base = block.range().start;
-    // The header is not for replacing: the block would be another one.
+    // The header cannot be replaced: that would make it another block.
     let mut rows = lines(block.text()).skip(1).skip_while(|line| !line.text.contains(from.as_str()));
     let first = rows.next();
     let last = rows.find(|line| line.text.contains(to.as_str()));
@@ -133,7 +136,7 @@ fn replace_range(text: &str, block: &Block<'_, '_>, op: &Op) -> Edited {
     Ok(splice(text, base + first.start..base + last.start, &patch))
 }
 
-/// `text` with blocks added at its end.
+/// `text` with blocks appended.
 pub fn append(text: &str, blocks: &str) -> String {
     let end = line_end(text);
     let mut out = text.to_owned();
@@ -159,7 +162,7 @@ fn insert_after(text: &str, block: &Block<'_, '_>, blocks: &str) -> String {
     out + after
 }
 
-/// The value on the key's own line, or the place for one after the colon.
+/// The range of the value on the key's line, or the position for one after the colon.
 fn head_range(text: &str, field: &Field<'_>) -> Range<usize> {
     let colon = field.start + field.key.len() + 1;
     let line = text.get(colon..field.body_start).unwrap_or_default();
@@ -191,10 +194,10 @@ fn splice(text: &str, range: Range<usize>, with: &str) -> String {
 }
 
 /// New one-line values (key, value) by block id.
-pub type Changes<'c> = HashMap<&'c str, Vec<(&'c str, String)>>;
+pub type FieldChanges<'c> = HashMap<&'c str, Vec<(&'c str, String)>>;
 
 /// `text` with the one-line values of `changes` (block id, key, value) set, in one pass.
-pub fn set_fields(text: &str, changes: &Changes<'_>) -> String {
+pub fn set_fields(text: &str, changes: &FieldChanges<'_>) -> String {
     if changes.is_empty() {
         return text.to_owned();
     }
@@ -227,11 +230,11 @@ pub fn set_fields(text: &str, changes: &Changes<'_>) -> String {
     out
 }
 
-/// Undoes in `now` what made `after` of `before`: block by block, wherever `now` still holds what `after` held.
+/// Reverts in `now` the change from `before` to `after`, block by block, where `now` still equals `after`.
 ///
 /// # Errors
-/// Where a block that was changed then has been changed again since.
-pub fn reverse(before: &str, after: &str, now: &str) -> Edited {
+/// If a block that the change touched has been changed again since.
+pub fn reverse(before: &str, after: &str, now: &str) -> EditResult {
     if now == after {
         return Ok(before.to_owned());
     }
@@ -257,7 +260,7 @@ pub fn reverse(before: &str, after: &str, now: &str) -> Edited {
             let tail = current.text().get(current.text().trim_end().len()..).unwrap_or_default();
             splice_raw(&text, range, &(former.text().trim_end().to_owned() + tail))
         } else {
-            // With the block goes the blank line that was put before it.
+            // The blank line inserted before the block is removed with it.
             let head = text.get(..range.start).unwrap_or_default();
             let blank = [("\r\n\r\n", 2), ("\n\n", 1)].into_iter().find(|(ends, _)| head.ends_with(ends));
             splice_raw(&text, range.start - blank.map_or(0, |(_, length)| length)..range.end, "")
@@ -279,94 +282,104 @@ mod tests {
 
     const TEXT: &str = "# Tasks\n\n[T-001]\nStatus: todo\nTitle: a\n  b\nHistory:\n- one\n\n[T-002]\nStatus: doing\n";
 
-    fn op(kind: OpKind) -> Op {
-        Op { kind: Some(kind), file: "tasks/TASKS.md".into(), target: "T-001".into(), ..Op::default() }
+    fn op(kind: ProposalOpKind) -> ProposalOp {
+        ProposalOp { kind: Some(kind), file: "tasks/TASKS.md".into(), target: "T-001".into(), ..ProposalOp::default() }
     }
 
-    /// The edit, with both kinds of line end.
-    fn check(op: &Op, from: &str, to: &str) {
+    /// Checks the edit with both kinds of line ending.
+    fn check(op: &ProposalOp, from: &str, to: &str) {
         let expected = TEXT.replacen(from, to, 1);
-        assert_eq!(carry_out(TEXT, op).unwrap(), expected);
+        assert_eq!(apply_op(TEXT, op).unwrap(), expected);
         let crlf = |text: &str| text.replace('\n', "\r\n");
-        assert_eq!(carry_out(&crlf(TEXT), op).unwrap(), crlf(&expected));
+        assert_eq!(apply_op(&crlf(TEXT), op).unwrap(), crlf(&expected));
     }
 
     #[test]
-    fn every_operation_changes_only_the_bytes_it_must() {
-        check(&Op { status: "done".into(), ..op(OpKind::SetStatus) }, "todo", "done");
+    fn an_operation_changes_no_other_bytes() {
+        check(&ProposalOp { status: "done".into(), ..op(ProposalOpKind::SetStatus) }, "todo", "done");
         check(
-            &Op { status: "done".into(), history: "two".into(), ..op(OpKind::SetStatus) },
+            &ProposalOp { status: "done".into(), history: "two".into(), ..op(ProposalOpKind::SetStatus) },
             "todo\nTitle: a\n  b\nHistory:\n- one\n",
             "done\nTitle: a\n  b\nHistory:\n- one\n- two\n",
         );
-        check(&Op { field: "Title".into(), value: "c\nd".into(), ..op(OpKind::UpdateField) }, "a\n  b", "c\n  d");
         check(
-            &Op { field: "Due".into(), value: "none".into(), ..op(OpKind::UpdateField) },
+            &ProposalOp { field: "Title".into(), value: "c\nd".into(), ..op(ProposalOpKind::UpdateField) },
+            "a\n  b",
+            "c\n  d",
+        );
+        check(
+            &ProposalOp { field: "Due".into(), value: "none".into(), ..op(ProposalOpKind::UpdateField) },
             "- one\n",
             "- one\nDue: none\n",
         );
         check(
-            &Op { field: "History".into(), value: "two".into(), ..op(OpKind::AppendListItem) },
+            &ProposalOp { field: "History".into(), value: "two".into(), ..op(ProposalOpKind::AppendListItem) },
             "- one\n",
             "- one\n- two\n",
         );
         check(
-            &Op { field: "Sources".into(), value: "x".into(), ..op(OpKind::AppendListItem) },
+            &ProposalOp { field: "Sources".into(), value: "x".into(), ..op(ProposalOpKind::AppendListItem) },
             "- one\n",
             "- one\nSources:\n- x\n",
         );
         check(
-            &Op {
+            &ProposalOp {
                 range: Some(("Title".into(), "History".into())),
                 patch: "Title: z".into(),
-                ..op(OpKind::ReplaceRange)
+                ..op(ProposalOpKind::ReplaceRange)
             },
             "Title: a\n  b\n",
             "Title: z\n",
         );
         check(
-            &Op { patch: "[T-003]\nStatus: todo".into(), ..op(OpKind::InsertAfterBlock) },
+            &ProposalOp { patch: "[T-003]\nStatus: todo".into(), ..op(ProposalOpKind::InsertAfterBlock) },
             "- one\n",
             "- one\n\n[T-003]\nStatus: todo\n",
         );
         check(
-            &Op { patch: "[T-003]\nStatus: todo".into(), ..op(OpKind::AppendBlock) },
+            &ProposalOp { patch: "[T-003]\nStatus: todo".into(), ..op(ProposalOpKind::AppendBlock) },
             "doing\n",
             "doing\n\n[T-003]\nStatus: todo\n",
         );
     }
 
     #[test]
-    fn a_file_without_a_last_line_end_keeps_that() {
+    fn a_missing_final_newline_is_preserved() {
         let text = "[T-001]\nStatus: todo";
         assert_eq!(
-            carry_out(text, &Op { status: "done".into(), ..op(OpKind::SetStatus) }).unwrap(),
+            apply_op(text, &ProposalOp { status: "done".into(), ..op(ProposalOpKind::SetStatus) }).unwrap(),
             "[T-001]\nStatus: done"
         );
-        let due = Op { field: "Due".into(), value: "x".into(), ..op(OpKind::UpdateField) };
-        assert_eq!(carry_out(text, &due).unwrap(), "[T-001]\nStatus: todo\nDue: x");
+        let due = ProposalOp { field: "Due".into(), value: "x".into(), ..op(ProposalOpKind::UpdateField) };
+        assert_eq!(apply_op(text, &due).unwrap(), "[T-001]\nStatus: todo\nDue: x");
     }
 
     #[test]
-    fn a_decision_is_superseded_but_never_edited() {
+    fn decisions_can_be_superseded_but_not_edited() {
         let text = "[D-001]\nStatus: active\nStatement: a\n";
-        let edit =
-            Op { field: "Statement".into(), value: "b".into(), target: "D-001".into(), ..op(OpKind::UpdateField) };
-        assert!(carry_out(text, &edit).unwrap_err().to_string().contains("M2"));
+        let edit = ProposalOp {
+            field: "Statement".into(),
+            value: "b".into(),
+            target: "D-001".into(),
+            ..op(ProposalOpKind::UpdateField)
+        };
+        assert!(apply_op(text, &edit).unwrap_err().to_string().contains("M2"));
         let patch = "[D-002]\nStatus: active\nSupersedes: D-001\n";
-        let supersede = Op { target: "D-001".into(), patch: patch.into(), ..op(OpKind::SupersedeDecision) };
+        let supersede =
+            ProposalOp { target: "D-001".into(), patch: patch.into(), ..op(ProposalOpKind::SupersedeDecision) };
         let expected = format!("[D-001]\nStatus: superseded\nStatement: a\n\n{patch}");
-        assert_eq!(carry_out(text, &supersede).unwrap(), expected);
-        assert!(carry_out(&expected, &supersede).unwrap_err().to_string().contains("not active"));
-        let other = Op { patch: patch.replace("D-001", "D-009"), ..supersede };
-        assert!(carry_out(text, &other).is_err());
+        assert_eq!(apply_op(text, &supersede).unwrap(), expected);
+        assert!(apply_op(&expected, &supersede).unwrap_err().to_string().contains("not active"));
+        let other = ProposalOp { patch: patch.replace("D-001", "D-009"), ..supersede };
+        assert!(apply_op(text, &other).is_err());
     }
 
     #[test]
-    fn a_change_is_taken_back_around_later_ones() {
-        let after = carry_out(TEXT, &Op { status: "done".into(), ..op(OpKind::SetStatus) }).unwrap();
+    fn a_change_can_be_reverted_around_later_changes() {
+        let after = apply_op(TEXT, &ProposalOp { status: "done".into(), ..op(ProposalOpKind::SetStatus) }).unwrap();
         let after =
-            carry_out(&after, &Op { patch: "[T-003]\nStatus: todo".into(), ..op(OpKind::AppendBlock) }).unwrap();
+            apply_op(&after, &ProposalOp { patch: "[T-003]\nStatus: todo".into(), ..op(ProposalOpKind::AppendBlock) })
+                .unwrap();
         assert_eq!(reverse(TEXT, &after, &after).unwrap(), TEXT);
         let later = after.replace("doing", "blocked") + "\n[T-004]\nStatus: todo\n";
         let expected = TEXT.replace("doing", "blocked") + "\n[T-004]\nStatus: todo\n";

@@ -1,27 +1,27 @@
-//! What is wrong with a text, and where: one type for the parser's diagnostics and for the validator's checks.
+//! Problems found in a text, with their location: used for the parser's diagnostics and for the validator's checks.
 
 use std::ops::Range;
 
 use serde::Serialize;
 
-/// How much a [`Finding`] weighs.
+/// The severity of a [`Finding`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// Worth a look; nothing is refused for it.
+pub enum FindingLevel {
+    /// A warning: nothing is rejected because of it.
     Warning,
     /// The workspace breaks the specification.
     Error,
 }
 
-/// Something wrong at a place in a file.
+/// A problem at a location in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// A short stable name: `S1` to `S9` for the structural invariants, a word for the grammar.
     pub code: &'static str,
     /// Error or warning.
-    pub level: Level,
-    /// The file, relative to the workspace; empty while only a text is known.
+    pub level: FindingLevel,
+    /// The file, relative to the workspace; empty for a text without a file.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
@@ -30,14 +30,14 @@ pub struct Finding {
     /// The block it is about, if any.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub block: String,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to do about it.
+    /// How to fix it.
     pub help: String,
 }
 
 impl Finding {
-    /// What stays the same when the text around it moves: used to tell new findings from standing ones.
+    /// The parts that do not depend on the position in the text; used to tell new findings from existing ones.
     pub fn identity(&self) -> (&'static str, &str, &str, &str) {
         (self.code, &self.file, &self.block, &self.message)
     }
@@ -45,7 +45,8 @@ impl Finding {
     /// The finding as a diagnostic over `text`, the file's content.
     pub fn diagnostic(&self, text: &str) -> miette::Report {
         let label = miette::LabeledSpan::at(self.span.clone(), self.code);
-        let severity = if self.level == Level::Error { miette::Severity::Error } else { miette::Severity::Warning };
+        let severity =
+            if self.level == FindingLevel::Error { miette::Severity::Error } else { miette::Severity::Warning };
         let diagnostic = miette::MietteDiagnostic::new(self.message.clone())
             .with_code(format!("memory::{}", self.code))
             .with_severity(severity)

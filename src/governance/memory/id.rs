@@ -1,14 +1,14 @@
-//! The thirteen kinds of block and their ids (Mind Mem 1.0.3, §1). Says what a kind must hold; reads no text beyond an
-//! id.
+//! The thirteen kinds of block and their ids (Mind Mem 1.0.3, §1), with the fields that each kind requires.
+//!
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// What a block is, told by the prefix of its id.
+/// The kind of a block, given by the prefix of its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// `D`: a decision; never edited, only superseded or revoked.
+pub enum BlockKind {
+    /// `D`: a decision. Never edited; only superseded or revoked.
     Decision,
     /// `T`: a task.
     Task,
@@ -22,21 +22,21 @@ pub enum Kind {
     Incident,
     /// `C`: a contradiction between two decisions.
     Contradiction,
-    /// `DREF`: a drift reference: what is decided and what is done move apart.
+    /// `DREF`: a drift record.
     Drift,
-    /// `SIG`: a signal that was captured and waits for a person.
+    /// `SIG`: a captured signal that waits for review.
     Signal,
     /// `P`: a proposal.
     Proposal,
     /// `I`: an impact record.
-    Impact,
+    DecisionImpact,
     /// `B`: a briefing.
     Briefing,
     /// `S`: a snapshot.
     Snapshot,
 }
 
-impl Kind {
+impl BlockKind {
     /// All kinds, in the order of the specification.
     pub const ALL: [Self; 13] = [
         Self::Decision,
@@ -49,7 +49,7 @@ impl Kind {
         Self::Drift,
         Self::Signal,
         Self::Proposal,
-        Self::Impact,
+        Self::DecisionImpact,
         Self::Briefing,
         Self::Snapshot,
     ];
@@ -67,7 +67,7 @@ impl Kind {
             Self::Drift => "DREF",
             Self::Signal => "SIG",
             Self::Proposal => "P",
-            Self::Impact => "I",
+            Self::DecisionImpact => "I",
             Self::Briefing => "B",
             Self::Snapshot => "S",
         }
@@ -86,14 +86,14 @@ impl Kind {
             Self::Drift => "drift",
             Self::Signal => "signal",
             Self::Proposal => "proposal",
-            Self::Impact => "impact",
+            Self::DecisionImpact => "impact",
             Self::Briefing => "briefing",
             Self::Snapshot => "snapshot",
         }
     }
 
-    /// The fields without which a block of this kind is not valid: the table of §1 joined with S2 and S3. A proposal's
-    /// are the business of its own reader, which knows both spellings of them.
+    /// The required fields of this kind: the table of §1 combined with S2 and S3. Proposals are checked by
+    /// [`super::proposal::Proposal::read`], which knows both spellings of their fields.
     pub const fn required(self) -> &'static [&'static str] {
         match self {
             Self::Decision => &["Date", "Status", "Scope", "Statement", "Rationale", "Supersedes", "Tags", "Sources"],
@@ -117,7 +117,7 @@ impl Kind {
             Self::Contradiction => &["Date", "DecisionA", "DecisionB", "Description"],
             Self::Drift => &["Date", "Type", "Source"],
             Self::Signal => &["Date", "Type", "Source", "Status", "Excerpt"],
-            Self::Proposal | Self::Impact | Self::Briefing | Self::Snapshot => &[],
+            Self::Proposal | Self::DecisionImpact | Self::Briefing | Self::Snapshot => &[],
         }
     }
 
@@ -127,7 +127,7 @@ impl Kind {
             Self::Decision => &["active", "superseded", "revoked"],
             Self::Task => &["todo", "doing", "done", "blocked", "canceled"],
             Self::Signal => &["pending", "accepted", "rejected"],
-            // `failed` is what §5 calls a proposal whose post-check said no; it is read, never written.
+            // `failed` is what §5 calls a proposal that failed its post-check; it is read, never written.
             Self::Proposal => &["staged", "applied", "rejected", "deferred", "expired", "rolled_back", "failed"],
             _ => &[],
         }
@@ -138,13 +138,13 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for BlockKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-impl Serialize for Kind {
+impl Serialize for BlockKind {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
@@ -154,23 +154,23 @@ impl Serialize for Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockId<'a> {
     text: &'a str,
-    kind: Kind,
+    kind: BlockKind,
 }
 
 impl<'a> BlockId<'a> {
-    /// Reads `text` as an id: `Prefix-Counter`, `Prefix-YYYYMMDD-Counter`, and the two forms that only the examples of
-    /// §1 show, `B-YYYY-Www` and `S-YYYY-MM-DD`. A counter runs from 001 to 999.
+    /// Parses an id: `Prefix-Counter`, `Prefix-YYYYMMDD-Counter`, or one of the two forms that only the examples of §1 show,
+    /// `B-YYYY-Www` and `S-YYYY-MM-DD`. A counter is 001 to 999.
     pub fn parse(text: &'a str) -> Option<Self> {
         let (prefix, rest) = text.split_once('-')?;
-        let kind = Kind::of_prefix(prefix)?;
+        let kind = BlockKind::of_prefix(prefix)?;
         let counter = |text: &str| digits(text, 3) && text != "000";
         let valid = match rest.split_once('-') {
             None => counter(rest),
             Some((date, number)) if digits(date, 8) => counter(number),
-            Some((year, week)) if kind == Kind::Briefing => {
+            Some((year, week)) if kind == BlockKind::Briefing => {
                 digits(year, 4) && week.strip_prefix('W').is_some_and(|week| digits(week, 2))
             }
-            Some((year, day)) if kind == Kind::Snapshot => {
+            Some((year, day)) if kind == BlockKind::Snapshot => {
                 digits(year, 4) && day.split_once('-').is_some_and(|(m, d)| digits(m, 2) && digits(d, 2))
             }
             Some(_) => false,
@@ -183,8 +183,8 @@ impl<'a> BlockId<'a> {
         self.text
     }
 
-    /// What the id's prefix says.
-    pub const fn kind(self) -> Kind {
+    /// The kind given by the prefix.
+    pub const fn kind(self) -> BlockKind {
         self.kind
     }
 }
@@ -199,9 +199,9 @@ fn digits(text: &str, count: usize) -> bool {
     text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Every valid id that stands in `text` as a word of its own, in order.
+/// Every valid id in `text` that is a word of its own, in order.
 pub fn ids_in(text: &str) -> impl Iterator<Item = BlockId<'_>> {
-    // Texts have few hyphens: look for those, and at the word around each.
+    // Hyphens are rare in text: find those first, then the word around each.
     let bytes = text.as_bytes();
     let part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
     let mut seen = 0;
@@ -218,22 +218,22 @@ pub fn ids_in(text: &str) -> impl Iterator<Item = BlockId<'_>> {
 mod tests {
     use super::*;
 
-    fn check(text: &str, expected: Option<Kind>) {
+    fn check(text: &str, expected: Option<BlockKind>) {
         assert_eq!(BlockId::parse(text).map(BlockId::kind), expected, "{text}");
     }
 
     #[test]
-    fn every_kind_has_both_forms_of_id() {
-        for kind in Kind::ALL {
+    fn every_kind_has_two_forms_of_id() {
+        for kind in BlockKind::ALL {
             check(&format!("{}-001", kind.prefix()), Some(kind));
             check(&format!("{}-20260213-999", kind.prefix()), Some(kind));
         }
-        check("B-2026-W07", Some(Kind::Briefing));
-        check("S-2026-02-14", Some(Kind::Snapshot));
+        check("B-2026-W07", Some(BlockKind::Briefing));
+        check("S-2026-02-14", Some(BlockKind::Snapshot));
     }
 
     #[test]
-    fn what_is_nearly_an_id_is_none() {
+    fn malformed_ids_are_rejected() {
         for text in [
             "",
             "D",

@@ -1,61 +1,61 @@
-//! Modes (Mind Mem 1.0.3, §4): what may be done in each, and what leads from one to another. What is not a mode may do
-//! nothing but look.
+//! Modes (Mind Mem 1.0.3, §4): what each mode allows, and the transitions between them. An unknown mode allows reading
+//! only.
 
 use std::fmt;
 
-/// How far the memory may go by itself.
+/// The governance mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// Looks and reports.
+    /// Scans and reports.
     DetectOnly,
-    /// Also stages proposals, and applies those that a person chooses.
+    /// Also stages proposals, and applies those that a person approves.
     Propose,
-    /// Also applies low-risk proposals when told to, and lets decisions be superseded.
+    /// Also applies low-risk proposals on request, and allows superseding decisions.
     Enforce,
 }
 
-/// Something that needs a mode. Scanning and detecting need none.
+/// Something that needs a mode. Scanning needs none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Capability {
+pub enum MemoryCapability {
     /// Staging proposals.
     Propose,
-    /// Applying one that a person chose.
+    /// Applying an approved proposal.
     Apply,
-    /// Applying low-risk ones without a choice.
+    /// Applying all low-risk proposals.
     AutoApply,
     /// Superseding decisions.
     Supersede,
 }
 
-/// That a mode forbids something, or cannot be reached.
+/// A mode forbids an action or cannot be entered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModeError {
-    /// The mode is too low.
-    #[error("mode {mode} does not allow this: it needs {needed}; see `loom memory mode`")]
-    Forbidden {
-        /// The mode as it stands in the state.
+    /// The present mode does not allow the action.
+    #[error("mode {mode} does not allow this: it needs mode {needed}; see `loom memory mode`")]
+    WriteForbidden {
+        /// The present mode, as written in the state file.
         mode: String,
         /// The lowest mode that allows it.
         needed: Mode,
     },
-    /// There is no such step.
-    #[error("no step leads from {from} to {to}: go one step up at a time")]
-    NoStep {
-        /// Where it is.
+    /// There is no such transition.
+    #[error("there is no transition from {from} to {to}: change the mode one step at a time")]
+    NoTransition {
+        /// The present mode.
         from: Mode,
-        /// Where it should go.
+        /// The requested mode.
         to: Mode,
     },
-    /// The gate is shut.
-    #[error("{to} is not open yet: {needs}")]
-    Shut {
-        /// Where it should go.
+    /// The condition for the transition is not met.
+    #[error("mode {to} is not available yet: {needs}")]
+    Closed {
+        /// The requested mode.
         to: Mode,
-        /// What would open it.
+        /// The unmet condition.
         needs: &'static str,
     },
-    /// The state names no mode.
-    #[error("`{0}` is no mode: set one with `loom memory mode detect_only`")]
+    /// The state file contains no valid mode.
+    #[error("`{0}` is not a mode: set one with `loom memory mode detect_only`")]
     Unknown(String),
 }
 
@@ -75,32 +75,33 @@ impl Mode {
     /// The mode called `name`.
     ///
     /// # Errors
-    /// [`ModeError::Unknown`]: what is unknown allows nothing.
+    /// [`ModeError::Unknown`]: an unknown mode allows nothing.
     pub fn parse(name: &str) -> Result<Self, ModeError> {
         Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| ModeError::Unknown(name.to_owned()))
     }
 
     /// Whether this mode allows `capability`.
-    pub fn allows(self, capability: Capability) -> bool {
+    pub fn allows(self, capability: MemoryCapability) -> bool {
         self >= capability.needs()
     }
 
-    /// Goes to `to`, if the step exists and its gate is open. Down is always open.
+    /// The transition to `to`, if it exists and its condition is met. Transitions downwards are always allowed.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the transition is not possible.
     pub fn step(self, to: Self, gates: Gates) -> Result<Self, ModeError> {
         match (self, to) {
             (from, to) if to <= from => Ok(to),
             (Self::DetectOnly, Self::Propose) if gates.week_clean => Ok(to),
-            (Self::DetectOnly, Self::Propose) => {
-                Err(ModeError::Shut { to, needs: "scans must find no critical contradiction for seven days" })
-            }
+            (Self::DetectOnly, Self::Propose) => Err(ModeError::Closed {
+                to,
+                needs: "seven days of scans without a critical contradiction are required",
+            }),
             (Self::Propose, Self::Enforce) if gates.allow_enforce => Ok(to),
             (Self::Propose, Self::Enforce) => {
-                Err(ModeError::Shut { to, needs: "write `\"allow_enforce\": true` into mind-mem.json" })
+                Err(ModeError::Closed { to, needs: "write `\"allow_enforce\": true` into mind-mem.json" })
             }
-            (from, to) => Err(ModeError::NoStep { from, to }),
+            (from, to) => Err(ModeError::NoTransition { from, to }),
         }
     }
 }
@@ -111,7 +112,7 @@ impl fmt::Display for Mode {
     }
 }
 
-impl Capability {
+impl MemoryCapability {
     /// The lowest mode that allows it.
     pub const fn needs(self) -> Mode {
         match self {
@@ -121,7 +122,7 @@ impl Capability {
     }
 }
 
-/// What must be so before a step up.
+/// The conditions for a transition upwards.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Gates {
     /// `flip_gate_week1_clean` of the state.
@@ -153,8 +154,13 @@ mod tests {
     #[test]
     fn the_capabilities_of_section_4() {
         let allowed = |mode: Mode| {
-            [Capability::Propose, Capability::Apply, Capability::AutoApply, Capability::Supersede]
-                .map(|c| mode.allows(c))
+            [
+                MemoryCapability::Propose,
+                MemoryCapability::Apply,
+                MemoryCapability::AutoApply,
+                MemoryCapability::Supersede,
+            ]
+            .map(|c| mode.allows(c))
         };
         assert_eq!(allowed(Mode::DetectOnly), [false; 4]);
         assert_eq!(allowed(Mode::Propose), [true, true, false, false]);

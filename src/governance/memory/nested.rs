@@ -1,5 +1,5 @@
-//! The small indented notation inside list items, which signatures (§2) and operations (§3) share: `key: value` lines,
-//! deeper lines as a map or a list, `{…}` and `[…]` on one line, and `|` for a text of several lines.
+//! The indented notation inside list items that signatures (§2) and operations (§3) share: `key: value` lines, deeper
+//! lines as a map or a list, `{…}` and `[…]` on one line, and `|` for a text of several lines.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,31 +8,31 @@ use super::parse::lines;
 
 /// A value of the notation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Node<'a> {
-    /// A plain value; quotes around it are taken off.
+pub enum NestedValue<'a> {
+    /// A plain value; surrounding quotes are removed.
     Text(Cow<'a, str>),
     /// `[a, b]`, or `- ` lines.
     List(Vec<Cow<'a, str>>),
     /// `{a: 1}`, or deeper `key: value` lines.
-    Map(Vec<Entry<'a>>),
+    Map(Vec<NestedEntry<'a>>),
 }
 
 /// One `key: value` of a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct NestedEntry<'a> {
     /// The key.
     pub key: &'a str,
-    /// Where the key lies in the text that was read.
+    /// The bytes of the key in the text.
     pub span: Range<usize>,
     /// The value.
-    pub node: Node<'a>,
+    pub node: NestedValue<'a>,
 }
 
-/// A line that the notation has no place for: its bytes.
-pub type Stray = Range<usize>;
+/// The bytes of a line that does not match the notation.
+pub type UnparsedLine = Range<usize>;
 
-/// Reads an item of a list, from its dash on, as a map.
-pub fn read<'a>(item: &'a str) -> (Vec<Entry<'a>>, Vec<Stray>) {
+/// Parses a list item, including its dash, as a map.
+pub fn read<'a>(item: &'a str) -> (Vec<NestedEntry<'a>>, Vec<UnparsedLine>) {
     let mut rows: Vec<Row<'a>> = lines(item)
         .map(|line| {
             let text = line.text.trim_start_matches(' ');
@@ -43,16 +43,16 @@ pub fn read<'a>(item: &'a str) -> (Vec<Entry<'a>>, Vec<Stray>) {
             }
         })
         .collect();
-    // The dash stands where the indent of the other keys stands.
+    // The dash stands in the column of the other keys.
     if let Some(first) = rows.first_mut() {
         let text = first.text.strip_prefix('-').unwrap_or(first.text).trim_start();
         first.start += first.text.len() - text.len();
         first.indent += 2;
         first.text = text;
     }
-    let mut reader = Reader { item, rows: &rows, stray: Vec::new() };
+    let mut reader = Reader { item, rows: &rows, unparsed: Vec::new() };
     let entries = reader.map(2);
-    (entries, reader.stray)
+    (entries, reader.unparsed)
 }
 
 #[derive(Clone, Copy)]
@@ -65,11 +65,11 @@ struct Row<'a> {
 struct Reader<'r, 'a> {
     item: &'a str,
     rows: &'r [Row<'a>],
-    stray: Vec<Stray>,
+    unparsed: Vec<UnparsedLine>,
 }
 
 impl<'a> Reader<'_, 'a> {
-    fn map(&mut self, indent: usize) -> Vec<Entry<'a>> {
+    fn map(&mut self, indent: usize) -> Vec<NestedEntry<'a>> {
         let mut entries = Vec::new();
         while let Some((row, rest)) = self.rows.split_first() {
             if row.text.is_empty() {
@@ -87,23 +87,23 @@ impl<'a> Reader<'_, 'a> {
             match split {
                 Some((key, value)) => {
                     let node = self.value(value.trim(), indent);
-                    entries.push(Entry { key, span: row.start..row.start + key.len(), node });
+                    entries.push(NestedEntry { key, span: row.start..row.start + key.len(), node });
                 }
-                None => self.stray.push(row.start..row.start + row.text.len()),
+                None => self.unparsed.push(row.start..row.start + row.text.len()),
             }
         }
         entries
     }
 
-    fn value(&mut self, head: &'a str, indent: usize) -> Node<'a> {
+    fn value(&mut self, head: &'a str, indent: usize) -> NestedValue<'a> {
         if matches!(head, "|" | "|-" | "|+") {
-            return Node::Text(self.literal(indent));
+            return NestedValue::Text(self.literal(indent));
         }
         if !head.is_empty() {
             return inline(head);
         }
         let Some(next) = self.rows.iter().find(|row| !row.text.is_empty()).copied() else {
-            return Node::Text("".into());
+            return NestedValue::Text("".into());
         };
         let dash = |text: &str| text.starts_with("- ") || text == "-";
         if dash(next.text) && next.indent >= indent {
@@ -117,12 +117,12 @@ impl<'a> Reader<'_, 'a> {
                 }
                 self.rows = rest;
             }
-            return Node::List(list);
+            return NestedValue::List(list);
         }
-        if next.indent > indent { Node::Map(self.map(next.indent)) } else { Node::Text("".into()) }
+        if next.indent > indent { NestedValue::Map(self.map(next.indent)) } else { NestedValue::Text("".into()) }
     }
 
-    /// The deeper lines after `|`, the indent of the first taken off each.
+    /// The deeper lines after `|`, without the indent of the first.
     fn literal(&mut self, indent: usize) -> Cow<'a, str> {
         let deeper = self.rows.iter().take_while(|row| row.indent > indent || row.text.is_empty()).count();
         let (text, rest) = self.rows.split_at_checked(deeper).unwrap_or((self.rows, &[]));
@@ -142,23 +142,23 @@ impl<'a> Reader<'_, 'a> {
     }
 }
 
-fn inline(text: &str) -> Node<'_> {
+fn inline(text: &str) -> NestedValue<'_> {
     let between = |open, close| text.strip_prefix(open).and_then(|text| text.strip_suffix(close));
     if let Some(inner) = between('[', ']') {
         let items = parts(inner).into_iter().map(|part| unquote(part.trim())).filter(|part| !part.is_empty());
-        return Node::List(items.collect());
+        return NestedValue::List(items.collect());
     }
     if let Some(inner) = between('{', '}') {
         let entry = |part| {
             let (key, value): (&str, &str) = str::split_once(part, ':')?;
-            Some(Entry { key: unquote_str(key.trim()), span: 0..0, node: inline(value.trim()) })
+            Some(NestedEntry { key: unquote_str(key.trim()), span: 0..0, node: inline(value.trim()) })
         };
-        return Node::Map(parts(inner).into_iter().filter_map(entry).collect());
+        return NestedValue::Map(parts(inner).into_iter().filter_map(entry).collect());
     }
-    Node::Text(unquote(text))
+    NestedValue::Text(unquote(text))
 }
 
-/// `text` split at the commas that stand in no bracket and no quotes.
+/// `text` split at commas outside brackets and quotes.
 fn parts(text: &str) -> Vec<&str> {
     let mut depth = 0usize;
     let mut quote = None;
@@ -194,10 +194,10 @@ fn word(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// Looking things up in a map.
-pub trait Lookup<'a> {
+/// Access to the values of a map.
+pub trait NestedLookup<'a> {
     /// The value of `key`.
-    fn node(&self, key: &str) -> Option<&Node<'a>>;
+    fn node(&self, key: &str) -> Option<&NestedValue<'a>>;
 
     /// The plain value of `key`, or `""`.
     fn text<'s>(&'s self, key: &str) -> &'s str
@@ -205,31 +205,31 @@ pub trait Lookup<'a> {
         'a: 's,
     {
         match self.node(key) {
-            Some(Node::Text(text)) => text.as_ref(),
+            Some(NestedValue::Text(text)) => text.as_ref(),
             _ => "",
         }
     }
 
-    /// The list under `key`; a plain value is a list of one.
+    /// The list under `key`; a plain value becomes a list of one.
     fn list<'s>(&'s self, key: &str) -> &'s [Cow<'a, str>] {
         match self.node(key) {
-            Some(Node::List(list)) => list,
-            Some(Node::Text(text)) if !text.is_empty() => std::slice::from_ref(text),
+            Some(NestedValue::List(list)) => list,
+            Some(NestedValue::Text(text)) if !text.is_empty() => std::slice::from_ref(text),
             _ => &[],
         }
     }
 
     /// The map under `key`, or an empty one.
-    fn map<'s>(&'s self, key: &str) -> &'s [Entry<'a>] {
+    fn map<'s>(&'s self, key: &str) -> &'s [NestedEntry<'a>] {
         match self.node(key) {
-            Some(Node::Map(map)) => map,
+            Some(NestedValue::Map(map)) => map,
             _ => &[],
         }
     }
 }
 
-impl<'a> Lookup<'a> for [Entry<'a>] {
-    fn node(&self, key: &str) -> Option<&Node<'a>> {
+impl<'a> NestedLookup<'a> for [NestedEntry<'a>] {
+    fn node(&self, key: &str) -> Option<&NestedValue<'a>> {
         self.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 }
@@ -239,12 +239,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_styles_of_scope_read_alike() {
+    fn inline_and_indented_scopes_are_read_alike() {
         let inline = "- id: CS-1\n  scope: {projects: [PRJ-001, \"a, b\"], channels: [], time: {start: 2026-01-01}}\n  axis: {key: a.b}\n";
         let deep = "- id: CS-1\n  scope:\n    projects:\n      - PRJ-001\n      - a, b\n    channels: []\n    time:\n      start: 2026-01-01\n  axis:\n    key: a.b\n";
         for text in [inline, deep] {
-            let (entries, stray) = read(text);
-            assert!(stray.is_empty());
+            let (entries, unparsed) = read(text);
+            assert!(unparsed.is_empty());
             assert_eq!(entries.text("id"), "CS-1");
             assert_eq!(entries.map("scope").list("projects"), ["PRJ-001", "a, b"]);
             assert!(entries.map("scope").list("channels").is_empty());
@@ -254,20 +254,20 @@ mod tests {
     }
 
     #[test]
-    fn a_text_keeps_its_lines_and_its_deeper_indent() {
-        let (entries, stray) = read(
+    fn a_literal_text_keeps_its_lines_and_deeper_indent() {
+        let (entries, unparsed) = read(
             "- op: append_block\r\n  patch: |\r\n    [T-001]\r\n    Title: x\r\n      y\r\n\r\n    Due: none\r\n  file: tasks/TASKS.md\r\n",
         );
-        assert!(stray.is_empty());
+        assert!(unparsed.is_empty());
         assert_eq!(entries.text("patch"), "[T-001]\nTitle: x\n  y\n\nDue: none");
         assert_eq!(entries.text("file"), "tasks/TASKS.md");
     }
 
     #[test]
-    fn a_line_without_a_place_is_told() {
+    fn a_line_that_does_not_parse_is_reported() {
         let text = "- id: CS-1\n  no colon here\n  domain: other\n";
-        let (entries, stray) = read(text);
+        let (entries, unparsed) = read(text);
         assert_eq!(entries.text("domain"), "other");
-        assert_eq!(stray.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["no colon here"]);
+        assert_eq!(unparsed.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["no colon here"]);
     }
 }

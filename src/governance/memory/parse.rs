@@ -1,10 +1,10 @@
-//! Markdown ↔ blocks, losslessly (Mind Mem 1.0.3, §1): a [`Document`] borrows its text and knows where every block and
-//! field lies in it, so that an edit can change only the bytes it must. Says nothing about what a block must hold.
+//! Lossless Markdown ↔ blocks (Mind Mem 1.0.3, §1): a [`Document`] borrows its text and knows the range of every block
+//! and field, so that an edit changes only the bytes it must. What a block must contain is checked elsewhere.
 //!
 //! A block begins at its header and ends at the next bracketed line, a `---` line, a Markdown heading or the end of the
 //! text. Inside it a line is a field (`Key: value`), a continuation (two spaces), a list item (`- ` under a key without
-//! a value), blank, or malformed. What is malformed gets a diagnostic and belongs to nothing. A blank line ends a field;
-//! only a list item that holds a nested text may go on after one, four spaces deep.
+//! a value), blank, or malformed. A malformed line gets a diagnostic and belongs to no field. A blank line ends a field;
+//! only a list item with a nested text may continue after one, indented by four spaces.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,17 +15,17 @@ use super::id::BlockId;
 
 mod reader;
 
-/// A text and the blocks in it.
+/// A text and its blocks.
 #[derive(Debug)]
 pub struct Document<'a> {
     text: &'a str,
-    blocks: Vec<Span<'a>>,
+    blocks: Vec<BlockSpan<'a>>,
     fields: Vec<Field<'a>>,
     findings: Vec<Finding>,
 }
 
 #[derive(Debug)]
-struct Span<'a> {
+struct BlockSpan<'a> {
     id: BlockId<'a>,
     start: usize,
     end: usize,
@@ -33,18 +33,18 @@ struct Span<'a> {
     fields: Range<usize>,
 }
 
-/// One `Key: value` with the lines that continue it.
+/// One `Key: value` with its continuation lines.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<'a> {
     /// The key.
     pub key: &'a str,
-    /// The value on the key's own line, without the blanks around it.
+    /// The value on the key's line, trimmed.
     pub head: &'a str,
-    /// The lines after it that belong to the field, as they stand in the text.
+    /// The following lines that belong to the field, unchanged.
     pub body: &'a str,
-    /// Where the key begins in the text.
+    /// The offset of the key in the text.
     pub start: usize,
-    /// Where the body begins: the byte after the key line's end.
+    /// The offset of the body: the byte after the key line's end.
     pub body_start: usize,
 }
 
@@ -52,16 +52,16 @@ pub struct Field<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'d, 'a> {
     document: &'d Document<'a>,
-    span: &'d Span<'a>,
+    span: &'d BlockSpan<'a>,
 }
 
 impl<'a> Document<'a> {
-    /// Reads `text`. Every text is a document; what is malformed in it is in [`Self::findings`].
+    /// Parses `text`. Every text is a document; malformed lines are listed in [`Self::findings`].
     pub fn parse(text: &'a str) -> Self {
         reader::read(text)
     }
 
-    /// The whole text, as it was read.
+    /// The whole text, unchanged.
     pub const fn text(&self) -> &'a str {
         self.text
     }
@@ -76,18 +76,18 @@ impl<'a> Document<'a> {
         self.blocks().find(|block| block.id().as_str() == id)
     }
 
-    /// What is malformed, in order.
+    /// The malformed lines, in order.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// `"\r\n"` where the text's first line ends so, else `"\n"`: what an edit writes between lines.
+    /// `"\r\n"` if the first line ends with it, else `"\n"`: the line ending that edits use.
     pub fn line_end(&self) -> &'static str {
         line_end(self.text)
     }
 }
 
-/// Printing joins the spans again: the text byte for byte.
+/// Concatenates the spans: prints the text byte for byte.
 impl fmt::Display for Document<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut at = 0;
@@ -106,12 +106,12 @@ impl<'d, 'a> Block<'d, 'a> {
         self.span.id
     }
 
-    /// The bytes from the header to the end of the last line that belongs to the block.
+    /// The bytes from the header to the end of the last line of the block.
     pub const fn range(&self) -> Range<usize> {
         self.span.start..self.span.end
     }
 
-    /// The block as it stands in the text.
+    /// The text of the block, unchanged.
     pub fn text(&self) -> &'a str {
         self.document.text.get(self.range()).unwrap_or_default()
     }
@@ -126,7 +126,7 @@ impl<'d, 'a> Block<'d, 'a> {
         self.span.line
     }
 
-    /// The line of the byte at `offset` of the text, which lies in this block.
+    /// The line number of the byte at `offset` of the text, which must lie in this block.
     pub fn line_of(&self, offset: usize) -> usize {
         self.span.line + newlines(self.document.text, self.span.start..offset)
     }
@@ -141,7 +141,7 @@ impl<'d, 'a> Block<'d, 'a> {
         self.fields().iter().find(|field| field.key == key)
     }
 
-    /// The value of `key`; `None` where the block has no such field.
+    /// The value of `key`; `None` if the block has no such field.
     pub fn value(&self, key: &str) -> Option<Cow<'a, str>> {
         self.field(key).map(Field::value)
     }
@@ -151,14 +151,14 @@ impl<'d, 'a> Block<'d, 'a> {
         self.field(key).map_or("", |field| field.head)
     }
 
-    /// The words of `key`: list items, or a value split at commas.
+    /// The list under `key`: its items, or its value split at commas.
     pub fn words(&self, key: &str) -> Vec<Cow<'a, str>> {
         self.field(key).map(Field::words).unwrap_or_default()
     }
 }
 
 impl<'a> Field<'a> {
-    /// The value: the key line's, then each continuation after a newline, two spaces taken off. List items are not
+    /// The value: the key line's, then each continuation after a newline, without two leading spaces. List items are not
     /// part of it.
     pub fn value(&self) -> Cow<'a, str> {
         let mut continuations = lines(self.body).map_while(|line| line.text.strip_prefix("  ")).peekable();
@@ -168,19 +168,19 @@ impl<'a> Field<'a> {
         continuations.fold(self.head.to_owned(), |value, line| value + "\n" + line).into()
     }
 
-    /// The `- ` items under the key, each as the text from its dash to the next item.
-    pub fn items(&self) -> impl Iterator<Item = Item<'a>> + use<'a> {
+    /// The `- ` items under the key, each with the text up to the next item.
+    pub fn items(&self) -> impl Iterator<Item = ListItem<'a>> + use<'a> {
         let body = self.body;
         let offset = self.body_start;
         let mut starts = lines(body).filter(|line| is_item(line.text)).map(|line| line.start).peekable();
         std::iter::from_fn(move || {
             let start = starts.next()?;
             let end = starts.peek().copied().unwrap_or(body.len());
-            Some(Item { text: body.get(start..end)?, start: offset + start })
+            Some(ListItem { text: body.get(start..end)?, start: offset + start })
         })
     }
 
-    /// List items, or else the value split at commas (brackets around it taken off); `none` and blanks are left out.
+    /// The list items, or else the value split at commas, without brackets; `none` and blanks are left out.
     pub fn words(&self) -> Vec<Cow<'a, str>> {
         let items: Vec<_> = self.items().map(|item| item.value()).filter(|item| !item.trim().is_empty()).collect();
         if !items.is_empty() {
@@ -191,7 +191,7 @@ impl<'a> Field<'a> {
         value.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none").map(Cow::Borrowed).collect()
     }
 
-    /// Whether there is neither a value nor an item.
+    /// Whether there is neither a value nor a list item.
     pub fn is_empty(&self) -> bool {
         self.head.is_empty() && self.body.trim().is_empty()
     }
@@ -201,7 +201,7 @@ impl<'a> Field<'a> {
         self.start..self.start + self.key.len()
     }
 
-    /// The bytes of the whole field, its last line's end included.
+    /// The bytes of the whole field, with the end of its last line.
     pub const fn range(&self) -> Range<usize> {
         self.start..self.body_start + self.body.len()
     }
@@ -209,15 +209,15 @@ impl<'a> Field<'a> {
 
 /// One list item of a field, from its dash to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Item<'a> {
-    /// The item's lines as they stand in the text.
+pub struct ListItem<'a> {
+    /// The lines of the item, unchanged.
     pub text: &'a str,
-    /// Where it begins in the document.
+    /// The offset of the item in the document.
     pub start: usize,
 }
 
-impl<'a> Item<'a> {
-    /// The item without dash and indent: its first line, then every further one after a newline, two spaces taken off.
+impl<'a> ListItem<'a> {
+    /// The item without dash and indent: its first line, then each further line after a newline, without two leading spaces.
     pub fn value(&self) -> Cow<'a, str> {
         let mut rows = lines(self.text).map(|line| line.text);
         let first = rows.next().unwrap_or_default();
@@ -232,16 +232,16 @@ impl<'a> Item<'a> {
     }
 }
 
-/// A line without its end.
+/// A line without its line ending.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(super) struct TextLine<'a> {
     pub(super) text: &'a str,
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
-/// The lines of `text`, their ends taken off.
-pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+/// The lines of `text` without their line endings.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = TextLine<'_>> {
     let mut start = 0;
     let mut ends = memchr::memchr_iter(b'\n', text.as_bytes());
     std::iter::from_fn(move || {
@@ -251,13 +251,13 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
         let end = ends.next().map_or(text.len(), |end| end + 1);
         let line = text.get(start..end).unwrap_or_default();
         let line = line.strip_suffix('\n').unwrap_or(line);
-        let line = Line { text: line.strip_suffix('\r').unwrap_or(line), start, end };
+        let line = TextLine { text: line.strip_suffix('\r').unwrap_or(line), start, end };
         start = end;
         Some(line)
     })
 }
 
-/// `"\r\n"` where the first line of `text` ends so, else `"\n"`.
+/// `"\r\n"` if the first line of `text` ends with it, else `"\n"`.
 pub fn line_end(text: &str) -> &'static str {
     match memchr::memchr(b'\n', text.as_bytes()) {
         Some(at) if text.get(..at).is_some_and(|line| line.ends_with('\r')) => "\r\n",

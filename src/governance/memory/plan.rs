@@ -1,34 +1,34 @@
-//! What applying a proposal would do, worked out before the disk is touched: the pre-check, the new texts, the
-//! post-check on them (Mind Mem 1.0.3, §5), and the receipt.
+//! Plans the application of a proposal without touching the disk: the pre-check, the new texts, the post-check on them
+//! (Mind Mem 1.0.3, §5), and the receipt.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
 use jiff::civil::Date;
 
-use super::authority::{Apply, Place, Writer};
+use super::authority::{ApplyWriter, WorkspaceArea, Writer};
 use super::contradiction;
 use super::edit::{self, EditError};
-use super::known;
-use super::mode::{Capability, ModeError};
+use super::mode::{MemoryCapability, ModeError};
 use super::parse::Document;
-use super::proposal::{Op, OpKind, Proposal};
-use super::stage;
-use super::state::{Config, State};
-use super::texts::Texts;
+use super::proposal::{Proposal, ProposalOp, ProposalOpKind};
+use super::scan_input;
+use super::staging;
+use super::state::{MemoryConfig, MemoryState};
+use super::texts::WorkspaceTexts;
 use super::validate;
 use crate::foundation::base::limits;
 
-/// Why a proposal is not applied, nothing having been changed.
+/// Why a proposal cannot be applied; nothing was changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Refusal {
-    /// There is none of that id.
+pub enum ApplyRefusal {
+    /// There is no proposal with that id.
     #[error("there is no proposal {0}: `loom memory review` lists them")]
     Unknown(String),
-    /// It is not one that can be applied.
+    /// It cannot be applied.
     #[error("{id}: {reason}")]
     Malformed {
-        /// Which.
+        /// The id.
         id: String,
         /// What is wrong with it.
         reason: String,
@@ -36,43 +36,43 @@ pub enum Refusal {
     /// It is not staged.
     #[error("{id} is {status}: only a staged proposal can be applied")]
     NotStaged {
-        /// Which.
+        /// The id.
         id: String,
         /// Its status.
         status: String,
     },
-    /// The mode forbids it.
+    /// The mode does not allow it.
     #[error(transparent)]
     Mode(#[from] ModeError),
-    /// Too many wait.
-    #[error("{pending} proposals wait, {limit} may: reject or defer some first")]
+    /// Too many proposals are pending.
+    #[error("{pending} proposals are pending, the limit is {limit}: reject or defer some first")]
     Backlog {
-        /// How many.
+        /// The number of pending proposals.
         pending: usize,
-        /// How many may.
+        /// The limit (`backlog_limit`).
         limit: usize,
     },
-    /// An operation does not fit.
+    /// An operation does not fit its file.
     #[error("{id}: {source}")]
     Edit {
-        /// Which proposal.
+        /// The id.
         id: String,
-        /// Why.
+        /// Why it does not fit.
         source: EditError,
     },
 }
 
-/// What applying would do.
+/// The result of applying a proposal.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    /// The new texts of the files that change.
+pub struct ApplyPlan {
+    /// The new texts of the changed files.
     pub files: BTreeMap<String, String>,
-    /// What the post-check has against it; empty where it may stand.
+    /// The violations that the post-check found; empty if the proposal may be applied.
     pub broken: Vec<String>,
 }
 
-/// All proposals of a workspace with their files, in order; those that cannot be read are left out, `validate` tells.
-pub fn proposals(texts: &Texts) -> Vec<(&str, Proposal)> {
+/// All proposals with their files, in order. Unreadable ones are left out; `validate` reports them.
+pub fn proposals(texts: &WorkspaceTexts) -> Vec<(&str, Proposal)> {
     let mut found = Vec::new();
     for (path, text) in texts.under("intelligence/proposed/") {
         let document = Document::parse(text);
@@ -84,89 +84,100 @@ pub fn proposals(texts: &Texts) -> Vec<(&str, Proposal)> {
 /// The proposal called `id` and its file.
 ///
 /// # Errors
-/// Where there is none, or it cannot be read.
-pub fn find<'t>(texts: &'t Texts, id: &str) -> Result<(&'t str, Proposal), Refusal> {
+/// If there is none, or it cannot be read.
+pub fn find<'t>(texts: &'t WorkspaceTexts, id: &str) -> Result<(&'t str, Proposal), ApplyRefusal> {
     for (path, text) in texts.under("intelligence/proposed/") {
         if let Some(block) = Document::parse(text).block(id) {
-            let proposal = Proposal::read(&block).map_err(|reason| Refusal::Malformed { id: id.to_owned(), reason })?;
+            let proposal =
+                Proposal::read(&block).map_err(|reason| ApplyRefusal::Malformed { id: id.to_owned(), reason })?;
             return Ok((path, proposal));
         }
     }
-    Err(Refusal::Unknown(id.to_owned()))
+    Err(ApplyRefusal::Unknown(id.to_owned()))
 }
 
-/// Whether `proposal` takes a decision out of force by another: what only `enforce` allows.
+/// Whether `proposal` supersedes a decision, which needs mode `enforce`.
 pub fn supersedes(proposal: &Proposal) -> bool {
-    proposal.ops.iter().any(|op| op.kind == Some(OpKind::SupersedeDecision) || op.status == "superseded")
+    proposal.ops.iter().any(|op| op.kind == Some(ProposalOpKind::SupersedeDecision) || op.status == "superseded")
 }
 
-/// Works out what applying `proposal` would do.
+/// Plans the application of `proposal`.
 ///
 /// # Errors
-/// Where the pre-check refuses it.
-pub fn plan(texts: &Texts, proposal: &Proposal, state: &State, config: &Config, today: Date) -> Result<Plan, Refusal> {
+/// If the pre-check rejects it.
+pub fn plan(
+    texts: &WorkspaceTexts,
+    proposal: &Proposal,
+    state: &MemoryState,
+    config: &MemoryConfig,
+    today: Date,
+) -> Result<ApplyPlan, ApplyRefusal> {
     let id = || proposal.id.clone();
-    state.demand(Capability::Apply)?;
+    state.require(MemoryCapability::Apply)?;
     if supersedes(proposal) {
-        state.demand(Capability::Supersede)?;
+        state.require(MemoryCapability::Supersede)?;
     }
     if !proposal.is_pending() {
-        return Err(Refusal::NotStaged { id: id(), status: proposal.status.clone() });
+        return Err(ApplyRefusal::NotStaged { id: id(), status: proposal.status.clone() });
     }
-    if !proposal.is_untouched() {
-        let reason = "its operations are not those its fingerprint was made of: reject it and propose it anew";
-        return Err(Refusal::Malformed { id: id(), reason: reason.to_owned() });
+    if !proposal.fingerprint_matches() {
+        let reason = "its operations do not match its fingerprint: reject it and propose it again";
+        return Err(ApplyRefusal::Malformed { id: id(), reason: reason.to_owned() });
     }
-    let malformed = |reason| Err(Refusal::Malformed { id: id(), reason });
-    let elsewhere = |op: &&Op| {
-        let places = matches!(op.kind, Some(OpKind::AppendBlock | OpKind::InsertAfterBlock));
+    let malformed = |reason| Err(ApplyRefusal::Malformed { id: id(), reason });
+    let elsewhere = |op: &&ProposalOp| {
+        let places = matches!(op.kind, Some(ProposalOpKind::AppendBlock | ProposalOpKind::InsertAfterBlock));
         !places && op.target != proposal.target
     };
     if let Some(op) = proposal.ops.iter().find(elsewhere) {
-        return malformed(format!("it is about {}, but would change {}", proposal.target, op.target));
+        return malformed(format!("its target is {}, but it would change {}", proposal.target, op.target));
     }
     let known = proposals(texts);
     let others = || known.iter().map(|(_, other)| other).filter(|other| other.id != proposal.id);
-    if let Some(twin) = others().find(|other| other.is_pending() && stage::same(other, proposal)) {
-        return malformed(format!("{} asks the same and waits as well: reject one of them", twin.id));
+    if let Some(twin) = others().find(|other| other.is_pending() && staging::same_change(other, proposal)) {
+        return malformed(format!("{} is pending with the same operations: reject one of them", twin.id));
     }
     let cooldown = state.cooldown_days(config);
-    if let Some(twin) = others().find(|other| stage::same(other, proposal) && stage::cools(other, today, cooldown)) {
-        return malformed(format!("{} asked the same and was deferred: its days are not over", twin.id));
+    if let Some(twin) =
+        others().find(|other| staging::same_change(other, proposal) && staging::in_cooldown(other, today, cooldown))
+    {
+        return malformed(format!("{} has the same operations and was deferred: its cooldown has not ended", twin.id));
     }
     let pending = known.iter().filter(|(_, other)| other.is_pending()).count();
     let limit = config.proposal_budget.backlog_limit;
     if pending > limit {
-        return Err(Refusal::Backlog { pending, limit });
+        return Err(ApplyRefusal::Backlog { pending, limit });
     }
-    let files = outcome(texts, proposal)?;
+    let files = apply_ops(texts, proposal)?;
     let broken = broken(texts, &files);
-    Ok(Plan { files, broken })
+    Ok(ApplyPlan { files, broken })
 }
 
-/// The texts that the operations make, with no regard to modes and checks.
+/// The texts after the operations, without checking modes and invariants.
 ///
 /// # Errors
-/// Where an operation does not fit its file.
-pub fn outcome(texts: &Texts, proposal: &Proposal) -> Result<BTreeMap<String, String>, Refusal> {
+/// If an operation does not fit its file.
+pub fn apply_ops(texts: &WorkspaceTexts, proposal: &Proposal) -> Result<BTreeMap<String, String>, ApplyRefusal> {
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     for op in &proposal.ops {
-        let truth = Place::of(&op.file).filter(|place| {
-            matches!(place, Place::Decisions | Place::Tasks | Place::Entities) && Apply::PLACES.contains(place)
+        let truth = WorkspaceArea::of(&op.file).filter(|place| {
+            matches!(place, WorkspaceArea::Decisions | WorkspaceArea::Tasks | WorkspaceArea::Entities)
+                && ApplyWriter::AREAS.contains(place)
         });
         let Some(text) = truth.and_then(|_| texts.get(&op.file)) else {
             let reason = format!("`{}` is no file of decisions, tasks or entities", op.file);
-            return Err(Refusal::Malformed { id: proposal.id.clone(), reason });
+            return Err(ApplyRefusal::Malformed { id: proposal.id.clone(), reason });
         };
         let text = files.get(&op.file).map_or(text, String::as_str);
-        let edited = edit::carry_out(text, op).map_err(|source| Refusal::Edit { id: proposal.id.clone(), source })?;
+        let edited =
+            edit::apply_op(text, op).map_err(|source| ApplyRefusal::Edit { id: proposal.id.clone(), source })?;
         files.insert(op.file.clone(), edited);
     }
     Ok(files)
 }
 
-/// What `files` would break that stands now: structural errors and contradictions that are not there yet.
-pub fn broken(texts: &Texts, files: &BTreeMap<String, String>) -> Vec<String> {
+/// The violations that `files` would add: new structural errors and new contradictions.
+pub fn broken(texts: &WorkspaceTexts, files: &BTreeMap<String, String>) -> Vec<String> {
     let mut broken = Vec::new();
     for (path, text) in files {
         let before = validate::validate(path, &Document::parse(texts.text(path)));
@@ -183,35 +194,36 @@ pub fn broken(texts: &Texts, files: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 /// Every contradiction as the pair of its sides, with its description.
-fn conflicts(texts: &Texts) -> Vec<((String, String), String)> {
-    let documents = known::decisions(texts);
-    let signed = known::signed(&documents);
-    let (found, _) = contradiction::contradictions(&known::sides(&signed), limits::CONTRADICTIONS_MAX);
+fn conflicts(texts: &WorkspaceTexts) -> Vec<((String, String), String)> {
+    let documents = scan_input::decisions(texts);
+    let active_signatures = scan_input::active_signatures(&documents);
+    let (found, _) =
+        contradiction::contradictions(&scan_input::contradiction_sides(&active_signatures), limits::CONTRADICTIONS_MAX);
     found.into_iter().map(|found| ((found.a.name(), found.b.name()), found.description())).collect()
 }
 
 /// The receipt of §5. `result` is `applied`, `rolled_back` or `rejected`.
-pub struct Receipt<'r> {
-    /// ISO time with zone.
+pub struct ApplyReceipt<'r> {
+    /// The time, ISO 8601 with zone.
     pub now: &'r str,
-    /// What it is about.
+    /// The proposal.
     pub proposal: &'r Proposal,
-    /// How it ended.
+    /// The result.
     pub result: &'r str,
-    /// The snapshot's id, which is its folder's name.
+    /// The snapshot's id: the name of its folder.
     pub snapshot: &'r str,
-    /// The files it touched.
+    /// The touched files.
     pub files: &'r [&'r str],
-    /// What was checked before.
+    /// The checks made before.
     pub checks: &'r str,
-    /// What to do, or what was done, to take it back.
+    /// How to revert it, or how it was reverted.
     pub rollback: &'r str,
-    /// What changed, as a unified diff.
+    /// The change as a unified diff.
     pub diff: &'r str,
 }
 
-impl Receipt<'_> {
-    /// The receipt as a block whose id is the proposal's.
+impl ApplyReceipt<'_> {
+    /// The receipt as a block with the proposal's id.
     pub fn print(&self) -> String {
         let proposal = self.proposal;
         let actions: Vec<_> = proposal.ops.iter().map(|op| format!("{} {}", op.name(), op.target)).collect();
@@ -239,8 +251,7 @@ impl Receipt<'_> {
     }
 }
 
-/// The difference of two texts as one hunk: the lines between their common beginning and end, with up to three lines
-/// around. Empty where there is none.
+/// The difference between two texts as one hunk with up to three lines of context. Empty if there is none.
 pub fn diff(path: &str, before: &str, after: &str) -> String {
     const AROUND: usize = 3;
     if before == after {

@@ -1,50 +1,50 @@
-//! Proposals (Mind Mem 1.0.3, §3): a change that somebody wants, written down before anything happens. Reads and writes
-//! their blocks; carries nothing out.
+//! Proposals (Mind Mem 1.0.3, §3): requested changes, written down before they are applied. Reads and writes their
+//! blocks; applies nothing.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::id::{BlockId, Kind};
+use super::id::{BlockId, BlockKind};
 use super::parse::{Block, Field};
 
 mod op;
 
-pub use op::{Op, OpKind};
+pub use op::{ProposalOp, ProposalOpKind};
 
-/// Which file of `intelligence/proposed/` a proposal stands in.
+/// The file of `intelligence/proposed/` for each type of proposal.
 pub const TYPES: [(&str, &str); 3] = [
     ("decision", "intelligence/proposed/DECISIONS_PROPOSED.md"),
     ("task", "intelligence/proposed/TASKS_PROPOSED.md"),
     ("edit", "intelligence/proposed/EDITS_PROPOSED.md"),
 ];
 
-/// How much can go wrong with it, least first.
+/// The risk levels, lowest first.
 pub const RISKS: [&str; 4] = ["low", "medium", "high", "critical"];
 
-/// A proposal, in whatever status.
+/// A proposal, in any status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
     /// `P-YYYYMMDD-NNN`.
     pub id: String,
     /// `decision`, `task` or `edit`.
     pub kind: String,
-    /// The block it is about.
+    /// The target block.
     pub target: String,
     /// One of [`RISKS`].
     pub risk: String,
-    /// Why.
+    /// Why: the evidence.
     pub evidence: Vec<String>,
     /// `restore_snapshot` or `manual`.
     pub rollback: String,
-    /// What it does, all or nothing, in order.
-    pub ops: Vec<Op>,
-    /// What it is, in 16 hex digits.
+    /// The operations, applied in order, all or none.
+    pub ops: Vec<ProposalOp>,
+    /// The fingerprint of the content: 16 hex digits.
     pub fingerprint: String,
-    /// Where in its life it is.
+    /// The status.
     pub status: String,
-    /// Where it comes from.
+    /// The sources.
     pub sources: Vec<String>,
     /// The day it was written.
     pub date: String,
@@ -53,10 +53,10 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// Reads a `P-` block. Both spellings of §1 and of §3 are known.
+    /// Reads a `P-` block, with the field names of §1 or of §3.
     ///
     /// # Errors
-    /// What the first thing wrong with it is.
+    /// The first problem found.
     pub fn read(block: &Block<'_, '_>) -> Result<Self, String> {
         let id = block.id().as_str();
         let either =
@@ -67,7 +67,7 @@ impl Proposal {
         };
         let mut ops = Vec::new();
         for item in block.field("Ops").or_else(|| block.field("Action")).into_iter().flat_map(Field::items) {
-            ops.push(Op::read(item.text)?);
+            ops.push(ProposalOp::read(item.text)?);
         }
         let proposal = Self {
             id: id.to_owned(),
@@ -99,7 +99,7 @@ impl Proposal {
         one_of("Type", &self.kind, &TYPES.map(|(kind, _)| kind))?;
         one_of("Risk", &self.risk, &RISKS)?;
         one_of("Rollback", &self.rollback, &["restore_snapshot", "manual"])?;
-        one_of("Status", &self.status, Kind::Proposal.statuses())?;
+        one_of("Status", &self.status, BlockKind::Proposal.statuses())?;
         if BlockId::parse(&self.target).is_none() {
             return Err(format!("its TargetBlock is `{}`, which is no block id", self.target));
         }
@@ -118,7 +118,7 @@ impl Proposal {
         Ok(())
     }
 
-    /// Whether it waits for somebody.
+    /// Whether it is staged.
     pub fn is_pending(&self) -> bool {
         self.status == "staged"
     }
@@ -129,25 +129,25 @@ impl Proposal {
         self.date.get(..10).unwrap_or(digits).parse().ok()
     }
 
-    /// The file of `intelligence/proposed/` it belongs in.
+    /// The file of `intelligence/proposed/` that it belongs to.
     pub fn file(&self) -> &'static str {
         TYPES.iter().find(|(kind, _)| *kind == self.kind).map_or(TYPES[2].1, |(_, file)| file)
     }
 
     /// The first 16 hex digits of SHA-256 over the canonical JSON of type, target and operations, each operation with
-    /// the fields that are written.
+    /// its non-empty fields.
     pub fn compute_fingerprint(&self) -> String {
-        let ops: Vec<_> = self.ops.iter().map(Op::json).collect();
+        let ops: Vec<_> = self.ops.iter().map(ProposalOp::json).collect();
         let value = json!({"ops": ops, "target": self.target, "type": self.kind});
         crate::foundation::base::canonical_json(&value).map(|text| short_sha256(&text)).unwrap_or_default()
     }
 
-    /// The fingerprint that Mind Mem's reference implementation writes: six fields of every operation whether written
-    /// or not, and blanks between the tokens. Accepted, so that its workspaces can be carried on.
-    fn foreign_fingerprint(&self) -> String {
+    /// The fingerprint written by Mind Mem's reference implementation: six fields of every operation, empty or not, with
+    /// spaces between the tokens. It is accepted so that existing workspaces keep working.
+    fn reference_fingerprint(&self) -> String {
         let quote = |text: &str| ascii_json(text);
-        let op = |op: &Op| {
-            let value = if op.kind == Some(OpKind::AppendListItem) { "" } else { &op.value };
+        let op = |op: &ProposalOp| {
+            let value = if op.kind == Some(ProposalOpKind::AppendListItem) { "" } else { &op.value };
             format!(
                 "{{\"file\": {}, \"op\": {}, \"patch\": {}, \"status\": {}, \"target\": {}, \"value\": {}}}",
                 quote(&op.file),
@@ -163,10 +163,10 @@ impl Proposal {
         short_sha256(&format!("{{\"ops\": [{}], \"target\": {target}, \"type\": {kind}}}", ops.join(", ")))
     }
 
-    /// Whether it still is what was staged.
-    pub fn is_untouched(&self) -> bool {
+    /// Whether the operations still match the fingerprint.
+    pub fn fingerprint_matches(&self) -> bool {
         self.fingerprint.eq_ignore_ascii_case(&self.compute_fingerprint())
-            || self.fingerprint.eq_ignore_ascii_case(&self.foreign_fingerprint())
+            || self.fingerprint.eq_ignore_ascii_case(&self.reference_fingerprint())
     }
 
     /// The block, with the fields of §3 in their order, and the date.
@@ -197,7 +197,7 @@ fn short_sha256(text: &str) -> String {
     })
 }
 
-/// A JSON string with everything beyond ASCII escaped.
+/// A JSON string with all non-ASCII characters escaped.
 fn ascii_json(text: &str) -> String {
     let mut out = String::new();
     for c in Value::from(text).to_string().chars() {
@@ -224,41 +224,41 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_implementations_fingerprint_is_accepted_and_ours_is_pinned() {
+    fn both_fingerprints_are_accepted() {
         let mut proposal = read(STAGED).unwrap();
-        assert!(proposal.is_untouched());
+        assert!(proposal.fingerprint_matches());
         // sha256sum of {"ops":[{"file":"decisions/DECISIONS.md","op":"set_status","status":"revoked","target":"D-20260213-001"}],"target":"D-20260213-001","type":"edit"}
         assert_eq!(proposal.compute_fingerprint(), "45e4848125db82f5");
         proposal.ops[0].status = "superseded".to_owned();
-        assert!(!proposal.is_untouched());
+        assert!(!proposal.fingerprint_matches());
     }
 
     #[test]
     fn what_is_printed_reads_back() {
         let mut proposal = read(STAGED).unwrap();
         proposal.date = "2026-02-20".to_owned();
-        proposal.ops.push(Op {
-            kind: Some(OpKind::AppendBlock),
+        proposal.ops.push(ProposalOp {
+            kind: Some(ProposalOpKind::AppendBlock),
             file: "tasks/TASKS.md".into(),
             target: "T-001".into(),
             patch: "[T-001]\nTitle: x\n  deeper\n\nDue: none".into(),
-            ..Op::default()
+            ..ProposalOp::default()
         });
-        proposal.ops.push(Op {
-            kind: Some(OpKind::AppendListItem),
+        proposal.ops.push(ProposalOp {
+            kind: Some(ProposalOpKind::AppendListItem),
             file: "tasks/TASKS.md".into(),
             target: "T-001".into(),
             field: "History".into(),
             value: "\"quoted\"".into(),
-            ..Op::default()
+            ..ProposalOp::default()
         });
-        proposal.ops.push(Op {
-            kind: Some(OpKind::ReplaceRange),
+        proposal.ops.push(ProposalOp {
+            kind: Some(ProposalOpKind::ReplaceRange),
             file: "entities/tools.md".into(),
             target: "TOOL-001".into(),
             range: Some(("Name".into(), "Status".into())),
             patch: "Name: rg".into(),
-            ..Op::default()
+            ..ProposalOp::default()
         });
         let again = read(&proposal.print()).unwrap();
         assert_eq!(again, proposal);

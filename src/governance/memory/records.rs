@@ -1,5 +1,5 @@
-//! The files in which a scan keeps what it found. A record has one id for good: it is resolved when its cause is gone and
-//! opened again when the cause comes back.
+//! The record files of a scan. A record keeps its id: it is resolved when its cause is gone and reopened when the cause
+//! returns.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
@@ -7,14 +7,14 @@ use std::fmt::Write as _;
 use jiff::civil::Date;
 use serde::Serialize;
 
-use super::authority::{Forbidden, Pen, Scan};
+use super::authority::{ScanWriter, WriteForbidden, WriteSet};
 use super::contradiction::{Contradiction, Severity};
 use super::drift::Drift;
 use super::edit;
-use super::id::Kind;
-use super::impact::Impact;
+use super::id::BlockKind;
+use super::impact::DecisionImpact;
 use super::parse::{Block, Document};
-use super::texts::{IdSource, Texts};
+use super::texts::{IdSource, WorkspaceTexts};
 use crate::foundation::base::limits;
 
 const CONTRADICTIONS: &str = "intelligence/CONTRADICTIONS.md";
@@ -23,22 +23,22 @@ const IMPACT: &str = "intelligence/IMPACT.md";
 
 /// A contradiction in a report.
 #[derive(Debug, Clone, Serialize)]
-pub struct Conflict {
-    /// Its record's id; empty when the day's ids are used up.
+pub struct ContradictionRecord {
+    /// The id of its record; empty when the day's ids are used up.
     pub id: String,
     /// `decision:signature`.
     pub a: String,
     /// `decision:signature`.
     pub b: String,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What it is about.
+    /// The axis.
     pub axis: String,
-    /// One sentence.
+    /// A one-sentence description.
     pub description: String,
 }
 
-/// A file of records: its blocks, those to add and those to close.
+/// A record file: its blocks, the new ones and the changed ones.
 struct Records<'a> {
     text: &'a str,
     document: Document<'a>,
@@ -48,13 +48,13 @@ struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    fn open(texts: &'a Texts, path: &str, kind: Kind, today: Date) -> Self {
+    fn open(texts: &'a WorkspaceTexts, path: &str, kind: BlockKind, today: Date) -> Self {
         let text = texts.text(path);
         let ids = IdSource::new(kind, today, [text]);
         Self { text, document: Document::parse(text), ids, new: String::new(), changes: HashMap::new() }
     }
 
-    /// Ids of the records by key, and whether each is open.
+    /// The record ids by key, and whether each is open.
     fn by_key(&self, key: impl Fn(&Block<'_, 'a>) -> String) -> BTreeMap<String, (&'a str, bool)> {
         let entry = |block: Block<'_, 'a>| (key(&block), (block.id().as_str(), block.head("Status") != "resolved"));
         self.document.blocks().map(entry).collect()
@@ -68,7 +68,7 @@ impl<'a> Records<'a> {
         self.changes.insert(id, vec![("Status", "resolved".to_owned()), ("Resolved", today.to_string())]);
     }
 
-    /// Adds a record and gives its id; `""` where the day has none left.
+    /// Adds a record and returns its id; `""` when the day's ids are used up.
     fn add(&mut self, body: &str) -> String {
         let Some(id) = self.ids.next() else { return String::new() };
         if !self.new.is_empty() {
@@ -78,16 +78,21 @@ impl<'a> Records<'a> {
         id
     }
 
-    fn write(self, path: &str, texts: &Texts, pen: &mut Pen<Scan>) -> Result<(), Forbidden> {
+    fn write(
+        self,
+        path: &str,
+        texts: &WorkspaceTexts,
+        writes: &mut WriteSet<ScanWriter>,
+    ) -> Result<(), WriteForbidden> {
         let mut text = edit::set_fields(self.text, &self.changes);
         if !self.new.is_empty() {
             text = edit::append(&text, &self.new);
         }
-        if text == self.text { Ok(()) } else { pen.write(path, texts.get(path), text) }
+        if text == self.text { Ok(()) } else { writes.write(path, texts.get(path), text) }
     }
 }
 
-fn full(what: &str, missing: usize, notes: &mut Vec<String>) {
+fn note_unrecorded(what: &str, missing: usize, notes: &mut Vec<String>) {
     if missing > 0 {
         notes.push(format!(
             "{missing} {what} not recorded: an id has three digits, so a day takes {}",
@@ -96,15 +101,15 @@ fn full(what: &str, missing: usize, notes: &mut Vec<String>) {
     }
 }
 
-/// Keeps the record of every contradiction, and gives the report's lines.
+/// Updates the contradiction records and returns the report entries.
 pub(super) fn conflicts(
-    texts: &Texts,
+    texts: &WorkspaceTexts,
     found: &[Contradiction<'_, '_>],
     today: Date,
-    pen: &mut Pen<Scan>,
+    writes: &mut WriteSet<ScanWriter>,
     notes: &mut Vec<String>,
-) -> Result<Vec<Conflict>, Forbidden> {
-    let mut records = Records::open(texts, CONTRADICTIONS, Kind::Contradiction, today);
+) -> Result<Vec<ContradictionRecord>, WriteForbidden> {
+    let mut records = Records::open(texts, CONTRADICTIONS, BlockKind::Contradiction, today);
     let known = records.by_key(|block| {
         let side = |decision, signature| format!("{}:{}", block.head(decision), block.head(signature));
         pair(&side("DecisionA", "SignatureA"), &side("DecisionB", "SignatureB"))
@@ -135,32 +140,32 @@ pub(super) fn conflicts(
             )),
         };
         let (severity, axis, description) = (conflict.severity, conflict.axis().to_owned(), conflict.description());
-        listed.push(Conflict { id, a, b, severity, axis, description });
+        listed.push(ContradictionRecord { id, a, b, severity, axis, description });
     }
     for (key, (id, open)) in &known {
         if *open && !seen.contains(key) {
             records.resolve(id, today);
         }
     }
-    full("contradictions are", listed.iter().filter(|conflict| conflict.id.is_empty()).count(), notes);
-    records.write(CONTRADICTIONS, texts, pen)?;
+    note_unrecorded("contradictions are", listed.iter().filter(|conflict| conflict.id.is_empty()).count(), notes);
+    records.write(CONTRADICTIONS, texts, writes)?;
     Ok(listed)
 }
 
-/// One key for a pair, whichever comes first.
+/// A key for a pair that does not depend on the order.
 fn pair(a: &str, b: &str) -> String {
     if a <= b { format!("{a}\n{b}") } else { format!("{b}\n{a}") }
 }
 
-/// Keeps the record of every drift, and gives each its id.
+/// Updates the drift records and sets the ids.
 pub(super) fn drift(
-    texts: &Texts,
+    texts: &WorkspaceTexts,
     drifts: &mut [Drift],
     today: Date,
-    pen: &mut Pen<Scan>,
+    writes: &mut WriteSet<ScanWriter>,
     notes: &mut Vec<String>,
-) -> Result<(), Forbidden> {
-    let mut records = Records::open(texts, DRIFT, Kind::Drift, today);
+) -> Result<(), WriteForbidden> {
+    let mut records = Records::open(texts, DRIFT, BlockKind::Drift, today);
     let known = records.by_key(|block| format!("{} {}", block.head("Type"), block.head("Source")));
     let mut seen = HashSet::new();
     let mut missing = 0;
@@ -187,19 +192,19 @@ pub(super) fn drift(
             records.resolve(id, today);
         }
     }
-    full("drifts are", missing, notes);
-    records.write(DRIFT, texts, pen)
+    note_unrecorded("drifts are", missing, notes);
+    records.write(DRIFT, texts, writes)
 }
 
-/// Keeps the record of every impact.
+/// Updates the impact records.
 pub(super) fn impact(
-    texts: &Texts,
-    impacts: &[Impact],
+    texts: &WorkspaceTexts,
+    impacts: &[DecisionImpact],
     today: Date,
-    pen: &mut Pen<Scan>,
+    writes: &mut WriteSet<ScanWriter>,
     notes: &mut Vec<String>,
-) -> Result<(), Forbidden> {
-    let mut records = Records::open(texts, IMPACT, Kind::Impact, today);
+) -> Result<(), WriteForbidden> {
+    let mut records = Records::open(texts, IMPACT, BlockKind::DecisionImpact, today);
     let known = records.by_key(|block| block.head("Source").to_owned());
     let mut missing = 0;
     let mut seen = HashSet::new();
@@ -221,6 +226,6 @@ pub(super) fn impact(
             records.resolve(id, today);
         }
     }
-    full("impacts are", missing, notes);
-    records.write(IMPACT, texts, pen)
+    note_unrecorded("impacts are", missing, notes);
+    records.write(IMPACT, texts, writes)
 }

@@ -1,57 +1,57 @@
-//! The scan: everything the memory can tell about itself, as a pure function of its texts and the day. It reports, keeps
-//! the records of contradictions, drift and impact, and stages proposals where the mode allows.
+//! The scan, a pure function of the texts and the date. It reports contradictions, drift and impact, updates their
+//! records, and stages proposals where the mode allows it.
 
 use std::collections::HashMap;
 
 use jiff::civil::Date;
 use serde::Serialize;
 
-use super::authority::{Forbidden, Pen, Scan};
+use super::authority::{ScanWriter, WriteForbidden, WriteSet};
 use super::contradiction::{Severity, contradictions};
 use super::drift::{self, Drift};
 use super::edit;
-use super::id::Kind;
+use super::id::BlockKind;
 use super::impact;
-use super::known::{Known, sides, signed};
-use super::mode::Capability;
+use super::mode::MemoryCapability;
 use super::plan;
 use super::proposal::Proposal;
 use super::records;
-pub use super::records::Conflict;
-use super::stage;
-use super::state::{Config, STATE, State};
-use super::texts::Texts;
+pub use super::records::ContradictionRecord;
+use super::scan_input::{ScanInput, active_signatures, contradiction_sides};
+use super::staging;
+use super::state::{MemoryConfig, MemoryState, STATE_FILE};
+use super::texts::WorkspaceTexts;
 use crate::foundation::base::limits;
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
-    /// The day.
+pub struct ScanReport {
+    /// The date.
     pub date: String,
-    /// The mode as it stands.
+    /// The mode.
     pub mode: String,
-    /// How many decisions there are, and how many are active.
+    /// The number of decisions.
     pub decisions: usize,
-    /// Active decisions.
+    /// The number of active decisions.
     pub active: usize,
-    /// Tasks.
+    /// The number of tasks.
     pub tasks: usize,
-    /// Contradictions, in the order of their files.
-    pub contradictions: Vec<Conflict>,
-    /// Where what is decided and what is done move apart.
+    /// The contradictions, in file order.
+    pub contradictions: Vec<ContradictionRecord>,
+    /// The drift.
     pub drift: Vec<Drift>,
-    /// What a change would reach.
-    pub impact: Vec<impact::Impact>,
-    /// Ids of the proposals that this scan staged.
+    /// The blocks that pending changes affect.
+    pub impact: Vec<impact::DecisionImpact>,
+    /// Ids of the proposals staged by this scan.
     pub staged: Vec<String>,
     /// Ids of the proposals that expired.
     pub expired: Vec<String>,
-    /// What else a person should know.
+    /// Further messages for the user.
     pub notes: Vec<String>,
 }
 
-impl Report {
-    /// How many contradictions are of this severity.
+impl ScanReport {
+    /// The number of contradictions with this severity.
     pub fn count(&self, severity: Severity) -> usize {
         self.contradictions.iter().filter(|conflict| conflict.severity == severity).count()
     }
@@ -59,40 +59,45 @@ impl Report {
 
 const SCAN_LOG: &str = "intelligence/SCAN_LOG.md";
 
-/// Scans, and says in `pen` what shall be written. `now` is an ISO time with zone, of the day `today`.
+/// Scans, and returns the files to write. `now` is an ISO time with zone on the day `today`.
 ///
 /// # Errors
-/// Never, as long as the table of authority lets the scan write its own files.
-pub fn scan(texts: &Texts, config: &Config, today: Date, now: &str) -> Result<(Report, Pen<Scan>), Forbidden> {
-    let known = Known::read(texts);
-    let signed = signed(&known.decisions);
-    let sides = sides(&signed);
-    let (found, cut) = contradictions(&sides, limits::CONTRADICTIONS_MAX);
-    let mut drift = drift::drift(&known, &signed, today, config);
-    let mut state = State::read(texts.get(STATE));
-    let mut pen = Pen::default();
+/// None in practice: [`ScanWriter`] owns the files that are written.
+pub fn scan(
+    texts: &WorkspaceTexts,
+    config: &MemoryConfig,
+    today: Date,
+    now: &str,
+) -> Result<(ScanReport, WriteSet<ScanWriter>), WriteForbidden> {
+    let known = ScanInput::read(texts);
+    let active_signatures = active_signatures(&known.decisions);
+    let contradiction_sides = contradiction_sides(&active_signatures);
+    let (found, cut) = contradictions(&contradiction_sides, limits::CONTRADICTIONS_MAX);
+    let mut drift = drift::drift(&known, &active_signatures, today, config);
+    let mut state = MemoryState::read(texts.get(STATE_FILE));
+    let mut writes = WriteSet::default();
     let mut notes = Vec::new();
     if cut {
-        notes.push(format!("more than {} contradictions: the rest is not listed", limits::CONTRADICTIONS_MAX));
+        notes.push(format!("more than {} contradictions: the others are not listed", limits::CONTRADICTIONS_MAX));
     }
 
-    let conflicts = records::conflicts(texts, &found, today, &mut pen, &mut notes)?;
-    records::drift(texts, &mut drift, today, &mut pen, &mut notes)?;
+    let conflicts = records::conflicts(texts, &found, today, &mut writes, &mut notes)?;
+    records::drift(texts, &mut drift, today, &mut writes, &mut notes)?;
 
     let mut proposals: Vec<_> = plan::proposals(texts).into_iter().map(|(_, proposal)| proposal).collect();
     let mut expired = Vec::new();
-    let staged = if state.demand(Capability::Propose).is_ok() {
-        expired = expire(texts, &mut proposals, today, config, &mut pen)?;
-        let wishes = stage::wishes(&found, &drift, &known, today);
-        let chosen = stage::choose(wishes, &proposals, &state, config, today, texts);
+    let staged = if state.require(MemoryCapability::Propose).is_ok() {
+        expired = expire(texts, &mut proposals, today, config, &mut writes)?;
+        let candidates = staging::candidates(&found, &drift, &known, today);
+        let chosen = staging::choose(candidates, &proposals, &state, config, today, texts);
         if let Some(note) = chosen.note {
             notes.push(note);
         }
         state.set_staged_on(today, state.staged_on(today) + chosen.staged.len());
         for proposal in &chosen.staged {
             let file = proposal.file();
-            let text = edit::append(pen.draft(file, texts.text(file)), &proposal.print());
-            pen.write(file, texts.get(file), text)?;
+            let text = edit::append(writes.draft(file, texts.text(file)), &proposal.print());
+            writes.write(file, texts.get(file), text)?;
         }
         chosen.staged
     } else {
@@ -103,14 +108,14 @@ pub fn scan(texts: &Texts, config: &Config, today: Date, now: &str) -> Result<(R
     };
 
     let impact = impact::impact(&known, &found, &drift, proposals.iter().chain(&staged));
-    records::impact(texts, &impact, today, &mut pen, &mut notes)?;
+    records::impact(texts, &impact, today, &mut writes, &mut notes)?;
 
-    let report = Report {
+    let report = ScanReport {
         date: today.to_string(),
         mode: state.mode_name().to_owned(),
-        decisions: known.blocks(Kind::Decision).count(),
-        active: signed.len(),
-        tasks: known.blocks(Kind::Task).count(),
+        decisions: known.blocks(BlockKind::Decision).count(),
+        active: active_signatures.len(),
+        tasks: known.blocks(BlockKind::Task).count(),
         contradictions: conflicts,
         drift,
         impact,
@@ -120,14 +125,19 @@ pub fn scan(texts: &Texts, config: &Config, today: Date, now: &str) -> Result<(R
     };
     if state.is_readable() {
         state.note_scan(report.count(Severity::Critical), today, now);
-        pen.write(STATE, texts.get(STATE), state.print())?;
+        writes.write(STATE_FILE, texts.get(STATE_FILE), state.print())?;
     }
-    log(texts, &report, now, &mut pen)?;
-    Ok((report, pen))
+    log(texts, &report, now, &mut writes)?;
+    Ok((report, writes))
 }
 
-/// One line for the log, and the day's figures.
-fn log(texts: &Texts, report: &Report, now: &str, pen: &mut Pen<Scan>) -> Result<(), Forbidden> {
+/// Adds a line to the log and writes the day's counts.
+fn log(
+    texts: &WorkspaceTexts,
+    report: &ScanReport,
+    now: &str,
+    writes: &mut WriteSet<ScanWriter>,
+) -> Result<(), WriteForbidden> {
     let [critical, medium, low, warning] =
         [Severity::Critical, Severity::Medium, Severity::Low, Severity::Warning].map(|severity| report.count(severity));
     let line = format!(
@@ -140,7 +150,7 @@ fn log(texts: &Texts, report: &Report, now: &str, pen: &mut Pen<Scan>) -> Result
         report.staged.len(),
         report.expired.len()
     );
-    pen.write(SCAN_LOG, texts.get(SCAN_LOG), add_line(texts.text(SCAN_LOG), &line))?;
+    writes.write(SCAN_LOG, texts.get(SCAN_LOG), add_line(texts.text(SCAN_LOG), &line))?;
     let figures = serde_json::json!({
         "date": report.date, "mode": report.mode, "decisions": report.decisions, "active": report.active,
         "tasks": report.tasks, "critical": critical, "medium": medium, "low": low, "warning": warning,
@@ -148,24 +158,24 @@ fn log(texts: &Texts, report: &Report, now: &str, pen: &mut Pen<Scan>) -> Result
     });
     let path = format!("intelligence/state/snapshots/S-{}.json", report.date);
     let text = serde_json::to_string_pretty(&figures).unwrap_or_default() + "\n";
-    pen.write(&path, texts.get(&path), text)
+    writes.write(&path, texts.get(&path), text)
 }
 
-/// `text` with a line at its end.
+/// `text` with a line appended.
 pub fn add_line(text: &str, line: &str) -> String {
     let end = super::parse::line_end(text);
     let break_before = if text.is_empty() || text.ends_with('\n') { "" } else { end };
     format!("{text}{break_before}{line}{end}")
 }
 
-/// Lets staged proposals expire whose days are over.
+/// Marks staged proposals as expired when they are too old.
 fn expire(
-    texts: &Texts,
+    texts: &WorkspaceTexts,
     proposals: &mut [Proposal],
     today: Date,
-    config: &Config,
-    pen: &mut Pen<Scan>,
-) -> Result<Vec<String>, Forbidden> {
+    config: &MemoryConfig,
+    writes: &mut WriteSet<ScanWriter>,
+) -> Result<Vec<String>, WriteForbidden> {
     let mut expired = Vec::new();
     for proposal in proposals.iter_mut().filter(|proposal| proposal.is_pending()) {
         let old = proposal.day().is_some_and(|day| super::state::days_between(day, today) > config.proposal_ttl_days);
@@ -180,7 +190,7 @@ fn expire(
         for (path, text) in texts.under("intelligence/proposed/") {
             let edited = edit::set_fields(text, &changes);
             if edited != text {
-                pen.write(path, Some(text), edited)?;
+                writes.write(path, Some(text), edited)?;
             }
         }
     }

@@ -1,11 +1,11 @@
-//! Full-text search over blocks by BM25, with filters, and with the reason for every hit. The index is built from the
-//! texts and never the truth; `workspace::Finder` keeps it between searches. [`meaning`] joins it with embeddings.
+//! Full-text search over blocks with BM25, filters, and an explanation for every hit. The index is derived from the
+//! texts; `workspace::CachedSearch` keeps it between searches. [`semantic`] combines it with embeddings.
 //!
 //! The formula is Okapi BM25 (Robertson and Zaragoza, 2009) with k₁ = 1.2, b = 0.75 and the inverse document frequency
 //! `ln(1 + (N − n + ½) / (n + ½))`, which is never negative. A word in a statement, title, name, summary or excerpt counts
-//! twice, a block's own id four times. Words are runs of letters and digits, lower-cased; a block id is a word as well.
+//! twice, the block's id four times. Words are runs of letters and digits, lower-cased; a block id is also a word.
 
-pub mod meaning;
+pub mod semantic;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -13,22 +13,22 @@ use std::collections::{BTreeMap, HashMap};
 use jiff::civil::Date;
 use serde::Serialize;
 
-use super::id::{Kind, ids_in};
+use super::id::{BlockKind, ids_in};
 use super::parse::Block;
-use super::texts::Parsed;
+use super::texts::ParsedTexts;
 
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
-/// Fields that say what a block is about.
+/// Fields with the subject of a block.
 const TITLES: [&str; 5] = ["Statement", "Title", "Name", "Summary", "Excerpt"];
 
-/// What to look for. Filters that are empty let everything through.
+/// A query. Empty filters match everything.
 #[derive(Debug, Clone, Default)]
-pub struct Query {
-    /// The words; without any, all blocks that pass the filters are found, newest first.
+pub struct SearchQuery {
+    /// The words; without any, all blocks that match the filters are returned, newest first.
     pub text: String,
     /// Only this kind.
-    pub kind: Option<Kind>,
+    pub kind: Option<BlockKind>,
     /// Only this status.
     pub status: String,
     /// Only with this tag.
@@ -39,38 +39,38 @@ pub struct Query {
     pub from: Option<Date>,
     /// Not after this day.
     pub to: Option<Date>,
-    /// Most hits.
+    /// The maximum number of hits.
     pub limit: usize,
 }
 
-/// A block that was found.
+/// A block that matches.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Hit {
+pub struct SearchHit {
     /// Its id.
     pub id: String,
     /// Its kind.
-    pub kind: Kind,
-    /// The file it stands in.
+    pub kind: BlockKind,
+    /// The file that contains it.
     pub file: String,
     /// The line of its header.
     pub line: usize,
     /// Its status, if it has one.
     pub status: String,
-    /// What it is about.
+    /// The subject.
     pub title: String,
-    /// The score: BM25, or reciprocal rank fusion where meaning was asked for too; 0 without words.
+    /// The score: BM25, or reciprocal rank fusion for a hybrid search; 0 without words.
     pub score: f32,
-    /// What each word of the query gave to the BM25 score.
+    /// The contribution of each query word to the BM25 score.
     pub why: BTreeMap<String, f32>,
-    /// Where the hit stands in the two rankings that were joined; absent for a search by words alone.
+    /// The positions in the two rankings of a hybrid search; absent for a search by words alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ranks: Option<meaning::Ranks>,
+    pub ranks: Option<semantic::HitRanks>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct IndexedBlock {
     id: String,
-    kind: Kind,
+    kind: BlockKind,
     file: String,
     line: usize,
     status: String,
@@ -83,19 +83,19 @@ struct Entry {
 
 /// An index over the blocks of a workspace.
 #[derive(Debug, Default)]
-pub struct Index {
-    entries: Vec<Entry>,
+pub struct SearchIndex {
+    entries: Vec<IndexedBlock>,
     words: HashMap<String, u32>,
-    /// By a word's number: blocks in order, and how often the word counts in each.
+    /// By word number: the blocks in order, with the weighted count of the word in each.
     postings: Vec<Vec<(u32, f32)>>,
     mean_length: f32,
 }
 
-impl Index {
-    /// Reads every block.
-    pub fn new(parsed: &Parsed<'_>) -> Self {
+impl SearchIndex {
+    /// Indexes every block.
+    pub fn new(parsed: &ParsedTexts<'_>) -> Self {
         let mut index = Self::default();
-        // Every word has a number; what it counts in the block at hand stands under that number.
+        // Every word has a number; `counts` holds its weighted count in the current block under that number.
         let mut counts: Vec<f32> = Vec::new();
         let mut met: Vec<u32> = Vec::new();
         for (file, block) in parsed.blocks() {
@@ -138,24 +138,24 @@ impl Index {
         index
     }
 
-    /// How many blocks it holds.
+    /// The number of blocks.
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it holds none.
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The best hits, best first; equals in the order of their files.
-    pub fn search(&self, query: &Query) -> Vec<Hit> {
+    /// The best hits, best first; ties in file order.
+    pub fn search(&self, query: &SearchQuery) -> Vec<SearchHit> {
         let wanted = wanted(&query.text);
         self.ranked(query, &wanted).into_iter().filter_map(|(number, score)| self.hit(number, score, &wanted)).collect()
     }
 
-    /// The numbers of the best blocks for `wanted`, and their scores, best first.
-    fn ranked(&self, query: &Query, wanted: &[String]) -> Vec<(u32, f32)> {
+    /// The numbers of the best blocks for `wanted` with their scores, best first.
+    fn ranked(&self, query: &SearchQuery, wanted: &[String]) -> Vec<(u32, f32)> {
         let mut scores = vec![0f32; self.entries.len()];
         for word in wanted {
             let Some(postings) = self.postings(word) else { continue };
@@ -170,9 +170,9 @@ impl Index {
         }
         let numbered = (0u32..).zip(&self.entries).zip(scores).map(|((number, entry), score)| (number, entry, score));
         let passes =
-            |(_, entry, score): &(u32, &Entry, f32)| (wanted.is_empty() || *score > 0.0) && entry.passes(query);
+            |(_, entry, score): &(u32, &IndexedBlock, f32)| (wanted.is_empty() || *score > 0.0) && entry.passes(query);
         let mut found: Vec<_> = numbered.filter(passes).collect();
-        let better = |(n, a, one): &(u32, &Entry, f32), (m, b, other): &(u32, &Entry, f32)| {
+        let better = |(n, a, one): &(u32, &IndexedBlock, f32), (m, b, other): &(u32, &IndexedBlock, f32)| {
             let newest = if wanted.is_empty() { b.date.cmp(&a.date) } else { Ordering::Equal };
             other.total_cmp(one).then(newest).then(n.cmp(m))
         };
@@ -184,7 +184,7 @@ impl Index {
         found.into_iter().take(query.limit).map(|(number, _, score)| (number, score)).collect()
     }
 
-    fn hit(&self, number: u32, score: f32, wanted: &[String]) -> Option<Hit> {
+    fn hit(&self, number: u32, score: f32, wanted: &[String]) -> Option<SearchHit> {
         let entry = self.entries.get(number as usize)?;
         let part = |word: &String| {
             let postings = self.postings(word)?;
@@ -192,7 +192,7 @@ impl Index {
             let (_, count) = postings.get(at)?;
             Some((word.clone(), self.idf(postings.len()) * self.weight(*count, entry.length)))
         };
-        Some(Hit {
+        Some(SearchHit {
             id: entry.id.clone(),
             kind: entry.kind,
             file: entry.file.clone(),
@@ -219,8 +219,8 @@ impl Index {
     }
 }
 
-impl Entry {
-    fn passes(&self, query: &Query) -> bool {
+impl IndexedBlock {
+    fn passes(&self, query: &SearchQuery) -> bool {
         let same = |wanted: &str, is: &str| wanted.is_empty() || wanted.eq_ignore_ascii_case(is);
         query.kind.is_none_or(|kind| kind == self.kind)
             && same(&query.status, &self.status)
@@ -231,8 +231,8 @@ impl Entry {
     }
 }
 
-fn entry(file: &str, block: &Block<'_, '_>, length: f32) -> Entry {
-    Entry {
+fn entry(file: &str, block: &Block<'_, '_>, length: f32) -> IndexedBlock {
+    IndexedBlock {
         id: block.id().as_str().to_owned(),
         kind: block.id().kind(),
         file: file.to_owned(),
@@ -252,7 +252,7 @@ fn entry(file: &str, block: &Block<'_, '_>, length: f32) -> Entry {
     }
 }
 
-/// The words and ids that `text` asks for, each once.
+/// The distinct words and ids in `text`.
 fn wanted(text: &str) -> Vec<String> {
     let mut wanted = Vec::new();
     let mut rest = text.to_owned();
@@ -283,10 +283,10 @@ fn words(text: &str, mut each: impl FnMut(&str)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::governance::memory::texts::Texts;
+    use crate::governance::memory::texts::WorkspaceTexts;
 
-    fn texts() -> Texts {
-        let mut texts = Texts::default();
+    fn texts() -> WorkspaceTexts {
+        let mut texts = WorkspaceTexts::default();
         texts.set(
             "decisions/DECISIONS.md",
             "[D-20260201-001]\nDate: 2026-02-01\nStatus: active\nStatement: Use SQLite for the cache\nTags: storage\n\n[D-20260202-001]\nDate: 2026-02-02\nStatus: revoked\nStatement: Use a queue\nRationale: the cache was slow, the cache was large\nTags: x\n",
@@ -295,17 +295,17 @@ mod tests {
         texts
     }
 
-    fn check(query: &Query, expected: &[&str]) {
+    fn check(query: &SearchQuery, expected: &[&str]) {
         let texts = texts();
-        let hits = Index::new(&texts.parse()).search(query);
+        let hits = SearchIndex::new(&texts.parse()).search(query);
         assert_eq!(hits.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>(), expected, "{query:?}");
         for hit in hits {
-            assert!((hit.why.values().sum::<f32>() - hit.score).abs() < 1e-5, "the reasons add up to the score");
+            assert!((hit.why.values().sum::<f32>() - hit.score).abs() < 1e-5, "the contributions sum to the score");
         }
     }
 
-    fn text(text: &str) -> Query {
-        Query { text: text.into(), limit: 10, ..Query::default() }
+    fn text(text: &str) -> SearchQuery {
+        SearchQuery { text: text.into(), limit: 10, ..SearchQuery::default() }
     }
 
     #[test]
@@ -319,22 +319,22 @@ mod tests {
 
     #[test]
     fn filters_narrow() {
-        check(&Query { kind: Some(Kind::Task), ..text("queue") }, &["T-20260203-001"]);
-        check(&Query { status: "active".into(), ..text("") }, &["D-20260201-001"]);
-        check(&Query { tag: "storage".into(), ..text("cache") }, &["D-20260201-001"]);
-        check(&Query { project: "PRJ-001".into(), ..text("") }, &["T-20260203-001"]);
+        check(&SearchQuery { kind: Some(BlockKind::Task), ..text("queue") }, &["T-20260203-001"]);
+        check(&SearchQuery { status: "active".into(), ..text("") }, &["D-20260201-001"]);
+        check(&SearchQuery { tag: "storage".into(), ..text("cache") }, &["D-20260201-001"]);
+        check(&SearchQuery { project: "PRJ-001".into(), ..text("") }, &["T-20260203-001"]);
         check(
-            &Query { from: Some(jiff::civil::date(2026, 2, 2)), limit: 2, ..Query::default() },
+            &SearchQuery { from: Some(jiff::civil::date(2026, 2, 2)), limit: 2, ..SearchQuery::default() },
             &["T-20260203-001", "D-20260202-001"],
         );
-        check(&Query { to: Some(jiff::civil::date(2026, 2, 1)), ..text("the") }, &["D-20260201-001"]);
+        check(&SearchQuery { to: Some(jiff::civil::date(2026, 2, 1)), ..text("the") }, &["D-20260201-001"]);
     }
 
     #[test]
     fn a_score_is_bm25() {
-        // Worked out by hand from the formula: three blocks, one holds "sqlite" twice (a title's word counts double).
+        // Computed by hand from the formula: three blocks, one contains "sqlite" twice (a title's word counts double).
         let texts = texts();
-        let index = Index::new(&texts.parse());
+        let index = SearchIndex::new(&texts.parse());
         let hit = index.search(&text("sqlite")).remove(0);
         let lengths: Vec<_> = index.entries.iter().map(|entry| entry.length).collect();
         let mean = lengths.iter().sum::<f32>() / 3.0;

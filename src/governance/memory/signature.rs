@@ -1,19 +1,19 @@
-//! Constraint signatures (Mind Mem 1.0.3, §2): what a decision demands, in a form that can be compared.
+//! Constraint signatures (Mind Mem 1.0.3, §2): the requirements of a decision in a comparable form.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::nested::{self, Entry, Lookup, Node};
+use super::nested::{self, NestedEntry, NestedLookup, NestedValue};
 use super::parse::{Block, Field};
 
-/// The headers under which signatures stand; a block may use both, and both count.
+/// The field names that hold signatures; a block may use both.
 pub const HEADERS: [&str; 2] = ["ConstraintSignature", "ConstraintSignatures"];
 
-/// The fields that S5 asks for.
+/// The fields that S5 requires.
 pub const REQUIRED: [&str; 9] =
     ["id", "domain", "subject", "predicate", "object", "modality", "priority", "scope", "evidence"];
 
-/// The values that some fields must have; the others are free text.
+/// Fields with enumerated values; all others are free text.
 pub const ENUMS: [(&str, &[&str]); 4] = [
     (
         "domain",
@@ -35,18 +35,18 @@ pub const ENUMS: [(&str, &[&str]); 4] = [
     ("enforcement", &["invariant", "structural", "policy", "guideline"]),
 ];
 
-/// How strongly a signature speaks.
+/// The modality of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Modality {
-    /// Binding.
+    /// Required.
     Must,
-    /// Binding, against.
+    /// Prohibited.
     MustNot,
-    /// A preference.
+    /// Preferred.
     Should,
-    /// A preference, against.
+    /// Discouraged.
     ShouldNot,
-    /// A permission.
+    /// Permitted.
     May,
 }
 
@@ -67,14 +67,14 @@ impl Modality {
 #[derive(Debug, Clone)]
 pub struct Signature<'a> {
     /// All its fields.
-    pub entries: Vec<Entry<'a>>,
-    /// Where its item begins in the document, and how long it is.
+    pub entries: Vec<NestedEntry<'a>>,
+    /// The bytes of its item in the document.
     pub span: Range<usize>,
-    /// Lines that are no field, as bytes of the document.
-    pub stray: Vec<Range<usize>>,
-    /// The modality, where it is one.
+    /// The bytes of lines that are not fields.
+    pub unparsed: Vec<Range<usize>>,
+    /// The modality, if valid.
     pub modality: Option<Modality>,
-    /// What it is about: `axis.key`, else `domain.subject`.
+    /// The axis: `axis.key`, else `domain.subject`.
     pub axis: Cow<'a, str>,
 }
 
@@ -86,16 +86,16 @@ impl<'a> Signature<'a> {
     }
 
     fn read(text: &'a str, start: usize) -> Self {
-        let (entries, stray) = nested::read(text);
+        let (entries, unparsed) = nested::read(text);
         let key = match entries.map("axis").node("key").or_else(|| entries.node("axis")) {
-            Some(Node::Text(key)) if !key.is_empty() => key.clone(),
+            Some(NestedValue::Text(key)) if !key.is_empty() => key.clone(),
             _ => format!("{}.{}", entries.text("domain"), entries.text("subject")).into(),
         };
         Self {
             modality: Modality::parse(entries.text("modality")),
             axis: key,
             span: start..start + text.trim_end().len(),
-            stray: stray.into_iter().map(|span| span.start + start..span.end + start).collect(),
+            unparsed: unparsed.into_iter().map(|span| span.start + start..span.end + start).collect(),
             entries,
         }
     }
@@ -105,22 +105,22 @@ impl<'a> Signature<'a> {
         self.entries.text(key)
     }
 
-    /// The signature's own id.
+    /// The signature's id.
     pub fn id(&self) -> &str {
         self.text("id")
     }
 
-    /// 1 to 10, 10 highest; `None` where it is not a number.
+    /// 1 to 10, 10 highest; `None` if it is not a number.
     pub fn priority(&self) -> Option<u8> {
         self.text("priority").parse().ok()
     }
 
-    /// Whether two different objects exclude each other on this axis; they do unless the signature says otherwise.
+    /// Whether different objects exclude each other on this axis: true unless the signature says otherwise.
     pub fn exclusive(&self) -> bool {
         !self.entries.map("axis").text("exclusive").eq_ignore_ascii_case("false")
     }
 
-    /// Whether the axis can be named at all.
+    /// Whether it has an axis.
     pub fn has_axis(&self) -> bool {
         self.axis != "."
     }
@@ -135,10 +135,10 @@ impl<'a> Signature<'a> {
         self.entries.map("scope").list(key)
     }
 
-    /// The first and the last day of the scope, each open where it is not given or not a date.
+    /// The first and last day of the scope; `None` for an open end.
     pub fn time(&self) -> (Option<jiff::civil::Date>, Option<jiff::civil::Date>) {
         let time = self.entries.map("scope").map("time");
-        // A time of day after the date does not matter: the bounds are days, both included.
+        // Bounds are days, both inclusive; a time of day is ignored.
         let date = |key| time.text(key).get(..10).and_then(|text| text.parse().ok());
         (date("start"), date("end"))
     }

@@ -1,39 +1,38 @@
-//! `mind-mem.json`, the person's settings, and `memory/intel-state.json`, what the memory remembers about itself. Keys
-//! that are not known here are kept as they are.
+//! `mind-mem.json`, the user's settings, and `memory/intel-state.json`, the persistent state. Unknown keys are preserved.
 
 use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::mode::{Capability, Gates, Mode, ModeError};
+use super::mode::{Gates, MemoryCapability, Mode, ModeError};
 
-/// Where the settings stand.
-pub const CONFIG: &str = "mind-mem.json";
-/// Where the state stands.
-pub const STATE: &str = "memory/intel-state.json";
+/// The path of the settings.
+pub const CONFIG_FILE: &str = "mind-mem.json";
+/// The path of the state.
+pub const STATE_FILE: &str = "memory/intel-state.json";
 
 /// The settings.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
-pub struct Config {
-    /// How many proposals may be staged.
-    pub proposal_budget: Budget,
-    /// Days after which a deferred proposal may come back.
+pub struct MemoryConfig {
+    /// Limits on staged proposals.
+    pub proposal_budget: ProposalBudget,
+    /// Days until a deferred proposal may be proposed again.
     pub defer_cooldown_days: Option<i64>,
-    /// Days after which a staged proposal expires.
+    /// Days until a staged proposal expires.
     pub proposal_ttl_days: i64,
-    /// Days without a line of history after which a task counts as stalled.
+    /// Days without a history entry after which a task counts as stalled.
     pub stalled_after_days: i64,
-    /// Whether the person lets the memory go to `enforce`.
+    /// Whether mode `enforce` may be entered.
     pub allow_enforce: bool,
-    /// More phrases that make a line a signal, by kind.
+    /// Additional trigger phrases for signals, by kind.
     pub capture_triggers: std::collections::BTreeMap<String, Vec<String>>,
 }
 
-impl Default for Config {
+impl Default for MemoryConfig {
     fn default() -> Self {
         Self {
-            proposal_budget: Budget::default(),
+            proposal_budget: ProposalBudget::default(),
             defer_cooldown_days: None,
             proposal_ttl_days: 30,
             stalled_after_days: 14,
@@ -46,41 +45,41 @@ impl Default for Config {
 /// Invariants 1 to 3 of §3.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(default)]
-pub struct Budget {
-    /// Most new proposals of one scan.
+pub struct ProposalBudget {
+    /// New proposals per scan.
     pub per_run: usize,
-    /// Most new proposals of one day.
+    /// New proposals per day.
     pub per_day: usize,
-    /// Most pending proposals.
+    /// Pending proposals.
     pub backlog_limit: usize,
 }
 
-impl Default for Budget {
+impl Default for ProposalBudget {
     fn default() -> Self {
         Self { per_run: 3, per_day: 6, backlog_limit: 30 }
     }
 }
 
-impl Config {
-    /// Reads the settings; no file means the defaults.
+impl MemoryConfig {
+    /// Reads the settings; a missing file means the defaults.
     ///
     /// # Errors
-    /// Where the file is not what it should be: the message says where.
+    /// If the file is not valid; the message contains the position.
     pub fn read(text: Option<&str>) -> Result<Self, serde_json::Error> {
         text.map_or_else(|| Ok(Self::default()), serde_json::from_str)
     }
 }
 
-/// What the memory remembers about itself.
+/// The persistent state.
 #[derive(Debug, Clone, PartialEq)]
-pub struct State {
+pub struct MemoryState {
     map: Map<String, Value>,
     /// The mode as written, or what is wrong with the file.
     mode: String,
 }
 
-impl State {
-    /// Reads the state. What cannot be read, or has no mode, has a mode that is none: it fails closed.
+impl MemoryState {
+    /// Reads the state. An unreadable file or a missing mode results in an invalid mode, which allows nothing.
     pub fn read(text: Option<&str>) -> Self {
         let map = text.and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
         let mode = match &map {
@@ -90,14 +89,14 @@ impl State {
         Self { map: map.unwrap_or_default(), mode }
     }
 
-    /// The state as its file's text.
+    /// The state as text.
     pub fn print(&self) -> String {
         let mut text = serde_json::to_string_pretty(&self.map).unwrap_or_default();
         text.push('\n');
         text
     }
 
-    /// Whether the file was a JSON object: only then may it be rewritten by a scan.
+    /// Whether the file was a JSON object: only then may a scan rewrite it.
     pub fn is_readable(&self) -> bool {
         self.mode != "unreadable"
     }
@@ -110,27 +109,27 @@ impl State {
     /// The mode.
     ///
     /// # Errors
-    /// Where what is written is no mode.
+    /// If the file does not contain a valid mode.
     pub fn mode(&self) -> Result<Mode, ModeError> {
         Mode::parse(&self.mode)
     }
 
-    /// Nothing, if the mode allows `capability`.
+    /// Checks that the mode allows `capability`.
     ///
     /// # Errors
-    /// [`ModeError::Forbidden`], also where the mode is unknown.
-    pub fn demand(&self, capability: Capability) -> Result<(), ModeError> {
+    /// [`ModeError::Forbidden`], also if the mode is unknown.
+    pub fn require(&self, capability: MemoryCapability) -> Result<(), ModeError> {
         match self.mode() {
             Ok(mode) if mode.allows(capability) => Ok(()),
-            _ => Err(ModeError::Forbidden { mode: self.mode.clone(), needed: capability.needs() }),
+            _ => Err(ModeError::WriteForbidden { mode: self.mode.clone(), needed: capability.needs() }),
         }
     }
 
-    /// Sets the mode, through its gates. A mode that is unknown can only be set to the lowest one.
+    /// Changes the mode if its conditions are met. From an unknown mode only the lowest can be entered.
     ///
     /// # Errors
-    /// Why the step is not open.
-    pub fn step(&mut self, to: Mode, config: &Config, today: Date) -> Result<(), ModeError> {
+    /// Why the transition is not possible.
+    pub fn step(&mut self, to: Mode, config: &MemoryConfig, today: Date) -> Result<(), ModeError> {
         let gates = Gates { week_clean: self.flag("flip_gate_week1_clean"), allow_enforce: config.allow_enforce };
         match self.mode() {
             Ok(from) => from.step(to, gates)?,
@@ -145,13 +144,13 @@ impl State {
         Ok(())
     }
 
-    /// Days that a deferred proposal must wait: the state's own figure, else the config's, else 7.
-    pub fn cooldown_days(&self, config: &Config) -> i64 {
+    /// The cooldown of a deferred proposal in days: the settings' value, else the state's, else 7.
+    pub fn cooldown_days(&self, config: &MemoryConfig) -> i64 {
         let own = self.map.get("defer_cooldown_days").and_then(Value::as_i64);
         config.defer_cooldown_days.or(own).unwrap_or(7)
     }
 
-    /// Counts a scan in: the gate of the first week, the clean weeks of `propose`, and when it was.
+    /// Records a scan: its time, the clean days, and the upgrade conditions that follow from them.
     pub fn note_scan(&mut self, critical: usize, today: Date, now: &str) {
         let since = self.date("clean_since").unwrap_or(today);
         if critical > 0 {
@@ -173,13 +172,13 @@ impl State {
         self.count("scans");
     }
 
-    /// Notes the time of an apply, and that there was one.
+    /// Records an apply.
     pub fn note_apply(&mut self, now: &str) {
         self.set("last_apply_ts", json!(now));
         self.count("applies");
     }
 
-    /// One more of `counter`.
+    /// Increments `counter`.
     pub fn count(&mut self, counter: &str) {
         let counters = self.map.entry("counters").or_insert_with(|| json!({}));
         if let Some(counters) = counters.as_object_mut() {
@@ -188,24 +187,24 @@ impl State {
         }
     }
 
-    /// How many proposals were staged by scans today.
+    /// The number of proposals staged by scans today.
     pub fn staged_on(&self, today: Date) -> usize {
         let staged = self.map.get("staged").and_then(Value::as_object);
         let same = staged.filter(|staged| staged.get("date").and_then(Value::as_str) == Some(&today.to_string()));
         same.and_then(|staged| staged.get("count")?.as_u64()).map_or(0, |count| count as usize)
     }
 
-    /// Notes that scans have staged `count` proposals today.
+    /// Sets the number of proposals staged by scans today.
     pub fn set_staged_on(&mut self, today: Date, count: usize) {
         self.set("staged", json!({"date": today.to_string(), "count": count}));
     }
 
-    /// A true-or-false value; what is absent is false.
+    /// A Boolean value; false if absent.
     pub fn flag(&self, key: &str) -> bool {
         self.map.get(key).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// A value as it stands.
+    /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.map.get(key)
     }
@@ -219,7 +218,7 @@ impl State {
     }
 }
 
-/// Days from one date to another.
+/// The days from one date to another.
 pub fn days_between(from: Date, to: Date) -> i64 {
     from.until(to).map_or(0, |span| i64::from(span.get_days()))
 }
@@ -240,27 +239,27 @@ mod tests {
             Some(r#"{"governance_mode": "banana"}"#),
             Some(r#"{"governance_mode": 3}"#),
         ] {
-            let mut state = State::read(text);
-            assert!(state.demand(Capability::Propose).is_err(), "{text:?}");
-            assert!(state.step(Mode::Propose, &Config::default(), date(2026, 2, 20)).is_err());
-            assert!(state.step(Mode::DetectOnly, &Config::default(), date(2026, 2, 20)).is_ok());
+            let mut state = MemoryState::read(text);
+            assert!(state.require(MemoryCapability::Propose).is_err(), "{text:?}");
+            assert!(state.step(Mode::Propose, &MemoryConfig::default(), date(2026, 2, 20)).is_err());
+            assert!(state.step(Mode::DetectOnly, &MemoryConfig::default(), date(2026, 2, 20)).is_ok());
         }
     }
 
     #[test]
-    fn the_gate_opens_after_a_clean_week_and_shuts_with_a_critical_find() {
-        let mut state = State::read(Some(r#"{"governance_mode": "detect_only", "mine": [1, 2]}"#));
+    fn the_upgrade_condition_needs_a_clean_week_and_is_reset_by_a_critical_contradiction() {
+        let mut state = MemoryState::read(Some(r#"{"governance_mode": "detect_only", "mine": [1, 2]}"#));
         for (day, critical, open) in
             [(1, 0, false), (7, 0, false), (8, 0, true), (9, 1, false), (10, 0, false), (17, 0, true)]
         {
             state.note_scan(critical, date(2026, 2, day), "t");
             assert_eq!(state.flag("flip_gate_week1_clean"), open, "day {day}");
         }
-        state.step(Mode::Propose, &Config::default(), date(2026, 2, 17)).unwrap();
+        state.step(Mode::Propose, &MemoryConfig::default(), date(2026, 2, 17)).unwrap();
         state.note_scan(0, date(2026, 2, 17), "t");
         state.note_scan(0, date(2026, 3, 3), "t");
         assert_eq!(state.get("propose_weeks_clean"), Some(&json!(2)));
-        assert_eq!(State::read(Some(&state.print())), state);
+        assert_eq!(MemoryState::read(Some(&state.print())), state);
         assert_eq!(state.get("mine"), Some(&json!([1, 2])));
     }
 }

@@ -1,21 +1,21 @@
-//! The files of a workspace as texts: what every pure part of the memory works on.
+//! The files of a workspace as texts: the input of the pure parts of the memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::id::{BlockId, Kind};
+use super::id::{BlockId, BlockKind};
 use super::parse::Document;
 
-/// Texts by path, relative to the workspace. Cloning is cheap.
+/// Texts by path, relative to the workspace. Cheap to clone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Texts {
+pub struct WorkspaceTexts {
     files: BTreeMap<String, Arc<str>>,
 }
 
-/// The folders that hold what is true; their `*.md` files are block files.
-pub const TRUTH: [&str; 3] = ["decisions/", "tasks/", "entities/"];
+/// The source-of-truth folders; their `*.md` files contain blocks.
+pub const TRUTH_FOLDERS: [&str; 3] = ["decisions/", "tasks/", "entities/"];
 
-impl Texts {
+impl WorkspaceTexts {
     /// The text of a file.
     pub fn get(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(AsRef::as_ref)
@@ -26,17 +26,17 @@ impl Texts {
         self.get(path).unwrap_or_default()
     }
 
-    /// Puts a file in place.
+    /// Sets a file's text.
     pub fn set(&mut self, path: impl Into<String>, text: impl Into<Arc<str>>) {
         self.files.insert(path.into(), text.into());
     }
 
-    /// Takes a file away.
+    /// Removes a file.
     pub fn remove(&mut self, path: &str) {
         self.files.remove(path);
     }
 
-    /// These texts with others over them.
+    /// A copy with some texts replaced.
     #[must_use]
     pub fn with(&self, changes: &BTreeMap<String, String>) -> Self {
         let mut texts = self.clone();
@@ -51,49 +51,49 @@ impl Texts {
         self.files.iter().map(|(path, text)| (path.as_str(), text.as_ref()))
     }
 
-    /// The Markdown files directly or deeper in a folder, which is given with its `/`.
+    /// The Markdown files in a folder (given with its `/`) and its subfolders.
     pub fn under<'t>(&'t self, folder: &'t str) -> impl Iterator<Item = (&'t str, &'t str)> {
         let from = self.files.range::<str, _>((std::ops::Bound::Included(folder), std::ops::Bound::Unbounded));
         let files = from.take_while(move |(path, _)| path.starts_with(folder));
         files.filter(|(path, _)| is_markdown(path)).map(|(path, text)| (path.as_str(), text.as_ref()))
     }
 
-    /// The block files: those of decisions, tasks and entities, and those of `intelligence/` that hold records.
+    /// The files that contain blocks: the source-of-truth folders and the records in `intelligence/`.
     pub fn block_files(&self) -> impl Iterator<Item = (&str, &str)> {
-        let records = RECORDS.into_iter().chain(super::proposal::TYPES.map(|(_, file)| file));
+        let records = RECORD_FILES.into_iter().chain(super::proposal::TYPES.map(|(_, file)| file));
         let records = records.filter_map(|path| self.files.get_key_value(path));
         let records = records.map(|(path, text)| (path.as_str(), text.as_ref()));
-        TRUTH.into_iter().flat_map(|folder| self.under(folder)).chain(records)
+        TRUTH_FOLDERS.into_iter().flat_map(|folder| self.under(folder)).chain(records)
     }
 
     /// Parses the block files.
-    pub fn parse(&self) -> Parsed<'_> {
-        Parsed { files: self.block_files().map(|(path, text)| (path, Document::parse(text))).collect() }
+    pub fn parse(&self) -> ParsedTexts<'_> {
+        ParsedTexts { files: self.block_files().map(|(path, text)| (path, Document::parse(text))).collect() }
     }
 
     /// The next free id of `kind` on `day` in `files`; `None` when the day's counters are used up.
-    pub fn next_id(&self, kind: Kind, day: jiff::civil::Date, files: &[&str]) -> Option<String> {
+    pub fn next_id(&self, kind: BlockKind, day: jiff::civil::Date, files: &[&str]) -> Option<String> {
         IdSource::new(kind, day, files.iter().map(|file| self.text(file))).next()
     }
 }
 
-/// The files in `intelligence/` that hold records as blocks.
-pub const RECORDS: [&str; 4] =
+/// The record files in `intelligence/`.
+pub const RECORD_FILES: [&str; 4] =
     ["intelligence/CONTRADICTIONS.md", "intelligence/DRIFT.md", "intelligence/IMPACT.md", "intelligence/SIGNALS.md"];
 
-/// The block files, parsed.
+/// The parsed block files.
 #[derive(Debug)]
-pub struct Parsed<'a> {
+pub struct ParsedTexts<'a> {
     files: Vec<(&'a str, Document<'a>)>,
 }
 
-impl<'a> Parsed<'a> {
+impl<'a> ParsedTexts<'a> {
     /// Every file and its document.
     pub fn files(&self) -> impl Iterator<Item = (&'a str, &Document<'a>)> {
         self.files.iter().map(|(path, document)| (*path, document))
     }
 
-    /// Every block with the file it stands in.
+    /// Every block with its file.
     pub fn blocks(&self) -> impl Iterator<Item = (&'a str, super::parse::Block<'_, 'a>)> {
         self.files().flat_map(|(path, document)| document.blocks().map(move |block| (path, block)))
     }
@@ -104,7 +104,7 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// Hands out free ids of one kind on one day.
+/// Generates free ids of one kind on one day.
 #[derive(Debug)]
 pub struct IdSource {
     stem: String,
@@ -112,8 +112,8 @@ pub struct IdSource {
 }
 
 impl IdSource {
-    /// After the highest counter that is used in `texts`.
-    pub fn new<'t>(kind: Kind, day: jiff::civil::Date, texts: impl IntoIterator<Item = &'t str>) -> Self {
+    /// Continues after the highest counter used in `texts`.
+    pub fn new<'t>(kind: BlockKind, day: jiff::civil::Date, texts: impl IntoIterator<Item = &'t str>) -> Self {
         let stem = format!("{}-{}-", kind.prefix(), day.strftime("%Y%m%d"));
         let mut last = 0;
         let header = format!("[{stem}");
@@ -137,12 +137,12 @@ impl Iterator for IdSource {
     }
 }
 
-/// Whether the path names a Markdown file.
+/// Whether the path is a Markdown file.
 pub fn is_markdown(path: &str) -> bool {
     extension(path) == "md"
 }
 
-/// What follows the last dot of a path.
+/// The part of a path after its last dot.
 pub fn extension(path: &str) -> &str {
     path.rsplit_once('.').map_or("", |(_, extension)| extension)
 }

@@ -1,24 +1,24 @@
-//! The structural invariants S1 to S9 (Mind Mem 1.0.3, §6), of one file at a time. S8, that daily logs only grow, is
-//! kept by the one writer that appends to them.
+//! The structural invariants S1 to S9 (Mind Mem 1.0.3, §6), for one file at a time. S8 (daily logs are append-only) is
+//! enforced by [`super::authority::LogWriter`].
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 use jiff::civil::Date;
 
-use super::finding::{Finding, Level};
-use super::id::{BlockId, Kind};
+use super::finding::{Finding, FindingLevel};
+use super::id::{BlockId, BlockKind};
 use super::parse::{Block, Document};
 use super::proposal;
 use super::signature::{self, Signature};
 
-/// Everything wrong in the file called `name`: the parser's findings and the invariants', in the order of the text.
+/// All findings in the file `name`, from the parser and from the invariants, in text order.
 pub fn validate(name: &str, document: &Document<'_>) -> Vec<Finding> {
     let mut checks = Checks { name, found: document.findings().to_vec() };
     let mut seen = HashSet::with_capacity(document.blocks().len());
     for block in document.blocks() {
         if !seen.insert(block.id()) {
-            let message = format!("{} stands twice in this file", block.id());
+            let message = format!("{} is defined twice in this file", block.id());
             checks.error(&block, "S1", block.id_range(), message, "give one of them the next free counter");
         }
         checks.block(&block);
@@ -39,14 +39,14 @@ impl Checks<'_> {
     fn block(&mut self, block: &Block<'_, '_>) {
         let kind = block.id().kind();
         let code = match kind {
-            Kind::Decision => "S2",
-            Kind::Task => "S3",
+            BlockKind::Decision => "S2",
+            BlockKind::Task => "S3",
             _ => "required",
         };
         for key in kind.required() {
             match block.field(key) {
                 None => {
-                    let help = format!("add a line `{key}: …`; write `none` where there is nothing to say");
+                    let help = format!("add a line `{key}: …`; write `none` if there is no value");
                     self.error(block, code, block.id_range(), format!("{} has no `{key}`", block.id()), &help);
                 }
                 Some(field) if field.is_empty() && *key == "Sources" => {
@@ -59,11 +59,11 @@ impl Checks<'_> {
         self.status(block, kind);
         self.dates(block);
         match kind {
-            Kind::Decision => self.decision(block),
-            Kind::Task => self.task(block),
-            Kind::Proposal => {
+            BlockKind::Decision => self.decision(block),
+            BlockKind::Task => self.task(block),
+            BlockKind::Proposal => {
                 if let Err(reason) = proposal::Proposal::read(block) {
-                    let help = "propose it anew with `loom memory propose`, which writes every field";
+                    let help = "propose it again with `loom memory propose`, which writes every field";
                     self.error(block, "proposal", block.id_range(), format!("{}: {reason}", block.id()), help);
                 }
             }
@@ -71,17 +71,17 @@ impl Checks<'_> {
         }
     }
 
-    fn status(&mut self, block: &Block<'_, '_>, kind: Kind) {
+    fn status(&mut self, block: &Block<'_, '_>, kind: BlockKind) {
         let allowed = kind.statuses();
         let Some(field) = block.field("Status").filter(|_| !allowed.is_empty()) else { return };
         if !allowed.contains(&field.value().as_ref()) {
-            let message = format!("`{}` is no status of a {kind}", field.head);
+            let message = format!("`{}` is not a status of a {kind}", field.head);
             self.error(block, "S9", field.range(), message, &format!("use one of: {}", allowed.join(", ")));
         }
-        if let Some(owner) = block.field("Owner").filter(|_| kind == Kind::Task)
+        if let Some(owner) = block.field("Owner").filter(|_| kind == BlockKind::Task)
             && !matches!(owner.head, "user" | "bot")
         {
-            let message = format!("`{}` is no owner of a task", owner.head);
+            let message = format!("`{}` is not an owner of a task", owner.head);
             self.error(block, "S9", owner.range(), message, "use one of: user, bot");
         }
     }
@@ -89,7 +89,7 @@ impl Checks<'_> {
     fn dates(&mut self, block: &Block<'_, '_>) {
         let Some(field) = block.field("Date") else { return };
         if field.head.get(..10).and_then(|text| text.parse::<Date>().ok()).is_none() {
-            let message = format!("`{}` is no date", field.head);
+            let message = format!("`{}` is not a date", field.head);
             self.warn(block, "date", field.range(), message, "write YYYY-MM-DD");
         }
     }
@@ -97,24 +97,25 @@ impl Checks<'_> {
     fn decision(&mut self, block: &Block<'_, '_>) {
         if let Some(field) = block.field("Supersedes") {
             let value = field.value();
-            let valid = value == "none" || BlockId::parse(&value).is_some_and(|id| id.kind() == Kind::Decision);
+            let valid = value == "none" || BlockId::parse(&value).is_some_and(|id| id.kind() == BlockKind::Decision);
             if !valid {
-                let message = format!("`Supersedes: {}` names no decision", field.head);
+                let message = format!("`Supersedes: {}` is not a decision id", field.head);
                 self.error(
                     block,
                     "S6",
                     field.range(),
                     message,
-                    "name a decision by its id, D-YYYYMMDD-001, or write `none`",
+                    "use a decision id such as D-20260220-001, or write `none`",
                 );
             }
         }
         let signatures = Signature::of(block);
         let tags = block.words("Tags");
-        let grave = tags.iter().any(|tag| matches!(tag.as_ref(), "integrity" | "security" | "memory" | "retrieval"));
-        if signatures.is_empty() && grave && block.head("Status") == "active" {
-            let message = format!("{} is active and grave, but has no constraint signature", block.id());
-            self.warn(block, "S4", block.id_range(), message, "say under `ConstraintSignatures:` what it demands");
+        let is_critical =
+            tags.iter().any(|tag| matches!(tag.as_ref(), "integrity" | "security" | "memory" | "retrieval"));
+        if signatures.is_empty() && is_critical && block.head("Status") == "active" {
+            let message = format!("{} is active and tagged as critical, but has no constraint signature", block.id());
+            self.warn(block, "S4", block.id_range(), message, "add its requirements under `ConstraintSignatures:`");
         }
         let mut ids = HashSet::new();
         for signature in &signatures {
@@ -136,47 +137,47 @@ impl Checks<'_> {
         for (key, allowed) in signature::ENUMS {
             let value = signature.text(key);
             if !value.is_empty() && !allowed.contains(&value) {
-                let message = format!("`{value}` is no {key} of a signature");
+                let message = format!("`{value}` is not a {key} of a signature");
                 self.warn(block, "S5", signature.span.clone(), message, &format!("use one of: {}", allowed.join(", ")));
             }
         }
         if has("priority") && !signature.priority().is_some_and(|priority| (1..=10).contains(&priority)) {
-            let message = format!("`{}` is no priority", signature.text("priority"));
+            let message = format!("`{}` is not a priority", signature.text("priority"));
             self.warn(block, "S5", signature.span.clone(), message, "use a number from 1 to 10, 10 highest");
         }
-        for stray in &signature.stray {
-            let message = format!("a line of signature {} is no field", signature.id());
-            self.warn(block, "S5", stray.clone(), message, "write `  key: value`");
+        for unparsed in &signature.unparsed {
+            let message = format!("a line of signature {} is not a field", signature.id());
+            self.warn(block, "S5", unparsed.clone(), message, "write `  key: value`");
         }
     }
 
     fn task(&mut self, block: &Block<'_, '_>) {
         let open = matches!(block.head("Status"), "todo" | "doing" | "blocked");
-        let said = |key| block.field(key).is_some_and(|field| !field.is_empty() && field.head != "none");
-        if open && !said("AlignsWith") && !said("Justification") {
-            let message = format!("{} says neither what decision it follows nor why it is there", block.id());
+        let is_set = |key| block.field(key).is_some_and(|field| !field.is_empty() && field.head != "none");
+        if open && !is_set("AlignsWith") && !is_set("Justification") {
+            let message = format!("{} has neither AlignsWith nor Justification", block.id());
             self.warn(block, "S7", block.id_range(), message, "add `AlignsWith: D-…` or `Justification: …`");
         }
     }
 
     fn error(&mut self, block: &Block<'_, '_>, code: &'static str, span: Range<usize>, message: String, help: &str) {
-        self.add(block, Level::Error, code, span, message, help);
+        self.add(block, FindingLevel::Error, code, span, message, help);
     }
 
     fn warn(&mut self, block: &Block<'_, '_>, code: &'static str, span: Range<usize>, message: String, help: &str) {
-        self.add(block, Level::Warning, code, span, message, help);
+        self.add(block, FindingLevel::Warning, code, span, message, help);
     }
 
     fn add(
         &mut self,
         block: &Block<'_, '_>,
-        level: Level,
+        level: FindingLevel,
         code: &'static str,
         span: Range<usize>,
         message: String,
         help: &str,
     ) {
-        // A field's bytes end with its line's end, which is not worth underlining.
+        // The line ending at the end of a field is not underlined.
         let text =
             block.text().get(span.start - block.range().start..span.end - block.range().start).unwrap_or_default();
         let span = span.start..span.start + text.trim_end().len();
@@ -193,13 +194,13 @@ impl Checks<'_> {
     }
 }
 
-/// Of `after`, the errors that `before` does not have: what a change breaks.
+/// The errors in `after` that are not in `before`.
 pub fn new_errors<'f>(before: &[Finding], after: &'f [Finding]) -> Vec<&'f Finding> {
     let mut standing: std::collections::HashMap<_, usize> = std::collections::HashMap::new();
     for finding in before {
         *standing.entry(finding.identity()).or_default() += 1;
     }
-    let errors = after.iter().filter(|finding| finding.level == Level::Error);
+    let errors = after.iter().filter(|finding| finding.level == FindingLevel::Error);
     errors
         .filter(|finding| match standing.get_mut(&finding.identity()) {
             Some(count) if *count > 0 => {

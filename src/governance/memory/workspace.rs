@@ -1,5 +1,5 @@
-//! The one part of the memory that touches a disk: it locks, recovers, reads the texts, lets the pure parts decide, and
-//! has what their pens hold written all at once.
+//! The only part of the memory that accesses the disk: it locks, recovers, reads the texts, calls the pure parts, and
+//! commits the resulting [`WriteSet`] atomically.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -8,91 +8,96 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-use super::authority::{Forbidden, Pen, Place, Writer};
+use super::authority::{WorkspaceArea, WriteForbidden, WriteSet, Writer};
 use super::edit::EditError;
 use super::mode::ModeError;
-use super::plan::Refusal;
-use super::state::{CONFIG, Config, STATE, State};
-use super::texts::Texts;
+use super::plan::ApplyRefusal;
+use super::state::{CONFIG_FILE, MemoryConfig, MemoryState, STATE_FILE};
+use super::texts::WorkspaceTexts;
 use crate::foundation::base::limits;
 use crate::foundation::chat::ModelError;
-use crate::foundation::store::{Change, Disk, HOME, Lock, RealDisk, StoreError, Transaction, recover, replace};
+use crate::foundation::store::{
+    Disk, DiskLock, FileChange, LOOM_DIR, RealDisk, StoreError, Transaction, recover, replace,
+};
 
-mod act;
+mod operations;
 mod apply;
-mod finder;
-mod found;
+mod cached_search;
+mod init;
 #[cfg(test)]
-pub(super) mod permitted;
-mod review;
+pub(super) mod test_permits;
+mod proposals;
 mod transfer;
 
-pub use apply::Applied;
-pub use finder::Finder;
-pub use found::Created;
-pub use review::{Request, Review};
-pub use transfer::{Imported, Record};
+pub use apply::ApplyOutcome;
+pub use cached_search::CachedSearch;
+pub use init::InitReport;
+pub use proposals::{ProposalRequest, ProposalReview};
+pub use transfer::{BlockRecord, ImportReport};
 
 const LOCK: &str = ".loom/lock";
-/// Where `validate` writes what it finds.
-pub const VALIDATION: &str = "maintenance/validation-report.txt";
-/// One line for every change of truth.
-pub const AUDIT: &str = "intelligence/AUDIT.md";
+/// The path of the validation report.
+pub const VALIDATION_REPORT: &str = "maintenance/validation-report.txt";
+/// The audit log: one line per change.
+pub const AUDIT_FILE: &str = "intelligence/AUDIT.md";
 
-/// What can go wrong with a memory.
+/// An error of the memory.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// There is no workspace.
     #[error("`{0}` is no memory workspace: make one with `loom memory init`")]
     NoWorkspace(String),
-    /// A file cannot be read as text.
+    /// A file is not valid UTF-8.
     #[error("`{0}` is not UTF-8 text: save it as UTF-8")]
     NotText(String),
     /// A file is too large.
     #[error("`{path}` is larger than {} bytes", limits::MEMORY_BYTES_MAX)]
     TooLarge {
-        /// Which.
+        /// The path.
         path: String,
     },
     /// The settings cannot be read.
-    #[error("`{CONFIG}` cannot be read: {0}")]
+    #[error("`{CONFIG_FILE}` cannot be read: {0}")]
     Config(serde_json::Error),
-    /// Something about files.
+    /// A file operation failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A proposal is not to be applied.
+    /// A proposal cannot be applied.
     #[error(transparent)]
-    Refusal(#[from] Refusal),
-    /// The mode is against it.
+    ApplyRefusal(#[from] ApplyRefusal),
+    /// The mode does not allow it.
     #[error(transparent)]
     Mode(#[from] ModeError),
-    /// A writer tried what is not its own.
+    /// A writer tried to write a file that it does not own.
     #[error(transparent)]
-    Forbidden(#[from] Forbidden),
-    /// An edit does not fit.
+    WriteForbidden(#[from] WriteForbidden),
+    /// An edit does not fit its text.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// The gate is against it.
+    /// The gate denied it.
     #[error(transparent)]
     Denied(#[from] crate::foundation::gate::Refusal),
-    /// The embedder of a search by meaning failed.
+    /// The embedder failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// Something asked for is not there, or not as it must be.
+    /// The request refers to something missing or is not valid.
     #[error("{0}")]
-    Request(String),
+    InvalidRequest(String),
 }
 
 impl MemoryError {
-    /// Whether a mode or a rule of authority said no, rather than anything being wrong.
+    /// Whether the action was denied by the mode, the write rules or the gate.
     pub const fn is_denial(&self) -> bool {
-        matches!(self, Self::Mode(_) | Self::Forbidden(_) | Self::Denied(_) | Self::Refusal(Refusal::Mode(_)))
+        matches!(
+            self,
+            Self::Mode(_) | Self::WriteForbidden(_) | Self::Denied(_) | Self::ApplyRefusal(ApplyRefusal::Mode(_))
+        )
     }
 }
 
 type Result<T, E = MemoryError> = std::result::Result<T, E>;
 
-/// A memory in a folder, at a moment.
+/// A memory in a folder at a point in time.
 #[derive(Clone)]
 pub struct Workspace {
     disk: Arc<dyn Disk>,
@@ -100,28 +105,28 @@ pub struct Workspace {
     now: Zoned,
 }
 
-/// Texts, as read under a lock that is held as long as this lives.
-struct Held {
-    texts: Texts,
-    /// Files that are no text, or of no interest as one; a snapshot takes them too.
+/// Files, read under a lock that is held as long as this value lives.
+struct LoadedFiles {
+    texts: WorkspaceTexts,
+    /// Files that are not read as text; they are part of snapshots.
     others: BTreeMap<String, Vec<u8>>,
-    _lock: Option<Box<dyn Lock>>,
+    _lock: Option<Box<dyn DiskLock>>,
 }
 
-/// What of the workspace to read.
+/// Which files to read.
 #[derive(Clone, Copy)]
-enum Reach<'r> {
-    /// Everything but applied snapshots and reports.
+enum ReadScope<'r> {
+    /// All files except applied snapshots and reports.
     All,
     /// These files.
     Files(&'r [&'r str]),
 }
 
 impl Workspace {
-    /// The memory in the folder `path`, at the time `now`; days are UTC days.
+    /// The memory in the folder `path`, at the time `now`; dates are in UTC.
     ///
     /// # Errors
-    /// Where there is no such folder.
+    /// If there is no such folder.
     pub fn at(path: &std::path::Path, now: Timestamp) -> Result<Self> {
         if !path.is_dir() {
             return Err(MemoryError::NoWorkspace(path.display().to_string()));
@@ -129,20 +134,20 @@ impl Workspace {
         Ok(Self::on(Arc::new(RealDisk::new(path)), path.display().to_string(), now))
     }
 
-    /// The memory on a disk; `name` is what messages call it.
+    /// The memory on a disk; `name` is used in messages.
     pub fn on(disk: Arc<dyn Disk>, name: impl Into<String>, now: Timestamp) -> Self {
         Self { disk, name: name.into(), now: now.to_zoned(TimeZone::UTC) }
     }
 
-    /// The texts as they are now, for looking.
+    /// The present texts, read-only.
     ///
     /// # Errors
-    /// Where the workspace or a file in it cannot be read.
-    pub fn texts(&self) -> Result<Texts> {
-        Ok(self.read(Reach::All)?.texts)
+    /// If the workspace or a file in it cannot be read.
+    pub fn texts(&self) -> Result<WorkspaceTexts> {
+        Ok(self.read(ReadScope::All)?.texts)
     }
 
-    /// The day.
+    /// The date.
     pub fn today(&self) -> jiff::civil::Date {
         self.now.date()
     }
@@ -152,19 +157,19 @@ impl Workspace {
         self.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
 
-    fn config(texts: &Texts) -> Result<Config> {
-        Config::read(texts.get(CONFIG)).map_err(MemoryError::Config)
+    fn config(texts: &WorkspaceTexts) -> Result<MemoryConfig> {
+        MemoryConfig::read(texts.get(CONFIG_FILE)).map_err(MemoryError::Config)
     }
 
-    fn state(texts: &Texts) -> State {
-        State::read(texts.get(STATE))
+    fn state(texts: &WorkspaceTexts) -> MemoryState {
+        MemoryState::read(texts.get(STATE_FILE))
     }
 
     fn is_workspace(&self) -> bool {
         self.disk.is_dir("decisions") && self.disk.is_dir("intelligence")
     }
 
-    /// Nothing, if there is a workspace.
+    /// Checks that the folder contains a workspace.
     ///
     /// # Errors
     /// [`MemoryError::NoWorkspace`].
@@ -172,16 +177,16 @@ impl Workspace {
         if self.is_workspace() { Ok(()) } else { Err(MemoryError::NoWorkspace(self.name.clone())) }
     }
 
-    /// Reads for looking: with others who look, but not while somebody writes. What a crash left is put right first.
-    fn read(&self, reach: Reach<'_>) -> Result<Held> {
+    /// Reads under a shared lock, after recovering from an interrupted transaction.
+    fn read(&self, reach: ReadScope<'_>) -> Result<LoadedFiles> {
         self.demand_workspace()?;
         if self.prepare_home().is_err() {
-            // A folder that may not be written to: nobody else can be writing here either.
+            // The folder is read-only: no process can be writing.
             return self.load(reach, None);
         }
         let shared = match self.disk.lock(LOCK, false) {
             Ok(lock) => lock,
-            // Nobody ever wrote here through a lock, and none can be made: the folder may not be written to.
+            // No lock file exists and none can be created: the folder is read-only.
             Err(error) if error.kind() == ErrorKind::NotFound => return self.load(reach, None),
             Err(source) => return Err(StoreError::Io { action: "lock", path: LOCK.to_owned(), source }.into()),
         };
@@ -189,17 +194,17 @@ impl Workspace {
             return self.load(reach, Some(shared));
         }
         drop(shared);
-        self.hold(reach)
+        self.lock_and_read(reach)
     }
 
-    /// Reads for writing: alone.
-    fn hold(&self, reach: Reach<'_>) -> Result<Held> {
+    /// Reads under an exclusive lock, for writing.
+    fn lock_and_read(&self, reach: ReadScope<'_>) -> Result<LoadedFiles> {
         self.demand_workspace()?;
-        self.hold_any(reach)
+        self.lock_and_read_any(reach)
     }
 
-    fn hold_any(&self, reach: Reach<'_>) -> Result<Held> {
-        let io = |source| StoreError::Io { action: "create", path: HOME.to_owned(), source };
+    fn lock_and_read_any(&self, reach: ReadScope<'_>) -> Result<LoadedFiles> {
+        let io = |source| StoreError::Io { action: "create", path: LOOM_DIR.to_owned(), source };
         self.prepare_home().map_err(io)?;
         let io = |source| StoreError::Io { action: "lock", path: LOCK.to_owned(), source };
         let lock = self.disk.lock(LOCK, true).map_err(io)?;
@@ -209,57 +214,57 @@ impl Workspace {
 
     fn prepare_home(&self) -> std::io::Result<()> {
         const IGNORE: &str = ".loom/.gitignore";
-        if !self.disk.is_dir(HOME) {
-            self.disk.make_dir(HOME)?;
+        if !self.disk.is_dir(LOOM_DIR) {
+            self.disk.make_dir(LOOM_DIR)?;
             self.disk.write(IGNORE, b"*\n")?;
         }
         Ok(())
     }
 
-    fn load(&self, reach: Reach<'_>, lock: Option<Box<dyn Lock>>) -> Result<Held> {
-        let mut held = Held { texts: Texts::default(), others: BTreeMap::new(), _lock: lock };
+    fn load(&self, reach: ReadScope<'_>, lock: Option<Box<dyn DiskLock>>) -> Result<LoadedFiles> {
+        let mut loaded = LoadedFiles { texts: WorkspaceTexts::default(), others: BTreeMap::new(), _lock: lock };
         match reach {
-            Reach::Files(paths) => {
+            ReadScope::Files(paths) => {
                 for path in paths {
-                    self.load_file(path, &mut held)?;
+                    self.load_file(path, &mut loaded)?;
                 }
             }
-            Reach::All => {
+            ReadScope::All => {
                 let (files, _) = self.list("")?;
-                let root = files.iter().filter(|file| super::texts::is_markdown(file) || *file == CONFIG);
+                let root = files.iter().filter(|file| super::texts::is_markdown(file) || *file == CONFIG_FILE);
                 for file in root {
-                    self.load_file(file, &mut held)?;
+                    self.load_file(file, &mut loaded)?;
                 }
                 for folder in ["decisions", "tasks", "entities", "summaries", "memory", "intelligence"] {
-                    self.load_folder(folder, &mut held)?;
+                    self.load_folder(folder, &mut loaded)?;
                 }
             }
         }
-        Ok(held)
+        Ok(loaded)
     }
 
-    fn load_folder(&self, folder: &str, held: &mut Held) -> Result<()> {
+    fn load_folder(&self, folder: &str, loaded: &mut LoadedFiles) -> Result<()> {
         let (files, folders) = self.list(folder)?;
         for file in files {
-            self.load_file(&format!("{folder}/{file}"), held)?;
+            self.load_file(&format!("{folder}/{file}"), loaded)?;
         }
         for inner in folders {
             let path = format!("{folder}/{inner}");
             if path != "intelligence/applied" && !inner.starts_with('.') {
-                self.load_folder(&path, held)?;
+                self.load_folder(&path, loaded)?;
             }
         }
         Ok(())
     }
 
-    fn load_file(&self, path: &str, held: &mut Held) -> Result<()> {
+    fn load_file(&self, path: &str, loaded: &mut LoadedFiles) -> Result<()> {
         let Some(bytes) = self.bytes(path)? else { return Ok(()) };
         if !(matches!(super::texts::extension(path), "md" | "json")) {
-            held.others.insert(path.to_owned(), bytes);
+            loaded.others.insert(path.to_owned(), bytes);
             return Ok(());
         }
         let text = String::from_utf8(bytes).map_err(|_| MemoryError::NotText(path.to_owned()))?;
-        held.texts.set(path, text);
+        loaded.texts.set(path, text);
         Ok(())
     }
 
@@ -277,19 +282,18 @@ impl Workspace {
         Ok(self.disk.list(path).map_err(io)?)
     }
 
-    /// Writes what a pen holds, all or nothing. New snapshots come first, so that nothing of what they keep is changed
-    /// before they are there.
-    fn commit<W: Writer>(&self, held: &Held, pen: Pen<W>) -> Result<usize> {
-        let before = |path: &str| held.texts.get(path).map(|text| text.as_bytes().to_vec());
-        let (files, copies) = pen.into_files();
-        let copies = copies.into_iter().map(|(path, bytes)| Change { before: None, path, after: Some(bytes) });
-        let texts = files.into_iter().map(|(path, text)| Change {
+    /// Commits a write set atomically. New snapshots are written first, so that no file changes before its copy exists.
+    fn commit<W: Writer>(&self, loaded: &LoadedFiles, writes: WriteSet<W>) -> Result<usize> {
+        let before = |path: &str| loaded.texts.get(path).map(|text| text.as_bytes().to_vec());
+        let (files, copies) = writes.into_files();
+        let copies = copies.into_iter().map(|(path, bytes)| FileChange { before: None, path, after: Some(bytes) });
+        let texts = files.into_iter().map(|(path, text)| FileChange {
             before: before(&path),
             path,
             after: Some(text.into_bytes()),
         });
         let mut changes: Vec<_> = copies.chain(texts).filter(|change| change.before != change.after).collect();
-        changes.sort_by_key(|change| Place::of(&change.path) != Some(Place::Applied));
+        changes.sort_by_key(|change| WorkspaceArea::of(&change.path) != Some(WorkspaceArea::Applied));
         if let [change] = changes.as_slice()
             && change.path.rsplit_once('/').is_none_or(|(folder, _)| self.disk.is_dir(folder))
         {

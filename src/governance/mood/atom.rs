@@ -1,44 +1,44 @@
-//! Atoms: pieces of text, and how far each is trusted.
+//! Atoms: pieces of text with a trust state.
 
 use serde::{Deserialize, Serialize};
 
-/// How far an atom is trusted.
+/// The trust state of an atom.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AtomState {
-    /// Data, nothing more.
+    /// Data only.
     #[default]
     Untrusted,
-    /// Looked at, kept apart.
+    /// Inspected and isolated.
     Quarantined,
-    /// Proposed for promotion; it can be challenged.
+    /// Proposed for promotion; may be challenged.
     PromotionPending,
-    /// Assertions may cite it.
+    /// May be cited by assertions.
     Promoted,
-    /// Taken back, for good.
+    /// Withdrawn permanently.
     Retracted,
 }
 
 /// An atom.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Atom {
-    /// How far it is trusted.
+    /// Its trust state.
     pub state: AtomState,
 }
 
-/// What can happen to an atom.
+/// A transition of an atom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AtomEvent {
-    /// It was looked at.
+    /// It was inspected.
     Quarantine,
-    /// Somebody proposes its promotion.
+    /// Its promotion was proposed.
     Propose,
     /// A challenge succeeded.
     Challenge,
-    /// It is promoted; that takes a policy token.
+    /// It was promoted; needs a policy token.
     Promote,
-    /// It is taken back.
+    /// It was withdrawn.
     Retract,
 }
 
@@ -47,13 +47,13 @@ impl AtomEvent {
     pub const ALL: [Self; 5] = [Self::Quarantine, Self::Propose, Self::Challenge, Self::Promote, Self::Retract];
 }
 
-/// An atom does not go there from where it is.
+/// The transition does not exist in the atom's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("an atom that is {from:?} cannot {event:?}")]
 pub struct AtomError {
-    /// Where it is.
+    /// The present state.
     pub from: AtomState,
-    /// What was to happen.
+    /// The requested transition.
     pub event: AtomEvent,
 }
 
@@ -61,7 +61,7 @@ impl Atom {
     /// The atom after `event`.
     ///
     /// # Errors
-    /// When it does not go there from where it is.
+    /// If the transition does not exist in the atom's state.
     pub const fn after(self, event: AtomEvent) -> Result<Self, AtomError> {
         use AtomState::{Promoted, PromotionPending, Quarantined, Retracted, Untrusted};
         let state = match (self.state, event) {

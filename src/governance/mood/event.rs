@@ -1,30 +1,30 @@
-//! What can happen to a run, as far as its mood is concerned. Every event stands for something that was observed, counted or
-//! said by a person: what a model writes is quantised into one of these before it comes here.
+//! The events of a run that concern its mood. Each one is observed, counted or reported by a person; model output is
+//! classified into one of these first.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::registers::{Change, Text};
+use super::registers::{EntryText, RegisterChange};
 use crate::foundation::gate::Category;
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Event {
-    /// The process began again without a clean handoff.
+pub enum MoodEvent {
+    /// The process restarted without a clean handoff.
     Restarted,
-    /// The heartbeat is older than it may be.
+    /// The heartbeat is overdue.
     HeartbeatStale,
     /// The state was rebuilt from receipts.
     Projected {
-        /// Whether it agrees with the last receipts.
+        /// Whether it is consistent with the last receipts.
         consistent: bool,
     },
-    /// Something looks like an attack on the work itself.
+    /// A possible attack on the work itself.
     Suspected(Suspicion),
-    /// The attack is written down in its form.
+    /// The attack was disclosed in its form.
     Disclosed,
-    /// A preference or policy is missing that would change the next move.
+    /// A missing preference or policy would change the next action.
     PreferenceMissing,
     /// The user answered.
     PreferenceSet,
@@ -36,42 +36,42 @@ pub enum Event {
     Approved(Privilege),
     /// A person denied it.
     Denied(Privilege),
-    /// It happened, or was given up.
+    /// It was done, or withdrawn.
     Crossed(Privilege),
-    /// Verifiers failed again, or progress went back.
+    /// Verifiers failed, or progress regressed.
     VerifiersFailed,
     /// The verifiers of the scope pass.
     VerifiersPassed,
     /// An iteration ended.
     Iterated {
-        /// Whether the verifiers say more than before.
+        /// Whether the verifiers report an improvement.
         improved: bool,
     },
     /// Sources contradict each other.
     EvidenceConflicts,
-    /// A security surface was touched.
+    /// A security-relevant surface was changed.
     SecurityTouched,
-    /// Risk grew.
+    /// The risk increased.
     RiskGrew,
-    /// An ambiguity blocks the work, or the user does not know and the answer can be researched.
+    /// An ambiguity blocks the work and can be researched.
     Ambiguous,
     /// The next action is clear and testable.
     NextClear,
     /// Mitigations are installed.
     Mitigated,
-    /// Whoever leads wants the scope widened.
+    /// The user wants a wider scope.
     Widen,
-    /// The regulator decided.
-    Regulated(Regulation),
-    /// A change of the registers is proposed.
-    Changed(Change),
+    /// The regulator made a decision.
+    Regulated(RegulatorSignal),
+    /// A register change was proposed.
+    Changed(RegisterChange),
 }
 
-/// What looks like an attack.
+/// The kind of attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suspicion {
-    /// Text that wants to be obeyed.
+    /// Text that gives instructions to its reader.
     Injection,
     /// A verifier that passes for the wrong reason.
     RewardHack,
@@ -79,23 +79,23 @@ pub enum Suspicion {
     SelfSealing,
 }
 
-/// A boundary that only a policy token opens.
+/// An action that needs a policy token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Privilege {
-    /// Give something out of the house.
+    /// Publish outside the program.
     Publish,
-    /// Make an atom one that assertions may cite.
+    /// Promote an atom, so that assertions may cite it.
     Promote,
     /// Sign in the user's name.
     Sign,
 }
 
 impl Privilege {
-    /// All of them.
+    /// All privileges.
     pub const ALL: [Self; 3] = [Self::Publish, Self::Promote, Self::Sign];
 
-    /// The gate's category for it.
+    /// The gate's category.
     pub const fn category(self) -> Category {
         match self {
             Self::Publish => Category::Publish,
@@ -105,11 +105,11 @@ impl Privilege {
     }
 }
 
-/// What the regulator's decisions mean here.
+/// Decisions of the regulator, as far as they concern the mood.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Regulation {
-    /// A cost cap was reached: whether to go on is the user's to say.
+pub enum RegulatorSignal {
+    /// A cost cap was reached: the user decides whether to continue.
     CostCap,
     /// Quality declines or stays low.
     QualityDecline,
@@ -117,26 +117,26 @@ pub enum Regulation {
     RepeatedFailure,
     /// The reply goes beyond its task.
     ScopeDrift,
-    /// The model itself found parts of what it said unlikely.
+    /// The model assigned low probability to parts of its reply.
     LowConfidence {
-        /// The hypotheses that rest on them: they cannot be asserted until a verifier attests to them anew.
-        claims: Vec<Text>,
+        /// The hypotheses based on these parts: they need an independent attestation before they can be asserted.
+        claims: Vec<EntryText>,
     },
     /// Users corrected this before.
     ProceduralWarning,
 }
 
-/// A sign of life that a run gives; one that is overdue counts as a crash.
+/// The heartbeat of a run; an overdue one counts as a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// When it was last given.
+    /// The time of the last beat.
     pub last: Timestamp,
-    /// How old it may be.
+    /// The maximum age.
     pub every: SignedDuration,
 }
 
 impl Heartbeat {
-    /// Whether it is overdue. A heartbeat from the future is, too: one of the two clocks is wrong.
+    /// Whether it is overdue. A beat in the future is too: one of the two clocks is wrong.
     pub fn is_stale(&self, now: Timestamp) -> bool {
         let age = now.duration_since(self.last);
         age > self.every || age.is_negative()

@@ -1,25 +1,25 @@
-//! Every control state of the mood machine, found breadth first: each event in each of them, from every way to begin. What the
-//! guards promise is checked on every step.
+//! Breadth-first exploration of all control states of the mood machine, with every event in every state. The properties
+//! of the guards are checked on every step.
 //!
-//! Left out, because they add nothing to what moods do: the counters (between steps they are full again; that an empty one
-//! halts is tried in every state), the texts of the registers, and the count of iterations without improvement, which ends
-//! in the same fact as a verifier's failure.
+//! Not part of the control state, because they do not affect the mood: the counters (an exhausted counter is tested in
+//! every state), the texts of the registers, and the count of iterations without improvement, which results in the same
+//! fact as a verifier failure.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
-use super::guards::{Counter, GUARDS, Kind};
+use super::guards::{GUARDS, GuardKind, TransitionCounter};
 use super::state::Ceiling;
 use super::*;
 use crate::foundation::gate::{Categories, Category, Power};
 
-/// A control state, and beside it what the machine does not know: for which privilege a person gave a token that was not used.
+/// A control state, and the privilege for which a person gave a token that is not used yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Node {
     mood: Mood,
     previous: Mood,
-    facts: Facts,
+    facts: MoodFacts,
     crossing: Option<Privilege>,
     ceiling: Option<Ceiling>,
     declined: bool,
@@ -37,7 +37,7 @@ impl Node {
     fn of(state: &MoodState, token: Option<Privilege>, powers: &Powers) -> Self {
         Self {
             mood: state.mood,
-            // A mood that is returned to overwrites it when it is left.
+            // A mood that can be returned to overwrites `previous` when it is left.
             previous: if state.mood.is_returned_to() { state.mood } else { state.previous },
             facts: state.facts,
             crossing: state.crossing,
@@ -48,11 +48,11 @@ impl Node {
     }
 }
 
-/// What each set of moods has in common. Ceilings with the same power behave the same, so one stands for all.
+/// The common power of each set of moods. Ceilings with the same power behave alike, so one represents all.
 struct Powers(Vec<Ceiling>);
 
 impl Powers {
-    fn new(profiles: &Profiles) -> Self {
+    fn new(profiles: &MoodProfiles) -> Self {
         let mut seen: HashMap<Option<Power>, Ceiling> = HashMap::new();
         let simplest = |bits: u8| {
             let moods = Mood::ALL.into_iter().filter(|mood| bits & mood.bit() != 0);
@@ -67,55 +67,61 @@ impl Powers {
     }
 }
 
-fn events() -> Vec<Event> {
-    use Regulation::{CostCap, ProceduralWarning, QualityDecline, RepeatedFailure, ScopeDrift};
+fn events() -> Vec<MoodEvent> {
+    use RegulatorSignal::{CostCap, ProceduralWarning, QualityDecline, RepeatedFailure, ScopeDrift};
     let mut events = vec![
-        Event::Restarted,
-        Event::HeartbeatStale,
-        Event::Projected { consistent: true },
-        Event::Projected { consistent: false },
-        Event::Disclosed,
-        Event::PreferenceMissing,
-        Event::PreferenceSet,
-        Event::TimedOut,
-        Event::VerifiersFailed,
-        Event::VerifiersPassed,
-        Event::EvidenceConflicts,
-        Event::SecurityTouched,
-        Event::RiskGrew,
-        Event::Ambiguous,
-        Event::NextClear,
-        Event::Mitigated,
-        Event::Widen,
+        MoodEvent::Restarted,
+        MoodEvent::HeartbeatStale,
+        MoodEvent::Projected { consistent: true },
+        MoodEvent::Projected { consistent: false },
+        MoodEvent::Disclosed,
+        MoodEvent::PreferenceMissing,
+        MoodEvent::PreferenceSet,
+        MoodEvent::TimedOut,
+        MoodEvent::VerifiersFailed,
+        MoodEvent::VerifiersPassed,
+        MoodEvent::EvidenceConflicts,
+        MoodEvent::SecurityTouched,
+        MoodEvent::RiskGrew,
+        MoodEvent::Ambiguous,
+        MoodEvent::NextClear,
+        MoodEvent::Mitigated,
+        MoodEvent::Widen,
     ];
-    events.extend([Suspicion::Injection, Suspicion::RewardHack, Suspicion::SelfSealing].map(Event::Suspected));
+    events.extend([Suspicion::Injection, Suspicion::RewardHack, Suspicion::SelfSealing].map(MoodEvent::Suspected));
     for privilege in Privilege::ALL {
-        events.extend([Event::Crossing, Event::Approved, Event::Denied, Event::Crossed].map(|event| event(privilege)));
+        events.extend(
+            [MoodEvent::Crossing, MoodEvent::Approved, MoodEvent::Denied, MoodEvent::Crossed]
+                .map(|event| event(privilege)),
+        );
     }
-    events.extend([CostCap, QualityDecline, RepeatedFailure, ScopeDrift, ProceduralWarning].map(Event::Regulated));
+    events.extend([CostCap, QualityDecline, RepeatedFailure, ScopeDrift, ProceduralWarning].map(MoodEvent::Regulated));
     events
 }
 
-/// Whether the event brings a fact of risk.
-fn is_risk(event: &Event) -> bool {
+/// Whether the event adds a risk fact.
+fn is_risk(event: &MoodEvent) -> bool {
     matches!(
         event,
-        Event::Restarted
-            | Event::HeartbeatStale
-            | Event::Suspected(_)
-            | Event::PreferenceMissing
-            | Event::Crossing(_)
-            | Event::VerifiersFailed
-            | Event::SecurityTouched
-            | Event::RiskGrew
-            | Event::Regulated(
-                Regulation::CostCap | Regulation::QualityDecline | Regulation::RepeatedFailure | Regulation::ScopeDrift
+        MoodEvent::Restarted
+            | MoodEvent::HeartbeatStale
+            | MoodEvent::Suspected(_)
+            | MoodEvent::PreferenceMissing
+            | MoodEvent::Crossing(_)
+            | MoodEvent::VerifiersFailed
+            | MoodEvent::SecurityTouched
+            | MoodEvent::RiskGrew
+            | MoodEvent::Regulated(
+                RegulatorSignal::CostCap
+                    | RegulatorSignal::QualityDecline
+                    | RegulatorSignal::RepeatedFailure
+                    | RegulatorSignal::ScopeDrift
             )
     )
 }
 
 struct Exploration {
-    profiles: Profiles,
+    profiles: MoodProfiles,
     powers: Powers,
     numbers: HashMap<Node, usize>,
     nodes: Vec<Node>,
@@ -144,8 +150,8 @@ impl Exploration {
     fn promises_of_a_state(&self, state: &MoodState, rights: &crate::foundation::gate::Rights) {
         let profile = self.profiles.of(state.mood);
         let privileged = rights.uses.meet(Categories::PRIVILEGED);
-        let cleared = state.facts.holds(Fact::Cleared);
-        // A privilege is among the rights only between its clearing and its crossing, in PARANOID, alone.
+        let cleared = state.facts.holds(MoodFact::Cleared);
+        // A privilege is among the rights only between clearing and crossing, in PARANOID.
         assert_eq!(!privileged.is_empty(), cleared, "{state:?}");
         if cleared {
             assert_eq!(privileged, Categories::from(state.crossing.unwrap().category()));
@@ -154,17 +160,17 @@ impl Exploration {
         assert!(rights.delegates.is_disjoint(Categories::PRIVILEGED));
         assert!(rights.uses.without(privileged).within(profile.rights().uses));
         assert!(rights.writes.within(profile.rights().writes) && rights.reads.within(profile.rights().reads));
-        // It is at rest.
+        // The state is stable.
         let next = GUARDS.iter().find(|guard| guard.holds(state.mood, state.facts));
-        assert!(next.is_none_or(|guard| guard.kind == Kind::Wait), "{state:?}");
-        assert_eq!(state.crossing.is_some(), state.facts.holds(Fact::Crossing), "{state:?}");
-        // An empty counter ends the run with nothing but a voice.
+        assert!(next.is_none_or(|guard| guard.kind == GuardKind::Wait), "{state:?}");
+        assert_eq!(state.crossing.is_some(), state.facts.holds(MoodFact::Crossing), "{state:?}");
+        // An exhausted counter ends the run; only questions to the user remain allowed.
         let mut spent = state.clone();
-        spent.left = [0; Counter::ALL.len()];
-        for event in [Event::Restarted, Event::Ambiguous, Event::PreferenceSet] {
+        spent.left = [0; TransitionCounter::ALL.len()];
+        for event in [MoodEvent::Restarted, MoodEvent::Ambiguous, MoodEvent::PreferenceSet] {
             let after = step(&spent, &event);
             if let Some(counter) = after.state.halted() {
-                assert!(after.effects.contains(&Effect::Halted(counter)));
+                assert!(after.effects.contains(&MoodEffect::Halted(counter)));
                 assert_eq!(after.state.rights(&self.profiles).uses, Category::Ask.into());
             } else {
                 assert_eq!(after.taken, Vec::<&str>::new());
@@ -172,7 +178,7 @@ impl Exploration {
         }
     }
 
-    fn take(&mut self, from: usize, event: &Event) {
+    fn take(&mut self, from: usize, event: &MoodEvent) {
         let node = self.nodes[from];
         let before = node.state();
         let after = step(&before, event);
@@ -183,12 +189,12 @@ impl Exploration {
         assert_eq!(unique.len(), after.taken.len(), "{event:?} in {before:?} goes round: {:?}", after.taken);
         let mut token = node.token;
         match event {
-            Event::Approved(privilege) if node.crossing == Some(*privilege) => token = Some(*privilege),
-            Event::Denied(privilege) | Event::Crossed(privilege) if token == Some(*privilege) => token = None,
+            MoodEvent::Approved(privilege) if node.crossing == Some(*privilege) => token = Some(*privilege),
+            MoodEvent::Denied(privilege) | MoodEvent::Crossed(privilege) if token == Some(*privilege) => token = None,
             _ => {}
         }
         for effect in &after.effects {
-            if let Effect::Cross(privilege) = effect {
+            if let MoodEffect::Cross(privilege) = effect {
                 // Nothing is published, promoted or signed without a person's token for exactly that, used once.
                 assert_eq!(token.take(), Some(*privilege), "{event:?} in {before:?}");
             }
@@ -201,8 +207,8 @@ impl Exploration {
 }
 
 #[test]
-fn no_sequence_of_events_breaks_what_the_guards_promise() {
-    let profiles = Profiles::shipped().unwrap();
+fn every_reachable_state_satisfies_the_guards_properties() {
+    let profiles = MoodProfiles::shipped().unwrap();
     let powers = Powers::new(&profiles);
     let mut exploration = Exploration {
         profiles,
@@ -214,22 +220,33 @@ fn no_sequence_of_events_breaks_what_the_guards_promise() {
         taken: HashSet::new(),
         longest: 0,
     };
-    let facts = [Fact::Unaimed, Fact::Failing, Fact::Crashed, Fact::Exposed, Fact::Attacked, Fact::Undecided];
+    let facts = [
+        MoodFact::Unaimed,
+        MoodFact::Failing,
+        MoodFact::Crashed,
+        MoodFact::Exposed,
+        MoodFact::Attacked,
+        MoodFact::Undecided,
+    ];
     for bits in 0..1 << facts.len() {
         let begun: Vec<_> = facts.into_iter().enumerate().filter(|(at, _)| bits & 1 << at != 0).collect();
-        let begun = Facts::of(&begun.into_iter().map(|(_, fact)| fact).collect::<Vec<_>>());
+        let begun = MoodFacts::of(&begun.into_iter().map(|(_, fact)| fact).collect::<Vec<_>>());
         let entered = MoodState::enter(begun).state;
         let number = exploration.number(&entered, None);
         // A run that begins with one more risk does not begin with more power.
-        for risk in Facts::RISK.iter().filter(|risk| facts.contains(risk)) {
-            let riskier = MoodState::enter(begun.with(Facts::of(&[risk]))).state;
+        for risk in MoodFacts::RISK.iter().filter(|risk| facts.contains(risk)) {
+            let riskier = MoodState::enter(begun.with(MoodFacts::of(&[risk]))).state;
             let riskier = exploration.number(&riskier, None);
             assert!(exploration.power[riskier].within(exploration.power[number]), "{begun} and {risk:?}");
         }
     }
     for mood in Mood::ALL {
-        // A child begins where it is put, whatever the table says next; its first event settles it.
-        if GUARDS.iter().find(|guard| guard.holds(mood, Facts::NONE)).is_none_or(|guard| guard.kind == Kind::Wait) {
+        // The initial state of a child is not settled; its first event settles it.
+        if GUARDS
+            .iter()
+            .find(|guard| guard.holds(mood, MoodFacts::NONE))
+            .is_none_or(|guard| guard.kind == GuardKind::Wait)
+        {
             exploration.number(&MoodState::begin(mood), None);
         }
     }
@@ -239,32 +256,32 @@ fn no_sequence_of_events_breaks_what_the_guards_promise() {
         for event in &events {
             exploration.take(next, event);
         }
-        // The aim is found: the registers got their demo and conjecture.
+        // The registers received their demo and conjecture.
         let node = exploration.nodes[next];
-        if node.facts.holds(Fact::Unaimed) {
+        if node.facts.holds(MoodFact::Unaimed) {
             let mut state = node.state();
-            state.facts = state.facts.without(Facts::of(&[Fact::Unaimed]));
-            let settled = step(&state, &Event::Iterated { improved: true });
+            state.facts = state.facts.without(MoodFacts::of(&[MoodFact::Unaimed]));
+            let settled = step(&state, &MoodEvent::Iterated { improved: true });
             exploration.number(&settled.state, node.token);
         }
         next += 1;
     }
-    let told = format!(
+    let summary = format!(
         "{} control states, {} steps, at most {} changes of mood in answer to one event",
         exploration.nodes.len(),
         exploration.steps,
         exploration.longest
     );
-    println!("{told}");
-    // Nothing in the table is there for nothing.
+    println!("{summary}");
+    // Every row of the table is used.
     let idle: Vec<_> = GUARDS
         .iter()
-        .filter(|guard| guard.kind != Kind::Wait && !exploration.taken.contains(guard.name))
+        .filter(|guard| guard.kind != GuardKind::Wait && !exploration.taken.contains(guard.name))
         .map(|guard| guard.name)
         .collect();
     assert!(idle.is_empty(), "never taken: {idle:?}");
     let reached: HashSet<_> = exploration.nodes.iter().map(|node| node.mood).collect();
     assert_eq!(reached.len(), 8);
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/MOODS.md")).unwrap();
-    assert!(page.contains(&told), "docs/MOODS.md should say: {told}");
+    assert!(page.contains(&summary), "docs/MOODS.md should say: {summary}");
 }

@@ -1,58 +1,59 @@
-//! The guards: a table, read from the top, the first row that holds is taken. Crash before attack before preference before
-//! privilege before what belongs to one mood; among equals the smaller rights come first.
+//! The guard table. It is read from the top; the first row that holds is taken. The order is crash, attack, preference,
+//! privilege, then rows of single moods; among equals the smaller rights come first.
 //!
-//! Every row that changes something spends a counter, and counters are never refilled within a run, so every way round ends.
+//! Every row that changes something decrements a counter, and counters are never refilled within a run, so every cycle
+//! ends.
 
 use std::fmt::Write as _;
 
-use super::facts::{Fact, Facts};
+use super::facts::{MoodFact, MoodFacts};
 use super::name::Mood;
 use serde::{Deserialize, Serialize};
 
-/// What a row of the table is for.
+/// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A risk moves the mood; whatever the new mood's profile says, no power is gained.
+pub enum GuardKind {
+    /// A risk changes the mood; the rights cannot grow, whatever the new mood's profile allows.
     Risk,
-    /// Something is needed that another mood is for.
+    /// The work needs another mood.
     Need,
     /// The risk was answered: the new mood has its full rights.
     Relief,
-    /// Nothing moves, and no row below is read.
+    /// The mood stays, and no later row is read.
     Wait,
 }
 
-/// Where a row leads.
+/// The target of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
-    /// To this mood.
+pub enum GuardTarget {
+    /// This mood.
     To(Mood),
-    /// To the mood before the recovery or the question.
+    /// The mood before the recovery or the question.
     Previous,
-    /// Nowhere.
+    /// The present mood.
     Stay,
 }
 
-/// What runs out.
+/// A limited resource of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Counter {
+pub enum TransitionCounter {
     /// Recoveries from a crash.
     Recoveries,
-    /// Attacks looked into.
+    /// Investigations of attacks.
     Alarms,
     /// Questions to the user.
     Questions,
     /// Approaches to a privilege boundary.
     Crossings,
-    /// Turns to a stricter mood by a risk in the work.
+    /// Changes to a stricter mood because of a risk.
     Checks,
     /// All other changes of mood.
     Turns,
 }
 
-impl Counter {
-    /// All of them, with what a run has of each.
+impl TransitionCounter {
+    /// All counters with their initial values.
     pub const ALL: [(Self, u16); 6] = [
         (Self::Recoveries, 8),
         (Self::Alarms, 16),
@@ -62,7 +63,7 @@ impl Counter {
         (Self::Turns, 128),
     ];
 
-    /// Its name.
+    /// The name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Recoveries => "recoveries",
@@ -75,28 +76,28 @@ impl Counter {
     }
 }
 
-/// One row.
+/// A row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Guard {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// The moods in which it is read, as bits.
+    /// The moods in which it is read, one bit each.
     from: u8,
     /// Facts that must hold.
-    pub needs: Facts,
+    pub needs: MoodFacts,
     /// Facts that must not hold.
-    pub lacks: Facts,
-    /// Where it leads.
-    pub to: Target,
-    /// Facts that it uses up.
-    pub drops: Facts,
-    /// Facts that it brings.
-    pub sets: Facts,
-    /// What it spends.
-    pub spends: Counter,
-    /// What it is for.
-    pub kind: Kind,
-    /// Where it is from: a section of the spec, or `own`.
+    pub lacks: MoodFacts,
+    /// The target.
+    pub to: GuardTarget,
+    /// Facts that it clears.
+    pub drops: MoodFacts,
+    /// Facts that it sets.
+    pub sets: MoodFacts,
+    /// The counter that it decrements.
+    pub spends: TransitionCounter,
+    /// The kind.
+    pub kind: GuardKind,
+    /// The source: a section of the specification, or `own`.
     pub source: &'static str,
 }
 
@@ -107,42 +108,49 @@ impl Guard {
     }
 
     /// Whether it holds.
-    pub const fn holds(&self, mood: Mood, facts: Facts) -> bool {
+    pub const fn holds(&self, mood: Mood, facts: MoodFacts) -> bool {
         self.is_read_in(mood) && facts.has(self.needs) && !facts.has_any(self.lacks)
     }
 
-    const fn new(name: &'static str, from: u8, to: Target, kind: Kind, spends: Counter, source: &'static str) -> Self {
+    const fn new(
+        name: &'static str,
+        from: u8,
+        to: GuardTarget,
+        kind: GuardKind,
+        spends: TransitionCounter,
+        source: &'static str,
+    ) -> Self {
         Self {
             name,
             from,
-            needs: Facts::NONE,
-            lacks: Facts::NONE,
+            needs: MoodFacts::NONE,
+            lacks: MoodFacts::NONE,
             to,
-            drops: Facts::NONE,
-            sets: Facts::NONE,
+            drops: MoodFacts::NONE,
+            sets: MoodFacts::NONE,
             spends,
             kind,
             source,
         }
     }
 
-    const fn needs(mut self, facts: &[Fact]) -> Self {
-        self.needs = Facts::of(facts);
+    const fn needs(mut self, facts: &[MoodFact]) -> Self {
+        self.needs = MoodFacts::of(facts);
         self
     }
 
-    const fn lacks(mut self, facts: &[Fact]) -> Self {
-        self.lacks = Facts::of(facts);
+    const fn lacks(mut self, facts: &[MoodFact]) -> Self {
+        self.lacks = MoodFacts::of(facts);
         self
     }
 
-    const fn drops(mut self, facts: &[Fact]) -> Self {
-        self.drops = Facts::of(facts);
+    const fn drops(mut self, facts: &[MoodFact]) -> Self {
+        self.drops = MoodFacts::of(facts);
         self
     }
 
-    const fn sets(mut self, facts: &[Fact]) -> Self {
-        self.sets = Facts::of(facts);
+    const fn sets(mut self, facts: &[MoodFact]) -> Self {
+        self.sets = MoodFacts::of(facts);
         self
     }
 }
@@ -157,14 +165,14 @@ const fn but(mood: Mood) -> u8 {
     ANY & !mood.bit()
 }
 
-use Counter::{Alarms, Checks, Crossings, Questions, Recoveries, Turns};
-use Fact::{
+use GuardKind::{Need, Relief, Risk, Wait};
+use GuardTarget::{Previous, Stay, To};
+use Mood::{Bold, Calm, Contrite, Curious, Deferential, Paranoid, Petty, Skeptical};
+use MoodFact::{
     Ambiguous, Approved, Attacked, Clear, Cleared, Conflicting, Consistent, Crashed, Crossing, Disclosed, Exposed,
     Failing, FailingAgain, Inconsistent, Mitigated, Unaimed, Undecided, Verified, Widening,
 };
-use Kind::{Need, Relief, Risk, Wait};
-use Mood::{Bold, Calm, Contrite, Curious, Deferential, Paranoid, Petty, Skeptical};
-use Target::{Previous, Stay, To};
+use TransitionCounter::{Alarms, Checks, Crossings, Questions, Recoveries, Turns};
 
 const WORKING: u8 = Calm.bit() | Curious.bit() | Skeptical.bit() | Bold.bit();
 
@@ -229,8 +237,8 @@ pub const GUARDS: &[Guard] = &[
         .needs(&[Unaimed]),
 ];
 
-/// The row that decides in this mood under these facts, and those above it that did not hold; `None` when nothing moves.
-pub fn explain(mood: Mood, facts: Facts) -> (Vec<&'static Guard>, Option<&'static Guard>) {
+/// The row that applies in this mood with these facts, and the rows above it that do not; `None` if the mood stays.
+pub fn explain(mood: Mood, facts: MoodFacts) -> (Vec<&'static Guard>, Option<&'static Guard>) {
     let mut passed = Vec::new();
     for guard in GUARDS.iter().filter(|guard| guard.is_read_in(mood)) {
         if guard.holds(mood, facts) {

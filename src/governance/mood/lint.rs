@@ -1,18 +1,18 @@
-//! Judgements of form: copied text, stubs, questions that decide nothing, claims that nothing can refute, verifiers that are
-//! cheated. Each is a pure function of texts and gives findings; what follows from one is up to the guards.
+//! Checks of form: copied text, stubs, questions without consequence, unfalsifiable claims, weakened verifiers. Each is a
+//! pure function of texts that returns findings; the guards decide what follows.
 //!
-//! A lint finds forms, not intentions: what it finds is worth a look, and what it does not find is not thereby good.
+//! A lint finds forms, not intentions: a finding deserves a look, and no finding proves nothing.
 
 mod copy;
-mod hack;
+mod reward_hack;
 mod question;
 mod sealing;
 mod stub;
-mod suspect;
+mod suspicion;
 
-pub use copy::{Copied, SHARED_WORDS_MIN, no_copy};
-pub use hack::{Hack, RewardHackDisclosure, reward_hacks};
-pub use question::{Choice, Question, QuestionFault, question_faults, round_faults};
-pub use sealing::{Outcome, Prediction, Sealed, SelfSealingDisclosure, sealing_phrases, self_sealing};
+pub use copy::{CopiedPassage, SHARED_WORDS_MIN, copied_passages};
+pub use question::{Question, QuestionChoice, QuestionFault, question_faults, question_round_faults};
+pub use reward_hack::{RewardHackDisclosure, SuspiciousChange, suspicious_changes};
+pub use sealing::{PredictedOutcome, Prediction, SealingKind, SelfSealingDisclosure, sealing_phrases, self_sealing};
 pub use stub::{Stub, stubs};
-pub use suspect::suspicions;
+pub use suspicion::suspicions;

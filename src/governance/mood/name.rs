@@ -17,7 +17,7 @@ pub enum Mood {
     Paranoid,
     /// Widen the scope.
     Bold,
-    /// Recover after a crash.
+    /// Find weaknesses by attacking.
     Contrite,
     /// Attack, to find what is weak.
     Petty,
@@ -39,7 +39,7 @@ crate::config_choices! {
 }
 
 impl Mood {
-    /// All of them, in the order of the spec.
+    /// All moods, in the order of the specification.
     pub const ALL: [Self; 8] = [
         Self::Calm,
         Self::Curious,
@@ -51,7 +51,7 @@ impl Mood {
         Self::Deferential,
     ];
 
-    /// Its name in files.
+    /// The name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Calm => "calm",
@@ -70,7 +70,7 @@ impl Mood {
         Self::ALL.into_iter().find(|mood| mood.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether another mood returns to it: recovery and questions are left, not returned to.
+    /// Whether a run can return to it: not for recovery and questions.
     pub(super) const fn is_returned_to(self) -> bool {
         !matches!(self, Self::Contrite | Self::Deferential)
     }

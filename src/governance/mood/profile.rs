@@ -1,22 +1,23 @@
-//! A mood's profile: everything that the spec says a mood is, as a versioned YAML file, and the rights that it compiles into.
+//! Mood profiles: versioned YAML files, and the rights they compile into.
 //!
-//! The shipped profiles are the widest. A user's own may narrow one; what widens it is refused with its line underlined.
+//! The shipped profiles are the upper bound. A user's profile may only narrow one; wider values are reported with their
+//! line.
 
 mod file;
 mod narrow;
-mod words;
+mod vocabulary;
 
-pub use words::{Check, ModelTier, OutputForm, Reach, ReceiptKind};
+pub use vocabulary::{HostAccess, ModelTier, OutputForm, ReceiptKind, VerifierCheck};
 
 use self::file::File;
 use self::narrow::lower;
 use super::name::Mood;
 use crate::foundation::base::Digest;
-use crate::foundation::config::{ConfigErrors, Node, Problem, Problems, Read as _};
+use crate::foundation::config::{ConfigErrors, FromNode as _, Node, Problem, Problems};
 use crate::foundation::gate::{Categories, Category, Rights, Scope, Scopes};
 
-/// The profiles that come with the program: name and text.
-pub const SHIPPED: [(Mood, &str); 8] = [
+/// The shipped profiles as text.
+pub const SHIPPED_PROFILES: [(Mood, &str); 8] = [
     (Mood::Calm, include_str!("../../../configs/moods/calm.yaml")),
     (Mood::Curious, include_str!("../../../configs/moods/curious.yaml")),
     (Mood::Skeptical, include_str!("../../../configs/moods/skeptical.yaml")),
@@ -27,75 +28,75 @@ pub const SHIPPED: [(Mood, &str); 8] = [
     (Mood::Deferential, include_str!("../../../configs/moods/deferential.yaml")),
 ];
 
-/// A mood's profile, checked.
+/// A validated mood profile.
 #[derive(Debug, Clone)]
-pub struct Profile {
-    /// Which mood.
+pub struct MoodProfile {
+    /// The mood.
     pub mood: Mood,
-    /// Its version.
+    /// The version.
     pub version: usize,
-    /// The digest of its text: what a log names.
+    /// The digest of its text, as recorded in logs.
     pub digest: Digest,
-    /// What it is for.
+    /// The purpose.
     pub purpose: String,
     rights: Rights,
     with_token: Categories,
-    /// Children at the same time.
+    /// The maximum number of children at a time.
     pub parallel_max: usize,
-    /// Models, from the first to the last resort; at least one.
+    /// Model tiers in order of escalation; at least one.
     pub ladder: Vec<ModelTier>,
-    /// The next model after so many failures of the same kind; 0: never.
+    /// The number of failures of the same kind before the next tier is used; 0: never.
     pub escalate_after: usize,
-    /// What the strongest is for.
+    /// The purpose of the strongest tier.
     pub strongest_for: String,
-    /// Checks that are not optional.
-    pub mandatory: Vec<Check>,
+    /// Required checks.
+    pub mandatory: Vec<VerifierCheck>,
     /// Whether claims of high impact need an independent check.
     pub independent: bool,
-    /// How long a promotion can be challenged, hours.
+    /// The period in which a promotion can be challenged, in hours.
     pub challenge_hours: usize,
-    /// What may come out.
+    /// Permitted forms of output.
     pub forms: Vec<OutputForm>,
     /// Whether everything goes to quarantine first.
     pub quarantine_first: bool,
     /// Whether new surfaces may be added.
     pub new_surfaces: bool,
-    /// Iterations before whoever leads looks again.
+    /// The maximum number of iterations before a review.
     pub iterations_max: usize,
-    /// Sources read.
+    /// The maximum number of sources.
     pub sources_max: usize,
-    /// Questions to the user at a time.
+    /// The maximum number of questions at a time.
     pub questions_max: usize,
-    /// When to stop or to hand over.
+    /// Conditions for stopping or changing the mood.
     pub stop: Vec<String>,
-    /// Receipts that must be left.
+    /// Required receipts.
     pub receipts: Vec<ReceiptKind>,
 }
 
-impl Profile {
-    /// Reads a profile. `shipped`, when given, has the one that it must not widen.
+impl MoodProfile {
+    /// Reads a profile. With `shipped`, it must not exceed the shipped profile of its mood.
     ///
     /// # Errors
-    /// All that is wrong, each with its place in the text.
-    pub fn parse(source_name: &str, text: &str, shipped: Option<&Profiles>) -> Result<Self, ConfigErrors> {
+    /// All problems, each with its location.
+    pub fn parse(source_name: &str, text: &str, shipped: Option<&MoodProfiles>) -> Result<Self, ConfigErrors> {
         let root = Node::parse(source_name, text)?;
         let mut problems = Problems::new(text);
         let profile = File::read(&root, &mut problems).and_then(|file| lower(&file, text, shipped, &mut problems));
         problems.finish(source_name, profile)
     }
 
-    /// What it allows, without any policy token.
+    /// The rights without a policy token.
     pub const fn rights(&self) -> &Rights {
         &self.rights
     }
 
-    /// The kinds of effects that a policy token opens.
+    /// The categories that a policy token allows.
     pub const fn with_token(&self) -> Categories {
         self.with_token
     }
 
-    /// What it allows once a person's word opened `privilege`, if it is one that a word opens here. What is applied to the
-    /// memory is written there.
+    /// The rights with an approval for `privilege`, if this mood allows it. For memory changes this includes reading and
+    /// writing the memory.
     #[must_use]
     pub fn opened(&self, privilege: Category) -> Rights {
         let mut rights = self.rights.clone();
@@ -109,38 +110,38 @@ impl Profile {
         rights
     }
 
-    /// The model to use after so many failures of the same kind.
+    /// The model tier after this many failures of the same kind.
     pub fn tier_after(&self, failures: usize) -> ModelTier {
         let climbed = failures.checked_div(self.escalate_after).unwrap_or(0).min(self.ladder.len().saturating_sub(1));
         self.ladder.get(climbed).copied().unwrap_or(ModelTier::Small)
     }
 }
 
-/// Eight profiles, one for each mood.
+/// One profile per mood.
 #[derive(Debug, Clone)]
-pub struct Profiles(Vec<Profile>);
+pub struct MoodProfiles(Vec<MoodProfile>);
 
-impl Profiles {
-    /// Those that come with the program.
+impl MoodProfiles {
+    /// The shipped profiles.
     ///
     /// # Errors
-    /// When one of them is not sound.
+    /// If one of them is not valid.
     pub fn shipped() -> Result<Self, ConfigErrors> {
         let read = |(mood, text): &(Mood, &str)| {
             let name = format!("configs/moods/{}.yaml", mood.name());
-            let profile = Profile::parse(&name, text, None)?;
+            let profile = MoodProfile::parse(&name, text, None)?;
             let misplaced = || Problem::new(0..0, format!("this is the profile of {}", profile.mood));
             if profile.mood == *mood { Ok(profile) } else { Err(ConfigErrors::new(&name, text, vec![misplaced()])) }
         };
-        SHIPPED.iter().map(read).collect::<Result<_, _>>().map(Self)
+        SHIPPED_PROFILES.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// With a user's own profile in the place of the shipped one, which it may only narrow.
+    /// Replaces a shipped profile by a user's profile, which may only narrow it.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All problems of the profile.
     pub fn narrowed(mut self, source_name: &str, text: &str) -> Result<Self, ConfigErrors> {
-        let narrowed = Profile::parse(source_name, text, Some(&self))?;
+        let narrowed = MoodProfile::parse(source_name, text, Some(&self))?;
         if let Some(profile) = self.0.get_mut(narrowed.mood as usize) {
             *profile = narrowed;
         }
@@ -148,16 +149,13 @@ impl Profiles {
     }
 
     /// The profile of a mood.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`shipped` alone makes one, with a profile for each mood in their order"
-    )]
-    pub fn of(&self, mood: Mood) -> &Profile {
+    #[expect(clippy::indexing_slicing, reason = "`shipped` alone creates it, with one profile per mood in their order")]
+    pub fn of(&self, mood: Mood) -> &MoodProfile {
         &self.0[mood as usize]
     }
 
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Profile> {
+    /// All profiles.
+    pub fn iter(&self) -> impl Iterator<Item = &MoodProfile> {
         self.0.iter()
     }
 }

@@ -1,7 +1,7 @@
-//! What is asserted, guessed, wanted and believed (AHDB), with blind spots and conjectures: typed, and merged by id.
+//! The registers: assertions, hypotheses, drives and beliefs (AHDB), blind spots and conjectures; typed, with entries by id.
 //!
-//! A change puts one entry or moves it; nothing replaces a register. What the types demand cannot be left out: there is no
-//! hypothesis without a test and a budget, no assertion without evidence and a verifier's word.
+//! A change adds or moves one entry; no change replaces a register. The types enforce required parts: no hypothesis
+//! without a test and a budget, no assertion without evidence and an attestation.
 
 mod change;
 mod entries;
@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-pub use change::{Change, Merge, MergeError};
+pub use change::{MergeError, MergeOutcome, RegisterChange};
 pub use entries::{
-    Assertion, Attestation, Belief, Believed, Challenge, Conjecture, Drive, Hyperthesis, Hypothesis, Impact, Invisible,
-    Pointer, TestBudget, Text, Tier,
+    Assertion, Attestation, Belief, BeliefEffect, BeliefTier, BlindSpot, BlindSpotCause, Challenge, Conjecture, Drive,
+    EntryText, EvidencePointer, Hypothesis, ImpactLevel, TestBudget,
 };
 
 use self::change::admit;
@@ -25,26 +25,27 @@ use crate::foundation::base::Digest;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Registers {
-    /// What is being shown in thirty seconds when the work is done.
-    pub demo: Option<Text>,
+    /// The 30-second demo of the finished work.
+    pub demo: Option<EntryText>,
     /// ASSERT.
-    pub assert: BTreeMap<Text, Assertion>,
+    pub assert: BTreeMap<EntryText, Assertion>,
     /// HYPOTHESIZE.
-    pub hypothesize: BTreeMap<Text, Hypothesis>,
+    pub hypothesize: BTreeMap<EntryText, Hypothesis>,
     /// DRIVE.
-    pub drive: BTreeMap<Text, Drive>,
+    pub drive: BTreeMap<EntryText, Drive>,
     /// BELIEVE.
-    pub believe: BTreeMap<Text, Belief>,
-    /// HYPERTHESIS.
-    pub hyperthesis: BTreeMap<Text, Hyperthesis>,
+    pub believe: BTreeMap<EntryText, Belief>,
+    /// Known blind spots.
+    #[serde(rename = "hyperthesis")]
+    pub blind_spots: BTreeMap<EntryText, BlindSpot>,
     /// CONJECTURES.
-    pub conjectures: BTreeMap<Text, Conjecture>,
+    pub conjectures: BTreeMap<EntryText, Conjecture>,
     /// Atoms by the digest of their text.
     pub atoms: BTreeMap<Digest, Atom>,
     /// Challenges.
-    pub challenges: BTreeMap<Text, Challenge>,
-    /// Hypotheses that rest on what the model itself found unlikely.
-    pub doubted: BTreeSet<Text>,
+    pub challenges: BTreeMap<EntryText, Challenge>,
+    /// Hypotheses based on words to which the model assigned low probability.
+    pub doubted: BTreeSet<EntryText>,
 }
 
 impl Registers {
@@ -55,46 +56,51 @@ impl Registers {
 
     /// Whether a blind spot is severe.
     pub fn is_exposed(&self) -> bool {
-        self.hyperthesis.values().any(Hyperthesis::is_severe)
+        self.blind_spots.values().any(BlindSpot::is_severe)
     }
 
-    /// Merges one change. `may_promote` says whether a crossing for promotion is cleared.
+    /// Applies one change. `may_promote` says whether a promotion is cleared.
     ///
     /// # Errors
-    /// When the mood, the types' rules or the atoms forbid it; nothing is changed then.
-    pub fn merge(&mut self, mood: Mood, change: &Change, may_promote: bool) -> Result<Merge, MergeError> {
+    /// If the mood, the rules of the types or the atoms do not allow it; nothing is changed then.
+    pub fn merge(
+        &mut self,
+        mood: Mood,
+        change: &RegisterChange,
+        may_promote: bool,
+    ) -> Result<MergeOutcome, MergeError> {
         admit(mood, change)?;
-        let mut merge = Merge::default();
+        let mut merge = MergeOutcome::default();
         match change {
-            Change::Demo(demo) => self.demo = Some(demo.clone()),
-            Change::Hypothesize(id, hypothesis) => {
+            RegisterChange::Demo(demo) => self.demo = Some(demo.clone()),
+            RegisterChange::Hypothesize(id, hypothesis) => {
                 self.hypothesize.insert(id.clone(), hypothesis.clone());
             }
-            Change::Assert { id, evidence, more_evidence, attestation } => {
+            RegisterChange::Assert { id, evidence, more_evidence, attestation } => {
                 self.assert(id, *evidence, more_evidence, attestation)?;
             }
-            Change::Demote(id) => self.demote(id)?,
-            Change::Refute(id) => {
+            RegisterChange::Demote(id) => self.demote(id)?,
+            RegisterChange::Refute(id) => {
                 let unknown = || MergeError::Unknown { what: "hypothesis", id: id.clone() };
                 self.hypothesize.remove(id).ok_or_else(unknown)?;
             }
-            Change::Drive(id, drive) => {
+            RegisterChange::Drive(id, drive) => {
                 let at = self.drive.get(id).map_or(0, |drive| drive.version);
                 if at.checked_add(1) != Some(drive.version) {
                     return Err(MergeError::Version { at });
                 }
                 self.drive.insert(id.clone(), drive.clone());
             }
-            Change::Believe(id, belief) => {
+            RegisterChange::Believe(id, belief) => {
                 self.believe.insert(id.clone(), belief.clone());
             }
-            Change::Hyperthesis(id, hyperthesis) => {
-                self.hyperthesis.insert(id.clone(), hyperthesis.clone());
+            RegisterChange::BlindSpot(id, blind_spot) => {
+                self.blind_spots.insert(id.clone(), blind_spot.clone());
             }
-            Change::Conjecture(id, conjecture) => {
+            RegisterChange::Conjecture(id, conjecture) => {
                 self.conjectures.insert(id.clone(), conjecture.clone());
             }
-            Change::Atom(digest, event) => {
+            RegisterChange::Atom(digest, event) => {
                 if *event == AtomEvent::Promote && !may_promote {
                     return Err(MergeError::NoToken);
                 }
@@ -104,7 +110,7 @@ impl Registers {
                     merge.demoted = self.citing(*digest);
                 }
             }
-            Change::Challenge(id, challenge) => {
+            RegisterChange::Challenge(id, challenge) => {
                 let atom = self.atoms.get(&challenge.atom).copied().unwrap_or_default();
                 self.atoms.insert(challenge.atom, atom.after(AtomEvent::Challenge)?);
                 self.challenges.insert(id.clone(), challenge.clone());
@@ -118,9 +124,9 @@ impl Registers {
 
     fn assert(
         &mut self,
-        id: &Text,
-        evidence: Pointer,
-        more: &[Pointer],
+        id: &EntryText,
+        evidence: EvidencePointer,
+        more: &[EvidencePointer],
         attestation: &Attestation,
     ) -> Result<(), MergeError> {
         let unknown = || MergeError::Unknown { what: "hypothesis", id: id.clone() };
@@ -128,10 +134,10 @@ impl Registers {
         if self.doubted.contains(id) && !attestation.independent {
             return Err(MergeError::Doubted { id: id.clone() });
         }
-        if hypothesis.impact == Impact::High && !attestation.independent {
+        if hypothesis.impact == ImpactLevel::High && !attestation.independent {
             return Err(MergeError::NotIndependent { id: id.clone() });
         }
-        let promoted = |pointer: &&Pointer| {
+        let promoted = |pointer: &&EvidencePointer| {
             self.atoms.get(&pointer.atom).is_some_and(|atom| atom.state == AtomState::Promoted)
                 && pointer.start_byte < pointer.end_byte
         };
@@ -147,14 +153,14 @@ impl Registers {
         Ok(())
     }
 
-    fn demote(&mut self, id: &Text) -> Result<(), MergeError> {
+    fn demote(&mut self, id: &EntryText) -> Result<(), MergeError> {
         let unknown = || MergeError::Unknown { what: "assertion", id: id.clone() };
         let assertion = self.assert.remove(id).ok_or_else(unknown)?;
         self.hypothesize.insert(id.clone(), assertion.hypothesis);
         Ok(())
     }
 
-    fn citing(&self, atom: Digest) -> Vec<Text> {
+    fn citing(&self, atom: Digest) -> Vec<EntryText> {
         let cites = |assertion: &Assertion| assertion.pointers().any(|pointer| pointer.atom == atom);
         self.assert.iter().filter(|(_, assertion)| cites(assertion)).map(|(id, _)| id.clone()).collect()
     }

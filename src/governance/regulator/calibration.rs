@@ -1,16 +1,16 @@
-//! From an estimate to a probability of being right: a fitted curve and the evidence of where it holds.
+//! Calibration: a fitted curve from an estimate to a probability of being right, with its scope and provenance.
 
 use serde::{Deserialize, Serialize};
 
-use super::references::References;
+use super::references::EstimatorReferences;
 use super::tokens::Estimates;
 use crate::foundation::base::Digest;
 use crate::foundation::stats::{Isotonic, IsotonicError};
 
-/// The version of the stored form. Version 1 had no date and no references.
+/// The version of the file format. Version 1 had no date and no references.
 const VERSION: u32 = 2;
 
-/// Which estimate a curve is fitted to.
+/// The estimate that a curve is fitted to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -44,7 +44,7 @@ pub enum Estimator {
 }
 
 impl Estimator {
-    /// All of them.
+    /// All estimators.
     pub const ALL: [Self; 13] = [
         Self::LnNll,
         Self::Msp,
@@ -80,7 +80,7 @@ impl Estimator {
         }
     }
 
-    /// The estimate, turned so that higher is more certain.
+    /// The estimate, with its sign changed where needed so that higher is more certain.
     pub fn certainty(self, estimates: &Estimates) -> Option<f64> {
         match self {
             Self::LnNll => estimates.ln_nll.map(|value| -value),
@@ -100,12 +100,12 @@ impl Estimator {
     }
 }
 
-/// What a calibration is fitted for: it holds nowhere else.
+/// What a calibration was fitted for; it is used for nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CalibrationScope {
-    /// Weights, tokenizer and configuration of the model.
+    /// Digest of the model's weights, tokenizer and configuration.
     pub model: Digest,
-    /// The chat template; `None` for a model without one.
+    /// Digest of the chat template; `None` for a model without one.
     pub template: Option<Digest>,
     /// The kind of task, by name.
     pub task: String,
@@ -116,34 +116,34 @@ pub struct CalibrationScope {
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
     version: u32,
-    /// Where it holds.
+    /// What it was fitted for.
     pub scope: CalibrationScope,
-    /// What it reads.
+    /// The estimate it converts.
     pub estimator: Estimator,
     /// How many labelled replies it was fitted on.
     pub n: usize,
     /// When and by what it was fitted.
+    #[serde(default, rename = "made")]
+    pub provenance: CalibrationProvenance,
+    /// Reference data of its estimator.
     #[serde(default)]
-    pub made: Made,
-    /// What its estimator holds a reply against.
-    #[serde(default)]
-    pub references: References,
+    pub references: EstimatorReferences,
     curve: Isotonic,
 }
 
-/// When and by what a calibration was fitted; for people, nothing depends on it.
+/// When and by what a calibration was fitted; informational only.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Made {
+pub struct CalibrationProvenance {
     /// The day, `YYYY-MM-DD`.
     pub date: String,
     /// The version of the program.
     pub loom: String,
-    /// The model, as it was named.
+    /// The model's name.
     pub model: String,
 }
 
-/// Why a stored calibration is of no use.
+/// A stored calibration that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CalibrationError {
     /// Written by a later version.
@@ -151,12 +151,12 @@ pub enum CalibrationError {
         "the calibration has version {0}, and this program reads up to {VERSION}: use the newer program, or fit it again with `loom confidence fit`"
     )]
     Newer(u64),
-    /// Not a calibration.
-    #[error("this is no calibration ({0}): make one with `loom confidence fit`")]
+    /// Not a calibration file.
+    #[error("this is not a calibration ({0}): create one with `loom confidence fit`")]
     Damaged(String),
-    /// Fitted for another model, or the model has changed since.
+    /// Fitted for another model, or the model has changed since the fit.
     #[error(
-        "the calibration was fitted for model {fitted} and the model here is {here}: what it says does not hold; fit it again with `loom confidence fit --model {name}`"
+        "the calibration was fitted for model {fitted}, but the model here is {here}: it does not apply; fit it again with `loom confidence fit --model {name}`"
     )]
     Model {
         /// The digest that it was fitted for.
@@ -168,7 +168,7 @@ pub enum CalibrationError {
     },
     /// Fitted with another chat template.
     #[error(
-        "the calibration was fitted with chat template {fitted} and the model here uses {here}: what it says does not hold; fit it again with `loom confidence fit --model {name}`"
+        "the calibration was fitted with chat template {fitted}, but the model here uses {here}: it does not apply; fit it again with `loom confidence fit --model {name}`"
     )]
     Template {
         /// The digest that it was fitted for.
@@ -181,15 +181,15 @@ pub enum CalibrationError {
 }
 
 impl Calibration {
-    /// Fits a curve to replies of which it is known whether they were right, on a split kept apart from any evaluation.
-    /// Replies for which the estimator has no value are left out.
+    /// Fits a curve to replies labelled right or wrong, on a split separate from any evaluation. Replies for which the
+    /// estimator has no value are ignored.
     ///
     /// # Errors
-    /// When no reply is left.
+    /// If no reply remains.
     pub fn fit<'a>(
         scope: CalibrationScope,
         estimator: Estimator,
-        references: References,
+        references: EstimatorReferences,
         replies: impl IntoIterator<Item = (&'a Estimates, bool)>,
     ) -> Result<Self, IsotonicError> {
         let certainty = |estimates: &Estimates| estimator.certainty(&references.complete(estimates.clone()));
@@ -198,10 +198,18 @@ impl Calibration {
             .filter_map(|(estimates, right)| Some((certainty(estimates)?, f64::from(right))))
             .collect();
         let curve = Isotonic::fit_centred(&data)?;
-        Ok(Self { version: VERSION, scope, estimator, n: data.len(), made: Made::default(), references, curve })
+        Ok(Self {
+            version: VERSION,
+            scope,
+            estimator,
+            n: data.len(),
+            provenance: CalibrationProvenance::default(),
+            references,
+            curve,
+        })
     }
 
-    /// The probability that a reply is right; `None` where the estimator has no value.
+    /// The probability that a reply is right; `None` if the estimator has no value.
     pub fn probability(&self, estimates: &Estimates) -> Option<f64> {
         let completed = self.references.complete(estimates.clone());
         Some(self.curve.at(self.estimator.certainty(&completed)?).clamp(0.0, 1.0))
@@ -222,11 +230,11 @@ impl Calibration {
         serde_json::from_value(value).map_err(damaged)
     }
 
-    /// Whether it holds for the model `name` with these digests.
+    /// Checks that it was fitted for the model `name` with these digests.
     ///
     /// # Errors
-    /// [`CalibrationError::Model`] or [`CalibrationError::Template`], which say what has changed.
-    pub fn holds_for(
+    /// [`CalibrationError::Model`] or [`CalibrationError::Template`].
+    pub fn check_model(
         &self,
         name: &str,
         model: Option<Digest>,
@@ -234,7 +242,7 @@ impl Calibration {
     ) -> Result<(), CalibrationError> {
         let short = |digest: Option<Digest>| digest.map_or_else(|| "none".to_owned(), |digest| digest.short());
         let name = name.to_owned();
-        // The model's digest covers its template: told first, since it says more.
+        // The model's digest covers its template: check the template first, for the more specific message.
         if self.scope.template != template {
             return Err(CalibrationError::Template { fitted: short(self.scope.template), here: short(template), name });
         }
@@ -263,7 +271,7 @@ pub(super) mod tests {
             .map(|i| if i < 50 { (reply(0.1), i % 10 != 0) } else { (reply(2.0), i % 2 == 0) })
             .chain([(Estimates::default(), true)])
             .collect();
-        let references = References::default();
+        let references = EstimatorReferences::default();
         Calibration::fit(
             scope(model),
             Estimator::LnNll,
@@ -297,23 +305,26 @@ pub(super) mod tests {
             r#"{{"version":1,"scope":{{"model":"{digest}","template":"{digest}","task":"qa"}},"estimator":"ln_nll","n":2,"curve":{{"x":[-1.0],"y":[0.5]}}}}"#
         );
         let read = Calibration::from_json(&json).unwrap();
-        assert_eq!((read.probability(&reply(1.0)), read.made), (Some(0.5), Made::default()));
+        assert_eq!((read.probability(&reply(1.0)), read.provenance), (Some(0.5), CalibrationProvenance::default()));
     }
 
     #[test]
-    fn another_model_or_template_is_told_apart() {
+    fn another_model_or_template_is_refused() {
         let calibration = fitted("m");
         let (model, template) = (Some(Digest::of("m")), Some(Digest::of("chatml")));
-        assert_eq!(calibration.holds_for("x", model, template), Ok(()));
-        let told = |model, template| calibration.holds_for("x", model, template).unwrap_err().to_string();
-        assert!(told(Some(Digest::of("n")), template).contains("fitted for model"));
-        assert!(told(model, Some(Digest::of("other"))).contains("fitted with chat template"));
-        assert!(told(None, template).contains("the model here is none"));
+        assert_eq!(calibration.check_model("x", model, template), Ok(()));
+        let error = |model, template| calibration.check_model("x", model, template).unwrap_err().to_string();
+        assert!(error(Some(Digest::of("n")), template).contains("fitted for model"));
+        assert!(error(model, Some(Digest::of("other"))).contains("fitted with chat template"));
+        assert!(error(None, template).contains("the model here is none"));
     }
 
     #[test]
     fn without_a_labelled_reply_there_is_no_curve() {
-        assert!(Calibration::fit(scope("m"), Estimator::Margin, References::default(), [(&reply(1.0), true)]).is_err());
+        assert!(
+            Calibration::fit(scope("m"), Estimator::Margin, EstimatorReferences::default(), [(&reply(1.0), true)])
+                .is_err()
+        );
     }
 
     #[test]

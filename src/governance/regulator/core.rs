@@ -1,16 +1,16 @@
-//! The regulator itself: events go to the parts that need them, and what the parts find is kept ready, ranked.
+//! The regulator: dispatches events to its detectors and keeps their decisions ranked by urgency.
 
 use super::calibration::{Calibration, CalibrationScope};
 use super::corrections::Corrections;
-use super::cost::{CostTracker, Spent};
-use super::decision::{CorrectionPattern, Decision, Evidence, Ruling};
+use super::cost::{CostTracker, ResourceUsage};
+use super::decision::{CorrectionPattern, Decision, Evidence, RankedDecision};
 use super::event::LlmEvent;
 use super::quality::{CORRECTED, QualityTrack};
 use super::reply::Reply;
 use super::scope::{Drift, ScopeTracker, SentenceEmbedder};
 use super::settings::Settings;
-use super::signals::{ConfidenceBasis, ResponseType, Signals, Structure, TurnReading, either};
-use super::spans::{Level, low_confidence};
+use super::signals::{ConfidenceBasis, ResponseType, Signals, Structure, TurnStats, either};
+use super::spans::{Baseline, low_confidence};
 use super::state::RegulatorState;
 use super::tokens::{Estimates, TokenStats};
 use super::tools::ToolCalls;
@@ -20,7 +20,7 @@ use crate::foundation::chat::{Finish, Flow, TokenLogprob};
 /// Weight of the latest turn in the rate of corrections.
 const CORRECTION_RECENCY: f64 = 0.3;
 
-/// Watches one user's model calls. A value: no clock, no randomness, no files; `Send` and `Sync`.
+/// Monitors one user's model calls. A pure value: no clock, randomness or files; `Send` and `Sync`.
 #[derive(Debug, Clone)]
 pub struct Regulator {
     settings: Settings,
@@ -35,35 +35,35 @@ pub struct Regulator {
     corrections: Corrections,
     topics: Topics,
     earlier_turns: u64,
-    level: Level,
+    level: Baseline,
     calibrations: Vec<Calibration>,
-    calling: Option<CalibrationScope>,
+    set_model_scope: Option<CalibrationScope>,
     /// Exponential mean of "this turn was corrected".
     correction_rate: f64,
-    rulings: Vec<Ruling>,
-    /// A hard cap forbids going on.
-    forbidden: bool,
+    decisions: Vec<RankedDecision>,
+    /// A hard cap is reached.
+    hard_cap_reached: bool,
 }
 
-/// Where the turn stands.
+/// The state of the current turn.
 #[derive(Debug, Clone, Default)]
 struct Turn {
     number: u64,
     complete: bool,
     corrected: bool,
-    outcome: Outcome,
-    warning: Option<Ruling>,
+    outcome: TurnOutcome,
+    warning: Option<RankedDecision>,
     structure: Option<Structure>,
     response_type: Option<ResponseType>,
-    stopped: Option<Ruling>,
-    low_confidence: Option<Ruling>,
+    stopped: Option<RankedDecision>,
+    low_confidence: Option<RankedDecision>,
     drift: Option<Drift>,
     unusable: u64,
 }
 
-/// What is known of how the turn went.
+/// Whether the turn failed or succeeded, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Outcome {
+enum TurnOutcome {
     #[default]
     Open,
     Failed,
@@ -77,12 +77,12 @@ impl Default for Regulator {
 }
 
 impl Regulator {
-    /// A regulator for nobody in particular.
+    /// A regulator without a user.
     pub fn new(settings: Settings) -> Self {
         Self::with_user(settings, String::new())
     }
 
-    /// A regulator for one user, with the default settings: what it learns from one user is never applied to another.
+    /// A regulator for one user, with default settings. What it learns from one user is never applied to another.
     pub fn for_user(user_id: impl Into<String>) -> Self {
         Self::with_user(Settings::default(), user_id.into())
     }
@@ -92,7 +92,7 @@ impl Regulator {
         Self::import(settings, RegulatorState::new(user_id.into()))
     }
 
-    /// A regulator that knows what an earlier session learned. Caps begin anew: they are a session's.
+    /// A regulator with the state that an earlier session exported. Caps are per session and start again at zero.
     pub fn import(settings: Settings, state: RegulatorState) -> Self {
         Self {
             user: state.user,
@@ -108,15 +108,15 @@ impl Regulator {
             earlier_turns: state.turns,
             level: state.level,
             calibrations: state.calibrations,
-            calling: None,
+            set_model_scope: None,
             correction_rate: state.correction_rate,
-            rulings: vec![Ruling { decision: Decision::Continue, evidence: Vec::new() }],
-            forbidden: false,
+            decisions: vec![RankedDecision { decision: Decision::Continue, evidence: Vec::new() }],
+            hard_cap_reached: false,
             settings,
         }
     }
 
-    /// All that outlives the session.
+    /// Everything that is stored between sessions.
     pub fn export(&self) -> RegulatorState {
         let mut level = self.level;
         level.learn(self.tokens.known(), self.tokens.mean_logprob());
@@ -131,12 +131,12 @@ impl Regulator {
         state
     }
 
-    /// What the user taught so far, the best established first.
+    /// The rules learned from the user's corrections, the most frequent first.
     pub fn patterns(&self) -> Vec<CorrectionPattern> {
         self.corrections.patterns(&self.settings.corrections, &self.user)
     }
 
-    /// Whose regulator it is.
+    /// The user's id.
     pub fn user(&self) -> &str {
         &self.user
     }
@@ -146,31 +146,32 @@ impl Regulator {
         self.turn.number
     }
 
-    /// How it judges.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Which model is called, with which template, for which kind of task: a calibration holds for exactly that. `None`
-    /// is "unknown", for which none holds.
-    pub fn calling(&mut self, scope: Option<CalibrationScope>) {
-        self.calling = scope;
+    /// Sets which model is called, with which chat template, for which kind of task. A calibration is used only if its
+    /// scope is equal; with `None` (unknown) no calibration is used.
+    pub fn set_model_scope(&mut self, scope: Option<CalibrationScope>) {
+        self.set_model_scope = scope;
     }
 
-    /// Keeps a calibration, in place of an older one for the same use.
+    /// Adds a calibration; it replaces one with the same scope.
     pub fn calibrate(&mut self, calibration: Calibration) {
         self.calibrations.retain(|older| older.scope != calibration.scope);
         self.calibrations.push(calibration);
     }
 
-    /// Hears a sentence embedder beside the words when replies are held against their tasks; `None` hears the words alone.
+    /// Sets a sentence embedder that is used in addition to words when a reply is compared with its task; `None` uses words
+    /// alone.
     pub fn set_embedder(&mut self, embedder: Option<std::sync::Arc<dyn SentenceEmbedder>>) {
         self.scope.set_embedder(embedder);
     }
 
-    /// Takes one event in. All the work is done here; asking costs nothing.
+    /// Processes one event. All work is done here; [`Regulator::decide`] only returns what was found.
     pub fn on_event(&mut self, event: LlmEvent<'_>) {
-        // Tokens are most of it, and want no more of the stack than they need.
+        // Most events are tokens: keep their path short and its stack frame small.
         if let LlmEvent::Token { token, logprob, index: _, entropy, top } = event {
             self.token(token, logprob, entropy, top, |&logprob| logprob);
         } else {
@@ -181,7 +182,7 @@ impl Regulator {
     #[inline(never)]
     fn rarer_event(&mut self, event: LlmEvent<'_>) {
         match event {
-            // Heard already.
+            // Handled in `on_event`.
             LlmEvent::Token { .. } => return,
             LlmEvent::Text { text } => {
                 self.reply.push_text(text);
@@ -195,11 +196,17 @@ impl Regulator {
             LlmEvent::TurnStart { user_message } => self.turn_start(user_message),
             LlmEvent::TurnComplete { full_response, finish } => self.turn_complete(full_response, finish),
             LlmEvent::Cost { tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms, provider: _ } => {
-                self.cost.bill(Spent { tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms });
+                self.cost.bill(ResourceUsage { tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms });
             }
             LlmEvent::Elapsed { wallclock_ms } => self.cost.elapsed(wallclock_ms),
             LlmEvent::Reserve { tokens_in, tokens_out, money_micros, wallclock_ms } => {
-                self.cost.reserve(Spent { tokens_in, tokens_out, tokens_cached: 0, money_micros, wallclock_ms });
+                self.cost.reserve(ResourceUsage {
+                    tokens_in,
+                    tokens_out,
+                    tokens_cached: 0,
+                    money_micros,
+                    wallclock_ms,
+                });
             }
             LlmEvent::UserCorrection { correction_message, corrects_last } => {
                 self.correction(correction_message, corrects_last);
@@ -209,39 +216,39 @@ impl Regulator {
         self.refresh();
     }
 
-    /// One token of the reply, as a local engine gives it: [`Flow::Stop`] when the reply should end after it.
+    /// Processes one token from a local engine; [`Flow::Stop`] if the reply should end after it.
     pub fn on_token(&mut self, token: &TokenLogprob) -> Flow {
         self.token(&token.text, token.logprob, token.entropy, &token.top, |&(_, logprob)| logprob);
-        if self.stops() { Flow::Stop } else { Flow::Continue }
+        if self.should_stop() { Flow::Stop } else { Flow::Continue }
     }
 
-    /// Every decision that holds now, the most urgent first; [`Decision::Continue`] alone when none does.
+    /// Every decision that applies now, the most urgent first; only [`Decision::Continue`] if there is none.
     ///
-    /// Caps and hopeless replies are noticed in mid-stream; unlikely and drifting parts when the reply is complete.
-    pub fn decide(&self) -> &[Ruling] {
-        &self.rulings
+    /// Caps and early stops are detected while tokens arrive; low-confidence spans and drift when the reply is complete.
+    pub fn decide(&self) -> &[RankedDecision] {
+        &self.decisions
     }
 
-    /// Whether the reply that is being generated should end now: a hard cap is met, or the reply is hopeless. The other
-    /// decisions concern the next call, not this one.
-    pub fn stops(&self) -> bool {
-        self.forbidden || self.turn.stopped.is_some()
+    /// Whether generation of the current reply should end now: a hard cap is reached, or [`Decision::StopEarly`] applies.
+    /// All other decisions concern the next call.
+    pub fn should_stop(&self) -> bool {
+        self.hard_cap_reached || self.turn.stopped.is_some()
     }
 
-    /// How much the buffers of the reply hold.
+    /// Bytes held by the reply's buffers.
     #[cfg(test)]
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.reply.kept_bytes() + self.tokens.kept_bytes()
+    pub(super) fn retained_bytes(&self) -> usize {
+        self.reply.retained_bytes() + self.tokens.retained_bytes()
     }
 
-    /// What is known of the current turn.
-    pub fn turn_reading(&self) -> TurnReading {
+    /// Statistics of the current turn.
+    pub fn turn_stats(&self) -> TurnStats {
         let mut estimates = self.tokens.estimates();
         let signals = self.signals_with(&estimates);
         if let Some(calibration) = self.calibration() {
             estimates = calibration.references.complete(estimates);
         }
-        TurnReading {
+        TurnStats {
             turn: self.turn.number,
             complete: self.turn.complete,
             confidence: signals.confidence,
@@ -286,7 +293,7 @@ impl Regulator {
         }
     }
 
-    /// The best established pattern that holds for this task, by name.
+    /// The name of the most frequent rule that applies to this task.
     fn strategy(&self) -> Option<String> {
         match &self.turn.warning.as_ref()?.decision {
             Decision::ProceduralWarning { patterns } => patterns.first().map(|pattern| pattern.pattern_name.clone()),
@@ -294,9 +301,9 @@ impl Regulator {
         }
     }
 
-    /// The calibration that holds for what is called now.
+    /// The calibration whose scope equals the current model, template and task.
     fn calibration(&self) -> Option<&Calibration> {
-        let now = self.calling.as_ref()?;
+        let now = self.set_model_scope.as_ref()?;
         self.calibrations.iter().find(|known| known.scope == *now)
     }
 
@@ -320,10 +327,10 @@ impl Regulator {
         self.tokens.clear();
         self.cost.turn_start();
         let alike = self.scope.set_of_turn(user_message).map_or(0.0, f64::from);
-        if last.complete && last.outcome != Outcome::Succeeded && alike >= self.settings.corrections.asked_again {
-            // Asked again: the reply in between did not help.
+        if last.complete && last.outcome != TurnOutcome::Succeeded && alike >= self.settings.corrections.asked_again {
+            // The user repeats the request: the reply in between did not help.
             self.quality.judge(last.number, CORRECTED, true);
-            if last.outcome == Outcome::Open {
+            if last.outcome == TurnOutcome::Open {
                 self.topic_failed();
             }
         }
@@ -350,7 +357,7 @@ impl Regulator {
         if quality < self.settings.quality.failure {
             self.turn_failed();
         } else if quality >= self.settings.quality.success {
-            self.turn.outcome = Outcome::Succeeded;
+            self.turn.outcome = TurnOutcome::Succeeded;
             if let Some((_, task)) = self.scope.current() {
                 self.topics.succeeded(task);
             }
@@ -358,8 +365,8 @@ impl Regulator {
     }
 
     fn turn_failed(&mut self) {
-        if self.turn.outcome != Outcome::Failed {
-            self.turn.outcome = Outcome::Failed;
+        if self.turn.outcome != TurnOutcome::Failed {
+            self.turn.outcome = TurnOutcome::Failed;
             self.topic_failed();
         }
     }
@@ -370,7 +377,7 @@ impl Regulator {
         }
     }
 
-    /// The rate of corrected turns with the current one counted in.
+    /// The rate of corrected turns, the current one included.
     fn rate_with_this_turn(&self) -> f64 {
         let corrected = if self.turn.corrected { 1.0 } else { 0.0 };
         let weight = if self.turn.number > 0 { CORRECTION_RECENCY } else { 0.0 };
@@ -388,24 +395,24 @@ impl Regulator {
         let logprob = self.tokens.push(logprob, entropy, top, value);
         self.reply.push_token(text, logprob);
         let cap_met = self.cost.token();
-        let hopeless = self.tokens.hopeless().filter(|_| self.turn.stopped.is_none());
-        if cap_met || hopeless.is_some() {
-            self.news(hopeless);
+        let below_stop_level = self.tokens.below_stop_level().filter(|_| self.turn.stopped.is_none());
+        if cap_met || below_stop_level.is_some() {
+            self.stop_or_cap(below_stop_level);
         }
     }
 
-    /// A cap is met, or the reply is hopeless: few tokens bring that.
+    /// A cap is reached, or the reply is to be stopped: rare.
     #[cold]
-    fn news(&mut self, hopeless: Option<f64>) {
-        if let Some(group_logprob) = hopeless {
+    fn stop_or_cap(&mut self, below_stop_level: Option<f64>) {
+        if let Some(group_logprob) = below_stop_level {
             self.turn.stopped = Some(self.stop_early(group_logprob));
         }
         self.refresh();
     }
 
-    fn stop_early(&self, group_logprob: f64) -> Ruling {
+    fn stop_early(&self, group_logprob: f64) -> RankedDecision {
         let limit = self.settings.confidence.stop_nll.map(|nll| -nll);
-        Ruling {
+        RankedDecision {
             decision: Decision::StopEarly {
                 group_logprob,
                 window_tokens: self.settings.confidence.group_tokens,
@@ -426,30 +433,30 @@ impl Regulator {
         self.turn.complete = true;
     }
 
-    fn low_confidence(&self) -> Option<Ruling> {
+    fn low_confidence(&self) -> Option<RankedDecision> {
         let settings = &self.settings.confidence;
         let spans = low_confidence(self.reply.text(), self.reply.places(), self.level, settings);
         let lowest = spans.iter().map(|span| span.mean_token_logprob).reduce(f64::min)?;
         let evidence = vec![Evidence::new("lowest_span_mean_logprob_nats", lowest, -settings.span_nll)];
-        Some(Ruling { decision: Decision::LowConfidenceSpans { spans }, evidence })
+        Some(RankedDecision { decision: Decision::LowConfidenceSpans { spans }, evidence })
     }
 
-    /// Asks every part anew and ranks what they say.
+    /// Collects the decisions of all detectors and ranks them.
     fn refresh(&mut self) {
-        let rulings = &mut self.rulings;
-        rulings.clear();
+        let decisions = &mut self.decisions;
+        decisions.clear();
         let (judged, mean) = self.quality.last(self.settings.cost.compound_turns);
-        self.forbidden = self.cost.rulings(mean, judged, rulings);
-        self.quality.rulings(rulings);
-        rulings.extend(self.tools.ruling().cloned());
-        rulings.extend(self.turn.drift.iter().filter_map(|drift| drift.ruling.clone()));
-        self.topics.rulings(&self.settings.quality, rulings);
-        rulings
+        self.hard_cap_reached = self.cost.decisions(mean, judged, decisions);
+        self.quality.decisions(decisions);
+        decisions.extend(self.tools.ranked().cloned());
+        decisions.extend(self.turn.drift.iter().filter_map(|drift| drift.ranked.clone()));
+        self.topics.decisions(&self.settings.quality, decisions);
+        decisions
             .extend([&self.turn.stopped, &self.turn.warning, &self.turn.low_confidence].into_iter().flatten().cloned());
-        if rulings.is_empty() {
-            rulings.push(Ruling { decision: Decision::Continue, evidence: Vec::new() });
+        if decisions.is_empty() {
+            decisions.push(RankedDecision { decision: Decision::Continue, evidence: Vec::new() });
         }
-        rulings.sort_by_key(|ruling| ruling.decision.rank());
+        decisions.sort_by_key(|ranked| ranked.decision.rank());
     }
 }
 

@@ -1,33 +1,33 @@
-//! Repeated-mistake learning: corrections by one user, gathered into clusters that survive paraphrase, and brought up
-//! before the next reply to a task like those they were made on.
+//! Repeated-mistake learning: one user's corrections are clustered by similarity, and a cluster that is large enough is
+//! a rule, which is reported before the next reply to a similar task.
 
 use std::collections::VecDeque;
 
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
-use super::decision::{CorrectionPattern, Decision, Evidence, Ruling};
+use super::decision::{CorrectionPattern, Decision, Evidence, RankedDecision};
 use super::features::{CONTENT, Features, weight};
 use super::scanner::{Scan, Word};
 use super::scope::names;
 use super::settings::CorrectionSettings;
 use super::spans::floor_boundary;
 
-/// How many clusters one user has at most; the least established, oldest one goes.
+/// Most clusters per user; the smallest and oldest is dropped.
 const CLUSTERS_MAX: usize = 64;
-/// How many features a cluster keeps, of its corrections and of the tasks they were made on.
+/// Most features stored per cluster, for its corrections and for their tasks.
 const FEATURES_MAX: usize = 64;
-/// How many corrections a cluster keeps word for word, and how much of each, bytes.
+/// Most corrections stored verbatim per cluster, and most bytes of each.
 const EXAMPLES_MAX: usize = 5;
 const EXAMPLE_BYTES_MAX: usize = 400;
-/// What the task itself talks about says less about the rule.
+/// Weight of a correction's features that also occur in its task.
 const FROM_TASK: f32 = 0.3;
-/// So many corrections on tasks unlike the others make a rule that holds for every task.
+/// This many corrections on dissimilar tasks make a rule general.
 const ELSEWHERE: u32 = 2;
-/// How many words name a cluster.
+/// How many words the name of a cluster has.
 const NAME_WORDS: usize = 3;
 
-/// Corrections that say the same.
+/// Similar corrections.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Cluster {
@@ -36,18 +36,18 @@ struct Cluster {
     rule: StoredFeatures,
     /// Sum of the tasks' unit vectors.
     topic: StoredFeatures,
-    /// Corrections that were made on a task unlike those before.
+    /// Corrections made on a task dissimilar to the earlier ones.
     elsewhere: u32,
-    /// Corrections that were made without a task.
+    /// Corrections made without a task.
     anywhere: u32,
     rule_words: Vec<String>,
     topic_words: Vec<String>,
     examples: VecDeque<String>,
-    /// Order of the latest correction.
+    /// Sequence number of the latest correction.
     latest: u64,
 }
 
-/// Features as they are stored: pairs of hash and weight.
+/// Features in serialised form: pairs of hash and weight.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<(u32, f32)>", into = "Vec<(u32, f32)>")]
 struct StoredFeatures(Features);
@@ -92,7 +92,7 @@ impl Cluster {
     }
 }
 
-/// What one user taught. Part of the exported state.
+/// One user's corrections. Part of the exported state.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Corrections {
@@ -101,12 +101,12 @@ pub(super) struct Corrections {
 }
 
 impl Corrections {
-    /// A correction, made on `task`.
+    /// Adds a correction that was made on `task`.
     pub(super) fn learn(&mut self, settings: &CorrectionSettings, correction: &str, task: Option<(&str, &Features)>) {
         let correction = correction.get(..floor_boundary(correction, super::scope::TEXT_BYTES_MAX)).unwrap_or_default();
         let scan = Scan::of(correction);
         let about = |hash: u32| task.map_or(0.0, |(_, task)| task.get(hash));
-        // Cubed, so that the rare words that carry the rule outweigh the frame they stand in.
+        // Cubed, so that rare words, which carry the rule, outweigh common ones.
         let rule = Features::of(scan.words()).map(|hash, weight| {
             let weight = if about(hash) > 0.0 { FROM_TASK * weight } else { weight };
             weight.powi(3)
@@ -153,18 +153,18 @@ impl Corrections {
                 merge_names(&mut cluster.topic_words, &cluster.topic.0, scan.words().iter().filter(heavy), text);
             }
         }
-        let kept = correction.get(..floor_boundary(correction, EXAMPLE_BYTES_MAX)).unwrap_or_default().trim();
-        if !cluster.examples.iter().any(|example| example == kept) {
+        let example = correction.get(..floor_boundary(correction, EXAMPLE_BYTES_MAX)).unwrap_or_default().trim();
+        if !cluster.examples.iter().any(|stored| stored == example) {
             if cluster.examples.len() == EXAMPLES_MAX {
                 cluster.examples.pop_front();
             }
-            cluster.examples.push_back(kept.to_owned());
+            cluster.examples.push_back(example.to_owned());
         }
     }
 
-    /// Reads the kept words again, whose features were taken another way when they were stored. Of each cluster that is up
-    /// to five corrections and the names of its topic: enough to find it again, and what comes adds to it.
-    pub(super) fn read_again(&mut self) {
+    /// Recomputes features from the stored texts, for states written by a version that computed them differently. Each
+    /// cluster has up to five corrections and its topic's keywords, which is enough to match it again.
+    pub(super) fn rebuild_features(&mut self) {
         for cluster in &mut self.clusters {
             cluster.rule = StoredFeatures::default();
             for example in &cluster.examples {
@@ -177,7 +177,7 @@ impl Corrections {
         }
     }
 
-    /// The rules that hold for `task`, the best established first.
+    /// The rules that apply to `task`, the most frequent first.
     fn relevant(&self, settings: &CorrectionSettings, task: &Features) -> Vec<&Cluster> {
         let mut found: Vec<_> = self
             .clusters
@@ -189,21 +189,21 @@ impl Corrections {
         found
     }
 
-    /// What to say before a reply to `task`.
-    pub(super) fn warning(&self, settings: &CorrectionSettings, user: &str, task: &Features) -> Option<Ruling> {
-        // Most sessions have nothing to say; then nothing is compared.
+    /// The warning to give before a reply to `task`.
+    pub(super) fn warning(&self, settings: &CorrectionSettings, user: &str, task: &Features) -> Option<RankedDecision> {
+        // Most sessions have no rule: return before any comparison.
         if self.clusters.iter().all(|cluster| (cluster.count as usize) < settings.agree.max(1)) {
             return None;
         }
         let patterns: Vec<_> = self.relevant(settings, task).into_iter().map(|cluster| cluster.pattern(user)).collect();
         let most = patterns.first()?.learned_from_turns;
-        Some(Ruling {
+        Some(RankedDecision {
             decision: Decision::ProceduralWarning { patterns },
             evidence: vec![Evidence::new("agreeing_corrections", most as f64, settings.agree as f64)],
         })
     }
 
-    /// All rules, the best established first.
+    /// All rules, the most frequent first.
     pub(super) fn patterns(&self, settings: &CorrectionSettings, user: &str) -> Vec<CorrectionPattern> {
         let mut clusters: Vec<_> =
             self.clusters.iter().filter(|cluster| cluster.count as usize >= settings.agree.max(1)).collect();
@@ -212,8 +212,8 @@ impl Corrections {
     }
 }
 
-/// Rules as signal blocks for the governed memory (memory specification, §1): pending, so that a person accepts them.
-/// Numbered from `first`; block numbers end at 999, and what does not fit is left out.
+/// Formats rules as pending signal blocks for the governed memory (memory specification, §1), for a person to accept.
+/// Numbered from `first`; block numbers end at 999, and further rules are omitted.
 pub fn signal_blocks(patterns: &[CorrectionPattern], date: Date, first: u16) -> String {
     let line = |value: &str| value.split_whitespace().collect::<Vec<_>>().join(" ");
     let block = |(pattern, number): (&CorrectionPattern, u16)| {
@@ -234,14 +234,19 @@ pub fn signal_blocks(patterns: &[CorrectionPattern], date: Date, first: u16) -> 
     patterns.iter().zip(first.max(1)..1000).map(block).collect()
 }
 
-/// The feature of a word.
+/// The hash of a word.
 fn feature(word: &str) -> Option<u32> {
     Scan::of(word).words().first().map(|word| word.hash)
 }
 
-/// Keeps the words whose features weigh most in the cluster.
-fn merge_names<'a>(kept: &mut Vec<String>, centroid: &Features, words: impl Iterator<Item = &'a Word>, text: &'a str) {
-    let mut all: Vec<String> = std::mem::take(kept);
+/// Merges `words` into `stored` and keeps those with the largest weights in the cluster.
+fn merge_names<'a>(
+    stored: &mut Vec<String>,
+    centroid: &Features,
+    words: impl Iterator<Item = &'a Word>,
+    text: &'a str,
+) {
+    let mut all: Vec<String> = std::mem::take(stored);
     for name in names(words.map(|word| (word, text))) {
         if !all.iter().any(|known| feature(known) == feature(&name)) {
             all.push(name);
@@ -250,7 +255,7 @@ fn merge_names<'a>(kept: &mut Vec<String>, centroid: &Features, words: impl Iter
     let heft = |name: &String| feature(name).map_or(0.0, |hash| centroid.get(hash));
     all.sort_by(|a, b| heft(b).total_cmp(&heft(a)));
     all.truncate(NAME_WORDS);
-    *kept = all;
+    *stored = all;
 }
 
 #[cfg(test)]
@@ -294,13 +299,13 @@ mod tests {
     }
 
     #[test]
-    fn three_that_agree_warn_on_a_task_of_their_kind() {
+    fn three_similar_corrections_warn_on_a_similar_task() {
         let warning =
             |memory: &Corrections, task: &str| memory.warning(&CorrectionSettings::default(), "u", &features(task));
         let memory = taught(&DOCSTRINGS);
         assert_eq!(warning(&taught(&DOCSTRINGS[..2]), "Refactor the parser."), None, "two are not enough");
         assert_eq!(warning(&memory, "Book a table for two at the Italian restaurant."), None);
-        let Some(Ruling { decision: Decision::ProceduralWarning { patterns }, .. }) =
+        let Some(RankedDecision { decision: Decision::ProceduralWarning { patterns }, .. }) =
             warning(&memory, "Refactor the parser.")
         else {
             panic!("a warning")
@@ -313,12 +318,12 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_version_stored_is_found_again() {
+    fn state_of_an_older_version_still_matches() {
         let mut memory = taught(&DOCSTRINGS);
         for cluster in &mut memory.clusters {
             (cluster.rule, cluster.topic) = (vec![(1, 1.0)].into(), vec![(1, 1.0)].into());
         }
-        memory.read_again();
+        memory.rebuild_features();
         let about = features("Refactor the cache.");
         let settings = CorrectionSettings::default();
         assert!(memory.warning(&settings, "u", &about).is_some());
@@ -327,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_learned_on_unlike_tasks_holds_for_all() {
+    fn a_rule_learned_on_dissimilar_tasks_applies_to_all() {
         let memory = taught(&[
             ("Translate this menu.", "Use metric units please."),
             ("How tall is the tower?", "Metric units, not feet!"),
@@ -337,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_keeps_what_is_established() {
+    fn memory_is_bounded_and_frequent_rules_are_retained() {
         let mut memory = taught(&DOCSTRINGS);
         let long = "schlecht ".repeat(1000);
         for i in 0..500u32 {

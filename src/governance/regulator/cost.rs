@@ -1,17 +1,17 @@
-//! What a session has spent, what is reserved for the call in flight, and the caps on both.
+//! Resources a session has spent, reservations for the running call, and the caps on both.
 
 use serde::{Deserialize, Serialize};
 
-use super::decision::{BreakAction, CircuitBreakReason, Decision, Evidence, Resource, Ruling};
-use super::settings::{CostSettings, Limits};
+use super::decision::{BreakAction, CircuitBreakReason, Decision, Evidence, RankedDecision, Resource};
+use super::settings::{CostSettings, ResourceLimits};
 
-/// Bytes per token where only text is seen: a rule of thumb for English, used until the real count arrives.
+/// Bytes per token, where only text is known: an estimate for English, used until the actual count arrives.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Amounts of everything that can run out.
+/// An amount of each limited resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Spent {
+pub struct ResourceUsage {
     /// Tokens read, cached ones included.
     pub tokens_in: u64,
     /// Tokens written.
@@ -24,8 +24,8 @@ pub struct Spent {
     pub wallclock_ms: u64,
 }
 
-impl Spent {
-    /// Both together; at the end of the number range it stays there.
+impl ResourceUsage {
+    /// The sum, saturating.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Spent {
         }
     }
 
-    /// The larger of both, each amount for itself.
+    /// The larger amount of each resource.
     fn or_more(self, other: Self) -> Self {
         Self {
             tokens_in: self.tokens_in.max(other.tokens_in),
@@ -65,7 +65,7 @@ impl Spent {
     }
 }
 
-impl Limits {
+impl ResourceLimits {
     fn each(&self) -> impl Iterator<Item = (Resource, u64)> {
         [
             (Resource::Tokens, self.tokens),
@@ -80,49 +80,49 @@ impl Limits {
     }
 }
 
-/// The session's account.
+/// The session's cost account.
 #[derive(Debug, Clone)]
 pub(super) struct CostTracker {
     settings: CostSettings,
-    /// Settled by `Cost` events, this session.
-    settled: Spent,
-    /// Settled in sessions before this one.
-    earlier: Spent,
-    /// Seen of the call in flight.
-    live: Spent,
+    /// Billed in this session.
+    settled: ResourceUsage,
+    /// Billed in earlier sessions.
+    earlier: ResourceUsage,
+    /// Counted so far for the running call.
+    live: ResourceUsage,
     live_text_bytes: u64,
-    /// Set aside for the call in flight.
-    reserved: Spent,
-    at_turn_start: Spent,
-    /// The live count of written tokens at which a hard or soft cap is met.
+    /// Reserved for the running call.
+    reserved: ResourceUsage,
+    at_turn_start: ResourceUsage,
+    /// The running call's count of output tokens at which the next hard or soft cap is reached.
     live_out_max: u64,
 }
 
 impl CostTracker {
-    pub(super) fn new(settings: CostSettings, earlier: Spent) -> Self {
+    pub(super) fn new(settings: CostSettings, earlier: ResourceUsage) -> Self {
         let mut tracker = Self {
             settings,
-            settled: Spent::default(),
+            settled: ResourceUsage::default(),
             earlier,
-            live: Spent::default(),
+            live: ResourceUsage::default(),
             live_text_bytes: 0,
-            reserved: Spent::default(),
-            at_turn_start: Spent::default(),
+            reserved: ResourceUsage::default(),
+            at_turn_start: ResourceUsage::default(),
             live_out_max: u64::MAX,
         };
         tracker.set_live_max();
         tracker
     }
 
-    /// This session's spending, the call in flight included.
-    pub(super) fn spent(&self) -> Spent {
+    /// Spending of this session, the running call included.
+    pub(super) fn spent(&self) -> ResourceUsage {
         self.settled.plus(self.live_so_far())
     }
 
     /// Spending since the turn began.
-    pub(super) fn this_turn(&self) -> Spent {
+    pub(super) fn this_turn(&self) -> ResourceUsage {
         let (now, then) = (self.spent(), self.at_turn_start);
-        Spent {
+        ResourceUsage {
             tokens_in: now.tokens_in - then.tokens_in,
             tokens_out: now.tokens_out - then.tokens_out,
             tokens_cached: now.tokens_cached - then.tokens_cached,
@@ -132,22 +132,22 @@ impl CostTracker {
     }
 
     /// Spending in all sessions.
-    pub(super) fn lifetime(&self) -> Spent {
+    pub(super) fn lifetime(&self) -> ResourceUsage {
         self.earlier.plus(self.spent())
     }
 
-    fn live_so_far(&self) -> Spent {
+    fn live_so_far(&self) -> ResourceUsage {
         let guessed = self.live_text_bytes.div_ceil(BYTES_PER_TOKEN);
-        Spent { tokens_out: self.live.tokens_out.saturating_add(guessed), ..self.live }
+        ResourceUsage { tokens_out: self.live.tokens_out.saturating_add(guessed), ..self.live }
     }
 
-    /// A turn begins. What the last call was seen to cost stays, even if nobody sent a bill.
+    /// A turn begins. What was counted for the last call stays, even without a `Cost` event.
     pub(super) fn turn_start(&mut self) {
         self.settle(self.live_so_far());
         self.at_turn_start = self.settled;
     }
 
-    /// One more token of the call in flight. True when a cap may have been met.
+    /// Counts one token of the running call. True if a cap may have been reached.
     pub(super) fn token(&mut self) -> bool {
         self.live.tokens_out = self.live.tokens_out.saturating_add(1);
         let met = self.live.tokens_out >= self.live_out_max;
@@ -157,36 +157,36 @@ impl CostTracker {
         met
     }
 
-    /// More text of the call in flight, of unknown tokens.
+    /// Counts text of the running call whose tokens are unknown.
     pub(super) fn text(&mut self, bytes: usize) {
         self.live_text_bytes = self.live_text_bytes.saturating_add(bytes as u64);
     }
 
-    /// How long the call in flight has taken so far.
+    /// Sets how long the running call has taken.
     pub(super) fn elapsed(&mut self, wallclock_ms: u64) {
         self.live.wallclock_ms = self.live.wallclock_ms.max(wallclock_ms);
     }
 
-    /// Sets `amount` aside for the next call, in place of what was set aside before.
-    pub(super) fn reserve(&mut self, amount: Spent) {
+    /// Reserves `amount` for the next call, replacing an earlier reservation.
+    pub(super) fn reserve(&mut self, amount: ResourceUsage) {
         self.reserved = amount;
         self.set_live_max();
     }
 
-    /// The bill for the call in flight.
-    pub(super) fn bill(&mut self, amount: Spent) {
+    /// The actual cost of the running call.
+    pub(super) fn bill(&mut self, amount: ResourceUsage) {
         self.settle(amount);
     }
 
-    fn settle(&mut self, amount: Spent) {
+    fn settle(&mut self, amount: ResourceUsage) {
         self.settled = self.settled.plus(amount);
-        self.live = Spent::default();
+        self.live = ResourceUsage::default();
         self.live_text_bytes = 0;
-        self.reserved = Spent::default();
+        self.reserved = ResourceUsage::default();
         self.set_live_max();
     }
 
-    /// Finds the next cap that the tokens in flight can meet, so that a token costs one comparison.
+    /// Computes at which token count the next cap is reached, so that each token costs one comparison.
     fn set_live_max(&mut self) {
         let Self { settled, reserved, live, .. } = *self;
         let before = settled.tokens().saturating_add(reserved.tokens_in);
@@ -202,7 +202,7 @@ impl CostTracker {
             .unwrap_or(u64::MAX);
     }
 
-    /// How much of the tightest hard budget is spent, in [0, 1]; `None` without a cap.
+    /// Spent share of the hard cap that is closest to its limit, in [0, 1]; `None` without a cap.
     pub(super) fn depletion(&self) -> Option<f64> {
         let spent = self.spent();
         self.settings
@@ -212,13 +212,15 @@ impl CostTracker {
             .reduce(f64::max)
     }
 
-    /// The caps that are met, given the mean quality of the last judged turns. True when a hard one forbids going on.
-    pub(super) fn rulings(&self, mean_quality: Option<f64>, judged: usize, out: &mut Vec<Ruling>) -> bool {
+    /// Adds a decision for each reached cap, given the mean quality of the last judged turns. True if a hard one requires
+    /// a stop.
+    pub(super) fn decisions(&self, mean_quality: Option<f64>, judged: usize, out: &mut Vec<RankedDecision>) -> bool {
         let Self { settings, .. } = self;
         let spent = self.spent();
         for (limits, action) in [(&settings.hard, settings.hard_action), (&settings.soft, settings.soft_action)] {
             out.extend(
-                self.met(limits).map(|(resource, spent, cap)| cost_ruling(resource, spent, cap, mean_quality, action)),
+                self.met(limits)
+                    .map(|(resource, spent, cap)| cost_decision(resource, spent, cap, mean_quality, action)),
             );
         }
         if let (Some(cap), Some(quality)) = (settings.compound_tokens, mean_quality)
@@ -226,15 +228,16 @@ impl CostTracker {
             && quality < settings.compound_quality
             && spent.tokens() >= cap
         {
-            let mut ruling = cost_ruling(Resource::Tokens, spent.tokens(), cap, mean_quality, BreakAction::PauseAndAsk);
-            ruling.evidence.push(Evidence::new("mean_quality", quality, settings.compound_quality));
-            out.push(ruling);
+            let mut ranked =
+                cost_decision(Resource::Tokens, spent.tokens(), cap, mean_quality, BreakAction::PauseAndAsk);
+            ranked.evidence.push(Evidence::new("mean_quality", quality, settings.compound_quality));
+            out.push(ranked);
         }
         settings.hard_action != BreakAction::Throttle && self.met(&settings.hard).next().is_some()
     }
 
-    /// The caps of `limits` that are met, with what is spent or set aside: nothing is left, or too much is set aside.
-    fn met(&self, limits: &Limits) -> impl Iterator<Item = (Resource, u64, u64)> {
+    /// The caps of `limits` that are reached by spending or exceeded by a reservation.
+    fn met(&self, limits: &ResourceLimits) -> impl Iterator<Item = (Resource, u64, u64)> {
         let spent = self.spent();
         let bound = self.settled.plus(self.reserved.or_more(self.live_so_far()));
         limits
@@ -245,7 +248,13 @@ impl CostTracker {
     }
 }
 
-fn cost_ruling(resource: Resource, spent: u64, cap: u64, quality: Option<f64>, action: BreakAction) -> Ruling {
+fn cost_decision(
+    resource: Resource,
+    spent: u64,
+    cap: u64,
+    quality: Option<f64>,
+    action: BreakAction,
+) -> RankedDecision {
     let (name, what) = match resource {
         Resource::Tokens => ("spent_tokens", "tokens"),
         Resource::TokensIn => ("spent_tokens_in", "input tokens"),
@@ -259,7 +268,7 @@ fn cost_ruling(resource: Resource, spent: u64, cap: u64, quality: Option<f64>, a
         BreakAction::PauseAndAsk => "ask the user to clarify the scope before spending more",
         BreakAction::Throttle => "slow down, shorten the prompt, or use a cheaper model",
     };
-    Ruling {
+    RankedDecision {
         decision: Decision::CircuitBreak {
             reason: CircuitBreakReason::CostCapReached { resource, spent, cap, mean_quality_last_n: quality },
             action,
@@ -273,15 +282,15 @@ fn cost_ruling(resource: Resource, spent: u64, cap: u64, quality: Option<f64>, a
 mod tests {
     use super::*;
 
-    fn tracker(hard: Limits, soft: Limits) -> CostTracker {
-        CostTracker::new(CostSettings { hard, soft, ..CostSettings::default() }, Spent::default())
+    fn tracker(hard: ResourceLimits, soft: ResourceLimits) -> CostTracker {
+        CostTracker::new(CostSettings { hard, soft, ..CostSettings::default() }, ResourceUsage::default())
     }
 
     fn met(tracker: &CostTracker, quality: Option<f64>, judged: usize) -> Vec<(Resource, u64, BreakAction)> {
         let mut out = Vec::new();
-        tracker.rulings(quality, judged, &mut out);
+        tracker.decisions(quality, judged, &mut out);
         out.iter()
-            .map(|ruling| match &ruling.decision {
+            .map(|ranked| match &ranked.decision {
                 Decision::CircuitBreak {
                     reason: CircuitBreakReason::CostCapReached { resource, spent, .. },
                     action,
@@ -292,7 +301,7 @@ mod tests {
             .collect()
     }
 
-    const NONE: Limits = Limits {
+    const NONE: ResourceLimits = ResourceLimits {
         tokens: None,
         tokens_in: None,
         tokens_out: None,
@@ -302,40 +311,41 @@ mod tests {
     };
 
     #[test]
-    fn small_calls_add_up_to_a_hard_cap_that_needs_no_quality() {
-        let mut account = tracker(Limits { money_micros: Some(500_000), ..NONE }, NONE);
+    fn small_calls_add_up_to_a_hard_cap_without_quality_feedback() {
+        let mut account = tracker(ResourceLimits { money_micros: Some(500_000), ..NONE }, NONE);
         for _ in 0..4 {
-            account.bill(Spent { money_micros: 110_000, ..Spent::default() });
+            account.bill(ResourceUsage { money_micros: 110_000, ..ResourceUsage::default() });
         }
         assert_eq!(met(&account, None, 0), []);
-        account.bill(Spent { money_micros: 110_000, ..Spent::default() });
+        account.bill(ResourceUsage { money_micros: 110_000, ..ResourceUsage::default() });
         assert_eq!(met(&account, None, 0), [(Resource::MoneyMicros, 550_000, BreakAction::Stop)]);
     }
 
     #[test]
     fn a_soft_cap_throttles_before_the_hard_one_stops() {
-        let mut account = tracker(Limits { tokens: Some(100), ..NONE }, Limits { tokens: Some(50), ..NONE });
-        account.bill(Spent { tokens_in: 40, tokens_out: 20, ..Spent::default() });
+        let mut account =
+            tracker(ResourceLimits { tokens: Some(100), ..NONE }, ResourceLimits { tokens: Some(50), ..NONE });
+        account.bill(ResourceUsage { tokens_in: 40, tokens_out: 20, ..ResourceUsage::default() });
         assert_eq!(met(&account, None, 0), [(Resource::Tokens, 60, BreakAction::Throttle)]);
     }
 
     #[test]
-    fn tokens_are_counted_in_mid_stream_and_replaced_by_the_bill() {
-        let mut account = tracker(Limits { tokens_out: Some(3), ..NONE }, NONE);
+    fn tokens_are_counted_while_streaming_and_replaced_by_the_actual_cost() {
+        let mut account = tracker(ResourceLimits { tokens_out: Some(3), ..NONE }, NONE);
         assert!(!account.token() && !account.token());
         assert_eq!(met(&account, None, 0), []);
         assert!(account.token());
         assert_eq!(met(&account, None, 0), [(Resource::TokensOut, 3, BreakAction::Stop)]);
-        account.bill(Spent { tokens_out: 2, ..Spent::default() });
+        account.bill(ResourceUsage { tokens_out: 2, ..ResourceUsage::default() });
         assert_eq!(account.spent().tokens_out, 2);
-        // A turn that nobody bills still counts.
+        // A turn without a `Cost` event still counts.
         account.token();
         account.turn_start();
         assert_eq!((account.spent().tokens_out, account.this_turn().tokens_out), (3, 0));
     }
 
     #[test]
-    fn text_of_unknown_tokens_counts_alike_however_it_is_cut() {
+    fn estimated_tokens_do_not_depend_on_chunk_boundaries() {
         let count = |pieces: &[usize]| {
             let mut account = tracker(NONE, NONE);
             for &bytes in pieces {
@@ -349,13 +359,13 @@ mod tests {
 
     #[test]
     fn a_reservation_beyond_the_cap_breaks_before_the_call() {
-        let mut account = tracker(Limits { money_micros: Some(100), ..NONE }, NONE);
-        account.bill(Spent { money_micros: 60, ..Spent::default() });
-        account.reserve(Spent { money_micros: 40, ..Spent::default() });
+        let mut account = tracker(ResourceLimits { money_micros: Some(100), ..NONE }, NONE);
+        account.bill(ResourceUsage { money_micros: 60, ..ResourceUsage::default() });
+        account.reserve(ResourceUsage { money_micros: 40, ..ResourceUsage::default() });
         assert_eq!(met(&account, None, 0), [], "exactly the rest is allowed");
-        account.reserve(Spent { money_micros: 41, ..Spent::default() });
+        account.reserve(ResourceUsage { money_micros: 41, ..ResourceUsage::default() });
         assert_eq!(met(&account, None, 0), [(Resource::MoneyMicros, 101, BreakAction::Stop)]);
-        account.bill(Spent { money_micros: 10, ..Spent::default() });
+        account.bill(ResourceUsage { money_micros: 10, ..ResourceUsage::default() });
         assert_eq!(met(&account, None, 0), [], "the bill releases it");
     }
 
@@ -363,7 +373,7 @@ mod tests {
     fn the_compound_rule_needs_both_cost_and_poor_replies() {
         let mut account = tracker(NONE, NONE);
         assert_eq!(met(&account, Some(0.2), 3), []);
-        account.bill(Spent { tokens_out: 10_000, ..Spent::default() });
+        account.bill(ResourceUsage { tokens_out: 10_000, ..ResourceUsage::default() });
         assert_eq!(met(&account, Some(0.9), 3), []);
         assert_eq!(met(&account, Some(0.2), 2), []);
         assert_eq!(met(&account, Some(0.2), 3), [(Resource::Tokens, 10_000, BreakAction::PauseAndAsk)]);
@@ -371,14 +381,14 @@ mod tests {
 
     #[test]
     fn no_count_is_too_large() {
-        let mut account = tracker(Limits { tokens: Some(u64::MAX), ..NONE }, NONE);
-        let all = Spent { tokens_in: u64::MAX, tokens_out: u64::MAX, ..Spent::default() };
+        let mut account = tracker(ResourceLimits { tokens: Some(u64::MAX), ..NONE }, NONE);
+        let all = ResourceUsage { tokens_in: u64::MAX, tokens_out: u64::MAX, ..ResourceUsage::default() };
         account.reserve(all);
         account.bill(all);
         account.bill(all);
         account.text(usize::MAX);
         account.turn_start();
-        assert_eq!(account.this_turn(), Spent::default());
+        assert_eq!(account.this_turn(), ResourceUsage::default());
         assert_eq!(account.depletion(), Some(1.0));
     }
 }

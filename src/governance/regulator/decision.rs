@@ -1,4 +1,4 @@
-//! What the regulator answers: decisions, each with the figures that led to it, in order of urgency.
+//! The regulator's decisions, each with its evidence, in order of urgency.
 
 use std::borrow::Cow;
 
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 /// A decision with its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ruling {
-    /// What to do.
+pub struct RankedDecision {
+    /// The decision.
     #[serde(flatten)]
     pub decision: Decision,
-    /// The figures it rests on; empty for [`Decision::Continue`].
+    /// The measurements behind it; empty for [`Decision::Continue`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
 }
 
-/// One figure behind a decision.
+/// One measurement behind a decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What was measured, the unit last.
+    /// What was measured; the unit comes last.
     pub name: Cow<'static, str>,
-    /// What was found.
+    /// The measured value.
     pub value: f64,
-    /// Where the line is, if there is one.
+    /// The threshold, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
 }
@@ -34,62 +34,62 @@ impl Evidence {
     }
 }
 
-/// What to do (spec §3.3), from the most urgent kind to none.
+/// A decision (spec §3.3), the most urgent kinds first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "decision", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Decision {
-    /// Further calls are unlikely to help, or may not be paid for.
+    /// Further calls are unlikely to help, or a cap is reached.
     CircuitBreak {
         /// Why.
         reason: CircuitBreakReason,
-        /// How hard to brake.
+        /// The requested action.
         action: BreakAction,
         /// What to do next, for a person.
         suggestion: String,
     },
-    /// The agent goes in circles with its tools.
+    /// The agent repeats tool calls without progress.
     ToolLoop {
-        /// How.
+        /// The kind of loop.
         pattern: ToolLoopPattern,
-        /// The tools in the circle, in order.
+        /// The tools in the loop, in order.
         tools: Vec<String>,
-        /// How often it went round, or how many calls failed in a row.
+        /// Rounds of the cycle, or failures in a row.
         repeats: usize,
         /// What to do next, for a person.
         suggestion: String,
     },
-    /// The rest of this reply is not worth generating.
+    /// The reply's tokens are so unlikely that generation should end.
     StopEarly {
         /// Mean log-probability of the last tokens, nats.
         group_logprob: f64,
-        /// How many tokens the mean is taken over.
+        /// Tokens in the mean.
         window_tokens: usize,
-        /// The token after which it was said, from 0.
+        /// Index of the token after which it was decided, from 0.
         at_token: u64,
     },
-    /// The reply goes beyond its task.
+    /// The reply drifts from its task.
     ScopeDriftWarn {
-        /// How far, in [0, 1].
+        /// Drift, in [0, 1].
         drift_score: f64,
-        /// Words of the reply that have no part in the task, the most telling first.
+        /// Words of the reply that the task does not contain, the highest-weighted first.
         drift_tokens: Vec<String>,
         /// The task's keywords.
         task_tokens: Vec<String>,
-        /// The parts of the reply that drift.
+        /// The drifting parts of the reply.
         spans: Vec<DriftSpan>,
     },
-    /// Users corrected this before: say so in the prompt, before the reply is generated.
+    /// The user corrected this before: add the rule to the prompt before the reply is generated.
     ProceduralWarning {
-        /// What was learned, the best established first.
+        /// The learned rules, the most frequent first.
         patterns: Vec<CorrectionPattern>,
     },
-    /// Parts of the reply that the model itself found unlikely.
+    /// Parts of the reply with low token probabilities.
     LowConfidenceSpans {
         /// In order of appearance, disjoint.
         spans: Vec<ConfidenceSpan>,
     },
-    /// Nothing stands against going on.
+    /// No other decision applies.
     Continue,
 }
 
@@ -107,7 +107,7 @@ impl Decision {
         }
     }
 
-    /// Rank by urgency, the most urgent first: spec §11.5 with the later kinds in their places.
+    /// Rank by urgency, 0 the most urgent: the order of spec §11.5, extended.
     pub(super) fn rank(&self) -> u8 {
         match self {
             Self::CircuitBreak { action: BreakAction::Throttle, .. } => 6,
@@ -127,59 +127,58 @@ impl Decision {
     }
 }
 
-/// How hard to brake.
+/// The action a circuit break requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakAction {
     /// End the work.
     Stop,
-    /// Hold the work until a person says how to go on.
+    /// Pause until a person decides how to continue.
     PauseAndAsk,
-    /// Go on, more slowly or on a cheaper model.
+    /// Continue, more slowly or with a cheaper model.
     Throttle,
 }
 
-/// Why further calls are held to be of no use.
+/// The reason of a circuit break.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CircuitBreakReason {
-    /// A cap was reached: a hard one, a soft one (then the action is milder), or the compound rule's, which also says
-    /// how poor the replies were.
+    /// A cap was reached: a hard cap, a soft cap, or the compound rule's, which also reports the mean quality.
     CostCapReached {
-        /// Which budget.
+        /// The capped resource.
         resource: Resource,
-        /// What is spent of it, with what is reserved.
+        /// Spent and reserved.
         spent: u64,
-        /// How much there was.
+        /// The cap.
         cap: u64,
-        /// Mean quality of the last turns that were judged; `None` when none was.
+        /// Mean quality of the last judged turns; `None` if there are none.
         mean_quality_last_n: Option<f64>,
     },
-    /// Quality falls turn by turn and does not come back.
+    /// Quality falls from turn to turn without recovery.
     QualityDeclineNoRecovery {
         /// Over how many turns.
         turns: usize,
         /// Mean change per turn (negative).
         mean_delta: f64,
     },
-    /// Quality is flat and bad.
+    /// Quality stays low.
     QualityPersistentlyLow {
         /// Over how many turns.
         turns: usize,
         /// Their mean quality.
         mean_quality: f64,
     },
-    /// The same topic failed again and again.
+    /// Replies on one topic failed repeatedly.
     RepeatedFailurePattern {
         /// The topic, named by its keywords.
         cluster: String,
-        /// How often in a row.
+        /// Failures in a row.
         failure_count: usize,
     },
 }
 
-/// Something that can run out.
+/// A limited resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -197,15 +196,15 @@ pub enum Resource {
     WallclockMs,
 }
 
-/// How an agent goes in circles.
+/// The kind of tool loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolLoopPattern {
-    /// The same calls with the same arguments and the same results, over and over.
+    /// The same calls with the same arguments and results repeat.
     Cycle,
     /// One call failed after another.
     FailureStreak,
-    /// The same call again and again, between others, and its answer does not move.
+    /// The same call repeats, between others, and its result does not change.
     Polling,
 }
 
@@ -222,13 +221,13 @@ pub struct TextSpan {
     pub end_char: usize,
 }
 
-/// A part of a reply that the model itself found unlikely, widened to whole words.
+/// A part of a reply with low token probabilities, widened to whole words.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConfidenceSpan {
-    /// Where.
+    /// The range.
     #[serde(flatten)]
     pub span: TextSpan,
-    /// The text there.
+    /// Its text.
     pub text: String,
     /// Geometric mean of its tokens' probabilities, in (0, 1]; not calibrated.
     pub confidence: f64,
@@ -236,32 +235,32 @@ pub struct ConfidenceSpan {
     pub mean_token_logprob: f64,
 }
 
-/// A part of a reply that has no part in the task.
+/// A part of a reply that drifts from the task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DriftSpan {
-    /// Where.
+    /// The range.
     #[serde(flatten)]
     pub span: TextSpan,
-    /// How far it drifts, in [0, 1].
+    /// Its drift, in [0, 1].
     pub drift_score: f64,
-    /// What the task forbade and this part does; `None` when it is merely off topic.
+    /// The thing that the task forbids and this part does; `None` if it is only off topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden: Option<String>,
 }
 
-/// What a user taught by correcting the same thing again and again.
+/// A rule learned from a user's repeated corrections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CorrectionPattern {
-    /// Whose rule it is.
+    /// The user's id.
     pub user_id: String,
     /// The topic, named by its keywords.
     pub topic_cluster: String,
     /// A name for the rule.
     pub pattern_name: String,
-    /// From how many corrections it was learned.
+    /// How many corrections it was learned from.
     pub learned_from_turns: usize,
-    /// How well it is established, in [0, 1).
+    /// Confidence that it is a rule, in [0, 1).
     pub confidence: f64,
-    /// The corrections themselves, the latest last; what they mean is for the reader to say.
+    /// The corrections verbatim, the latest last.
     pub example_corrections: Vec<String>,
 }

@@ -1,21 +1,21 @@
-//! From the regulatory signals to gains on a state-space model's Δ: a pure function with bounds.
+//! Maps the regulatory signals to gains on a state-space model's Δ: a pure, bounded function.
 //!
 //! | Signal | Rises because | Effect |
 //! |---|---|---|
-//! | output-entropy trajectory | the model grows unsure, the user corrects | writes more of what comes in (`write` up), lets go of what was (`decay` up) |
-//! | budget depletion | money or tokens run out | takes in less (`write` down): settle on what is known |
-//! | lack of confidence | the tokens were unlikely | holds on to the context (`decay` down) |
+//! | output-entropy trajectory | the model becomes uncertain, the user corrects | more is written to the state (`write` up), more is forgotten (`decay` up) |
+//! | budget depletion | money or tokens run out | less is written (`write` down) |
+//! | lack of confidence | the tokens were unlikely | less is forgotten (`decay` down) |
 //!
-//! Each effect is a factor e^(strength · signal), so that effects multiply, silence is exactly one, and up and down are
-//! alike. The layers take part by depth: the first not at all, the last in full, since the last ones carry what is said
-//! rather than how it is spelled. A policy, not a law: `strength` states an experiment, and zero everywhere turns it off.
+//! Each effect is a factor e^(strength · signal): effects multiply, no signal is exactly one, and the scale is symmetric.
+//! Effects grow linearly with depth, from none in the first layer to full in the last, since later layers carry meaning
+//! rather than spelling. This is an experimental policy; all strengths zero turn it off.
 
 use serde::{Deserialize, Serialize};
 
 use super::signals::Signals;
 use crate::foundation::chat::{DeltaGains, LayerGains};
 
-/// How strongly signals act on Δ.
+/// Strength of each signal's effect on Δ.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeltaSettings {
@@ -47,7 +47,7 @@ impl Default for DeltaSettings {
 }
 
 /// The gains for the next turn of a model with `layers` layers, each in [`min`, `max`] of the settings. Signals that are
-/// `None` have no effect. With one layer, it takes part in full.
+/// `None` have no effect. A single layer gets the full effect.
 pub fn delta_gains(signals: &Signals, layers: usize, settings: &DeltaSettings) -> DeltaGains {
     let trajectory = signals.entropy_trajectory as f32;
     let depleted = signals.budget_depletion.unwrap_or(0.0) as f32;
@@ -56,7 +56,7 @@ pub fn delta_gains(signals: &Signals, layers: usize, settings: &DeltaSettings) -
     let decay = settings.trajectory_decay * trajectory - settings.doubt_decay * doubt;
     let gain = |effect: f32, depth: f32| {
         let gain = libm::expf(effect * depth);
-        // A setting that makes no sense modulates nothing.
+        // An invalid setting has no effect.
         if gain.is_finite() { gain.max(settings.min).min(settings.max) } else { 1.0 }
     };
     let depth = |layer: usize| if layers > 1 { layer as f32 / (layers - 1) as f32 } else { 1.0 };
@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_no_modulation_at_all() {
+    fn no_signal_is_exactly_no_modulation() {
         let quiet = signals(0.0, None, None);
         assert_eq!(layers(&quiet, &DeltaSettings::default()), [LayerGains::ONE; 3]);
         assert_eq!(layers(&signals(0.0, Some(0.0), Some(1.0)), &DeltaSettings::default()), [LayerGains::ONE; 3]);
     }
 
     #[test]
-    fn each_signal_acts_as_the_table_says_and_more_in_later_layers() {
+    fn each_signal_has_the_documented_effect_and_more_in_later_layers() {
         let of = |trajectory, depleted, confidence| {
             layers(&signals(trajectory, depleted, confidence), &DeltaSettings::default())
         };

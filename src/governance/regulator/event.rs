@@ -1,18 +1,18 @@
-//! What the regulator takes in. Events borrow their text: the regulator copies what it keeps, and nothing else.
+//! The regulator's input events. Events borrow their text; the regulator copies only what it stores.
 
 use crate::foundation::chat::Finish;
 
-/// One thing that happened around a model call (spec §3.2, with tool calls, money, cached tokens and alternatives).
+/// One event around a model call (spec §3.2, extended by tool calls, money, cached tokens and alternatives).
 ///
-/// Numbers that make no sense (a log-probability above zero, a quality outside [0, 1], NaN) are left out of every
-/// statistic and counted in [`TurnReading::unusable`](super::TurnReading::unusable).
+/// Invalid numbers (a log-probability above zero, a quality outside [0, 1], NaN) are excluded from every statistic
+/// and counted in [`TurnStats::unusable`](super::TurnReading::unusable).
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum LlmEvent<'a> {
-    /// The standing task, against which replies are held until the next one; an empty text removes it. Without one the
-    /// user's message is the task.
+    /// The standing task: replies are compared with it until the next `Task` event; an empty text removes it. Without
+    /// one, the user's message is the task.
     Task {
-        /// What is to be done, and what is not.
+        /// The instructions, prohibitions included.
         text: &'a str,
     },
     /// A turn begins.
@@ -22,66 +22,66 @@ pub enum LlmEvent<'a> {
     },
     /// One token of the reply.
     Token {
-        /// The text that this token completes; the tokens' texts, joined, are the reply.
+        /// The token's text; the texts of all tokens, concatenated, are the reply.
         token: &'a str,
-        /// ln p(token | everything before it), nats; `None` where the provider gives none.
+        /// ln p(token | all tokens before it), nats; `None` if the provider gives none.
         logprob: Option<f32>,
         /// Position in the reply, from 0.
         index: usize,
         /// Shannon entropy of the whole next-token distribution, nats.
         entropy: Option<f32>,
-        /// Log-probabilities of the likeliest tokens, best first; empty when there are none.
+        /// Log-probabilities of the most likely tokens, highest first; empty if unknown.
         top: &'a [f32],
     },
-    /// A piece of the reply whose tokens are unknown, however the provider happened to cut it.
+    /// A chunk of the reply whose tokens are unknown.
     Text {
-        /// The piece.
+        /// The chunk.
         text: &'a str,
     },
     /// The reply is complete.
     TurnComplete {
-        /// All of it; an empty text means "what the tokens spelled".
+        /// The whole reply; if empty, the concatenated tokens are taken.
         full_response: &'a str,
-        /// Why it ended, where that is known.
+        /// Why it ended, if known.
         finish: Option<Finish>,
     },
-    /// Sets an amount aside for the call to come, in place of what was set aside before; the bill releases it. If the cap
-    /// does not hold that much, the decision says so before the call is made.
+    /// Reserves an amount for the next call; it replaces an earlier reservation, and a `Cost` event releases it. If a cap
+    /// would be exceeded, the decision says so before the call is made.
     Reserve {
-        /// Tokens to read.
+        /// Prompt tokens.
         tokens_in: u64,
-        /// Tokens to write at most.
+        /// Most output tokens.
         tokens_out: u64,
         /// Millionths of the account's currency.
         money_micros: u64,
         /// Wall-clock time, ms.
         wallclock_ms: u64,
     },
-    /// How long the call in flight has taken so far.
+    /// How long the running call has taken so far.
     Elapsed {
-        /// Since the call began, ms.
+        /// Time since the call began, ms.
         wallclock_ms: u64,
     },
-    /// What the call cost. Replaces what was counted from its tokens.
+    /// The call's actual cost. It replaces what was counted from its tokens.
     Cost {
         /// Tokens read, cached ones included.
         tokens_in: u64,
         /// Tokens written.
         tokens_out: u64,
-        /// Those of `tokens_in` that came from a cache.
+        /// How many of `tokens_in` came from a cache.
         tokens_cached: u64,
         /// Millionths of the account's currency.
         money_micros: u64,
         /// Wall-clock time, ms.
         wallclock_ms: u64,
-        /// Who was paid.
+        /// The provider's name.
         provider: Option<&'a str>,
     },
     /// The user corrected the model.
     UserCorrection {
-        /// What they said.
+        /// The user's words.
         correction_message: &'a str,
-        /// It corrects the last reply; otherwise it is a rule for what is to come.
+        /// It corrects the last reply; otherwise it is a rule for later replies.
         corrects_last: bool,
     },
     /// How good the last reply was.
@@ -96,15 +96,15 @@ pub enum LlmEvent<'a> {
         /// Its arguments, JSON; the order of keys does not matter.
         args_json: &'a str,
     },
-    /// A tool answered.
+    /// A tool returned.
     ToolResult {
         /// Its name.
         tool_name: &'a str,
-        /// It did what was asked.
+        /// The call succeeded.
         success: bool,
         /// How long it took, ms.
         duration_ms: u64,
-        /// What it answered, where that is known.
+        /// Its result, if known.
         result: Option<&'a str>,
     },
 }

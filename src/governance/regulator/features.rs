@@ -1,25 +1,25 @@
-//! What a text is about, as hashed character n-grams: the first six characters of each word, and pairs of characters
-//! where a script writes no spaces. Each weighs the more the fewer dialogues of a background corpus hold it.
+//! A text's features as hashed character n-grams: the first six characters of each word, or pairs of characters in
+//! scripts without spaces. The fewer dialogues of a background corpus contain a feature, the higher its weight.
 
 use super::scanner::Word;
 
-/// The background table: a notice of where it comes from, then one byte per bucket (`scripts/background_weights.py`).
+/// The background table: a notice of its origin, then one byte per bucket (`scripts/background_weights.py`).
 const BACKGROUND: &[u8] = include_bytes!("background.weights");
 const HEADER_BYTES: usize = 1024;
 const BUCKETS: u32 = 1 << 17;
-/// How many characters of a word count.
+/// How many leading characters of a word are hashed.
 pub(super) const PREFIX_CHARS: u32 = 6;
-/// A weight at or above this is a content word's.
+/// Weight at or above which a word is a content word.
 pub(super) const CONTENT: f32 = 0.45;
-/// FNV-1a (Fowler, Noll and Vo), 32 bits, one byte more.
+/// One byte of FNV-1a (Fowler, Noll and Vo), 32 bits.
 pub(super) const fn hash_byte(state: u32, byte: u8) -> u32 {
     (state ^ byte as u32).wrapping_mul(0x0100_0193)
 }
 
-/// The hash of a word of ASCII letters in lower case, as [`Scan`](super::scanner::Scan) gives it.
+/// The hash of a lower-case ASCII word, equal to the one that [`Scan`](super::scanner::Scan) computes.
 pub(super) const fn hash_of(word: &str) -> u32 {
     let bytes = word.as_bytes();
-    let kept = match bytes {
+    let hashed = match bytes {
         [start @ .., before, b's'] if bytes.len() >= 4 && bytes.len() <= PREFIX_CHARS as usize => {
             if matches!(before, b's' | b'u' | b'i') { bytes.len() } else { start.len() + 1 }
         }
@@ -27,7 +27,7 @@ pub(super) const fn hash_of(word: &str) -> u32 {
     };
     let (mut state, mut rest, mut at) = (HASH_START, bytes, 0);
     while let Some((byte, after)) = rest.split_first() {
-        if at < kept && at < PREFIX_CHARS as usize {
+        if at < hashed && at < PREFIX_CHARS as usize {
             state = hash_byte(state, *byte);
         }
         (rest, at) = (after, at + 1);
@@ -35,11 +35,11 @@ pub(super) const fn hash_of(word: &str) -> u32 {
     state
 }
 
-/// Where the hash begins.
+/// The hash's initial state.
 pub(super) const HASH_START: u32 = 0x811C_9DC5;
 
-/// How telling a word is, in [0, 1]. What the background does not know is told by its length: in every language the words
-/// that say little are short (Zipf 1935).
+/// A word's weight, in [0, 1]. Words unknown to the background are weighted by length: in every language the words that
+/// carry little information are short (Zipf 1935).
 pub(super) fn weight(word: &Word) -> f32 {
     let bucket = (word.hash ^ (word.hash >> 17)) & (BUCKETS - 1);
     let known = BACKGROUND.get(HEADER_BYTES + bucket as usize).copied().unwrap_or(u8::MAX);
@@ -59,7 +59,7 @@ pub(super) struct Features {
 }
 
 impl Features {
-    /// The features of words, with the weights of the background and the logarithm of their counts.
+    /// The features of words: background weight times the logarithm of their counts.
     pub(super) fn of<'a>(words: impl IntoIterator<Item = &'a Word>) -> Self {
         let mut all: Vec<(u32, f32)> = words.into_iter().map(|word| (word.hash, weight(word))).collect();
         all.sort_unstable_by_key(|&(hash, _)| hash);
@@ -111,7 +111,7 @@ impl Features {
         if norms > 0.0 { (dot / norms).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Weight of a feature; 0 if it is not there.
+    /// The weight of a feature; 0 if absent.
     pub(super) fn get(&self, hash: u32) -> f32 {
         self.items
             .binary_search_by_key(&hash, |&(hash, _)| hash)
@@ -120,7 +120,7 @@ impl Features {
             .map_or(0.0, |item| item.1)
     }
 
-    /// The same features with other weights; those at zero go.
+    /// The same features with new weights; features of weight zero are removed.
     #[must_use]
     pub(super) fn map(&self, weigh: impl Fn(u32, f32) -> f32) -> Self {
         let weighed = self.items.iter().map(|&(hash, weight)| (hash, weigh(hash, weight)));
@@ -148,7 +148,7 @@ impl Features {
     }
 }
 
-/// 1 + ln n, for n ≥ 1: a word said twice is not twice as telling.
+/// 1 + ln n, for n ≥ 1: sublinear term frequency.
 pub(super) fn damped(count: u32) -> f32 {
     const FEW: [f32; 9] =
         [0.0, 1.0, 1.693_147_2, 2.098_612_3, 2.386_294_4, 2.609_438, 2.791_759_5, 2.945_91, 3.079_441_5];
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_where_it_comes_from_and_knows_common_from_rare() {
+    fn the_table_names_its_origin_and_separates_common_from_rare_words() {
         let notice = std::str::from_utf8(&BACKGROUND[..HEADER_BYTES]).unwrap();
         assert!(notice.contains("BSD-3-Clause") && notice.contains("CC BY 4.0"));
         assert_eq!(BACKGROUND.len(), HEADER_BYTES + BUCKETS as usize);
@@ -175,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn a_words_hash_is_the_one_that_is_read() {
+    fn the_constant_hash_equals_the_scanned_one() {
         for word in ["also", "without", "avoids", "sans", "jamais", "class", "cars", "gas", "no", "unrequested"] {
             assert_eq!(hash_of(word), Scan::of(word).words()[0].hash, "{word}");
         }
     }
 
     #[test]
-    fn cosines_are_those_of_the_subject() {
+    fn cosines_follow_the_subject() {
         let task = features("Refactor the parser module");
         assert!((task.cosine(&task) - 1.0).abs() < 1e-6);
         assert!(task.cosine(&features("The parser was refactored.")) > 0.6);

@@ -1,8 +1,8 @@
-//! What a stranger's events reach, for the targets in `fuzz/`: an error or not, never a panic. No part of the interface.
+//! Entry points for the targets in `fuzz/`: untrusted events may give errors, never panics. Not public API.
 
 use super::{EventLine, LlmEvent, Regulator};
 
-/// Lines as `loom regulate` reads them, and a regulator that hears what they say.
+/// Parses lines as `loom regulate` does and passes the events to a regulator.
 pub fn jsonl_events(text: &str) {
     let mut regulator = Regulator::default();
     for line in text.lines() {
@@ -11,10 +11,10 @@ pub fn jsonl_events(text: &str) {
         }
         drop(EventLine::parse(line).map_err(|error| error.to_string()));
     }
-    drop((regulator.decide().len(), regulator.turn_reading(), regulator.export().to_json()));
+    drop((regulator.decide().len(), regulator.turn_stats(), regulator.export().to_json()));
 }
 
-/// The spans of an OTLP/JSON export, written without what lies around them, after a turn of their own.
+/// Wraps `spans` in an OTLP/JSON export and passes its events to a regulator with an open turn.
 pub fn otlp_spans(spans: &str) {
     let mut regulator = Regulator::default();
     regulator.on_event(LlmEvent::TurnStart { user_message: "Refactor the parser. Do not add logging." });
@@ -22,5 +22,5 @@ pub fn otlp_spans(spans: &str) {
     for event in EventLine::parse_line(&export).into_iter().flatten() {
         regulator.on_event(event.event());
     }
-    drop((regulator.decide().len(), regulator.turn_reading()));
+    drop((regulator.decide().len(), regulator.turn_stats()));
 }

@@ -1,13 +1,13 @@
-//! What a text rules out: "do not add logging" names logging, yet logging is what it forbids.
+//! Prohibitions in a text: "do not add logging" names logging and forbids it.
 //!
-//! A negation reaches from its cue to the end of its clause. In a task only an order counts ("do not …", "no …" at the
-//! start of a clause, "without …ing"), since "a land without rivers" forbids no rivers. The cues are those of a few
-//! languages; in any other one a forbidden thing counts as part of the task, and drifting to it goes unnoticed.
+//! A negation extends from its cue to the end of its clause. In a task only orders count ("do not …", "no …" at the
+//! start of a clause, "without …ing"), since "a land without rivers" forbids no rivers. Cues exist for a few languages;
+//! in any other, a forbidden thing counts as part of the task and doing it is not detected.
 
 use super::features::{CONTENT, hash_of, weight};
 use super::scanner::Word;
 
-/// Words that open a negation, in lower case. `don't` arrives as `don` and `t`.
+/// Words that begin a negation, in lower case. `don't` is scanned as `don` and `t`.
 const CUES: [&str; 28] = [
     "not",
     "no",
@@ -38,16 +38,16 @@ const CUES: [&str; 28] = [
     "stop",
     "refrain",
 ];
-/// By which most words are known to be no cue.
+/// Hashes of the cues, for a fast rejection of other words.
 const CUE_HASHES: [u32; CUES.len()] = hashes(CUES);
-/// The same in other languages, where position tells less.
+/// Cues in other languages, where position is not considered.
 const OTHER_CUES: [&str; 9] = ["nicht", "kein", "keine", "ohne", "sans", "jamais", "sin", "nunca", "không"];
-/// The same where words have no spaces between them.
+/// Cues in scripts without spaces between words.
 const UNSPACED_CUES: [&str; 8] = ["不要", "不得", "不准", "不能", "禁止", "しない", "なしで", "하지"];
-/// An order may follow these within its clause.
+/// Words that may precede an order within its clause.
 const BEFORE_ORDERS: [&str; 13] =
     ["please", "and", "but", "must", "should", "shall", "may", "do", "also", "just", "then", "so", "you"];
-/// What one does with the forbidden thing; it is not the thing. By the first five letters.
+/// Verbs that take the forbidden thing as their object and are not forbidden themselves; first five letters.
 const VERBS: [&str; 26] = [
     "add", "addin", "inclu", "use", "using", "chang", "touch", "modif", "write", "make", "makin", "menti", "talk",
     "discu", "intro", "put", "creat", "imple", "expan", "alter", "renam", "break", "remov", "delet", "provi", "give",
@@ -63,9 +63,9 @@ const fn hashes<const N: usize>(words: [&str; N]) -> [u32; N] {
     hashes
 }
 
-/// For each word whether a negation reaches it. In `orders` only those count that forbid something.
+/// For each word, whether it is negated. With `orders`, only prohibitions count as negations.
 pub(super) fn negated(text: &str, words: &[Word], orders: bool) -> Vec<bool> {
-    let said = |word: &Word| text.get(word.start as usize..word.end as usize).unwrap_or_default();
+    let text_of = |word: &Word| text.get(word.start as usize..word.end as usize).unwrap_or_default();
     let mut reached = false;
     let mut before: Option<&Word> = None;
     let mut after = words.iter().skip(1);
@@ -78,51 +78,51 @@ pub(super) fn negated(text: &str, words: &[Word], orders: bool) -> Vec<bool> {
                 reached = false;
             }
             let was = reached;
-            let previous = before.filter(|_| !starts_clause).map(said);
-            let next = after.next().map(said);
-            reached |= is_cue(said(word), word) && (!orders || is_order(said(word), word, previous, next));
+            let previous = before.filter(|_| !starts_clause).map(text_of);
+            let next = after.next().map(text_of);
+            reached |= is_cue(text_of(word), word) && (!orders || is_order(text_of(word), word, previous, next));
             before = Some(word);
             was
         })
         .collect()
 }
 
-fn is_cue(said: &str, word: &Word) -> bool {
+fn is_cue(word_text: &str, word: &Word) -> bool {
     if word.unspaced {
-        return UNSPACED_CUES.iter().any(|cue| cue.starts_with(said));
+        return UNSPACED_CUES.iter().any(|cue| cue.starts_with(word_text));
     }
-    let known = || CUES.iter().any(|cue| said.eq_ignore_ascii_case(cue));
-    said.len() <= 12 && (CUE_HASHES.contains(&word.hash) && known() || is_other_cue(said))
+    let known = || CUES.iter().any(|cue| word_text.eq_ignore_ascii_case(cue));
+    word_text.len() <= 12 && (CUE_HASHES.contains(&word.hash) && known() || is_other_cue(word_text))
 }
 
-fn is_other_cue(said: &str) -> bool {
-    if said.is_ascii() {
-        OTHER_CUES.iter().any(|cue| said.eq_ignore_ascii_case(cue))
+fn is_other_cue(word_text: &str) -> bool {
+    if word_text.is_ascii() {
+        OTHER_CUES.iter().any(|cue| word_text.eq_ignore_ascii_case(cue))
     } else {
-        OTHER_CUES.contains(&said.to_lowercase().as_str())
+        OTHER_CUES.contains(&word_text.to_lowercase().as_str())
     }
 }
 
-/// A cue that gives an order, by where it stands.
-fn is_order(said: &str, word: &Word, previous: Option<&str>, next: Option<&str>) -> bool {
-    if word.unspaced || is_other_cue(said) {
+/// Whether a cue is an order, by its position.
+fn is_order(word_text: &str, word: &Word, previous: Option<&str>, next: Option<&str>) -> bool {
+    if word.unspaced || is_other_cue(word_text) {
         return true;
     }
-    if said.eq_ignore_ascii_case("without") {
+    if word_text.eq_ignore_ascii_case("without") {
         return next.is_some_and(|next| next.len() > 4 && next.to_ascii_lowercase().ends_with("ing"));
     }
     previous.is_none_or(|previous| BEFORE_ORDERS.iter().any(|before| previous.eq_ignore_ascii_case(before)))
 }
 
-/// What stands between two words ends a clause. A comma does: "do not add logging, make it async".
+/// Whether the text between two words ends a clause. A comma does: "do not add logging, make it async".
 fn ends_clause(between: &str) -> bool {
     between.contains(['.', ',', ';', ':', '!', '?', '\n', '(', ')', '—', '。', '，', '；', '：', '！', '？', '、'])
 }
 
-/// The forbidden things: negated content words that are no verb of doing.
+/// The forbidden things: negated content words other than `VERBS`.
 pub(super) fn forbidden<'a>(text: &str, words: &'a [Word], negated: &[bool]) -> Vec<&'a Word> {
     let thing = |word: &&Word| {
-        let said: String = text
+        let prefix: String = text
             .get(word.start as usize..word.end as usize)
             .unwrap_or_default()
             .chars()
@@ -130,7 +130,7 @@ pub(super) fn forbidden<'a>(text: &str, words: &'a [Word], negated: &[bool]) -> 
             .collect::<String>()
             .to_lowercase();
         let cue = is_cue(text.get(word.start as usize..word.end as usize).unwrap_or_default(), word);
-        !cue && weight(word) >= CONTENT && !VERBS.contains(&said.as_str())
+        !cue && weight(word) >= CONTENT && !VERBS.contains(&prefix.as_str())
     };
     words.iter().zip(negated).filter(|(_, negated)| **negated).map(|(word, _)| word).filter(thing).collect()
 }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negation_names_what_it_forbids() {
+    fn prohibitions_name_the_forbidden_thing() {
         check("Refactor this function to be async.", &[]);
         check("Do not add logging.", &["logging"]);
         check("Don’t add logging or telemetry, just refactor the parser.", &["logging", "telemetry"]);

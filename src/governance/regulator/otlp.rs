@@ -1,21 +1,21 @@
-//! OpenTelemetry's GenAI spans as events: one OTLP/JSON export a line, as the collector's file exporter writes them.
+//! Converts OpenTelemetry GenAI spans to events: one OTLP/JSON export per line, as the collector's file exporter writes.
 //!
 //! | Span (`gen_ai.operation.name`) | Events |
 //! |---|---|
 //! | `chat`, `text_completion`, `generate_content` | `turn_start` when its last input message is a user's, `turn_complete` when its output has text, `cost` from its usage and duration |
 //! | `execute_tool` | `tool_call`, `tool_result`; it failed when the span has an error |
 //! | any, with a `gen_ai.evaluation.result` event | `quality_feedback`, when the score lies in [0, 1] |
-//! | others | none: an `invoke_agent` span sums up what its children tell |
+//! | others | none: an `invoke_agent` span repeats the sums of its children |
 //!
-//! Spans are taken in the order in which they ended. Without recorded content (instrumentations leave it out by default)
-//! only costs and tools remain. Spans carry no log-probabilities.
+//! Spans are processed in the order of their end times. Without recorded content (the default of many instrumentations)
+//! only costs and tools remain. Spans contain no log-probabilities.
 
 use serde_json::{Map, Value};
 
 use super::wire::{EventLine, Kind};
 use crate::foundation::chat::Finish;
 
-/// The field by which an export is known.
+/// The field that identifies an export.
 pub(super) const EXPORT: &str = "resourceSpans";
 
 /// The events of one export.
@@ -47,25 +47,25 @@ pub(super) fn events(export: &Map<String, Value>) -> Vec<EventLine> {
 
 fn call(span: &Value, attributes: &Map<String, Value>, found: &mut Vec<Kind>) {
     let messages = |field: &str| {
-        // Content stands in an attribute of the span, or of an event that carries the call's details.
+        // Content is in an attribute of the span or of one of its events.
         let in_event = || span_events(span).find_map(|(_, attributes)| attributes.get(field).cloned());
         attributes.get(field).cloned().or_else(in_event).map(parsed).unwrap_or_default()
     };
     let input = messages("gen_ai.input.messages");
-    let mut said = list(Some(&input)).last().filter(|message| role(message) == "user").and_then(text);
+    let mut user_message = list(Some(&input)).last().filter(|message| role(message) == "user").and_then(text);
     let output = messages("gen_ai.output.messages");
     let mut reply = list(Some(&output)).filter_map(text).reduce(|a, b| a + "\n" + &b);
-    // Older instrumentations tell each message in an event of its own.
+    // Older instrumentations record each message as an event.
     for (name, attributes) in span_events(span) {
         let content = || attributes.get("content").or(attributes.get("message")).and_then(text);
         match name {
-            "gen_ai.user.message" => said = content().or(said),
-            "gen_ai.tool.message" => said = None,
+            "gen_ai.user.message" => user_message = content().or(user_message),
+            "gen_ai.tool.message" => user_message = None,
             "gen_ai.choice" => reply = reply.or_else(content),
             _ => {}
         }
     }
-    found.extend(said.map(Kind::TurnStart));
+    found.extend(user_message.map(Kind::TurnStart));
     let reasons = attributes.get("gen_ai.response.finish_reasons");
     let reason = list(reasons).next().or(reasons).and_then(Value::as_str);
     let finish = match reason {
@@ -91,22 +91,22 @@ fn call(span: &Value, attributes: &Map<String, Value>, found: &mut Vec<Kind>) {
 }
 
 fn tool(span: &Value, attributes: &Map<String, Value>, found: &mut Vec<Kind>) {
-    let told = |field: &str| {
+    let attribute_text = |field: &str| {
         attributes.get(field).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
     };
-    let name = told("gen_ai.tool.name").unwrap_or_default();
+    let name = attribute_text("gen_ai.tool.name").unwrap_or_default();
     let code = span.get("status").and_then(|status| status.get("code"));
     let failed = attributes.contains_key("error.type")
         || code.is_some_and(|code| code.as_u64() == Some(2) || code.as_str() == Some("STATUS_CODE_ERROR"));
     found.push(Kind::ToolCall {
         tool_name: name.clone(),
-        args_json: told("gen_ai.tool.call.arguments").unwrap_or_default(),
+        args_json: attribute_text("gen_ai.tool.call.arguments").unwrap_or_default(),
     });
     found.push(Kind::ToolResult {
         tool_name: name,
         success: !failed,
         duration_ms: duration_ms(span),
-        result: told("gen_ai.tool.call.result"),
+        result: attribute_text("gen_ai.tool.call.result"),
     });
 }
 
@@ -115,7 +115,7 @@ fn duration_ms(span: &Value) -> u64 {
     end.saturating_sub(start) / 1_000_000
 }
 
-/// OTLP/JSON writes 64-bit numbers as texts; some writers do not.
+/// OTLP/JSON writes 64-bit numbers as strings; some writers use numbers.
 fn nanos(value: Option<&Value>) -> u64 {
     value.and_then(|value| value.as_u64().or_else(|| value.as_str()?.parse().ok())).unwrap_or(0)
 }
@@ -149,7 +149,7 @@ fn plain(value: &Value) -> Value {
     }
 }
 
-/// Messages are structured, or JSON within a text.
+/// Messages are structured values, or JSON in a string.
 fn parsed(value: Value) -> Value {
     match &value {
         Value::String(text) => serde_json::from_str(text).unwrap_or(value),
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::governance::regulator::{LlmEvent, Regulator};
 
-    /// An export in the form of the collector's file exporter: a chat call, a tool it called, and what came of it.
+    /// An export in the form of the collector's file exporter: a chat call, a tool it called, and their results.
     const EXPORT: &str = include_str!("../../../tests/data/otlp.jsonl");
 
     #[test]
@@ -219,11 +219,11 @@ mod tests {
         for event in events {
             regulator.on_event(event);
         }
-        assert_eq!((regulator.turn(), regulator.turn_reading().cost_session.tokens_in), (2, 97 + 120 + 40));
+        assert_eq!((regulator.turn(), regulator.turn_stats().cost_session.tokens_in), (2, 97 + 120 + 40));
     }
 
     #[test]
-    fn an_export_without_content_still_tells_what_was_spent() {
+    fn an_export_without_content_still_reports_cost() {
         let line = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"attributes":[
             {"key":"gen_ai.operation.name","value":{"stringValue":"chat"}},
             {"key":"gen_ai.usage.input_tokens","value":{"intValue":"7"}}]}, 3, {"attributes":{}}]}, null]}]}"#;

@@ -1,11 +1,11 @@
-//! What must hold for every sequence of events.
+//! Properties of every sequence of events.
 
 use proptest::prelude::*;
 
 use super::{EventLine, LlmEvent, Regulator, RegulatorState, Settings, fuzzing};
 use crate::foundation::chat::Finish;
 
-/// An event that owns its text.
+/// An owned event.
 #[derive(Debug, Clone)]
 enum Owned {
     Task(String),
@@ -122,12 +122,12 @@ proptest! {
         for event in &events {
             feed(&mut regulator, event);
             prop_assert!(!regulator.decide().is_empty());
-            let ranks: Vec<_> = regulator.decide().iter().map(|ruling| ruling.decision.rank()).collect();
+            let ranks: Vec<_> = regulator.decide().iter().map(|ranked| ranked.decision.rank()).collect();
             prop_assert!(ranks.is_sorted());
         }
-        let reading = regulator.turn_reading();
+        let reading = regulator.turn_stats();
         let json = serde_json::to_string(&reading).unwrap();
-        prop_assert_eq!(serde_json::from_str::<super::TurnReading>(&json).unwrap(), reading.clone(), "nothing in it is beyond JSON");
+        prop_assert_eq!(serde_json::from_str::<super::TurnStats>(&json).unwrap(), reading.clone(), "nothing in it is beyond JSON");
         for share in [reading.signals.entropy_trajectory, reading.signals.overrun_prevention, reading.signals.salience] {
             prop_assert!((0.0..=1.0).contains(&share), "{share}");
         }
@@ -149,7 +149,7 @@ proptest! {
                 regulator.on_event(LlmEvent::Text { text });
             }
             regulator.on_event(LlmEvent::TurnComplete { full_response: "", finish: None });
-            (regulator.decide().to_vec(), regulator.turn_reading())
+            (regulator.decide().to_vec(), regulator.turn_stats())
         };
         let mut at: Vec<_> = cuts
             .iter()
@@ -163,19 +163,19 @@ proptest! {
     }
 
     #[test]
-    fn asking_changes_nothing(events in proptest::collection::vec(event(), 0..40)) {
-        let (mut asked, mut left) = (Regulator::new(capped()), Regulator::new(capped()));
+    fn reading_decisions_changes_nothing(events in proptest::collection::vec(event(), 0..40)) {
+        let (mut read_each_time, mut undisturbed) = (Regulator::new(capped()), Regulator::new(capped()));
         for event in &events {
-            feed(&mut asked, event);
-            let _ = (asked.decide().len(), asked.turn_reading(), asked.signals(), asked.export());
-            feed(&mut left, event);
+            feed(&mut read_each_time, event);
+            let _ = (read_each_time.decide().len(), read_each_time.turn_stats(), read_each_time.signals(), read_each_time.export());
+            feed(&mut undisturbed, event);
         }
-        prop_assert_eq!(asked.decide(), left.decide());
-        prop_assert_eq!(asked.turn_reading(), left.turn_reading());
+        prop_assert_eq!(read_each_time.decide(), undisturbed.decide());
+        prop_assert_eq!(read_each_time.turn_stats(), undisturbed.turn_stats());
     }
 }
 
-/// JSON that is nearly an event or an export of spans: the right names in wrong places, and numbers beyond every type.
+/// JSON close to an event or an export: known names in wrong positions, and numbers out of range.
 fn nearly_json() -> impl Strategy<Value = String> {
     let names = [
         "type",
@@ -244,16 +244,16 @@ fn nearly_json() -> impl Strategy<Value = String> {
     })
 }
 
-/// A real line with some of its bytes replaced.
+/// A valid line with some bytes replaced.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let lines: Vec<&str> = include_str!("../../../tests/data/otlp.jsonl")
         .lines()
         .chain([r#"{"type":"token","token":"x","logprob":-0.5,"index":3,"top":[["x",-0.5],["y",-1.5]]}"#])
         .collect();
-    let changes = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
-    (proptest::sample::select(lines), changes).prop_map(|(line, changes)| {
+    let decision_changes = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
+    (proptest::sample::select(lines), decision_changes).prop_map(|(line, decision_changes)| {
         let mut bytes = line.as_bytes().to_vec();
-        for (at, byte) in changes {
+        for (at, byte) in decision_changes {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
@@ -269,8 +269,8 @@ fn read_and_heard(line: &str) {
         regulator.on_event(event.event());
     }
     assert!(!regulator.decide().is_empty());
-    let told = EventLine::parse(line).err().map(|error| error.to_string());
-    assert_ne!(told.as_deref(), Some(""));
+    let message = EventLine::parse(line).err().map(|error| error.to_string());
+    assert_ne!(message.as_deref(), Some(""));
 }
 
 proptest! {
@@ -287,7 +287,7 @@ proptest! {
     }
 }
 
-/// The longest state that can be: bounded however long the session is.
+/// Memory and state are bounded, however long the session.
 #[test]
 fn memory_stays_bounded_over_ten_million_events() {
     let mut regulator = Regulator::new(capped());
@@ -313,6 +313,6 @@ fn memory_stays_bounded_over_ten_million_events() {
     for index in 0..1_000_000 {
         regulator.on_event(LlmEvent::Token { token: "ab", logprob: Some(-1.0), index, entropy: None, top: &[] });
     }
-    assert!(regulator.turn_reading().truncated);
-    assert!(regulator.kept_bytes() < 16 << 20, "{} bytes are kept", regulator.kept_bytes());
+    assert!(regulator.turn_stats().truncated);
+    assert!(regulator.retained_bytes() < 16 << 20, "{} bytes are retained", regulator.retained_bytes());
 }

@@ -1,11 +1,11 @@
-//! How good the judged turns were: level and slope, and when they call for a break.
+//! The quality of judged turns: level and slope, and the circuit breaks that follow from them.
 
 use std::collections::VecDeque;
 
-use super::decision::{BreakAction, CircuitBreakReason, Decision, Evidence, Ruling};
+use super::decision::{BreakAction, CircuitBreakReason, Decision, Evidence, RankedDecision};
 use super::settings::{JUDGED_MAX, QualitySettings};
 
-/// The quality that a correction by the user implies, until somebody says otherwise.
+/// The quality inferred from a correction; explicit feedback replaces it.
 pub(super) const CORRECTED: f64 = 0.25;
 /// Weight of the latest turn in the exponential mean.
 const RECENT: f64 = 0.3;
@@ -31,7 +31,7 @@ impl QualityTrack {
         Self { settings, judged: VecDeque::new(), before }
     }
 
-    /// Turn `turn` had `quality`; said so, or inferred from a correction. What is said replaces what was inferred.
+    /// Records the quality of a turn. Explicit feedback replaces an inferred quality.
     pub(super) fn judge(&mut self, turn: u64, quality: f64, inferred: bool) {
         let same_turn = self.judged.back().filter(|last| last.turn == turn);
         match (same_turn, inferred) {
@@ -54,33 +54,33 @@ impl QualityTrack {
         self.judged.iter().fold(self.before, |mean, judged| Some(blend(mean, judged.quality)))
     }
 
-    /// How many turns of the last `n` were judged, and their mean.
+    /// How many judged turns there are among the last `n`, and their mean.
     pub(super) fn last(&self, n: usize) -> (usize, Option<f64>) {
         let values = || self.judged.iter().rev().take(n).map(|judged| judged.quality);
         let count = values().count();
         (count, (count > 0).then(|| values().sum::<f64>() / count as f64))
     }
 
-    /// Least-squares slope per turn over the last `n`, if there are so many, and whether the last one is still low.
+    /// Least-squares slope per turn over the last `n` judged turns; `None` if there are fewer.
     fn slope(&self, n: usize) -> Option<f64> {
         if n < 2 || self.judged.len() < n {
             return None;
         }
         let centre = (n - 1) as f64 / 2.0;
-        // From the latest back: time runs the other way, so the sign turns.
+        // Iterates from the latest backwards, hence the sign.
         let offsets = || self.judged.iter().rev().take(n).enumerate().map(|(i, j)| (centre - i as f64, j.quality));
         let spread: f64 = offsets().map(|(x, _)| x * x).sum();
         Some(offsets().map(|(x, quality)| x * quality).sum::<f64>() / spread)
     }
 
-    pub(super) fn rulings(&self, out: &mut Vec<Ruling>) {
+    pub(super) fn decisions(&self, out: &mut Vec<RankedDecision>) {
         let QualitySettings { trend_turns, decline_per_turn, level_turns, level_min, .. } = self.settings;
         let latest = self.judged.back().map(|judged| judged.quality);
         if let (Some(slope), Some(latest), (_, Some(mean))) = (self.slope(trend_turns), latest, self.last(trend_turns))
             && slope <= -decline_per_turn
             && latest < mean
         {
-            out.push(Ruling {
+            out.push(RankedDecision {
                 decision: Decision::CircuitBreak {
                     reason: CircuitBreakReason::QualityDeclineNoRecovery { turns: trend_turns, mean_delta: slope },
                     action: BreakAction::Stop,
@@ -98,7 +98,7 @@ impl QualityTrack {
             && judged >= level_turns
             && mean < level_min
         {
-            out.push(Ruling {
+            out.push(RankedDecision {
                 decision: Decision::CircuitBreak {
                     reason: CircuitBreakReason::QualityPersistentlyLow { turns: level_turns, mean_quality: mean },
                     action: BreakAction::Stop,
@@ -124,9 +124,9 @@ mod tests {
         let mut track = QualityTrack::new(QualitySettings::default(), None);
         qualities.iter().zip(1..).for_each(|(&quality, turn)| track.judge(turn, quality, false));
         let mut out = Vec::new();
-        track.rulings(&mut out);
+        track.decisions(&mut out);
         out.iter()
-            .map(|ruling| match &ruling.decision {
+            .map(|ranked| match &ranked.decision {
                 Decision::CircuitBreak { reason: CircuitBreakReason::QualityDeclineNoRecovery { .. }, .. } => "decline",
                 Decision::CircuitBreak { reason: CircuitBreakReason::QualityPersistentlyLow { .. }, .. } => "low",
                 other => panic!("{other:?}"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_replaces_what_was_inferred() {
+    fn explicit_feedback_replaces_an_inferred_quality() {
         let mut track = QualityTrack::new(QualitySettings::default(), None);
         track.judge(1, CORRECTED, true);
         track.judge(1, 0.8, false);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_judgements_is_bounded_and_its_mean_is_not_lost() {
+    fn stored_judgements_are_bounded_and_their_mean_is_preserved() {
         let mut track = QualityTrack::new(QualitySettings::default(), Some(0.5));
         let mut mean = 0.5;
         for turn in 1..=1000u32 {

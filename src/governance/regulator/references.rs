@@ -1,5 +1,5 @@
-//! What some estimators hold a reply against: answers known to be right (CES), and weights fitted to labelled answers
-//! (WEPR). Both are fitted once, stored with a calibration, and hold where it holds.
+//! Reference data of some estimators: answers known to be right (CES), and weights fitted to labelled answers (WEPR).
+//! Both are fitted once, stored with a calibration, and have its scope.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,13 +7,13 @@ use super::tokens::{Estimates, RankEntropies};
 use crate::foundation::base::limits::CES_REFERENCE_MAX;
 use crate::foundation::stats::{Logistic, LogisticError, mean, sd};
 
-/// How strongly WEPR's weights are drawn towards 0, in units of standardised features.
+/// L2 penalty on WEPR's weights, on standardised features.
 const WEPR_PENALTY: f64 = 1.0;
 
-/// References of the estimators that need one.
+/// Reference data of the estimators that need it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct References {
+pub struct EstimatorReferences {
     /// For [`Estimates::ces`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ces: Option<CesReference>,
@@ -22,14 +22,14 @@ pub struct References {
     pub wepr: Option<Wepr>,
 }
 
-impl References {
-    /// Whatever can be fitted to answers of which it is known whether they were right.
+impl EstimatorReferences {
+    /// Fits whatever the labelled answers allow.
     pub fn fit(answers: &[(Estimates, bool)]) -> Self {
         let right = answers.iter().filter(|(_, right)| *right).map(|(estimates, _)| estimates);
         Self { ces: CesReference::of(right), wepr: Wepr::fit(answers).ok() }
     }
 
-    /// The estimates with those that need a reference.
+    /// Adds the estimates that need reference data.
     #[must_use]
     pub fn complete(&self, mut estimates: Estimates) -> Estimates {
         estimates.ces = self.ces.as_ref().and_then(|reference| reference.ces(&estimates));
@@ -47,20 +47,20 @@ pub struct CesReference {
 }
 
 impl CesReference {
-    /// Of answers known to be right; those without entropies are left out. `None` when none is left.
+    /// From answers known to be right; those without entropies are ignored. `None` if none remains.
     pub fn of<'a>(right: impl IntoIterator<Item = &'a Estimates>) -> Option<Self> {
         let (mut mean, mut max): (Vec<_>, Vec<_>) =
             right.into_iter().filter_map(|estimates| estimates.entropy_mean.zip(estimates.entropy_max)).unzip();
         for entropies in [&mut mean, &mut max] {
             entropies.sort_by(f64::total_cmp);
-            // Evenly spaced order statistics say as much as all of them.
+            // Evenly spaced order statistics are sufficient.
             let every = entropies.len().div_ceil(CES_REFERENCE_MAX).max(1);
             *entropies = entropies.iter().copied().skip(every / 2).step_by(every).collect();
         }
         (!mean.is_empty()).then_some(Self { mean, max })
     }
 
-    /// The reference's share at or below each entropy, as a geometric mean.
+    /// The share of the reference at or below each entropy, as a geometric mean.
     fn ces(&self, estimates: &Estimates) -> Option<f64> {
         let share = |of: &[f64], value: f64| {
             of.partition_point(|reference| *reference <= value) as f64 / of.len().max(1) as f64
@@ -69,7 +69,7 @@ impl CesReference {
     }
 }
 
-/// Weights on the entropy's terms by rank: first their means, then their maxima.
+/// Weights on the entropy's terms by rank: means first, then maxima.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wepr {
@@ -81,7 +81,7 @@ impl Wepr {
     /// Fits the weights by logistic regression on standardised features; the ranks are those that every answer has.
     ///
     /// # Errors
-    /// When right or wrong answers are missing, or none has alternatives.
+    /// If there are no right or no wrong answers, or none has alternatives.
     pub fn fit(answers: &[(Estimates, bool)]) -> Result<Self, LogisticError> {
         let with: Vec<_> = answers
             .iter()
@@ -111,7 +111,7 @@ impl Wepr {
         Ok(Self { ranks, model })
     }
 
-    /// The log-odds of being right; `None` where a reply has fewer alternatives than the weights were fitted to.
+    /// The log-odds of being right; `None` if a reply has fewer alternatives than the weights.
     fn log_odds(&self, entropies: &RankEntropies) -> Option<f64> {
         (entropies.mean.len() >= self.ranks).then(|| self.model.log_odds(&features(entropies, self.ranks)))
     }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn ces_is_the_share_of_right_answers_that_were_less_uncertain() {
         let right: Vec<_> = (1..=4).map(|step| answer(f64::from(step), 2.0 * f64::from(step), 3)).collect();
-        let references = References { ces: CesReference::of(&right), wepr: None };
+        let references = EstimatorReferences { ces: CesReference::of(&right), wepr: None };
         for (mean, max, expected) in [(2.0, 8.0, (0.5f64 * 1.0).sqrt()), (0.5, 9.0, 0.0), (9.0, 9.0, 1.0)] {
             let found = references.complete(answer(mean, max, 3));
             assert!((found.ces.unwrap() - expected).abs() < 1e-12, "{mean} {max}: {:?}", found.ces);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_keeps_its_shape_in_bounded_room() {
+    fn a_large_reference_is_thinned_without_changing_its_shares() {
         let many: Vec<_> = (0..100_000).map(|step| answer(f64::from(step), f64::from(step), 1)).collect();
         let reference = CesReference::of(&many).unwrap();
         assert!(reference.mean.len() <= CES_REFERENCE_MAX);
@@ -157,19 +157,19 @@ mod tests {
     }
 
     #[test]
-    fn wepr_learns_which_ranks_tell_and_needs_as_many_of_them() {
+    fn wepr_learns_informative_ranks_and_needs_as_many_of_them() {
         let answers: Vec<_> = (0..200)
             .map(|i| {
                 let mean = f64::from(i % 20) / 20.0;
                 (answer(mean, 0.3, 4), (i * 7) % 20 >= i % 20)
             })
             .collect();
-        let references = References::fit(&answers);
+        let references = EstimatorReferences::fit(&answers);
         let odds = |mean, ranks| references.complete(answer(mean, 0.3, ranks)).wepr;
         assert!(odds(0.0, 4).unwrap() > 1.0 && odds(1.0, 4).unwrap() < -1.0 && odds(0.0, 8) == odds(0.0, 4));
         assert_eq!((odds(0.0, 3), references.complete(Estimates::default()).wepr), (None, None));
         assert_eq!(Wepr::fit(&[(answer(1.0, 1.0, 2), true)]), Err(LogisticError::OneClass));
         let json = serde_json::to_string(&references).unwrap();
-        assert_eq!(serde_json::from_str::<References>(&json).unwrap(), references);
+        assert_eq!(serde_json::from_str::<EstimatorReferences>(&json).unwrap(), references);
     }
 }

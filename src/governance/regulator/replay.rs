@@ -1,4 +1,4 @@
-//! Recorded events under other settings: which decisions would have been different.
+//! Replays recorded events under other settings and lists the decisions that differ.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,31 +7,31 @@ use super::core::Regulator;
 use super::settings::{SettingError, Settings};
 use super::wire::EventLine;
 
-/// What was decided in one turn, up to the next one's start.
+/// The decisions of one turn, up to the start of the next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TurnDecisions {
-    /// From 1; 0 is what came before the first turn.
+    /// From 1; 0 is before the first turn.
     pub turn: u64,
-    /// The kinds of decisions that held at some point, in order of appearance; `continue` is not among them.
+    /// The kinds of decisions that applied at some point, in order of appearance, without `continue`.
     pub decisions: Vec<&'static str>,
 }
 
-/// A turn in which other settings decide otherwise.
+/// A turn whose decisions differ under other settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct DecisionChange {
     /// The turn.
     pub turn: u64,
-    /// What is decided now and was not before.
+    /// Decisions only under the new settings.
     pub gained: Vec<&'static str>,
-    /// What was decided before and is not now.
+    /// Decisions only under the old settings.
     pub lost: Vec<&'static str>,
 }
 
 impl Settings {
-    /// The same settings with the one at `path` (`scope.drift`) at another value.
+    /// These settings with the one at `path` (`scope.drift`) changed.
     ///
     /// # Errors
-    /// When there is no such setting, or it cannot have that value.
+    /// If there is no such setting, or the value is out of range.
     pub fn with(&self, path: &str, value: &Value) -> Result<Self, SettingError> {
         let no = |why: String| SettingError::new(path, value, why);
         let mut all = serde_json::to_value(self).map_err(|error| no(error.to_string()))?;
@@ -44,7 +44,7 @@ impl Settings {
     }
 }
 
-/// What a new regulator with these settings decides, turn by turn.
+/// The decisions of a new regulator with these settings, turn by turn.
 pub fn replay<'a>(settings: &Settings, events: impl IntoIterator<Item = &'a EventLine>) -> Vec<TurnDecisions> {
     let mut regulator = Regulator::new(settings.clone());
     let mut turns: Vec<TurnDecisions> = Vec::new();
@@ -55,7 +55,7 @@ pub fn replay<'a>(settings: &Settings, events: impl IntoIterator<Item = &'a Even
             turns.push(TurnDecisions { turn, decisions: Vec::new() });
         }
         let Some(last) = turns.last_mut() else { continue };
-        for kind in regulator.decide().iter().map(|ruling| ruling.decision.kind()) {
+        for kind in regulator.decide().iter().map(|ranked| ranked.decision.kind()) {
             if kind != "continue" && !last.decisions.contains(&kind) {
                 last.decisions.push(kind);
             }
@@ -65,14 +65,18 @@ pub fn replay<'a>(settings: &Settings, events: impl IntoIterator<Item = &'a Even
 }
 
 /// The turns in which two replays of the same events differ.
-pub fn changes(before: &[TurnDecisions], after: &[TurnDecisions]) -> Vec<Change> {
+pub fn decision_changes(before: &[TurnDecisions], after: &[TurnDecisions]) -> Vec<DecisionChange> {
     let only = |of: &TurnDecisions, not: &TurnDecisions| -> Vec<_> {
         of.decisions.iter().copied().filter(|kind| !not.decisions.contains(kind)).collect()
     };
     before
         .iter()
         .zip(after)
-        .map(|(before, after)| Change { turn: before.turn, gained: only(after, before), lost: only(before, after) })
+        .map(|(before, after)| DecisionChange {
+            turn: before.turn,
+            gained: only(after, before),
+            lost: only(before, after),
+        })
         .filter(|change| !change.gained.is_empty() || !change.lost.is_empty())
         .collect()
 }
@@ -96,8 +100,11 @@ mod tests {
         let found: Vec<_> = before.iter().map(|turn| (turn.turn, turn.decisions.len())).collect();
         assert_eq!(found, [(1, 0), (2, 1), (3, 1)]);
         let after = replay(&settings.with("cost.hard.tokens", &json!(170)).unwrap(), &events);
-        assert_eq!(changes(&before, &after), [Change { turn: 2, gained: vec![], lost: vec!["circuit_break"] }]);
-        assert_eq!(changes(&before, &before), []);
+        assert_eq!(
+            decision_changes(&before, &after),
+            [DecisionChange { turn: 2, gained: vec![], lost: vec!["circuit_break"] }]
+        );
+        assert_eq!(decision_changes(&before, &before), []);
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! The reply as it comes: its text and where each token ends in it.
+//! The reply while it is generated: its text and each token's end in it.
 
 use super::spans::floor_boundary;
 use crate::foundation::base::limits::{REGULATOR_TEXT_BYTES_MAX, REGULATOR_TOKENS_MAX};
 
-/// One token's place.
+/// One token's position in the reply.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Place {
+pub(super) struct TokenPosition {
     /// One past its last byte in the reply.
     pub(super) end_byte: u32,
     /// Its log-probability, nats, if usable.
@@ -16,38 +16,38 @@ pub(super) struct Place {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reply {
     text: String,
-    places: Vec<Place>,
+    places: Vec<TokenPosition>,
     truncated: bool,
 }
 
 impl Reply {
-    /// Forgets the reply, keeps the buffers.
+    /// Clears the reply and keeps the buffers.
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.places.clear();
         self.truncated = false;
     }
 
-    /// A token with its text.
+    /// Appends a token.
     #[inline]
     pub(super) fn push_token(&mut self, text: &str, logprob: Option<f32>) {
         let fits = self.text.len() + text.len() <= REGULATOR_TEXT_BYTES_MAX && self.places.len() < REGULATOR_TOKENS_MAX;
         if fits && !self.truncated {
             self.text.push_str(text);
-            self.places.push(Place { end_byte: self.text.len() as u32, logprob });
+            self.places.push(TokenPosition { end_byte: self.text.len() as u32, logprob });
         } else {
             self.overflow(text);
         }
     }
 
-    /// What still fits of a token, the last that is kept.
+    /// Appends the part of a token that still fits, and marks the reply as truncated.
     #[cold]
     fn overflow(&mut self, text: &str) {
         self.push_text(text);
         self.truncated = true;
     }
 
-    /// Text of unknown tokens.
+    /// Appends text whose tokens are unknown.
     pub(super) fn push_text(&mut self, text: &str) {
         if self.truncated {
             return;
@@ -61,8 +61,8 @@ impl Reply {
         }
     }
 
-    /// The reply is complete and reads `full`. What the tokens spelled may differ from it at the ends (a stop text, white
-    /// space): then the places move along. If it differs elsewhere, the places mean nothing and are dropped.
+    /// Sets the complete text. It may differ from the concatenated tokens at the ends (a stop sequence, white space): then
+    /// positions are shifted. If it differs elsewhere, positions are invalid and dropped.
     pub(super) fn complete(&mut self, full: &str) {
         if full.is_empty() || self.text == full || self.truncated {
             return;
@@ -83,13 +83,13 @@ impl Reply {
         &self.text
     }
 
-    pub(super) fn places(&self) -> &[Place] {
+    pub(super) fn places(&self) -> &[TokenPosition] {
         &self.places
     }
 
     #[cfg(test)]
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.text.capacity() + self.places.capacity() * size_of::<Place>()
+    pub(super) fn retained_bytes(&self) -> usize {
+        self.text.capacity() + self.places.capacity() * size_of::<TokenPosition>()
     }
 
     pub(super) fn truncated(&self) -> bool {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn places_follow_the_text_that_was_kept() {
+    fn positions_are_shifted_with_the_final_text() {
         let tokens = [" Good", " day", "!", "\nUser:"];
         for (full, text, places) in [
             ("", " Good day!\nUser:", &[5, 9, 10, 16][..]),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_ends_between_characters() {
+    fn stored_text_is_bounded_and_ends_at_a_character_boundary() {
         let mut reply = Reply::default();
         let long = "é".repeat(REGULATOR_TEXT_BYTES_MAX / 4 + 1);
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Cuts a text into words and sentences in one pass, in any script.
+//! Splits a text into words and sentences in one pass, in any script.
 
 use super::features::{HASH_START, PREFIX_CHARS, hash_byte};
 use crate::foundation::base::limits::REGULATOR_WORDS_MAX;
@@ -6,7 +6,7 @@ use crate::foundation::base::limits::REGULATOR_WORDS_MAX;
 /// A word, or a pair of characters where words have no spaces between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word {
-    /// Of its first characters, in lower case; without the plural's s, if that is among them.
+    /// Hash of its first characters in lower case, without a plural s.
     pub(super) hash: u32,
     /// First byte in the text.
     pub(super) start: u32,
@@ -18,7 +18,7 @@ pub(super) struct Word {
     pub(super) unspaced: bool,
 }
 
-/// A stretch of text up to a sentence's end, with enough words to say something.
+/// Text up to the end of a sentence; sentences with few words are merged with the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sentence {
     /// First byte.
@@ -31,13 +31,13 @@ pub(super) struct Sentence {
     pub(super) last_word: u32,
 }
 
-/// A sentence with fewer words than this runs on into the next.
+/// A sentence with fewer words is merged with the next.
 const SENTENCE_WORDS_MIN: u32 = 4;
 
-/// A shorter word ends in s by itself.
+/// In shorter words a final s is not a plural.
 const PLURAL_CHARS_MIN: u32 = 4;
 
-/// The words and sentences of a text. Scanning again re-uses the buffers.
+/// The words and sentences of a text. Scanning again reuses the buffers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scan {
     words: Vec<Word>,
@@ -45,15 +45,15 @@ pub(super) struct Scan {
 }
 
 /// A word being read.
-struct Reading {
+struct WordReader {
     word: Word,
-    /// The word's hash before its last character that counts.
+    /// The word's hash before its last hashed character.
     before_last: u32,
     last_two: [char; 2],
     last_unspaced: Option<(u32, char)>,
 }
 
-impl Reading {
+impl WordReader {
     /// ASCII letters and digits.
     fn run(&mut self, at: u32, run: &[u8]) {
         self.begin(at);
@@ -113,12 +113,13 @@ impl Scan {
         self.words.get(sentence.first_word as usize..sentence.last_word as usize).unwrap_or_default()
     }
 
-    /// Reads `text`; words past [`REGULATOR_WORDS_MAX`] are left out.
+    /// Scans `text`; words past [`REGULATOR_WORDS_MAX`] are ignored.
     pub(super) fn scan(&mut self, text: &str) {
         self.words.clear();
         self.sentences.clear();
         let empty = |start| Word { hash: HASH_START, start, end: start, chars: 0, unspaced: false };
-        let mut reading = Reading { word: empty(0), before_last: HASH_START, last_two: ['\0'; 2], last_unspaced: None };
+        let mut reading =
+            WordReader { word: empty(0), before_last: HASH_START, last_two: ['\0'; 2], last_unspaced: None };
         let (mut start, mut first_word) = (0u32, 0u32);
         let mut next = 0;
         while let Some(c) = char_at(text, next) {
@@ -127,7 +128,7 @@ impl Scan {
             }
             let at = next as u32;
             if c.is_ascii_alphanumeric() {
-                // Most text is this: a run of bytes at once, not a character at a time.
+                // Most text is ASCII letters and digits: process a run at once.
                 let rest = text.as_bytes().get(next..).unwrap_or_default();
                 let run = rest.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
                 reading.run(at, rest.get(..run).unwrap_or_default());
@@ -175,9 +176,9 @@ impl Scan {
         }
     }
 
-    fn finish(&mut self, reading: &mut Reading, next: Word) {
+    fn finish(&mut self, reading: &mut WordReader, next: Word) {
         if reading.word.chars > 0 {
-            // In a longer word the s lies behind what counts.
+            // In a longer word the s is past the hashed characters.
             if (PLURAL_CHARS_MIN..=PREFIX_CHARS).contains(&reading.word.chars) && ends_in_plural(reading.last_two) {
                 reading.word.hash = reading.before_last;
             }
@@ -186,8 +187,8 @@ impl Scan {
         reading.word = next;
     }
 
-    /// A character of a script without spaces: with the one before it, a word.
-    fn pair(&mut self, reading: &mut Reading, at: u32, c: char) {
+    /// Adds a character of a script without spaces: with the character before it, it forms a word.
+    fn pair(&mut self, reading: &mut WordReader, at: u32, c: char) {
         let end = at + c.len_utf8() as u32;
         if let Some((start, before)) = reading.last_unspaced {
             let hash = hash_char(hash_char(HASH_START, before), c);
@@ -197,7 +198,7 @@ impl Scan {
     }
 }
 
-/// An s as of English and Romance plurals, not that of "class", "bonus" or "basis" (after Harman's S stemmer, 1991).
+/// Whether the word ends in a plural s, not the s of "class", "bonus" or "basis" (after Harman's S stemmer, 1991).
 fn ends_in_plural([before, last]: [char; 2]) -> bool {
     matches!(last, 's' | 'S') && !matches!(before.to_ascii_lowercase(), 's' | 'u' | 'i')
 }
@@ -211,7 +212,7 @@ fn hash_char(state: u32, c: char) -> u32 {
     c.encode_utf8(&mut buffer).bytes().fold(state, hash_byte)
 }
 
-/// Scripts that write no spaces between words, and Hangul, whose words change at the end.
+/// Scripts without spaces between words, and Hangul, whose words inflect at the end.
 fn unspaced(c: char) -> bool {
     matches!(c,
         '\u{0E00}'..='\u{0EFF}' // Thai, Lao
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_its_first_six_letters_whatever_their_case_and_number() {
+    fn a_words_hash_ignores_case_plural_and_what_follows_six_letters() {
         let hash = |text: &str| Scan::of(text).words()[0].hash;
         assert_eq!(hash("Refactor"), hash("REFACTORED"));
         assert_eq!(hash("ÄRGERL"), hash("ärgerlich"));

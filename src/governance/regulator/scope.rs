@@ -1,45 +1,45 @@
-//! Whether a reply keeps to its task (spec drift): as a whole, and stretch by stretch.
+//! Drift of a reply from its task: of the whole reply, and of each segment.
 //!
-//! A reply is compared with its task by the cosine of their features. A stretch of three sentences is compared with the
-//! task and the rest of the reply together: foreign sentences have no part in either. Replies differ in how alike their
-//! stretches are, so the least alike is held against the reply's own mean. The levels below are fitted; see
-//! `examples/regulator_drift.rs` for the figures they give.
+//! A reply is compared with its task by the cosine of their features. A segment of three sentences is compared with the
+//! task and the rest of the reply together: sentences on another subject resemble neither. Replies differ in how similar
+//! their segments are, so the least similar one is compared with the reply's own mean. The levels below are fitted;
+//! `examples/regulator_drift.rs` measures them.
 
 use std::sync::Arc;
 
-use super::decision::{Decision, DriftSpan, Evidence, Ruling, TextSpan};
+use super::decision::{Decision, DriftSpan, Evidence, RankedDecision, TextSpan};
 use super::features::{CONTENT, Features, hash_of, weight};
 use super::negation::{forbidden, negated};
 use super::scanner::{Scan, Sentence, Word};
+use super::segments::{Segment, SegmentComparer, Similarity};
 use super::settings::ScopeSettings;
 use super::spans::Cursor;
-use super::stretches::{Similarity, Stretch, Stretches};
 use crate::foundation::base::limits::REGULATOR_TASK_BYTES_MAX;
 
-/// A reply whose cosine with its task is here drifts by one half, and how sharply that changes.
+/// The cosine between reply and task at which the drift is one half, and the steepness around it.
 const WHOLE: Level = Level { half: 0.07, steepness: 4.0 };
-/// The same for how alike the least similar stretch is, as a share of what is usual in the reply.
-const STRETCH: Level = Level { half: 0.06, steepness: 1.5 };
+/// The same for the similarity of the least similar segment, relative to the reply's mean.
+const SEGMENT: Level = Level { half: 0.06, steepness: 1.5 };
 /// The same for cosines of sentence embeddings.
 const EMBEDDED: Level = Level { half: 0.25, steepness: 6.0 };
-/// Added to the cosines of the least similar stretch and of the usual one, which may be zero by chance alone.
-const STRETCH_FLOOR: (f32, f32) = (0.002, 0.01);
-/// A stretch that does what the task forbids.
+/// Added to the cosines of the least similar segment and of the mean, either of which may be zero by chance.
+const SEGMENT_FLOOR: (f32, f32) = (0.002, 0.01);
+/// Drift of a sentence that does what the task forbids.
 const FORBIDDEN: f64 = 0.95;
-/// A sentence that announces an addition nobody asked for.
+/// Drift of a sentence that announces an addition the task does not mention.
 const ADDITION: f64 = 0.75;
-/// How similar a sentence may be to the task and still be an addition nobody asked for.
+/// Cosine with the task below which an announced addition counts as drift.
 const ADDITION_COSINE: f32 = 0.12;
 /// Longest text that is read.
 pub(super) const TEXT_BYTES_MAX: usize = REGULATOR_TASK_BYTES_MAX;
-/// A task with fewer content words says too little to drift from.
+/// A task with fewer content words is too short to compare with.
 const TASK_CONTENT_MIN: usize = 2;
-/// A reply with fewer words says too little to drift.
+/// A reply with fewer words is too short to compare.
 const REPLY_WORDS_MIN: usize = 8;
-/// How many words are named.
+/// Most keywords reported.
 const NAMED_MAX: usize = 8;
 
-/// Where a similarity means a drift of one half.
+/// A logistic curve from similarity to drift.
 struct Level {
     half: f32,
     steepness: f32,
@@ -52,14 +52,13 @@ impl Level {
     }
 }
 
-/// Something that turns a sentence into a vector: a small embedding model, where one is at hand. It is asked when a reply
-/// is complete, on the caller's thread.
+/// Turns a text into a vector: a small embedding model. Called when a reply is complete, on the caller's thread.
 pub trait SentenceEmbedder: Send + Sync {
-    /// The vector of `text`; `None` when there is none to be had now.
+    /// The vector of `text`; `None` if it cannot be computed now.
     fn embed(&self, text: &str) -> Option<Vec<f32>>;
 }
 
-/// What the reply is held against, and the buffers for doing so.
+/// The tasks that replies are compared with, and the comparison's buffers.
 #[derive(Clone)]
 pub(super) struct ScopeTracker {
     settings: ScopeSettings,
@@ -67,11 +66,11 @@ pub(super) struct ScopeTracker {
     of_turn: Option<Task>,
     before: Option<Task>,
     scan: Scan,
-    stretches: Stretches,
+    segments: SegmentComparer,
     embedder: Option<Arc<dyn SentenceEmbedder>>,
 }
 
-/// A task, read once.
+/// A parsed task.
 #[derive(Clone, Default)]
 struct Task {
     text: String,
@@ -81,11 +80,11 @@ struct Task {
     embedded: Option<Vec<f32>>,
 }
 
-/// What was found in a reply.
+/// The drift of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Drift {
     pub(super) score: f64,
-    pub(super) ruling: Option<Ruling>,
+    pub(super) ranked: Option<RankedDecision>,
 }
 
 impl std::fmt::Debug for ScopeTracker {
@@ -102,7 +101,7 @@ impl ScopeTracker {
             of_turn: None,
             before: None,
             scan: Scan::default(),
-            stretches: Stretches::default(),
+            segments: SegmentComparer::default(),
             embedder: None,
         }
     }
@@ -111,12 +110,12 @@ impl ScopeTracker {
         self.embedder = embedder;
     }
 
-    /// The task until the next one; empty for none.
+    /// Sets the standing task; an empty text removes it.
     pub(super) fn set_standing(&mut self, text: &str) {
         self.standing = (!text.trim().is_empty()).then(|| self.read(text));
     }
 
-    /// A turn's own task: what the user says. Gives how alike it is to the message before, if both say enough.
+    /// Sets the turn's task, the user's message. Returns its cosine with the previous message, if both are long enough.
     pub(super) fn set_of_turn(&mut self, text: &str) -> Option<f32> {
         let task = self.read(text);
         self.before = self.of_turn.replace(task);
@@ -125,18 +124,18 @@ impl ScopeTracker {
         enough.then(|| before.features.cosine(&now.features))
     }
 
-    /// The task that holds, as text and features.
+    /// The current task, as text and features.
     pub(super) fn current(&self) -> Option<(&str, &Features)> {
         self.task().map(|task| (task.text.as_str(), &task.features))
     }
 
-    /// The task that `correction` was made on: when it is the turn's own message, the one before.
+    /// The task that `correction` was made on: the previous message if the correction is the turn's own message.
     pub(super) fn corrected_by(&self, correction: &str) -> Option<(&str, &Features)> {
         let own = self.of_turn.as_ref().filter(|task| task.text != correction).or(self.before.as_ref());
         self.standing.as_ref().or(own).map(|task| (task.text.as_str(), &task.features))
     }
 
-    /// The task that holds, named by its keywords.
+    /// The keywords of the current task.
     pub(super) fn topic_name(&self) -> String {
         let mut words = self.task().map(Task::keywords).unwrap_or_default();
         words.truncate(3);
@@ -152,8 +151,10 @@ impl ScopeTracker {
         self.scan.scan(text);
         let words = self.scan.words();
         let marks = negated(text, words, true);
-        let forbidden: Vec<_> =
-            forbidden(text, words, &marks).into_iter().map(|word| (word.hash, said(text, word).to_owned())).collect();
+        let forbidden: Vec<_> = forbidden(text, words, &marks)
+            .into_iter()
+            .map(|word| (word.hash, word_text(text, word).to_owned()))
+            .collect();
         let ruled_out = |word: &&Word| !forbidden.iter().any(|(hash, _)| *hash == word.hash);
         Task {
             features: Features::of(words.iter().filter(ruled_out)),
@@ -164,7 +165,7 @@ impl ScopeTracker {
         }
     }
 
-    /// Holds a complete reply against its task. `None` when either says too little.
+    /// Compares a complete reply with its task. `None` if either is too short.
     pub(super) fn judge(&mut self, reply: &str) -> Option<Drift> {
         if !self.settings.enabled {
             return None;
@@ -179,30 +180,34 @@ impl ScopeTracker {
         {
             return None;
         }
-        let Similarity { whole, least } = self.stretches.compare(&task.features, &self.scan);
+        let Similarity { whole, least } = self.segments.compare(&task.features, &self.scan);
         let mut whole_drift = WHOLE.drift(whole);
         if let Some(similarity) = embedded {
-            // Two witnesses: the geometric mean of what they say.
+            // The geometric mean of both measures.
             whole_drift = (whole_drift * EMBEDDED.drift(similarity)).sqrt();
         }
-        let stretch_drift = least.as_ref().map_or(0.0, |least| STRETCH.drift(likeness(least)));
+        let segment_drift = least.as_ref().map_or(0.0, |least| SEGMENT.drift(likeness(least)));
         let mut parts = task.breaches(reply, &self.scan);
-        let score = parts.iter().map(|part| part.score).fold(whole_drift.max(stretch_drift), f64::max);
+        let score = parts.iter().map(|part| part.score).fold(whole_drift.max(segment_drift), f64::max);
         if score < self.settings.drift {
-            return Some(Drift { score, ruling: None });
+            return Some(Drift { score, ranked: None });
         }
         let limit = self.settings.drift;
         if whole_drift >= limit {
             let words = self.scan.sentences().iter().filter(|sentence| task.similarity(&self.scan, sentence) <= 0.0);
-            parts.extend(words.map(|&sentence| Part { sentence, score: whole_drift, forbidden: None }));
-        } else if let Some(least) = least.filter(|_| stretch_drift >= limit) {
+            parts.extend(words.map(|&sentence| DriftingSentence { sentence, score: whole_drift, forbidden: None }));
+        } else if let Some(least) = least.filter(|_| segment_drift >= limit) {
             let sentences = self.scan.sentences().get(least.sentences).unwrap_or_default();
-            parts.extend(sentences.iter().map(|&sentence| Part { sentence, score: stretch_drift, forbidden: None }));
+            parts.extend(sentences.iter().map(|&sentence| DriftingSentence {
+                sentence,
+                score: segment_drift,
+                forbidden: None,
+            }));
         }
         let evidence = vec![
             Evidence::new("drift_whole", whole_drift, limit),
             Evidence::new("cosine_whole", f64::from(whole), f64::from(WHOLE.half)),
-            Evidence::new("drift_worst_stretch", stretch_drift, limit),
+            Evidence::new("drift_worst_stretch", segment_drift, limit),
         ];
         let decision = Decision::ScopeDriftWarn {
             drift_score: score,
@@ -210,10 +215,10 @@ impl ScopeTracker {
             task_tokens: task.keywords(),
             spans: drift_spans(reply, parts),
         };
-        Some(Drift { score, ruling: Some(Ruling { decision, evidence }) })
+        Some(Drift { score, ranked: Some(RankedDecision { decision, evidence }) })
     }
 
-    /// The cosine of the reply's and the task's embeddings, where there is an embedder.
+    /// The cosine of the reply's and the task's embeddings, if there is an embedder.
     fn similarity_by_embedding(&mut self, reply: &str) -> Option<f32> {
         let embedder = self.embedder.as_ref()?;
         let task = self.standing.as_mut().or(self.of_turn.as_mut())?;
@@ -228,15 +233,15 @@ impl ScopeTracker {
     }
 }
 
-/// How alike a stretch is, as a share of what is usual in its reply.
-fn likeness(stretch: &Stretch) -> f32 {
-    let (least, usual) = STRETCH_FLOOR;
-    (stretch.similarity.max(0.0) + least) / (stretch.usual.max(0.0) + usual)
+/// The similarity of a segment relative to its reply's mean.
+fn likeness(segment: &Segment) -> f32 {
+    let (least, usual) = SEGMENT_FLOOR;
+    (segment.similarity.max(0.0) + least) / (segment.usual.max(0.0) + usual)
 }
 
 /// A sentence that drifts.
 #[derive(Debug, Clone)]
-struct Part {
+struct DriftingSentence {
     sentence: Sentence,
     score: f64,
     forbidden: Option<String>,
@@ -247,8 +252,8 @@ impl Task {
         self.features.cosine(&Features::of(scan.words_of(sentence)))
     }
 
-    /// Sentences that do what is forbidden, and those that announce an addition which has nothing to do with the task.
-    fn breaches(&self, reply: &str, scan: &Scan) -> Vec<Part> {
+    /// Sentences that do what the task forbids, and sentences that announce an addition unrelated to the task.
+    fn breaches(&self, reply: &str, scan: &Scan) -> Vec<DriftingSentence> {
         let mut found = Vec::new();
         for sentence in scan.sentences() {
             let words = scan.words_of(sentence);
@@ -257,23 +262,27 @@ impl Task {
             if let Some((hash, name)) = done {
                 let marks = negated(reply, words, false);
                 if words.iter().zip(marks).any(|(word, negated)| word.hash == *hash && !negated) {
-                    found.push(Part { sentence: *sentence, score: FORBIDDEN, forbidden: Some(name.clone()) });
+                    found.push(DriftingSentence {
+                        sentence: *sentence,
+                        score: FORBIDDEN,
+                        forbidden: Some(name.clone()),
+                    });
                     continue;
                 }
             }
             if announces_addition(text, words) && self.similarity(scan, sentence) < ADDITION_COSINE {
-                found.push(Part { sentence: *sentence, score: ADDITION, forbidden: None });
+                found.push(DriftingSentence { sentence: *sentence, score: ADDITION, forbidden: None });
             }
         }
         found
     }
 
-    /// The most telling words of the drifting parts that the task does not have.
-    fn foreign_words(&self, reply: &str, scan: &Scan, parts: &[Part]) -> Vec<String> {
+    /// The highest-weighted words of the drifting sentences that the task does not contain.
+    fn foreign_words(&self, reply: &str, scan: &Scan, parts: &[DriftingSentence]) -> Vec<String> {
         let drifting = parts.iter().flat_map(|part| scan.words_of(&part.sentence));
         let foreign = drifting.filter(|word| weight(word) >= CONTENT && self.features.get(word.hash) <= 0.0);
         let mut named = names(foreign.map(|word| (word, reply)));
-        // What was forbidden comes first.
+        // Forbidden words first.
         named.sort_by_key(|name| {
             !parts.iter().any(|part| part.forbidden.as_deref().is_some_and(|f| f.eq_ignore_ascii_case(name)))
         });
@@ -287,23 +296,23 @@ impl Task {
     }
 }
 
-fn said<'a>(text: &'a str, word: &Word) -> &'a str {
+fn word_text<'a>(text: &'a str, word: &Word) -> &'a str {
     text.get(word.start as usize..word.end as usize).unwrap_or_default()
 }
 
-/// Words in lower case, each once, the most telling first.
+/// Distinct words in lower case, the highest-weighted first.
 pub(super) fn names<'a>(words: impl Iterator<Item = (&'a Word, &'a str)>) -> Vec<String> {
     let mut seen: Vec<(u32, f32, String)> = Vec::new();
     for (word, text) in words.take(4096) {
         if !seen.iter().any(|(hash, ..)| *hash == word.hash) {
-            seen.push((word.hash, weight(word), said(text, word).to_lowercase()));
+            seen.push((word.hash, weight(word), word_text(text, word).to_lowercase()));
         }
     }
     seen.sort_by(|a, b| b.1.total_cmp(&a.1));
     seen.into_iter().take(NAMED_MAX).map(|(_, _, name)| name).collect()
 }
 
-/// "I also added …", "while I was at it": an agent that tells of something it was not asked for.
+/// Whether a sentence announces an addition: "I also added …", "while I was at it".
 fn announces_addition(sentence: &str, words: &[Word]) -> bool {
     const SIGNS: [u32; 5] = [hash_of("also"), hash_of("added"), hash_of("went"), hash_of("took"), hash_of("while")];
     const PHRASES: [&str; 14] = [
@@ -322,7 +331,7 @@ fn announces_addition(sentence: &str, words: &[Word]) -> bool {
         "took the liberty",
         "while i was at it",
     ];
-    // Few sentences have even one of the words.
+    // Fast path: most sentences contain none of the words.
     if !words.iter().any(|word| SIGNS.contains(&word.hash)) {
         return false;
     }
@@ -331,12 +340,12 @@ fn announces_addition(sentence: &str, words: &[Word]) -> bool {
     lower.starts_with("also add") || PHRASES.iter().any(|phrase| lower.contains(phrase))
 }
 
-fn drift_spans(reply: &str, mut parts: Vec<Part>) -> Vec<DriftSpan> {
+fn drift_spans(reply: &str, mut parts: Vec<DriftingSentence>) -> Vec<DriftSpan> {
     parts.sort_by(|a, b| a.sentence.start.cmp(&b.sentence.start).then(b.score.total_cmp(&a.score)));
     parts.dedup_by_key(|part| part.sentence.start);
     let mut cursor = Cursor::new(reply);
     let mut spans: Vec<DriftSpan> = Vec::new();
-    for Part { sentence, score, forbidden } in parts {
+    for DriftingSentence { sentence, score, forbidden } in parts {
         let inside = reply.get(sentence.start as usize..sentence.end as usize).unwrap_or_default();
         let start_byte = sentence.start as usize + (inside.len() - inside.trim_start().len());
         let end_byte = start_byte + inside.trim().len();

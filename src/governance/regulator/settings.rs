@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use super::decision::BreakAction;
 
-/// How the regulator judges.
+/// The regulator's settings.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// What a session may cost.
+    /// Caps on cost.
     pub cost: CostSettings,
-    /// What counts as bad quality.
+    /// Thresholds on quality.
     pub quality: QualitySettings,
-    /// What counts as unlikely.
+    /// Thresholds on log-probabilities.
     pub confidence: ConfidenceSettings,
-    /// What counts as off topic.
+    /// Thresholds on drift from the task.
     pub scope: ScopeSettings,
-    /// What counts as a loop.
+    /// Thresholds on repeated tool calls.
     pub tools: ToolSettings,
-    /// What counts as a rule.
+    /// Thresholds on learned corrections.
     pub corrections: CorrectionSettings,
 }
 
-/// A setting that does not exist, or cannot have that value.
+/// An unknown setting, or a value out of range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("setting `{path}` cannot be {value}: {why}; name one as in `scope.drift=0.4` or `cost.hard.tokens=1000`")]
 pub struct SettingError {
@@ -41,10 +41,10 @@ impl SettingError {
 }
 
 impl Settings {
-    /// Nothing, if every threshold lies where it means something.
+    /// Checks that every threshold is in its range.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first that is not.
     pub fn check(&self) -> Result<(), SettingError> {
         let Self { cost, quality, confidence, scope, tools, corrections } = self;
         for (path, share) in [
@@ -99,13 +99,13 @@ fn within<T: PartialOrd + Display>(
     if range.contains(value) { Ok(()) } else { Err(SettingError::new(path, value, why.to_owned())) }
 }
 
-/// How many judged turns are remembered.
+/// How many judged turns are stored.
 pub(super) const JUDGED_MAX: usize = 64;
 
-/// Amounts of everything that can run out; `None` is no limit.
+/// A limit on each resource; `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
+pub struct ResourceLimits {
     /// Tokens read and written together.
     pub tokens: Option<u64>,
     /// Tokens read.
@@ -120,32 +120,32 @@ pub struct Limits {
     pub wallclock_ms: Option<u64>,
 }
 
-/// What a session may cost.
+/// Caps on what a session may cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CostSettings {
-    /// Reached, these break the circuit at once, whatever the quality.
-    pub hard: Limits,
-    /// What a hard cap asks for.
+    /// Hard caps: when one is reached, the circuit breaks at once, whatever the quality.
+    pub hard: ResourceLimits,
+    /// The action of a reached hard cap.
     pub hard_action: BreakAction,
-    /// Reached, these ask for less haste.
-    pub soft: Limits,
-    /// What a soft cap asks for.
+    /// Soft caps.
+    pub soft: ResourceLimits,
+    /// The action of a reached soft cap.
     pub soft_action: BreakAction,
-    /// The compound rule (spec §7, demo 2): this many tokens spent, and the last judged turns poor.
+    /// The compound rule (spec §7, demo 2): it applies when this many tokens are spent and the last judged turns were poor.
     pub compound_tokens: Option<u64>,
-    /// How many judged turns the compound rule looks at.
+    /// How many judged turns the compound rule averages.
     pub compound_turns: usize,
-    /// Their mean quality is poor below this.
+    /// A mean quality below this is poor.
     pub compound_quality: f64,
 }
 
 impl Default for CostSettings {
     fn default() -> Self {
         Self {
-            hard: Limits::default(),
+            hard: ResourceLimits::default(),
             hard_action: BreakAction::Stop,
-            soft: Limits::default(),
+            soft: ResourceLimits::default(),
             soft_action: BreakAction::Throttle,
             compound_tokens: Some(10_000),
             compound_turns: 3,
@@ -154,15 +154,15 @@ impl Default for CostSettings {
     }
 }
 
-/// What counts as bad quality.
+/// Thresholds on quality.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QualitySettings {
-    /// How many judged turns a trend needs.
+    /// How many judged turns a trend is fitted to.
     pub trend_turns: usize,
     /// A fall per turn (least squares) at least this steep is a decline.
     pub decline_per_turn: f64,
-    /// How many judged turns a level needs.
+    /// How many judged turns a level is averaged over.
     pub level_turns: usize,
     /// A mean below this is persistently low.
     pub level_min: f64,
@@ -170,7 +170,7 @@ pub struct QualitySettings {
     pub failure: f64,
     /// See `failure`.
     pub success: f64,
-    /// So many failures in a row on one topic break the circuit.
+    /// This many failures in a row on one topic break the circuit.
     pub repeated_failures: usize,
 }
 
@@ -188,23 +188,23 @@ impl Default for QualitySettings {
     }
 }
 
-/// What counts as unlikely. All in nats of negative log-probability.
+/// Thresholds on log-probabilities, in nats of negative log-probability.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfidenceSettings {
     /// Tokens in a group (`DeepConf`, Fu et al. 2025).
     pub group_tokens: usize,
-    /// A group whose mean is above this ends the reply; `None` never does.
+    /// A group whose mean is above this stops the reply; `None` disables early stops.
     pub stop_nll: Option<f64>,
-    /// A token above this counts towards a span, one below it against (the reference value of Page's CUSUM, 1954).
+    /// The reference value of Page's CUSUM (1954): a token above it adds to a span, a token below it subtracts.
     /// ln 10: the token had a probability of one in ten.
     pub span_nll: f64,
-    /// Once tokens are on average at this level, `span_nll` rises to stay this far above the session's own level.
+    /// After enough tokens, `span_nll` is raised to at least the session's mean plus this margin.
     pub span_margin: f64,
-    /// The excess that a span must gather (CUSUM's decision interval). ln 200: two hundred times less likely than at
+    /// The excess at which a span is reported (CUSUM's decision interval). ln 200: two hundred times less likely than at
     /// `span_nll`.
     pub span_excess: f64,
-    /// The model's vocabulary: with alternatives for all of it, self-certainty can be computed.
+    /// The size of the model's vocabulary; self-certainty needs alternatives for all of it.
     pub vocabulary: Option<usize>,
 }
 
@@ -221,11 +221,11 @@ impl Default for ConfidenceSettings {
     }
 }
 
-/// What counts as off topic.
+/// Thresholds on drift from the task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScopeSettings {
-    /// Look at all.
+    /// Measure drift.
     pub enabled: bool,
     /// A drift score at or above this warns.
     pub drift: f64,
@@ -237,13 +237,13 @@ impl Default for ScopeSettings {
     }
 }
 
-/// What counts as a loop.
+/// Thresholds on repeated tool calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolSettings {
-    /// A cycle of up to four calls that went round this often is a loop.
+    /// A cycle of up to four calls that repeats this often is a loop.
     pub cycle_repeats: usize,
-    /// So many failures in a row are a loop.
+    /// This many failures in a row are a loop.
     pub failure_streak: usize,
     /// The same call this often among the last ones, with at most two different answers, is polling without progress.
     pub polls: usize,
@@ -255,17 +255,17 @@ impl Default for ToolSettings {
     }
 }
 
-/// What counts as a rule.
+/// Thresholds on learned corrections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CorrectionSettings {
-    /// So many corrections that agree make a rule.
+    /// This many similar corrections make a rule.
     pub agree: usize,
-    /// Corrections this similar (cosine) agree.
+    /// Cosine similarity at or above which two corrections are the same rule.
     pub same_rule: f64,
-    /// A task this similar (cosine) to those that a rule was learned on calls for a warning.
+    /// Cosine similarity between a task and a rule's tasks at or above which the rule's warning is given.
     pub same_topic: f64,
-    /// A message this similar to the one before asks the same again: the reply in between did not help.
+    /// Cosine similarity of a message with the previous one at or above which it repeats the request.
     pub asked_again: f64,
 }
 

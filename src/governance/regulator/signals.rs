@@ -1,8 +1,8 @@
-//! The eight regulatory signals (spec §5), from events only, and the reading of a turn that carries them.
+//! The eight regulatory signals (spec §5), computed from events only, and the statistics of a turn that contain them.
 
 use serde::{Deserialize, Serialize};
 
-use super::cost::Spent;
+use super::cost::ResourceUsage;
 use super::tokens::Estimates;
 use crate::foundation::chat::Finish;
 
@@ -12,61 +12,61 @@ use crate::foundation::chat::Finish;
 pub enum ConfidenceBasis {
     /// The probability of being right, fitted for this model, template and task.
     Calibrated,
-    /// The geometric mean of the tokens' probabilities: it orders replies, but is no probability of being right.
+    /// The geometric mean of the tokens' probabilities: it ranks replies, but is not a probability of being right.
     Uncalibrated,
-    /// No log-probability was seen; guessed from the reply's length and question marks alone.
+    /// No log-probability was seen; estimated from the reply's length and question marks.
     Structural,
 }
 
-/// What kind of reply it was (response-type inference).
+/// The kind of reply (response-type inference).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseType {
-    /// It does what was asked.
+    /// It fulfils the request.
     Completion,
-    /// It asks back.
+    /// It asks a question back.
     Clarification,
-    /// It declines.
+    /// It refuses.
     Refusal,
     /// There is no text.
     Empty,
 }
 
-/// The state of the work, in numbers from 0 to 1.
+/// The regulatory signals, numbers from 0 to 1.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Signals {
     /// Output-entropy trajectory: entropy that rises within the reply, and corrections by the user.
     pub entropy_trajectory: f64,
-    /// What kind of reply the last one was.
+    /// The kind of the last reply.
     pub response_type: Option<ResponseType>,
-    /// How much of the tightest hard budget is gone; `None` without a cap.
+    /// Spent share of the hard cap that is closest to its limit; `None` without a cap.
     pub budget_depletion: Option<f64>,
-    /// See [`TurnReading::confidence`].
+    /// See [`TurnStats::confidence`].
     pub confidence: Option<f64>,
     /// The learned pattern that applies to this task, by name.
     pub strategy: Option<String>,
-    /// Cost-overrun prevention: how much to hold back, from the budget, the quality and the entropy trajectory.
+    /// Cost-overrun prevention: how far to reduce spending, from the budget, the quality and the entropy trajectory.
     pub overrun_prevention: f64,
     /// Exponential mean of the judged turns; a correction by the user counts as a poor turn.
     pub recent_quality: Option<f64>,
-    /// How much this turn stands out: an entropy spike, or a correction.
+    /// Salience of this turn: an entropy spike, or a correction.
     pub salience: f64,
 }
 
-/// What is known of a turn: while it runs, or when it is complete.
+/// Statistics of a turn, running or complete.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct TurnReading {
+pub struct TurnStats {
     /// Counted from 1; 0 before the first.
     pub turn: u64,
     /// The reply is complete.
     pub complete: bool,
-    /// In [0, 1]; what it means, `confidence_basis` says. `None` when nothing is known of the reply.
+    /// In [0, 1]; `confidence_basis` says what it means. `None` if nothing is known of the reply.
     pub confidence: Option<f64>,
     /// Where `confidence` comes from.
     pub confidence_basis: Option<ConfidenceBasis>,
-    /// Tokens of the reply that were seen one by one.
+    /// Tokens of the reply that arrived as token events.
     pub tokens: u64,
-    /// Those of them with a usable log-probability.
+    /// How many of them had a usable log-probability.
     pub tokens_with_logprob: u64,
     /// Mean log-probability, nats.
     pub mean_logprob: Option<f64>,
@@ -79,27 +79,27 @@ pub struct TurnReading {
     /// All estimates of uncertainty.
     pub estimates: Estimates,
     /// Spent since the turn began.
-    pub cost: Spent,
+    pub cost: ResourceUsage,
     /// Spent in this session.
-    pub cost_session: Spent,
-    /// How far the reply drifts from its task, in [0, 1]; `None` where there is nothing to compare.
+    pub cost_session: ResourceUsage,
+    /// How far the reply drifts from its task, in [0, 1]; `None` if there is too little text to compare.
     pub drift_score: Option<f64>,
     /// The regulatory signals.
     pub signals: Signals,
-    /// Numbers in this turn's events that made no sense and were left out.
+    /// Invalid numbers in this turn's events, which were excluded.
     pub unusable: u64,
-    /// The reply was longer than what the regulator keeps: places past the limit were not looked at.
+    /// The reply was longer than the regulator's limit; text past it was not examined.
     pub truncated: bool,
 }
 
-impl TurnReading {
-    /// `confidence` is a probability of being right.
+impl TurnStats {
+    /// Whether `confidence` is a probability of being right.
     pub fn calibrated(&self) -> bool {
         self.confidence_basis == Some(ConfidenceBasis::Calibrated)
     }
 }
 
-/// What is in a reply's text, seen from outside: no word of any language is looked at, but for refusals.
+/// The structure of a reply's text: length, sentences and questions. Words are examined only to detect refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Structure {
     chars: usize,
@@ -113,7 +113,7 @@ impl Structure {
         let mut structure = Self::default();
         let mut ended = true;
         for c in text.chars() {
-            // Most text is letters and spaces, in an order that nothing foretells.
+            // Most text is letters and spaces; avoid branches that cannot be predicted.
             let letter = c.is_ascii_alphanumeric();
             if letter || c == ' ' {
                 structure.chars += 1;
@@ -135,24 +135,25 @@ impl Structure {
         structure
     }
 
-    fn asking(self) -> f64 {
+    fn question_share(self) -> f64 {
         if self.sentences == 0 { 0.0 } else { self.questions as f64 / self.sentences as f64 }
     }
 
-    /// A guess at confidence from length and question marks (spec §11.1 b), in [¼, ¾]: structure alone proves little
-    /// either way. Nothing can be said of an empty reply.
+    /// Confidence estimated from length and question marks (spec §11.1 b), limited to [¼, ¾] because structure alone is
+    /// weak evidence. `None` for an empty reply.
     pub(super) fn confidence(self) -> Option<f64> {
         let chars = self.chars as f64;
-        (self.sentences > 0).then(|| 0.25 + 0.5 * (chars / (chars + 40.0)) * (1.0 - self.asking()))
+        (self.sentences > 0).then(|| 0.25 + 0.5 * (chars / (chars + 40.0)) * (1.0 - self.question_share()))
     }
 
-    /// The kind of reply: `finish` where the provider says it refused, else the opening words, else its question marks.
+    /// The kind of reply: from `finish` if the provider reports a refusal, else from the opening words, else from question
+    /// marks.
     pub(super) fn response_type(self, text: &str, finish: Option<Finish>) -> ResponseType {
         if finish == Some(Finish::Refusal) || opens_with_refusal(text) {
             ResponseType::Refusal
         } else if self.sentences == 0 {
             ResponseType::Empty
-        } else if self.asks_last && self.asking() >= 0.5 {
+        } else if self.asks_last && self.question_share() >= 0.5 {
             ResponseType::Clarification
         } else {
             ResponseType::Completion
@@ -160,7 +161,7 @@ impl Structure {
     }
 }
 
-/// How refusals open, in the languages whose assistants refuse in set phrases; compared without case.
+/// Opening phrases of refusals; compared without case.
 const REFUSALS: [&str; 14] = [
     "i can't ",
     "i cannot ",
@@ -184,7 +185,7 @@ fn opens_with_refusal(text: &str) -> bool {
     REFUSALS.iter().any(|refusal| opening.starts_with(refusal))
 }
 
-/// The chance that at least one of two independent causes acts.
+/// The probability of at least one of two independent events.
 pub(super) fn either(a: f64, b: f64) -> f64 {
     1.0 - (1.0 - a) * (1.0 - b)
 }
@@ -194,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_response_type_shows_in_structure() {
+    fn the_response_type_is_inferred_from_structure() {
         for (text, expected) in [
             ("Here is the function, now async.", ResponseType::Completion),
             ("Which function do you mean? The first?", ResponseType::Clarification),
@@ -211,9 +212,9 @@ mod tests {
     #[test]
     fn structural_confidence_stays_modest_and_orders_replies() {
         let of = |text: &str| Structure::of(text).confidence();
-        let (full, short, asking) =
+        let (full, short, question_share) =
             (of(&"It reads the file. ".repeat(20)), of("It reads."), of("Does it? Which? Why?"));
-        assert!(full > short && short > asking && full < Some(0.75) && asking >= Some(0.25));
+        assert!(full > short && short > question_share && full < Some(0.75) && question_share >= Some(0.25));
         assert_eq!(of(" ... "), None);
     }
 }

@@ -1,25 +1,25 @@
-//! Which parts of a reply the model itself found unlikely: where the token log-probabilities leave their level (Page's
-//! cumulative sum, Biometrika 1954), widened to whole words.
+//! Low-confidence spans: runs of unlikely tokens, found by Page's cumulative sum (Biometrika 1954) over token
+//! log-probabilities and widened to whole words.
 
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::decision::{ConfidenceSpan, TextSpan};
-use super::reply::Place;
+use super::reply::TokenPosition;
 use super::settings::ConfidenceSettings;
 
-/// How many tokens a session must have shown before its own level counts.
+/// Tokens after which the session's own mean is used.
 const LEVEL_TOKENS_MIN: u64 = 64;
 
-/// The session's own level of negative log-probability, so that a model that is always unsure is not unlikely all over.
+/// The session's mean negative log-probability, so that not every token of an uncertain model is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
-pub(super) struct Level {
+pub(super) struct Baseline {
     tokens: u64,
     nll_sum: f64,
 }
 
-impl Level {
-    /// A turn is over: `tokens` tokens with a mean log-probability of `mean`.
+impl Baseline {
+    /// Adds a finished turn: `tokens` tokens with a mean log-probability of `mean`.
     pub(super) fn learn(&mut self, tokens: u64, mean: Option<f64>) {
         if let Some(mean) = mean {
             self.tokens = self.tokens.saturating_add(tokens);
@@ -27,13 +27,13 @@ impl Level {
         }
     }
 
-    /// What is wrong with a stored level, if anything.
+    /// Checks a stored baseline.
     pub(super) fn check(self) -> Result<(), String> {
         let fine = self.nll_sum.is_finite() && self.nll_sum >= 0.0;
         if fine { Ok(()) } else { Err("a level that no log-probabilities can have".to_owned()) }
     }
 
-    /// Above this a token counts towards a span.
+    /// The reference value: a token above it adds to a span.
     fn reference(self, settings: &ConfidenceSettings) -> f64 {
         if self.tokens < LEVEL_TOKENS_MIN {
             return settings.span_nll;
@@ -42,11 +42,11 @@ impl Level {
     }
 }
 
-/// The unlikely parts of `text`, in order, disjoint. A token without a log-probability speaks neither for nor against.
+/// The low-confidence spans of `text`, in order, disjoint. Tokens without a log-probability are skipped.
 pub(super) fn low_confidence(
     text: &str,
-    places: &[Place],
-    level: Level,
+    places: &[TokenPosition],
+    level: Baseline,
     settings: &ConfidenceSettings,
 ) -> Vec<ConfidenceSpan> {
     let runs = runs(places, level.reference(settings), settings.span_excess);
@@ -56,7 +56,7 @@ pub(super) fn low_confidence(
         let found = words_around(text, run.start_byte, run.end_byte);
         let Some((start, end)) = found else { continue };
         match spans.last_mut() {
-            // Two runs may share a word: one span then, with both runs' tokens.
+            // Two runs that share a word become one span.
             Some(last) if start < last.span.end_byte => {
                 let (a, b) = (last_tokens(last, places), run.tokens as f64);
                 last.mean_token_logprob = (last.mean_token_logprob * a + run.mean_logprob * b) / (a + b);
@@ -78,15 +78,15 @@ pub(super) fn low_confidence(
     spans
 }
 
-/// How many tokens with a log-probability end inside a span.
-fn last_tokens(span: &ConfidenceSpan, places: &[Place]) -> f64 {
-    let inside = |place: &&Place| {
+/// The number of tokens with a log-probability that end inside a span.
+fn last_tokens(span: &ConfidenceSpan, places: &[TokenPosition]) -> f64 {
+    let inside = |place: &&TokenPosition| {
         (span.span.start_byte..=span.span.end_byte).contains(&(place.end_byte as usize)) && place.logprob.is_some()
     };
     places.iter().filter(inside).count().max(1) as f64
 }
 
-/// Neighbouring tokens that are together too unlikely.
+/// Consecutive tokens whose excess reaches the threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Run {
     start_byte: usize,
@@ -95,9 +95,9 @@ struct Run {
     mean_logprob: f64,
 }
 
-/// A run being gathered: what exceeds the reference adds up, and what falls short wears it down.
+/// The cumulative sum of the current run.
 #[derive(Default)]
-struct Gathering {
+struct RunAccumulator {
     start_byte: usize,
     excess: f64,
     sum: f64,
@@ -106,15 +106,15 @@ struct Gathering {
     at_peak: Option<Run>,
 }
 
-fn runs(places: &[Place], reference: f64, enough: f64) -> Vec<Run> {
+fn runs(places: &[TokenPosition], reference: f64, enough: f64) -> Vec<Run> {
     let mut found = Vec::new();
-    let mut run = Gathering::default();
+    let mut run = RunAccumulator::default();
     let mut start_byte = 0;
-    let mut close = |run: &mut Gathering| {
+    let mut close = |run: &mut RunAccumulator| {
         if let Some(whole) = run.at_peak.filter(|_| run.peak >= enough) {
             found.push(whole);
         }
-        *run = Gathering::default();
+        *run = RunAccumulator::default();
     };
     for place in places {
         let end_byte = place.end_byte as usize;
@@ -140,7 +140,7 @@ fn runs(places: &[Place], reference: f64, enough: f64) -> Vec<Run> {
     found
 }
 
-/// The range from `start` to `end` without white space at its ends, widened to whole words. `None` if nothing is left.
+/// The range from `start` to `end`, trimmed of white space and widened to whole words. `None` if empty.
 fn words_around(text: &str, start: usize, end: usize) -> Option<(usize, usize)> {
     let (start, end) = (floor_boundary(text, start), ceil_boundary(text, end));
     let inside = text.get(start..end)?;
@@ -149,7 +149,7 @@ fn words_around(text: &str, start: usize, end: usize) -> Option<(usize, usize)> 
     if start >= end {
         return None;
     }
-    // A word that crosses an edge lies between the nearest white space on both sides of it; only that stretch is cut
+    // A word that crosses a boundary lies between the nearest white space on both sides; only that range is split
     // into words, so that the cost does not depend on the length of the reply.
     let before = text.get(..start)?.rfind(char::is_whitespace).unwrap_or(0);
     let after = text.get(end..)?.find(char::is_whitespace).map_or(text.len(), |offset| end + offset);
@@ -182,7 +182,7 @@ fn ceil_boundary(text: &str, byte: usize) -> usize {
     byte
 }
 
-/// Turns rising byte positions into character positions in one pass.
+/// Converts increasing byte positions to character positions in one pass.
 pub(super) struct Cursor<'a> {
     text: &'a str,
     byte: usize,
@@ -194,7 +194,7 @@ impl<'a> Cursor<'a> {
         Self { text, byte: 0, chars: 0 }
     }
 
-    /// Characters before `byte`. Going back starts anew.
+    /// Characters before `byte`. A smaller position restarts the count.
     pub(super) fn chars_before(&mut self, byte: usize) -> usize {
         if byte < self.byte {
             *self = Self::new(self.text);
@@ -204,7 +204,7 @@ impl<'a> Cursor<'a> {
         self.chars
     }
 
-    /// The span between two bytes, of which the first is already known in characters.
+    /// The span between two byte positions; the first is already known in characters.
     pub(super) fn span(&mut self, start_byte: usize, end_byte: usize, start_char: usize) -> TextSpan {
         TextSpan { start_byte, end_byte, start_char, end_char: self.chars_before(end_byte) }
     }
@@ -221,10 +221,10 @@ mod tests {
             .iter()
             .map(|(text, logprob)| {
                 end_byte += text.len() as u32;
-                Place { end_byte, logprob: (!logprob.is_nan()).then_some(*logprob) }
+                TokenPosition { end_byte, logprob: (!logprob.is_nan()).then_some(*logprob) }
             })
             .collect();
-        let spans = low_confidence(&text, &places, Level::default(), &ConfidenceSettings::default());
+        let spans = low_confidence(&text, &places, Baseline::default(), &ConfidenceSettings::default());
         let found: Vec<_> = spans.iter().map(|span| span.text.as_str()).collect();
         assert_eq!(found, expected, "in {text:?}");
         for span in &spans {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn one_moderately_unlikely_token_is_no_span_and_silence_is_neutral() {
+    fn one_moderately_unlikely_token_is_no_span_and_missing_values_are_skipped() {
         check(&[("a", -0.1), (" b", -7.0), (" c", -0.1)], &[]);
         check(&[("a", -6.0), (" b", f32::NAN), (" c", -6.0), (" d", -0.1)], &["a b c"]);
         check(&[], &[]);
@@ -286,19 +286,19 @@ mod tests {
     }
 
     #[test]
-    fn any_script_is_cut_at_its_own_words() {
+    fn spans_end_at_word_boundaries_in_any_script() {
         check(&[("Привет", -0.1), (", ми", -9.0), ("р!", -0.5)], &[", мир"]);
         check(&[("首都是", -0.1), ("堪", -8.0), ("培拉", -5.0), ("。", -0.1)], &["堪培拉"]);
         check(&[("👩‍👩‍👧", -12.0), (" ok", -0.1)], &["👩‍👩‍👧"]);
     }
 
     #[test]
-    fn a_reply_that_is_unlikely_throughout_is_one_span_until_the_session_is_known_to_be_so() {
+    fn a_uniformly_unlikely_reply_is_one_span_until_the_baseline_rises() {
         let spans = check(&[(" wild", -4.0); 20], &["wild ".repeat(20).trim_end()]);
         assert_eq!(spans.len(), 1);
-        let mut level = Level::default();
+        let mut level = Baseline::default();
         level.learn(400, Some(-3.9));
-        let places: Vec<_> = (1..=20).map(|i| Place { end_byte: i * 5, logprob: Some(-4.0) }).collect();
+        let places: Vec<_> = (1..=20).map(|i| TokenPosition { end_byte: i * 5, logprob: Some(-4.0) }).collect();
         assert!(low_confidence(&" wild".repeat(20), &places, level, &ConfidenceSettings::default()).is_empty());
     }
 }

@@ -1,15 +1,15 @@
-//! What outlives a session: everything learned from one user, as versioned JSON.
+//! The state stored between sessions: everything learned from one user, as versioned JSON.
 
 use serde::{Deserialize, Serialize};
 
 use super::calibration::Calibration;
 use super::corrections::Corrections;
-use super::cost::Spent;
-use super::spans::Level;
+use super::cost::ResourceUsage;
+use super::spans::Baseline;
 
 /// The version this program writes. It reads every older one.
 const VERSION: u32 = 2;
-/// From this version on a feature is a word's first six characters; before it was five.
+/// Since this version a feature is a word's first six characters; before, it was five.
 const SIX_CHARACTERS: u64 = 2;
 
 /// A regulator's state between sessions. Caps and tool calls belong to a session and are not in it.
@@ -20,20 +20,20 @@ pub struct RegulatorState {
     #[serde(default)]
     pub(super) turns: u64,
     #[serde(default)]
-    pub(super) spent: Spent,
+    pub(super) spent: ResourceUsage,
     #[serde(default)]
     pub(super) recent_quality: Option<f64>,
     #[serde(default)]
     pub(super) correction_rate: f64,
     #[serde(default)]
-    pub(super) level: Level,
+    pub(super) level: Baseline,
     #[serde(default)]
     pub(super) corrections: Corrections,
     #[serde(default)]
     pub(super) calibrations: Vec<Calibration>,
 }
 
-/// Why a stored state cannot be used.
+/// A stored state that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// Written by a later version.
@@ -44,22 +44,22 @@ pub enum StateError {
         /// Its version.
         found: u64,
     },
-    /// Not a regulator's state.
+    /// Not a regulator state.
     #[error("this is no regulator state ({0}): name another state file, or remove this one to start afresh")]
     Damaged(String),
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error(
         "the regulator's state belongs to user `{found}`, not `{wanted}`: give each user a state file of their own"
     )]
     AnotherUser {
-        /// Whose it is.
+        /// The state's user.
         found: String,
-        /// Whose it should be.
+        /// The expected user.
         wanted: String,
     },
 }
 
-/// What every version has. A state from before versions were written has none: version 0.
+/// The field that every version has; a state without it is version 0.
 #[derive(Deserialize)]
 struct Head {
     #[serde(default)]
@@ -73,25 +73,25 @@ impl RegulatorState {
             version: VERSION,
             user,
             turns: 0,
-            spent: Spent::default(),
+            spent: ResourceUsage::default(),
             recent_quality: None,
             correction_rate: 0.0,
-            level: Level::default(),
+            level: Baseline::default(),
             corrections: Corrections::default(),
             calibrations: Vec::new(),
         }
     }
 
-    /// Whose state it is.
+    /// The user's id.
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// The state, if it is `user`'s; nobody's state becomes theirs.
+    /// The state, if it belongs to `user`; a state without a user is assigned to `user`.
     ///
     /// # Errors
     /// [`StateError::AnotherUser`].
-    pub fn of_user(mut self, user: &str) -> Result<Self, StateError> {
+    pub fn claimed_by(mut self, user: &str) -> Result<Self, StateError> {
         if !self.user.is_empty() && self.user != user {
             return Err(StateError::AnotherUser { found: self.user, wanted: user.to_owned() });
         }
@@ -102,7 +102,7 @@ impl RegulatorState {
     /// The state as JSON.
     ///
     /// # Errors
-    /// [`StateError::Damaged`] if it holds something that JSON has no form for; no regulator's state does.
+    /// [`StateError::Damaged`] if it contains a value that JSON cannot represent; a regulator's state never does.
     pub fn to_json(&self) -> Result<String, StateError> {
         serde_json::to_string(self).map_err(|error| StateError::Damaged(error.to_string()))
     }
@@ -123,7 +123,7 @@ impl RegulatorState {
         }
         let mut state: Self = serde_json::from_value(value).map_err(damaged)?;
         if head.version < SIX_CHARACTERS {
-            state.corrections.read_again();
+            state.corrections.rebuild_features();
         }
         let share = |value: f64| (0.0..=1.0).contains(&value);
         if !share(state.correction_rate) || !state.recent_quality.is_none_or(share) {
@@ -155,10 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_one_users_alone() {
+    fn a_state_is_refused_for_another_user() {
         let state = RegulatorState::new("ann".into());
-        assert_eq!(state.clone().of_user("ann").unwrap().user(), "ann");
-        let error = state.of_user("bob").unwrap_err().to_string();
+        assert_eq!(state.clone().claimed_by("ann").unwrap().user(), "ann");
+        let error = state.claimed_by("bob").unwrap_err().to_string();
         assert!(error.contains("belongs to user `ann`, not `bob`"), "{error}");
     }
 

@@ -1,5 +1,5 @@
-//! Estimators of uncertainty from log-probabilities, as streaming accumulators: one pass, constant memory but for the
-//! group readings of the turn. Each is `None` without what it needs; nothing is ever put in the place of a number.
+//! Uncertainty estimators from log-probabilities, as streaming accumulators: one pass, constant memory except for the
+//! turn's group means. An estimator without its inputs is `None`; there are no placeholder values.
 
 mod alternatives;
 
@@ -9,7 +9,7 @@ use self::alternatives::{Ranks, read_alternatives};
 use super::settings::ConfidenceSettings;
 use crate::foundation::base::limits::REGULATOR_TOKENS_MAX;
 
-/// vLLM writes −9999 where a log-probability is −∞: no number to reckon with.
+/// vLLM writes −9999 for a log-probability of −∞; it is not usable.
 const CLIPPED: f32 = -9999.0;
 
 /// Estimates of how uncertain a reply was. In nats, and higher is less certain, unless said otherwise.
@@ -25,7 +25,7 @@ pub struct Estimates {
     pub entropy_mean: Option<f64>,
     /// Entropy of the least certain step.
     pub entropy_max: Option<f64>,
-    /// The entropies are lower bounds: some were taken over the reported alternatives alone.
+    /// The entropies are lower bounds: some cover only the reported alternatives.
     pub entropy_truncated: bool,
     /// One minus the mean gap between the two likeliest tokens' probabilities.
     pub margin: Option<f64>,
@@ -39,34 +39,34 @@ pub struct Estimates {
     /// Self-certainty (Kang et al. 2025): the divergence of the uniform distribution from the model's, averaged over
     /// tokens; higher is *more* certain. Needs alternatives for the whole vocabulary.
     pub self_certainty: Option<f64>,
-    /// The terms −p ln p of the likeliest alternatives, by rank: what [`Estimates::wepr`] is made of. Needs alternatives.
+    /// The terms −p ln p of the most likely alternatives, by rank: the inputs of [`Estimates::wepr`]. Needs alternatives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank_entropies: Option<RankEntropies>,
     /// How the mean and the highest entropy compare with those of answers known to be right, in [0, 1]: the geometric
-    /// mean of the shares of them that were less uncertain (CES). Needs such answers, [`References::ces`](super::References::ces).
+    /// mean of the shares of them that were less uncertain (CES). Needs such answers, [`EstimatorReferences::ces`](super::References::ces).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ces: Option<f64>,
     /// Log-odds of being right from [`Estimates::rank_entropies`] (WEPR): higher is *more* certain. Needs weights fitted
-    /// to labelled answers, [`References::wepr`](super::References::wepr).
+    /// to labelled answers, [`EstimatorReferences::wepr`](super::References::wepr).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wepr: Option<f64>,
-    /// Where the reply was chosen among candidates: how much likelier it was than the next, nats; higher is *more*
-    /// certain. Only who scored the candidates can give it.
+    /// If the reply was chosen among scored candidates: its log-probability minus the next candidate's, nats; higher is *more*
+    /// certain. Only set where candidates were scored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice_margin: Option<f64>,
 }
 
-/// The terms −p ln p of the alternatives, by rank from the likeliest; nats.
+/// The terms −p ln p of the alternatives, by rank from the most likely; nats.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankEntropies {
-    /// Mean over the tokens; as many ranks as every token has, eight at most.
+    /// Mean over the tokens, for the ranks that every token has, at most eight.
     pub mean: Vec<f64>,
     /// The largest.
     pub max: Vec<f64>,
 }
 
-/// A running mean and maximum of what is at least zero.
+/// A running mean and maximum of non-negative values.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mean {
     count: u64,
@@ -118,7 +118,7 @@ impl Window {
             self.values.push(value);
             0.0
         };
-        // One addition to the sum, not two: each token waits for the one before.
+        // One addition to the sum, not two: the additions form a dependency chain.
         self.sum += f64::from(value) - f64::from(oldest);
         self.next += 1;
         if self.next == self.size {
@@ -135,7 +135,7 @@ impl Window {
     }
 }
 
-/// How a quantity moves within a reply: a quick and a slow exponential mean.
+/// The trend of a quantity within a reply: a fast and a slow exponential mean.
 #[derive(Debug, Clone, Copy, Default)]
 struct Trajectory {
     seen: bool,
@@ -168,16 +168,16 @@ pub(super) struct TokenStats {
     self_certainty: Mean,
     ranks: Ranks,
     vocabulary: Option<usize>,
-    /// The sum over a group above which it is hopeless.
+    /// The sum over a group above which the reply is stopped.
     stop_sum: f64,
     recent: Window,
     groups: Window,
-    group_readings: Vec<f32>,
+    group_means: Vec<f32>,
     trajectory: Trajectory,
     unusable: u64,
 }
 
-/// A log-probability that can be reckoned with.
+/// Whether a log-probability is a valid number.
 pub(super) fn usable(logprob: f32) -> bool {
     logprob <= 0.0 && logprob > CLIPPED
 }
@@ -197,13 +197,13 @@ impl TokenStats {
             stop_sum: settings.stop_nll.unwrap_or(f64::INFINITY) * recent.size as f64,
             recent,
             groups: Window::new(settings.group_tokens),
-            group_readings: Vec::new(),
+            group_means: Vec::new(),
             trajectory: Trajectory::default(),
             unusable: 0,
         }
     }
 
-    /// Forgets the reply, keeps the buffers.
+    /// Clears the statistics and keeps the buffers.
     pub(super) fn clear(&mut self) {
         self.tokens = 0;
         self.nll = Mean::default();
@@ -214,12 +214,12 @@ impl TokenStats {
         self.ranks = Ranks::NONE;
         self.recent.clear();
         self.groups.clear();
-        self.group_readings.clear();
+        self.group_means.clear();
         self.trajectory = Trajectory::default();
         self.unusable = 0;
     }
 
-    /// One token. Gives its log-probability back if it is usable.
+    /// Adds one token. Returns its log-probability if usable.
     #[inline]
     pub(super) fn push<T>(
         &mut self,
@@ -251,7 +251,7 @@ impl TokenStats {
         known
     }
 
-    /// The number, if there is one that can be reckoned with.
+    /// The number, if present and valid; invalid ones are counted.
     fn sound(&mut self, number: Option<f32>, holds: impl Fn(f32) -> bool) -> Option<f32> {
         let number = number?;
         if holds(number) {
@@ -261,7 +261,7 @@ impl TokenStats {
         None
     }
 
-    /// What the alternatives say; their entropy, if there is any among them.
+    /// Adds a token's alternatives; returns their entropy if any is usable.
     #[inline(never)]
     fn alternatives<T>(&mut self, top: &[T], value: impl Fn(&T) -> f32) -> Option<f32> {
         let read = read_alternatives(top, value);
@@ -271,8 +271,8 @@ impl TokenStats {
         }
         let confidence = -read.sum / read.count as f32;
         self.groups.push(confidence);
-        if self.groups.full() && self.group_readings.len() < REGULATOR_TOKENS_MAX {
-            self.group_readings.extend(self.groups.mean().map(|mean| mean as f32));
+        if self.groups.full() && self.group_means.len() < REGULATOR_TOKENS_MAX {
+            self.group_means.extend(self.groups.mean().map(|mean| mean as f32));
         }
         self.ranks.push(read.terms, top.len());
         if read.count > 1 {
@@ -284,9 +284,9 @@ impl TokenStats {
         Some(read.entropy)
     }
 
-    /// The last group is so unlikely that the rest is not worth generating: its mean log-probability.
-    pub(super) fn hopeless(&self) -> Option<f64> {
-        // Every token asks this; so no division until there is something to tell, and first what is seldom so.
+    /// The mean log-probability of the last group, if it is below the stop level.
+    pub(super) fn below_stop_level(&self) -> Option<f64> {
+        // Called for every token: the rare condition first, and no division before it holds.
         if self.recent.sum <= self.stop_sum || !self.recent.full() {
             return None;
         }
@@ -294,9 +294,8 @@ impl TokenStats {
     }
 
     #[cfg(test)]
-    pub(super) fn kept_bytes(&self) -> usize {
-        (self.group_readings.capacity() + self.recent.values.capacity() + self.groups.values.capacity())
-            * size_of::<f32>()
+    pub(super) fn retained_bytes(&self) -> usize {
+        (self.group_means.capacity() + self.recent.values.capacity() + self.groups.values.capacity()) * size_of::<f32>()
     }
 
     pub(super) fn tokens(&self) -> u64 {
@@ -319,16 +318,16 @@ impl TokenStats {
         self.nll.max().map(|max| -max)
     }
 
-    /// How far the entropy has risen above its own level, and how far it has jumped at once, both in [0, 1).
+    /// How far the entropy has risen above its slow mean, and its largest single jump, both in [0, 1).
     pub(super) fn rise_and_spike(&self) -> Option<(f64, f64)> {
         let Trajectory { seen, quick, slow, spike } = self.trajectory;
-        // Relative to the level and half a nat, so that a confident model's ripples do not count as waves.
+        // Relative to the slow mean plus half a nat, so that small changes of a confident model stay small.
         let squash = |excess: f32| f64::from(excess.max(0.0)) / f64::from(excess.max(0.0) + slow + 0.5);
         seen.then(|| (squash(quick - slow), squash(spike)))
     }
 
     pub(super) fn estimates(&self) -> Estimates {
-        let readings = &self.group_readings;
+        let readings = &self.group_means;
         let short = || self.groups.mean();
         Estimates {
             ln_nll: self.nll.mean(),

@@ -1,19 +1,19 @@
-//! Whether an agent goes in circles with its tools. What counts is (name, arguments, result), not the name: five
-//! different reads that succeed are no loop.
+//! Detects loops of tool calls. Calls are compared by (name, arguments, result), not by name alone: five different
+//! reads that succeed are no loop.
 
 use std::collections::VecDeque;
 
-use super::decision::{Decision, Evidence, Ruling, ToolLoopPattern};
+use super::decision::{Decision, Evidence, RankedDecision, ToolLoopPattern};
 use super::settings::ToolSettings;
 use crate::foundation::base::{Digest, canonical_json};
 
-/// How many finished calls are remembered.
+/// Most finished calls stored.
 const CALLS_MAX: usize = 64;
-/// How many calls may be under way at once; the oldest is given up beyond.
+/// Most pending calls; beyond it the oldest is dropped.
 const PENDING_MAX: usize = 32;
-/// Longest cycle looked for, in calls.
+/// Longest cycle searched for, in calls.
 const CYCLE_MAX: usize = 4;
-/// Polling is looked for among so many last calls.
+/// Polling is searched for among this many last calls.
 const POLL_WINDOW: usize = 24;
 
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ struct Finished {
     name: String,
     /// Digest of name and arguments.
     call: u64,
-    /// Digest of the answer; `None` where it is not known.
+    /// Digest of the result; `None` if unknown.
     result: Option<u64>,
     success: bool,
 }
@@ -39,7 +39,7 @@ pub(super) struct ToolCalls {
     pending: VecDeque<Pending>,
     finished: VecDeque<Finished>,
     failures: usize,
-    found: Option<Ruling>,
+    found: Option<RankedDecision>,
 }
 
 impl ToolCalls {
@@ -47,7 +47,7 @@ impl ToolCalls {
         Self { settings, pending: VecDeque::new(), finished: VecDeque::new(), failures: 0, found: None }
     }
 
-    /// A call begins.
+    /// Records a call.
     pub(super) fn call(&mut self, name: &str, args_json: &str) {
         if self.pending.len() == PENDING_MAX {
             self.pending.pop_front();
@@ -55,7 +55,7 @@ impl ToolCalls {
         self.pending.push_back(Pending { name: name.to_owned(), call: digest(&[name, &canonical(args_json)]) });
     }
 
-    /// The oldest call of this tool that is under way has its answer. One that nobody announced is a call without known
+    /// Records the result of the oldest pending call of this tool. A result without a call is a call with unknown
     /// arguments.
     pub(super) fn result(&mut self, name: &str, success: bool, result: Option<&str>) {
         let at = self.pending.iter().position(|pending| pending.name == name);
@@ -69,8 +69,8 @@ impl ToolCalls {
         self.found = self.cycle().or_else(|| self.failure_streak()).or_else(|| self.polling());
     }
 
-    /// The loop that the last call closed, if any.
-    pub(super) fn ruling(&self) -> Option<&Ruling> {
+    /// The loop found after the last result, if any.
+    pub(super) fn ranked(&self) -> Option<&RankedDecision> {
         self.found.as_ref()
     }
 
@@ -80,7 +80,7 @@ impl ToolCalls {
         names
     }
 
-    fn cycle(&self) -> Option<Ruling> {
+    fn cycle(&self) -> Option<RankedDecision> {
         (1..=CYCLE_MAX).find_map(|length| {
             let repeated = |(i, call): &(usize, &Finished)| {
                 let before = self.finished.iter().rev().nth(i + length);
@@ -88,11 +88,11 @@ impl ToolCalls {
             };
             let same = self.finished.iter().rev().enumerate().take_while(repeated).count();
             let rounds = same / length + 1;
-            // Without a known answer nothing says that it was the same one: twice the patience.
+            // Without a known result the calls may have differed: require twice as many rounds.
             let known = self.finished.iter().rev().take(length).all(|call| call.result.is_some());
             let needed = self.settings.cycle_repeats.max(2) * if known { 1 } else { 2 };
             (rounds >= needed).then(|| {
-                ruling(
+                ranked(
                     ToolLoopPattern::Cycle,
                     self.latest(length),
                     rounds,
@@ -103,16 +103,16 @@ impl ToolCalls {
         })
     }
 
-    fn failure_streak(&self) -> Option<Ruling> {
+    fn failure_streak(&self) -> Option<RankedDecision> {
         let limit = self.settings.failure_streak.max(1);
         (self.failures >= limit).then(|| {
             let mut tools = self.latest(self.failures.min(CALLS_MAX));
             tools.dedup();
-            ruling(ToolLoopPattern::FailureStreak, tools, self.failures, limit, "one call failed after another")
+            ranked(ToolLoopPattern::FailureStreak, tools, self.failures, limit, "one call failed after another")
         })
     }
 
-    fn polling(&self) -> Option<Ruling> {
+    fn polling(&self) -> Option<RankedDecision> {
         let latest = self.finished.back()?;
         let answers: Vec<_> = self
             .finished
@@ -128,12 +128,12 @@ impl ToolCalls {
         distinct.dedup();
         (answers.len() >= self.settings.polls.max(2) && distinct.len() <= 2).then(|| {
             let tools = vec![latest.name.clone()];
-            ruling(ToolLoopPattern::Polling, tools, answers.len(), self.settings.polls, "the answer does not move")
+            ranked(ToolLoopPattern::Polling, tools, answers.len(), self.settings.polls, "the answer does not move")
         })
     }
 }
 
-fn ruling(pattern: ToolLoopPattern, tools: Vec<String>, repeats: usize, limit: usize, why: &str) -> Ruling {
+fn ranked(pattern: ToolLoopPattern, tools: Vec<String>, repeats: usize, limit: usize, why: &str) -> RankedDecision {
     let names = tools.join(" → ");
     let suggestion = match pattern {
         ToolLoopPattern::Polling => format!("{names}: {why}; wait longer between calls, or report that it is pending"),
@@ -142,13 +142,13 @@ fn ruling(pattern: ToolLoopPattern, tools: Vec<String>, repeats: usize, limit: u
         }
         ToolLoopPattern::Cycle => format!("{names}: {why}; use what is known, or try something else"),
     };
-    Ruling {
+    RankedDecision {
         decision: Decision::ToolLoop { pattern, tools, repeats, suggestion },
         evidence: vec![Evidence::new("repeats", repeats as f64, limit as f64)],
     }
 }
 
-/// JSON in its canonical form, so that neither spaces nor the order of keys make a difference; other text as it is.
+/// Canonical JSON, so that spaces and the order of keys do not matter; other text unchanged.
 fn canonical(json: &str) -> String {
     serde_json::from_str::<serde_json::Value>(json)
         .and_then(|value| canonical_json(&value))
@@ -178,7 +178,7 @@ mod tests {
             tools.call(name, args);
             tools.result(name, success, result);
         }
-        let found = tools.ruling().map(|ruling| match &ruling.decision {
+        let found = tools.ranked().map(|ranked| match &ranked.decision {
             Decision::ToolLoop { pattern, tools, repeats, .. } => (*pattern, tools.clone(), *repeats),
             other => panic!("{other:?}"),
         });
@@ -198,7 +198,7 @@ mod tests {
         check(&["ls()=x", "cat(y)=z"].repeat(3), Some((Cycle, &["ls", "cat"], 3)));
         check(&["a()=1", "b()=2", "c()=3", "d()=4"].repeat(3), Some((Cycle, &["a", "b", "c", "d"], 3)));
         check(&["a()=1", "b()=2", "c()=3", "d()=4", "e()=5"].repeat(3), None);
-        // Broken off by something new.
+        // Ended by a different call.
         check(&["read(a)=1", "read(a)=1", "read(a)=1", "write(a)=ok"], None);
     }
 
@@ -211,13 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_answers_need_twice_the_patience() {
+    fn unknown_results_need_twice_as_many_rounds() {
         check(&["f()"; 5], None);
         check(&["f()"; 6], Some((ToolLoopPattern::Cycle, &["f"], 6)));
     }
 
     #[test]
-    fn failures_in_a_row_are_a_loop_whatever_was_tried() {
+    fn consecutive_failures_are_a_loop_whatever_the_calls() {
         check(
             &["!grep(a)=e1", "!grep(b)=e2", "!find(c)=e3", "!grep(d)=e4"],
             Some((ToolLoopPattern::FailureStreak, &["grep", "find", "grep"], 4)),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_between_other_calls_is_found_unless_its_answer_moves() {
+    fn polling_between_other_calls_is_found_unless_its_result_changes() {
         let polls = |answer: fn(usize) -> String| -> Vec<String> {
             (0..6).flat_map(|i| [format!("status()={}", answer(i)), format!("log({i})={i}")]).take(11).collect()
         };
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_find_their_calls_when_several_are_under_way() {
+    fn results_are_matched_to_their_calls_when_several_are_pending() {
         let mut tools = ToolCalls::new(ToolSettings::default());
         for _ in 0..3 {
             tools.call("a", "1");
@@ -245,8 +245,8 @@ mod tests {
             tools.result("b", true, Some("y"));
             tools.result("a", true, Some("x"));
         }
-        assert!(tools.ruling().is_some());
-        // Answers without calls, and calls without answers, are bounded.
+        assert!(tools.ranked().is_some());
+        // Results without calls, and calls without results, are bounded.
         (0..1000).for_each(|_| tools.call("c", "{}"));
         tools.result("unheard", false, None);
         assert!(tools.pending.len() <= PENDING_MAX && tools.finished.len() <= CALLS_MAX);

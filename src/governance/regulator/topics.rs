@@ -1,14 +1,14 @@
-//! Which topics fail again and again.
+//! Repeated failures on one topic.
 
-use super::decision::{BreakAction, CircuitBreakReason, Decision, Evidence, Ruling};
+use super::decision::{BreakAction, CircuitBreakReason, Decision, Evidence, RankedDecision};
 use super::features::Features;
 use super::settings::QualitySettings;
 
-/// How many topics are watched at once; the one that failed longest ago goes.
+/// Most topics tracked at once; the one whose last failure is oldest is dropped.
 const TOPICS_MAX: usize = 16;
-/// Tasks at least this alike (cosine) are one topic.
+/// Tasks with at least this cosine similarity are one topic.
 const SAME_TOPIC: f32 = 0.3;
-/// How many features a topic keeps.
+/// Most features stored per topic.
 const FEATURES_MAX: usize = 64;
 
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ struct Topic {
     failures: usize,
 }
 
-/// The failures in a row of each topic, the latest last.
+/// Consecutive failures per topic, the latest topic last.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Topics {
     topics: Vec<Topic>,
@@ -31,7 +31,7 @@ impl Topics {
         (cosine >= SAME_TOPIC).then_some(at)
     }
 
-    /// A turn on `task` failed.
+    /// Records a failed turn on `task`.
     pub(super) fn failed(&mut self, task: &Features, name: impl FnOnce() -> String) {
         if task.is_empty() {
             return;
@@ -48,17 +48,17 @@ impl Topics {
         self.topics.push(topic);
     }
 
-    /// A turn on `task` succeeded: its topic starts anew.
+    /// Records a successful turn on `task`: the topic's count is reset.
     pub(super) fn succeeded(&mut self, task: &Features) {
         if let Some(at) = self.nearest(task) {
             self.topics.remove(at);
         }
     }
 
-    pub(super) fn rulings(&self, settings: &QualitySettings, out: &mut Vec<Ruling>) {
+    pub(super) fn decisions(&self, settings: &QualitySettings, out: &mut Vec<RankedDecision>) {
         let limit = settings.repeated_failures.max(1);
         for Topic { name, failures, .. } in self.topics.iter().filter(|topic| topic.failures >= limit) {
-            out.push(Ruling {
+            out.push(RankedDecision {
                 decision: Decision::CircuitBreak {
                     reason: CircuitBreakReason::RepeatedFailurePattern {
                         cluster: name.clone(),
@@ -84,7 +84,7 @@ mod tests {
         let mut topics = Topics::default();
         let broken = |topics: &Topics| {
             let mut out = Vec::new();
-            topics.rulings(&QualitySettings::default(), &mut out);
+            topics.decisions(&QualitySettings::default(), &mut out);
             out.len()
         };
         for text in ["Parse the invoice", "Parse this invoice again", "Book a hotel", "The invoice, parse it"] {

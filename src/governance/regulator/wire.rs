@@ -6,44 +6,44 @@ use super::event::LlmEvent;
 use super::otlp;
 use crate::foundation::chat::Finish;
 
-/// An event that owns its text, as it was read from a line.
+/// An owned event, parsed from a line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventLine {
     kind: Kind,
-    /// Fields that this kind of event does not have; they were left out.
+    /// Unknown fields of the line, which were ignored.
     pub unknown_fields: Vec<String>,
 }
 
-/// A line that is no event.
+/// A line that is not an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventLineError {
     /// Not JSON.
-    #[error("this is not JSON ({0}): one JSON object a line is needed")]
+    #[error("this is not JSON ({0}): each line must be one JSON object")]
     Json(String),
     /// JSON, but no object with a type.
     #[error("an event is an object with a `type`: {{\"type\": \"turn_start\", \"user_message\": \"…\"}}")]
     Shape,
     /// A type that does not exist.
-    #[error("`{found}` is no type of event; did you mean `{nearest}`? There are {}", KINDS.map(|(kind, _)| kind).join(", "))]
+    #[error("`{found}` is not an event type; did you mean `{nearest}`? The types are {}", KINDS.map(|(kind, _)| kind).join(", "))]
     Type {
-        /// What stands there.
+        /// The type found.
         found: String,
-        /// The nearest that exists.
+        /// The most similar existing type.
         nearest: &'static str,
     },
-    /// A field is missing or holds something else.
+    /// A field is missing or has the wrong type.
     #[error("`{kind}` needs `{field}`: {needs}")]
     Field {
         /// The type of event.
         kind: &'static str,
         /// The field.
         field: &'static str,
-        /// What it must hold.
+        /// What it must contain.
         needs: &'static str,
     },
 }
 
-/// What is in an event.
+/// The contents of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     Task(String),
@@ -92,7 +92,7 @@ pub(super) enum Kind {
     },
 }
 
-/// Every type of event with its fields.
+/// Every event type with its fields.
 const KINDS: [(&str, &[&str]); 12] = [
     ("task", &["text"]),
     ("turn_start", &["user_message"]),
@@ -126,7 +126,7 @@ impl EventLine {
         Self::read(&object(line)?)
     }
 
-    /// An event that was put together elsewhere.
+    /// An event built from its contents.
     pub(super) fn of(kind: Kind) -> Self {
         Self { kind, unknown_fields: Vec::new() }
     }
@@ -204,7 +204,7 @@ impl EventLine {
 }
 
 fn object(line: &str) -> Result<Map<String, Value>, EventLineError> {
-    // Of one line only the column tells where; its end is no part of it.
+    // There is only one line: report the column, and do not count the line end.
     let place = |error: serde_json::Error| error.to_string().replace(" at line 1 column ", " at column ");
     match serde_json::from_str(line.trim_end()).map_err(|error| EventLineError::Json(place(error)))? {
         Value::Object(fields) => Ok(fields),
@@ -261,7 +261,7 @@ fn read(kind: &'static str, f: &Fields) -> Result<Kind, EventLineError> {
     })
 }
 
-/// The fields of one line; JSON's `null` is the same as no field.
+/// The fields of one line; `null` counts as absent.
 struct Fields<'a> {
     kind: &'static str,
     fields: &'a Map<String, Value>,
@@ -280,7 +280,7 @@ impl Fields<'_> {
         self.get(field).and_then(Value::as_str).map(str::to_owned).ok_or_else(|| self.error(field, "a text"))
     }
 
-    /// A text, or whatever JSON stands there, as JSON.
+    /// A string, or any other JSON value as JSON text.
     fn optional_text(&self, field: &str) -> Option<String> {
         self.get(field).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
     }
@@ -312,7 +312,7 @@ impl Fields<'_> {
         self.get("finish").map(finish).transpose()
     }
 
-    /// Alternatives as providers write them: numbers, `[token, logprob]` pairs, `{"token", "logprob"}` objects, or one
+    /// Alternatives in the formats of providers: numbers, `[token, logprob]` pairs, `{"token", "logprob"}` objects, or one
     /// object from token to log-probability.
     fn top(&self) -> Result<Vec<f32>, EventLineError> {
         let needs = || {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_told_what_it_lacks() {
+    fn errors_name_what_is_missing() {
         for (line, expected) in [
             ("", "not JSON"),
             ("{", "not JSON (EOF while parsing an object at column 1)"),
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_no_event_has_are_named() {
+    fn unknown_fields_are_reported() {
         let read = EventLine::parse(r#"{"type":"token","token":"x","log_prob":-1}"#).unwrap();
         assert_eq!(read.unknown_fields, ["log_prob"]);
     }

@@ -1,5 +1,5 @@
-//! A chart as data: states and transitions with dense ids, in the order of the text, which is SCXML's document order.
-//! Made by the loader alone. Knows nothing of how a chart is performed.
+//! A parsed chart: states and transitions with dense ids, in the order of the text (SCXML's document order). Only the
+//! loader creates charts.
 
 use serde::Serialize;
 
@@ -7,17 +7,17 @@ use super::set::StateSet;
 use crate::foundation::base::Digest;
 use crate::foundation::config::{Choice, Span};
 
-/// The words that charts of one kind may use. A chart that names another word fails to load.
+/// The events, guards and actions that charts of one kind may use. A chart that uses another name fails to load.
 pub trait Vocabulary: Copy + Eq + std::fmt::Debug + 'static {
-    /// What may happen.
+    /// Events.
     type Event: Choice + Eq + Ord + std::hash::Hash + std::fmt::Debug;
-    /// What may be asked of the facts.
+    /// Guards: conditions answered from the facts.
     type Guard: Choice + Eq + Ord + std::hash::Hash + std::fmt::Debug;
-    /// What a chart may ask to be done.
+    /// Actions: effects that a chart requests.
     type Action: Choice + Eq + Ord + std::hash::Hash + std::fmt::Debug;
 }
 
-/// The name of a word as charts write it.
+/// The name of an event, guard or action as charts write it.
 pub fn word<T: Choice + Eq>(value: T) -> &'static str {
     T::NAMES.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| *name)
 }
@@ -39,55 +39,55 @@ pub struct TransitionId(pub(super) u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct CounterId(pub(super) u8);
 
-/// What a state is.
+/// The kind of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// It has no states inside.
+pub enum StateKind {
+    /// No child states.
     Atomic,
-    /// One of the states inside is active.
+    /// Exactly one child is active.
     Compound,
-    /// All of the states inside are active.
+    /// All children are active.
     Parallel,
-    /// Entering it finishes its parent.
+    /// Entering it completes its parent.
     Final,
-    /// Not a state but a way back into its parent: to the children that were active last, or to the leaves if deep.
+    /// A history pseudo-state: entering it restores the parent's last active children, or leaves if deep.
     History {
-        /// Back to the leaves.
+        /// Restores leaves.
         deep: bool,
     },
 }
 
-/// Something a chart asks for on its way.
+/// Executable content of a transition, entry or exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act<V: Vocabulary> {
-    /// An effect for the caller to perform.
+pub enum Executable<V: Vocabulary> {
+    /// Requests an effect from the caller.
     Do(V::Action),
-    /// An event for the chart itself, taken before any other from outside.
+    /// Raises an internal event, processed before further external events.
     Raise(V::Event),
 }
 
-/// What makes a transition possible.
+/// What triggers a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trigger<V: Vocabulary> {
-    /// This event, from outside or raised.
+    /// This event, external or raised.
     Event(V::Event),
-    /// This state has finished.
+    /// Completion of this state.
     Done(StateId),
 }
 
-/// What must hold for a transition.
+/// A condition of a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Condition<V: Vocabulary> {
-    /// What is asked.
-    pub test: Test<V>,
-    /// The answer that is needed.
+    /// What is tested.
+    pub test: ConditionTest<V>,
+    /// The required answer.
     pub wanted: bool,
 }
 
-/// What a condition asks.
+/// What a condition tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Test<V: Vocabulary> {
-    /// A guard, answered from the facts.
+pub enum ConditionTest<V: Vocabulary> {
+    /// A guard.
     Guard(V::Guard),
     /// Whether a state is active.
     In(StateId),
@@ -98,96 +98,96 @@ pub enum Test<V: Vocabulary> {
 pub struct State<V: Vocabulary> {
     /// Its name among its siblings.
     pub name: String,
-    /// Its name in the chart: those of its ancestors and its own, joined by dots.
+    /// Its full name: the names of its ancestors and its own, joined by dots.
     pub path: String,
-    /// What it says in a diagram.
+    /// Its label in diagrams.
     pub label: Option<String>,
-    /// What it is.
-    pub kind: Kind,
-    /// The state it stands in; none for the root.
+    /// Its kind.
+    pub kind: StateKind,
+    /// The parent state; none for the root.
     pub parent: Option<StateId>,
-    /// The states right inside, history left out.
+    /// Child states, without histories.
     pub children: StateSet,
-    /// The ways back into it.
+    /// Its histories.
     pub histories: StateSet,
-    /// Everything inside, at any depth.
+    /// All descendants.
     pub inside: StateSet,
-    /// Done when it is entered.
-    pub entry: Vec<Act<V>>,
-    /// Done when it is left.
-    pub exit: Vec<Act<V>>,
-    /// Of a compound state, where entering it leads; of a history, where it leads before there was any.
-    pub initial: Option<Initial<V>>,
-    /// The transitions that leave from it, in order of precedence.
+    /// Executed on entry.
+    pub entry: Vec<Executable<V>>,
+    /// Executed on exit.
+    pub exit: Vec<Executable<V>>,
+    /// The default entry of a compound state, or the default of a history that remembers nothing.
+    pub initial: Option<InitialEntry<V>>,
+    /// Its outgoing transitions, in order of precedence.
     pub transitions: Vec<TransitionId>,
-    /// The amendment that brought it.
+    /// The amendment that added it.
     pub amendment: Option<u16>,
-    /// Where it stands in the text.
+    /// Its position in the text.
     pub(super) span: Span,
 }
 
-/// Where an entry leads by default.
+/// A default entry.
 #[derive(Debug, Clone)]
-pub struct Initial<V: Vocabulary> {
+pub struct InitialEntry<V: Vocabulary> {
     /// The states to enter.
     pub targets: Vec<StateId>,
-    /// Done on the way.
-    pub acts: Vec<Act<V>>,
+    /// Executed before entering.
+    pub acts: Vec<Executable<V>>,
 }
 
 /// A transition.
 #[derive(Debug, Clone)]
 pub struct Transition<V: Vocabulary> {
-    /// The state it leaves from.
+    /// Its source state.
     pub source: StateId,
-    /// What makes it possible, any of them; none for a transition that is taken as soon as its conditions hold.
+    /// Its triggers, any of which suffices; empty for an eventless transition.
     pub triggers: Vec<Trigger<V>>,
-    /// What must hold, all of it.
+    /// Its conditions, all of which must hold.
     pub conditions: Vec<Condition<V>>,
-    /// The counter that it spends one of; with none left it is not taken.
+    /// A counter that it decrements; at zero the transition is disabled.
     pub spend: Option<CounterId>,
-    /// The counters that it fills up again.
+    /// Counters that it resets to their limits.
     pub refill: Vec<CounterId>,
-    /// Done on the way.
-    pub acts: Vec<Act<V>>,
-    /// The states to enter; none for a transition that leaves no state.
+    /// Executed between exits and entries.
+    pub acts: Vec<Executable<V>>,
+    /// The states to enter; empty for a targetless transition, which exits no state.
     pub targets: Vec<StateId>,
-    /// Whether it stays inside its source, where it can.
+    /// Whether it is internal (does not exit its source).
     pub internal: bool,
-    /// What it says in a diagram.
+    /// Its label in diagrams.
     pub label: Option<String>,
-    /// The amendment that brought it.
+    /// The amendment that added it.
     pub amendment: Option<u16>,
-    /// Where it stands in the text.
+    /// Its position in the text.
     pub(super) span: Span,
 }
 
 impl<V: Vocabulary> Transition<V> {
-    /// Whether it can be refused although its trigger came.
+    /// Whether it has conditions or a counter.
     pub fn is_conditional(&self) -> bool {
         !self.conditions.is_empty() || self.spend.is_some()
     }
 }
 
-/// A counter: how often some transitions may be taken.
+/// A counter that limits how often some transitions are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counter {
     /// Its name.
     pub name: String,
-    /// How many there are to spend.
+    /// Its initial value.
     pub limit: u16,
-    /// Where it stands in the text.
+    /// Its position in the text.
     pub(super) span: Span,
 }
 
-/// An amendment: what a group of states and transitions adds to the first layer, and why.
+/// An amendment: a numbered reason for states and transitions added to the original chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Amendment {
     /// Its number.
     pub number: u16,
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// Where it stands in the text.
+    /// Its position in the text.
     pub(super) span: Span,
 }
 
@@ -200,7 +200,7 @@ pub struct Chart<V: Vocabulary> {
     pub(super) transitions: Vec<Transition<V>>,
     pub(super) counters: Vec<Counter>,
     pub(super) amendments: Vec<Amendment>,
-    /// The states without states inside.
+    /// All leaf states.
     pub(super) leaves: StateSet,
 }
 
@@ -215,7 +215,7 @@ impl<V: Vocabulary> Chart<V> {
         self.digest
     }
 
-    /// Every state but the root, in document order.
+    /// Every state except the root, in document order.
     pub fn states(&self) -> impl Iterator<Item = (StateId, &State<V>)> {
         self.states.iter().enumerate().skip(1).map(|(index, state)| (StateId(index as u8), state))
     }
@@ -225,7 +225,7 @@ impl<V: Vocabulary> Chart<V> {
         self.transitions.iter().enumerate().map(|(index, transition)| (TransitionId(index as u16), transition))
     }
 
-    /// Its counters, the highest rank first.
+    /// Its counters, in descending rank.
     pub fn counters(&self) -> &[Counter] {
         &self.counters
     }
@@ -236,19 +236,19 @@ impl<V: Vocabulary> Chart<V> {
     }
 
     /// A state of this chart.
-    #[expect(clippy::indexing_slicing, reason = "ids are made by the loader, for the states that it made")]
+    #[expect(clippy::indexing_slicing, reason = "ids are created by the loader for existing states")]
     pub fn state(&self, id: StateId) -> &State<V> {
         &self.states[usize::from(id.0)]
     }
 
     /// A transition of this chart.
-    #[expect(clippy::indexing_slicing, reason = "ids are made by the loader, for the transitions that it made")]
+    #[expect(clippy::indexing_slicing, reason = "ids are created by the loader for existing transitions")]
     pub fn transition(&self, id: TransitionId) -> &Transition<V> {
         &self.transitions[usize::from(id.0)]
     }
 
     /// A counter of this chart.
-    #[expect(clippy::indexing_slicing, reason = "ids are made by the loader, for the counters that it made")]
+    #[expect(clippy::indexing_slicing, reason = "ids are created by the loader for existing counters")]
     pub fn counter(&self, id: CounterId) -> &Counter {
         &self.counters[usize::from(id.0)]
     }
@@ -263,7 +263,7 @@ impl<V: Vocabulary> Chart<V> {
         std::iter::successors(self.state(id).parent, |parent| self.state(*parent).parent)
     }
 
-    /// The states without states inside, among those inside `id` and itself.
+    /// The leaves among `id` and its descendants.
     pub(super) fn leaves(&self, id: StateId) -> StateSet {
         self.state(id).inside.with(id).and(self.leaves)
     }

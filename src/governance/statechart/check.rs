@@ -1,7 +1,7 @@
-//! Whether a chart is whole, as far as its text tells: nothing in it is out of reach, nothing that it listens to goes without
-//! an answer, and it cannot go round without end.
+//! Static checks of a chart: every state is reachable, every handled event has an unconditional fallback, and every cycle
+//! is limited by a counter.
 
-use super::chart::{Chart, Kind, StateId, Transition, Trigger, Vocabulary, word};
+use super::chart::{Chart, StateId, StateKind, Transition, Trigger, Vocabulary, word};
 use super::set::StateSet;
 use crate::foundation::config::{Problem, Problems};
 
@@ -24,21 +24,21 @@ fn reachable<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
         let state = chart.state(id);
         open.extend(state.parent);
         open.extend(state.initial.iter().flat_map(|initial| initial.targets.iter().copied()));
-        if state.kind == Kind::Parallel {
+        if state.kind == StateKind::Parallel {
             open.extend(state.children);
         }
         open.extend(state.transitions.iter().flat_map(|id| chart.transition(*id).targets.iter().copied()));
     }
     for (id, state) in chart.states() {
-        // Where a parent is out of reach, so is all inside it; one line says it.
+        // Report only the outermost unreachable state.
         if !reached.contains(id) && state.parent.is_none_or(|parent| reached.contains(parent)) {
-            let problem = Problem::new(state.span.clone(), format!("`{}` can never be reached", state.path));
+            let problem = Problem::new(state.span.clone(), format!("`{}` is unreachable", state.path));
             problems.add(problem.help("add a transition that leads to it, or remove it"));
         }
     }
 }
 
-/// Whatever the facts are, an event that a state listens to is taken.
+/// An event that a state handles is taken whatever the facts are.
 fn answered<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
     for (id, state) in chart.states() {
         let own: Vec<_> = state.transitions.iter().map(|id| chart.transition(*id)).collect();
@@ -47,7 +47,9 @@ fn answered<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
             let covers = |earlier: &&Transition<V>| transition.triggers.iter().all(|t| earlier.triggers.contains(t));
             if !transition.triggers.is_empty() && certain.any(covers) {
                 let problem = Problem::new(transition.span.clone(), "this transition is never taken");
-                problems.add(problem.help("one above it takes the same event without a condition; put this one first"));
+                problems.add(
+                    problem.help("a transition above it takes the same event without a condition; move this one up"),
+                );
             }
             for trigger in transition.triggers.iter().filter(|_| transition.is_conditional()) {
                 let is_last = !own.iter().skip(index + 1).any(|later| later.triggers.contains(trigger));
@@ -77,16 +79,16 @@ pub(super) fn trigger_name<V: Vocabulary>(chart: &Chart<V>, trigger: Trigger<V>)
     }
 }
 
-/// Every cycle spends a counter. Since a counter is refilled only by spending one of higher rank, the counters fall like the
-/// digits of one number, and no cycle is gone round for ever.
+/// Every cycle decrements a counter. Since a counter is reset only when one of higher rank is decremented, the counters
+/// decrease lexicographically, and no cycle runs forever.
 ///
-/// A transition on an event that leaves no state is not a cycle: it goes on only as long as events come.
+/// A targetless transition on an event is not a cycle: it runs once per event.
 fn ending<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
     let free = || chart.transitions().map(|(_, transition)| transition).filter(|transition| transition.spend.is_none());
     for transition in free().filter(|transition| transition.triggers.is_empty() && transition.targets.is_empty()) {
         let problem = Problem::new(
             transition.span.clone(),
-            "this is taken again and again: it needs no event and changes no state",
+            "this transition never stops: it needs no event and changes no state",
         );
         problems.add(problem.help("give it an event, a target, or `spend COUNTER`"));
     }
@@ -94,7 +96,7 @@ fn ending<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
         let to = transition.targets.iter().fold(StateSet::EMPTY, |to, target| to.or(landing(chart, *target)));
         (chart.leaves(transition.source), to)
     };
-    // `after` one: the leaves that can be active after it, by transitions without a counter.
+    // For each leaf, the leaves that can be active after it by transitions without a counter.
     let leaves: Vec<StateId> = chart.leaves(StateId::ROOT).into_iter().collect();
     let mut after: Vec<(StateId, StateSet)> = leaves.iter().map(|leaf| (*leaf, StateSet::EMPTY)).collect();
     for (from, to) in free().map(edges) {
@@ -109,12 +111,12 @@ fn ending<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
     let closing = free().find(|transition| {
         let (from, to) = edges(transition);
         let back = after.iter().filter(|(leaf, _)| to.contains(*leaf)).fold(to, |back, (_, after)| back.or(*after));
-        from.and(on_a_cycle).meets(back)
+        from.and(on_a_cycle).intersects(back)
     });
     if let Some(transition) = closing {
         let paths: Vec<_> = on_a_cycle.iter().map(|leaf| chart.state(leaf).path.as_str()).collect();
-        let message = format!("a cycle without a counter leads through here: {}", paths.join(", "));
-        let help = "let one of its transitions `spend COUNTER`, and say what happens when the counter has run out";
+        let message = format!("this transition is part of a cycle without a counter: {}", paths.join(", "));
+        let help = "add `spend COUNTER` to one of its transitions, and a transition for when the counter is zero";
         problems.add(Problem::new(transition.span.clone(), message).help(help));
     }
 }
@@ -124,10 +126,10 @@ fn landing<V: Vocabulary>(chart: &Chart<V>, target: StateId) -> StateSet {
     let state = chart.state(target);
     let all = |ids: &mut dyn Iterator<Item = StateId>| ids.fold(StateSet::EMPTY, |to, id| to.or(landing(chart, id)));
     match state.kind {
-        Kind::Atomic | Kind::Final => StateSet::EMPTY.with(target),
-        Kind::Compound => all(&mut state.initial.iter().flat_map(|initial| initial.targets.iter().copied())),
-        Kind::Parallel => all(&mut state.children.iter()),
-        Kind::History { .. } => chart.leaves(state.parent.unwrap_or(StateId::ROOT)),
+        StateKind::Atomic | StateKind::Final => StateSet::EMPTY.with(target),
+        StateKind::Compound => all(&mut state.initial.iter().flat_map(|initial| initial.targets.iter().copied())),
+        StateKind::Parallel => all(&mut state.children.iter()),
+        StateKind::History { .. } => chart.leaves(state.parent.unwrap_or(StateId::ROOT)),
     }
 }
 
@@ -135,7 +137,8 @@ fn landing<V: Vocabulary>(chart: &Chart<V>, target: StateId) -> StateSet {
 fn used<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
     for (index, counter) in chart.counters().iter().enumerate() {
         if !chart.transitions().any(|(_, transition)| transition.spend.is_some_and(|id| usize::from(id.0) == index)) {
-            let problem = Problem::new(counter.span.clone(), format!("nothing spends the counter `{}`", counter.name));
+            let problem =
+                Problem::new(counter.span.clone(), format!("no transition spends the counter `{}`", counter.name));
             problems.add(problem.help("remove it"));
         }
     }
@@ -143,9 +146,11 @@ fn used<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {
         let marked = Some(amendment.number);
         let in_states = chart.states().any(|(_, state)| state.amendment == marked);
         if !in_states && !chart.transitions().any(|(_, transition)| transition.amendment == marked) {
-            let message = format!("nothing is marked with the amendment {}", amendment.number);
-            problems
-                .add(Problem::new(amendment.span.clone(), message).help("mark what it adds with `@…`, or remove it"));
+            let message = format!("no state or transition is marked with amendment {}", amendment.number);
+            problems.add(
+                Problem::new(amendment.span.clone(), message)
+                    .help("mark its states or transitions with `@…`, or remove it"),
+            );
         }
     }
 }

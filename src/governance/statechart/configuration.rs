@@ -1,4 +1,4 @@
-//! Where a chart stands: the active states, what its histories remember, and what is left of its counters.
+//! A chart's configuration: active states, histories and counters.
 
 use serde::Serialize;
 
@@ -6,13 +6,13 @@ use super::chart::{Chart, CounterId, StateId, Vocabulary};
 use super::set::StateSet;
 use crate::foundation::base::Digest;
 
-/// Where a chart stands. Made by [`start`](super::start) and [`step`](super::step) alone, so that an illegal one cannot be
+/// A chart's configuration. Only [`start`](super::start) and [`step`](super::step) create one, so illegal ones cannot be
 /// represented; to restore one, replay its events.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct Configuration {
     pub(super) chart: Digest,
     pub(super) active: StateSet,
-    /// What histories remember, in document order; one that remembers nothing yet is not among them.
+    /// States remembered by histories, in document order; empty histories are omitted.
     pub(super) history: Vec<(StateId, StateSet)>,
     pub(super) left: Vec<u16>,
     pub(super) finished: bool,
@@ -39,17 +39,17 @@ impl Configuration {
         self.active
     }
 
-    /// Whether the chart has come to its end: a final state right inside the root.
+    /// Whether a top-level final state was entered.
     pub const fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// What a history remembers; empty before there was anything.
+    /// The states that a history remembers; empty at first.
     pub fn remembered(&self, history: StateId) -> StateSet {
         self.history.iter().find(|(id, _)| *id == history).map_or(StateSet::EMPTY, |(_, states)| *states)
     }
 
-    /// How much is left of a counter.
+    /// A counter's current value.
     pub fn left(&self, counter: CounterId) -> u16 {
         self.left.get(usize::from(counter.0)).copied().unwrap_or(0)
     }
@@ -64,7 +64,7 @@ impl Configuration {
         if let Some((_, remembered)) = self.history.iter_mut().find(|(id, _)| *id == history) {
             *remembered = states;
         } else {
-            // In order, so that equal memories are equal configurations.
+            // Sorted, so that equal histories compare equal.
             let place = self.history.partition_point(|(id, _)| *id < history);
             self.history.insert(place, (history, states));
         }

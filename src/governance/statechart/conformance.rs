@@ -1,8 +1,8 @@
-//! The kernel against somebody else's charts: those of `@scion-scxml/test-framework` that need no data model and no `send`,
-//! written out in this kernel's own text and played event by event. `scripts/check-scion.sh` fetches them.
+//! Conformance with the charts of `@scion-scxml/test-framework` that need no data model and no `send`, converted to this
+//! interpreter's text and executed event by event. `scripts/check-scion.sh` fetches them.
 //!
-//! Event descriptors (`foo.*`, `*`) are written out as lists of the events that a test knows: they are not a feature of the
-//! kernel, whose events are the variants of an enum.
+//! Event descriptors (`foo.*`, `*`) are expanded to the events that a test uses: the interpreter does not support them,
+//! since its events are the variants of an enum.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ enum Guard {
     False,
 }
 
-/// What an action does is not part of these tests.
+/// The tests use no actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Action {}
 
@@ -54,7 +54,7 @@ impl Vocabulary for Numbered {
 
 #[test]
 #[ignore = "needs the charts that scripts/check-scion.sh fetches"]
-fn the_charts_of_scion_are_performed_as_their_scripts_say() {
+fn scion_charts_reach_the_expected_configurations() {
     let folder =
         PathBuf::from(std::env::var_os("LOOM_SCION_TESTS").expect("LOOM_SCION_TESTS names the folder of the tests"));
     let mut tallies: BTreeMap<String, [usize; 3]> = BTreeMap::new();
@@ -70,7 +70,7 @@ fn the_charts_of_scion_are_performed_as_their_scripts_say() {
         }
         tally[1] += 1;
     }
-    println!("{:<36} {:>6} {:>6} {:>6}", "folder", "passed", "of", "in all");
+    println!("{:<36} {:>6} {:>6} {:>6}", "folder", "passed", "of", "total");
     let mut sum = [0; 3];
     for (folder, tally) in &tallies {
         println!("{folder:<36} {:>6} {:>6} {:>6}", tally[0], tally[1], tally[2]);
@@ -134,11 +134,11 @@ fn play(script: &Path) -> Outcome {
 
 struct Converter<'x> {
     root: Node<'x, 'x>,
-    /// The events that the test knows; an event's place is its number.
+    /// The test's events; an event's index is its number.
     events: Vec<String>,
     /// Each id's path in the chart.
     paths: BTreeMap<String, String>,
-    /// Each state's name in the chart, by its place in the document.
+    /// Each state's name in the chart, by its node in the document.
     names: BTreeMap<usize, String>,
 }
 
@@ -146,7 +146,7 @@ const STATES: [&str; 4] = ["state", "parallel", "final", "history"];
 const CONTENT: [&str; 7] = ["scxml", "transition", "onentry", "onexit", "initial", "raise", "log"];
 
 impl<'x> Converter<'x> {
-    /// None if the chart needs what the kernel does not have.
+    /// `None` if the chart needs an unsupported feature.
     fn new(root: Node<'x, 'x>, events: BTreeSet<String>) -> Option<Self> {
         let mut converter =
             Self { root, events: events.into_iter().collect(), paths: BTreeMap::new(), names: BTreeMap::new() };

@@ -1,9 +1,9 @@
-//! A chart as a diagram, in the languages of Graphviz and Mermaid. Both show one drawing: composite states are boxes, what
-//! holds for all of a box leaves from its `∗`, ways back are `H` and `H*`, what an amendment brought is dashed and numbered.
+//! Diagrams for Graphviz and Mermaid. Both have the same nodes: composite states are boxes, transitions of a whole box
+//! start at its `∗`, histories are `H` and `H*`, amendments are dashed and numbered.
 
 use std::fmt::Write as _;
 
-use super::chart::{Act, Chart, Kind, StateId, Test, Transition, Vocabulary, word};
+use super::chart::{Chart, ConditionTest, Executable, StateId, StateKind, Transition, Vocabulary, word};
 use super::check::trigger_name;
 
 impl<V: Vocabulary> Chart<V> {
@@ -30,7 +30,7 @@ struct Drawing<'c, V: Vocabulary> {
     language: Language,
 }
 
-/// How a node looks.
+/// A node's shape.
 #[derive(Clone, Copy)]
 enum Shape {
     State,
@@ -72,14 +72,14 @@ impl<V: Vocabulary> Drawing<'_, V> {
     fn inside(&mut self, id: StateId, depth: usize) {
         let chart = self.chart;
         let state = chart.state(id);
-        if state.kind == Kind::Compound {
+        if state.kind == StateKind::Compound {
             self.node(&self.start_name(id), Shape::Start, "", depth);
         }
         if !state.transitions.is_empty() {
             self.node(&self.any_name(id), Shape::Any, "∗", depth);
         }
         for history in state.histories {
-            let deep = chart.state(history).kind == Kind::History { deep: true };
+            let deep = chart.state(history).kind == StateKind::History { deep: true };
             self.node(&self.name(history), Shape::History, if deep { "H*" } else { "H" }, depth);
         }
         for child in state.children {
@@ -89,12 +89,12 @@ impl<V: Vocabulary> Drawing<'_, V> {
                 let _infallible = write!(text, " @{amendment}");
             }
             match inner.kind {
-                Kind::Compound | Kind::Parallel => {
+                StateKind::Compound | StateKind::Parallel => {
                     let name = self.name(child);
                     let text = self.quoted(&text);
                     match self.language {
                         Language::Dot => {
-                            let style = if inner.kind == Kind::Parallel { "; style=dashed" } else { "" };
+                            let style = if inner.kind == StateKind::Parallel { "; style=dashed" } else { "" };
                             self.line(depth, &format!("subgraph cluster_{name} {{ label={text}{style}"));
                         }
                         Language::Mermaid => self.line(depth, &format!("subgraph {name}[{text}]")),
@@ -102,8 +102,10 @@ impl<V: Vocabulary> Drawing<'_, V> {
                     self.inside(child, depth + 1);
                     self.line(depth, if matches!(self.language, Language::Dot) { "}" } else { "end" });
                 }
-                Kind::Final => self.node(&self.name(child), Shape::End, &text, depth),
-                Kind::Atomic | Kind::History { .. } => self.node(&self.name(child), Shape::State, &text, depth),
+                StateKind::Final => self.node(&self.name(child), Shape::End, &text, depth),
+                StateKind::Atomic | StateKind::History { .. } => {
+                    self.node(&self.name(child), Shape::State, &text, depth)
+                }
             }
         }
         for (way, name) in self.ways(id) {
@@ -115,16 +117,16 @@ impl<V: Vocabulary> Drawing<'_, V> {
         }
     }
 
-    /// What leads into a state by default: its start and its histories.
+    /// The default entries of a state: its start and its histories.
     fn ways(&self, id: StateId) -> Vec<(StateId, String)> {
         let state = self.chart.state(id);
-        let start = (state.kind == Kind::Compound).then(|| (id, self.start_name(id)));
+        let start = (state.kind == StateKind::Compound).then(|| (id, self.start_name(id)));
         start.into_iter().chain(state.histories.iter().map(|history| (history, self.name(history)))).collect()
     }
 
     fn transition(&mut self, transition: &Transition<V>) {
         let chart = self.chart;
-        let composite = matches!(self.chart.state(transition.source).kind, Kind::Compound | Kind::Parallel);
+        let composite = matches!(self.chart.state(transition.source).kind, StateKind::Compound | StateKind::Parallel);
         let from = if composite { self.any_name(transition.source) } else { self.name(transition.source) };
         let text = transition_text(chart, transition);
         let dashed = transition.amendment.is_some();
@@ -137,11 +139,11 @@ impl<V: Vocabulary> Drawing<'_, V> {
         }
     }
 
-    /// Where an arrow to `target` ends: a box's arrows end where its own start leads.
+    /// The node at which an arrow to `target` ends: for a box, its start.
     fn end_of_arrow(&self, target: StateId) -> String {
         match self.chart.state(target).kind {
-            Kind::Compound => self.start_name(target),
-            Kind::Parallel => {
+            StateKind::Compound => self.start_name(target),
+            StateKind::Parallel => {
                 let first = self.chart.state(target).children.iter().next();
                 first.map_or_else(String::new, |region| self.end_of_arrow(region))
             }
@@ -202,7 +204,7 @@ impl<V: Vocabulary> Drawing<'_, V> {
     }
 }
 
-/// What stands beside a transition's arrow.
+/// The text of a transition's arrow.
 pub(super) fn transition_text<V: Vocabulary>(chart: &Chart<V>, transition: &Transition<V>) -> String {
     let triggers: Vec<_> = transition.triggers.iter().map(|trigger| trigger_name(chart, *trigger)).collect();
     let mut text = triggers.join(", ");
@@ -212,8 +214,8 @@ pub(super) fn transition_text<V: Vocabulary>(chart: &Chart<V>, transition: &Tran
         .map(|condition| {
             let not = if condition.wanted { "" } else { "not " };
             match condition.test {
-                Test::Guard(guard) => format!("{not}{}", word(guard)),
-                Test::In(state) => format!("{not}in {}", chart.state(state).path),
+                ConditionTest::Guard(guard) => format!("{not}{}", word(guard)),
+                ConditionTest::In(state) => format!("{not}in {}", chart.state(state).path),
             }
         })
         .collect();
@@ -228,8 +230,8 @@ pub(super) fn transition_text<V: Vocabulary>(chart: &Chart<V>, transition: &Tran
         .acts
         .iter()
         .map(|act| match act {
-            Act::Do(action) => word(*action).to_owned(),
-            Act::Raise(event) => format!("raise {}", word(*event)),
+            Executable::Do(action) => word(*action).to_owned(),
+            Executable::Raise(event) => format!("raise {}", word(*event)),
         })
         .collect();
     if !acts.is_empty() {

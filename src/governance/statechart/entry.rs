@@ -1,35 +1,37 @@
-//! Which states a set of targets enters: downward by default entry, upward to the domain, sideways into parallel regions
-//! (SCXML 1.0, appendix D, `computeEntrySet`).
+//! Computes the states that a transition enters: descendants by default entry, ancestors up to the domain, and parallel
+//! regions (SCXML 1.0, appendix D, `computeEntrySet`).
 
-use super::chart::{Chart, Kind, StateId, Vocabulary};
+use super::chart::{Chart, StateId, StateKind, Vocabulary};
 use super::configuration::Configuration;
 use super::set::StateSet;
 
-/// What is entered.
+/// The states to enter.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct EntrySet {
     /// The states to enter.
     pub(super) states: StateSet,
-    /// Those of them that are entered by their initial transition.
+    /// Those that are entered by their initial transition.
     pub(super) by_default: StateSet,
-    /// The histories that remember nothing and lead to their default.
+    /// Histories that remember nothing and use their default.
     pub(super) histories: StateSet,
 }
 
-/// Works out what is entered.
+/// Computes an [`EntrySet`].
 pub(super) struct Entry<'a, V: Vocabulary> {
     chart: &'a Chart<V>,
     now: &'a Configuration,
     pub(super) set: EntrySet,
 }
 
-/// The targets, histories replaced by where they lead.
+/// The targets, with histories replaced by the states they restore.
 pub(super) fn effective<V: Vocabulary>(chart: &Chart<V>, now: &Configuration, targets: &[StateId]) -> StateSet {
     targets.iter().fold(StateSet::EMPTY, |all, target| {
         let state = chart.state(*target);
         match (state.kind, &state.initial, now.remembered(*target)) {
-            (Kind::History { .. }, Some(default), StateSet::EMPTY) => all.or(effective(chart, now, &default.targets)),
-            (Kind::History { .. }, _, remembered) => all.or(remembered),
+            (StateKind::History { .. }, Some(default), StateSet::EMPTY) => {
+                all.or(effective(chart, now, &default.targets))
+            }
+            (StateKind::History { .. }, _, remembered) => all.or(remembered),
             _ => all.with(*target),
         }
     })
@@ -40,7 +42,7 @@ impl<'a, V: Vocabulary> Entry<'a, V> {
         Self { chart, now, set: EntrySet::default() }
     }
 
-    /// Adds what entering `targets` inside `domain` enters.
+    /// Adds the states entered for `targets` within `domain`.
     pub(super) fn targets(&mut self, targets: &[StateId], domain: StateId) {
         for target in targets {
             self.down(*target);
@@ -53,7 +55,7 @@ impl<'a, V: Vocabulary> Entry<'a, V> {
     fn down(&mut self, id: StateId) {
         let state = self.chart.state(id);
         match (state.kind, &state.initial) {
-            (Kind::History { .. }, Some(default)) => {
+            (StateKind::History { .. }, Some(default)) => {
                 let home = state.parent.unwrap_or(StateId::ROOT);
                 let remembered = self.now.remembered(id);
                 if remembered.is_empty() {
@@ -63,14 +65,14 @@ impl<'a, V: Vocabulary> Entry<'a, V> {
                     self.all(remembered.iter(), home);
                 }
             }
-            (Kind::Compound, Some(initial)) => {
+            (StateKind::Compound, Some(initial)) => {
                 self.set.states.insert(id);
                 self.set.by_default.insert(id);
                 self.all(initial.targets.iter().copied(), id);
             }
             _ => {
                 self.set.states.insert(id);
-                if state.kind == Kind::Parallel {
+                if state.kind == StateKind::Parallel {
                     self.regions(id);
                 }
             }
@@ -86,10 +88,10 @@ impl<'a, V: Vocabulary> Entry<'a, V> {
         }
     }
 
-    /// The regions of a parallel state into which nothing leads yet.
+    /// Adds the regions of a parallel state that have no target.
     fn regions(&mut self, parallel: StateId) {
         for region in self.chart.state(parallel).children {
-            if !self.set.states.meets(self.chart.state(region).inside) {
+            if !self.set.states.intersects(self.chart.state(region).inside) {
                 self.down(region);
             }
         }
@@ -99,7 +101,7 @@ impl<'a, V: Vocabulary> Entry<'a, V> {
         let chart = self.chart;
         for ancestor in chart.ancestors(id).take_while(|ancestor| *ancestor != domain) {
             self.set.states.insert(ancestor);
-            if chart.state(ancestor).kind == Kind::Parallel {
+            if chart.state(ancestor).kind == StateKind::Parallel {
                 self.regions(ancestor);
             }
         }

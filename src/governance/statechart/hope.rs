@@ -1,5 +1,5 @@
-//! The life of a piece of work: the chart `configs/charts/hope.chart`, its words, the facts that its guards ask, and the
-//! rules that make facts of scores. Who performs its actions is not said here.
+//! The lifecycle of a piece of work: the chart `configs/charts/hope.chart`, its vocabulary, the facts that its guards
+//! test, and the rules that derive facts from scores. Its actions are performed elsewhere.
 
 mod echo;
 mod facts;
@@ -15,12 +15,12 @@ mod exploration;
 mod tests;
 
 pub use echo::Echo;
-pub use facts::{Engagement, Facts, Held};
-pub use fit::{Familiarity, Fit};
-pub use footer::{Footer, Percent, Reversible, Verdict, Verified};
-pub use shape::{Aspects, ExpertConfidence, Profile, Reason, Selection, Shape};
-pub use spec::{Clarity, Route, SpecScores};
-pub use words::{Action, Event, Guard, Hope};
+pub use facts::{Agreement, Engagement, Facts};
+pub use fit::{Familiarity, FitScore};
+pub use footer::{Footer, Percent, Reversibility, Verdict, Verification};
+pub use shape::{Aspects, ExpertConfidence, ExpertProfile, SelectionReason, Shape, ShapeSelection};
+pub use spec::{Clarity, SpecRoute, SpecScores};
+pub use words::{Action, Event, Guard, HopeVocabulary};
 
 use super::chart::Chart;
 use crate::foundation::config::ConfigErrors;
@@ -31,7 +31,7 @@ pub const TEXT: &str = include_str!("../../../configs/charts/hope.chart");
 /// The chart of a piece of work.
 ///
 /// # Errors
-/// Never with the text that comes with the program; a test holds that.
-pub fn chart() -> Result<Chart<Hope>, ConfigErrors> {
+/// Never with the built-in text; a test checks that.
+pub fn chart() -> Result<Chart<HopeVocabulary>, ConfigErrors> {
     Chart::load("configs/charts/hope.chart", TEXT)
 }

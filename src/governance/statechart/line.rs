@@ -1,8 +1,8 @@
-//! One line of a chart's text: its words, texts and signs, taken from left to right.
+//! Lexer for one line of a chart: words, quoted texts and signs.
 
 use crate::foundation::config::{Problem, Span};
 
-/// A word and where it stands.
+/// A word and its position.
 #[derive(Debug, Clone)]
 pub(super) struct Word<'t> {
     pub(super) text: &'t str,
@@ -47,8 +47,8 @@ impl<'t> Line<'t> {
                 (Token::Text(text), text.len() + 2)
             } else {
                 let strange = rest.chars().next().unwrap_or_default();
-                let message = format!("{strange:?} has no meaning in a chart");
-                let help = "names are letters, digits and `_`; indent with blanks; texts stand in quotes";
+                let message = format!("{strange:?} is not allowed in a chart");
+                let help = "names are letters, digits and `_`; indent with spaces; texts are quoted";
                 return Err(Problem::new(at..at + strange.len_utf8(), message).help(help));
             };
             tokens.push((token, at..at + length));
@@ -65,7 +65,7 @@ impl<'t> Line<'t> {
         self.tokens.get(self.next).map(|(token, _)| *token)
     }
 
-    /// The next token, if `read` takes it.
+    /// Consumes the next token if `read` accepts it.
     fn take<T>(&mut self, read: impl FnOnce(Token<'t>) -> Option<T>) -> Option<(T, Span)> {
         let (token, span) = self.tokens.get(self.next)?;
         let found = read(*token)?;
@@ -125,7 +125,7 @@ impl<'t> Line<'t> {
         match self.tokens.get(self.next) {
             None => Ok(()),
             Some((_, span)) => {
-                let problem = Problem::new(span.clone(), "this line should have ended before this");
+                let problem = Problem::new(span.clone(), "the line should end before this");
                 Err(problem.help(
                     "the order is: on EVENTS [CONDITIONS] spend … refill … / ACTS -> TARGETS \"LABEL\" @AMENDMENT",
                 ))

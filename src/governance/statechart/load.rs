@@ -1,8 +1,8 @@
-//! From a draft to a chart: every word gets its meaning, every name its id. What is wrong is told with its line.
+//! Resolves a draft to a chart: names to ids, words to events, guards and actions. Problems are reported with positions.
 
 use super::chart::{
-    Act, Amendment, Chart, Condition, Counter, CounterId, Initial, Kind, State, StateId, Test, Transition,
-    TransitionId, Trigger, Vocabulary,
+    Amendment, Chart, Condition, ConditionTest, Counter, CounterId, Executable, InitialEntry, State, StateId,
+    StateKind, Transition, TransitionId, Trigger, Vocabulary,
 };
 use super::check;
 use super::line::Word;
@@ -12,19 +12,19 @@ use crate::foundation::base::{Digest, limits};
 use crate::foundation::config::{Choice, ConfigErrors, Problem, Problems, nearest};
 
 impl<V: Vocabulary> Chart<V> {
-    /// Reads a chart and checks that it is whole: every state can be reached, every event that a state listens to has an
-    /// answer whatever the facts are, and every cycle has a counter that runs out.
+    /// Parses a chart and runs all checks: every state is reachable, every handled event has an unconditional fallback, and
+    /// every cycle has a counter.
     ///
     /// # Errors
-    /// All that is wrong, each with its place in the text.
+    /// Every problem, with its position in the text.
     pub fn load(source_name: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::read_and(source_name, text, check::check)
     }
 
-    /// Reads a chart without asking whether it is whole.
+    /// Parses a chart without the checks.
     ///
     /// # Errors
-    /// All that is wrong, each with its place in the text.
+    /// Every problem, with its position in the text.
     pub fn read(source_name: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::read_and(source_name, text, |_, _| {})
     }
@@ -37,7 +37,7 @@ impl<V: Vocabulary> Chart<V> {
         let mut problems = Problems::new(text);
         let draft = text::read(text, &mut problems);
         let chart = Loader { draft: &draft, problems: &mut problems }.chart(Digest::of(text));
-        // Where a line could not be read, what the rest seems to lack would only mislead.
+        // If a line could not be parsed, the checks would report consequential errors.
         if let Some(chart) = &chart
             && problems.is_empty()
         {
@@ -87,7 +87,7 @@ impl Loader<'_, '_, '_, '_> {
                 chart.transitions.push(self.transition(StateId(index as u8), transition));
             }
         }
-        let leaves = chart.states().filter(|(_, state)| matches!(state.kind, Kind::Atomic | Kind::Final));
+        let leaves = chart.states().filter(|(_, state)| matches!(state.kind, StateKind::Atomic | StateKind::Final));
         chart.leaves = leaves.map(|(id, _)| id).collect();
         self.targets_can_be_active_together(&chart);
         Some(chart)
@@ -126,9 +126,8 @@ impl Loader<'_, '_, '_, '_> {
     }
 
     fn twice(&mut self, word: &Word<'_>, what: &str) {
-        let message = format!("there are two of the {what} `{}`", word.text);
-        self.problems
-            .add(Problem::new(word.span.clone(), message).label("again here").help("give each a name of its own"));
+        let message = format!("the {what} `{}` is defined twice", word.text);
+        self.problems.add(Problem::new(word.span.clone(), message).label("again here").help("rename one of them"));
     }
 
     fn state<V: Vocabulary>(&mut self, index: usize, draft: &StateDraft<'_>, own: Vec<TransitionId>) -> State<V> {
@@ -141,14 +140,14 @@ impl Loader<'_, '_, '_, '_> {
         let inside = (index + 1..self.draft.states.len()).filter(|other| self.draft.is_inside(*other, index));
         let inside = inside.map(|other| StateId(other as u8)).collect();
         let kind = match draft.kind {
-            Kind::Atomic if !children.is_empty() || index == 0 => Kind::Compound,
+            StateKind::Atomic if !children.is_empty() || index == 0 => StateKind::Compound,
             kind => kind,
         };
         self.form(index, draft, kind, children);
         let initial = match (&draft.initial, kind) {
-            (Some(initial), Kind::Compound | Kind::History { .. }) => Some(self.initial(id, draft, initial)),
-            (None, Kind::Compound) => {
-                children.iter().next().map(|first| Initial { targets: vec![first], acts: vec![] })
+            (Some(initial), StateKind::Compound | StateKind::History { .. }) => Some(self.initial(id, draft, initial)),
+            (None, StateKind::Compound) => {
+                children.iter().next().map(|first| InitialEntry { targets: vec![first], acts: vec![] })
             }
             _ => None,
         };
@@ -171,29 +170,26 @@ impl Loader<'_, '_, '_, '_> {
         }
     }
 
-    /// What the kind of a state forbids.
-    fn form(&mut self, index: usize, draft: &StateDraft<'_>, kind: Kind, children: StateSet) {
+    /// Checks what a state's kind forbids.
+    fn form(&mut self, index: usize, draft: &StateDraft<'_>, kind: StateKind, children: StateSet) {
         let name = &draft.name;
         let mut fault = |message: String, help: &str| {
             self.problems.add(Problem::new(name.span.clone(), message).help(help));
         };
         let plain = draft.transitions.is_empty() && draft.entry.is_empty() && draft.exit.is_empty();
         match kind {
-            Kind::Compound if children.is_empty() => fault("the chart has no states".into(), "add `state NAME`"),
-            Kind::Parallel if children.is_empty() => {
+            StateKind::Compound if children.is_empty() => fault("the chart has no states".into(), "add `state NAME`"),
+            StateKind::Parallel if children.is_empty() => {
                 fault(format!("`{}` is parallel and has no states inside", name.text), "indent its regions under it");
             }
-            Kind::Final if !children.is_empty() || !draft.transitions.is_empty() => {
-                fault(format!("`{}` is final: nothing comes after it", name.text), "make it a `state`");
+            StateKind::Final if !children.is_empty() || !draft.transitions.is_empty() => {
+                fault(format!("`{}` is final: it has no children and no transitions", name.text), "make it a `state`");
             }
-            Kind::History { .. } if !children.is_empty() || !plain => {
-                fault(
-                    format!("`{}` is a history: nothing stands inside it", name.text),
-                    "put it into the state around it",
-                );
+            StateKind::History { .. } if !children.is_empty() || !plain => {
+                fault(format!("`{}` is a history: it has no contents", name.text), "put them into its parent state");
             }
-            Kind::Atomic | Kind::Parallel | Kind::Final if draft.initial.is_some() => {
-                fault(format!("`{}` has no states to choose from", name.text), "leave `initial` out");
+            StateKind::Atomic | StateKind::Parallel | StateKind::Final if draft.initial.is_some() => {
+                fault(format!("`{}` has no child states", name.text), "leave `initial` out");
             }
             _ => {}
         }
@@ -211,21 +207,21 @@ impl Loader<'_, '_, '_, '_> {
         id: StateId,
         draft: &StateDraft<'_>,
         initial: &text::InitialDraft<'_>,
-    ) -> Initial<V> {
+    ) -> InitialEntry<V> {
         let home =
-            if matches!(draft.kind, Kind::History { .. }) { draft.parent.unwrap_or(0) } else { usize::from(id.0) };
+            if matches!(draft.kind, StateKind::History { .. }) { draft.parent.unwrap_or(0) } else { usize::from(id.0) };
         let targets = self.targets(usize::from(id.0), &initial.targets);
         for (target, word) in targets.iter().zip(&initial.targets) {
             if !self.draft.is_inside(usize::from(target.0), home) {
-                let message = format!("`{}` does not stand inside `{}`", word.text, self.draft.name(home));
+                let message = format!("`{}` is not inside `{}`", word.text, self.draft.name(home));
                 self.problems.add(Problem::new(word.span.clone(), message).help("name a state inside it"));
             }
             if [id, *target].iter().all(|id| self.draft.is_history(usize::from(id.0))) {
                 let problem = Problem::new(word.span.clone(), "a history leads to a state, not to another history");
-                self.problems.add(problem.help("name the state that is entered when nothing is remembered"));
+                self.problems.add(problem.help("name a state"));
             }
         }
-        Initial { targets, acts: self.acts(&initial.acts) }
+        InitialEntry { targets, acts: self.acts(&initial.acts) }
     }
 
     fn transition<V: Vocabulary>(&mut self, source: StateId, draft: &TransitionDraft<'_>) -> Transition<V> {
@@ -233,10 +229,13 @@ impl Loader<'_, '_, '_, '_> {
         let spend = draft.spend.as_ref().and_then(|word| self.counter(word));
         let refill: Vec<_> = draft.refill.iter().filter_map(|word| Some((self.counter(word)?, word))).collect();
         for (counter, word) in &refill {
-            // Then the counters, read as one number with the first as its highest digit, fall with every spending.
+            // This makes the counters decrease lexicographically.
             if spend.is_none_or(|spend| *counter <= spend) {
-                let message = format!("`{}` can only be refilled by spending a counter named before it", word.text);
-                let help = "else they could refill each other without end; move it down in the list of counters";
+                let message = format!(
+                    "`{}` can only be refilled by a transition that spends a counter declared before it",
+                    word.text
+                );
+                let help = "otherwise counters could refill each other forever; move it down in the list of counters";
                 self.problems.add(Problem::new(word.span.clone(), message).help(help));
             }
         }
@@ -265,19 +264,19 @@ impl Loader<'_, '_, '_, '_> {
 
     fn condition<V: Vocabulary>(&mut self, at: usize, draft: &ConditionDraft<'_>) -> Option<Condition<V>> {
         let test = if draft.in_state {
-            Test::In(self.resolve(at, &draft.word)?)
+            ConditionTest::In(self.resolve(at, &draft.word)?)
         } else {
-            Test::Guard(self.choose(&draft.word, "guard")?)
+            ConditionTest::Guard(self.choose(&draft.word, "guard")?)
         };
         Some(Condition { test, wanted: draft.wanted })
     }
 
-    fn acts<V: Vocabulary>(&mut self, drafts: &[ActDraft<'_>]) -> Vec<Act<V>> {
+    fn acts<V: Vocabulary>(&mut self, drafts: &[ActDraft<'_>]) -> Vec<Executable<V>> {
         let act = |draft: &ActDraft<'_>| {
             Some(if draft.raise {
-                Act::Raise(self.choose(&draft.word, "event")?)
+                Executable::Raise(self.choose(&draft.word, "event")?)
             } else {
-                Act::Do(self.choose(&draft.word, "action")?)
+                Executable::Do(self.choose(&draft.word, "action")?)
             })
         };
         drafts.iter().filter_map(act).collect()
@@ -313,7 +312,7 @@ impl Loader<'_, '_, '_, '_> {
         let problem = Problem::new(word.span.clone(), format!("`{}` is not a known {what}", word.text));
         let help = match nearest(word.text, known.iter().copied()) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None if known.is_empty() => format!("there is none; declare it with `{what} …` at the top"),
+            None if known.is_empty() => format!("none is declared; declare it with `{what} …` at the top"),
             None => format!("known here: {}", known.join(", ")),
         };
         self.problems.add(problem.label(format!("unknown {what}")).help(help));
@@ -323,7 +322,7 @@ impl Loader<'_, '_, '_, '_> {
         words.iter().filter_map(|word| self.resolve(at, word)).collect()
     }
 
-    /// The state that `word` names where it is said at `at`: looked for inside that state, then beside it, and so on outward.
+    /// Resolves a state's name relative to `at`: first among its descendants, then among its siblings, and so on outwards.
     fn resolve(&mut self, at: usize, word: &Word<'_>) -> Option<StateId> {
         let found = self.draft.find(at, word.text);
         if found.is_none() {
@@ -332,7 +331,7 @@ impl Loader<'_, '_, '_, '_> {
             let last = |path: &'_ &str| path.rsplit('.').next() == word.text.rsplit('.').next();
             match names.clone().find(last) {
                 Some(path) => {
-                    let problem = Problem::new(word.span.clone(), format!("`{}` cannot be seen from here", word.text));
+                    let problem = Problem::new(word.span.clone(), format!("`{}` is not visible from here", word.text));
                     self.problems.add(problem.label("unknown state").help(format!("write `{path}`")));
                 }
                 None => self.unknown(word, "state", &names.collect::<Vec<_>>()),
@@ -345,7 +344,7 @@ impl Loader<'_, '_, '_, '_> {
         let together = |a: StateId, b: StateId| {
             let meeting = chart.ancestors(a).find(|state| chart.state(*state).inside.contains(b));
             let apart = a != b && !chart.state(a).inside.contains(b) && !chart.state(b).inside.contains(a);
-            apart && meeting.is_some_and(|meeting| chart.state(meeting).kind == Kind::Parallel)
+            apart && meeting.is_some_and(|meeting| chart.state(meeting).kind == StateKind::Parallel)
         };
         let of_states = chart.states.iter().filter_map(|state| Some((&state.initial.as_ref()?.targets, &state.span)));
         let of_transitions = chart.transitions.iter().map(|transition| (&transition.targets, &transition.span));
@@ -355,7 +354,7 @@ impl Loader<'_, '_, '_, '_> {
             if let Some((a, b)) = pairs.find(|(a, b)| !together(*a, *b)) {
                 let (a, b) = (&chart.state(a).path, &chart.state(b).path);
                 let message = format!("`{a}` and `{b}` cannot be active at the same time");
-                let help = "several targets stand in different regions of a parallel state";
+                let help = "several targets must be in different regions of a parallel state";
                 self.problems.add(Problem::new(span.clone(), message).help(help));
             }
         }

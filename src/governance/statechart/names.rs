@@ -1,6 +1,6 @@
-//! The states of a draft by their place in it, and which of them a name means.
+//! Indexes and name resolution of a draft's states.
 
-use super::chart::Kind;
+use super::chart::StateKind;
 use super::text::Draft;
 
 impl Draft<'_> {
@@ -13,7 +13,7 @@ impl Draft<'_> {
     }
 
     pub(super) fn is_history(&self, index: usize) -> bool {
-        self.states.get(index).is_some_and(|state| matches!(state.kind, Kind::History { .. }))
+        self.states.get(index).is_some_and(|state| matches!(state.kind, StateKind::History { .. }))
     }
 
     pub(super) fn children(&self, of: usize) -> impl Iterator<Item = usize> {
@@ -25,7 +25,7 @@ impl Draft<'_> {
         std::iter::successors(self.parent(index), |up| self.parent(*up)).any(|up| up == outer)
     }
 
-    /// The names from the outermost state inward, joined by dots; empty for the chart itself.
+    /// The names from the outermost state inwards, joined by dots; empty for the chart itself.
     pub(super) fn path(&self, index: usize) -> String {
         match self.parent(index) {
             None => String::new(),
@@ -34,7 +34,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The state that `path` means where it is said at `at`: looked for inside that state, then beside it, and so on outward.
+    /// Resolves `path` relative to `at`: first among its descendants, then among its siblings, and so on outwards.
     pub(super) fn find(&self, at: usize, path: &str) -> Option<usize> {
         let child = |scope: usize, name: &str| self.children(scope).find(|child| self.name(*child) == name);
         let mut scopes = std::iter::successors(Some(at), |scope| self.parent(*scope));

@@ -1,10 +1,10 @@
-//! A chart as an SVG picture, without the help of another program: states as boxes within boxes in the order of the text,
-//! each with its transitions on a line, and an arrow from the line to its target. What an amendment brought is dashed.
+//! Draws a chart as SVG without an external program: states as nested boxes in the order of the text, each transition on a
+//! line with an arrow to its target. Amendments are dashed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::chart::{Chart, Kind, StateId, Vocabulary};
+use super::chart::{Chart, StateId, StateKind, Vocabulary};
 use super::diagram::transition_text;
 
 /// Height of a line, width of a character, and the space around a box, all in pixels.
@@ -34,7 +34,7 @@ struct Picture<'c, V: Vocabulary> {
     out: String,
     /// The right edge and the middle of the title of every box.
     boxes: BTreeMap<StateId, (usize, usize)>,
-    /// From where to which state, and whether an amendment brought it.
+    /// Start position, target, and whether an amendment added it.
     arrows: Vec<((usize, usize), StateId, bool)>,
 }
 
@@ -51,13 +51,13 @@ impl<V: Vocabulary> Picture<'_, V> {
         text
     }
 
-    /// What stands on the lines of a state: its histories, then its transitions, each with its targets.
+    /// The lines of a state: its histories, then its transitions, each with its targets.
     fn lines(&self, id: StateId) -> Vec<(String, Vec<StateId>, bool)> {
         let chart = self.chart;
         let state = chart.state(id);
         let histories = state.histories.iter().map(|history| {
             let inner = chart.state(history);
-            let deep = if inner.kind == (Kind::History { deep: true }) { "H*" } else { "H" };
+            let deep = if inner.kind == (StateKind::History { deep: true }) { "H*" } else { "H" };
             let targets = inner.initial.iter().flat_map(|initial| initial.targets.iter().copied()).collect();
             (format!("{deep} {}", inner.name), targets, inner.amendment.is_some())
         });
@@ -70,7 +70,7 @@ impl<V: Vocabulary> Picture<'_, V> {
         histories.chain(own).collect()
     }
 
-    /// The width of a state with all that is inside it.
+    /// The width of a state with its descendants.
     fn width(&self, id: StateId, depth: usize) -> usize {
         let lines = self.lines(id).into_iter().map(|(text, ..)| text.chars().count() + 2);
         let own = lines.chain([self.title(id).chars().count()]).max().unwrap_or_default();
@@ -78,7 +78,7 @@ impl<V: Vocabulary> Picture<'_, V> {
         inside.chain([own * CHARACTER + 2 * SPACE * (depth + 1)]).max().unwrap_or_default()
     }
 
-    /// Draws a state and what is inside it; gives its height.
+    /// Draws a state and its descendants; returns the height.
     fn place(&mut self, id: StateId, x: usize, y: usize, width: usize) -> usize {
         let state = self.chart.state(id);
         let frame = self.out.len();
@@ -100,10 +100,10 @@ impl<V: Vocabulary> Picture<'_, V> {
             bottom += SPACE + self.place(child, x + SPACE, bottom + SPACE, width - 2 * SPACE);
         }
         bottom += SPACE;
-        let (height, round) = (bottom - y, if state.kind == Kind::Final { 0 } else { 6 });
+        let (height, round) = (bottom - y, if state.kind == StateKind::Final { 0 } else { 6 });
         let dashed = match (state.amendment, state.kind) {
             (Some(_), _) => " stroke-dasharray=\"2 2\"",
-            (None, Kind::Parallel) => " stroke-dasharray=\"6 3\"",
+            (None, StateKind::Parallel) => " stroke-dasharray=\"6 3\"",
             _ => "",
         };
         let drawn = format!(
@@ -119,7 +119,7 @@ impl<V: Vocabulary> Picture<'_, V> {
         let _infallible = writeln!(self.out, "<text x=\"{x}\" y=\"{}\"{looks}>{text}</text>", middle + 4);
     }
 
-    /// Arrows bend out to the right, the further the longer they are.
+    /// Draws the arrows, curved to the right in proportion to their length.
     fn draw_arrows(&mut self, width: usize) {
         for ((x, y), target, amended) in std::mem::take(&mut self.arrows) {
             let Some(&(to_x, to_y)) = self.boxes.get(&target) else { continue };

@@ -1,4 +1,4 @@
-//! SCXML's rules told as small charts: what is active after each event, and what was done.
+//! SCXML's rules as small charts: the active states after each event, and the effects.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::chart::{Chart, Vocabulary};
 use super::step::{Denial, Step, start, step};
 use crate::foundation::config::ConfigErrors;
 
-/// Words for tests: events and actions with short names, guards that are always so.
+/// A vocabulary for tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Small;
 
@@ -53,7 +53,7 @@ fn chart(body: &str) -> Chart<Small> {
         .unwrap_or_else(|errors| panic!("{errors}: {:?}", errors.problems().next()))
 }
 
-/// Plays events, written as letters, and tells the leaves after the start and each of them, with what was done.
+/// Runs events, written as letters; returns the leaves and effects after the start and after each event.
 fn play(body: &str, events: &str) -> String {
     let chart = chart(body);
     let tell = |step: &Step<Small>| {
@@ -68,7 +68,7 @@ fn play(body: &str, events: &str) -> String {
         }
     };
     let mut last = start(&chart, holds);
-    let mut told = vec![tell(&last)];
+    let mut report = vec![tell(&last)];
     for letter in events.chars() {
         let event = match letter {
             'a' => Event::A,
@@ -77,9 +77,9 @@ fn play(body: &str, events: &str) -> String {
             _ => Event::D,
         };
         last = step(&chart, &last.configuration, event, holds);
-        told.push(tell(&last));
+        report.push(tell(&last));
     }
-    told.join(" ")
+    report.join(" ")
 }
 
 #[track_caller]
@@ -162,7 +162,7 @@ parallel p
 }
 
 #[test]
-fn of_two_that_would_leave_the_same_state_the_deeper_or_the_earlier_is_taken() {
+fn of_conflicting_transitions_the_deeper_or_earlier_is_taken() {
     let body = "
 parallel p
   state l
@@ -203,7 +203,7 @@ state out
 }
 
 #[test]
-fn histories_lead_back_shallow_to_the_child_and_deep_to_the_leaf() {
+fn a_shallow_history_restores_the_child_and_a_deep_one_the_leaf() {
     let body = |depth: &str| {
         format!(
             "
@@ -228,7 +228,7 @@ state away
 }
 
 #[test]
-fn a_deep_history_of_a_parallel_state_brings_back_every_region() {
+fn a_deep_history_of_a_parallel_state_restores_every_region() {
     let body = "
 parallel p
   history h deep -> l
@@ -263,7 +263,7 @@ state v
 }
 
 #[test]
-fn raised_events_that_nobody_listens_to_are_dropped() {
+fn raised_events_without_a_transition_are_dropped() {
     check("state s\n  on a / raise d -> t\nstate t\n  on b -> s\n", "ab", "s t s");
 }
 
@@ -298,13 +298,13 @@ state after
 }
 
 #[test]
-fn a_final_state_at_the_top_ends_the_chart_and_leaves_everything() {
+fn a_top_level_final_state_ends_the_chart_and_exits_every_state() {
     let body = "state s\n  on a -> end\nfinal end\n  entry x\n  exit y\n";
-    check(body, "aa", "s end/xy the chart has come to its end: start it anew");
+    check(body, "aa", "s end/xy the chart has finished: start it again");
 }
 
 #[test]
-fn conditions_ask_the_facts_and_the_configuration() {
+fn conditions_test_guards_and_active_states() {
     let body = "
 parallel p
   state l
@@ -321,7 +321,7 @@ parallel p
 }
 
 #[test]
-fn a_counter_runs_out_and_is_refilled_by_one_before_it() {
+fn a_counter_reaches_zero_and_is_refilled_by_a_higher_one() {
     let body = "
 counter big 1
 counter little 2
@@ -335,46 +335,46 @@ state s
 }
 
 #[test]
-fn a_chart_that_goes_round_without_end_is_stopped_and_nothing_has_happened() {
+fn an_endless_step_is_denied_without_any_effect() {
     check(
         "state s\n  on a -> t\nstate t\n  always / x -> u\nstate u\n  always -> t\n",
         "ab",
-        "s the chart goes round without end -",
+        "s the step did not end within the limit of microsteps -",
     );
 }
 
 #[test]
-fn a_refusal_names_what_stood_against_each_transition() {
+fn a_refusal_names_the_failed_condition_of_each_transition() {
     let chart = chart("counter n 1\nstate s\n  on a [yes, no] / x\n  on a spend n / y\n");
     let first = step(&chart, &start(&chart, holds).configuration, Event::A, holds);
     let second = step(&chart, &first.configuration, Event::A, holds);
     let Some(Denial::Refused { by, .. }) = second.denial else { panic!("refused") };
-    let told: Vec<_> = by.iter().map(|(id, refusal)| (chart.transition(*id).acts.len(), *refusal)).collect();
+    let report: Vec<_> = by.iter().map(|(id, refusal)| (chart.transition(*id).acts.len(), *refusal)).collect();
     let (condition, spent) = (super::Refusal::Condition(1), super::Refusal::Spent(super::CounterId(0)));
-    assert_eq!(told, [(1, condition), (1, spent)]);
+    assert_eq!(report, [(1, condition), (1, spent)]);
 }
 
 #[test]
-fn a_configuration_of_another_chart_is_not_taken() {
+fn a_configuration_of_another_chart_is_refused() {
     let (one, other) = (chart("state s\n  on a -> t\nstate t\n"), chart("state s\n  on a -> u\nstate u\n"));
     let foreign = step(&one, &start(&other, holds).configuration, Event::A, holds);
     assert_eq!(foreign.denial, Some(Denial::OtherChart));
 }
 
 #[test]
-fn what_is_wrong_with_a_chart_is_told_with_its_line() {
-    let mut told = String::new();
+fn problems_are_reported_with_their_positions() {
+    let mut report = String::new();
     for (name, text) in
         include_str!("../../../tests/data/bad_charts.txt").split("=== ").filter_map(|part| part.split_once('\n'))
     {
         let errors: ConfigErrors = Chart::<Small>::load(name, text).expect_err(name);
-        writeln!(told, "=== {name}").unwrap();
+        writeln!(report, "=== {name}").unwrap();
         for problem in errors.problems() {
             let (line, column) = errors.line_column(problem.span.start);
             let under = text.get(problem.span.clone()).unwrap_or_default();
             let help = problem.help.as_deref().unwrap_or("-");
-            writeln!(told, "{line}:{column} `{under}`: {}\n    help: {help}", problem.message).unwrap();
+            writeln!(report, "{line}:{column} `{under}`: {}\n    help: {help}", problem.message).unwrap();
         }
     }
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(report);
 }

@@ -1,4 +1,4 @@
-//! A set of states as one machine word, so that asking whether two exit sets meet is one instruction.
+//! A set of states as a bit set.
 
 use serde::{Serialize, Serializer};
 
@@ -9,25 +9,25 @@ use super::chart::StateId;
 pub struct StateSet(u128);
 
 impl StateSet {
-    /// No state.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// Whether there is no state.
+    /// Whether it is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many.
+    /// The number of states.
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether `id` is one of them.
+    /// Whether it contains `id`.
     pub const fn contains(self, id: StateId) -> bool {
         self.0 & bit(id) != 0
     }
 
-    /// With `id`.
+    /// The set with `id` added.
     #[must_use]
     pub const fn with(self, id: StateId) -> Self {
         Self(self.0 | bit(id))
@@ -38,31 +38,31 @@ impl StateSet {
         self.0 |= bit(id);
     }
 
-    /// Takes `id` away.
+    /// Removes `id`.
     pub const fn remove(&mut self, id: StateId) {
         self.0 &= !bit(id);
     }
 
-    /// What is in both.
+    /// The intersection.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is in either.
+    /// The union.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether any state is in both.
-    pub const fn meets(self, other: Self) -> bool {
+    /// Whether the intersection is not empty.
+    pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// The states in document order; from the end, in reverse.
-    pub const fn iter(self) -> States {
-        States(self.0)
+    /// Iterates in document order; double-ended.
+    pub const fn iter(self) -> StateSetIter {
+        StateSetIter(self.0)
     }
 }
 
@@ -78,9 +78,9 @@ impl FromIterator<StateId> for StateSet {
 
 impl IntoIterator for StateSet {
     type Item = StateId;
-    type IntoIter = States;
+    type IntoIter = StateSetIter;
 
-    fn into_iter(self) -> States {
+    fn into_iter(self) -> StateSetIter {
         self.iter()
     }
 }
@@ -91,11 +91,11 @@ impl Serialize for StateSet {
     }
 }
 
-/// The states of a [`StateSet`].
+/// Iterator over a [`StateSet`].
 #[derive(Debug, Clone)]
-pub struct States(u128);
+pub struct StateSetIter(u128);
 
-impl Iterator for States {
+impl Iterator for StateSetIter {
     type Item = StateId;
 
     fn next(&mut self) -> Option<StateId> {
@@ -105,7 +105,7 @@ impl Iterator for States {
     }
 }
 
-impl DoubleEndedIterator for States {
+impl DoubleEndedIterator for StateSetIter {
     fn next_back(&mut self) -> Option<StateId> {
         let last = StateId(u8::try_from(self.0.checked_ilog2()?).ok()?);
         self.0 &= !bit(last);

@@ -1,80 +1,82 @@
-//! The pure step of a chart: an event comes in, a new configuration and the effects to perform come out.
+//! The pure step function: from a configuration and an event to a new configuration and the effects to perform.
 //!
 //! The order is that of SCXML 1.0 (W3C Recommendation, 2015, appendix D, "Algorithm for SCXML Interpretation"): an event
-//! from outside is a macrostep, which ends when neither a transition without an event nor a raised event is left. In each
-//! microstep the optimal set of enabled transitions is taken: of two that would leave the same state, the one whose source
-//! stands deeper, else the one whose state comes first. States are left in reverse document order, then the transitions'
-//! acts are done, then states are entered in document order.
+//! from outside is a macrostep, which ends when no eventless transition is enabled and no raised event is queued. In each
+//! microstep the optimal set of enabled transitions is taken: of two that would exit the same state, the one with the
+//! deeper source, otherwise the one whose state comes first. States are exited in reverse document order, then the
+//! transitions' content is executed, then states are entered in document order.
 //!
-//! Facts do not change within a macrostep: `holds` answers for the moment of the event.
+//! Facts do not change within a macrostep: `holds` answers as of the event.
 
 use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use super::chart::{Act, Chart, CounterId, Kind, StateId, Test, TransitionId, Trigger, Vocabulary, word};
+use super::chart::{
+    Chart, ConditionTest, CounterId, Executable, StateId, StateKind, TransitionId, Trigger, Vocabulary, word,
+};
 use super::configuration::Configuration;
 use super::entry::{Entry, EntrySet, effective};
 use super::set::StateSet;
 use crate::foundation::base::limits;
 
-/// What one event did.
+/// The result of one event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step<V: Vocabulary> {
-    /// Where the chart stands now; where it stood, if the event was denied.
+    /// The new configuration; the old one if the event was denied.
     pub configuration: Configuration,
-    /// What the caller shall do, in this order.
+    /// The effects to perform, in order.
     pub effects: Vec<V::Action>,
-    /// How it came about.
+    /// The microsteps taken.
     pub trace: Vec<Microstep<V>>,
-    /// Why nothing happened, if nothing did.
+    /// Why the event was denied, if it was.
     pub denial: Option<Denial<V>>,
 }
 
-/// One round of transitions taken together.
+/// A set of transitions taken together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Microstep<V: Vocabulary> {
-    /// What it answers; none for transitions without an event, and for the start.
+    /// Its trigger; none for eventless transitions and for the start.
     pub cause: Option<Trigger<V>>,
-    /// The transitions, in the order in which their acts were done.
+    /// The transitions, in the order of execution.
     pub transitions: Vec<TransitionId>,
-    /// The states left, in order.
+    /// The exited states, in order.
     pub exited: Vec<StateId>,
-    /// The states entered, in order.
+    /// The entered states, in order.
     pub entered: Vec<StateId>,
 }
 
-/// Why an event was not taken.
+/// Why an event was denied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Denial<V: Vocabulary> {
-    /// The configuration was made with another chart.
+    /// The configuration belongs to another chart.
     #[error("the configuration belongs to another chart: replay its events on this one")]
     OtherChart,
-    /// The chart has come to its end.
-    #[error("the chart has come to its end: start it anew")]
+    /// The chart has finished.
+    #[error("the chart has finished: start it again")]
     Finished,
-    /// No active state listens to the event.
-    #[error("no active state listens to `{}`", word(*.0))]
+    /// No active state has a transition on the event.
+    #[error("no active state has a transition on `{}`", word(*.0))]
     Unexpected(V::Event),
-    /// Active states listen to the event, but none may take it now.
-    #[error("no transition on `{}` may be taken now", word(*.event))]
+    /// Active states have transitions on the event, but all are disabled.
+    #[error("every transition on `{}` is disabled now", word(*.event))]
     Refused {
         /// The event.
         event: V::Event,
-        /// The transitions that it could have taken, each with what stood against it.
+        /// The disabled transitions, each with its reason.
         by: Vec<(TransitionId, Refusal)>,
     },
     /// The step did not end within [`limits::MICROSTEPS_MAX`] microsteps.
-    #[error("the chart goes round without end")]
+    #[error("the step did not end within the limit of microsteps")]
     Endless,
 }
 
-/// What stood against a transition.
+/// Why a transition was disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Refusal {
-    /// The condition at this place in its list does not hold.
+    /// The condition at this index does not hold.
     Condition(usize),
-    /// The counter has run out.
+    /// The counter is zero.
     Spent(CounterId),
 }
 
@@ -94,7 +96,7 @@ pub fn start<V: Vocabulary>(chart: &Chart<V>, holds: impl Fn(V::Guard) -> bool) 
     machine.finish(&empty)
 }
 
-/// Takes one event. Total: whatever comes, there is an answer.
+/// Processes one event. Total: every event gives a result or a denial.
 pub fn step<V: Vocabulary>(
     chart: &Chart<V>,
     configuration: &Configuration,
@@ -137,7 +139,7 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
         Self { chart, holds, now, raised: VecDeque::new(), effects: Vec::new(), trace: Vec::new() }
     }
 
-    /// Goes on until nothing is left to do inside.
+    /// Runs microsteps until the macrostep ends.
     fn finish(mut self, before: &Configuration) -> Step<V> {
         let mut rounds = 0;
         while !self.now.finished {
@@ -181,13 +183,13 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
         })
     }
 
-    /// What stands against taking a transition, if anything does.
+    /// Why a transition is disabled, if it is.
     fn against(&self, id: TransitionId) -> Option<Refusal> {
         let transition = self.chart.transition(id);
         let fails = transition.conditions.iter().position(|condition| {
             let answer = match condition.test {
-                Test::Guard(guard) => (self.holds)(guard),
-                Test::In(state) => self.now.active.contains(state),
+                ConditionTest::Guard(guard) => (self.holds)(guard),
+                ConditionTest::In(state) => self.now.active.contains(state),
             };
             answer != condition.wanted
         });
@@ -196,18 +198,18 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
     }
 
     fn without_conflicts(&self, enabled: Vec<TransitionId>) -> Vec<TransitionId> {
-        let mut kept: Vec<(TransitionId, StateSet)> = Vec::new();
+        let mut selected: Vec<(TransitionId, StateSet)> = Vec::new();
         for id in enabled {
             let exits = self.exits(id);
             let source = self.chart.transition(id).source;
             let is_deeper =
                 |other: TransitionId| self.chart.state(self.chart.transition(other).source).inside.contains(source);
-            if kept.iter().all(|(other, others)| !others.meets(exits) || is_deeper(*other)) {
-                kept.retain(|(_, others)| !others.meets(exits));
-                kept.push((id, exits));
+            if selected.iter().all(|(other, others)| !others.intersects(exits) || is_deeper(*other)) {
+                selected.retain(|(_, others)| !others.intersects(exits));
+                selected.push((id, exits));
             }
         }
-        kept.into_iter().map(|(id, _)| id).collect()
+        selected.into_iter().map(|(id, _)| id).collect()
     }
 
     fn refusal(&self, event: V::Event) -> Denial<V> {
@@ -222,12 +224,12 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
         if by.is_empty() { Denial::Unexpected(event) } else { Denial::Refused { event, by } }
     }
 
-    /// The states that a transition leaves.
+    /// The states that a transition exits.
     fn exits(&self, id: TransitionId) -> StateSet {
         self.domain(id).map_or(StateSet::EMPTY, |domain| self.now.active.and(self.chart.state(domain).inside))
     }
 
-    /// The state inside which a transition takes place; none if it leaves no state.
+    /// The transition's domain; none for a targetless transition.
     fn domain(&self, id: TransitionId) -> Option<StateId> {
         let transition = self.chart.transition(id);
         let targets = effective(self.chart, &self.now, &transition.targets);
@@ -236,7 +238,7 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
         }
         let holds_all = |state: StateId| targets.iter().all(|target| self.chart.state(state).inside.contains(target));
         let source = transition.source;
-        let is_compound = |state: StateId| self.chart.state(state).kind == Kind::Compound;
+        let is_compound = |state: StateId| self.chart.state(state).kind == StateKind::Compound;
         if transition.internal && is_compound(source) && holds_all(source) {
             return Some(source);
         }
@@ -245,14 +247,14 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
 
     fn microstep(&mut self, cause: Option<Trigger<V>>, transitions: Vec<TransitionId>) {
         let exits = transitions.iter().fold(StateSet::EMPTY, |exits, id| exits.or(self.exits(*id)));
-        // Both are asked before anything is left, as the histories stand then.
+        // Both are computed before any exit, with the histories as they are.
         let domains: Vec<_> = transitions.iter().map(|id| self.domain(*id)).collect();
         let exited = self.exit(exits);
         let chart = self.chart;
         for id in &transitions {
             let transition = chart.transition(*id);
             if let Some(counter) = transition.spend {
-                // Two regions may spend the last one in the same microstep.
+                // Two regions may decrement the same counter in one microstep.
                 self.now.set_left(counter, self.now.left(counter).saturating_sub(1));
             }
             for counter in &transition.refill {
@@ -276,7 +278,7 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
         let before = self.now.active;
         for state in exits {
             for history in chart.state(state).histories {
-                let deep = chart.state(history).kind == Kind::History { deep: true };
+                let deep = chart.state(history).kind == StateKind::History { deep: true };
                 let remembered = if deep { chart.leaves(state) } else { chart.state(state).children };
                 self.now.remember(history, before.and(remembered));
             }
@@ -302,7 +304,7 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
                     self.act(&initial.acts);
                 }
             }
-            if state.kind == Kind::Final {
+            if state.kind == StateKind::Final {
                 self.ended(state.parent);
             }
         }
@@ -314,7 +316,7 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
         let Some(parent) = parent else { return };
         if parent == StateId::ROOT {
             self.now.finished = true;
-            // The end of the chart is an exit from all that is active.
+            // At the end of the chart all active states exit.
             let exits = self.now.active;
             self.exit(exits);
             self.now.active = exits;
@@ -322,7 +324,7 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
         }
         self.raised.push_back(Trigger::Done(parent));
         let outer = self.chart.state(parent).parent;
-        if let Some(outer) = outer.filter(|outer| self.chart.state(*outer).kind == Kind::Parallel)
+        if let Some(outer) = outer.filter(|outer| self.chart.state(*outer).kind == StateKind::Parallel)
             && self.has_ended(outer)
         {
             self.raised.push_back(Trigger::Done(outer));
@@ -332,19 +334,19 @@ impl<'a, V: Vocabulary, H: Fn(V::Guard) -> bool> Machine<'a, V, H> {
     fn has_ended(&self, id: StateId) -> bool {
         let state = self.chart.state(id);
         match state.kind {
-            Kind::Parallel => state.children.iter().all(|child| self.has_ended(child)),
+            StateKind::Parallel => state.children.iter().all(|child| self.has_ended(child)),
             _ => state
                 .children
                 .iter()
-                .any(|child| self.chart.state(child).kind == Kind::Final && self.now.active.contains(child)),
+                .any(|child| self.chart.state(child).kind == StateKind::Final && self.now.active.contains(child)),
         }
     }
 
-    fn act(&mut self, acts: &[Act<V>]) {
+    fn act(&mut self, acts: &[Executable<V>]) {
         for act in acts {
             match act {
-                Act::Do(action) => self.effects.push(*action),
-                Act::Raise(event) => self.raised.push_back(Trigger::Event(*event)),
+                Executable::Do(action) => self.effects.push(*action),
+                Executable::Raise(event) => self.raised.push_back(Trigger::Event(*event)),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The text of a chart, line by line, into a draft whose names are still words. What the words mean is the loader's.
+//! Parses a chart's text, line by line, to a draft with unresolved names; the loader resolves them.
 //!
 //! ```text
 //! chart NAME
@@ -6,22 +6,22 @@
 //! counter NAME LIMIT
 //!
 //! state NAME ["LABEL"] [@AMENDMENT]                 parallel, final: the same; states inside are indented
-//!   initial TARGETS [/ ACTS]                        without it the first state inside
+//!   initial TARGETS [/ ACTS]                        default: the first child
 //!   entry ACTS                                      exit: the same
 //!   history NAME shallow|deep -> TARGETS [/ ACTS] [@AMENDMENT]
 //!   on EVENTS [CONDITIONS] [spend COUNTER] [refill COUNTERS] [/ ACTS] [-> TARGETS] ["LABEL"] [@AMENDMENT]
 //!   always …                                        the same, without an event
 //! ```
 //!
-//! CONDITIONS stand in brackets: `[guard, not guard, in STATE, not in STATE]`. An act is an action's name or
-//! `raise EVENT`. `on done` is the end of the state itself, `on done(STATE)` that of another. `~>` in place of `->` stays
-//! inside the source. `#` begins a comment. Lists are separated by commas.
+//! CONDITIONS are in brackets: `[guard, not guard, in STATE, not in STATE]`. An act is an action's name or
+//! `raise EVENT`. `on done` is the completion of the state itself, `on done(STATE)` that of another. `~>` instead of `->`
+//! is an internal transition. `#` begins a comment. Lists are separated by commas.
 
-use super::chart::Kind;
+use super::chart::StateKind;
 use super::line::{Line, Token, Word};
 use crate::foundation::config::{Problem, Problems, Span};
 
-/// A chart as written.
+/// A parsed chart with unresolved names.
 #[derive(Debug, Default)]
 pub(super) struct Draft<'t> {
     pub(super) name: Option<Word<'t>>,
@@ -33,7 +33,7 @@ pub(super) struct Draft<'t> {
 
 #[derive(Debug)]
 pub(super) struct StateDraft<'t> {
-    pub(super) kind: Kind,
+    pub(super) kind: StateKind,
     pub(super) name: Word<'t>,
     pub(super) parent: Option<usize>,
     pub(super) label: Option<&'t str>,
@@ -59,7 +59,7 @@ pub(super) struct ActDraft<'t> {
 #[derive(Debug)]
 pub(super) enum TriggerDraft<'t> {
     Event(Word<'t>),
-    /// The end of a state; of the source itself where none is named.
+    /// Completion of a state; of the source itself if none is named.
     Done(Option<Word<'t>>),
 }
 
@@ -85,7 +85,7 @@ pub(super) struct TransitionDraft<'t> {
 }
 
 impl<'t> StateDraft<'t> {
-    fn new(kind: Kind, name: Word<'t>, parent: Option<usize>) -> Self {
+    fn new(kind: StateKind, name: Word<'t>, parent: Option<usize>) -> Self {
         Self {
             kind,
             name,
@@ -100,9 +100,9 @@ impl<'t> StateDraft<'t> {
     }
 }
 
-/// Reads a chart's text. What cannot be read is a problem, and the reader goes on with the next line.
+/// Parses a chart's text. A line that cannot be parsed is reported, and parsing continues with the next.
 pub(super) fn read<'t>(text: &'t str, problems: &mut Problems<'_>) -> Draft<'t> {
-    let root = StateDraft::new(Kind::Compound, Word { text: "", span: 0..0 }, None);
+    let root = StateDraft::new(StateKind::Compound, Word { text: "", span: 0..0 }, None);
     let mut draft = Draft { states: vec![root], ..Draft::default() };
     // The open states, outermost first: the indentation of each one's own line and of the lines inside it.
     let mut open = vec![Open { state: 0, indent: None, inside: Some(0) }];
@@ -126,8 +126,8 @@ pub(super) fn read<'t>(text: &'t str, problems: &mut Problems<'_>) -> Draft<'t> 
         }
         let Some(top) = open.last_mut() else { continue };
         if *top.inside.get_or_insert(indent) != indent {
-            let message = "this line belongs to no state: its indentation is neither that of its neighbours nor deeper";
-            problems.add(Problem::new(line.all(), message).help("put it under the line above that it belongs with"));
+            let message = "this line's indentation matches no enclosing state";
+            problems.add(Problem::new(line.all(), message).help("align it with the lines of its state"));
             continue;
         }
         let parent = top.state;
@@ -147,7 +147,7 @@ struct Open {
 }
 
 impl<'t> Draft<'t> {
-    /// Reads one line inside the state `parent`; the index of the state that it opens, if it opens one.
+    /// Parses one line in the state `parent`; returns the index of the state that it opens, if any.
     fn line(&mut self, parent: usize, line: &mut Line<'t>) -> Result<Option<usize>, Problem> {
         let keyword = line.word("a keyword")?;
         let top = parent == 0;
@@ -159,13 +159,13 @@ impl<'t> Draft<'t> {
             "counter" if top => self.counters.push((line.word("its name")?, line.word("its limit")?)),
             "state" | "parallel" | "final" | "history" => {
                 let kind = match keyword.text {
-                    "parallel" => Kind::Parallel,
-                    "final" => Kind::Final,
-                    "history" => Kind::History { deep: false },
-                    _ => Kind::Atomic,
+                    "parallel" => StateKind::Parallel,
+                    "final" => StateKind::Final,
+                    "history" => StateKind::History { deep: false },
+                    _ => StateKind::Atomic,
                 };
                 let mut state = StateDraft::new(kind, line.word("the state's name")?, Some(parent));
-                if let Kind::History { deep } = &mut state.kind {
+                if let StateKind::History { deep } = &mut state.kind {
                     let depth = line.word("`shallow` or `deep`")?;
                     *deep = match depth.text {
                         "shallow" => false,
@@ -202,7 +202,7 @@ impl<'t> Draft<'t> {
                 }
             }
             other => {
-                let message = format!("`{other}` begins no line here");
+                let message = format!("a line cannot begin with `{other}` here");
                 let help = if top {
                     "a line begins with chart, amendment, counter, state, parallel, final, history or initial"
                 } else {
@@ -224,7 +224,7 @@ impl<'t> Line<'t> {
         })
     }
 
-    /// The acts after a slash, if there is one.
+    /// The executable content after a slash, if any.
     fn acts(&mut self) -> Result<Vec<ActDraft<'t>>, Problem> {
         if self.sign("/") { self.act_list() } else { Ok(Vec::new()) }
     }

@@ -1,12 +1,12 @@
-//! A sentence embedder: BERT (Devlin et al. 2018, arXiv:1810.04805) in the layout of Hugging Face's `BertModel`, its rows
-//! averaged over a text's tokens and scaled to unit length, as sentence-transformers does (Reimers and Gurevych 2019,
-//! arXiv:1908.10084). `embedder.rs` feeds it.
+//! A sentence embedder: BERT (Devlin et al. 2018, arXiv:1810.04805) in the layout of Hugging Face's `BertModel`. The
+//! rows of a text's tokens are averaged and scaled to unit length, as in sentence-transformers (Reimers and Gurevych
+//! 2019, arXiv:1908.10084). `embedder.rs` is the public handle.
 
-use loom_kernels::{Attention, KvPage, PAGE_LEN, Panels, Sight, attend, gelu, layer_norm};
+use loom_kernels::{Attention, AttentionMask, KvPage, PAGE_LEN, Panels, attend, gelu, layer_norm};
 
 use super::LoadError;
 use super::config::BertConfig;
-use super::linear::{Linear, Part, add};
+use super::linear::{Linear, ScopedWeights, add};
 use super::weights::Weights;
 use crate::foundation::chat::TokenId;
 
@@ -14,7 +14,7 @@ pub(super) struct Bert {
     config: BertConfig,
     /// `[vocabulary, d_model]`
     words: Panels,
-    /// `[window, d_model]`: positions, with what every token of a first segment gets added.
+    /// `[window, d_model]`: position embeddings plus the embedding of the first segment type.
     positions: Vec<f32>,
     norm: Norm,
     layers: Vec<Layer>,
@@ -37,22 +37,23 @@ struct Layer {
 }
 
 impl Bert {
-    /// Takes the weights that an embedding needs; a pooler or a head for another purpose may be left over.
+    /// Takes the weights that an embedding needs. Others (a pooler, a task head) may remain.
     pub(super) fn load(config: BertConfig, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
         let prefix = if weights.has("bert.embeddings.word_embeddings.weight") { "bert." } else { "" };
         let &BertConfig { vocabulary, d_model, window, segments, .. } = &config;
-        let mut part = Part::new(weights, format!("{prefix}embeddings."));
-        let words = part.panels("word_embeddings.weight", vocabulary, d_model)?;
-        let mut positions = part.take("position_embeddings.weight", &[window, d_model])?;
-        let segment = part.take("token_type_embeddings.weight", &[segments, d_model])?;
+        let mut scope = ScopedWeights::new(weights, format!("{prefix}embeddings."));
+        let words = scope.panels("word_embeddings.weight", vocabulary, d_model)?;
+        let mut positions = scope.take("position_embeddings.weight", &[window, d_model])?;
+        let segment = scope.take("token_type_embeddings.weight", &[segments, d_model])?;
         positions.chunks_exact_mut(d_model).for_each(|row| add(row, &segment));
-        let norm = Norm::load(&mut part, "LayerNorm", d_model)?;
-        let layer = |index| Layer::load(&config, Part::new(weights, format!("{prefix}encoder.layer.{index}.")));
+        let norm = Norm::load(&mut scope, "LayerNorm", d_model)?;
+        let layer =
+            |index| Layer::load(&config, ScopedWeights::new(weights, format!("{prefix}encoder.layer.{index}.")));
         let layers = (0..config.layers).map(layer).collect::<Result<_, _>>()?;
         Ok(Self { config, words, positions, norm, layers })
     }
 
-    /// Longest text, tokens.
+    /// Longest text in tokens.
     pub(super) fn window(&self) -> usize {
         self.config.window
     }
@@ -62,8 +63,8 @@ impl Bert {
         self.config.vocabulary
     }
 
-    /// One unit vector for each of `texts`: token ids, at least one and at most [`window`](Self::window) of them, inside
-    /// the vocabulary.
+    /// One unit vector for each of `texts`. A text has 1 to [`window`](Self::window) token ids, all inside the
+    /// vocabulary.
     pub(super) fn embed(&self, texts: &[Vec<TokenId>]) -> Vec<Vec<f32>> {
         let &BertConfig { d_model, d_feed, norm_epsilon, .. } = &self.config;
         let rows: usize = texts.iter().map(Vec::len).sum();
@@ -100,7 +101,7 @@ impl Bert {
             .collect()
     }
 
-    /// Every token of a text sees all of the text, and no other.
+    /// Full attention inside each text.
     fn attend(&self, texts: &[Vec<TokenId>], mut q: &[f32], k: &[f32], v: &[f32], mut y: &mut [f32]) {
         let &BertConfig { d_model, heads, .. } = &self.config;
         let (mut k, mut v) = (k.chunks_exact(d_model), v.chunks_exact(d_model));
@@ -114,34 +115,34 @@ impl Bert {
             }
             let pages: Vec<_> = pages.iter().collect();
             let scale = 1.0 / ((d_model / heads) as f32).sqrt();
-            let attention = Attention { pages: &pages, heads, scale, sight: Sight::All(len) };
-            let part = len * d_model;
-            attend(&attention, q.split_off(..part).unwrap_or_default(), y.split_off_mut(..part).unwrap_or_default());
+            let attention = Attention { pages: &pages, heads, scale, mask: AttentionMask::All(len) };
+            let scope = len * d_model;
+            attend(&attention, q.split_off(..scope).unwrap_or_default(), y.split_off_mut(..scope).unwrap_or_default());
         }
     }
 }
 
 impl Layer {
-    fn load(config: &BertConfig, mut part: Part<'_, '_>) -> Result<Self, LoadError> {
+    fn load(config: &BertConfig, mut scope: ScopedWeights<'_, '_>) -> Result<Self, LoadError> {
         let &BertConfig { d_model, d_feed, .. } = config;
         Ok(Self {
-            query: part.linear("attention.self.query", d_model, d_model, true)?,
-            key: part.linear("attention.self.key", d_model, d_model, true)?,
-            value: part.linear("attention.self.value", d_model, d_model, true)?,
-            out: part.linear("attention.output.dense", d_model, d_model, true)?,
-            norm: Norm::load(&mut part, "attention.output.LayerNorm", d_model)?,
-            widen: part.linear("intermediate.dense", d_feed, d_model, true)?,
-            narrow: part.linear("output.dense", d_model, d_feed, true)?,
-            feed_norm: Norm::load(&mut part, "output.LayerNorm", d_model)?,
+            query: scope.linear("attention.self.query", d_model, d_model, true)?,
+            key: scope.linear("attention.self.key", d_model, d_model, true)?,
+            value: scope.linear("attention.self.value", d_model, d_model, true)?,
+            out: scope.linear("attention.output.dense", d_model, d_model, true)?,
+            norm: Norm::load(&mut scope, "attention.output.LayerNorm", d_model)?,
+            widen: scope.linear("intermediate.dense", d_feed, d_model, true)?,
+            narrow: scope.linear("output.dense", d_model, d_feed, true)?,
+            feed_norm: Norm::load(&mut scope, "output.LayerNorm", d_model)?,
         })
     }
 }
 
 impl Norm {
-    fn load(part: &mut Part<'_, '_>, name: &str, dim: usize) -> Result<Self, LoadError> {
+    fn load(scope: &mut ScopedWeights<'_, '_>, name: &str, dim: usize) -> Result<Self, LoadError> {
         Ok(Self {
-            weight: part.take(&format!("{name}.weight"), &[dim])?,
-            bias: part.take(&format!("{name}.bias"), &[dim])?,
+            weight: scope.take(&format!("{name}.weight"), &[dim])?,
+            bias: scope.take(&format!("{name}.bias"), &[dim])?,
         })
     }
 
@@ -150,11 +151,11 @@ impl Norm {
     }
 }
 
-/// The mean of `rows`, at unit length; sums run over the rows in order.
+/// The mean of `rows`, scaled to unit length. Rows are summed in order.
 fn mean_direction(rows: &[f32], width: usize) -> Vec<f32> {
     let mut sum = vec![0.0; width];
     rows.chunks_exact(width).for_each(|row| add(&mut sum, row));
-    // The length of the mean does not matter, only its direction.
+    // Only the direction of the mean matters.
     let length = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
     if length > 0.0 {
         for x in &mut sum {

@@ -1,4 +1,4 @@
-//! The model that ships inside the program: `models/bundled`, embedded, with its manifest.
+//! The model embedded in the program: the files of `models/bundled` and its manifest.
 
 use serde::Deserialize;
 
@@ -12,22 +12,22 @@ pub(super) const TOKENIZER_CONFIG: &str = include_str!("../../../models/bundled/
 pub(super) const WEIGHTS: &[u8] = include_bytes!("../../../models/bundled/model.safetensors");
 const MANIFEST: &str = include_str!("../../../models/bundled/manifest.yaml");
 
-/// What is known of a model beyond its own files. What a manifest does not say is unknown.
+/// Facts about a model beyond its own files. Absent fields are unknown.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
     pub(super) name: String,
     /// An SPDX expression over the training data's licences.
     pub(super) licence: Option<String>,
-    /// What it was trained on.
+    /// Training data.
     #[serde(default)]
     pub(super) data: Vec<Data>,
-    /// How many tokens it reads well.
+    /// Number of tokens that it handles well.
     pub(super) window_tokens: Option<usize>,
-    /// How many tokens of instructions to give it at most.
+    /// Recommended maximum length of instructions, tokens.
     pub(super) prompt_tokens_max: Option<usize>,
     pub(super) held_out: Option<HeldOut>,
-    /// Texts that end a reply, beside its end tokens.
+    /// Texts that end a reply, in addition to its end tokens.
     #[serde(default)]
     pub(super) stop: Vec<String>,
     pub(super) sampling: Option<Sampling>,
@@ -40,7 +40,7 @@ pub(super) struct Data {
     pub(super) licence: String,
 }
 
-/// A measurement on text that was not trained on.
+/// A measurement on text that was not used for training.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HeldOut {
@@ -58,7 +58,7 @@ pub(super) fn manifest() -> Result<Manifest, LoadError> {
 /// The bundled model's `config.json`, and its licence.
 ///
 /// # Errors
-/// None in a program whose tests pass.
+/// Never in a program whose tests pass.
 pub fn bundled() -> Result<(&'static str, Option<String>), LoadError> {
     Ok((CONFIG, manifest()?.licence))
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manifest_is_read_and_agrees_with_itself() {
+    fn the_manifest_parses_and_is_consistent() {
         let manifest = manifest().unwrap();
         let held_out = manifest.held_out.unwrap();
         assert!((held_out.nll_nats.exp() - held_out.perplexity).abs() < 0.01);

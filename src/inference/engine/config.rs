@@ -1,4 +1,5 @@
-//! `config.json`: which architecture a model has, and its dims. Whether the weights agree is `weights.rs`' question.
+//! Parses `config.json`: the architecture of a model and its dimensions. Whether the weights agree is checked in
+//! `weights.rs`.
 
 mod bert;
 mod decoder;
@@ -21,13 +22,13 @@ macro_rules! supported {
         "`mamba`, `mamba2`, `falcon_mamba`, `llama`, `qwen2`, `qwen3`"
     };
 }
-/// Every `model_type` of a language model that is read.
+/// Every supported `model_type` of a language model.
 const SUPPORTED: &str = supported!();
-/// Every `model_type` that is read.
+/// Every supported `model_type`.
 pub(super) const SUPPORTED_WITH_EMBEDDERS: &str = concat!(supported!(), ", `bert`");
 
-/// How the weights of a folder are read.
-const PLAIN: &str = "plain f32, bf16 or f16 (the model that it was made from; `--dtype` packs it), or a GGUF file";
+/// Supported formats of weights in a folder.
+const PLAIN: &str = "plain f32, bf16 or f16 (use the original model; `--dtype` quantises it), or a GGUF file";
 
 /// The parsed `config.json` of a language model, one variant per architecture.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,27 +44,27 @@ struct Kind {
     quantization_config: Option<Quantised>,
 }
 
-/// Weights that another library has packed, in tensors of its own.
+/// Weights packed by another library, in its own tensor layout.
 #[derive(Deserialize)]
 struct Quantised {
     quant_method: Option<String>,
 }
 
 impl Config {
-    /// Reads the text of a `config.json`.
+    /// Parses the text of a `config.json`.
     pub(super) fn parse(json: &str) -> Result<Self, LoadError> {
         match model_type(json)?.as_str() {
             "mamba" => MambaConfig::parse(json, false).map(Self::Mamba),
             "falcon_mamba" => MambaConfig::parse(json, true).map(Self::Mamba),
             "mamba2" => Mamba2Config::parse(json).map(Self::Mamba2),
             kind @ ("llama" | "qwen2" | "qwen3") => DecoderConfig::parse(json, kind).map(Self::Decoder),
-            "bert" => Err(unsupported("the sentence embedder `bert`, which writes no text".to_owned(), SUPPORTED)),
+            "bert" => Err(unsupported("`bert`, a sentence embedder that cannot generate text".to_owned(), SUPPORTED)),
             other => Err(unsupported(format!("the architecture `{other}`"), SUPPORTED)),
         }
     }
 }
 
-/// Python writes numbers that JSON does not have: outside of strings, `Infinity`, `-Infinity` and `NaN` become `null`.
+/// Python writes numbers that JSON lacks: `Infinity`, `-Infinity` and `NaN` outside strings become `null`.
 pub(super) fn standard_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -77,7 +78,7 @@ pub(super) fn standard_json(text: &str) -> String {
     out
 }
 
-/// Where the string ends that `text` begins with, both quotes included.
+/// Length of the string literal that `text` begins with, both quotes included.
 fn end_of_string(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
@@ -95,7 +96,7 @@ fn model_type(json: &str) -> Result<String, LoadError> {
     let kind: Kind = parse(json)?;
     if let Some(Quantised { quant_method }) = kind.quantization_config {
         let method = quant_method.unwrap_or_else(|| "quantization_config".to_owned());
-        return Err(unsupported(format!("weights packed by `{method}`"), PLAIN));
+        return Err(unsupported(format!("weights quantised with `{method}`"), PLAIN));
     }
     kind.model_type.ok_or_else(|| {
         LoadError::malformed(FILE, "`model_type` is missing; it names the architecture, such as `mamba`")
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stated_width_outweighs_the_one_that_would_follow() {
+    fn an_explicit_width_overrides_the_computed_one() {
         let json = r#"{"model_type": "falcon_mamba", "vocab_size": 65024, "hidden_size": 4096, "num_hidden_layers": 64,
             "expand": 16, "intermediate_size": 8192}"#;
         let Config::Mamba(config) = Config::parse(json).unwrap() else { panic!("no Mamba") };
@@ -179,18 +180,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_says_what_can() {
+    fn an_unsupported_config_names_what_is_supported() {
         check("{", "`config.json` is not usable");
         check("{}", "`model_type` is missing");
         check(
             r#"{"model_type": "gpt2"}"#,
             "the architecture `gpt2`; supported: `mamba`, `mamba2`, `falcon_mamba`, `llama`",
         );
-        check(r#"{"model_type": "bert"}"#, "the sentence embedder `bert`, which writes no text; supported: `mamba`");
+        check(r#"{"model_type": "bert"}"#, "`bert`, a sentence embedder that cannot generate text; supported: `mamba`");
         check(r#"{"model_type": "mamba"}"#, "missing field `vocab_size`");
         check(
             r#"{"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4}}"#,
-            "asks for weights packed by `gptq`; supported: plain f32, bf16 or f16",
+            "asks for weights quantised with `gptq`; supported: plain f32, bf16 or f16",
         );
         let with = |extra: &str| {
             format!(r#"{{"model_type": "mamba", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, {extra}}}"#)
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_json_does_not_have_are_null_outside_of_strings() {
+    fn python_only_numbers_become_null_outside_strings() {
         let check = |text: &str, want: &str| assert_eq!(standard_json(text), want);
         check(r#"{"a": [0.0, Infinity], "b": -Infinity, "c": NaN}"#, r#"{"a": [0.0, null], "b": null, "c": null}"#);
         check(r#"{"NaN": "Infinity \" NaN", "é": 1}"#, r#"{"NaN": "Infinity \" NaN", "é": 1}"#);
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_on_delta_may_have_no_end() {
+    fn an_upper_limit_on_delta_may_be_infinite() {
         let limit = |limit: &str| {
             let json = format!(
                 r#"{{"model_type": "mamba2", "vocab_size": 9, "hidden_size": 8, "num_heads": 4, "head_dim": 4,

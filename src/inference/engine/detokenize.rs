@@ -1,19 +1,20 @@
-//! Token ids to text as they come: the pieces joined are the text of all of them, and no piece ends inside a character.
+//! Streaming conversion of token ids to text: the pieces concatenate to the text of all tokens, and no piece ends
+//! inside a character.
 
 use std::sync::Arc;
 
 use super::tokenizer::Tokenizer;
 use crate::foundation::chat::TokenId;
 
-/// The most tokens that one character is spread over: UTF-8 has at most four bytes, a token at least one.
+/// Maximum number of tokens per character: UTF-8 has at most four bytes per character, and a token has at least one.
 const TOKENS_PER_CHARACTER_MAX: usize = 4;
 
 /// A streaming decoder.
 pub(super) struct Detokenizer {
     tokenizer: Arc<Tokenizer>,
-    /// The tokens whose text came last: some tokenizers write a token differently at the beginning of a text.
+    /// The tokens decoded last: some tokenizers decode a token differently at the beginning of a text.
     context: Vec<TokenId>,
-    /// Tokens whose text has not come yet.
+    /// Tokens whose text is not complete yet.
     pending: Vec<TokenId>,
 }
 
@@ -22,8 +23,8 @@ impl Detokenizer {
         Self { tokenizer, context: Vec::new(), pending: Vec::new() }
     }
 
-    /// One that goes on after `before`: a character that ends open there comes with the token that completes it. After
-    /// whole characters a text begins of its own.
+    /// A decoder that continues after `before`. If `before` ends inside a character, that character is returned with
+    /// the token that completes it; otherwise the following text is decoded as a new text.
     pub(super) fn after(tokenizer: Arc<Tokenizer>, before: &[TokenId]) -> Self {
         let mut detokenizer = Self::new(tokenizer);
         let (_, last) = before.split_at(before.len().saturating_sub(2 * TOKENS_PER_CHARACTER_MAX));
@@ -36,7 +37,7 @@ impl Detokenizer {
         detokenizer
     }
 
-    /// The text that `id` completes; empty when it ends inside a character.
+    /// The text completed by `id`; empty if it ends inside a character.
     pub(super) fn push(&mut self, id: TokenId) -> String {
         let before = self.tokenizer.decode(&self.context);
         self.pending.push(id);
@@ -51,7 +52,7 @@ impl Detokenizer {
         if self.pending.len() < TOKENS_PER_CHARACTER_MAX {
             return String::new();
         }
-        // Whatever the character at the end will be, the oldest token is no part of it.
+        // Whatever the unfinished character is, the oldest token is not part of it.
         self.context.push(self.pending.remove(0));
         self.tokenizer.decode(&self.context).strip_prefix(&before).unwrap_or_default().to_owned()
     }
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_left_open_before_is_completed_after() {
+    fn a_character_open_at_the_end_of_the_prompt_is_completed() {
         let tokenizer = Arc::new(Tokenizer::parse(bundled::TOKENIZER).unwrap());
         let ids = tokenizer.encode("a 🦀! naïve").unwrap();
         let whole = pieces(&tokenizer, &[], ids.clone());
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_comes_with_the_token_that_completes_it() {
+    fn a_character_is_returned_with_its_last_token() {
         let tokenizer = Tokenizer::parse(bundled::TOKENIZER).unwrap();
         let ids = tokenizer.encode("a 🦀!").unwrap();
         let pieces = texts(&ids);
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_make_no_character_do_not_hold_the_text_up() {
+    fn invalid_bytes_do_not_block_the_output() {
         let tokenizer = Tokenizer::parse(bundled::TOKENIZER).unwrap();
         let first_byte = tokenizer.encode("🦀").unwrap()[0];
         let pieces = texts(&[first_byte; 9]);
@@ -107,7 +108,7 @@ mod tests {
     proptest! {
         #[test]
         fn joined_pieces_are_the_text(text in "\\PC{0,40}") {
-            // At the very end it cannot be told from a character cut short.
+            // At the end of the text it cannot be distinguished from an incomplete character.
             prop_assume!(!text.ends_with(char::REPLACEMENT_CHARACTER));
             let ids = Tokenizer::parse(bundled::TOKENIZER).unwrap().encode(&text).unwrap();
             prop_assert_eq!(texts(&ids).concat(), text);

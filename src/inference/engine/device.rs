@@ -1,6 +1,6 @@
-//! Where a model runs, and what stands ready for it. The CPU always does; an NVIDIA GPU where the program was built with
-//! the feature `cuda` and the driver finds one. A model is never moved elsewhere than asked: what the GPU does not serve
-//! is refused with the reason.
+//! Devices that models run on: the CPU, or an NVIDIA GPU if the program was built with the feature `cuda` and the
+//! driver finds one. A model never runs on another device than requested: what a GPU does not support is refused with
+//! the reason.
 
 #[cfg(feature = "cuda")]
 mod decode;
@@ -17,7 +17,7 @@ mod network;
 #[cfg(feature = "cuda")]
 mod plan;
 #[cfg(feature = "cuda")]
-mod reading;
+mod query;
 #[cfg(feature = "cuda")]
 mod recurrent;
 #[cfg(feature = "cuda")]
@@ -34,15 +34,15 @@ use super::decoder::Decoder;
 use super::local::{EngineOptions, Shared};
 use super::mamba::Mamba;
 use super::mamba2::Mamba2;
-use super::open::Files;
+use super::open::ModelFiles;
 
-/// Where to run a model.
+/// A device to run a model on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Device {
-    /// This machine's cores.
+    /// The CPU.
     #[default]
     Cpu,
-    /// The NVIDIA GPU of this number, in the driver's order.
+    /// The NVIDIA GPU with this ordinal of the driver.
     Cuda(usize),
 }
 
@@ -55,12 +55,12 @@ impl fmt::Display for Device {
     }
 }
 
-/// What a user asks for: a device, or the best there is.
+/// The user's choice of device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// The first GPU that can be used, else the CPU.
     Auto,
-    /// This one or none.
+    /// This device only.
     Only(Device),
 }
 
@@ -75,13 +75,13 @@ impl FromStr for DeviceChoice {
             "cuda" => Ok(Self::Only(Device::Cuda(0))),
             other => ordinal(other)
                 .map(|ordinal| Self::Only(Device::Cuda(ordinal)))
-                .ok_or_else(|| format!("`{other}` is no device; it is `auto`, `cpu` or `cuda:N`")),
+                .ok_or_else(|| format!("`{other}` is not a device; valid values are `auto`, `cpu` and `cuda:N`")),
         }
     }
 }
 
 impl DeviceChoice {
-    /// The device to use, and why it is the CPU where that was not asked for.
+    /// The device to use, and why `Auto` chose the CPU.
     pub fn decide(self) -> (Device, Option<String>) {
         match self {
             Self::Only(device) => (device, None),
@@ -93,25 +93,25 @@ impl DeviceChoice {
     }
 }
 
-/// The GPUs of this machine, for people.
+/// The GPUs of this machine, for display.
 #[derive(Debug, Clone)]
 pub struct Gpus {
-    /// A line each.
+    /// One line per GPU.
     pub devices: Vec<String>,
-    /// What reads long prompts there: cuBLAS, or the kernels of this program and why.
+    /// The implementation of large matrix products: cuBLAS, or Loom's own kernels and why.
     pub products: String,
 }
 
-/// What `loom doctor` tells of the GPUs, or why there is none to use.
+/// Information about GPUs for `loom doctor`.
 ///
 /// # Errors
-/// The reason, in words.
+/// Why there is no usable GPU.
 pub fn gpus() -> Result<Gpus, String> {
     listed()
 }
 
 #[cfg(not(feature = "cuda"))]
-const NOT_BUILT: &str = "this build drives no GPU (the feature `cuda` adds that)";
+const NOT_BUILT: &str = "this build has no GPU support (it is enabled by the feature `cuda`)";
 
 #[cfg(not(feature = "cuda"))]
 fn listed() -> Result<Gpus, String> {
@@ -128,7 +128,7 @@ fn listed() -> Result<Gpus, String> {
     use loom_kernels::cuda::{CAPABILITY_MIN, Gpu};
     let gpus = Gpu::all().map_err(|error| error.to_string())?;
     if gpus.is_empty() {
-        return Err("the NVIDIA driver knows no GPU".to_owned());
+        return Err("the NVIDIA driver reports no GPU".to_owned());
     }
     let line = |gpu: &loom_kernels::cuda::GpuInfo| {
         let ((major, minor), (least, least_minor), (driver, driver_minor)) =
@@ -144,7 +144,7 @@ fn listed() -> Result<Gpus, String> {
             "cuda:{ordinal} {name}, {gib:.1} GiB, compute capability {major}.{minor}{old}, driver for CUDA {driver}.{driver_minor}"
         )
     };
-    let products = Gpu::installed_library().unwrap_or_else(|why| format!("its own kernels, slower: no cuBLAS ({why})"));
+    let products = Gpu::installed_library().unwrap_or_else(|why| format!("own kernels, slower: no cuBLAS ({why})"));
     Ok(Gpus { devices: gpus.iter().map(line).collect(), products })
 }
 
@@ -153,24 +153,24 @@ fn usable() -> Result<usize, String> {
     use loom_kernels::cuda::{CAPABILITY_MIN, Gpu};
     let gpus = Gpu::all().map_err(|error| error.to_string())?;
     let new = gpus.iter().find(|gpu| gpu.capability >= CAPABILITY_MIN);
-    new.map(|gpu| gpu.ordinal).ok_or_else(|| "no GPU here is new enough".to_owned())
+    new.map(|gpu| gpu.ordinal).ok_or_else(|| "no GPU of this machine is new enough".to_owned())
 }
 
 impl Device {
-    /// Refuses `what`, which the CPU alone serves, on any other device.
+    /// Returns an error on any device but the CPU, because `what` runs only there.
     pub(super) fn must_be_cpu(self, what: &str) -> Result<(), LoadError> {
         match self {
             Self::Cpu => Ok(()),
             Self::Cuda(_) => Err(LoadError::Start(match listed() {
-                Ok(_) => format!("{what} is not served on a GPU yet; use the device `cpu`"),
+                Ok(_) => format!("{what} is not supported on a GPU yet; use the device `cpu`"),
                 Err(why) => format!("{self} cannot be used: {why}; use the device `cpu`"),
             })),
         }
     }
 }
 
-impl Files<'_> {
-    /// Starts a model on the device asked for.
+impl ModelFiles<'_> {
+    /// Loads and starts a model on the requested device.
     pub(super) fn start_on(self, options: &EngineOptions, config: Config) -> Result<Shared, LoadError> {
         #[cfg(feature = "cuda")]
         if let Device::Cuda(ordinal) = options.device {
@@ -189,28 +189,33 @@ impl Files<'_> {
         use self::network::Network;
         let device = options.device;
         let refused = |refusal| match refusal {
-            Refusal::Unserved(what) => LoadError::Start(format!("{what} is not served on a GPU; use the device `cpu`")),
-            Refusal::Gpu(error) => LoadError::Start(format!("{device}: {error}; or use the device `cpu`")),
+            GpuRefusal::NotImplemented(what) => {
+                LoadError::Start(format!("{what} is not supported on a GPU; use the device `cpu`"))
+            }
+            GpuRefusal::Gpu(error) => LoadError::Start(format!("{device}: {error}; or use the device `cpu`")),
         };
         let gpu = loom_kernels::cuda::Gpu::open(ordinal).map_err(|error| refused(error.into()))?;
         let free = gpu.free_bytes().map_err(|error| refused(error.into()))?;
         let library = gpu.library().unwrap_or_else(|why| format!("no cuBLAS ({why})"));
-        let place = format!("{device} {}, {library}", gpu.info().name);
+        let device_name = format!("{device} {}, {library}", gpu.info().name);
         match config {
             Config::Mamba(config) => self.start(options, |weights| {
                 let model = Mamba::load(config, weights)?;
-                let body = mamba::load(&model, &gpu).map_err(refused)?;
-                Network::new(gpu, place, &model.ends, body, free).map_err(|error| refused(error.into()))
+                let layers = mamba::load(&model, &gpu).map_err(refused)?;
+                Network::new(gpu, device_name, &model.embedding_and_head, layers, free)
+                    .map_err(|error| refused(error.into()))
             }),
             Config::Mamba2(config) => self.start(options, |weights| {
                 let model = Mamba2::load(config, weights)?;
-                let body = mamba2::load(&model, &gpu).map_err(refused)?;
-                Network::new(gpu, place, &model.ends, body, free).map_err(|error| refused(error.into()))
+                let layers = mamba2::load(&model, &gpu).map_err(refused)?;
+                Network::new(gpu, device_name, &model.embedding_and_head, layers, free)
+                    .map_err(|error| refused(error.into()))
             }),
             Config::Decoder(config) => self.start(options, |weights| {
                 let model = Decoder::load(config, weights)?;
-                let body = decoder::GpuDecoder::new(&model, &gpu).map_err(refused)?;
-                Network::new(gpu, place, &model.ends, body, free).map_err(|error| refused(error.into()))
+                let layers = decoder::GpuDecoder::new(&model, &gpu).map_err(refused)?;
+                Network::new(gpu, device_name, &model.embedding_and_head, layers, free)
+                    .map_err(|error| refused(error.into()))
             }),
         }
     }
@@ -218,14 +223,14 @@ impl Files<'_> {
 
 /// Why a model cannot run on a GPU.
 #[cfg(feature = "cuda")]
-enum Refusal {
-    /// It has this, which is not built.
-    Unserved(&'static str),
+enum GpuRefusal {
+    /// The named feature is not implemented on a GPU.
+    NotImplemented(&'static str),
     Gpu(loom_kernels::cuda::GpuError),
 }
 
 #[cfg(feature = "cuda")]
-impl From<loom_kernels::cuda::GpuError> for Refusal {
+impl From<loom_kernels::cuda::GpuError> for GpuRefusal {
     fn from(error: loom_kernels::cuda::GpuError) -> Self {
         Self::Gpu(error)
     }
@@ -236,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_named_or_chosen() {
+    fn devices_are_parsed() {
         let check = |text: &str, expected| assert_eq!(text.parse::<DeviceChoice>().ok(), expected, "{text}");
         check("auto", Some(DeviceChoice::Auto));
         check("cpu", Some(DeviceChoice::Only(Device::Cpu)));
@@ -249,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn only_auto_goes_elsewhere_and_it_says_why() {
+    fn only_auto_falls_back_to_the_cpu_and_says_why() {
         assert_eq!(DeviceChoice::Only(Device::Cuda(7)).decide(), (Device::Cuda(7), None));
         match DeviceChoice::Auto.decide() {
             (Device::Cpu, why) => assert!(why.is_some()),

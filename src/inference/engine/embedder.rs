@@ -1,5 +1,5 @@
-//! A handle to a sentence embedder that runs in this process: tokenises, cuts what is too long, and hands batches to its
-//! threads.
+//! The handle of a sentence embedder that runs in this process: tokenises and truncates texts, and computes batches on
+//! its own threads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::{EngineOptions, LoadError};
 use crate::foundation::base::limits::PASS_TOKENS_MAX;
 use crate::foundation::chat::{BoxFuture, Embedder, ModelError, TokenId};
 
-/// A BERT-like sentence embedder in this process (all-MiniLM-L6-v2 and its kin): the mean over a text's tokens, at unit
-/// length, so that a dot product is a cosine. Clones share it.
+/// A BERT-like sentence embedder in this process (all-MiniLM-L6-v2 and similar): the mean over a text's tokens, scaled
+/// to unit length, so that a dot product is a cosine. Clones share it.
 ///
-/// A text is cut after as many tokens as the model has positions, or as its `sentence_bert_config.json` says if that is
-/// fewer (256 for all-MiniLM-L6-v2). A vector's bits depend on its own text alone: not on the others asked for with it,
-/// nor on the number of threads.
+/// A text is truncated to the model's number of positions, or to `max_seq_length` of its `sentence_bert_config.json` if
+/// that is less (256 for all-MiniLM-L6-v2). A vector depends, bit for bit, only on its own text: not on other texts of
+/// the call, nor on the number of threads.
 #[derive(Clone)]
 pub struct LocalEmbedder(Arc<Inner>);
 
@@ -34,7 +34,7 @@ struct Inner {
 
 /// `sentence_bert_config.json`.
 #[derive(Deserialize)]
-struct Sentences {
+struct SentenceConfig {
     max_seq_length: Option<usize>,
 }
 
@@ -46,11 +46,11 @@ struct Pooling {
 }
 
 impl LocalEmbedder {
-    /// An embedder in a folder with Hugging Face's files: `config.json`, `tokenizer.json`, `model.safetensors` or its
-    /// sharded form; `sentence_bert_config.json` and `1_Pooling/config.json` if they are there.
+    /// Opens a folder with Hugging Face's files: `config.json`, `tokenizer.json`, `model.safetensors` or its sharded
+    /// form, and optionally `sentence_bert_config.json` and `1_Pooling/config.json`.
     ///
     /// # Errors
-    /// [`ModelError::Unavailable`], naming the file or tensor that does not fit.
+    /// [`ModelError::Unavailable`], which names the file or tensor that is wrong.
     pub fn from_dir(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
         let name = format!("local:{}", path.display());
         load(path, name.clone(), options).map(|inner| Self(Arc::new(inner))).map_err(|error| error.of(&name))
@@ -59,14 +59,15 @@ impl LocalEmbedder {
 
 fn load(path: &Path, name: String, options: &EngineOptions) -> Result<Inner, LoadError> {
     let config = BertConfig::parse(&standard_json(&read_text(&path.join("config.json"))?))?;
-    let pooling: Option<Pooling> = beside(path, "1_Pooling/config.json")?;
+    let pooling: Option<Pooling> = read_optional(path, "1_Pooling/config.json")?;
     if pooling.is_some_and(|pooling| !pooling.pooling_mode_mean_tokens) {
-        let why = "it pools in another way; supported: `pooling_mode_mean_tokens`";
+        let why = "its pooling mode is not supported; supported: `pooling_mode_mean_tokens`";
         return Err(LoadError::malformed("1_Pooling/config.json", why));
     }
-    let sentences: Option<Sentences> = beside(path, "sentence_bert_config.json")?;
-    let asked = sentences.and_then(|sentences| sentences.max_seq_length).unwrap_or(config.window);
-    let tokenizer = Tokenizer::parse_cutting(&read_text(&path.join("tokenizer.json"))?, asked.min(config.window))?;
+    let sentences: Option<SentenceConfig> = read_optional(path, "sentence_bert_config.json")?;
+    let requested_dtype = sentences.and_then(|sentences| sentences.max_seq_length).unwrap_or(config.window);
+    let tokenizer =
+        Tokenizer::parse_cutting(&read_text(&path.join("tokenizer.json"))?, requested_dtype.min(config.window))?;
     let bert = Bert::load(config, &mut Weights::from_dir(path)?)?;
     let pool =
         ThreadPoolBuilder::new().num_threads(options.threads()?).thread_name(|index| format!("loom-embed-{index}"));
@@ -74,8 +75,8 @@ fn load(path: &Path, name: String, options: &EngineOptions) -> Result<Inner, Loa
     Ok(Inner { name, bert, tokenizer, pool })
 }
 
-/// One of a model's smaller files, if it is there.
-fn beside<T: for<'a> Deserialize<'a>>(path: &Path, file: &str) -> Result<Option<T>, LoadError> {
+/// An optional JSON file of the model.
+fn read_optional<T: for<'a> Deserialize<'a>>(path: &Path, file: &str) -> Result<Option<T>, LoadError> {
     let path = path.join(file);
     if !path.is_file() {
         return Ok(None);
@@ -90,13 +91,13 @@ impl Inner {
         let vocabulary = self.bert.vocabulary();
         if let Some(id) = ids.iter().find(|&&id| id as usize >= vocabulary) {
             let why = format!(
-                "its tokenizer gives token {id}, its vocabulary has {vocabulary}: the files do not belong together"
+                "its tokenizer gives token {id}, its vocabulary has {vocabulary}: the files belong to different models"
             );
             return Err(failed(why));
         }
         if ids.is_empty() || ids.len() > self.bert.window() {
             return Err(failed(format!(
-                "its tokenizer makes {} tokens of a text; 1 to {} fit",
+                "its tokenizer produced {} tokens for a text; the model takes 1 to {}",
                 ids.len(),
                 self.bert.window()
             )));
@@ -104,13 +105,13 @@ impl Inner {
         Ok(ids)
     }
 
-    /// One vector per text, as long as somebody wants them.
+    /// One vector per text. Stops early when `wanted` returns false.
     fn embed(&self, texts: &[String], wanted: impl Fn() -> bool) -> Result<Vec<Vec<f32>>, ModelError> {
         let mut vectors = Vec::with_capacity(texts.len());
         let mut batch: Vec<Vec<TokenId>> = Vec::new();
         for text in texts {
             if !wanted() {
-                let why = "nobody waits for its vectors any more".to_owned();
+                let why = "the caller no longer waits for the vectors".to_owned();
                 return Err(ModelError::Failed { model: self.name.clone(), why });
             }
             let ids = self.ids(text)?;
@@ -134,7 +135,7 @@ impl Embedder for LocalEmbedder {
         let inner = Arc::clone(&self.0);
         let (sender, answer) = oneshot::channel();
         self.0.pool.spawn(move || {
-            // A caller that has left wants no answer.
+            // The receiver may be gone; then the result is dropped.
             let vectors = inner.embed(&texts, || !sender.is_closed());
             let _ = sender.send(vectors);
         });

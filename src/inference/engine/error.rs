@@ -2,7 +2,7 @@
 
 use crate::foundation::chat::ModelError;
 
-/// Why a model could not be loaded. Every message names the file or tensor and what to do.
+/// Why a model could not be loaded. Every message names the file or tensor and suggests what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -11,26 +11,26 @@ pub enum LoadError {
     Read {
         /// The file.
         file: String,
-        /// What the system said, and what to do.
+        /// The system's error, and what to do.
         why: String,
     },
-    /// A file is there but does not hold what it should.
+    /// A file has unexpected content.
     #[error("`{file}` is not usable: {why}")]
     Malformed {
         /// The file.
         file: String,
-        /// What is wrong in it.
+        /// What is wrong.
         why: String,
     },
-    /// The architecture, or a setting of it, is not implemented.
-    #[error("`config.json` asks for {what}; supported: {supported}")]
+    /// The architecture, or one of its settings, is not supported.
+    #[error("`config.json` requires {what}; supported: {supported}")]
     Unsupported {
-        /// What the file asks for.
+        /// What the file requires.
         what: String,
-        /// What there is instead.
+        /// What is supported instead.
         supported: &'static str,
     },
-    /// A tensor is missing, surplus, of the wrong dims or not finite.
+    /// A tensor is missing, surplus, has wrong dimensions or is not finite.
     #[error(
         "tensor `{name}` {why}; the weights do not fit `config.json`, or the download is damaged: fetch them again"
     )]
@@ -40,7 +40,7 @@ pub enum LoadError {
         /// What is wrong with it.
         why: String,
     },
-    /// The machine cannot run it.
+    /// The machine cannot run the model.
     #[error("the engine cannot start: {0}")]
     Start(String),
 }

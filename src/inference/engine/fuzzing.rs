@@ -1,5 +1,5 @@
-//! What a stranger's model file reaches before any weight is read, for the targets in `fuzz/`: an error or not, never a
-//! panic. No part of the interface.
+//! Entry points for the targets in `fuzz/`: everything that parses an untrusted model file before any weight is read.
+//! Must return an error or nothing, never panic. Not part of the public API.
 
 use jiff::Timestamp;
 
@@ -9,7 +9,7 @@ use super::tokenizer::Tokenizer;
 use super::weights::Weights;
 use crate::foundation::chat::{Message, Role};
 
-/// A GGUF file's header and all that is made of it.
+/// Parses the header of a GGUF file and everything derived from it.
 pub fn gguf_header(bytes: &[u8]) {
     if let Ok(gguf) = Gguf::read("fuzz.gguf", bytes, bytes.len() as u64) {
         let tokenizer = gguf.tokenizer();
@@ -18,16 +18,17 @@ pub fn gguf_header(bytes: &[u8]) {
     }
 }
 
-/// A safetensors file's header.
+/// Parses the header of a safetensors file.
 pub fn safetensors_header(bytes: &[u8]) {
     drop(Weights::from_bytes(bytes));
 }
 
-/// A chat template, compiled and rendered.
+/// Compiles and renders a chat template.
 pub fn chat_template(source: &str) {
     if let Ok(template) = ChatTemplate::new(Some(source), &TokenizerConfig::default(), Timestamp::UNIX_EPOCH) {
-        let said = [(Role::System, "Be kind."), (Role::User, "Hello"), (Role::Assistant, "Hi"), (Role::User, "Bye")];
-        let messages = said.map(|(role, content)| Message { role, content: content.to_owned(), ids: None });
+        let conversation =
+            [(Role::System, "Be kind."), (Role::User, "Hello"), (Role::Assistant, "Hi"), (Role::User, "Bye")];
+        let messages = conversation.map(|(role, content)| Message { role, content: content.to_owned(), ids: None });
         drop(template.render(&messages, true));
     }
 }

@@ -1,9 +1,9 @@
 //! GGUF files (github.com/ggml-org/ggml, docs/gguf.md): one file with weights, tokenizer, template and settings. It is
-//! read as what a folder in Hugging Face's layout would say, so that nothing beyond this room knows of GGUF:
+//! converted to the files of a folder in Hugging Face's layout, so that no other module depends on GGUF:
 //!
 //! | | |
 //! |---|---|
-//! | `header` | the file's keys and tensors, bounded and checked; knows no model |
+//! | `header` | parses and checks keys and tensors, with limits; knows no model |
 //! | `config` | keys → `config.json`, `generation_config.json` |
 //! | `vocabulary` | keys → `tokenizer.json`, `tokenizer_config.json` |
 //! | `names` | tensors → Hugging Face's names and dims |
@@ -19,7 +19,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use super::LoadError;
-use super::stored::Stored;
+use super::stored_type::StoredType;
 use header::Value;
 
 /// A GGUF file's header.
@@ -29,21 +29,21 @@ pub(super) struct Gguf {
     file: String,
     keys: BTreeMap<String, Value>,
     tensors: Vec<Tensor>,
-    /// The frequency factors of a Llama 3, where the file has them.
+    /// The frequency factors of Llama 3's RoPE, if the file has them.
     rope_factors: Option<Vec<f32>>,
 }
 
-/// A tensor as a header has it, or, from [`Gguf::tensors`], under Hugging Face's name.
+/// A tensor as in the header, or under Hugging Face's name (from [`Gguf::tensors`]).
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tensor {
     pub(super) name: String,
-    /// Slowest first.
+    /// Slowest dimension first.
     pub(super) dims: Vec<usize>,
-    pub(super) stored: Stored,
-    /// From the beginning of the file.
+    pub(super) stored: StoredType,
+    /// Offset from the beginning of the file.
     pub(super) begin: u64,
     pub(super) bytes: usize,
-    /// Heads whose rows have the numbers of a rotation side by side.
+    /// Number of heads, if the rows of each head are in llama.cpp's interleaved rotary order.
     pub(super) interleaved: Option<usize>,
 }
 
@@ -59,7 +59,7 @@ impl Gguf {
         Ok((gguf, file))
     }
 
-    /// Reads a header from the beginning of a file of `length` bytes.
+    /// Parses the header at the beginning of a file of `length` bytes.
     pub(super) fn read(name: &str, source: impl Read, length: u64) -> Result<Self, LoadError> {
         let (keys, tensors) =
             header::read(source, length).map_err(|why| LoadError::malformed(name, why.to_string()))?;
@@ -71,7 +71,7 @@ impl Gguf {
         LoadError::malformed(&self.file, why.to_string())
     }
 
-    /// The text under `key`.
+    /// The string under `key`.
     fn text(&self, key: &str) -> Result<Option<&str>, LoadError> {
         self.get(key, "a text", |value| match value {
             Value::Text(text) => Some(text.as_str()),
@@ -79,7 +79,7 @@ impl Gguf {
         })
     }
 
-    /// The whole number under `key`.
+    /// The integer under `key`.
     fn number(&self, key: &str) -> Result<Option<u64>, LoadError> {
         self.get(key, "a whole number", |value| match value {
             Value::Unsigned(number) => Some(*number),
@@ -122,7 +122,7 @@ impl Gguf {
         }
     }
 
-    /// What must be there.
+    /// A required value.
     fn need<T>(&self, key: &str, value: Option<T>) -> Result<T, LoadError> {
         value.ok_or_else(|| self.malformed(format!("`{key}` is missing")))
     }

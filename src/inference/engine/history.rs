@@ -1,12 +1,12 @@
-//! A conversation as token ids, message by message.
+//! Tokenises a conversation message by message.
 //!
-//! Each message is rendered and tokenised as a piece of its own: what the template adds when the message is appended.
-//! So a conversation read as it grows and one read again from the beginning have the same ids. Where a message carries
-//! the ids that the model generated, these stand in place of its text's: what the model wrote is what it remembers.
+//! Each message is rendered and tokenised separately, as the text that the template adds when the message is appended.
+//! Thus a growing conversation and one read from the beginning have the same ids. If a message carries the ids that the
+//! model generated, these are used instead of tokenising its text.
 //!
-//! Some templates rewrite what came before (they fold the system message into the first user turn, or cut out old
-//! thinking). There the pieces join, or the ids differ from those read before; the engine sees that, because it
-//! compares ids, and reads again.
+//! Some templates rewrite earlier messages (they fold the system message into the first user turn, or remove old
+//! thinking). Then pieces are merged, or the ids differ from those read before. The engine compares ids and reads the
+//! prompt again in that case.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,38 +17,37 @@ use crate::foundation::base::Digest;
 use crate::foundation::base::limits::KNOWN_HISTORIES_MAX;
 use crate::foundation::chat::{Message, Role, TokenId};
 
-/// A prompt ready to be read.
+/// A tokenised prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Reading {
-    /// Everything, the beginning of the model's own turn included.
+pub(super) struct TokenizedPrompt {
+    /// All ids, including the beginning of the model's turn.
     pub(super) ids: Vec<TokenId>,
-    /// How many of `ids` are history: other messages may follow these as well.
+    /// How many of `ids` are history that other messages may follow.
     pub(super) history: usize,
 }
 
-/// Conversations met before, so that one more message costs one more piece and not all pieces again. It changes no
-/// result: a text that begins with a known one has the known one's pieces.
+/// Cache of tokenised conversations, so that appending a message tokenises only that message. Does not affect results.
 #[derive(Default)]
-pub(super) struct Memory(Mutex<Known>);
+pub(super) struct HistoryCache(Mutex<Inner>);
 
 #[derive(Default)]
-struct Known {
-    histories: HashMap<Digest, History>,
+struct Inner {
+    histories: HashMap<Digest, KnownHistory>,
     /// Oldest first.
     order: VecDeque<Digest>,
 }
 
-/// A conversation's rendered text, by length and digest, and its ids.
+/// A conversation's rendered text (length and digest) and its ids.
 #[derive(Clone)]
-struct History {
+struct KnownHistory {
     length: usize,
     text: Digest,
     ids: Arc<[TokenId]>,
 }
 
-impl Memory {
-    /// The longest known beginning of `conversation` that `whole` begins with: how many messages, and their history.
-    fn longest(&self, conversation: &[Digest], whole: &str) -> Option<(usize, History)> {
+impl HistoryCache {
+    /// The longest cached beginning of `conversation` that is a prefix of `whole`: number of messages and entry.
+    fn longest(&self, conversation: &[Digest], whole: &str) -> Option<(usize, KnownHistory)> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = conversation
             .iter()
@@ -60,7 +59,7 @@ impl Memory {
         Some((count, history.clone()))
     }
 
-    fn keep(&self, conversation: Digest, history: History) {
+    fn keep(&self, conversation: Digest, history: KnownHistory) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.histories.insert(conversation, history).is_none() {
             known.order.push_back(conversation);
@@ -73,7 +72,7 @@ impl Memory {
     }
 }
 
-/// One digest for each beginning of `messages`: of the first, of the first two, and so on.
+/// One digest for every prefix of `messages`: the first, the first two, and so on.
 fn digests(messages: &[Message]) -> Vec<Digest> {
     let mut chain = Digest::of("");
     let next = |message: &Message| {
@@ -91,19 +90,19 @@ fn digests(messages: &[Message]) -> Vec<Digest> {
 /// The ids of `messages` and of the beginning of the model's next turn.
 ///
 /// # Errors
-/// What the template or the tokenizer objects to, in words.
+/// The message of the template or the tokenizer.
 pub(super) fn read(
     template: &ChatTemplate,
     tokenizer: &Tokenizer,
-    memory: &Memory,
+    cache: &HistoryCache,
     messages: &[Message],
-) -> Result<Reading, String> {
+) -> Result<TokenizedPrompt, String> {
     let whole = template.render(messages, true)?;
     let conversation = digests(messages);
     let mut ids = Vec::new();
-    // How much of `whole` is in `ids`, and whether that is exactly the messages so far.
+    // `done`: length of the prefix of `whole` that is in `ids`. `exact`: it ends exactly after a message.
     let (mut done, mut exact, mut known) = (0, true, 0);
-    if let Some((count, history)) = memory.longest(&conversation, &whole) {
+    if let Some((count, history)) = cache.longest(&conversation, &whole) {
         ids.extend(history.ids.iter());
         (done, known) = (history.length, count);
     }
@@ -115,23 +114,24 @@ pub(super) fn read(
             continue;
         };
         let spliced = exact.then_some(message).filter(|m| m.role == Role::Assistant).and_then(|message| {
-            // Ids that another model made, the one before in a fallback chain, spell something else here or nothing.
-            let own = message.ids.as_ref().filter(|own| spells(tokenizer, own, &message.content))?;
+            // Ids generated by another model (for example an earlier one in a fallback chain) decode to something else
+            // here.
+            let own_ids = message.ids.as_ref().filter(|own_ids| decodes_to(tokenizer, own_ids, &message.content))?;
             let opened = prefix_of(&whole, template, before, true).filter(|opened| (done..=end).contains(opened))?;
             let text = whole.get(opened..end)?;
-            // A template may trim what it is given, or put a space before it; the model still wrote what it wrote.
+            // A template may trim the content or put a space before it; the ids are still the generated ones.
             let content = message.content.trim_start();
             let text = text.strip_prefix(&message.content).or_else(|| {
                 let text = text.trim_start();
                 text.strip_prefix(content).or_else(|| text.strip_prefix(content.trim_end()))
             });
             let rest = text?;
-            Some((whole.get(done..opened)?, own, rest))
+            Some((whole.get(done..opened)?, own_ids, rest))
         });
         match spliced {
-            Some((opening, own, closing)) => {
+            Some((opening, own_ids, closing)) => {
                 ids.extend(tokenizer.encode(opening)?);
-                ids.extend(own.iter());
+                ids.extend(own_ids.iter());
                 ids.extend(tokenizer.encode(closing)?);
             }
             None => ids.extend(tokenizer.encode(whole.get(done..end).unwrap_or_default())?),
@@ -141,21 +141,21 @@ pub(super) fn read(
     let history = ids.len();
     if let (Some(&conversation), true) = (conversation.last(), exact) {
         let text = Digest::of(whole.get(..done).unwrap_or_default());
-        memory.keep(conversation, History { length: done, text, ids: ids.as_slice().into() });
+        cache.keep(conversation, KnownHistory { length: done, text, ids: ids.as_slice().into() });
     }
     ids.extend(tokenizer.encode(whole.get(done..).unwrap_or_default())?);
-    Ok(Reading { ids, history })
+    Ok(TokenizedPrompt { ids, history })
 }
 
-/// Whether `ids` are `content` in this tokenizer's tokens. Some decoders drop a space at the beginning of a text, and a
-/// reply that was cut inside its last character ends without it.
-fn spells(tokenizer: &Tokenizer, ids: &[TokenId], content: &str) -> bool {
+/// Whether `ids` decode to `content`. Some decoders drop a leading space, and a reply that was cut inside its last
+/// character lacks that character.
+fn decodes_to(tokenizer: &Tokenizer, ids: &[TokenId], content: &str) -> bool {
     let text = tokenizer.decode(ids);
     text.trim_start().trim_end_matches(char::REPLACEMENT_CHARACTER)
         == content.trim_start().trim_end_matches(char::REPLACEMENT_CHARACTER)
 }
 
-/// How long `messages` are by themselves, if `whole` begins with them.
+/// Length of the rendered `messages`, if it is a prefix of `whole`.
 fn prefix_of(whole: &str, template: &ChatTemplate, messages: &[Message], generate: bool) -> Option<usize> {
     let text = template.render(messages, generate).ok()?;
     whole.starts_with(&text).then_some(text.len())
@@ -182,52 +182,52 @@ mod tests {
         Tokenizer::parse(bundled::TOKENIZER).unwrap()
     }
 
-    fn read(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &[Message]) -> Result<Reading, String> {
-        super::read(template, tokenizer, &Memory::default(), messages)
+    fn read(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &[Message]) -> Result<TokenizedPrompt, String> {
+        super::read(template, tokenizer, &HistoryCache::default(), messages)
     }
 
     fn written(content: &str, ids: &[TokenId]) -> Message {
         Message { ids: Some(Arc::from(ids)), ..Message::assistant(content) }
     }
 
-    /// One token a letter: a spelling that the tokenizer would not choose.
+    /// One token per letter: a tokenisation that the tokenizer would not choose.
     fn spelled(text: &str) -> Vec<TokenId> {
         text.chars().flat_map(|c| tokenizer().encode(&c.to_string()).unwrap()).collect()
     }
 
     #[test]
-    fn a_conversation_grows_at_its_end_only() {
+    fn appending_a_message_only_appends_ids() {
         let (template, tokenizer) = (bundled_template(), tokenizer());
-        let own = spelled("hello there");
+        let own_ids = spelled("hello there");
         let talk =
-            [Message::system("Be kind."), Message::user("Hi"), written("hello there", &own), Message::user("And?")];
+            [Message::system("Be kind."), Message::user("Hi"), written("hello there", &own_ids), Message::user("And?")];
         let mut before = Vec::new();
         for len in 0..=talk.len() {
-            let Reading { ids, history } = read(&template, &tokenizer, &talk[..len]).unwrap();
+            let TokenizedPrompt { ids, history } = read(&template, &tokenizer, &talk[..len]).unwrap();
             assert!(ids.starts_with(&before), "{len} messages");
             assert_eq!(ids[history..], [3], "the model's own turn begins");
             before = ids[..history].to_vec();
         }
-        assert!(before.windows(own.len()).any(|window| window == own), "the model's own spelling stands");
-        // And right after the generation prompt that it was written for.
+        assert!(before.windows(own_ids.len()).any(|window| window == own_ids), "the generated ids are used");
+        // And right after the generation prompt.
         let prompt = read(&template, &tokenizer, &talk[..2]).unwrap().ids;
-        assert!(before.starts_with(&[prompt, own].concat()));
+        assert!(before.starts_with(&[prompt, own_ids].concat()));
     }
 
     #[test]
-    fn a_template_that_trims_keeps_what_was_written() {
+    fn a_trimming_template_keeps_the_generated_ids() {
         let template = template(
             "{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}<|end|>{% endfor %}\
              {% if add_generation_prompt %}<|assistant|>{% endif %}",
         );
-        let own = spelled(" yes ");
-        let ids = read(&template, &tokenizer(), &[Message::user("Hi"), written(" yes ", &own)]).unwrap().ids;
-        assert!(ids.windows(own.len()).any(|window| window == own));
+        let own_ids = spelled(" yes ");
+        let ids = read(&template, &tokenizer(), &[Message::user("Hi"), written(" yes ", &own_ids)]).unwrap().ids;
+        assert!(ids.windows(own_ids.len()).any(|window| window == own_ids));
     }
 
     #[test]
-    fn pieces_that_do_not_concatenate_are_read_as_a_whole() {
-        // The system message goes into the first user turn, and there must be one.
+    fn messages_that_a_template_merges_are_tokenised_together() {
+        // The system message goes into the first user turn, which must exist.
         let template = template(
             "{% if messages[0].role == 'system' %}{% set head = messages[0].content %}{% set rest = messages[1:] %}\
              {% else %}{% set head = '' %}{% set rest = messages %}{% endif %}\
@@ -236,7 +236,7 @@ mod tests {
              {% if add_generation_prompt %}<|assistant|>{% endif %}",
         );
         let talk = [Message::system("Be kind. "), Message::user("Hi"), written("no", &spelled("no"))];
-        let Reading { ids, .. } = read(&template, &tokenizer(), &talk).unwrap();
+        let TokenizedPrompt { ids, .. } = read(&template, &tokenizer(), &talk).unwrap();
         assert_eq!(tokenizer().decode(&ids), "<|user|>Be kind. Hi<|end|><|assistant|>no<|end|><|assistant|>");
         assert!(ids.windows(2).any(|window| window == spelled("no")));
         let alone = read(&template, &tokenizer(), &talk[..1]).unwrap_err();
@@ -244,35 +244,35 @@ mod tests {
     }
 
     #[test]
-    fn without_ids_the_text_decides() {
+    fn a_message_without_ids_is_tokenised() {
         let (template, tokenizer) = (bundled_template(), tokenizer());
         let text = read(&template, &tokenizer, &[Message::assistant("hello")]).unwrap().ids;
-        let own = read(&template, &tokenizer, &[written("hello", &spelled("hello"))]).unwrap().ids;
-        assert_ne!(text, own);
-        assert_eq!(tokenizer.decode(&text), tokenizer.decode(&own));
+        let own_ids = read(&template, &tokenizer, &[written("hello", &spelled("hello"))]).unwrap().ids;
+        assert_ne!(text, own_ids);
+        assert_eq!(tokenizer.decode(&text), tokenizer.decode(&own_ids));
     }
 
     #[test]
-    fn what_is_remembered_changes_nothing() {
-        let (template, tokenizer, memory) = (bundled_template(), tokenizer(), Memory::default());
+    fn the_cache_does_not_change_results() {
+        let (template, tokenizer, cache) = (bundled_template(), tokenizer(), HistoryCache::default());
         let mut talk = vec![Message::system("Be kind.")];
         for turn in 0..6 {
             talk.push(Message::user(format!("Number {turn}?")));
             talk.push(written("yes", &spelled("yes")));
             let fresh = read(&template, &tokenizer, &talk).unwrap();
-            assert_eq!(super::read(&template, &tokenizer, &memory, &talk).unwrap(), fresh);
-            // A branch with the same text and another spelling is another conversation.
+            assert_eq!(super::read(&template, &tokenizer, &cache, &talk).unwrap(), fresh);
+            // The same text with another tokenisation is another conversation.
             let last = talk.len() - 1;
             let mut branch = talk.clone();
             branch[last].ids = None;
-            let branched = super::read(&template, &tokenizer, &memory, &branch).unwrap();
+            let branched = super::read(&template, &tokenizer, &cache, &branch).unwrap();
             assert_eq!(branched, read(&template, &tokenizer, &branch).unwrap());
             assert_ne!(branched, fresh);
         }
-        assert_eq!(memory.longest(&digests(&talk), &template.render(&talk, false).unwrap()).unwrap().0, talk.len());
+        assert_eq!(cache.longest(&digests(&talk), &template.render(&talk, false).unwrap()).unwrap().0, talk.len());
         for turn in 0..2 * KNOWN_HISTORIES_MAX {
-            super::read(&template, &tokenizer, &memory, &[Message::user(turn.to_string())]).unwrap();
+            super::read(&template, &tokenizer, &cache, &[Message::user(turn.to_string())]).unwrap();
         }
-        assert_eq!(memory.0.lock().unwrap().histories.len(), KNOWN_HISTORIES_MAX);
+        assert_eq!(cache.0.lock().unwrap().histories.len(), KNOWN_HISTORIES_MAX);
     }
 }

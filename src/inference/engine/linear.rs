@@ -1,4 +1,4 @@
-//! Affine maps, and taking the weights of one part of a network by short names.
+//! Affine maps, and access to the weights under a common name prefix.
 
 use loom_kernels::{Panels, matmul};
 
@@ -12,7 +12,7 @@ pub(super) struct Linear {
 }
 
 impl Linear {
-    /// y for `rows` contiguous rows of x.
+    /// Computes y for `rows` contiguous rows of x.
     pub(super) fn apply(&self, x: &[f32], rows: usize, y: &mut [f32]) {
         matmul(x, rows, &self.weight, y);
         if let Some(bias) = &self.bias {
@@ -26,18 +26,18 @@ pub(super) fn add(x: &mut [f32], y: &[f32]) {
     x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
 }
 
-/// The weights whose names begin with one prefix.
-pub(super) struct Part<'p, 'w> {
+/// The weights whose names begin with a prefix.
+pub(super) struct ScopedWeights<'p, 'w> {
     weights: &'p mut Weights<'w>,
     prefix: String,
 }
 
-impl<'p, 'w> Part<'p, 'w> {
+impl<'p, 'w> ScopedWeights<'p, 'w> {
     pub(super) fn new(weights: &'p mut Weights<'w>, prefix: impl Into<String>) -> Self {
         Self { weights, prefix: prefix.into() }
     }
 
-    /// The tensor's whole name.
+    /// The tensor's full name.
     fn name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
@@ -47,7 +47,7 @@ impl<'p, 'w> Part<'p, 'w> {
         self.weights.take(&self.name(name), dims)
     }
 
-    /// A tensor that not every model has.
+    /// A tensor that exists only if `wanted`.
     pub(super) fn take_if(&mut self, wanted: bool, name: &str, dims: &[usize]) -> Result<Option<Vec<f32>>, LoadError> {
         if wanted { self.take(name, dims).map(Some) } else { Ok(None) }
     }
@@ -62,7 +62,7 @@ impl<'p, 'w> Part<'p, 'w> {
         self.weights.panels(&self.name(name), outputs, inputs)
     }
 
-    /// `{name}.weight`, and `{name}.bias` where there is to be one.
+    /// `{name}.weight`, and `{name}.bias` if `bias`.
     pub(super) fn linear(
         &mut self,
         name: &str,

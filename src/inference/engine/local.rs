@@ -1,5 +1,5 @@
-//! A handle to a model that runs in this process: has requests prepared (`prepare.rs`), hands them to the engine thread
-//! and brings back what became of them. `open.rs` makes one from a model's files.
+//! The handle of a model that runs in this process. It prepares requests (`prepare.rs`), submits them to the engine
+//! thread and returns their results. `open.rs` creates it from a model's files.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use loom_kernels::Dtype;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::admission::{Admitted, Budget};
+use super::admission::{AdmissionPermit, Budget};
 use super::bundled::{self, Manifest};
 use super::device::Device;
 use super::gguf::Gguf;
-use super::open::Files;
-use super::prepare::{self, bytes, bytes_to_score};
-use super::sequence::{Given, Outcome, Prepared, Task};
+use super::open::ModelFiles;
+use super::prepare::{self, continuation_bytes, prompt_bytes};
+use super::sequence::{Outcome, PreparedRequest, PromptInput, Task};
 use super::template::ChatTemplate;
 use super::thread::{Answer, Engine, Event, Job, Message};
 use super::tokenizer::Tokenizer;
@@ -30,49 +30,50 @@ use crate::foundation::chat::{
 /// How to run a model.
 #[derive(Debug, Clone, Default)]
 pub struct EngineOptions {
-    /// Threads for the arithmetic; all cores if absent. Results do not depend on it.
+    /// Threads for computation; all cores if absent. Does not affect results.
     pub threads: Option<usize>,
-    /// Where to run it.
+    /// The device to run on.
     pub device: Device,
-    /// The text of a chat template that replaces the model's own.
+    /// Text of a chat template that replaces the model's own.
     pub chat_template: Option<String>,
-    /// What `strftime_now` tells in a chat template; the time of opening if absent.
+    /// The time that `strftime_now` returns in a chat template; the time of opening if absent.
     pub now: Option<Timestamp>,
-    /// How much memory it may use beside the weights.
+    /// Memory that may be used in addition to the weights.
     pub budget: Budget,
-    /// How matrices are kept; as the model's files have them if absent, f16 widened to f32. Another dtype is another
-    /// model: it says other things.
+    /// The type that matrices are packed in; by default that of the model's files (f16 is widened to f32). Another
+    /// dtype gives other results.
     pub dtype: Option<Dtype>,
 }
 
-/// A model that runs in this process. Clones share it; it is unloaded when the last is gone.
+/// A model that runs in this process. Clones share it; it is unloaded when the last clone is dropped.
 #[derive(Clone)]
 pub struct LocalModel(Arc<Shared>);
 
-/// What the clones of a handle share.
+/// State shared by the clones of a handle.
 pub(super) struct Shared {
     pub(super) info: ModelInfo,
-    /// Longest sequence, prompt and reply together, where the architecture sets an end to it.
+    /// Longest sequence (prompt and reply), if the architecture has a limit.
     pub(super) window: Option<usize>,
     pub(super) tokenizer: Arc<Tokenizer>,
     pub(super) template: ChatTemplate,
-    pub(super) memory: history::Memory,
+    pub(super) history_cache: history::HistoryCache,
     /// Tokens that end the model's turn, and texts that end a reply in a conversation.
-    pub(super) ends: Arc<[TokenId]>,
+    pub(super) end_tokens: Arc<[TokenId]>,
     pub(super) stops: Vec<String>,
     pub(super) engine: Engine,
     pub(super) keys: AtomicU64,
 }
 
 impl LocalModel {
-    /// The model that ships inside the program.
+    /// The model that is embedded in the program.
     ///
     /// # Errors
-    /// [`ModelError::Unavailable`] when the options do not fit (a broken chat template, say) or threads cannot start.
+    /// [`ModelError::Unavailable`] if an option is invalid (a malformed chat template, for example) or threads cannot
+    /// be started.
     pub fn bundled(options: &EngineOptions) -> Result<Self, ModelError> {
         let name = "bundled";
         let files = || {
-            Ok(Files {
+            Ok(ModelFiles {
                 name: name.to_owned(),
                 config: bundled::CONFIG.to_owned(),
                 generation_config: Some(bundled::GENERATION_CONFIG.to_owned()),
@@ -86,10 +87,10 @@ impl LocalModel {
         files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(name))
     }
 
-    /// A model in a folder ([`from_dir`](Self::from_dir)) or in a GGUF file ([`from_gguf`](Self::from_gguf)).
+    /// Opens a folder ([`from_dir`](Self::from_dir)) or a GGUF file ([`from_gguf`](Self::from_gguf)).
     ///
     /// # Errors
-    /// As theirs.
+    /// See these.
     pub fn from_path(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
         if path.is_file() {
             return Self::from_gguf(path, options);
@@ -100,15 +101,15 @@ impl LocalModel {
         }
     }
 
-    /// A model in a GGUF file, with the file's own tokenizer and chat template.
+    /// Opens a GGUF file, with its own tokenizer and chat template.
     ///
     /// # Errors
-    /// [`ModelError::Unavailable`], naming the key or tensor that does not fit.
+    /// [`ModelError::Unavailable`], which names the key or tensor that is wrong.
     pub fn from_gguf(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
         let name = format!("local:{}", path.display());
         let files = || {
             let (gguf, file) = Gguf::open(path)?;
-            Ok(Files {
+            Ok(ModelFiles {
                 name: name.clone(),
                 config: gguf.config()?,
                 generation_config: Some(gguf.generation_config()?),
@@ -126,24 +127,24 @@ impl LocalModel {
         Self(Arc::new(shared))
     }
 
-    /// A model in a folder with Hugging Face's files: `config.json`, `tokenizer.json`, `model.safetensors` or its
-    /// sharded form; `tokenizer_config.json`, `generation_config.json` and `chat_template.jinja` if they are there.
+    /// Opens a folder with Hugging Face's files: `config.json`, `tokenizer.json`, `model.safetensors` or its sharded
+    /// form, and optionally `tokenizer_config.json`, `generation_config.json` and `chat_template.jinja`.
     ///
     /// # Errors
-    /// [`ModelError::Unavailable`], naming the file or tensor that does not fit.
+    /// [`ModelError::Unavailable`], which names the file or tensor that is wrong.
     pub fn from_dir(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
         Self::named(&format!("local:{}", path.display()), path, options)
     }
 
-    /// The same under another name: where the folder came from.
+    /// Like [`from_dir`](Self::from_dir), under another display name (the source of the folder).
     ///
     /// # Errors
-    /// As [`from_dir`](Self::from_dir).
+    /// See [`from_dir`](Self::from_dir).
     pub fn named(name: &str, path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
         let needed = |file: &str| read_text(&path.join(file));
         let maybe = |file: &str| if path.join(file).is_file() { needed(file).map(Some) } else { Ok(None) };
         let files = || {
-            Ok(Files {
+            Ok(ModelFiles {
                 name: name.to_owned(),
                 config: needed("config.json")?,
                 generation_config: maybe("generation_config.json")?,
@@ -164,7 +165,7 @@ impl LanguageModel for LocalModel {
     }
 
     fn count(&self, messages: &[ChatMessage]) -> Option<usize> {
-        history::read(&self.0.template, &self.0.tokenizer, &self.0.memory, messages)
+        history::read(&self.0.template, &self.0.tokenizer, &self.0.history_cache, messages)
             .ok()
             .map(|reading| reading.ids.len())
     }
@@ -180,8 +181,11 @@ impl LanguageModel for LocalModel {
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
             let shared = &*self.0;
-            let prepared = prepare::aside(&self.0, bytes(&request.prompt), |shared| shared.to_write(request)).await?;
-            let outcome = shared.ask(prepared, sink).await?;
+            let prepared = prepare::run_blocking(&self.0, prompt_bytes(&request.prompt), |shared| {
+                shared.prepare_completion(request)
+            })
+            .await?;
+            let outcome = shared.run(prepared, sink).await?;
             let content: String = outcome.tokens.iter().map(|token| token.text.as_str()).collect();
             let ids = outcome.tokens.iter().filter_map(|token| token.id).collect();
             Ok(Completion {
@@ -190,7 +194,7 @@ impl LanguageModel for LocalModel {
                 end: outcome.end,
                 finish: outcome.finish,
                 usage: outcome.usage,
-                reading: outcome.reading,
+                prefix_reuse: outcome.reading,
                 model: shared.info.name.clone(),
                 snapshot: Some(outcome.snapshot),
                 before: outcome.before,
@@ -203,11 +207,11 @@ impl LanguageModel for LocalModel {
 
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
-            let goes_on = request.goes_on;
-            let bytes = bytes(&request.prompt) + bytes_to_score(&continuation);
-            let score = |shared: &Shared| shared.to_score(request, continuation);
-            let prepared = prepare::aside(&self.0, bytes, score).await?;
-            Ok(scored(self.0.ask(prepared, None).await?, goes_on))
+            let keep_state = request.keep_state;
+            let prompt_bytes = prompt_bytes(&request.prompt) + continuation_bytes(&continuation);
+            let score = |shared: &Shared| shared.prepare_score(request, continuation);
+            let prepared = prepare::run_blocking(&self.0, prompt_bytes, score).await?;
+            Ok(scored(self.0.run(prepared, None).await?, keep_state))
         })
     }
 
@@ -217,25 +221,26 @@ impl LanguageModel for LocalModel {
         continuations: Vec<Continuation>,
     ) -> BoxFuture<'_, Result<Vec<Scored>, ModelError>> {
         Box::pin(async move {
-            let goes_on = request.goes_on;
-            let bytes = bytes(&request.prompt) + continuations.iter().map(bytes_to_score).sum::<usize>();
-            let score = |shared: &Shared| shared.to_score_each(request, continuations);
-            let (mut given, mut tasks) = prepare::aside(&self.0, bytes, score).await?;
+            let keep_state = request.keep_state;
+            let prompt_bytes =
+                prompt_bytes(&request.prompt) + continuations.iter().map(continuation_bytes).sum::<usize>();
+            let score = |shared: &Shared| shared.prepare_scores(request, continuations);
+            let (mut input, mut tasks) = prepare::run_blocking(&self.0, prompt_bytes, score).await?;
             let mut each = Vec::with_capacity(tasks.len());
             while !tasks.is_empty() {
-                let outcomes = self.0.ask_together(&given, &mut tasks).await?;
-                given.after = outcomes.iter().find_map(|outcome| outcome.before.clone()).or(given.after);
-                each.extend(outcomes.into_iter().map(|outcome| scored(outcome, goes_on)));
+                let outcomes = self.0.run_together(&input, &mut tasks).await?;
+                input.after = outcomes.iter().find_map(|outcome| outcome.before.clone()).or(input.after);
+                each.extend(outcomes.into_iter().map(|outcome| scored(outcome, keep_state)));
             }
             Ok(each)
         })
     }
 }
 
-/// What a caller is told of a score.
-fn scored(outcome: Outcome, goes_on: bool) -> Scored {
+/// The public form of a score.
+fn scored(outcome: Outcome, keep_state: bool) -> Scored {
     let Outcome { tokens, usage, reading, snapshot, before, ssm, .. } = outcome;
-    Scored { before, ssm, ..Scored::new(tokens, usage, reading, Some(snapshot).filter(|_| goes_on)) }
+    Scored { before, ssm, ..Scored::new(tokens, usage, reading, Some(snapshot).filter(|_| keep_state)) }
 }
 
 impl Vocabulary for LocalModel {
@@ -250,7 +255,7 @@ impl Vocabulary for LocalModel {
 
     fn chat(&self, messages: &[ChatMessage]) -> Result<Vec<TokenId>, ModelError> {
         let shared = &*self.0;
-        history::read(&shared.template, &shared.tokenizer, &shared.memory, messages)
+        history::read(&shared.template, &shared.tokenizer, &shared.history_cache, messages)
             .map(|reading| reading.ids)
             .map_err(|why| shared.unsupported(why))
     }
@@ -262,7 +267,7 @@ impl Vocabulary for LocalModel {
             eos: template.special("eos_token"),
             pad: template.special("pad_token"),
             unk: template.special("unk_token"),
-            ends: self.0.ends.to_vec(),
+            ends: self.0.end_tokens.to_vec(),
             chat_template: Some(template.source().to_owned()),
         }
     }
@@ -277,26 +282,30 @@ impl Shared {
         ModelError::Failed { model: self.info.name.clone(), why }
     }
 
-    fn gone(&self) -> ModelError {
+    fn engine_ended(&self) -> ModelError {
         self.failed("the engine thread has ended; this is a bug, please report it".to_owned())
     }
 
-    /// Has a request served, letting `sink` hear the reply as it comes.
-    async fn ask(&self, request: Prepared, sink: Option<Box<dyn TokenSink + '_>>) -> Result<Outcome, ModelError> {
-        let Prepared { given, task } = &request;
-        let admitted = self.admit(1, given, task.size()).await?;
-        let mut asked = self.begin(admitted.into_iter().zip([request]), sink.is_some())?;
-        asked.pop().ok_or_else(|| self.gone())?.outcome(sink).await
+    /// Runs one request; `sink` receives the reply as it is generated.
+    async fn run(
+        &self,
+        request: PreparedRequest,
+        sink: Option<Box<dyn TokenSink + '_>>,
+    ) -> Result<Outcome, ModelError> {
+        let PreparedRequest { input, task } = &request;
+        let permit = self.admit(1, input, task.size()).await?;
+        let mut pending = self.submit(permit.into_iter().zip([request]), sink.is_some())?;
+        pending.pop().ok_or_else(|| self.engine_ended())?.outcome(sink).await
     }
 
-    /// Has as many of `tasks` served as come in together, each behind `given`.
-    async fn ask_together(&self, given: &Given, tasks: &mut VecDeque<Task>) -> Result<Vec<Outcome>, ModelError> {
+    /// Runs as many of `tasks` as are admitted together, each after `input`.
+    async fn run_together(&self, input: &PromptInput, tasks: &mut VecDeque<Task>) -> Result<Vec<Outcome>, ModelError> {
         let size = tasks.iter().map(Task::size).fold((0, 0), |(a, b), (c, d)| (a.max(c), b.max(d)));
-        let admitted = self.admit(tasks.len(), given, size).await?;
-        let requests = tasks.drain(..admitted.len()).map(|task| Prepared { given: given.clone(), task });
+        let permit = self.admit(tasks.len(), input, size).await?;
+        let requests = tasks.drain(..permit.len()).map(|task| PreparedRequest { input: input.clone(), task });
         let mut outcomes = Vec::with_capacity(requests.len());
-        for asked in self.begin(admitted.into_iter().zip(requests), false)? {
-            outcomes.push(asked.outcome(None).await?);
+        for pending in self.submit(permit.into_iter().zip(requests), false)? {
+            outcomes.push(pending.outcome(None).await?);
         }
         Ok(outcomes)
     }
@@ -304,46 +313,46 @@ impl Shared {
     async fn admit(
         &self,
         wanted: usize,
-        given: &Given,
+        input: &PromptInput,
         (longest, top): (usize, usize),
-    ) -> Result<Vec<Admitted>, ModelError> {
-        let tokens = given.ids.len().saturating_add(longest);
+    ) -> Result<Vec<AdmissionPermit>, ModelError> {
+        let tokens = input.ids.len().saturating_add(longest);
         self.engine.admission.admit(wanted, tokens, top).await.map_err(|why| self.unsupported(why))
     }
 
-    /// Gives requests to the engine, all at once.
-    fn begin(
+    /// Submits requests to the engine in one message.
+    fn submit(
         &self,
-        requests: impl Iterator<Item = (Admitted, Prepared)>,
+        requests: impl Iterator<Item = (AdmissionPermit, PreparedRequest)>,
         listens: bool,
-    ) -> Result<Vec<Asked<'_>>, ModelError> {
-        let job = |(admitted, request)| {
+    ) -> Result<Vec<PendingRequest<'_>>, ModelError> {
+        let job = |(permit, request)| {
             let key = self.keys.fetch_add(1, Ordering::Relaxed);
             let (events, answers) = unbounded_channel();
-            (Job { key, request, listens, events, admitted }, Asked { shared: self, key, answers })
+            (Job { key, request, listens, events, permit }, PendingRequest { shared: self, key, answers })
         };
-        let (jobs, asked) = requests.map(job).unzip();
-        self.engine.inbox.send(Message::Start(jobs)).map_err(|_| self.gone())?;
-        Ok(asked)
+        let (jobs, pending) = requests.map(job).unzip();
+        self.engine.inbox.send(Message::Start(jobs)).map_err(|_| self.engine_ended())?;
+        Ok(pending)
     }
 }
 
-/// A request with the engine. When its caller goes, whether it got its answer or not, the engine is told.
-struct Asked<'a> {
+/// A submitted request. Dropping it tells the engine that the caller no longer waits.
+struct PendingRequest<'a> {
     shared: &'a Shared,
     key: u64,
     answers: UnboundedReceiver<Event>,
 }
 
-impl Asked<'_> {
+impl PendingRequest<'_> {
     async fn outcome(mut self, sink: Option<Box<dyn TokenSink + '_>>) -> Result<Outcome, ModelError> {
         let (shared, key) = (self.shared, self.key);
-        let mut listener = sink.map(|sink| Listener { sink, heard: 0, stopped: false });
+        let mut listener = sink.map(|sink| Listener { sink, delivered: 0, stopped: false });
         loop {
-            match self.answers.recv().await.ok_or_else(|| shared.gone())? {
+            match self.answers.recv().await.ok_or_else(|| shared.engine_ended())? {
                 Event::Tokens(tokens) => {
-                    let answer = listener.as_mut().map_or(Answer::Continue, |listener| listener.hear(&tokens));
-                    shared.engine.inbox.send(Message::Heard { key, answer }).map_err(|_| shared.gone())?;
+                    let answer = listener.as_mut().map_or(Answer::Continue, |listener| listener.deliver(&tokens));
+                    shared.engine.inbox.send(Message::Listened { key, answer }).map_err(|_| shared.engine_ended())?;
                 }
                 Event::Done(outcome) => return outcome.map(|outcome| *outcome).map_err(|why| shared.failed(why)),
             }
@@ -351,29 +360,29 @@ impl Asked<'_> {
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        // An engine that has ended needs no word.
-        let _ = self.shared.engine.inbox.send(Message::Left { key: self.key });
+        // Ignore the error: the engine has already ended.
+        let _ = self.shared.engine.inbox.send(Message::CallerLeft { key: self.key });
     }
 }
 
 struct Listener<'a> {
     sink: Box<dyn TokenSink + 'a>,
-    heard: usize,
+    delivered: usize,
     stopped: bool,
 }
 
 impl Listener<'_> {
-    /// Lets the sink hear `tokens` until it wants no more.
-    fn hear(&mut self, tokens: &[TokenLogprob]) -> Answer {
+    /// Passes `tokens` to the sink until it stops.
+    fn deliver(&mut self, tokens: &[TokenLogprob]) -> Answer {
         for token in tokens {
             if self.stopped {
                 break;
             }
-            self.heard += 1;
+            self.delivered += 1;
             self.stopped = self.sink.token(token) == Flow::Stop;
         }
-        if self.stopped { Answer::StopAfter(self.heard) } else { Answer::Continue }
+        if self.stopped { Answer::StopAfter(self.delivered) } else { Answer::Continue }
     }
 }

@@ -1,26 +1,26 @@
-//! How much memory there is, as the operating system tells it. Unknown outside Linux.
+//! Memory of the machine as reported by the operating system. `None` outside Linux.
 
 use std::fs;
 
-/// Bytes that could be used now without swapping: what the machine has free, and no more than its control group may have.
+/// Bytes that can be used now without swapping: free memory, limited by what the control group allows.
 pub fn available_memory() -> Option<u64> {
     let free = meminfo("MemAvailable:")?;
     Some(group_left().map_or(free, |left| left.min(free)))
 }
 
-/// All of the machine's memory, bytes.
+/// Total memory of the machine, bytes.
 pub fn total_memory() -> Option<u64> {
     meminfo("MemTotal:")
 }
 
-/// A line of `/proc/meminfo`, which counts in KiB.
+/// A value of `/proc/meminfo`, given there in KiB.
 fn meminfo(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let kib = text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?;
     kib.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What the process's control group (version 2) has left of its limit, its page cache counted as left.
+/// Unused part of the memory limit of the process's control group (version 2). Page cache counts as unused.
 fn group_left() -> Option<u64> {
     let number = |file: &str| fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?.trim().parse::<u64>().ok();
     let (limit, used) = (number("memory.max")?, number("memory.current")?);

@@ -1,35 +1,35 @@
-//! Mamba-1 (Gu and Dao 2023, arXiv:2312.00752) and Falcon Mamba (Zuo et al. 2024, arXiv:2410.05355): weights in the layout
-//! of Hugging Face's `MambaForCausalLM` and `FalconMambaForCausalLM`, and the one forward pass that serves prefill,
-//! decode, scoring and batches. Linear layers take the rows of all sequences at once; the convolution and the scan go
-//! through each sequence on its own.
+//! Mamba-1 (Gu and Dao 2023, arXiv:2312.00752) and Falcon Mamba (Zuo et al. 2024, arXiv:2410.05355), with weights in
+//! the layout of Hugging Face's `MambaForCausalLM` and `FalconMambaForCausalLM`. One forward pass serves prefill,
+//! decoding, scoring and batches: linear layers process the rows of all sequences at once, the convolution and the scan
+//! process each sequence separately.
 
 use loom_kernels::{Panels, Rows, Scan, matmul, matmul_rows, rms_norm, selective_scan};
 use rayon::prelude::*;
 
 use super::config::MambaConfig;
-use super::ends::Ends;
-use super::linear::{Linear, Part, add};
-use super::recurrent::{Convolution, SsmState, StateDims, check_taps, ends, layer_of};
-use super::row::Room;
+use super::embedding_and_head::EmbeddingAndHead;
+use super::linear::{Linear, ScopedWeights, add};
+use super::logit_query::Scratch;
+use super::recurrent::{Convolution, SsmState, StateDims, check_taps, embedding_and_head, layer_of};
 use super::steps::Steps;
 use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
-use crate::foundation::chat::{DeltaGains, LayerGains, SsmReading};
+use crate::foundation::chat::{DeltaGains, LayerGains, SsmStats};
 
 pub(super) struct Mamba {
     pub(super) config: MambaConfig,
-    pub(super) ends: Ends,
+    pub(super) embedding_and_head: EmbeddingAndHead,
     pub(super) layers: Vec<Layer>,
-    /// Falcon Mamba's norms have no weights of their own: ones, as many as the widest of them needs.
+    /// Weights (all ones) of Falcon Mamba's norms, as long as the widest of them.
     ones: Vec<f32>,
 }
 
 pub(super) struct Layer {
     pub(super) norm: Vec<f32>,
-    /// To `[u | z]`, each `d_inner` wide.
+    /// Projection to `[u | z]`, each `d_inner` wide.
     pub(super) in_proj: Linear,
     pub(super) conv: Convolution,
-    /// To `[Δ low-rank | B | C]`: `dt_rank`, `d_state` and `d_state` wide.
+    /// Projection to `[Δ low-rank | B | C]`: `dt_rank`, `d_state` and `d_state` wide.
     pub(super) x_proj: Panels,
     pub(super) dt_proj: Panels,
     pub(super) dt_bias: Vec<f32>,
@@ -40,38 +40,38 @@ pub(super) struct Layer {
 }
 
 impl Mamba {
-    /// Takes the weights that `config` speaks of; the caller sees to it that none is left over.
+    /// Takes the weights that `config` describes. The caller checks that none is left over.
     pub(super) fn load(config: MambaConfig, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
         check_taps(config.d_conv)?;
         let MambaConfig { vocabulary, d_model, norm_epsilon, tied, .. } = config;
-        let ends = ends(weights, vocabulary, d_model, norm_epsilon, tied)?;
+        let embedding_and_head = embedding_and_head(weights, vocabulary, d_model, norm_epsilon, tied)?;
         let layers = (0..config.layers).map(|index| Layer::load(&config, index, weights)).collect::<Result<_, _>>()?;
         let ones = vec![1.0; config.mixer_norms.map_or(0, |_| config.dt_rank.max(config.d_state))];
-        Ok(Self { config, ends, layers, ones })
+        Ok(Self { config, embedding_and_head, layers, ones })
     }
 }
 
 impl Layer {
     fn load(config: &MambaConfig, index: usize, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
         let &MambaConfig { d_model, d_inner, d_state, d_conv, dt_rank, use_bias, .. } = config;
-        let mut part = Part::new(weights, format!("backbone.layers.{index}."));
+        let mut scope = ScopedWeights::new(weights, format!("backbone.layers.{index}."));
         Ok(Self {
-            norm: part.take("norm.weight", &[d_model])?,
-            in_proj: part.linear("mixer.in_proj", 2 * d_inner, d_model, use_bias)?,
-            conv: Convolution::load(&mut part, d_inner, d_conv, config.use_conv_bias)?,
-            x_proj: part.panels("mixer.x_proj.weight", dt_rank + 2 * d_state, d_inner)?,
-            dt_proj: part.panels("mixer.dt_proj.weight", d_inner, dt_rank)?,
-            dt_bias: part.take("mixer.dt_proj.bias", &[d_inner])?,
-            a: part.decay("mixer.A_log", &[d_inner, d_state])?,
-            d: part.take("mixer.D", &[d_inner])?,
-            out_proj: part.linear("mixer.out_proj", d_model, d_inner, use_bias)?,
+            norm: scope.take("norm.weight", &[d_model])?,
+            in_proj: scope.linear("mixer.in_proj", 2 * d_inner, d_model, use_bias)?,
+            conv: Convolution::load(&mut scope, d_inner, d_conv, config.use_conv_bias)?,
+            x_proj: scope.panels("mixer.x_proj.weight", dt_rank + 2 * d_state, d_inner)?,
+            dt_proj: scope.panels("mixer.dt_proj.weight", d_inner, dt_rank)?,
+            dt_bias: scope.take("mixer.dt_proj.bias", &[d_inner])?,
+            a: scope.decay("mixer.A_log", &[d_inner, d_state])?,
+            d: scope.take("mixer.D", &[d_inner])?,
+            out_proj: scope.linear("mixer.out_proj", d_model, d_inner, use_bias)?,
         })
     }
 }
 
 /// The buffers of one pass, reused by every layer.
 struct Pass<'a> {
-    /// `[rows, d_model]`: the residual stream, and what goes in and out of a layer.
+    /// `[rows, d_model]`: the residual stream, and the input and output of a layer.
     x: &'a mut [f32],
     h: &'a mut [f32],
     /// `[rows, 2·d_inner]`
@@ -80,7 +80,7 @@ struct Pass<'a> {
     u: &'a mut [f32],
     delta: &'a mut [f32],
     y: &'a mut [f32],
-    /// `[rows, dt_rank + 2·d_state]`, and room for its norms.
+    /// `[rows, dt_rank + 2·d_state]`, and its normalised form.
     dbc: &'a mut [f32],
     normed: &'a mut [f32],
 }
@@ -95,7 +95,7 @@ impl Architecture for Mamba {
     }
 
     fn vocabulary(&self) -> usize {
-        self.ends.vocabulary()
+        self.embedding_and_head.vocabulary()
     }
 
     fn window(&self) -> Option<usize> {
@@ -110,7 +110,7 @@ impl Architecture for Mamba {
         self.config.state_dims().start()
     }
 
-    fn forward(&self, batch: &mut [Segment<'_, SsmState>], room: &mut Room) {
+    fn forward(&self, batch: &mut [Segment<'_, SsmState>], scratch: &mut Scratch) {
         let MambaConfig { d_model, d_inner, d_state, dt_rank, norm_epsilon, mixer_norms, .. } = self.config;
         let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
         let widths = [
@@ -123,9 +123,9 @@ impl Architecture for Mamba {
             dt_rank + 2 * d_state,
             mixer_norms.map_or(0, |_| dt_rank + 2 * d_state),
         ];
-        let [x, h, uz, u, delta, y, dbc, normed] = room.work.parts(rows, widths);
+        let [x, h, uz, u, delta, y, dbc, normed] = scratch.work.parts(rows, widths);
         let mut pass = Pass { x, h, uz, u, delta, y, dbc, normed };
-        self.ends.embed(batch, pass.x);
+        self.embedding_and_head.embed(batch, pass.x);
         for (index, layer) in self.layers.iter().enumerate() {
             rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
             layer.in_proj.apply(pass.h, rows, pass.uz);
@@ -139,16 +139,16 @@ impl Architecture for Mamba {
             layer.out_proj.apply(pass.y, rows, pass.h);
             add(pass.x, pass.h);
         }
-        self.ends.finish(batch, pass.x, |state| &mut state.last, &mut room.logits);
+        self.embedding_and_head.finish(batch, pass.x, |state| &mut state.last, &mut scratch.logits);
     }
 
     fn next(&self, state: &SsmState, logits: &mut Vec<f32>) {
-        self.ends.logits(&state.last, logits);
+        self.embedding_and_head.logits(&state.last, logits);
     }
 
-    fn look(&self, state: &SsmState, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmReading> {
+    fn ssm_stats(&self, state: &SsmState, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmStats> {
         let parts = state.ssm.chunks_exact(self.config.d_inner * self.config.d_state);
-        Some(steps.reading(self.layers.iter().map(|layer| layer.a.as_slice()).zip(parts), gains))
+        Some(steps.stats(self.layers.iter().map(|layer| layer.a.as_slice()).zip(parts), gains))
     }
 }
 
@@ -160,14 +160,14 @@ impl MambaConfig {
 }
 
 impl Mamba {
-    /// Falcon Mamba: the low rank of Δ, B and C, each normalised by itself.
+    /// Falcon Mamba: normalises the low-rank Δ, B and C separately.
     fn norm_mixer(&self, epsilon: f32, pass: &mut Pass<'_>) {
         let MambaConfig { d_state, dt_rank, .. } = self.config;
         let width = dt_rank + 2 * d_state;
         for (mut row, mut normed) in pass.dbc.chunks_exact(width).zip(pass.normed.chunks_exact_mut(width)) {
-            for part in [dt_rank, d_state, d_state] {
-                let (x, y) = (row.split_off(..part), normed.split_off_mut(..part));
-                let (ones, _) = self.ones.split_at(part);
+            for scope in [dt_rank, d_state, d_state] {
+                let (x, y) = (row.split_off(..scope), normed.split_off_mut(..scope));
+                let (ones, _) = self.ones.split_at(scope);
                 rms_norm(x.unwrap_or_default(), ones, epsilon, y.unwrap_or_default());
             }
         }

@@ -1,32 +1,32 @@
-//! Mamba-2 (Dao and Gu 2024, arXiv:2405.21060): weights in the layout of Hugging Face's `Mamba2ForCausalLM`, and one forward
-//! pass for prefill, decode, scoring and batches, built like Mamba-1's.
+//! Mamba-2 (Dao and Gu 2024, arXiv:2405.21060), with weights in the layout of Hugging Face's `Mamba2ForCausalLM`. One
+//! forward pass serves prefill, decoding, scoring and batches, as for Mamba-1.
 //!
-//! The scan is the recurrence itself, also over a long prompt. The paper's chunked form makes matrix products of it, and
-//! its sums depend on where chunks begin: prefill, decode and a continuation from a snapshot would differ in their last
-//! bits. On the CPU equality counts for more; a GPU, where a tolerance is stated, is the place for the chunked form.
+//! The scan is computed as a recurrence, even for a long prompt. The paper's chunked form uses matrix products, but its
+//! sums depend on chunk boundaries: prefill, decoding and continuation from a snapshot would differ in their last bits.
+//! On a CPU, equality is required; the chunked form is used on a GPU, where a tolerance is stated.
 
 use loom_kernels::{HeadScan, Rows, head_scan, rms_norm, silu_gate};
 use rayon::prelude::*;
 
 use super::config::Mamba2Config;
-use super::ends::Ends;
-use super::linear::{Linear, Part, add};
-use super::recurrent::{Convolution, SsmState, StateDims, check_taps, ends, layer_of};
-use super::row::Room;
+use super::embedding_and_head::EmbeddingAndHead;
+use super::linear::{Linear, ScopedWeights, add};
+use super::logit_query::Scratch;
+use super::recurrent::{Convolution, SsmState, StateDims, check_taps, embedding_and_head, layer_of};
 use super::steps::Steps;
 use super::weights::Weights;
 use super::{Architecture, LoadError, Segment};
-use crate::foundation::chat::{DeltaGains, LayerGains, SsmReading};
+use crate::foundation::chat::{DeltaGains, LayerGains, SsmStats};
 
 pub(super) struct Mamba2 {
     pub(super) config: Mamba2Config,
-    pub(super) ends: Ends,
+    pub(super) embedding_and_head: EmbeddingAndHead,
     pub(super) layers: Vec<Layer>,
 }
 
 pub(super) struct Layer {
     pub(super) norm: Vec<f32>,
-    /// To `[z | x | B | C | Δ]`: `d_inner`, `d_inner`, twice `groups · d_state`, and `heads` wide.
+    /// Projection to `[z | x | B | C | Δ]`: `d_inner`, `d_inner`, twice `groups · d_state`, and `heads` wide.
     pub(super) in_proj: Linear,
     /// Over x, B and C.
     pub(super) conv: Convolution,
@@ -35,19 +35,19 @@ pub(super) struct Layer {
     /// −exp(`A_log`), `[heads]`.
     pub(super) a: Vec<f32>,
     pub(super) d: Vec<f32>,
-    /// Of the gated output, each group of heads by itself; `[d_inner]`.
+    /// Weights of the norm of the gated output, which normalises each group of heads separately; `[d_inner]`.
     pub(super) gated_norm: Vec<f32>,
     pub(super) out_proj: Linear,
 }
 
 impl Mamba2 {
-    /// Takes the weights that `config` speaks of; the caller sees to it that none is left over.
+    /// Takes the weights that `config` describes. The caller checks that none is left over.
     pub(super) fn load(config: Mamba2Config, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
         check_taps(config.d_conv)?;
         let Mamba2Config { vocabulary, d_model, norm_epsilon, tied, .. } = config;
-        let ends = ends(weights, vocabulary, d_model, norm_epsilon, tied)?;
+        let embedding_and_head = embedding_and_head(weights, vocabulary, d_model, norm_epsilon, tied)?;
         let layers = (0..config.layers).map(|index| Layer::load(&config, index, weights)).collect::<Result<_, _>>()?;
-        Ok(Self { config, ends, layers })
+        Ok(Self { config, embedding_and_head, layers })
     }
 }
 
@@ -55,23 +55,23 @@ impl Layer {
     fn load(config: &Mamba2Config, index: usize, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
         let &Mamba2Config { d_model, heads, d_conv, use_bias, .. } = config;
         let (d_inner, convolved) = (config.d_inner(), config.d_convolved());
-        let mut part = Part::new(weights, format!("backbone.layers.{index}."));
+        let mut scope = ScopedWeights::new(weights, format!("backbone.layers.{index}."));
         Ok(Self {
-            norm: part.take("norm.weight", &[d_model])?,
-            in_proj: part.linear("mixer.in_proj", d_inner + convolved + heads, d_model, use_bias)?,
-            conv: Convolution::load(&mut part, convolved, d_conv, config.use_conv_bias)?,
-            dt_bias: part.take("mixer.dt_bias", &[heads])?,
-            a: part.decay("mixer.A_log", &[heads])?,
-            d: part.take("mixer.D", &[heads])?,
-            gated_norm: part.take("mixer.norm.weight", &[d_inner])?,
-            out_proj: part.linear("mixer.out_proj", d_model, d_inner, use_bias)?,
+            norm: scope.take("norm.weight", &[d_model])?,
+            in_proj: scope.linear("mixer.in_proj", d_inner + convolved + heads, d_model, use_bias)?,
+            conv: Convolution::load(&mut scope, convolved, d_conv, config.use_conv_bias)?,
+            dt_bias: scope.take("mixer.dt_bias", &[heads])?,
+            a: scope.decay("mixer.A_log", &[heads])?,
+            d: scope.take("mixer.D", &[heads])?,
+            gated_norm: scope.take("mixer.norm.weight", &[d_inner])?,
+            out_proj: scope.linear("mixer.out_proj", d_model, d_inner, use_bias)?,
         })
     }
 }
 
 /// The buffers of one pass, reused by every layer.
 struct Pass<'a> {
-    /// `[rows, d_model]`: the residual stream, and what goes in and out of a layer.
+    /// `[rows, d_model]`: the residual stream, and the input and output of a layer.
     x: &'a mut [f32],
     h: &'a mut [f32],
     /// `[rows, projected]`
@@ -93,7 +93,7 @@ impl Architecture for Mamba2 {
     }
 
     fn vocabulary(&self) -> usize {
-        self.ends.vocabulary()
+        self.embedding_and_head.vocabulary()
     }
 
     fn window(&self) -> Option<usize> {
@@ -108,15 +108,15 @@ impl Architecture for Mamba2 {
         self.config.state_dims().start()
     }
 
-    fn forward(&self, batch: &mut [Segment<'_, SsmState>], room: &mut Room) {
+    fn forward(&self, batch: &mut [Segment<'_, SsmState>], scratch: &mut Scratch) {
         let Mamba2Config { d_model, norm_epsilon, .. } = self.config;
         let (d_inner, convolved, projected) =
             (self.config.d_inner(), self.config.d_convolved(), self.config.projected());
         let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
         let widths = [d_model, d_model, projected, convolved, d_inner, d_inner];
-        let [x, h, zxbcdt, xbc, y, normed] = room.work.parts(rows, widths);
+        let [x, h, zxbcdt, xbc, y, normed] = scratch.work.parts(rows, widths);
         let mut pass = Pass { x, h, zxbcdt, xbc, y, normed };
-        self.ends.embed(batch, pass.x);
+        self.embedding_and_head.embed(batch, pass.x);
         for (index, layer) in self.layers.iter().enumerate() {
             rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
             layer.in_proj.apply(pass.h, rows, pass.zxbcdt);
@@ -128,16 +128,16 @@ impl Architecture for Mamba2 {
             layer.out_proj.apply(pass.normed, rows, pass.h);
             add(pass.x, pass.h);
         }
-        self.ends.finish(batch, pass.x, |state| &mut state.last, &mut room.logits);
+        self.embedding_and_head.finish(batch, pass.x, |state| &mut state.last, &mut scratch.logits);
     }
 
     fn next(&self, state: &SsmState, logits: &mut Vec<f32>) {
-        self.ends.logits(&state.last, logits);
+        self.embedding_and_head.logits(&state.last, logits);
     }
 
-    fn look(&self, state: &SsmState, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmReading> {
+    fn ssm_stats(&self, state: &SsmState, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmStats> {
         let parts = state.ssm.chunks_exact(self.config.d_inner() * self.config.d_state);
-        Some(steps.reading(self.layers.iter().map(|layer| layer.a.as_slice()).zip(parts), gains))
+        Some(steps.stats(self.layers.iter().map(|layer| layer.a.as_slice()).zip(parts), gains))
     }
 }
 
@@ -186,7 +186,7 @@ impl Mamba2 {
         tasks.into_par_iter().for_each(|(scan, state, y)| head_scan(&scan, state, y));
     }
 
-    /// The norm of each group of heads by itself.
+    /// Normalises each group of heads separately.
     fn norm_gated(&self, layer: &Layer, pass: &mut Pass<'_>) {
         let width = self.config.d_inner() / self.config.groups;
         let weights = layer.gated_norm.chunks_exact(width).cycle();

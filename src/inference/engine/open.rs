@@ -1,4 +1,4 @@
-//! From a model's files to a model at work: everything that is decided once, when it is opened.
+//! Opens a model: everything that is decided once, from its files to the running engine.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::bundled::Manifest;
 use super::config::{Config, standard_json};
-use super::history::Memory;
+use super::history::HistoryCache;
 use super::local::{EngineOptions, Shared};
 use super::template::{ChatTemplate, TokenizerConfig};
 use super::tokenizer::Tokenizer;
@@ -18,8 +18,8 @@ use crate::foundation::base::Digest;
 use crate::foundation::base::limits::THREADS_MAX;
 use crate::foundation::chat::{ModelInfo, Sampling, TokenId};
 
-/// A model's files, by what they say.
-pub(super) struct Files<'a> {
+/// The contents of a model's files.
+pub(super) struct ModelFiles<'a> {
     pub(super) name: String,
     pub(super) config: String,
     pub(super) generation_config: Option<String>,
@@ -30,10 +30,10 @@ pub(super) struct Files<'a> {
     pub(super) manifest: Manifest,
 }
 
-/// The parts of `config.json` and `generation_config.json` that are about writing.
+/// Settings for generation in `config.json` and `generation_config.json`.
 #[derive(Default, Deserialize)]
-struct Writing {
-    eos_token_id: Option<Ids>,
+struct GenerationConfig {
+    eos_token_id: Option<EndTokenIds>,
     do_sample: Option<bool>,
     temperature: Option<f32>,
     top_p: Option<f32>,
@@ -43,13 +43,13 @@ struct Writing {
 }
 
 impl EngineOptions {
-    /// How many threads do the arithmetic.
+    /// Number of threads for computation.
     pub(super) fn threads(&self) -> Result<usize, LoadError> {
         match self.threads {
             None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
             Some(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(threads),
             Some(threads) => {
-                Err(LoadError::Start(format!("{threads} threads were asked for; it takes 1 to {THREADS_MAX}")))
+                Err(LoadError::Start(format!("{threads} threads were requested; the range is 1 to {THREADS_MAX}")))
             }
         }
     }
@@ -57,12 +57,12 @@ impl EngineOptions {
 
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "`eos_token_id` must be a token's id, or a list of them")]
-enum Ids {
+enum EndTokenIds {
     One(TokenId),
     Many(Vec<TokenId>),
 }
 
-impl Files<'_> {
+impl ModelFiles<'_> {
     /// Loads everything and starts the engine.
     pub(super) fn open(mut self, options: &EngineOptions) -> Result<Shared, LoadError> {
         self.config = standard_json(&self.config);
@@ -85,34 +85,34 @@ impl Files<'_> {
         let own = options.chat_template.as_deref().or(own);
         let template = ChatTemplate::new(own, &tokenizer_config, now)?;
 
-        let writing = Writing::parse("generation_config.json", self.generation_config.as_deref())?;
-        let eos = Writing::parse("config.json", Some(&self.config))?.eos_token_id;
-        let mut ends: Vec<_> =
-            [&writing.eos_token_id, &eos].into_iter().flatten().flat_map(Ids::as_slice).copied().collect();
-        ends.extend(tokenizer_config.eos().and_then(|token| tokenizer.id_of(token)));
-        ends.sort_unstable();
-        ends.dedup();
+        let generation = GenerationConfig::parse("generation_config.json", self.generation_config.as_deref())?;
+        let eos = GenerationConfig::parse("config.json", Some(&self.config))?.eos_token_id;
+        let mut end_tokens: Vec<_> =
+            [&generation.eos_token_id, &eos].into_iter().flatten().flat_map(EndTokenIds::as_slice).copied().collect();
+        end_tokens.extend(tokenizer_config.eos().and_then(|token| tokenizer.id_of(token)));
+        end_tokens.sort_unstable();
+        end_tokens.dedup();
         let mut stops = template.stops.clone();
         stops.append(&mut self.manifest.stop);
 
-        self.weights.ask(options.dtype);
+        self.weights.set_dtype(options.dtype);
         let model = load(&mut self.weights)?;
         let (layers, vocabulary, window) = (model.layers(), model.vocabulary(), model.window());
-        let (dtype, place) = (self.weights.dtype(), model.place());
+        let (dtype, device_name) = (self.weights.dtype(), model.device_name());
         let digest = {
             let (config, tokenizer) = (Digest::of(&self.config), Digest::of(&self.tokenizer));
             let (template, weights) = (template.identity(options.now), self.weights.finish()?);
             Digest::of(format!(
-                "config {config}\ntokenizer {tokenizer}\ntemplate {template}\nends {ends:?} {stops:?}\nweights {weights}\n"
+                "config {config}\ntokenizer {tokenizer}\ntemplate {template}\nends {end_tokens:?} {stops:?}\nweights {weights}\n"
             ))
         };
         let engine = thread::start(model, digest, options.threads()?, options.budget)?;
-        let sampling = self.manifest.sampling.take().unwrap_or_else(|| writing.sampling());
+        let sampling = self.manifest.sampling.take().unwrap_or_else(|| generation.sampling());
         let info = ModelInfo {
             name: self.name,
             digest: Some(digest),
             dtype: dtype.map(|dtype| dtype.to_string()),
-            device: Some(place),
+            device: Some(device_name),
             template: own.map(Digest::of),
             layers: Some(layers),
             vocabulary: Some(vocabulary),
@@ -127,8 +127,8 @@ impl Files<'_> {
             window,
             tokenizer,
             template,
-            memory: Memory::default(),
-            ends: ends.into(),
+            history_cache: HistoryCache::default(),
+            end_tokens: end_tokens.into(),
             stops,
             engine,
             keys: AtomicU64::new(0),
@@ -136,7 +136,7 @@ impl Files<'_> {
     }
 }
 
-impl Writing {
+impl GenerationConfig {
     fn parse(file: &str, json: Option<&str>) -> Result<Self, LoadError> {
         json.map_or_else(
             || Ok(Self::default()),
@@ -144,7 +144,7 @@ impl Writing {
         )
     }
 
-    /// The model's own way to sample; where it says nothing, ours.
+    /// The model's own sampling settings, with our defaults.
     fn sampling(&self) -> Sampling {
         let ours = Sampling::default();
         Sampling {
@@ -158,7 +158,7 @@ impl Writing {
     }
 }
 
-impl Ids {
+impl EndTokenIds {
     fn as_slice(&self) -> &[TokenId] {
         match self {
             Self::One(id) => std::slice::from_ref(id),

@@ -1,5 +1,5 @@
-//! From a request in texts to what the engine is asked, in ids: rendered, tokenised, and checked against what the model
-//! can take. It knows nothing of the engine's thread.
+//! Turns a request into input for the engine: renders and tokenises it, and checks it against the model's limits. Knows
+//! nothing of the engine thread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use tokio::runtime::Handle;
 
 use super::local::Shared;
 use super::reply::Reply;
-use super::sequence::{Given, Prepared, Task};
+use super::sequence::{PreparedRequest, PromptInput, Task};
 use super::{detokenize, history};
 use crate::foundation::base::limits::{PROMPT_TOKENS_MAX, TEXT_AT_ONCE_BYTES_MAX};
 use crate::foundation::chat::{Continuation, DeltaGains, LayerGains, ModelError, Prompt, Request, TokenId};
 
-/// Does `work`, which goes through `bytes` of text, where it holds up nobody: a long text beside the caller's runtime,
-/// whose few threads serve everybody.
-pub(super) async fn aside<T: Send + 'static>(
+/// Runs `work`, which processes `bytes` bytes of text: a long text on a blocking thread, so that it does not stall the
+/// caller's async runtime.
+pub(super) async fn run_blocking<T: Send + 'static>(
     shared: &Arc<Shared>,
-    bytes: usize,
+    prompt_bytes: usize,
     work: impl FnOnce(&Shared) -> Result<T, String> + Send + 'static,
 ) -> Result<T, ModelError> {
-    let runtime = Handle::try_current().ok().filter(|_| bytes > TEXT_AT_ONCE_BYTES_MAX);
+    let runtime = Handle::try_current().ok().filter(|_| prompt_bytes > TEXT_AT_ONCE_BYTES_MAX);
     let done = match runtime {
-        // Without a runtime the caller's thread is its own.
+        // There is no runtime to stall.
         None => work(shared),
         Some(runtime) => {
-            let own = Arc::clone(shared);
-            match runtime.spawn_blocking(move || work(&own)).await {
+            let moved = Arc::clone(shared);
+            match runtime.spawn_blocking(move || work(&moved)).await {
                 Ok(done) => done,
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 Err(_) => return Err(shared.failed("the program is ending".to_owned())),
@@ -36,8 +36,8 @@ pub(super) async fn aside<T: Send + 'static>(
     done.map_err(|why| shared.unsupported(why))
 }
 
-/// How much of `prompt` is text, bytes.
-pub(super) fn bytes(prompt: &Prompt) -> usize {
+/// Bytes of text in `prompt`.
+pub(super) fn prompt_bytes(prompt: &Prompt) -> usize {
     match prompt {
         Prompt::Chat(messages) => messages.iter().map(|message| message.content.len()).sum(),
         Prompt::Text(text) => text.len(),
@@ -45,48 +45,52 @@ pub(super) fn bytes(prompt: &Prompt) -> usize {
     }
 }
 
-/// The same of what is to be scored; ids become texts there.
-pub(super) fn bytes_to_score(continuation: &Continuation) -> usize {
+/// Bytes of text to score.
+pub(super) fn continuation_bytes(continuation: &Continuation) -> usize {
     match continuation {
         Continuation::Text(text) => text.len(),
         Continuation::Ids(ids) => size_of_val(ids.as_slice()),
     }
 }
 
-/// The tokens that a prompt names: these alone may end inside a character.
-fn told(prompt: &Prompt) -> &[TokenId] {
+/// The token ids of a prompt given as ids. Only these can end inside a character.
+fn prompt_ids(prompt: &Prompt) -> &[TokenId] {
     if let Prompt::Ids(ids) = prompt { ids } else { &[] }
 }
 
 impl Shared {
-    /// That a reply to `request` be written.
-    pub(super) fn to_write(&self, request: Request) -> Result<Prepared, String> {
+    /// A request to generate a reply.
+    pub(super) fn prepare_completion(&self, request: Request) -> Result<PreparedRequest, String> {
         let reply = self.reply(&request)?;
         self.prepare(request, Task::Write(Box::new(reply)))
     }
 
-    /// That `continuation` be scored after the prompt.
-    pub(super) fn to_score(&self, request: Request, continuation: Continuation) -> Result<Prepared, String> {
+    /// A request to score `continuation` after the prompt.
+    pub(super) fn prepare_score(
+        &self,
+        request: Request,
+        continuation: Continuation,
+    ) -> Result<PreparedRequest, String> {
         let task = self.scoring(&request, continuation)?;
         self.prepare(request, task)
     }
 
-    /// That each of `continuations` be scored after the prompt, all of which they share.
-    pub(super) fn to_score_each(
+    /// A request to score each of `continuations` after the same prompt.
+    pub(super) fn prepare_scores(
         &self,
         request: Request,
         continuations: Vec<Continuation>,
-    ) -> Result<(Given, VecDeque<Task>), String> {
+    ) -> Result<(PromptInput, VecDeque<Task>), String> {
         let tasks = continuations.into_iter().map(|continuation| self.scoring(&request, continuation));
         let mut tasks: VecDeque<Task> = tasks.collect::<Result<_, _>>()?;
-        let given = Given { history: usize::MAX, ..self.given(request)? };
-        tasks.iter_mut().try_for_each(|task| self.fit(given.ids.len(), task))?;
-        Ok((given, tasks))
+        let input = PromptInput { history: usize::MAX, ..self.input(request)? };
+        tasks.iter_mut().try_for_each(|task| self.check_window(input.ids.len(), task))?;
+        Ok((input, tasks))
     }
 
     fn scoring(&self, request: &Request, continuation: Continuation) -> Result<Task, String> {
-        let tokens = self.continuation(continuation, told(&request.prompt))?;
-        Ok(Task::Score { tokens, top: request.sampling.top_logprobs, goes_on: request.goes_on })
+        let tokens = self.continuation(continuation, prompt_ids(&request.prompt))?;
+        Ok(Task::Score { tokens, top: request.sampling.top_logprobs, keep_state: request.keep_state })
     }
 
     fn reply(&self, request: &Request) -> Result<Reply, String> {
@@ -94,8 +98,8 @@ impl Shared {
         if matches!(request.prompt, Prompt::Chat(_)) {
             sampling.stop.extend(self.stops.iter().cloned());
         }
-        let before = told(&request.prompt);
-        Reply::new(Arc::clone(&self.tokenizer), before, Arc::clone(&self.ends), sampling, request.stream)
+        let before = prompt_ids(&request.prompt);
+        Reply::new(Arc::clone(&self.tokenizer), before, Arc::clone(&self.end_tokens), sampling, request.stream)
     }
 
     fn continuation(&self, continuation: Continuation, before: &[TokenId]) -> Result<Vec<(TokenId, String)>, String> {
@@ -110,16 +114,16 @@ impl Shared {
         Ok(detokenize::pieces(&self.tokenizer, before, ids))
     }
 
-    fn prepare(&self, request: Request, mut task: Task) -> Result<Prepared, String> {
-        let given = self.given(request)?;
-        self.fit(given.ids.len(), &mut task)?;
-        Ok(Prepared { given, task })
+    fn prepare(&self, request: Request, mut task: Task) -> Result<PreparedRequest, String> {
+        let input = self.input(request)?;
+        self.check_window(input.ids.len(), &mut task)?;
+        Ok(PreparedRequest { input, task })
     }
 
-    fn given(&self, request: Request) -> Result<Given, String> {
+    fn input(&self, request: Request) -> Result<PromptInput, String> {
         let (ids, history) = match request.prompt {
             Prompt::Chat(messages) => {
-                let reading = history::read(&self.template, &self.tokenizer, &self.memory, &messages)?;
+                let reading = history::read(&self.template, &self.tokenizer, &self.history_cache, &messages)?;
                 (reading.ids, reading.history)
             }
             Prompt::Text(text) => (self.tokenizer.encode(&text)?, usize::MAX),
@@ -132,44 +136,44 @@ impl Shared {
         if let Some(gains) = &request.gains {
             self.check_gains(gains)?;
         }
-        Ok(Given { ids, history, after: request.after, gains: request.gains, readings: request.readings })
+        Ok(PromptInput { ids, history, after: request.after, gains: request.gains, record_ssm: request.record_ssm })
     }
 
     pub(super) fn check_ids(&self, ids: &[TokenId]) -> Result<(), String> {
         let vocabulary = self.info.vocabulary.unwrap_or_default();
         if let Some(id) = ids.iter().find(|&&id| id as usize >= vocabulary) {
             return Err(format!(
-                "token {id} is outside its vocabulary of {vocabulary}; were the ids made by another model?"
+                "token {id} is outside its vocabulary of {vocabulary}; were the ids produced by another model's tokenizer?"
             ));
         }
         if ids.len() > PROMPT_TOKENS_MAX {
-            return Err(format!("{} tokens are more than the {PROMPT_TOKENS_MAX} it takes in one request", ids.len()));
+            return Err(format!("{} tokens exceed the limit of {PROMPT_TOKENS_MAX} per request", ids.len()));
         }
         Ok(())
     }
 
-    /// Sees to it that prompt and task lie within the window: a reply ends where the window does.
-    fn fit(&self, prompt: usize, task: &mut Task) -> Result<(), String> {
+    /// Checks that prompt and task fit into the window, and limits a reply to it.
+    fn check_window(&self, prompt: usize, task: &mut Task) -> Result<(), String> {
         let Some(window) = self.window else { return Ok(()) };
-        let least = match task {
+        let needed = match task {
             Task::Write(_) => 1,
             Task::Score { tokens, .. } => tokens.len(),
         };
-        let room = window.saturating_sub(prompt);
-        if room < least {
+        let available = window.saturating_sub(prompt);
+        if available < needed {
             return Err(format!(
-                "a prompt of {prompt} tokens and {least} more are over its window of {window}: shorten the prompt"
+                "a prompt of {prompt} tokens and {needed} more exceed the window of {window} tokens: shorten the prompt"
             ));
         }
         if let Task::Write(reply) = task {
-            reply.limit(room);
+            reply.limit(available);
         }
         Ok(())
     }
 
     fn check_gains(&self, gains: &DeltaGains) -> Result<(), String> {
         if !self.info.delta {
-            return Err("it has no Δ that gains could scale; use a Mamba, or leave the gains out".to_owned());
+            return Err("it has no Δ that gains could scale; use a Mamba model, or omit the gains".to_owned());
         }
         let layers = self.info.layers.unwrap_or_default();
         let all = match gains {
@@ -177,7 +181,7 @@ impl Shared {
             DeltaGains::PerLayer(each) if each.len() == layers => each,
             DeltaGains::PerLayer(each) => {
                 return Err(format!(
-                    "the gains on Δ name {} layers, it has {layers}: give one entry per layer",
+                    "gains on Δ are given for {} layers, but the model has {layers}: give one entry per layer",
                     each.len()
                 ));
             }

@@ -1,91 +1,91 @@
-//! One reply while it is written: drawing, decoding to text, watching for stop texts, and saying which tokens a
-//! listener may already have.
+//! Generation of one reply: sampling, decoding to text, detecting stop texts, and deciding which tokens can already be
+//! sent to a listener.
 
 use std::sync::Arc;
 
 use super::detokenize::{self, Detokenizer};
-use super::row::{Entry, RowAsk, RowReading};
+use super::logit_query::{LogitQuery, QueriedToken, TokenStats};
 use super::sampler::Sampler;
 use super::tokenizer::Tokenizer;
-use crate::foundation::base::Stream;
+use crate::foundation::base::RngStream;
 use crate::foundation::chat::{Finish, Sampling, TokenId, TokenLogprob};
 
-/// A reply that is being written.
+/// A reply that is being generated.
 pub(super) struct Reply {
     sampler: Sampler,
     detokenizer: Detokenizer,
     tokenizer: Arc<Tokenizer>,
     /// Tokens that end the model's turn.
-    ends: Arc<[TokenId]>,
+    end_tokens: Arc<[TokenId]>,
     stops: Vec<String>,
     tokens_max: usize,
     top: usize,
-    /// Everything drawn so far, the end token left out.
+    /// Everything sampled so far, without the end token.
     tokens: Vec<TokenLogprob>,
-    /// Their texts, joined.
+    /// Their texts, concatenated.
     text: String,
-    /// Where each token's text ends in `text`.
-    ends_at: Vec<usize>,
-    /// The end token, once it is drawn.
+    /// End of each token's text in `text`, in bytes.
+    text_ends: Vec<usize>,
+    /// The end token, once sampled.
     end: Option<TokenLogprob>,
 }
 
-/// What a row of logits led to.
+/// Result of one sampling step.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     /// One more token, to be read next.
     Token(TokenId),
-    /// The reply is over, with this much of it kept.
-    End(Finish, Kept),
+    /// The reply is over; this much of it is kept.
+    End(Finish, ReplyCut),
 }
 
-/// The part of a reply that stays.
+/// The part of a reply that is kept.
 #[derive(Debug, PartialEq)]
-pub(super) struct Kept {
-    /// How many of its tokens.
+pub(super) struct ReplyCut {
+    /// Number of tokens.
     pub(super) tokens: usize,
-    /// Text after these tokens, where a stop text begins inside a token; it is spelled anew.
+    /// Text after these tokens, where a stop text begins inside a token. It is tokenised again.
     pub(super) rest: String,
 }
 
 impl Reply {
-    /// A reply to a prompt whose tokens are `before`, as far as they matter to its text.
+    /// A reply after the prompt tokens `before` (needed only to complete a character that is open at their end).
     ///
     /// # Errors
-    /// What in `sampling` makes no sense, in words.
+    /// A message about an invalid setting in `sampling`.
     pub(super) fn new(
         tokenizer: Arc<Tokenizer>,
         before: &[TokenId],
-        ends: Arc<[TokenId]>,
+        end_tokens: Arc<[TokenId]>,
         sampling: Sampling,
-        stream: Stream,
+        stream: RngStream,
     ) -> Result<Self, String> {
         Ok(Self {
             sampler: Sampler::new(&sampling, stream)?,
             detokenizer: Detokenizer::after(Arc::clone(&tokenizer), before),
             tokenizer,
-            ends,
+            end_tokens,
             stops: sampling.stop,
             tokens_max: sampling.max_tokens,
             top: sampling.top_logprobs,
             tokens: Vec::new(),
             text: String::new(),
-            ends_at: Vec::new(),
+            text_ends: Vec::new(),
             end: None,
         })
     }
 
-    /// Ends the reply after `tokens_max` tokens if it would be longer.
+    /// Limits the reply to `tokens_max` tokens.
     pub(super) fn limit(&mut self, tokens_max: usize) {
         self.tokens_max = self.tokens_max.min(tokens_max);
     }
 
-    /// How many tokens it has at most.
+    /// Maximum number of tokens.
     pub(super) fn tokens_max(&self) -> usize {
         self.tokens_max
     }
 
-    /// How many alternatives per token are reported.
+    /// Number of alternatives reported per token.
     pub(super) fn top(&self) -> usize {
         self.top
     }
@@ -95,7 +95,7 @@ impl Reply {
         &self.tokens
     }
 
-    /// The end token, if one was drawn.
+    /// Takes the end token, if one was sampled.
     pub(super) fn take_end(&mut self) -> Option<TokenLogprob> {
         self.end.take()
     }
@@ -106,47 +106,47 @@ impl Reply {
         self.tokens
     }
 
-    /// What is asked of the row after `history`: the next token.
-    pub(super) fn ask(&self, history: &[TokenId]) -> RowAsk {
-        RowAsk { entry: Entry::Drawn(self.sampler.draw(history, self.tokens.len() as u64)), top: self.top }
+    /// The query that samples the token after `history`.
+    pub(super) fn query(&self, history: &[TokenId]) -> LogitQuery {
+        LogitQuery { token: QueriedToken::Drawn(self.sampler.draw(history, self.tokens.len() as u64)), top: self.top }
     }
 
-    /// Goes on with the token that was drawn.
-    pub(super) fn step(&mut self, reading: RowReading) -> Step {
-        let id = reading.id;
-        if self.ends.contains(&id) {
-            self.end = Some(reading.into_token(self.tokenizer.decode(&[id])));
+    /// Applies a sampled token.
+    pub(super) fn step(&mut self, stats: TokenStats) -> Step {
+        let id = stats.id;
+        if self.end_tokens.contains(&id) {
+            self.end = Some(stats.into_token(self.tokenizer.decode(&[id])));
             return Step::End(Finish::Stop, self.whole());
         }
         let text = self.detokenizer.push(id);
         self.text.push_str(&text);
-        self.ends_at.push(self.text.len());
+        self.text_ends.push(self.text.len());
         let new = text.len();
-        self.tokens.push(reading.into_token(text));
+        self.tokens.push(stats.into_token(text));
         if let Some(at) = self.stop_in_the_last(new) {
             return Step::End(Finish::Stop, self.cut_at(at));
         }
         if self.tokens.len() >= self.tokens_max { Step::End(Finish::Length, self.whole()) } else { Step::Token(id) }
     }
 
-    /// How many tokens can no longer become part of a stop text: those a listener may have.
+    /// Number of tokens that can no longer become part of a stop text: these can be sent to a listener.
     pub(super) fn settled(&self) -> usize {
-        let safe = self.text.len() - self.held_back();
-        let inside = self.ends_at.iter().take_while(|&&end| end <= safe).count();
+        let safe = self.text.len() - self.possible_stop_bytes();
+        let inside = self.text_ends.iter().take_while(|&&end| end <= safe).count();
         if self.stops.is_empty() { inside } else { self.without_open_characters(inside) }
     }
 
-    /// The spelling of a text that stands in for the part of a token.
-    pub(super) fn respell(&self, text: &str) -> Result<Vec<(TokenId, String)>, String> {
+    /// Tokenises text that replaces part of a token.
+    pub(super) fn retokenize(&self, text: &str) -> Result<Vec<(TokenId, String)>, String> {
         let ids = if text.is_empty() { Vec::new() } else { self.tokenizer.encode(text)? };
         Ok(detokenize::pieces(&self.tokenizer, &[], ids))
     }
 
-    fn whole(&self) -> Kept {
-        Kept { tokens: self.tokens.len(), rest: String::new() }
+    fn whole(&self) -> ReplyCut {
+        ReplyCut { tokens: self.tokens.len(), rest: String::new() }
     }
 
-    /// Where the first stop text begins, if the last `new` bytes completed one.
+    /// Start of the first stop text that the last `new` bytes completed.
     fn stop_in_the_last(&self, new: usize) -> Option<usize> {
         let longest = self.stops.iter().map(String::len).max()?;
         let from = self.text.floor_char_boundary(self.text.len().saturating_sub(new + longest));
@@ -154,21 +154,21 @@ impl Reply {
         self.stops.iter().filter_map(|stop| recent.find(stop)).min().map(|at| from + at)
     }
 
-    /// The reply up to the byte `at` of its text.
-    fn cut_at(&self, at: usize) -> Kept {
-        let tokens = self.without_open_characters(self.ends_at.iter().take_while(|&&end| end <= at).count());
-        let from = tokens.checked_sub(1).and_then(|last| self.ends_at.get(last)).copied().unwrap_or(0);
-        Kept { tokens, rest: self.text.get(from..at).unwrap_or_default().to_owned() }
+    /// The reply up to byte `at` of its text.
+    fn cut_at(&self, at: usize) -> ReplyCut {
+        let tokens = self.without_open_characters(self.text_ends.iter().take_while(|&&end| end <= at).count());
+        let from = tokens.checked_sub(1).and_then(|last| self.text_ends.get(last)).copied().unwrap_or(0);
+        ReplyCut { tokens, rest: self.text.get(from..at).unwrap_or_default().to_owned() }
     }
 
-    /// `count` tokens, less those at their end that wait for the rest of a character.
+    /// `count` tokens, without trailing ones that are incomplete characters.
     fn without_open_characters(&self, count: usize) -> usize {
         let (tokens, _) = self.tokens.split_at(count);
         tokens.iter().rposition(|token| !token.text.is_empty()).map_or(0, |last| last + 1)
     }
 
-    /// How many bytes at the end of the text may be the beginning of a stop text.
-    fn held_back(&self) -> usize {
+    /// Number of bytes at the end of the text that may be the beginning of a stop text.
+    fn possible_stop_bytes(&self) -> usize {
         let begins = |stop: &String| {
             let lengths = (1..stop.len()).rev().filter(|&length| stop.is_char_boundary(length));
             lengths.map(|length| stop.split_at(length).0).find(|begin| self.text.ends_with(begin)).map_or(0, str::len)
@@ -180,23 +180,23 @@ impl Reply {
 #[cfg(test)]
 mod tests {
     use super::super::bundled;
-    use super::super::row::Scratch;
+    use super::super::logit_query::RowScratch;
     use super::*;
 
-    /// Feeds a reply the tokens of `text`, whatever the model would say, and tells how it ended.
-    fn write(text: &str, stops: &[&str]) -> (Vec<usize>, Option<(String, Kept)>) {
+    /// Feeds the tokens of `text` to a reply, whatever the model predicts, and returns how it ended.
+    fn write(text: &str, stops: &[&str]) -> (Vec<usize>, Option<(String, ReplyCut)>) {
         let tokenizer = Arc::new(Tokenizer::parse(bundled::TOKENIZER).unwrap());
         let ids = tokenizer.encode(text).unwrap();
         let sampling = Sampling { stop: stops.iter().map(ToString::to_string).collect(), ..Sampling::greedy() };
-        let mut reply = Reply::new(tokenizer, &[], Arc::from([4]), sampling, Stream::root(0)).unwrap();
+        let mut reply = Reply::new(tokenizer, &[], Arc::from([4]), sampling, RngStream::root(0)).unwrap();
         let mut settled = Vec::new();
         for id in ids {
             let mut logits = vec![0.0; 4096];
             logits[id as usize] = 9.0;
-            let reading = reply.ask(&[]).read(&logits, &mut Scratch::default()).unwrap();
-            if let Step::End(_, kept) = reply.step(reading) {
-                let content: String = reply.tokens.iter().take(kept.tokens).map(|t| t.text.as_str()).collect();
-                return (settled, Some((content + &kept.rest, kept)));
+            let stats = reply.query(&[]).read(&logits, &mut RowScratch::default()).unwrap();
+            if let Step::End(_, cut) = reply.step(stats) {
+                let content: String = reply.tokens.iter().take(cut.tokens).map(|t| t.text.as_str()).collect();
+                return (settled, Some((content + &cut.rest, cut)));
             }
             settled.push(reply.settled());
         }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_text_ends_the_reply_wherever_its_tokens_begin_and_end() {
+    fn a_stop_text_ends_the_reply_at_any_token_boundary() {
         check("Hello there.\nUser: me", &["\nUser:"], Some("Hello there."));
         check("Hello there.", &["\nUser:"], None);
         check("Hello there. And", &["lo th"], Some("Hel"));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_may_begin_a_stop_text_is_held_back() {
+    fn a_possible_start_of_a_stop_text_is_not_sent_yet() {
         let (settled, end) = write("I see.\nUsually yes", &["\nUser:"]);
         assert!(end.is_none());
         assert!(settled.windows(2).all(|w| w[0] <= w[1]));

@@ -1,66 +1,66 @@
-//! One request on its way through the engine: what it has read, what it still has to, and what it is for.
+//! One request inside the engine: what it has read, what it has to read, and its task.
 //!
-//! Its `ids` are the prompt and then what was written or is to be scored. The state has read some of them; a pass reads
-//! more; rows of logits come back for those that are to be judged or continued. A snapshot is taken on the way, before
-//! the reply, and one at the end, when everything kept has been read.
+//! `ids` holds the prompt, followed by the generated tokens or the tokens to be scored. The state has read a prefix of
+//! `ids`; each pass reads more, and rows of logits come back for tokens that are sampled or scored. A snapshot is taken
+//! before the reply, and one at the end when every kept token has been read.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use super::reply::{Kept, Reply, Step};
-use super::row::{Entry, RowAsk, RowReading};
+use super::logit_query::{LogitQuery, QueriedToken, TokenStats};
+use super::reply::{Reply, ReplyCut, Step};
 use super::steps::Steps;
 use super::{Architecture, Segment};
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::PREFIX_TOKENS_MIN;
-use crate::foundation::chat::{DeltaGains, Finish, Reading, Snapshot, SsmReading, TokenId, TokenLogprob, Usage};
+use crate::foundation::chat::{DeltaGains, Finish, PrefixReuse, Snapshot, SsmStats, TokenId, TokenLogprob, Usage};
 
-/// What a snapshot of a local model holds. The tokens after it may be read under other gains than those before it.
-pub(super) struct Past<S> {
+/// The content of a local model's snapshot. Tokens after it may be read under other gains than those before it.
+pub(super) struct PrefixState<S> {
     model: Digest,
     ids: Box<[TokenId]>,
     state: Arc<S>,
 }
 
-impl<S> Past<S> {
-    /// What has been read.
+impl<S> PrefixState<S> {
+    /// The tokens read into the state.
     pub(super) fn ids(&self) -> &[TokenId] {
         &self.ids
     }
 }
 
-/// What is asked of the engine.
-pub(super) struct Prepared {
-    pub(super) given: Given,
+/// A request for the engine.
+pub(super) struct PreparedRequest {
+    pub(super) input: PromptInput,
     pub(super) task: Task,
 }
 
-/// What stands before the task.
+/// The part of a request that precedes its task.
 #[derive(Clone)]
-pub(super) struct Given {
+pub(super) struct PromptInput {
     pub(super) ids: Vec<TokenId>,
-    /// How many of `ids` other prompts may share: where [`Outcome::before`] is taken, if it can be.
+    /// How many of `ids` other prompts may share. [`Outcome::before`] is taken there if possible.
     pub(super) history: usize,
     pub(super) after: Option<Snapshot>,
     pub(super) gains: Option<DeltaGains>,
-    /// Whether somebody looks on.
-    pub(super) readings: bool,
+    /// Whether statistics of Δ are recorded.
+    pub(super) record_ssm: bool,
 }
 
 /// What to do after the prompt.
 pub(super) enum Task {
     Write(Box<Reply>),
-    /// Read these tokens and tell how likely each was.
+    /// Score these tokens by teacher forcing.
     Score {
         tokens: Vec<(TokenId, String)>,
         top: usize,
-        /// Whether the last of them is read as well, for somebody to go on from there.
-        goes_on: bool,
+        /// Whether the last token is read as well, so that the caller can continue from there.
+        keep_state: bool,
     },
 }
 
 impl Task {
-    /// How many tokens come after the prompt at most, each with how many alternatives.
+    /// Maximum number of tokens after the prompt, and alternatives per token.
     pub(super) fn size(&self) -> (usize, usize) {
         match self {
             Self::Write(reply) => (reply.tokens_max(), reply.top()),
@@ -69,17 +69,17 @@ impl Task {
     }
 }
 
-/// What became of a request.
+/// The result of a request.
 pub(super) struct Outcome {
     pub(super) tokens: Vec<TokenLogprob>,
-    /// The token that ended the reply, if one did.
+    /// The end token that ended the reply, if any.
     pub(super) end: Option<TokenLogprob>,
     pub(super) finish: Finish,
     pub(super) usage: Usage,
-    pub(super) reading: Reading,
+    pub(super) reading: PrefixReuse,
     pub(super) snapshot: Snapshot,
     pub(super) before: Option<Snapshot>,
-    pub(super) ssm: Option<SsmReading>,
+    pub(super) ssm: Option<SsmStats>,
 }
 
 pub(super) struct Sequence<S> {
@@ -88,70 +88,70 @@ pub(super) struct Sequence<S> {
     prompt: usize,
     /// How many of `ids` the state has read.
     read: usize,
-    /// How many of the last ones need no reading, since nobody asks what comes after them.
-    idle: usize,
-    /// Shared with snapshots until it moves on.
+    /// How many of the last `ids` are not read because the logits after them are not needed.
+    unread_tail: usize,
+    /// Shared with snapshots until the next write.
     state: Arc<S>,
     gains: Option<DeltaGains>,
-    /// The steps so far, and those up to the fork, if somebody looks on.
+    /// Accumulated Δ so far, and at the fork, if recorded.
     steps: Option<Steps>,
     steps_before: Option<Steps>,
-    reading: Reading,
+    reading: PrefixReuse,
     cached: usize,
-    /// Where it began: the state of a caller's snapshot, else before the first token.
+    /// The caller's snapshot that it started from; `None` if it started before the first token.
     origin: Option<Weak<S>>,
-    /// How many of `ids` others may share that began there under the same gains; `None` where somebody looks on, who sees
-    /// every token read.
+    /// How many of `ids` can be shared with sequences of the same origin and gains; `None` if Δ is recorded, because
+    /// then every token must be read here.
     shared: Option<usize>,
-    /// Places on the way where others wait for a state.
-    marks: Vec<usize>,
+    /// Positions where other sequences wait for a state.
+    checkpoints: Vec<usize>,
     fork_at: usize,
     before: Option<Snapshot>,
     work: Work,
-    /// Tokens that the model drew, the one that ended the reply included.
-    drawn: usize,
-    /// Which of `ids` the pass in progress reads.
+    /// Number of sampled tokens, the end token included.
+    sampled: usize,
+    /// Range of `ids` that the current pass reads.
     pass: Range<usize>,
 }
 
 enum Work {
     Write(Box<Reply>),
-    /// Reads to the end of `ids`, judging as many of the last ones as there are texts for.
-    Read(Judged),
+    /// Reads to the end of `ids` and scores the last ones, as many as there are texts.
+    Read(ForcedTokens),
 }
 
-/// Tokens judged by teacher forcing.
-struct Judged {
+/// Tokens scored by teacher forcing.
+struct ForcedTokens {
     finish: Finish,
     tokens: Vec<TokenLogprob>,
     end: Option<TokenLogprob>,
-    /// The place of the first token still to be judged, and the texts of it and those after it.
+    /// Index of the next token to score, and the texts of it and the following tokens.
     from: usize,
     texts: std::vec::IntoIter<String>,
     top: usize,
 }
 
 impl<S: Clone + Send + Sync + 'static> Sequence<S> {
-    /// A sequence that continues from the request's snapshot if it can, and from `start` otherwise.
-    pub(super) fn new(model: Digest, request: Prepared, start: impl FnOnce() -> S) -> Self {
-        let Prepared { given: Given { mut ids, history, after, gains, readings }, task } = request;
+    /// Continues from the request's snapshot if possible, otherwise from `start`.
+    pub(super) fn new(model: Digest, request: PreparedRequest, start: impl FnOnce() -> S) -> Self {
+        let PreparedRequest { input: PromptInput { mut ids, history, after, gains, record_ssm }, task } = request;
         let prompt = ids.len();
         let continues = after.is_some();
-        let past = after.and_then(|snapshot| snapshot.downcast::<Past<S>>());
-        let past = past.filter(|past| past.model == model && ids.starts_with(&past.ids));
-        let (cached, state, reading) = match &past {
-            Some(past) => (past.ids.len(), Arc::clone(&past.state), Reading::Continued),
-            None => (0, Arc::new(start()), if continues { Reading::Reread } else { Reading::Fresh }),
+        let prefix = after.and_then(|snapshot| snapshot.downcast::<PrefixState<S>>());
+        let prefix = prefix.filter(|prefix| prefix.model == model && ids.starts_with(&prefix.ids));
+        let (cached, state, reading) = match &prefix {
+            Some(prefix) => (prefix.ids.len(), Arc::clone(&prefix.state), PrefixReuse::Continued),
+            None => (0, Arc::new(start()), if continues { PrefixReuse::Reread } else { PrefixReuse::Fresh }),
         };
-        let mut idle = 0;
+        let mut unread_tail = 0;
         let work = match task {
             Task::Write(reply) => Work::Write(reply),
-            Task::Score { tokens, top, goes_on } => {
-                idle = usize::from(!goes_on);
+            Task::Score { tokens, top, keep_state } => {
+                unread_tail = usize::from(!keep_state);
                 let (continuation, texts): (Vec<_>, Vec<_>) = tokens.into_iter().unzip();
                 ids.extend(continuation);
                 let (finish, texts) = (Finish::Length, texts.into_iter());
-                Work::Read(Judged { finish, tokens: Vec::new(), end: None, from: prompt, texts, top })
+                Work::Read(ForcedTokens { finish, tokens: Vec::new(), end: None, from: prompt, texts, top })
             }
         };
         let fork_at = history.max(cached).min(prompt);
@@ -160,50 +160,50 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
             ids,
             prompt,
             read: cached,
-            idle,
+            unread_tail,
             state,
             gains,
-            steps: readings.then(Steps::default),
+            steps: record_ssm.then(Steps::default),
             steps_before: None,
             reading,
             cached,
-            origin: past.map(|past| Arc::downgrade(&past.state)),
-            shared: (!readings).then_some(history.min(prompt)),
-            marks: Vec::new(),
+            origin: prefix.map(|prefix| Arc::downgrade(&prefix.state)),
+            shared: (!record_ssm).then_some(history.min(prompt)),
+            checkpoints: Vec::new(),
             fork_at,
             before: None,
             work,
-            drawn: 0,
+            sampled: 0,
             pass: 0..0,
         };
-        sequence.remember();
+        sequence.snapshot_at_fork();
         sequence
     }
 
-    /// Tokens to be read before anything else can happen.
+    /// Number of tokens that have to be read before the next row is available.
     pub(super) fn unread(&self) -> usize {
         self.end() - self.read
     }
 
-    /// Where its reading ends.
+    /// End of the range of `ids` to read.
     fn end(&self) -> usize {
-        self.ids.len() - self.idle
+        self.ids.len() - self.unread_tail
     }
 
-    /// Plans to read up to `most` tokens, up to `rows` of them with a row of logits, and is what they are.
+    /// The segment for the next pass: at most `most` tokens, at most `rows` of them with logits.
     pub(super) fn segment(&mut self, most: usize, rows: usize) -> Segment<'_, S> {
-        let stops = self.marks.iter().copied().chain([self.fork_at, self.end()]);
+        let stops = self.checkpoints.iter().copied().chain([self.fork_at, self.end()]);
         let stop = stops.filter(|&at| at > self.read).min().unwrap_or(self.read);
-        // The row of a token tells of the one after it.
+        // The row at a token predicts the next one.
         let wanted = match &self.work {
             Work::Write(_) => self.ids.len() - 1..self.ids.len(),
-            Work::Read(judged) => judged.from.saturating_sub(1)..judged.from.saturating_sub(1) + judged.texts.len(),
+            Work::Read(forced) => forced.from.saturating_sub(1)..forced.from.saturating_sub(1) + forced.texts.len(),
         };
         let most = most.min(wanted.start.saturating_sub(self.read).saturating_add(rows));
         self.pass = self.read..stop.min(self.read.saturating_add(most));
         let inside = |at: usize| at.clamp(self.pass.start, self.pass.end) - self.pass.start;
         let logits = inside(wanted.start)..inside(wanted.end);
-        let asks = (0..logits.len()).map(|index| self.ask(index)).collect();
+        let queries = (0..logits.len()).map(|index| self.query(index)).collect();
         let ids = self.ids.get(self.pass.clone()).unwrap_or_default();
         Segment {
             ids,
@@ -211,134 +211,136 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
             gains: self.gains.as_ref(),
             steps: self.steps.as_mut(),
             logits,
-            asks,
+            queries,
         }
     }
 
-    /// What is asked of the row number `index` from now on.
-    fn ask(&self, index: usize) -> RowAsk {
+    /// The query for the `index`th row from here on.
+    fn query(&self, index: usize) -> LogitQuery {
         match &self.work {
-            Work::Write(reply) => reply.ask(&self.ids),
-            Work::Read(judged) => {
-                let id = self.ids.get(judged.from + index).copied().unwrap_or_default();
-                RowAsk { entry: Entry::Given(id), top: judged.top }
+            Work::Write(reply) => reply.query(&self.ids),
+            Work::Read(forced) => {
+                let id = self.ids.get(forced.from + index).copied().unwrap_or_default();
+                LogitQuery { token: QueriedToken::Given(id), top: forced.top }
             }
         }
     }
 
     /// Whether nothing is left to do.
     pub(super) fn is_done(&self) -> bool {
-        matches!(&self.work, Work::Read(judged) if judged.texts.len() == 0) && self.unread() == 0
+        matches!(&self.work, Work::Read(forced) if forced.texts.len() == 0) && self.unread() == 0
     }
 
-    /// Takes what was read of the rows of the pass.
+    /// Applies the answers for the rows of the pass.
     ///
     /// # Errors
-    /// In words, when the model's output makes no sense.
-    pub(super) fn advance(&mut self, readings: impl Iterator<Item = Option<RowReading>>) -> Result<(), String> {
+    /// A message, if the model's output is not a distribution.
+    pub(super) fn advance(&mut self, stats: impl Iterator<Item = Option<TokenStats>>) -> Result<(), String> {
         self.read = self.pass.end;
-        self.remember();
-        for reading in readings {
-            self.judge(reading)?;
+        self.snapshot_at_fork();
+        for stats in stats {
+            self.apply_stats(stats)?;
         }
         Ok(())
     }
 
-    /// Whether the row after the last token read is due without reading anything: a snapshot stands just there. With
-    /// what is asked of it.
-    pub(super) fn stands_at_row(&self) -> Option<(Arc<S>, RowAsk)> {
+    /// The state and query, if the row after the last read token can be had without reading: the sequence is at a
+    /// snapshot.
+    pub(super) fn pending_query(&self) -> Option<(Arc<S>, LogitQuery)> {
         let due = match &self.work {
             Work::Write(_) => self.unread() == 0,
-            Work::Read(judged) => judged.from == self.read && judged.texts.len() > 0,
+            Work::Read(forced) => forced.from == self.read && forced.texts.len() > 0,
         };
-        due.then(|| (Arc::clone(&self.state), self.ask(0)))
+        due.then(|| (Arc::clone(&self.state), self.query(0)))
     }
 
-    /// Goes on with what was read of one row.
+    /// Applies the answer for one row.
     ///
     /// # Errors
-    /// In words, when the row made no sense.
-    pub(super) fn judge(&mut self, reading: Option<RowReading>) -> Result<(), String> {
+    /// A message, if the row is not a distribution.
+    pub(super) fn apply_stats(&mut self, reading: Option<TokenStats>) -> Result<(), String> {
         match &mut self.work {
             Work::Write(reply) => {
-                let reading = reading.ok_or_else(|| senseless(self.read))?;
-                self.drawn += 1;
+                let reading = reading.ok_or_else(|| invalid_logits(self.read))?;
+                self.sampled += 1;
                 match reply.step(reading) {
                     Step::Token(id) => self.ids.push(id),
-                    Step::End(finish, kept) => self.settle(finish, kept)?,
+                    Step::End(finish, cut) => self.end_reply(finish, cut)?,
                 }
             }
-            Work::Read(judged) => {
-                let text = judged.texts.next().unwrap_or_default();
-                let reading = reading.ok_or_else(|| senseless(judged.from))?;
-                judged.tokens.push(reading.into_token(text));
-                judged.from += 1;
+            Work::Read(forced) => {
+                let text = forced.texts.next().unwrap_or_default();
+                let reading = reading.ok_or_else(|| invalid_logits(forced.from))?;
+                forced.tokens.push(reading.into_token(text));
+                forced.from += 1;
             }
         }
         Ok(())
     }
 
-    /// Tokens of the reply that a listener may have, from number `heard` on: at its end those held back until then.
-    pub(super) fn settled(&self, heard: usize) -> &[TokenLogprob] {
+    /// Tokens from index `from` on that may be sent to the listener. Tokens held back for stop texts are included once
+    /// the reply is finished.
+    pub(super) fn settled(&self, from: usize) -> &[TokenLogprob] {
         match &self.work {
-            Work::Write(reply) => reply.tokens().get(heard..reply.settled()).unwrap_or_default(),
-            Work::Read(judged) if self.is_done() => judged.tokens.get(heard..).unwrap_or_default(),
+            Work::Write(reply) => reply.tokens().get(from..reply.settled()).unwrap_or_default(),
+            Work::Read(forced) if self.is_done() => forced.tokens.get(from..).unwrap_or_default(),
             Work::Read(_) => &[],
         }
     }
 
-    /// Ends the reply after its first `count` tokens because the listener said so.
+    /// Ends the reply after its first `count` tokens because the listener stopped it.
     pub(super) fn stop_after(&mut self, count: usize) -> Result<(), String> {
         match &mut self.work {
-            Work::Write(_) => self.settle(Finish::Asked, Kept { tokens: count, rest: String::new() }),
-            // It had ended by itself, but not before a token that the listener does not want.
-            Work::Read(judged) if count < judged.tokens.len() => {
-                judged.tokens.truncate(count);
-                (judged.finish, judged.end, judged.from) = (Finish::Asked, None, self.prompt + count);
+            Work::Write(_) => self.end_reply(Finish::Cancelled, ReplyCut { tokens: count, rest: String::new() }),
+            // The reply had already ended, but the listener rejected some of its last tokens.
+            Work::Read(forced) if count < forced.tokens.len() => {
+                forced.tokens.truncate(count);
+                (forced.finish, forced.end, forced.from) = (Finish::Cancelled, None, self.prompt + count);
                 self.ids.truncate(self.prompt + count);
-                self.go_back_to(self.prompt + count)
+                self.rewind_to(self.prompt + count)
             }
             Work::Read(_) => Ok(()),
         }
     }
 
-    /// What became of it, once it [`is_done`](Self::is_done).
+    /// The result, once [`is_done`](Self::is_done) is true.
     pub(super) fn finish<A: Architecture<State = S>>(self, model: &A) -> Outcome {
         let snapshot = self.snapshot();
-        let ssm = self.steps.as_ref().and_then(|steps| model.look(&self.state, steps, self.gains.as_ref()));
+        let ssm = self.steps.as_ref().and_then(|steps| model.ssm_stats(&self.state, steps, self.gains.as_ref()));
         let (tokens, end, finish) = match self.work {
-            Work::Read(judged) => (judged.tokens, judged.end, judged.finish),
+            Work::Read(forced) => (forced.tokens, forced.end, forced.finish),
             Work::Write(reply) => (reply.into_tokens(usize::MAX), None, Finish::Length),
         };
-        let read = if self.drawn == 0 { self.read } else { self.prompt };
-        let usage = Usage { tokens_in: read as u64, tokens_out: self.drawn as u64, tokens_cached: self.cached as u64 };
+        let read = if self.sampled == 0 { self.read } else { self.prompt };
+        let usage =
+            Usage { tokens_in: read as u64, tokens_out: self.sampled as u64, tokens_cached: self.cached as u64 };
         Outcome { tokens, end, finish, usage, reading: self.reading, snapshot, before: self.before, ssm }
     }
 
-    /// From writing to reading what is left of what is kept. Where the state has gone further than that, it goes back
-    /// to the fork.
-    fn settle(&mut self, finish: Finish, kept: Kept) -> Result<(), String> {
-        let Kept { tokens: kept, rest } = kept;
-        let from = self.prompt + kept;
+    /// Ends generation and switches to reading the kept tokens that are still unread. If the state has read more than
+    /// is kept, it is rewound to the fork.
+    fn end_reply(&mut self, finish: Finish, cut: ReplyCut) -> Result<(), String> {
+        let ReplyCut { tokens: cut, rest } = cut;
+        let from = self.prompt + cut;
         let nothing = Vec::new().into_iter();
-        let judged = Judged { finish, tokens: Vec::new(), end: None, from, texts: nothing, top: 0 };
-        let Work::Write(mut reply) = std::mem::replace(&mut self.work, Work::Read(judged)) else { return Ok(()) };
-        let (respelled, texts): (Vec<_>, Vec<_>) = reply.respell(&rest)?.into_iter().unzip();
-        self.go_back_to(from)?;
+        let forced = ForcedTokens { finish, tokens: Vec::new(), end: None, from, texts: nothing, top: 0 };
+        let Work::Write(mut reply) = std::mem::replace(&mut self.work, Work::Read(forced)) else { return Ok(()) };
+        let (respelled, texts): (Vec<_>, Vec<_>) = reply.retokenize(&rest)?.into_iter().unzip();
+        self.rewind_to(from)?;
         let (top, end) = (reply.top(), reply.take_end());
-        let tokens = reply.into_tokens(kept);
+        let tokens = reply.into_tokens(cut);
         self.ids.truncate(self.prompt);
         self.ids.extend(tokens.iter().filter_map(|token| token.id).chain(respelled));
-        self.work = Work::Read(Judged { finish, tokens, end, from, texts: texts.into_iter(), top });
+        self.work = Work::Read(ForcedTokens { finish, tokens, end, from, texts: texts.into_iter(), top });
         Ok(())
     }
 
-    /// Where the state has read more than `from` tokens, it goes back to the fork.
-    fn go_back_to(&mut self, from: usize) -> Result<(), String> {
+    /// Rewinds the state to the fork if it has read more than `from` tokens.
+    fn rewind_to(&mut self, from: usize) -> Result<(), String> {
         if self.read > from {
-            let past = self.before.as_ref().and_then(Snapshot::downcast::<Past<S>>);
-            let past = past.ok_or("its own snapshot is gone: this is a bug in the engine")?;
-            (self.state, self.read) = (Arc::clone(&past.state), past.ids.len());
+            let prefix = self.before.as_ref().and_then(Snapshot::downcast::<PrefixState<S>>);
+            let prefix = prefix.ok_or("its own snapshot is gone: this is a bug in the engine")?;
+            (self.state, self.read) = (Arc::clone(&prefix.state), prefix.ids.len());
             self.steps.clone_from(&self.steps_before);
         }
         Ok(())
@@ -349,8 +351,9 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         self.read
     }
 
-    /// What other prompts may share, and the gains under which it is read; `None` where a caller's snapshot began it.
-    pub(super) fn opening(&self) -> Option<(&[TokenId], Option<&DeltaGains>)> {
+    /// Tokens that other prompts may share and the gains they are read under; `None` if it started from a caller's
+    /// snapshot.
+    pub(super) fn shareable_prefix(&self) -> Option<(&[TokenId], Option<&DeltaGains>)> {
         self.shared().filter(|_| self.origin.is_none()).map(|shared| (shared, self.gains.as_ref()))
     }
 
@@ -358,69 +361,73 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         self.ids.get(..self.shared?)
     }
 
-    /// The last place that this one is yet to come to and at which `other` may take over its state.
-    pub(super) fn meets(&self, other: &Self) -> Option<usize> {
+    /// The last position, not yet read here, at which `other` can adopt this sequence's state.
+    pub(super) fn shared_checkpoint(&self, other: &Self) -> Option<usize> {
         let alike = match (&self.origin, &other.origin) {
             (Some(own), Some(other)) => own.ptr_eq(other),
             (own, other) => own.is_none() && other.is_none(),
         };
-        let parts = common(self.shared()?, other.shared()?);
-        // A state is left at the fork anyway.
+        let parts = common_prefix_len(self.shared()?, other.shared()?);
+        // A snapshot is taken at the fork in any case.
         let at_fork = self.fork_at <= parts && parts - self.fork_at < PREFIX_TOKENS_MIN;
         let at = if at_fork { self.fork_at } else { parts };
         (alike && self.gains == other.gains && at > self.read).then_some(at)
     }
 
-    /// Asks for a state at `at`, which it is yet to come to.
-    pub(super) fn mark(&mut self, at: usize) {
-        if !self.marks.contains(&at) {
-            self.marks.push(at);
+    /// Requests a state at position `at`, which is not yet read.
+    pub(super) fn add_checkpoint(&mut self, at: usize) {
+        if !self.checkpoints.contains(&at) {
+            self.checkpoints.push(at);
         }
     }
 
-    /// Takes over the state of another that has read the same, if that saves reading.
-    pub(super) fn take_over(&mut self, past: &Past<S>) {
-        if past.ids.len() > self.read {
-            (self.state, self.read, self.cached) = (Arc::clone(&past.state), past.ids.len(), past.ids.len());
+    /// Adopts the state of a sequence that has read the same tokens, if it has read more.
+    pub(super) fn adopt(&mut self, prefix: &PrefixState<S>) {
+        if prefix.ids.len() > self.read {
+            (self.state, self.read, self.cached) = (Arc::clone(&prefix.state), prefix.ids.len(), prefix.ids.len());
             self.fork_at = self.fork_at.max(self.read);
-            self.marks.retain(|&at| at > past.ids.len());
-            self.remember();
+            self.checkpoints.retain(|&at| at > prefix.ids.len());
+            self.snapshot_at_fork();
         }
     }
 
-    /// The state for others at the place that it has just come to, if there is to be one.
-    pub(super) fn landmark(&mut self) -> Option<Arc<Past<S>>> {
+    /// The state to publish at the position just reached, if any.
+    pub(super) fn prefix_to_publish(&mut self) -> Option<Arc<PrefixState<S>>> {
         let read = self.read;
-        let promised = self.marks.extract_if(.., |at| *at == read).next().is_some();
-        let worth_keeping =
-            || (PREFIX_TOKENS_MIN..=self.opening().map_or(0, |(opening, _)| opening.len())).contains(&read);
+        let requested = self.checkpoints.extract_if(.., |at| *at == read).next().is_some();
+        let is_shareable = || {
+            (PREFIX_TOKENS_MIN..=self.shareable_prefix().map_or(0, |(shareable_prefix, _)| shareable_prefix.len()))
+                .contains(&read)
+        };
         match self.before.as_ref().filter(|before| before.tokens() == read) {
-            Some(before) if promised || worth_keeping() => before.downcast(),
-            None if promised => self.snapshot().downcast(),
+            Some(before) if requested || is_shareable() => before.downcast(),
+            None if requested => self.snapshot().downcast(),
             _ => None,
         }
     }
 
-    /// Takes the snapshot before the reply when it is time.
-    fn remember(&mut self) {
+    /// Takes the snapshot before the reply when its position is reached.
+    fn snapshot_at_fork(&mut self) {
         if self.read == self.fork_at && self.before.is_none() {
             self.before = Some(self.snapshot());
             self.steps_before.clone_from(&self.steps);
         }
     }
 
-    /// What has been read so far, as a value.
+    /// A snapshot of what has been read so far.
     fn snapshot(&self) -> Snapshot {
         let (ids, _) = self.ids.split_at(self.read);
-        Snapshot::new(Past { model: self.model, ids: ids.into(), state: Arc::clone(&self.state) }, self.read)
+        Snapshot::new(PrefixState { model: self.model, ids: ids.into(), state: Arc::clone(&self.state) }, self.read)
     }
 }
 
-/// How many tokens `a` and `b` begin with alike.
-pub(super) fn common(a: &[TokenId], b: &[TokenId]) -> usize {
+/// Length of the common prefix of `a` and `b`.
+pub(super) fn common_prefix_len(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-fn senseless(at: usize) -> String {
-    format!("its output after {at} tokens is no distribution; its weights are damaged, or the gains on Δ too large")
+fn invalid_logits(at: usize) -> String {
+    format!(
+        "its output after {at} tokens is not a probability distribution; the weights are damaged, or the gains on Δ are too large"
+    )
 }

@@ -1,5 +1,5 @@
-//! How large a model is, from its `config.json` or its GGUF header alone: parameters, and the memory that weights and sequences take. Whether
-//! the engine can run it is not asked here.
+//! Sizes of a model, from its `config.json` or GGUF header alone: parameters, and the memory for weights and sequences.
+//! Does not check whether the engine supports the model.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,14 +11,14 @@ use loom_kernels::Dtype;
 use super::LoadError;
 use super::config::{SUPPORTED_WITH_EMBEDDERS, standard_json};
 use super::gguf::Gguf;
-use super::role::Role;
+use super::matrix_role::MatrixRole;
 use crate::foundation::base::limits::MODEL_DIM_MAX;
 
 const FILE: &str = "config.json";
-/// States and caches are kept in f32.
+/// States and caches are f32.
 const STATE_BYTES: u64 = 4;
 
-/// What decides how much memory a model takes.
+/// The properties that determine how much memory a model takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ModelShape {
     /// Its `model_type`.
@@ -27,33 +27,33 @@ pub struct ModelShape {
     pub layers: usize,
     /// Vocabulary size.
     pub vocabulary: usize,
-    /// How many tokens it reads at most, where its configuration says so.
+    /// Longest sequence in tokens, if the configuration states it.
     pub window_tokens: Option<usize>,
-    /// All parameters; a head that is the embedding table counts once.
+    /// Number of parameters; a head that is the embedding table counts once.
     pub parameters: u64,
-    /// Those of them in matrices, which can be kept in fewer bits.
+    /// Parameters in matrices, which can be stored in narrower types.
     pub matrix_parameters: u64,
-    /// Those matrices, by what decides in which type they are kept.
+    /// The matrices by role and row length.
     #[serde(skip)]
     matrices: Vec<Matrices>,
-    /// Bytes of a recurrent state for one sequence, however long.
+    /// Bytes of a recurrent state per sequence, independent of its length.
     pub state_bytes: u64,
-    /// Bytes of a key-value cache for one token of one sequence.
+    /// Bytes of KV cache per token of a sequence.
     pub cache_bytes_per_token: u64,
-    /// How its files keep matrices, where the configuration says so: what is loaded if no dtype is asked for.
+    /// The type of matrices in its files, if the configuration states it; used if no dtype is requested.
     #[serde(skip)]
     pub stored: Option<Dtype>,
 }
 
-/// Matrices of one role, with rows of one length.
+/// Number of parameters in matrices of one role and row length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Matrices {
-    role: Role,
+    role: MatrixRole,
     inputs: u64,
     parameters: u64,
 }
 
-/// The fields of every architecture, under the names of `transformers`.
+/// The fields of all architectures, named as in `transformers`.
 #[derive(Deserialize)]
 struct Raw {
     model_type: Option<String>,
@@ -88,7 +88,7 @@ enum Rank {
     Named(String),
 }
 
-/// A network's parameters, in matrices and in vectors.
+/// Parameters of a network, in matrices and in vectors.
 #[derive(Default)]
 struct Count {
     matrices: Vec<Matrices>,
@@ -97,10 +97,10 @@ struct Count {
 
 impl Count {
     fn matrix(&mut self, outputs: u64, inputs: u64) -> &mut Self {
-        self.matrix_for(Role::Layer, outputs, inputs)
+        self.matrix_for(MatrixRole::Layer, outputs, inputs)
     }
 
-    fn matrix_for(&mut self, role: Role, outputs: u64, inputs: u64) -> &mut Self {
+    fn matrix_for(&mut self, role: MatrixRole, outputs: u64, inputs: u64) -> &mut Self {
         self.matrices.push(Matrices { role, inputs, parameters: outputs.saturating_mul(inputs) });
         self
     }
@@ -124,15 +124,15 @@ impl Count {
 }
 
 impl ModelShape {
-    /// Whether it keeps a state of one size instead of all that it has read.
+    /// Whether its state has a fixed size, independent of the number of tokens.
     pub fn is_recurrent(&self) -> bool {
         self.state_bytes > 0
     }
 
-    /// Reads the text of a `config.json`.
+    /// Parses the text of a `config.json`.
     ///
     /// # Errors
-    /// When it is no configuration, or of an architecture that is not known here.
+    /// If it is not a configuration, or of an unknown architecture.
     pub fn parse(json: &str) -> Result<Self, LoadError> {
         let raw: Raw = serde_json::from_str(&standard_json(json)).map_err(|error| LoadError::malformed(FILE, error))?;
         raw.check()?;
@@ -152,22 +152,24 @@ impl ModelShape {
     /// Reads the header of a GGUF file.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse), and when it is no GGUF file.
+    /// As [`parse`](Self::parse), and if it is not a GGUF file.
     pub fn of_gguf(path: &Path) -> Result<Self, LoadError> {
         let (gguf, _) = Gguf::open(path)?;
-        let mut kept = BTreeMap::<Dtype, usize>::new();
+        let mut stored_dtype = BTreeMap::<Dtype, usize>::new();
         for tensor in gguf.tensors()? {
-            *kept.entry(tensor.stored.own()).or_default() += tensor.bytes;
+            *stored_dtype.entry(tensor.stored.kernel_dtype()).or_default() += tensor.bytes;
         }
-        let stored = kept.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(dtype, _)| dtype);
+        let stored = stored_dtype.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(dtype, _)| dtype);
         Ok(Self { stored, ..Self::parse(&gguf.config()?)? })
     }
 
-    /// Bytes of the weights when `dtype` is asked for: what is too small or too delicate for it is kept wider.
+    /// Bytes of the weights if `dtype` is requested. Small and sensitive matrices are stored in wider types.
     pub fn weight_bytes(&self, dtype: Dtype) -> u64 {
         let matrices = self.matrices.iter().fold(0u64, |sum, &Matrices { role, inputs, parameters }| {
-            let kept = role.kept(dtype, inputs as usize);
-            sum.saturating_add((parameters / kept.block() as u64).saturating_mul(kept.block_bytes() as u64))
+            let stored_dtype = role.stored_dtype(dtype, inputs as usize);
+            sum.saturating_add(
+                (parameters / stored_dtype.block() as u64).saturating_mul(stored_dtype.block_bytes() as u64),
+            )
         });
         matrices.saturating_add((self.parameters - self.matrix_parameters).saturating_mul(4))
     }
@@ -177,7 +179,8 @@ impl ModelShape {
         self.state_bytes.saturating_add(self.cache_bytes_per_token.saturating_mul(tokens))
     }
 
-    /// Says no, with the sum, when weights kept as `dtype` and one sequence of `tokens` tokens exceed `available` bytes.
+    /// Returns an error with the sizes if weights stored as `dtype` and one sequence of `tokens` tokens exceed
+    /// `available` bytes.
     ///
     /// # Errors
     /// [`LoadError::Start`].
@@ -187,7 +190,7 @@ impl ModelShape {
             return Ok(());
         }
         Err(LoadError::Start(format!(
-            "it needs {} ({} for {} parameters as {}, {} for a sequence of {tokens} tokens), and {} are free; choose a smaller \
+            "it needs {} ({} for {} parameters as {}, {} for a sequence of {tokens} tokens), but only {} are free; choose a smaller \
              model, or free memory",
             size(weights.saturating_add(sequence)),
             size(weights),
@@ -228,7 +231,7 @@ impl Raw {
         value.ok_or_else(|| LoadError::malformed(FILE, format!("`{name}` is missing")))
     }
 
-    /// The width inside a Mamba's layer. A stated one counts: `expand` is wrong in some published files.
+    /// Width of a Mamba layer. An explicit width takes precedence: `expand` is wrong in some published files.
     fn d_inner(&self) -> u64 {
         let expand = self.expand.unwrap_or(2.0).clamp(0.0, 1024.0);
         self.intermediate_size.unwrap_or((expand * self.hidden_size as f64) as u64)
@@ -258,12 +261,12 @@ impl Raw {
         }
     }
 
-    /// Embedding table, last norm, and the head unless it is that table.
+    /// Embedding table, final norm, and the head unless it is the table.
     fn around(&self, tied_by_default: bool) -> Count {
         let mut around = Count::default();
-        around.matrix_for(Role::Table, self.vocab_size, self.hidden_size).vector(self.hidden_size);
+        around.matrix_for(MatrixRole::Table, self.vocab_size, self.hidden_size).vector(self.hidden_size);
         if !self.tie_word_embeddings.unwrap_or(tied_by_default) {
-            around.matrix_for(Role::Table, self.vocab_size, self.hidden_size);
+            around.matrix_for(MatrixRole::Table, self.vocab_size, self.hidden_size);
         }
         around
     }
@@ -288,8 +291,8 @@ impl Raw {
             .vector_if(biased, 2 * inner)
             .vector(inner * kernel)
             .vector_if(self.use_conv_bias.unwrap_or(true), inner)
-            .matrix_for(Role::Sensitive, rank + 2 * states, inner)
-            .matrix_for(Role::Sensitive, inner, rank)
+            .matrix_for(MatrixRole::Sensitive, rank + 2 * states, inner)
+            .matrix_for(MatrixRole::Sensitive, inner, rank)
             .vector(inner)
             .vector(inner * states)
             .vector(inner)
@@ -349,7 +352,7 @@ impl Raw {
         layer.matrix(4 * width, width).matrix(inner, width).matrix(width, inner).vector(9 * width + inner);
         let mut around = Count::default();
         around
-            .matrix_for(Role::Table, self.vocab_size + places, width)
+            .matrix_for(MatrixRole::Table, self.vocab_size + places, width)
             .vector(2 * width)
             .matrix(width, width)
             .vector(width);
@@ -357,7 +360,7 @@ impl Raw {
     }
 }
 
-/// Bytes for people.
+/// A human-readable size.
 pub fn size(bytes: u64) -> String {
     let (mega, giga) = (1u64 << 20, 1u64 << 30);
     match bytes {
@@ -374,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_those_that_transformers_counts() {
+    fn parameter_counts_equal_those_of_transformers() {
         let shapes: serde_json::Map<String, Value> =
             serde_json::from_str(include_str!("../../../tests/data/model_shapes.json")).unwrap();
         assert!(shapes.len() >= 14);
@@ -385,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_json_does_not_have_are_no_hindrance() {
+    fn python_only_numbers_are_accepted() {
         // As Mamba-2's files are published.
         let json = r#"{"model_type": "mamba2", "vocab_size": 8, "hidden_size": 4, "num_hidden_layers": 1, "num_heads": 2,
             "head_dim": 4, "time_step_limit": [0.0, Infinity]}"#;
@@ -422,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_dims_are_refused_and_never_overflow() {
+    fn extreme_dims_are_refused_and_never_overflow() {
         let with = |dims: &str| format!(r#"{{"model_type": "mamba", "num_hidden_layers": 1, {dims}}}"#);
         for dims in [r#""vocab_size": 0, "hidden_size": 8"#, r#""vocab_size": 1, "hidden_size": 18446744073709551615"#]
         {

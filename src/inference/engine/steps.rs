@@ -1,19 +1,19 @@
-//! What is kept of the steps Δ of a sequence that somebody looks on to, and what is made of it at the end.
+//! Accumulates the step sizes Δ of a sequence whose statistics are recorded, and computes the statistics at the end.
 
 use loom_kernels::{Rows, add_steps};
 
-use crate::foundation::chat::{DeltaGains, HalfLife, LayerGains, LayerReading, SsmReading};
+use crate::foundation::chat::{DeltaGains, HalfLife, LayerGains, SsmLayerStats, SsmStats};
 
-/// Sums of Δ over the tokens read so far, before any gain.
+/// Sums of Δ over the tokens read so far, before gains.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Steps {
     pub(super) tokens: u64,
-    /// `[layers, channels]`, as far as there were any.
+    /// `[layers, channels]`; empty before the first token.
     pub(super) sums: Vec<f64>,
 }
 
 impl Steps {
-    /// Adds `len` steps of layer `index`; the layers come in order.
+    /// Adds `len` values of layer `index`. Layers are added in order.
     pub(super) fn add(&mut self, index: usize, raw: Rows<'_>, bias: &[f32], limit: (f32, f32), len: usize) {
         let end = (index + 1) * bias.len();
         if self.sums.len() < end {
@@ -25,12 +25,12 @@ impl Steps {
         add_steps(raw, bias, limit, len, super::recurrent::layer_of(&mut self.sums, index, bias.len()));
     }
 
-    /// The readings, where `layers` gives each layer's A, `[channels, states]` (negative), and its part of the state.
-    pub(super) fn reading<'a>(
+    /// The statistics. `layers` yields each layer's A, `[channels, states]` (negative), and its part of the state.
+    pub(super) fn stats<'a>(
         &self,
         layers: impl Iterator<Item = (&'a [f32], &'a [f32])>,
         gains: Option<&DeltaGains>,
-    ) -> SsmReading {
+    ) -> SsmStats {
         let count = layers.size_hint().0.max(1);
         let channels = (self.sums.len() / count).max(1);
         let tokens = self.tokens as f64;
@@ -40,7 +40,7 @@ impl Steps {
             let means: Vec<f64> = sums.next().unwrap_or_default().iter().map(|sum| sum / tokens.max(1.0)).collect();
             let delta = means.iter().sum::<f64>() / channels as f64;
             let (decay, write) = (f64::from(gains.on_decay()), f64::from(gains.on_write()));
-            LayerReading {
+            SsmLayerStats {
                 delta,
                 delta_decay: decay * delta,
                 delta_write: write * delta,
@@ -48,7 +48,7 @@ impl Steps {
                 half_life: half_life(&means, a, decay),
             }
         });
-        SsmReading { tokens: self.tokens, layers: layers.collect() }
+        SsmStats { tokens: self.tokens, layers: layers.collect() }
     }
 }
 
@@ -59,7 +59,7 @@ fn half_life(means: &[f64], a: &[f32], gain: f64) -> HalfLife {
         .zip(a.chunks(states))
         .flat_map(|(mean, a)| a.iter().map(move |a| gain * mean * f64::from(a.abs())))
         .collect();
-    // From the fastest to the slowest.
+    // Fastest first.
     rates.sort_by(|a, b| b.total_cmp(a));
     let at = |share: f64| {
         let last = rates.len().checked_sub(1)?;
@@ -74,25 +74,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readings_are_what_they_say() {
+    fn statistics_are_computed_as_documented() {
         // softplus of 30 is 30: two channels with steps of 30 and 60 over two tokens.
         let mut steps = Steps::default();
         steps.add(0, Rows::new(&[30.0, 60.0, 30.0, 60.0], 2), &[0.0; 2], (0.0, f32::INFINITY), 2);
         let gains = DeltaGains::Uniform(LayerGains { delta: 0.5, decay: 2.0, write: 3.0 });
         let (a, state) = ([-1.0f32, -2.0], [3.0f32, 4.0]);
-        let reading = steps.reading([(&a[..], &state[..])].into_iter(), Some(&gains));
-        assert_eq!(reading.tokens, 2);
-        let layer = reading.layers[0];
+        let stats = steps.stats([(&a[..], &state[..])].into_iter(), Some(&gains));
+        assert_eq!(stats.tokens, 2);
+        let layer = stats.layers[0];
         assert_eq!((layer.delta, layer.delta_decay, layer.delta_write, layer.state_norm), (45.0, 45.0, 67.5, 5.0));
         let ln2 = std::f64::consts::LN_2;
         assert_eq!((layer.half_life.p10, layer.half_life.p90), (Some(ln2 / 120.0), Some(ln2 / 30.0)));
         let frozen = DeltaGains::Uniform(LayerGains { delta: 0.0, ..LayerGains::ONE });
-        let reading = steps.reading([(&a[..], &state[..])].into_iter(), Some(&frozen));
-        assert_eq!(reading.layers[0].half_life, HalfLife { p10: None, median: None, p90: None });
+        let stats = steps.stats([(&a[..], &state[..])].into_iter(), Some(&frozen));
+        assert_eq!(stats.layers[0].half_life, HalfLife { p10: None, median: None, p90: None });
     }
 
     #[test]
-    fn a_text_cut_up_gives_the_same_bits() {
+    fn reading_a_text_in_pieces_gives_the_same_bits() {
         let raw: Vec<f32> = (0..60u8).map(|x| f32::from(x) * 0.17 - 5.0).collect();
         let (mut whole, mut parts) = (Steps::default(), Steps::default());
         whole.add(0, Rows::new(&raw, 3), &[0.1; 3], (0.0, f32::INFINITY), 20);

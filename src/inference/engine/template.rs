@@ -1,6 +1,6 @@
-//! Chat templates: from messages to the one text that a model was trained to continue. Templates come with models,
-//! that is, from strangers: they get no files, no environment, a limited number of steps, and a limited number of bytes
-//! to make (`template/bounds.rs`, `template/program.rs`).
+//! Chat templates: convert messages to the text that a model was trained to continue. Templates are part of a model and
+//! therefore untrusted: no files, no environment, a limited number of steps and of bytes (`template/bounds.rs`,
+//! `template/program.rs`).
 
 mod bounds;
 mod program;
@@ -23,12 +23,12 @@ use crate::foundation::base::limits::{
 use crate::foundation::chat::Message;
 
 const FILE: &str = "tokenizer_config.json";
-/// The special tokens that templates know.
+/// The special tokens that are visible to templates.
 const SPECIAL: [&str; 4] = ["bos_token", "eos_token", "pad_token", "unk_token"];
-/// What templates call to tell the date.
+/// The template function that returns the date.
 const CLOCK: &str = "strftime_now";
 
-/// For base models, which come without a template: a plain transcript of the conversation.
+/// For base models, which have no template: a plain transcript of the conversation.
 const PLAIN: &str = "\
 {%- for message in messages -%}
 {%- if message.role == 'system' -%}{{ message.content ~ '\n\n' }}
@@ -39,15 +39,15 @@ const PLAIN: &str = "\
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{ 'Assistant:' }}{%- endif -%}";
 
-/// Where a base model would begin to speak for the other side.
+/// Where a base model would begin the other speaker's turn.
 const PLAIN_STOPS: [&str; 2] = ["\nUser:", "\nAssistant:"];
 
-/// Whether what a chat template writes depends on the day.
+/// Whether the output of a chat template depends on the date.
 pub(in crate::inference) fn asks_for_the_date(template: &str) -> bool {
     template.contains(CLOCK)
 }
 
-/// What `tokenizer_config.json` says that matters here.
+/// The fields of `tokenizer_config.json` that are used here.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct TokenizerConfig {
     bos_token: Option<SpecialToken>,
@@ -57,7 +57,7 @@ pub(super) struct TokenizerConfig {
     chat_template: Option<Templates>,
 }
 
-/// A special token: its text, or the object that older files write.
+/// A special token: its text, or the object in older files.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "a special token must be a text, or an object with its `content`")]
 enum SpecialToken {
@@ -83,12 +83,12 @@ impl TokenizerConfig {
         serde_json::from_str(json).map_err(|error| LoadError::malformed(FILE, error))
     }
 
-    /// The text of the token that ends a turn.
+    /// The end-of-turn token.
     pub(super) fn eos(&self) -> Option<&str> {
         self.eos_token.as_ref().map(SpecialToken::text)
     }
 
-    /// The template, by its name `default` where there are several.
+    /// The template; the one named `default` if there are several.
     pub(super) fn template(&self) -> Option<&str> {
         match self.chat_template.as_ref()? {
             Templates::One(text) => Some(text),
@@ -110,12 +110,12 @@ pub(super) struct ChatTemplate {
     compiled: Compiled,
     environment: Environment<'static>,
     globals: Value,
-    /// Stop texts that the template itself calls for.
+    /// Stop texts that the template needs.
     pub(super) stops: Vec<String>,
 }
 
 impl ChatTemplate {
-    /// Compiles `source`, or the plain template without one. `now` is what `strftime_now` tells.
+    /// Compiles `source`, or the plain template if there is none. `strftime_now` returns `now`.
     pub(super) fn new(source: Option<&str>, config: &TokenizerConfig, now: Timestamp) -> Result<Self, LoadError> {
         let malformed = |why: String| LoadError::malformed("chat template", why);
         if source.is_some_and(|source| source.len() > TEMPLATE_BYTES_MAX) {
@@ -138,18 +138,19 @@ impl ChatTemplate {
         Ok(Self { compiled, environment: environment(now), globals, stops })
     }
 
-    /// The text of the special token that templates call `name` (`bos_token`, say).
+    /// The text of the special token `name` (`bos_token`, for example).
     pub(super) fn special(&self, name: &str) -> Option<String> {
         self.globals.get_attr(name).ok().and_then(|text| text.as_str().map(str::to_owned))
     }
 
-    /// What was compiled.
+    /// The source that was compiled.
     pub(super) fn source(&self) -> &str {
         self.compiled.source()
     }
 
-    /// Everything that its texts depend on beside the messages: `pinned` is the time that it was told to tell. Without
-    /// one a template that asks for the date tells the time of opening, of which no identity can speak.
+    /// Identifies everything that the output depends on except the messages. `pinned` is the time that was set
+    /// explicitly. Without one, a template that uses the date depends on the time of opening, which is not part of the
+    /// identity.
     pub(super) fn identity(&self, pinned: Option<Timestamp>) -> String {
         let special = SPECIAL.map(|name| self.special(name));
         let now =
@@ -157,10 +158,10 @@ impl ChatTemplate {
         format!("{} special {special:?}{now}", Digest::of(self.source()))
     }
 
-    /// The text of `messages`, and of the beginning of the model's own next turn if `generate`.
+    /// Renders `messages`, and the beginning of the model's next turn if `generate`.
     ///
     /// # Errors
-    /// What the template objects to, in words.
+    /// The template's message.
     pub(super) fn render(&self, messages: &[Message], generate: bool) -> Result<String, String> {
         let messages: Vec<_> =
             messages.iter().map(|m| context! { role => m.role.as_str(), content => m.content.as_str() }).collect();
@@ -181,7 +182,7 @@ impl ChatTemplate {
     }
 }
 
-/// An environment that behaves as the one `transformers` renders in.
+/// An environment that behaves as that of `transformers`.
 fn environment(now: Timestamp) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(TEMPLATE_FUEL_MAX));
@@ -197,7 +198,7 @@ fn environment(now: Timestamp) -> Environment<'static> {
 }
 
 /// `json.dumps(value, ensure_ascii=False, indent=indent)`: the built-in filter escapes for HTML.
-#[expect(clippy::needless_pass_by_value, reason = "the form that filters have")]
+#[expect(clippy::needless_pass_by_value, reason = "the signature of filters")]
 fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;
     options.assert_all_used()?;
@@ -232,7 +233,7 @@ impl serde_json::ser::Formatter for Spaced {
     }
 }
 
-/// `{% generation %}` marks the model's own turns for training; for rendering it means nothing.
+/// `{% generation %}` marks the model's turns for training; it has no effect on rendering.
 fn without_generation_marks(source: &str) -> String {
     let mark =
         |name: &str, with: &str, source: String| match Regex::new(&format!(r"\{{%([-+]?)\s*{name}\s*([-+]?)%\}}")) {
@@ -242,7 +243,7 @@ fn without_generation_marks(source: &str) -> String {
     mark("endgeneration", "endif", mark("generation", "if true", source.to_owned()))
 }
 
-/// An error in one line: what, and in which line of the template.
+/// An error in one line: message and line number of the template.
 fn describe(error: &Error) -> String {
     let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     match error.line() {
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_templates_of_the_field_lean_on() {
+    fn features_that_published_templates_use() {
         check("{{ bos_token }}{{ messages[0]['content'].strip() }}{{ eos_token }}", "<s>Hi</s>");
         check("{{ messages[0].role.upper() }} {{ messages[-1]['content'] | trim | length }}", "USER 2");
         check("{{ strftime_now('%d %b %Y') }}", "04 Mar 2026");
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_may_refuse_and_may_not_run_away() {
+    fn a_template_may_raise_and_its_resources_are_limited() {
         refuses("a\n{{ raise_exception('Roles must alternate') }}", "stops in line 2: Roles must alternate");
         refuses("{% for a in range(99999) %}{% for b in range(99999) %}{{ b }}{% endfor %}{% endfor %}", "fuel");
         refuses("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion");
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_texts_depend_on_is_its_identity() {
+    fn the_identity_covers_everything_that_the_output_depends_on() {
         let day = |text: &str| Some(text.parse::<Timestamp>().unwrap());
         let (one, other) = (day("2026-03-04T00:00:00Z"), day("2026-03-05T00:00:00Z"));
         let identity = |source: &str, now| compile(source).identity(now);
@@ -339,29 +340,29 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_template_is_told_what_it_may_not() {
+    fn hostile_templates_are_refused_with_the_reason() {
         let file = include_str!("../../../tests/data/hostile_templates.txt");
         let mut wrong = Vec::new();
         for case in file.split("\n== ").skip(1) {
             let (why, source) = case.split_once('\n').unwrap();
             let config = TokenizerConfig::default();
             let made = ChatTemplate::new(Some(source.trim_end()), &config, Timestamp::UNIX_EPOCH);
-            let said = match made {
+            let result = match made {
                 Err(error) => error.to_string(),
                 Ok(template) => match template.render(&[Message::user("Hi")], true) {
                     Err(error) => error,
                     Ok(text) => format!("wrote {} bytes", text.len()),
                 },
             };
-            if !said.contains(why) {
-                wrong.push(format!("{source}: {said}"));
+            if !result.contains(why) {
+                wrong.push(format!("{source}: {result}"));
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     #[test]
-    fn a_template_that_is_all_nesting_does_not_use_up_the_stack() {
+    fn deep_nesting_does_not_overflow_the_stack() {
         let deep = |before: &str, middle: &str, after: &str, times: usize| {
             let source = format!("{}{middle}{}", before.repeat(times), after.repeat(times));
             let config = TokenizerConfig::default();
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_form_has_its_default_and_the_plain_template_its_stops() {
+    fn the_list_form_uses_default_and_the_plain_template_has_stop_texts() {
         let json =
             r#"{"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]}"#;
         assert_eq!(TokenizerConfig::parse(json).unwrap().template(), Some("D"));

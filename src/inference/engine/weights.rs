@@ -1,6 +1,6 @@
-//! Tensors by name, under Hugging Face's names and dims, from safetensors (one file or many) or GGUF: as f32, or packed
-//! for products in the type that was asked for. Only what is asked for is read, each tensor once; the architecture says
-//! which names and dims there must be.
+//! Tensors by name (Hugging Face's names and dims) from safetensors, in one file or several, or from GGUF: as f32, or
+//! packed for matrix products in the requested type. Only requested tensors are read, each once; the architecture
+//! determines names and dims.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,15 +13,15 @@ use serde::Deserialize;
 
 use super::LoadError;
 use super::gguf::Gguf;
-use super::once::Once;
-use super::role::Role;
-use super::stored::{Stored, largest};
+use super::matrix_role::MatrixRole;
+use super::stored_type::{StoredType, largest};
+use super::unique_keys::UniqueKeys;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{MODEL_JSON_BYTES_MAX, SAFETENSORS_HEADER_BYTES_MAX, SAFETENSORS_SHARDS_MAX};
 
-/// The one file of a model that is not sharded.
+/// The file of a model that is not sharded.
 const SINGLE: &str = "model.safetensors";
-/// The table of a sharded model.
+/// The index of a sharded model.
 const INDEX: &str = "model.safetensors.index.json";
 
 trait Source: Read + Seek {}
@@ -32,27 +32,27 @@ struct Shard<'a> {
     source: Box<dyn Source + 'a>,
 }
 
-/// Where a tensor lies.
+/// Location of a tensor.
 #[derive(Debug, Clone)]
-struct Entry {
+struct TensorEntry {
     shard: usize,
     dims: Vec<usize>,
-    /// `Err` names a type that is not read.
-    stored: Result<Stored, String>,
+    /// `Err` names an unsupported type.
+    stored: Result<StoredType, String>,
     begin: u64,
     bytes: usize,
-    /// Heads whose rows llama.cpp has put into another order.
+    /// Number of heads, if the rows are in llama.cpp's interleaved rotary order.
     interleaved: Option<usize>,
 }
 
 /// Weights not yet taken.
 pub(super) struct Weights<'a> {
     shards: Vec<Shard<'a>>,
-    tensors: BTreeMap<String, Entry>,
-    /// What each tensor taken so far held, and how it was packed.
+    tensors: BTreeMap<String, TensorEntry>,
+    /// Digest of each tensor taken so far, and how it was packed.
     digests: Vec<String>,
-    asked: Option<Dtype>,
-    /// How many numbers were packed as what.
+    requested_dtype: Option<Dtype>,
+    /// Number of elements packed as each type.
     packed: BTreeMap<Dtype, usize>,
 }
 
@@ -62,7 +62,7 @@ struct Index {
 }
 
 impl<'a> Weights<'a> {
-    /// The weights in a model's folder.
+    /// Opens the weights in a model's folder.
     pub(super) fn from_dir(dir: &Path) -> Result<Self, LoadError> {
         let open = |name: &str| {
             let path = dir.join(name);
@@ -84,18 +84,18 @@ impl<'a> Weights<'a> {
         Ok(weights)
     }
 
-    /// The weights in one safetensors file held in memory.
+    /// Opens the weights in a safetensors file held in memory.
     pub(super) fn from_bytes(bytes: &'a [u8]) -> Result<Self, LoadError> {
         let mut weights = Self::empty();
         weights.add(SINGLE, Box::new(Cursor::new(bytes)))?;
         Ok(weights)
     }
 
-    /// The weights in a GGUF file whose header is `gguf`.
+    /// Opens the weights in a GGUF file with header `gguf`.
     pub(super) fn from_gguf(name: &str, file: File, gguf: &Gguf) -> Result<Self, LoadError> {
         let mut weights = Self::empty();
         for tensor in gguf.tensors()? {
-            let entry = Entry {
+            let entry = TensorEntry {
                 shard: 0,
                 dims: tensor.dims,
                 stored: Ok(tensor.stored),
@@ -103,9 +103,9 @@ impl<'a> Weights<'a> {
                 bytes: tensor.bytes,
                 interleaved: tensor.interleaved,
             };
-            // Two of the file's names may stand for one of ours.
+            // Two names in the file may map to the same name.
             if weights.tensors.insert(tensor.name.clone(), entry).is_some() {
-                return Err(LoadError::tensor(&tensor.name, "is there twice"));
+                return Err(LoadError::tensor(&tensor.name, "occurs twice"));
             }
         }
         weights.shards.push(Shard { name: name.to_owned(), source: Box::new(file) });
@@ -114,12 +114,12 @@ impl<'a> Weights<'a> {
 
     fn empty() -> Self {
         let (tensors, packed) = (BTreeMap::new(), BTreeMap::new());
-        Self { shards: Vec::new(), tensors, digests: Vec::new(), asked: None, packed }
+        Self { shards: Vec::new(), tensors, digests: Vec::new(), requested_dtype: None, packed }
     }
 
-    /// Packs matrices as `dtype`; without one, as the file itself has them.
-    pub(super) fn ask(&mut self, dtype: Option<Dtype>) {
-        self.asked = dtype;
+    /// Packs matrices as `dtype`, or as stored in the file if `None`.
+    pub(super) fn set_dtype(&mut self, dtype: Option<Dtype>) {
+        self.requested_dtype = dtype;
     }
 
     /// Reads a safetensors file's header and checks it against the file's length.
@@ -134,7 +134,7 @@ impl<'a> Weights<'a> {
         let size = u64::from_le_bytes(size);
         if size > SAFETENSORS_HEADER_BYTES_MAX {
             return Err(malformed(format!(
-                "its header claims {size} bytes, more than {SAFETENSORS_HEADER_BYTES_MAX}: this is no safetensors file"
+                "its header claims {size} bytes, more than {SAFETENSORS_HEADER_BYTES_MAX}: this is not a safetensors file"
             )));
         }
         if size > length {
@@ -144,21 +144,21 @@ impl<'a> Weights<'a> {
         }
         let mut header = vec![0; size as usize];
         source.read_exact(&mut header).map_err(broken)?;
-        serde_json::from_slice(&header).map(|Once| ()).map_err(|error| malformed(format!("header: {error}")))?;
+        serde_json::from_slice(&header).map(|UniqueKeys| ()).map_err(|error| malformed(format!("header: {error}")))?;
         let header: Metadata =
             serde_json::from_slice(&header).map_err(|error| malformed(format!("header: {error}")))?;
         let data = 8 + size;
         let expected = data.saturating_add(header.data_len() as u64);
         if length != expected {
-            return Err(malformed(format!("it has {length} bytes, its header speaks of {expected}: fetch it again")));
+            return Err(malformed(format!("it has {length} bytes, its header describes {expected}: fetch it again")));
         }
         let shard = self.shards.len();
         for (tensor, info) in header.tensors() {
             let (begin, end) = info.data_offsets;
-            let entry = Entry {
+            let entry = TensorEntry {
                 shard,
                 dims: info.shape.clone(),
-                stored: Stored::of_safetensors(info.dtype).ok_or_else(|| format!("{:?}", info.dtype)),
+                stored: StoredType::of_safetensors(info.dtype).ok_or_else(|| format!("{:?}", info.dtype)),
                 begin: data + begin as u64,
                 bytes: end - begin,
                 interleaved: None,
@@ -171,25 +171,25 @@ impl<'a> Weights<'a> {
         Ok(())
     }
 
-    /// Whether there is a tensor called `name` that was not taken.
+    /// Whether there is a tensor `name` that was not taken.
     pub(super) fn has(&self, name: &str) -> bool {
         self.tensors.contains_key(name)
     }
 
-    /// Takes the tensor `name`, which must have `dims`, row-major, as f32. Every element is finite.
+    /// Takes the tensor `name`, which must have `dims`, as row-major f32. All elements are finite.
     pub(super) fn take(&mut self, name: &str, dims: &[usize]) -> Result<Vec<f32>, LoadError> {
         let (stored, bytes) = self.read(name, dims)?;
         self.digests.push(format!("{name} {}\n", Digest::of(&bytes)));
         widen(name, stored, &bytes, dims)
     }
 
-    /// Takes the matrix `name`, which must have dims `[outputs, inputs]`, packed for products: as the type asked for, or
-    /// the file's own. Blocks that the file has in that type are used as they are. Every element is finite.
+    /// Takes the matrix `name`, which must have dims `[outputs, inputs]`, packed for matrix products as the requested
+    /// type or the file's own. Blocks already in that type are used unchanged. All elements are finite.
     pub(super) fn panels(&mut self, name: &str, outputs: usize, inputs: usize) -> Result<Panels, LoadError> {
         let dims = [outputs, inputs];
         let (stored, bytes) = self.read(name, &dims)?;
         let dtype = self.dtype_of(name, stored, inputs);
-        let panels = if stored.as_it_is() == Some(dtype) {
+        let panels = if stored.block_dtype() == Some(dtype) {
             if !stored.scales_are_finite(&bytes) {
                 return Err(LoadError::tensor(name, "holds a NaN or an infinity"));
             }
@@ -198,20 +198,20 @@ impl<'a> Weights<'a> {
             let numbers = widen(name, stored, &bytes, &dims)?;
             let largest = largest(dtype);
             if let Some(number) = numbers.iter().find(|number| number.abs() > largest) {
-                let why = format!("holds {number:e}, and {dtype} ends at {largest:e}: load the model as f32");
+                let why = format!("holds {number:e}, but the largest {dtype} is {largest:e}: load the model as f32");
                 return Err(LoadError::tensor(name, why));
             }
             Panels::pack_as(dtype, &numbers, outputs, inputs)
         };
         let packed = panels.dtype();
-        // f32 goes without saying: what the numbers are decides the digest.
+        // f32 is the default and not mentioned in the digest.
         let how = if packed == Dtype::F32 { String::new() } else { format!(" as {packed}") };
         self.digests.push(format!("{name} {}{how}\n", Digest::of(&bytes)));
         *self.packed.entry(packed).or_default() += outputs * inputs;
         Ok(panels)
     }
 
-    /// Takes −exp of the tensor `name`: a Mamba's A from its logarithm. GGUF files hold A itself, under the name
+    /// Takes −exp of the tensor `name`: Mamba's A from its logarithm. GGUF files contain A itself, under the name
     /// without `_log`.
     pub(super) fn decay(&mut self, name: &str, dims: &[usize]) -> Result<Vec<f32>, LoadError> {
         let ready = name.strip_suffix("_log").unwrap_or(name);
@@ -228,8 +228,8 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Takes `twin`, which must hold what `name` holds: a head that is the embedding, kept twice.
-    pub(super) fn drop_twin(&mut self, twin: &str, name: &str, dims: &[usize]) -> Result<(), LoadError> {
+    /// Takes `twin`, a stored head that must equal the embedding `name`.
+    pub(super) fn take_tied_head(&mut self, twin: &str, name: &str, dims: &[usize]) -> Result<(), LoadError> {
         let (stored, bytes) = self.peek(name, dims)?;
         let first = widen(name, stored, &bytes, dims)?;
         if self.take(twin, dims)? == first {
@@ -239,12 +239,16 @@ impl<'a> Weights<'a> {
         }
     }
 
-    fn dtype_of(&self, name: &str, stored: Stored, inputs: usize) -> Dtype {
-        let asked = self.asked.unwrap_or(stored.own());
-        if stored.as_it_is() == Some(asked) { asked.for_inputs(inputs) } else { Role::of(name).kept(asked, inputs) }
+    fn dtype_of(&self, name: &str, stored: StoredType, inputs: usize) -> Dtype {
+        let requested_dtype = self.requested_dtype.unwrap_or(stored.kernel_dtype());
+        if stored.block_dtype() == Some(requested_dtype) {
+            requested_dtype.for_inputs(inputs)
+        } else {
+            MatrixRole::of(name).stored_dtype(requested_dtype, inputs)
+        }
     }
 
-    fn peek(&mut self, name: &str, dims: &[usize]) -> Result<(Stored, Vec<u8>), LoadError> {
+    fn peek(&mut self, name: &str, dims: &[usize]) -> Result<(StoredType, Vec<u8>), LoadError> {
         let entry = self.tensors.get(name).cloned();
         let read = self.read(name, dims);
         if let Some(entry) = entry {
@@ -253,8 +257,8 @@ impl<'a> Weights<'a> {
         read
     }
 
-    /// The bytes of the tensor `name`, in the order that its dims say.
-    fn read(&mut self, name: &str, dims: &[usize]) -> Result<(Stored, Vec<u8>), LoadError> {
+    /// The bytes of the tensor `name`, in row-major order.
+    fn read(&mut self, name: &str, dims: &[usize]) -> Result<(StoredType, Vec<u8>), LoadError> {
         let entry = self.tensors.remove(name).ok_or_else(|| LoadError::tensor(name, "is missing"))?;
         if entry.dims != dims {
             return Err(LoadError::tensor(name, format!("has dims {:?} where {dims:?} are needed", entry.dims)));
@@ -275,26 +279,30 @@ impl<'a> Weights<'a> {
         Ok((stored, bytes))
     }
 
-    /// The type that most numbers were packed in.
+    /// The type that most elements were packed in.
     pub(super) fn dtype(&self) -> Option<Dtype> {
         self.packed.iter().max_by_key(|(_, count)| **count).map(|(dtype, _)| *dtype)
     }
 
-    /// A digest of everything that was taken. A tensor left over is an error: the model would not be what the file says.
+    /// A digest of everything that was taken. A tensor that is left over is an error: the model would differ from its
+    /// files.
     pub(super) fn finish(self) -> Result<Digest, LoadError> {
         if let Some(name) = self.tensors.keys().next() {
-            return Err(LoadError::tensor(name, format!("and {} more belong to no layer", self.tensors.len() - 1)));
+            return Err(LoadError::tensor(
+                name,
+                format!("and {} more are not used by the architecture", self.tensors.len() - 1),
+            ));
         }
         Ok(Digest::of(self.digests.concat()))
     }
 }
 
-/// The files that the text of a sharded model's table names; never one outside the model's folder.
+/// The file names in a sharded model's index; never a path outside the model's folder.
 pub(in crate::inference) fn shard_names(json: &str) -> Result<Vec<String>, LoadError> {
     Ok(Index::parse(json)?.shards()?.into_iter().map(str::to_owned).collect())
 }
 
-fn widen(name: &str, stored: Stored, bytes: &[u8], dims: &[usize]) -> Result<Vec<f32>, LoadError> {
+fn widen(name: &str, stored: StoredType, bytes: &[u8], dims: &[usize]) -> Result<Vec<f32>, LoadError> {
     let values =
         stored.widen(bytes, dims).map_err(|error| LoadError::tensor(name, format!("cannot be converted: {error}")))?;
     match values.iter().position(|value| !value.is_finite()) {
@@ -303,8 +311,8 @@ fn widen(name: &str, stored: Stored, bytes: &[u8], dims: &[usize]) -> Result<Vec
     }
 }
 
-/// Rows of each head from llama.cpp's order, where the two numbers of a rotation are neighbours, to Hugging Face's,
-/// where they lie half a head apart.
+/// Reorders the rows of each head from llama.cpp's order, in which the two elements of a rotation are adjacent, to
+/// Hugging Face's, in which they are half a head apart.
 fn in_halves(bytes: &[u8], heads: usize, row: usize) -> Vec<u8> {
     let head = bytes.len() / heads.max(1);
     let mut halves = Vec::with_capacity(bytes.len());
@@ -321,13 +329,13 @@ impl Index {
         #[derive(Deserialize)]
         struct Unique {
             #[serde(rename = "weight_map")]
-            _weight_map: Once,
+            _weight_map: UniqueKeys,
         }
         let index = serde_json::from_str::<Unique>(json).and_then(|_| serde_json::from_str(json));
         index.map_err(|error| LoadError::malformed(INDEX, error))
     }
 
-    /// The shards' names, each a plain file name: a path would lead out of the model's folder.
+    /// The shards' names. Each must be a plain file name: a path could lead out of the model's folder.
     fn shards(&self) -> Result<Vec<&str>, LoadError> {
         let mut names: Vec<_> = self.weight_map.values().map(String::as_str).collect();
         names.sort_unstable();
@@ -353,14 +361,14 @@ impl Index {
         for (tensor, shard) in &self.weight_map {
             let real = weights.tensors.get(tensor).and_then(|entry| weights.shards.get(entry.shard));
             if real.is_none_or(|real| real.name != *shard) {
-                return Err(LoadError::tensor(tensor, format!("is not in `{shard}`, where the index has it")));
+                return Err(LoadError::tensor(tensor, format!("is not in `{shard}`, as the index claims")));
             }
         }
         Ok(())
     }
 }
 
-/// The text of one of a model's JSON files, within [`MODEL_JSON_BYTES_MAX`].
+/// Reads one of a model's JSON files, at most [`MODEL_JSON_BYTES_MAX`] bytes.
 pub(super) fn read_text(path: &Path) -> Result<String, LoadError> {
     let file = File::open(path).map_err(|error| LoadError::read(path.display(), error))?;
     let mut text = String::new();
@@ -380,8 +388,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rotations_are_put_half_a_head_apart() {
-        // One row a byte, two heads of six rows.
+    fn rows_are_deinterleaved() {
+        // One byte per row; two heads of six rows.
         assert_eq!(in_halves(&[0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11], 2, 1), (0..12).collect::<Vec<_>>());
     }
 
@@ -393,21 +401,24 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beyond_a_dtype_is_refused_and_not_made_infinite() {
-        let check = |number: f32, dtype: Dtype, kept: bool| {
+    fn numbers_out_of_range_are_refused() {
+        let check = |number: f32, dtype: Dtype, stored_dtype: bool| {
             let mut numbers = [1.0; 32];
             numbers[7] = -number;
             let bytes = file(&numbers);
             let mut weights = Weights::from_bytes(&bytes).unwrap();
-            weights.ask(Some(dtype));
+            weights.set_dtype(Some(dtype));
             match weights.panels("w", 1, 32) {
                 Ok(panels) => {
                     let mut row = [0.0; 32];
                     panels.unpack_row(0, &mut row);
-                    assert!(kept && row[7].is_finite() && (row[7] + number).abs() <= number / 100.0, "{row:?}");
+                    assert!(stored_dtype && row[7].is_finite() && (row[7] + number).abs() <= number / 100.0, "{row:?}");
                 }
                 Err(error) => {
-                    assert!(!kept && error.to_string().contains("load the model as f32"), "{number:e}: {error}");
+                    assert!(
+                        !stored_dtype && error.to_string().contains("load the model as f32"),
+                        "{number:e}: {error}"
+                    );
                 }
             }
         };
@@ -419,25 +430,29 @@ mod tests {
     }
 
     #[test]
-    fn what_each_matrix_is_kept_as() {
-        let check = |asked: Option<Dtype>, name: &str, stored, inputs, kept| {
+    fn the_type_that_each_matrix_is_stored_in() {
+        let check = |requested_dtype: Option<Dtype>, name: &str, stored, inputs, stored_dtype| {
             let mut weights = Weights::empty();
-            weights.ask(asked);
-            assert_eq!(weights.dtype_of(name, stored, inputs), kept, "{name}: {stored:?} as {asked:?}");
+            weights.set_dtype(requested_dtype);
+            assert_eq!(
+                weights.dtype_of(name, stored, inputs),
+                stored_dtype,
+                "{name}: {stored:?} as {requested_dtype:?}"
+            );
         };
         let (q8, q4) = (Some(Dtype::Q8_0), Some(Dtype::Q4K));
-        let [q8_0, q4_k, q6_k] = [GgmlDType::Q8_0, GgmlDType::Q4K, GgmlDType::Q6K].map(Stored::Blocks);
-        check(None, "a.in_proj.weight", Stored::F16, 768, Dtype::F32);
-        check(None, "a.in_proj.weight", Stored::Bf16, 768, Dtype::Bf16);
+        let [q8_0, q4_k, q6_k] = [GgmlDType::Q8_0, GgmlDType::Q4K, GgmlDType::Q6K].map(StoredType::Blocks);
+        check(None, "a.in_proj.weight", StoredType::F16, 768, Dtype::F32);
+        check(None, "a.in_proj.weight", StoredType::Bf16, 768, Dtype::Bf16);
         check(None, "a.in_proj.weight", q4_k, 768, Dtype::Q4K);
         check(None, "lm_head.weight", q6_k, 768, Dtype::Q8_0);
-        check(q8, "a.in_proj.weight", Stored::F32, 768, Dtype::Q8_0);
-        check(q8, "a.mixer.x_proj.weight", Stored::F32, 768, Dtype::F32);
+        check(q8, "a.in_proj.weight", StoredType::F32, 768, Dtype::Q8_0);
+        check(q8, "a.mixer.x_proj.weight", StoredType::F32, 768, Dtype::F32);
         check(q8, "a.mixer.x_proj.weight", q8_0, 768, Dtype::Q8_0);
-        check(q8, "a.mixer.dt_proj.weight", Stored::F32, 48, Dtype::F32);
-        check(q4, "a.in_proj.weight", Stored::F32, 768, Dtype::Q4K);
-        check(q4, "a.in_proj.weight", Stored::F32, 896, Dtype::Q8_0);
-        check(q4, "backbone.embeddings.weight", Stored::F32, 768, Dtype::Q8_0);
+        check(q8, "a.mixer.dt_proj.weight", StoredType::F32, 48, Dtype::F32);
+        check(q4, "a.in_proj.weight", StoredType::F32, 768, Dtype::Q4K);
+        check(q4, "a.in_proj.weight", StoredType::F32, 896, Dtype::Q8_0);
+        check(q4, "backbone.embeddings.weight", StoredType::F32, 768, Dtype::Q8_0);
         check(q4, "lm_head.weight", q4_k, 768, Dtype::Q4K);
         check(Some(Dtype::F32), "lm_head.weight", q4_k, 768, Dtype::F32);
     }

@@ -1,5 +1,4 @@
-//! Well-known models, each with its spec string and the facts that are known of it: `models/catalog`. What a manifest does
-//! not say is unknown.
+//! Well-known models: spec string and known facts, from `models/catalog`. A fact missing from a manifest is unknown.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -9,16 +8,16 @@ use crate::inference::engine::{LoadError, ModelShape};
 /// A well-known model.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Known {
-    /// How to name it on the command line.
+pub struct CatalogEntry {
+    /// The spec string.
     pub spec: String,
-    /// An SPDX expression.
+    /// The licence as an SPDX expression.
     pub licence: Option<String>,
-    /// How many tokens it reads at most.
+    /// The context window.
     pub window_tokens: Option<usize>,
-    /// The parts of its `config.json` that decide its size.
+    /// The fields of its `config.json` that determine its size.
     pub config: Map<String, Value>,
-    /// Where these facts stand.
+    /// The URL of the source of these facts.
     pub source: String,
 }
 
@@ -33,11 +32,11 @@ const FILES: [(&str, &str); 12] = catalog![
     "llama-3.2-1b" "qwen2.5-0.5b" "qwen3-0.6b" "all-minilm-l6-v2"
 ];
 
-/// The catalog, in order of architecture.
+/// The catalog, ordered by architecture.
 ///
 /// # Errors
-/// None in a program whose tests pass.
-pub fn catalog() -> Result<Vec<Known>, LoadError> {
+/// Never, if the program's tests pass.
+pub fn catalog() -> Result<Vec<CatalogEntry>, LoadError> {
     let read = |(name, yaml): (&str, &str)| {
         serde_saphyr::from_str(yaml).map_err(|error| LoadError::Malformed {
             file: format!("models/catalog/{name}.yaml"),
@@ -47,11 +46,11 @@ pub fn catalog() -> Result<Vec<Known>, LoadError> {
     FILES.into_iter().map(read).collect()
 }
 
-impl Known {
-    /// Its size.
+impl CatalogEntry {
+    /// The model's dims.
     ///
     /// # Errors
-    /// None in a program whose tests pass.
+    /// Never, if the program's tests pass.
     pub fn shape(&self) -> Result<ModelShape, LoadError> {
         ModelShape::parse(&Value::from(self.config.clone()).to_string())
     }
@@ -64,10 +63,10 @@ mod tests {
 
     #[test]
     fn every_manifest_is_read_and_has_a_size() {
-        for known in catalog().unwrap() {
-            assert!(matches!(known.spec.parse(), Ok(ModelSpec::Hub { .. })), "{}", known.spec);
-            assert!(known.shape().unwrap().parameters > 20_000_000, "{}", known.spec);
-            assert!(known.source.starts_with("https://"), "{}", known.spec);
+        for entry in catalog().unwrap() {
+            assert!(matches!(entry.spec.parse(), Ok(ModelSpec::Hub { .. })), "{}", entry.spec);
+            assert!(entry.shape().unwrap().parameters > 20_000_000, "{}", entry.spec);
+            assert!(entry.source.starts_with("https://"), "{}", entry.spec);
         }
         let there = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/models/catalog")).unwrap().count();
         assert_eq!(there, FILES.len());

@@ -1,4 +1,5 @@
-//! A fallback chain: the first model that answers does, and who was asked before is recorded with the answer.
+//! A fallback chain: the models are tried in order, the first reply is used, and the failures before it are recorded
+//! with it.
 
 use std::sync::Arc;
 
@@ -8,21 +9,21 @@ use crate::foundation::chat::{
     Snapshot, TokenLogprob, TokenSink,
 };
 
-pub(super) struct Chain {
+pub(super) struct FallbackChain {
     info: ModelInfo,
     links: Vec<(String, Arc<dyn LanguageModel>)>,
-    /// Those that could not be opened, each with its place among the links and why.
+    /// Models that could not be opened: their position in the chain, spec and error.
     unopened: Vec<(usize, String, String)>,
 }
 
-/// A link's snapshot: another link cannot read it.
-struct Linked {
+/// A snapshot tagged with its link: other links cannot use it.
+struct LinkSnapshot {
     link: usize,
     snapshot: Snapshot,
 }
 
-impl Chain {
-    /// The chain called `name` of the models that could be opened.
+impl FallbackChain {
+    /// Builds the chain from the models that could be opened.
     pub(super) fn new(
         name: &str,
         tried: impl Iterator<Item = (String, Result<Arc<dyn LanguageModel>, ModelError>)>,
@@ -36,22 +37,22 @@ impl Chain {
             }
         }
         if links.is_empty() {
-            return Err(none_answered(name, unopened.into_iter().map(|(_, _, why)| why)));
+            return Err(all_failed(name, unopened.into_iter().map(|(_, _, why)| why)));
         }
-        Ok(Self { info: common(name.to_owned(), &links.iter().map(|(_, model)| model.info())), links, unopened })
+        Ok(Self { info: common_info(name.to_owned(), &links.iter().map(|(_, model)| model.info())), links, unopened })
     }
 
-    /// Those that were passed over before link number `link` was asked.
-    fn passed(&self, link: usize) -> impl Iterator<Item = (String, String)> {
-        let passed = self.unopened.iter().filter(move |(before, ..)| *before == link);
-        passed.map(|(_, spec, why)| (spec.clone(), why.clone()))
+    /// The models that could not be opened and come just before link number `link`.
+    fn unopened_before(&self, link: usize) -> impl Iterator<Item = (String, String)> {
+        let unopened_before = self.unopened.iter().filter(move |(before, ..)| *before == link);
+        unopened_before.map(|(_, spec, why)| (spec.clone(), why.clone()))
     }
 }
 
-/// What holds whichever link answers.
-fn common<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + Clone)) -> ModelInfo {
+/// What is true of every link.
+fn common_info<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + Clone)) -> ModelInfo {
     let least = |value: fn(&ModelInfo) -> Option<usize>| links.clone().filter_map(value).min();
-    // A link without a digest must not hide that another one changed.
+    // A link without a digest must not hide that another link changed.
     let digests = links.clone().map(|info| (info.name.clone(), info.digest.map(|digest| digest.to_string())));
     let digests = format!("{:?}", digests.collect::<Vec<_>>());
     ModelInfo {
@@ -59,7 +60,7 @@ fn common<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + Clone
         digest: Some(Digest::of(digests)),
         dtype: links.clone().next().and_then(|info| info.dtype.clone()),
         device: links.clone().next().and_then(|info| info.device.clone()),
-        // Each link has its own, and the digest covers them.
+        // Each link has its own template; the digest covers them.
         template: None,
         layers: links.clone().next().and_then(|info| info.layers),
         vocabulary: links.clone().next().and_then(|info| info.vocabulary),
@@ -71,17 +72,17 @@ fn common<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + Clone
     }
 }
 
-fn none_answered(model: &str, why: impl Iterator<Item = String>) -> ModelError {
+fn all_failed(model: &str, why: impl Iterator<Item = String>) -> ModelError {
     let why = why.collect::<Vec<_>>().join("; ");
-    ModelError::Unavailable { model: model.to_owned(), why: format!("no model of the chain answered: {why}") }
+    ModelError::Unavailable { model: model.to_owned(), why: format!("no model of the chain replied: {why}") }
 }
 
-impl LanguageModel for Chain {
+impl LanguageModel for FallbackChain {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
 
-    /// The first link's count: it is the one that is meant to answer.
+    /// Counts with the first link, which is the preferred one.
     fn count(&self, messages: &[Message]) -> Option<usize> {
         self.links.first().and_then(|(_, model)| model.count(messages))
     }
@@ -93,41 +94,42 @@ impl LanguageModel for Chain {
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
             let mut sink = sink;
-            let mut heard = false;
+            let mut delivered = false;
             let mut fallbacks = Vec::new();
             for (link, (spec, model)) in self.links.iter().enumerate() {
-                fallbacks.extend(self.passed(link));
+                fallbacks.extend(self.unopened_before(link));
                 let listener = sink.as_mut().map(|sink| {
-                    let hear = |token: &TokenLogprob| -> Flow {
-                        heard = true;
+                    let forward = |token: &TokenLogprob| -> Flow {
+                        delivered = true;
                         sink.token(token)
                     };
-                    Box::new(hear) as Box<dyn TokenSink + '_>
+                    Box::new(forward) as Box<dyn TokenSink + '_>
                 });
-                match model.complete(unwrap(&request, link), listener).await {
+                match model.complete(request_for_link(&request, link), listener).await {
                     Ok(mut completion) => {
-                        completion.snapshot = completion.snapshot.map(|snapshot| wrap(link, snapshot));
-                        completion.before = completion.before.map(|snapshot| wrap(link, snapshot));
+                        completion.snapshot = completion.snapshot.map(|snapshot| tag(link, snapshot));
+                        completion.before = completion.before.map(|snapshot| tag(link, snapshot));
                         fallbacks.append(&mut completion.fallbacks);
                         completion.fallbacks = fallbacks;
                         return Ok(completion);
                     }
-                    // What was heard cannot be unheard: another link's answer would come on top of it.
-                    Err(error) if heard => return Err(error),
+                    // Tokens were already delivered to the sink: another link's reply would be appended to them.
+                    Err(error) if delivered => return Err(error),
                     Err(error) => fallbacks.push((spec.clone(), error.to_string())),
                 }
             }
-            Err(none_answered(&self.info.name, fallbacks.into_iter().map(|(_, why)| why)))
+            Err(all_failed(&self.info.name, fallbacks.into_iter().map(|(_, why)| why)))
         })
     }
 
-    /// Scores with the first link alone: a score does not say whose it is, so another link's would pass for its own.
+    /// Scores with the first link only: a score does not name its model, so a fallback's score would be taken for the
+    /// first model's.
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
             let Some((_, model)) = self.links.first() else {
-                return Err(none_answered(&self.info.name, std::iter::empty()));
+                return Err(all_failed(&self.info.name, std::iter::empty()));
             };
-            model.score(unwrap(&request, 0), continuation).await.map(by_the_first)
+            model.score(request_for_link(&request, 0), continuation).await.map(tag_first_link)
         })
     }
 
@@ -138,30 +140,30 @@ impl LanguageModel for Chain {
     ) -> BoxFuture<'_, Result<Vec<Scored>, ModelError>> {
         Box::pin(async move {
             let Some((_, model)) = self.links.first() else {
-                return Err(none_answered(&self.info.name, std::iter::empty()));
+                return Err(all_failed(&self.info.name, std::iter::empty()));
             };
-            let each = model.score_each(unwrap(&request, 0), continuations).await?;
-            Ok(each.into_iter().map(by_the_first).collect())
+            let each = model.score_each(request_for_link(&request, 0), continuations).await?;
+            Ok(each.into_iter().map(tag_first_link).collect())
         })
     }
 }
 
-/// What the first link scored, to go on from with it.
-fn by_the_first(scored: Scored) -> Scored {
-    let wrap = |snapshot: Option<Snapshot>| snapshot.map(|snapshot| wrap(0, snapshot));
-    Scored { snapshot: wrap(scored.snapshot), before: wrap(scored.before), ..scored }
+/// Tags the snapshots of a score with the first link.
+fn tag_first_link(scored: Scored) -> Scored {
+    let tag = |snapshot: Option<Snapshot>| snapshot.map(|snapshot| tag(0, snapshot));
+    Scored { snapshot: tag(scored.snapshot), before: tag(scored.before), ..scored }
 }
 
-fn wrap(link: usize, snapshot: Snapshot) -> Snapshot {
+fn tag(link: usize, snapshot: Snapshot) -> Snapshot {
     let tokens = snapshot.tokens();
-    Snapshot::new(Linked { link, snapshot }, tokens)
+    Snapshot::new(LinkSnapshot { link, snapshot }, tokens)
 }
 
-/// The request as link number `link` gets it: with its own snapshot, or with one that it cannot read, so that it says by
-/// itself that it read everything again.
-fn unwrap(request: &Request, link: usize) -> Request {
+/// The request for link number `link`: its own snapshot without the tag. Another link's snapshot stays tagged; the link
+/// does not recognise it and reads the whole prompt.
+fn request_for_link(request: &Request, link: usize) -> Request {
     let mut request = request.clone();
-    request.after = request.after.map(|snapshot| match snapshot.downcast::<Linked>() {
+    request.after = request.after.map(|snapshot| match snapshot.downcast::<LinkSnapshot>() {
         Some(linked) if linked.link == link => linked.snapshot.clone(),
         _ => snapshot,
     });

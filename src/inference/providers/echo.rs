@@ -1,6 +1,6 @@
 //! `echo`: repeats the last message. For tests and demonstrations.
 
-use super::words;
+use super::fixed_reply;
 use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, Finish, LanguageModel, ModelError, ModelInfo, Request, Scored, TokenSink,
 };
@@ -26,13 +26,13 @@ impl LanguageModel for Echo {
         sink: Option<Box<dyn TokenSink + 'a>>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
-            let last = words::conversation(&self.info.name, &request.prompt)?.pop();
+            let last = fixed_reply::conversation(&self.info.name, &request.prompt)?.pop();
             let content = last.map(|message| message.content).unwrap_or_default();
-            Ok(words::say(&self.info.name, &request, &content, Finish::Stop, sink))
+            Ok(fixed_reply::deliver(&self.info.name, &request, &content, Finish::Stop, sink))
         })
     }
 
     fn score(&self, _: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
-        Box::pin(async move { Err(words::no_score(&self.info.name, &continuation)) })
+        Box::pin(async move { Err(fixed_reply::no_score(&self.info.name, &continuation)) })
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of a model without running it: its size, its licence, and the memory that it takes here.
+//! Facts about a model that is not loaded: size, licence, and memory needed here.
 
 use std::path::{Path, PathBuf};
 
@@ -9,57 +9,57 @@ use crate::foundation::chat::{ModelError, ModelSpec};
 use crate::inference::engine::{Dtype, LoadError, ModelShape, available_memory, bundled};
 use crate::inference::remote::hub::{self, HubOptions};
 
-/// A sequence is counted with so many tokens, or with the model's window if that is shorter.
+/// Tokens assumed for a sequence; the model's window if that is shorter.
 const CONTEXT: usize = 2_048;
 
-/// What is known of a model. `None` is unknown.
+/// Facts about a model; `None` means unknown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Facts {
-    /// Its spec string.
+pub struct ModelFacts {
+    /// The spec string.
     pub spec: String,
-    /// Where these facts were read.
-    pub origin: Origin,
-    /// The folder of its files, if they are here.
+    /// The source of these facts.
+    pub origin: FactsSource,
+    /// The folder of its files, if they are on this machine.
     pub folder: Option<PathBuf>,
-    /// The commit on the hub that they are of.
+    /// The hub commit of the files.
     pub commit: Option<String>,
     /// Its dims.
     pub shape: ModelShape,
-    /// Its licence, as its card or its manifest names it.
+    /// The licence named by the model card or the catalog.
     pub licence: Option<String>,
-    /// The memory that it takes at each dtype.
-    pub memory: Vec<Memory>,
-    /// How many tokens a sequence is counted with below.
+    /// Memory needed per dtype.
+    pub memory: Vec<WeightMemory>,
+    /// Tokens assumed for `sequence_bytes`.
     pub context_tokens: u64,
-    /// Bytes that one such sequence takes.
+    /// Bytes needed for one sequence of that length.
     pub sequence_bytes: u64,
-    /// Bytes of memory that are free here.
+    /// Free memory in bytes.
     pub available_bytes: Option<u64>,
 }
 
-/// Where facts were read.
+/// The source of a model's facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
-    /// The program itself.
+pub enum FactsSource {
+    /// Built into the program.
     Program,
     /// The model's own folder.
     Folder,
     /// The hub's cache.
     Cache,
-    /// The catalog; the model is not here.
+    /// The catalog; the model is not on this machine.
     Catalog,
 }
 
-/// The memory that weights take at one dtype.
+/// Memory needed for the weights at one dtype.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Memory {
-    /// How matrices are kept.
+pub struct WeightMemory {
+    /// The dtype of the matrices.
     #[serde(serialize_with = "by_name")]
     pub dtype: Dtype,
-    /// Bytes.
+    /// Size of the weights in bytes.
     pub weight_bytes: u64,
-    /// Whether they and one sequence fit into what is free here.
+    /// Whether the weights and one sequence fit into free memory.
     pub fits: Option<bool>,
 }
 
@@ -68,18 +68,18 @@ fn by_name<S: serde::Serializer>(dtype: &Dtype, serializer: S) -> Result<S::Ok, 
     serializer.serialize_str(dtype.name())
 }
 
-impl Facts {
-    /// What is known of `spec`. Nothing is fetched.
+impl ModelFacts {
+    /// Facts about `spec`. Nothing is downloaded.
     ///
     /// # Errors
-    /// [`ModelError::Unavailable`] for a model whose files are not here and that the catalog does not have;
+    /// [`ModelError::Unavailable`] for a model that is neither on this machine nor in the catalog;
     /// [`ModelError::Unsupported`] for one without weights.
     pub fn of(spec: &ModelSpec, hub: &HubOptions) -> Result<Self, ModelError> {
-        let told = |why: String| ModelError::Unavailable { model: spec.to_string(), why };
-        let wrong = |error: LoadError| told(error.to_string());
+        let unavailable = |why: String| ModelError::Unavailable { model: spec.to_string(), why };
+        let wrong = |error: LoadError| unavailable(error.to_string());
         let facts = |origin, folder: Option<PathBuf>, commit, shape: ModelShape, licence| {
             let (context, available) = (context(&shape), available_memory());
-            let memory = Dtype::ALL.map(|dtype| Memory {
+            let memory = Dtype::ALL.map(|dtype| WeightMemory {
                 dtype,
                 weight_bytes: shape.weight_bytes(dtype),
                 fits: available.map(|available| shape.fits(dtype, context, available).is_ok()),
@@ -101,41 +101,42 @@ impl Facts {
         match spec {
             ModelSpec::Bundled => {
                 let (config, licence) = bundled().map_err(wrong)?;
-                Ok(facts(Origin::Program, None, None, ModelShape::parse(config).map_err(wrong)?, licence))
+                Ok(facts(FactsSource::Program, None, None, ModelShape::parse(config).map_err(wrong)?, licence))
             }
             ModelSpec::Local(path) => {
                 let shape = shape(path).map_err(wrong)?;
-                Ok(facts(Origin::Folder, Some(path.clone()), None, shape, licence(path)))
+                Ok(facts(FactsSource::Folder, Some(path.clone()), None, shape, licence(path)))
             }
             ModelSpec::Hub { repo, revision } => {
-                let here = hub::peek(repo, revision.as_deref(), hub).map_err(|error| told(error.to_string()))?;
+                let here =
+                    hub::find_cached(repo, revision.as_deref(), hub).map_err(|error| unavailable(error.to_string()))?;
                 let known = catalog().map_err(wrong)?.into_iter().find(|known| known.spec == format!("hf:{repo}"));
                 let from_catalog = known.as_ref().and_then(|known| known.licence.clone());
                 match (here, known) {
                     (Some((folder, commit)), _) => {
                         let shape = shape(&folder).map_err(wrong)?;
                         let licence = licence(&folder).or(from_catalog);
-                        Ok(facts(Origin::Cache, Some(folder), Some(commit), shape, licence))
+                        Ok(facts(FactsSource::Cache, Some(folder), Some(commit), shape, licence))
                     }
                     (None, Some(known)) => {
                         let mut shape = known.shape().map_err(wrong)?;
                         shape.window_tokens = shape.window_tokens.or(known.window_tokens);
-                        Ok(facts(Origin::Catalog, None, None, shape, from_catalog))
+                        Ok(facts(FactsSource::Catalog, None, None, shape, from_catalog))
                     }
-                    (None, None) => Err(told(format!(
+                    (None, None) => Err(unavailable(format!(
                         "it is neither in the cache nor in the catalog: fetch it first, with `loom model fetch {spec}`"
                     ))),
                 }
             }
             _ => Err(ModelError::Unsupported {
                 model: spec.to_string(),
-                why: "it has no weights to tell of; name `bundled`, `local:DIR` or `hf:OWNER/REPO`".to_owned(),
+                why: "it has no weights; name `bundled`, `local:DIR` or `hf:OWNER/REPO`".to_owned(),
             }),
         }
     }
 }
 
-/// How many tokens a sequence of the model is counted with.
+/// Tokens assumed for a sequence of the model.
 pub(super) fn context(shape: &ModelShape) -> u64 {
     shape.window_tokens.unwrap_or(CONTEXT).min(CONTEXT) as u64
 }
@@ -151,7 +152,7 @@ pub(super) fn shape(folder: &Path) -> Result<ModelShape, LoadError> {
     ModelShape::parse(&json)
 }
 
-/// The licence that the model's card names in its front matter.
+/// The licence from the front matter of the model card.
 fn licence(folder: &Path) -> Option<String> {
     #[derive(Deserialize)]
     struct Front {
@@ -168,7 +169,7 @@ fn licence(folder: &Path) -> Option<String> {
     let (front, _) = card.strip_prefix("---")?.split_once("\n---")?;
     let front: Front = serde_saphyr::from_str(front).ok()?;
     match front.license? {
-        // The hub's word for a licence that is in no list.
+        // The hub uses `other` for licences that are not in its list.
         Named::One(name) if name == "other" => front.license_name.or(Some(name)),
         Named::One(name) => Some(name),
         Named::Many(names) => Some(names.join(" AND ")),
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_licence_is_what_the_card_says_or_unknown() {
+    fn the_licence_comes_from_the_model_card() {
         check("---\nlicense: apache-2.0\ntags: [a]\n---\n# A model", Some("apache-2.0"));
         check("---\nlicense: other\nlicense_name: falcon-mamba-7b-license\n---\n", Some("falcon-mamba-7b-license"));
         check("---\nlicense: [mit, cc-by-4.0]\n---\n", Some("mit AND cc-by-4.0"));
@@ -197,10 +198,10 @@ mod tests {
     }
 
     #[test]
-    fn a_gguf_file_is_told_of_by_its_header() {
+    fn facts_of_a_gguf_file_come_from_its_header() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/gguf/plain.gguf");
-        let facts = Facts::of(&format!("local:{file}").parse().unwrap(), &HubOptions::default()).unwrap();
-        assert_eq!((facts.origin, facts.shape.architecture.as_str()), (Origin::Folder, "mamba"));
+        let facts = ModelFacts::of(&format!("local:{file}").parse().unwrap(), &HubOptions::default()).unwrap();
+        assert_eq!((facts.origin, facts.shape.architecture.as_str()), (FactsSource::Folder, "mamba"));
         let model = LocalModel::from_gguf(Path::new(file), &EngineOptions::default()).unwrap();
         let (shape, info) = (&facts.shape, model.info());
         assert_eq!((Some(shape.layers), Some(shape.vocabulary)), (info.layers, info.vocabulary));
@@ -208,10 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn the_bundled_model_is_told_of_and_a_hosted_one_is_not() {
-        let facts = Facts::of(&ModelSpec::Bundled, &HubOptions::default()).unwrap();
-        assert_eq!((facts.origin, facts.shape.architecture.as_str()), (Origin::Program, "mamba"));
+    fn the_bundled_model_has_facts_and_a_hosted_one_has_none() {
+        let facts = ModelFacts::of(&ModelSpec::Bundled, &HubOptions::default()).unwrap();
+        assert_eq!((facts.origin, facts.shape.architecture.as_str()), (FactsSource::Program, "mamba"));
         assert!(facts.licence.unwrap().contains("CC-BY-4.0"));
-        assert!(Facts::of(&ModelSpec::OpenAi("x".to_owned()), &HubOptions::default()).is_err());
+        assert!(ModelFacts::of(&ModelSpec::OpenAi("x".to_owned()), &HubOptions::default()).is_err());
     }
 }

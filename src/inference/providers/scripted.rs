@@ -1,11 +1,11 @@
 //! `scripted:FILE`: replies read from a file. For tests and demonstrations.
 //!
-//! The reply to a conversation is chosen by how often the model has spoken in it, so the same conversation always gets
-//! the same reply: in any order, in parallel, after a resume. Past the end of the script it begins again.
+//! The reply depends only on how many assistant messages the conversation holds, so the same conversation always gets
+//! the same reply: in any order, in parallel, after a resume. Past its end the script starts again.
 //!
-//! The file is either text, its replies parted by lines that hold `---` alone, or a JSON array. An item of the array is a
-//! text, an object (`content`; `error` instead, to fail; `finish`, for example `"refusal"`; `delay_ms`), or an array
-//! of these, of which the request's random stream picks one.
+//! The file is either text, with replies separated by lines that hold only `---`, or a JSON array. An item of the array
+//! is a string, an object (`content`; `error` instead, to fail; `finish`, for example `"refusal"`; `delay_ms`), or an
+//! array of these, from which the request's random stream picks one.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::words;
+use super::fixed_reply;
 use crate::foundation::base::limits::SCRIPT_BYTES_MAX;
-use crate::foundation::base::{Digest, Stream};
+use crate::foundation::base::{Digest, RngStream};
 use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, Finish, LanguageModel, Message, ModelError, ModelInfo, Request, Role, Scored,
     TokenSink,
@@ -57,7 +57,7 @@ impl Scripted {
         Ok(Self { info, script })
     }
 
-    fn reply(&self, conversation: &[Message], stream: Stream) -> Reply {
+    fn reply(&self, conversation: &[Message], stream: RngStream) -> Reply {
         let spoken = conversation.iter().filter(|message| message.role == Role::Assistant).count();
         let mut item = self.script.iter().cycle().nth(spoken % self.script.len().max(1));
         for depth in 0.. {
@@ -76,7 +76,7 @@ fn parse(text: &str) -> Result<Vec<Item>, String> {
     let script: Vec<Item> = if text.trim_start().starts_with('[') {
         serde_json::from_str(text).map_err(|error| {
             format!(
-                "{error}; each item is a text, an object with `content`, `error`, `finish` and `delay_ms`, or an array"
+                "{error}; each item is a string, an object with `content`, `error`, `finish` and `delay_ms`, or an array"
             )
         })?
     } else {
@@ -110,7 +110,7 @@ impl LanguageModel for Scripted {
         sink: Option<Box<dyn TokenSink + 'a>>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
-            let conversation = words::conversation(&self.info.name, &request.prompt)?;
+            let conversation = fixed_reply::conversation(&self.info.name, &request.prompt)?;
             let reply = self.reply(&conversation, request.stream);
             if reply.delay_ms > 0 {
                 tokio::time::sleep(Duration::from_millis(reply.delay_ms)).await;
@@ -119,12 +119,12 @@ impl LanguageModel for Scripted {
                 return Err(ModelError::Failed { model: self.info.name.clone(), why });
             }
             let finish = reply.finish.unwrap_or(Finish::Stop);
-            Ok(words::say(&self.info.name, &request, &reply.content, finish, sink))
+            Ok(fixed_reply::deliver(&self.info.name, &request, &reply.content, finish, sink))
         })
     }
 
     fn score(&self, _: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
-        Box::pin(async move { Err(words::no_score(&self.info.name, &continuation)) })
+        Box::pin(async move { Err(fixed_reply::no_score(&self.info.name, &continuation)) })
     }
 }
 
@@ -137,22 +137,22 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_follows_from_how_often_the_model_has_spoken() {
+    fn the_reply_depends_on_the_number_of_assistant_messages() {
         let model = scripted("first\nstill first\n---\nsecond\n");
         let mut conversation = vec![Message::system("be someone")];
-        let mut said = Vec::new();
+        let mut replies = Vec::new();
         for _ in 0..3 {
-            let reply = model.reply(&conversation, Stream::root(0)).content;
+            let reply = model.reply(&conversation, RngStream::root(0)).content;
             conversation.extend([Message::assistant(reply.clone()), Message::user("go on")]);
-            said.push(reply);
+            replies.push(reply);
         }
-        assert_eq!(said, ["first\nstill first", "second", "first\nstill first"]);
+        assert_eq!(replies, ["first\nstill first", "second", "first\nstill first"]);
     }
 
     #[test]
     fn a_choice_is_drawn_from_the_stream_and_nothing_else() {
         let model = scripted(r#"[["a", {"error": "overloaded"}, {"content": "c", "finish": "refusal"}]]"#);
-        let draw = |seed| model.reply(&[], Stream::root(seed));
+        let draw = |seed| model.reply(&[], RngStream::root(seed));
         assert!((0..20).all(|seed| draw(seed) == draw(seed)));
         assert!((0..20).any(|seed| draw(seed).content == "a"));
         assert!((0..20).any(|seed| draw(seed).error.is_some()));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_says_nothing_is_refused() {
+    fn an_empty_script_is_an_error() {
         for text in ["", "  \n", "[]", r#"[{"contents": "typo"}]"#] {
             assert!(parse(text).is_err(), "{text:?}");
         }

@@ -1,23 +1,24 @@
-//! Anthropic's messages. It gives no log-probabilities.
+//! Anthropic's Messages API. It gives no log-probabilities.
 //!
-//! Its conversations begin with the user, and instructions stand above them, not among them. So a conversation that the
-//! model opens is preceded by [`OPENER`], and an instruction further down is told in the user's place, marked as one.
+//! Its conversations begin with the user, and system instructions are a separate field. A conversation that begins with
+//! the assistant is preceded by [`OPENER`]; a later system message is sent as a user message inside `<instruction>`
+//! tags.
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::draft::Draft;
-use super::fault::{Fault, Kind, quote};
-use super::keys::Account;
+use super::credentials::Credentials;
 use super::openai::number;
+use super::partial_reply::PartialReply;
+use super::provider_error::{ProviderError, ProviderErrorKind, quote};
 use super::sse::Event;
-use super::{Ask, Dialect};
+use super::{ChatRequest, ProviderApi};
 use crate::foundation::chat::{Finish, Message, Role, Usage};
 
-/// The version of the interface that is spoken.
+/// The API version.
 const VERSION: &str = "2023-06-01";
-/// Stands for the user's silence where the model speaks first.
+/// The first user message where the model speaks first.
 const OPENER: &str = "(The conversation begins.)";
 
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +26,7 @@ pub(super) struct Anthropic;
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Told {
+enum AnthropicEvent {
     MessageStart {
         message: Start,
     },
@@ -66,7 +67,7 @@ enum Delta {
     TextDelta {
         text: String,
     },
-    /// Thoughts and tools, which no request here asks for.
+    /// Thinking and tool use, which are never requested here.
     #[serde(other)]
     Other,
 }
@@ -76,14 +77,14 @@ struct End {
     stop_reason: Option<String>,
 }
 
-/// Sums so far; a proxy may tell the prompt's tokens only here.
+/// Totals so far; a proxy may report the prompt's tokens only here.
 #[derive(Deserialize)]
 struct Written {
     output_tokens: u64,
     input_tokens: Option<u64>,
 }
 
-impl Dialect for Anthropic {
+impl ProviderApi for Anthropic {
     fn name(&self) -> &'static str {
         "anthropic"
     }
@@ -96,33 +97,33 @@ impl Dialect for Anthropic {
         false
     }
 
-    fn headers(&self, account: &Account) -> Result<HeaderMap, String> {
+    fn headers(&self, credentials: &Credentials) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(VERSION));
-        if let Some(key) = account.header("")? {
+        if let Some(key) = credentials.header("")? {
             headers.insert(HeaderName::from_static("x-api-key"), key);
         }
         Ok(headers)
     }
 
-    fn body(&self, ask: &Ask<'_>) -> Result<Map<String, Value>, String> {
-        let sampling = ask.sampling;
+    fn body(&self, request: &ChatRequest<'_>) -> Result<Map<String, Value>, String> {
+        let sampling = request.sampling;
         if sampling.temperature > 1.0 {
-            return Err(format!("Anthropic's temperatures end at 1, not {}; lower it", sampling.temperature));
+            return Err(format!("Anthropic's temperatures are at most 1, not {}; lower it", sampling.temperature));
         }
         if sampling.min_p > 0.0 || sampling.repetition_penalty.to_bits() != 1f32.to_bits() {
             return Err("Anthropic samples with neither `min_p` nor `repetition_penalty`; leave them out".to_owned());
         }
-        let (system, messages) = conversation(ask.messages);
+        let (system, messages) = conversation(request.messages);
         let mut body = Map::new();
         let mut set = |key: &str, value: Value| drop(body.insert(key.to_owned(), value));
-        set("model", json!(ask.model));
+        set("model", json!(request.model));
         if !system.is_empty() {
             set("system", json!(system));
         }
         set("messages", json!(messages));
         set("max_tokens", json!(sampling.max_tokens));
-        // Newer models refuse to be given both, so the interface's defaults are left out.
+        // Newer models reject requests with both settings, so values equal to the API's defaults are left out.
         if sampling.temperature.to_bits() != 1f32.to_bits() {
             set("temperature", number(sampling.temperature));
         }
@@ -139,73 +140,74 @@ impl Dialect for Anthropic {
         Ok(body)
     }
 
-    fn event(&self, event: &Event, draft: &mut Draft) -> Result<(), Fault> {
-        let told: Told = serde_json::from_str(&event.data)
-            .map_err(|_| Fault::new(Kind::Garbled, format!("it sent no event of a reply: {}", quote(&event.data))))?;
-        match told {
-            Told::MessageStart { message } => {
-                draft.served = message.model;
-                draft.usage = message.usage.map(|read| {
+    fn event(&self, event: &Event, partial: &mut PartialReply) -> Result<(), ProviderError> {
+        let event: AnthropicEvent = serde_json::from_str(&event.data).map_err(|_| {
+            ProviderError::new(ProviderErrorKind::Garbled, format!("it sent an invalid event: {}", quote(&event.data)))
+        })?;
+        match event {
+            AnthropicEvent::MessageStart { message } => {
+                partial.served = message.model;
+                partial.usage = message.usage.map(|read| {
                     let cached = read.cached.unwrap_or(0);
                     let tokens_in = read.fresh.saturating_add(cached).saturating_add(read.newly_cached.unwrap_or(0));
                     Usage { tokens_in, tokens_out: 0, tokens_cached: cached }
                 });
             }
-            Told::ContentBlockDelta { delta: Delta::TextDelta { text } } => draft.piece(&text),
-            Told::MessageDelta { delta, usage } => {
-                if let (Some(sum), Some(usage)) = (&mut draft.usage, usage) {
+            AnthropicEvent::ContentBlockDelta { delta: Delta::TextDelta { text } } => partial.push_untokenized(&text),
+            AnthropicEvent::MessageDelta { delta, usage } => {
+                if let (Some(sum), Some(usage)) = (&mut partial.usage, usage) {
                     sum.tokens_out = usage.output_tokens;
                     sum.tokens_in = sum.tokens_in.max(usage.input_tokens.unwrap_or(0));
                 }
-                draft.finish = match delta.stop_reason.as_deref() {
-                    None => draft.finish,
+                partial.finish = match delta.stop_reason.as_deref() {
+                    None => partial.finish,
                     Some("end_turn" | "stop_sequence") => Some(Finish::Stop),
                     Some("max_tokens" | "model_context_window_exceeded") => Some(Finish::Length),
                     Some("refusal") => Some(Finish::Refusal),
                     Some(other) => {
-                        let why = format!("it ended the reply with `{}`, which no request here asks for", quote(other));
-                        return Err(Fault::new(Kind::Garbled, why));
+                        let why = format!("it ended the reply with `{}`, which was not requested", quote(other));
+                        return Err(ProviderError::new(ProviderErrorKind::Garbled, why));
                     }
                 };
             }
-            Told::MessageStop => draft.over = true,
-            Told::Error { error } => return Err(Fault::of_event(&error)),
-            Told::ContentBlockDelta { delta: Delta::Other } | Told::Other => {}
+            AnthropicEvent::MessageStop => partial.ended = true,
+            AnthropicEvent::Error { error } => return Err(ProviderError::from_event(&error)),
+            AnthropicEvent::ContentBlockDelta { delta: Delta::Other } | AnthropicEvent::Other => {}
         }
         Ok(())
     }
 }
 
-/// What stands above the conversation, and the conversation.
+/// The system text and the messages of a conversation.
 fn conversation(messages: &[Message]) -> (String, Vec<Value>) {
-    let above = messages.iter().take_while(|message| message.role == Role::System).count();
-    let (above, spoken) = messages.split_at(above);
-    let system = above.iter().map(|message| message.content.as_str()).collect::<Vec<_>>().join("\n\n");
-    let mut told: Vec<Value> = Vec::with_capacity(spoken.len() + 1);
+    let leading = messages.iter().take_while(|message| message.role == Role::System).count();
+    let (leading, spoken) = messages.split_at(leading);
+    let system = leading.iter().map(|message| message.content.as_str()).collect::<Vec<_>>().join("\n\n");
+    let mut sent: Vec<Value> = Vec::with_capacity(spoken.len() + 1);
     if spoken.first().is_none_or(|message| message.role == Role::Assistant) {
-        told.push(json!({"role": "user", "content": OPENER}));
+        sent.push(json!({"role": "user", "content": OPENER}));
     }
-    told.extend(spoken.iter().map(|message| match message.role {
+    sent.extend(spoken.iter().map(|message| match message.role {
         Role::System => {
             json!({"role": "user", "content": format!("<instruction>\n{}\n</instruction>", message.content)})
         }
         role => json!({"role": role.as_str(), "content": message.content}),
     }));
-    (system, told)
+    (system, sent)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ask, read};
+    use super::super::testing::{chat_request, read};
     use super::*;
     use crate::foundation::chat::Sampling;
 
     #[test]
-    fn instructions_stand_above_and_the_user_begins() {
+    fn system_messages_become_the_system_field_and_the_user_begins() {
         let sampling = Sampling { temperature: 0.5, top_p: 1.0, max_tokens: 9, ..Sampling::default() };
         let messages =
             [Message::system("be Anna"), Message::assistant("hello"), Message::system("be sad"), Message::user("hi")];
-        let body = Anthropic.body(&ask(&messages, &sampling)).unwrap();
+        let body = Anthropic.body(&chat_request(&messages, &sampling)).unwrap();
         let expected = json!({
             "model": "m", "system": "be Anna", "max_tokens": 9, "temperature": 0.5, "stream": true,
             "messages": [
@@ -217,12 +219,12 @@ mod tests {
         });
         assert_eq!(Value::Object(body), expected);
         let hot = Sampling { temperature: 1.5, ..sampling };
-        assert!(Anthropic.body(&ask(&messages, &hot)).unwrap_err().contains("end at 1"));
+        assert!(Anthropic.body(&chat_request(&messages, &hot)).unwrap_err().contains("at most 1"));
     }
 
     #[test]
-    fn a_reply_comes_in_pieces_with_its_counts() {
-        let draft = read(&Anthropic, &[
+    fn a_streamed_reply_has_its_text_and_token_counts() {
+        let partial = read(&Anthropic, &[
             r#"{"type": "message_start", "message": {"model": "claude-x-1", "usage": {"input_tokens": 5, "cache_read_input_tokens": 3, "output_tokens": 1}}}"#,
             r#"{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}"#,
             r#"{"type": "ping"}"#,
@@ -232,22 +234,25 @@ mod tests {
             r#"{"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}}"#,
             r#"{"type": "message_stop"}"#,
         ]).unwrap();
-        assert!(draft.over);
-        assert_eq!((draft.finish, draft.served.as_deref()), (Some(Finish::Stop), Some("claude-x-1")));
-        assert_eq!(draft.usage, Some(Usage { tokens_in: 8, tokens_out: 4, tokens_cached: 3 }));
-        let texts: Vec<_> = draft.tokens.iter().map(|token| (token.text.as_str(), token.logprob)).collect();
+        assert!(partial.ended);
+        assert_eq!((partial.finish, partial.served.as_deref()), (Some(Finish::Stop), Some("claude-x-1")));
+        assert_eq!(partial.usage, Some(Usage { tokens_in: 8, tokens_out: 4, tokens_cached: 3 }));
+        let texts: Vec<_> = partial.tokens.iter().map(|token| (token.text.as_str(), token.logprob)).collect();
         assert_eq!(texts, [("Hello", None), (" there", None)]);
     }
 
     #[test]
-    fn refusals_and_faults_are_told_apart() {
+    fn refusals_and_errors_are_distinguished() {
         let refused =
             r#"{"type": "message_delta", "delta": {"stop_reason": "refusal"}, "usage": {"output_tokens": 0}}"#;
         assert_eq!(read(&Anthropic, &[refused]).unwrap().finish, Some(Finish::Refusal));
         for (data, kind) in [
-            (r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#, Kind::Overloaded),
-            (r#"{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}"#, Kind::Garbled),
-            ("rubbish", Kind::Garbled),
+            (
+                r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#,
+                ProviderErrorKind::Overloaded,
+            ),
+            (r#"{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}"#, ProviderErrorKind::Garbled),
+            ("rubbish", ProviderErrorKind::Garbled),
         ] {
             assert_eq!(read(&Anthropic, &[data]).unwrap_err().kind, kind, "{data}");
         }

@@ -1,4 +1,4 @@
-//! One hosted model: asks, waits, asks again, lets listeners hear, keeps replies.
+//! One hosted model: sends requests, retries, feeds sinks, stores replies in the cache.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,56 +10,57 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 
-use super::cache::{Answer, Responses};
-use super::draft::Draft;
-use super::fault::{Fault, Kind};
-use super::keys::Account;
-use super::pace::{Meter, backoff};
+use super::cache::{CachedReply, ResponseCache};
+use super::credentials::Credentials;
+use super::partial_reply::PartialReply;
 use super::prices::Prices;
+use super::provider_error::{ProviderError, ProviderErrorKind};
+use super::rate_limit::{RateLimiter, backoff};
 use super::sse::Events;
-use super::{Ask, Dialect, RemoteOptions, causes};
-use crate::foundation::base::Stream;
+use super::{ChatRequest, ProviderApi, RemoteOptions, causes};
+use crate::foundation::base::RngStream;
 use crate::foundation::base::limits::REMOTE_ANSWER_BYTES_MAX;
 use crate::foundation::chat::{
-    BoxFuture, Completion, Continuation, DeltaGains, Finish, Flow, Hosted, LanguageModel, LayerGains, Message,
+    BoxFuture, Completion, Continuation, DeltaGains, Finish, Flow, HostedInfo, LanguageModel, LayerGains, Message,
     ModelError, ModelInfo, Prompt, Request, Sampling, Scored, TokenLogprob, TokenSink, Usage,
 };
 
-/// Settings that change what is reported, not what is said. A provider that refuses one is asked without it.
+/// Settings that change only what is reported, not the reply. If the provider rejects one, the request is sent without
+/// it.
 const OPTIONAL: [&str; 4] = ["top_logprobs", "logprobs", "stream_options", "seed"];
-/// So many bytes of a request are taken for a token until the provider has counted.
+/// Bytes per token assumed until the provider reports the token count.
 const BYTES_PER_TOKEN: usize = 4;
 
 pub(super) struct HostedModel {
     pub(super) info: ModelInfo,
-    /// Its name at the provider.
+    /// The model's name at the provider.
     pub(super) name: String,
-    pub(super) dialect: Box<dyn Dialect>,
-    pub(super) account: Account,
+    pub(super) api: Box<dyn ProviderApi>,
+    pub(super) credentials: Credentials,
     client: Client,
     prices: Prices,
-    cache: Option<Responses>,
+    cache: Option<ResponseCache>,
     options: RemoteOptions,
-    begun: Instant,
-    meters: Mutex<[Option<Meter>; 2]>,
-    /// Optional settings that the provider refused, with its words.
-    refused: Mutex<BTreeMap<&'static str, String>>,
-    /// Whether the server scores prompts; known once it was tried.
+    created: Instant,
+    limiters: Mutex<[Option<RateLimiter>; 2]>,
+    /// Optional settings that the provider rejected, with its message.
+    rejected: Mutex<BTreeMap<&'static str, String>>,
+    /// Set once the server has passed the support test for scoring.
     pub(super) echoes: OnceCell<()>,
 }
 
-/// A sink and what it has heard.
-struct Listener<'a> {
+/// A token sink and the number of tokens delivered to it.
+struct Delivery<'a> {
     sink: Option<Box<dyn TokenSink + 'a>>,
-    heard: usize,
+    delivered: usize,
 }
 
-impl Listener<'_> {
-    /// Lets the sink hear what is new; `true` once it wants no more.
-    fn hear(&mut self, tokens: &[TokenLogprob]) -> bool {
+impl Delivery<'_> {
+    /// Delivers new tokens to the sink; `true` once the sink stops the reply.
+    fn deliver(&mut self, tokens: &[TokenLogprob]) -> bool {
         let Some(sink) = &mut self.sink else { return false };
-        for token in tokens.iter().skip(self.heard) {
-            self.heard += 1;
+        for token in tokens.iter().skip(self.delivered) {
+            self.delivered += 1;
             if sink.token(token) == Flow::Stop {
                 return true;
             }
@@ -72,34 +73,35 @@ impl HostedModel {
     pub(super) fn new(
         spec: String,
         name: String,
-        dialect: Box<dyn Dialect>,
-        account: Account,
+        api: Box<dyn ProviderApi>,
+        credentials: Credentials,
         options: &RemoteOptions,
     ) -> Result<Self, String> {
-        let cache = options.cache.as_deref().map(Responses::open).transpose();
+        let cache = options.cache.as_deref().map(ResponseCache::open).transpose();
         let cache =
-            cache.map_err(|error| format!("its response cache cannot be made: {error}; name another folder"))?;
+            cache.map_err(|error| format!("its response cache cannot be created: {error}; name another folder"))?;
         let client = Client::builder()
             .connect_timeout(options.connect)
-            // A key must not follow to another host.
+            // The API key must not be sent to another host.
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("loom/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| format!("no connection can be made: {error}"))?;
+            .map_err(|error| format!("the HTTP client cannot be created: {error}"))?;
         let sampling = Sampling { temperature: 1.0, top_p: 1.0, ..Sampling::default() };
-        let meters = [options.requests_per_minute, options.tokens_per_minute].map(|limit| limit.map(Meter::new));
+        let limiters =
+            [options.requests_per_minute, options.tokens_per_minute].map(|limit| limit.map(RateLimiter::new));
         Ok(Self {
             info: ModelInfo { name: spec, sampling: Some(sampling), ..ModelInfo::default() },
             name,
-            dialect,
-            account,
+            api,
+            credentials,
             client,
             prices: Prices::load()?,
             cache,
             options: options.clone(),
-            begun: Instant::now(),
-            meters: Mutex::new(meters),
-            refused: Mutex::default(),
+            created: Instant::now(),
+            limiters: Mutex::new(limiters),
+            rejected: Mutex::default(),
             echoes: OnceCell::new(),
         })
     }
@@ -108,30 +110,30 @@ impl HostedModel {
         ModelError::Unsupported { model: self.info.name.clone(), why: why.into() }
     }
 
-    pub(super) fn told(&self, mut fault: Fault) -> ModelError {
-        fault.why = self.account.redact(&fault.why);
-        fault.told(&self.info.name, self.account.variable)
+    pub(super) fn model_error(&self, mut error: ProviderError) -> ModelError {
+        error.why = self.credentials.redact(&error.why);
+        error.into_model_error(&self.info.name, self.credentials.variable)
     }
 
     async fn reply(&self, request: Request, sink: Option<Box<dyn TokenSink + '_>>) -> Result<Completion, ModelError> {
         let Prompt::Chat(messages) = &request.prompt else {
-            return Err(self.unsupported("it takes conversations only, neither bare text nor token ids"));
+            return Err(self.unsupported("it accepts chat messages only, neither plain text nor token ids"));
         };
         self.check(request.gains.as_ref())?;
         let body = self.body(messages, &request.sampling, request.stream).map_err(|why| self.unsupported(why))?;
-        // Left out of the key: how the answer travels.
-        let mut asked = body.clone();
-        asked.retain(|key, _| !matches!(key.as_str(), "stream" | "stream_options"));
+        // The key does not include how the response is transferred.
+        let mut key_body = body.clone();
+        key_body.retain(|key, _| !matches!(key.as_str(), "stream" | "stream_options"));
         let drawn = request.sampling.temperature > 0.0;
         let place = drawn.then(|| [request.stream.bits(0), request.stream.bits(1)].map(|bits| format!("{bits:016x}")));
-        let key = json!({"dialect": self.dialect.name(), "url": self.account.url, "body": asked, "place": place});
-        let mut listener = Listener { sink, heard: 0 };
-        if let Some(answer) = self.kept(&key).await? {
-            return Ok(self.replay(answer, &mut listener));
+        let key = json!({"dialect": self.api.name(), "url": self.credentials.url, "body": key_body, "place": place});
+        let mut delivery = Delivery { sink, delivered: 0 };
+        if let Some(answer) = self.cached(&key).await? {
+            return Ok(self.replay(answer, &mut delivery));
         }
-        let (answer, retries) = self.ask(body, request.stream, &mut listener).await?;
-        if answer.finish != Finish::Asked && !answer.content.trim().is_empty() {
-            self.keep(key, answer.clone()).await?;
+        let (answer, retries) = self.send_with_retries(body, request.stream, &mut delivery).await?;
+        if answer.finish != Finish::Cancelled && !answer.content.trim().is_empty() {
+            self.store(key, answer.clone()).await?;
         }
         Ok(self.completion(answer, retries, false))
     }
@@ -142,110 +144,125 @@ impl HostedModel {
             Some(DeltaGains::Uniform(gains)) => *gains == LayerGains::ONE,
             Some(DeltaGains::PerLayer(layers)) => layers.iter().all(|gains| *gains == LayerGains::ONE),
         };
-        if neutral { Ok(()) } else { Err(self.unsupported("it has no Δ to modulate; use `bundled` or `local:DIR`")) }
+        if neutral {
+            Ok(())
+        } else {
+            Err(self.unsupported("Δ gains are supported by local Mamba models only; use `bundled` or `local:DIR`"))
+        }
     }
 
-    fn body(&self, messages: &[Message], sampling: &Sampling, stream: Stream) -> Result<Map<String, Value>, String> {
-        // 31 bits: servers differ in what integers they take.
+    fn body(&self, messages: &[Message], sampling: &Sampling, stream: RngStream) -> Result<Map<String, Value>, String> {
+        // 31 bits, because servers differ in the integers they accept.
         let seed = (sampling.temperature > 0.0).then(|| (stream.bits(0) >> 33) as u32);
-        self.dialect.body(&Ask { model: &self.name, messages, sampling, seed })
+        self.api.body(&ChatRequest { model: &self.name, messages, sampling, seed })
     }
 
-    /// Asks until there is an answer; how often it was asked again is told as well.
-    async fn ask(
+    /// Sends the request until it succeeds or the retries are used up; returns the number of retries too.
+    async fn send_with_retries(
         &self,
         mut body: Map<String, Value>,
-        stream: Stream,
-        listener: &mut Listener<'_>,
-    ) -> Result<(Answer, u32), ModelError> {
+        stream: RngStream,
+        delivery: &mut Delivery<'_>,
+    ) -> Result<(CachedReply, u32), ModelError> {
         let wanted: Vec<_> = body.keys().cloned().collect();
-        self.leave_out(&mut body);
+        self.drop_refused_settings(&mut body);
         let mut retries = 0;
         loop {
             let value = Value::Object(body.clone());
-            let booked = self.wait(&value).await;
-            let asked = body.get("top_logprobs").and_then(Value::as_u64).map(|top| top as usize);
-            let mut draft = Draft::of(asked);
-            let fault = match self.once(&value, &mut draft, listener).await {
+            let booked = self.wait_for_limits(&value).await;
+            let top_requested = body.get("top_logprobs").and_then(Value::as_u64).map(|top| top as usize);
+            let mut partial = PartialReply::with_top(top_requested);
+            let error = match self.send_once(&value, &mut partial, delivery).await {
                 Ok(()) => {
-                    let answer = self.answer(draft, &wanted);
-                    self.settle(booked, answer.usage);
+                    let answer = self.finish_reply(partial, &wanted);
+                    self.correct_booking(booked, answer.usage);
                     return Ok((answer, retries));
                 }
-                Err(fault) => fault,
+                Err(error) => error,
             };
-            // What was heard cannot be unheard: a second answer would come on top of it.
-            if listener.heard > 0 {
-                return Err(self.told(fault));
+            // Tokens were already delivered to the sink: a second reply would be appended to them.
+            if delivery.delivered > 0 {
+                return Err(self.model_error(error));
             }
-            if self.refuses(&fault, &body) {
-                self.leave_out(&mut body);
+            if self.drops_refused_setting(&error, &body) {
+                self.drop_refused_settings(&mut body);
                 continue;
             }
             retries += 1;
-            match backoff(self.options.first_wait, retries, fault.retry_after, stream) {
-                Some(wait) if fault.passes() && retries <= self.options.retries => sleep(wait).await,
-                _ => return Err(self.told(fault)),
+            match backoff(self.options.first_wait, retries, error.retry_after, stream) {
+                Some(wait) if error.is_temporary() && retries <= self.options.retries => sleep(wait).await,
+                _ => return Err(self.model_error(error)),
             }
         }
     }
 
-    /// One request and its answer.
-    async fn once(&self, body: &Value, draft: &mut Draft, listener: &mut Listener<'_>) -> Result<(), Fault> {
-        let mut chunks = self.post(self.dialect.path(), body).await?.bytes_stream();
+    /// Sends one request and reads its response.
+    async fn send_once(
+        &self,
+        body: &Value,
+        partial: &mut PartialReply,
+        delivery: &mut Delivery<'_>,
+    ) -> Result<(), ProviderError> {
+        let mut chunks = self.post(self.api.path(), body).await?.bytes_stream();
         let mut events = Events::default();
-        let mut patience = self.options.first_byte;
+        let mut wait_max = self.options.first_byte;
         let mut bytes = 0usize;
-        let cut = |why: String, draft: &Draft| {
-            Fault::new(Kind::Cut, format!("the answer broke off after {} tokens ({why})", draft.tokens.len()))
+        let cut = |why: String, partial: &PartialReply| {
+            ProviderError::new(
+                ProviderErrorKind::Cut,
+                format!("the response broke off after {} tokens ({why})", partial.tokens.len()),
+            )
         };
         loop {
-            let chunk = match timeout(patience, chunks.next()).await {
-                Err(_) => return Err(cut(format!("silence for {patience:?}"), draft)),
-                Ok(None) if draft.finish.is_some() => return Ok(()),
-                Ok(None) => return Err(cut("its end is missing".to_owned(), draft)),
-                Ok(Some(Err(error))) => return Err(cut(causes(&error), draft)),
+            let chunk = match timeout(wait_max, chunks.next()).await {
+                Err(_) => return Err(cut(format!("no data for {wait_max:?}"), partial)),
+                Ok(None) if partial.finish.is_some() => return Ok(()),
+                Ok(None) => return Err(cut("the end of the stream is missing".to_owned(), partial)),
+                Ok(Some(Err(error))) => return Err(cut(causes(&error), partial)),
                 Ok(Some(Ok(chunk))) => chunk,
             };
-            patience = self.options.idle;
+            wait_max = self.options.idle;
             bytes = bytes.saturating_add(chunk.len());
             if bytes > REMOTE_ANSWER_BYTES_MAX {
                 let why = format!("its answer is larger than {REMOTE_ANSWER_BYTES_MAX} bytes");
-                if draft.tokens.is_empty() {
-                    return Err(Fault::new(Kind::Garbled, why));
+                if partial.tokens.is_empty() {
+                    return Err(ProviderError::new(ProviderErrorKind::Garbled, why));
                 }
-                // What came was heard: it is the reply, and the answer says that there was more.
-                draft.finish = Some(Finish::Length);
-                draft.cut = Some(why);
+                // The tokens received so far are the reply, marked as cut.
+                partial.finish = Some(Finish::Length);
+                partial.cut_reason = Some(why);
                 return Ok(());
             }
             let read = events.push(&chunk);
-            for event in read.map_err(|why| Fault::new(Kind::Garbled, format!("its stream is no stream: {why}")))? {
-                self.dialect.event(&event, draft)?;
-                if listener.hear(&draft.tokens) {
-                    draft.tokens.truncate(listener.heard);
-                    draft.finish = Some(Finish::Asked);
+            for event in read.map_err(|why| {
+                ProviderError::new(ProviderErrorKind::Garbled, format!("its event stream is invalid: {why}"))
+            })? {
+                self.api.event(&event, partial)?;
+                if delivery.deliver(&partial.tokens) {
+                    partial.tokens.truncate(delivery.delivered);
+                    partial.finish = Some(Finish::Cancelled);
                     return Ok(());
                 }
-                if draft.over && draft.finish.is_some() {
+                if partial.ended && partial.finish.is_some() {
                     return Ok(());
                 }
             }
         }
     }
 
-    /// Sends `body`; an answer that is not 2xx is a fault.
-    async fn post(&self, path: &str, body: &Value) -> Result<Response, Fault> {
-        let headers = self.dialect.headers(&self.account).map_err(|why| Fault::new(Kind::Key, why))?;
-        let send = self.client.post(format!("{}{path}", self.account.url)).headers(headers).json(body).send();
+    /// Sends `body`; a status other than 2xx is an error.
+    async fn post(&self, path: &str, body: &Value) -> Result<Response, ProviderError> {
+        let headers =
+            self.api.headers(&self.credentials).map_err(|why| ProviderError::new(ProviderErrorKind::Key, why))?;
+        let send = self.client.post(format!("{}{path}", self.credentials.url)).headers(headers).json(body).send();
         let response = match timeout(self.options.first_byte, send).await {
             Err(_) => {
-                let why = format!("no answer from {} within {:?}", self.account.url, self.options.first_byte);
-                return Err(Fault::new(Kind::Unreachable, why));
+                let why = format!("no response from {} within {:?}", self.credentials.url, self.options.first_byte);
+                return Err(ProviderError::new(ProviderErrorKind::Unreachable, why));
             }
             Ok(Err(error)) => {
-                let why = format!("{} cannot be reached ({})", self.account.url, causes(&error));
-                return Err(Fault::new(Kind::Unreachable, why));
+                let why = format!("{} cannot be reached ({})", self.credentials.url, causes(&error));
+                return Err(ProviderError::new(ProviderErrorKind::Unreachable, why));
             }
             Ok(Ok(response)) => response,
         };
@@ -254,127 +271,137 @@ impl HostedModel {
         }
         let (status, headers) = (response.status(), response.headers().clone());
         let text = self.text(response).await.unwrap_or_default();
-        Err(Fault::of_answer(status, &headers, &text))
+        Err(ProviderError::from_response(status, &headers, &text))
     }
 
-    /// An answer that is no stream.
-    async fn text(&self, response: Response) -> Result<String, Fault> {
+    /// Reads a response that is not a stream.
+    async fn text(&self, response: Response) -> Result<String, ProviderError> {
         let mut chunks = response.bytes_stream();
         let mut bytes = Vec::new();
-        let cut = |why: String| Fault::new(Kind::Cut, format!("the answer broke off ({why})"));
+        let cut = |why: String| ProviderError::new(ProviderErrorKind::Cut, format!("the response broke off ({why})"));
         while let Some(chunk) =
-            timeout(self.options.idle, chunks.next()).await.map_err(|_| cut("silence".to_owned()))?
+            timeout(self.options.idle, chunks.next()).await.map_err(|_| cut("no data".to_owned()))?
         {
             bytes.extend_from_slice(&chunk.map_err(|error| cut(causes(&error)))?);
             if bytes.len() > REMOTE_ANSWER_BYTES_MAX {
                 let why = format!("its answer is larger than {REMOTE_ANSWER_BYTES_MAX} bytes");
-                return Err(Fault::new(Kind::Garbled, why));
+                return Err(ProviderError::new(ProviderErrorKind::Garbled, why));
             }
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Asks for something that is not a stream, as often as it takes.
-    pub(super) async fn json(&self, path: &str, body: &Value, stream: Stream) -> Result<Value, Fault> {
+    /// Posts a request whose response is JSON, not a stream, with retries.
+    pub(super) async fn post_json(&self, path: &str, body: &Value, stream: RngStream) -> Result<Value, ProviderError> {
         let mut retries = 0;
         loop {
-            let booked = self.wait(body).await;
+            let booked = self.wait_for_limits(body).await;
             let answer = match self.post(path, body).await {
                 Ok(response) => self.text(response).await,
-                Err(fault) => Err(fault),
+                Err(error) => Err(error),
             };
-            let fault = match answer {
+            let error = match answer {
                 Ok(text) => {
-                    self.settle(booked, Usage { tokens_in: booked, ..Usage::default() });
+                    self.correct_booking(booked, Usage { tokens_in: booked, ..Usage::default() });
                     return serde_json::from_str(&text).map_err(|_| {
-                        Fault::new(Kind::Garbled, format!("it sent no JSON: {}", super::fault::quote(&text)))
+                        ProviderError::new(
+                            ProviderErrorKind::Garbled,
+                            format!("it did not send JSON: {}", super::provider_error::quote(&text)),
+                        )
                     });
                 }
-                Err(fault) => fault,
+                Err(error) => error,
             };
             retries += 1;
-            match backoff(self.options.first_wait, retries, fault.retry_after, stream) {
-                Some(wait) if fault.passes() && retries <= self.options.retries => sleep(wait).await,
-                _ => return Err(fault),
+            match backoff(self.options.first_wait, retries, error.retry_after, stream) {
+                Some(wait) if error.is_temporary() && retries <= self.options.retries => sleep(wait).await,
+                _ => return Err(error),
             }
         }
     }
 
-    /// Waits until the limits allow another request; its guessed tokens are booked and returned.
-    async fn wait(&self, body: &Value) -> u64 {
+    /// Waits until the rate limits allow another request. Books its estimated tokens and returns them.
+    async fn wait_for_limits(&self, body: &Value) -> u64 {
         let guess = (body.to_string().len() / BYTES_PER_TOKEN) as u64;
         let wait = {
-            let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = self.begun.elapsed();
-            let [requests, tokens] = &mut *meters;
-            let requests = requests.as_mut().map_or(Duration::ZERO, |meter| meter.book(now, 1));
-            requests.max(tokens.as_mut().map_or(Duration::ZERO, |meter| meter.book(now, guess)))
+            let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = self.created.elapsed();
+            let [requests, tokens] = &mut *limiters;
+            let requests = requests.as_mut().map_or(Duration::ZERO, |limiter| limiter.book(now, 1));
+            requests.max(tokens.as_mut().map_or(Duration::ZERO, |limiter| limiter.book(now, guess)))
         };
         sleep(wait).await;
         guess
     }
 
-    fn settle(&self, booked: u64, usage: Usage) {
-        let [_, tokens] = &mut *self.meters.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(meter) = tokens {
-            meter.settle(booked, usage.tokens_in.saturating_add(usage.tokens_out));
+    fn correct_booking(&self, booked: u64, usage: Usage) {
+        let [_, tokens] = &mut *self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(limiter) = tokens {
+            limiter.settle(booked, usage.tokens_in.saturating_add(usage.tokens_out));
         }
     }
 
-    /// Whether `fault` is about an optional setting of `body`, which is then left out from now on.
-    fn refuses(&self, fault: &Fault, body: &Map<String, Value>) -> bool {
-        if matches!(fault.kind, Kind::Key | Kind::Quota | Kind::Rate | Kind::Unreachable | Kind::Cut) {
+    /// Whether `error` rejects an optional setting of `body`, which is then left out of this and later requests.
+    fn drops_refused_setting(&self, error: &ProviderError, body: &Map<String, Value>) -> bool {
+        if matches!(
+            error.kind,
+            ProviderErrorKind::Key
+                | ProviderErrorKind::Quota
+                | ProviderErrorKind::Rate
+                | ProviderErrorKind::Unreachable
+                | ProviderErrorKind::Cut
+        ) {
             return false;
         }
-        let named = |name: &str| match &fault.parameter {
+        let named = |name: &str| match &error.parameter {
             Some(parameter) => parameter.split('.').next() == Some(name),
-            None => fault.why.contains(name),
+            None => error.why.contains(name),
         };
         let Some(name) = OPTIONAL.into_iter().find(|name| body.contains_key(*name) && named(name)) else {
             return false;
         };
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.insert(name, self.account.redact(&fault.why));
+        let mut rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
+        rejected.insert(name, self.credentials.redact(&error.why));
         if name == "logprobs" {
-            // Means nothing without it.
-            refused.insert("top_logprobs", self.account.redact(&fault.why));
+            // It requires `logprobs`.
+            rejected.insert("top_logprobs", self.credentials.redact(&error.why));
         }
         true
     }
 
-    fn leave_out(&self, body: &mut Map<String, Value>) {
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        body.retain(|key, _| !refused.contains_key(key.as_str()));
+    fn drop_refused_settings(&self, body: &mut Map<String, Value>) {
+        let rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
+        body.retain(|key, _| !rejected.contains_key(key.as_str()));
     }
 
-    fn answer(&self, mut draft: Draft, wanted: &[String]) -> Answer {
-        let (content, respelled) = draft.settle();
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let left_out = refused.iter().filter(|(name, _)| wanted.iter().any(|wanted| wanted == *name));
+    fn finish_reply(&self, mut partial: PartialReply, wanted: &[String]) -> CachedReply {
+        let (content, respelled) = partial.settle();
+        let rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
+        let left_out = rejected.iter().filter(|(name, _)| wanted.iter().any(|wanted| wanted == *name));
         let left_out = left_out.map(|(name, why)| format!("{name}: {why}"));
-        let cut = draft.cut.take().map(|why| format!("the rest of the reply: {why}"));
+        let cut = partial.cut_reason.take().map(|why| format!("the rest of the reply: {why}"));
         let left_out = left_out.chain(respelled).chain(cut).collect();
-        // A stream that a listener ended told its counts only in part.
-        let told = draft.usage.filter(|_| draft.finish != Some(Finish::Asked));
-        let heard = Usage { tokens_in: 0, tokens_out: draft.tokens.len() as u64, tokens_cached: 0 };
-        Answer {
+        // A stream that the sink stopped has incomplete counts.
+        let reported = partial.usage.filter(|_| partial.finish != Some(Finish::Cancelled));
+        let counted = Usage { tokens_in: 0, tokens_out: partial.tokens.len() as u64, tokens_cached: 0 };
+        CachedReply {
             content,
-            tokens: draft.tokens,
-            finish: draft.finish.unwrap_or(Finish::Stop),
-            usage: told.unwrap_or(heard),
-            usage_told: told.is_some(),
-            served: draft.served.map(|served| self.account.redact(&served)),
+            tokens: partial.tokens,
+            finish: partial.finish.unwrap_or(Finish::Stop),
+            usage: reported.unwrap_or(counted),
+            usage_reported: reported.is_some(),
+            served: partial.served.map(|served| self.credentials.redact(&served)),
             left_out,
         }
     }
 
-    async fn kept(&self, key: &Value) -> Result<Option<Answer>, ModelError> {
+    async fn cached(&self, key: &Value) -> Result<Option<CachedReply>, ModelError> {
         let Some(cache) = self.cache.clone() else { return Ok(None) };
         let key = key.clone();
         self.on_disk(move || cache.get(&key)).await
     }
 
-    async fn keep(&self, key: Value, answer: Answer) -> Result<(), ModelError> {
+    async fn store(&self, key: Value, answer: CachedReply) -> Result<(), ModelError> {
         let Some(cache) = self.cache.clone() else { return Ok(()) };
         self.on_disk(move || cache.put(&key, &answer)).await
     }
@@ -387,26 +414,26 @@ impl HostedModel {
         done.map_err(|why| ModelError::Failed { model: self.info.name.clone(), why })
     }
 
-    /// A kept answer, heard as if it came now.
-    fn replay(&self, mut answer: Answer, listener: &mut Listener<'_>) -> Completion {
-        if listener.hear(&answer.tokens) {
-            answer.tokens.truncate(listener.heard);
+    /// Replays a cached reply into the sink.
+    fn replay(&self, mut answer: CachedReply, delivery: &mut Delivery<'_>) -> Completion {
+        if delivery.deliver(&answer.tokens) {
+            answer.tokens.truncate(delivery.delivered);
             answer.content = answer.tokens.iter().map(|token| token.text.as_str()).collect();
-            answer.finish = Finish::Asked;
+            answer.finish = Finish::Cancelled;
         }
         self.completion(answer, 0, true)
     }
 
-    fn completion(&self, answer: Answer, retries: u32, replayed: bool) -> Completion {
+    fn completion(&self, answer: CachedReply, retries: u32, replayed: bool) -> Completion {
         let mut completion = Completion::text(self.info.name.clone(), answer.content);
-        let cost = answer.usage_told.then(|| self.prices.cost(&self.info.name, answer.usage)).flatten();
+        let cost = answer.usage_reported.then(|| self.prices.cost(&self.info.name, answer.usage)).flatten();
         completion.tokens = answer.tokens;
         completion.finish = answer.finish;
         completion.usage = answer.usage;
-        completion.hosted = Some(Hosted {
+        completion.hosted = Some(HostedInfo {
             served: answer.served,
             cost_usd: cost,
-            usage_told: answer.usage_told,
+            usage_reported: answer.usage_reported,
             replayed,
             retries,
             left_out: answer.left_out,
@@ -429,6 +456,6 @@ impl LanguageModel for HostedModel {
     }
 
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
-        Box::pin(self.likelihood(request, continuation))
+        Box::pin(self.score_by_echo(request, continuation))
     }
 }

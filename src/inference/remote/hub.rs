@@ -1,9 +1,8 @@
 //! Models from the Hugging Face hub, through `hf-hub` and its cache, which other tools share.
 //!
-//! Only the files that the engine reads are fetched, all from one commit. What a file held when it was first fetched is
-//! recorded (`record.rs`), and compared each time it is used. A model that is in the cache is used without asking the
-//! hub; [`fetch`] asks whether there is a newer one. The hub is not trusted: names and digests that it sends are checked
-//! before they become paths.
+//! Only the files that the engine reads are downloaded, all from one commit. Their digests are recorded at the first
+//! download (`record.rs`) and compared at each use. A cached model is used without a request to the hub; [`fetch`] asks
+//! the hub for a newer one. The hub is not trusted: its names and digests are checked before they become paths.
 
 mod record;
 
@@ -18,34 +17,35 @@ use reqwest::StatusCode;
 
 use self::record::Records;
 use super::causes;
-use super::pace::backoff;
-use crate::foundation::base::Stream;
+use super::rate_limit::backoff;
+use crate::foundation::base::RngStream;
 use crate::foundation::base::limits::{FETCH_RESUMES_MAX, MODEL_JSON_BYTES_MAX};
 use crate::inference::engine::{LoadError, shard_names};
 
-/// The hub's own address.
+/// The default address.
 const ENDPOINT: &str = "https://huggingface.co";
-/// The branch that is meant where none is named.
+/// The default branch.
 const BRANCH: &str = "main";
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 const WEIGHTS: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
-/// Fetched where they are there. The card is for its licence.
+/// Downloaded where they exist. The model card is needed for its licence.
 const OPTIONAL: [&str; 4] = ["tokenizer_config.json", "generation_config.json", "chat_template.jinja", "README.md"];
 
-/// How the hub is used. What is `None` comes from the environment, under the names that the hub's own tools use.
+/// Address, cache and records of the hub. `None` takes the value from the environment, under the names that the hub's
+/// own tools use.
 #[derive(Debug, Clone)]
 pub struct HubOptions {
-    /// Ask nobody: what is not in the cache is not there (`HF_HUB_OFFLINE`).
+    /// Send no requests; use only the cache (`HF_HUB_OFFLINE`).
     pub offline: bool,
-    /// The address (`HF_ENDPOINT`).
+    /// The hub's address (`HF_ENDPOINT`).
     pub endpoint: Option<String>,
-    /// The cache (`HF_HUB_CACHE`, or `hub` in `HF_HOME`).
+    /// The cache folder (`HF_HUB_CACHE`, or `hub` in `HF_HOME`).
     pub cache: Option<PathBuf>,
-    /// Where digests are recorded (`loom/hub` in `XDG_DATA_HOME`).
+    /// The folder of the digest records (`loom/hub` in `XDG_DATA_HOME`).
     pub records: Option<PathBuf>,
-    /// The wait before a cut download is taken up again; it doubles.
+    /// The wait before an interrupted download is resumed; it doubles.
     pub first_wait: Duration,
 }
 
@@ -56,46 +56,46 @@ impl Default for HubOptions {
     }
 }
 
-/// A model whose files lie in one folder, as they were recorded.
+/// A downloaded model whose files match their records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fetched {
+pub struct FetchedModel {
     /// The folder.
     pub folder: PathBuf,
-    /// The commit that the files are of.
+    /// The commit of the files.
     pub commit: String,
-    /// The files, with what is recorded of each.
+    /// The files with their digests.
     pub files: Vec<(String, FileRecord)>,
 }
 
 pub use record::FileRecord;
 
-/// Why a model of the hub is not there. Every message says what to do next.
+/// Why a model of the hub is not available. Every message says what to do next.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
-    /// The name or the revision is none.
-    #[error("`{0}` is no name on the hub: letters, digits, `.`, `_` and `-` make one")]
+    /// The name or the revision is invalid.
+    #[error("`{0}` is not a valid name on the hub: use letters, digits, `.`, `_` and `-`")]
     Name(String),
-    /// The hub's address is none, or holds a secret.
+    /// The hub's address is invalid, or holds a secret.
     #[error(
-        "the hub's address must begin with http:// or https:// and hold no user or password: set HF_ENDPOINT anew, and a token in HF_TOKEN"
+        "the hub's address must begin with http:// or https:// and hold no user or password: correct HF_ENDPOINT, and set a token in HF_TOKEN"
     )]
     Endpoint,
-    /// There is no place for the cache or the records.
-    #[error("there is no home folder to keep models in: set HF_HOME and XDG_DATA_HOME")]
-    Homeless,
-    /// It is not in the cache, and the hub must not be asked.
-    #[error("{0} is not in the cache {1}, and offline nothing is fetched: run `loom model fetch` while online")]
+    /// The folders of the cache and the records are unknown.
+    #[error("there is no home folder to store models in: set HF_HOME and XDG_DATA_HOME")]
+    NoHome,
+    /// Not cached, and requests are disabled.
+    #[error("{0} is not in the cache {1}, and cannot be downloaded offline: run `loom model fetch` while online")]
     Offline(String, String),
-    /// The hub wants to know who asks, or says no.
+    /// The hub requires a token, or denies access.
     #[error(
-        "the hub does not give out {repo} ({status}): it may be private or gated, or not exist; check the name, accept its \
+        "the hub denied access to {repo} ({status}): it may be private or gated, or not exist; check the name, accept its \
          terms at {endpoint}/{repo}, and set HF_TOKEN to a token that may read it"
     )]
     Denied {
         /// The repository.
         repo: String,
-        /// What the hub said.
+        /// The HTTP status.
         status: String,
         /// The hub's address.
         endpoint: String,
@@ -103,30 +103,30 @@ pub enum HubError {
     /// There is no such repository, revision or file.
     #[error("the hub has no {0} (404): check owner, name and revision")]
     Missing(String),
-    /// The hub cannot be asked.
+    /// The hub cannot be reached.
     #[error("the hub at {endpoint} cannot be used: {why}; check the network, or name another hub in HF_ENDPOINT")]
     Unreachable {
         /// The hub's address.
         endpoint: String,
-        /// What went wrong.
+        /// The reason.
         why: String,
     },
-    /// The hub sends what no honest hub sends.
-    #[error("the hub's answer is refused: {0}")]
-    Hostile(String),
-    /// The repository lacks what the engine reads.
-    #[error("{repo} has no `{file}`; give a repository in the layout of transformers, with safetensors")]
-    Lacking {
+    /// The hub's response is invalid or unsafe.
+    #[error("the hub's response is rejected: {0}")]
+    Untrusted(String),
+    /// The repository has no file that the engine can read.
+    #[error("{repo} has no `{file}`; use a repository in the transformers layout, with safetensors")]
+    MissingFile {
         /// The repository.
         repo: String,
-        /// What is not there.
+        /// The missing file.
         file: String,
     },
-    /// A table of shards that cannot be used.
+    /// The index of the shards is invalid.
     #[error(transparent)]
     Index(#[from] LoadError),
-    /// A file is not what the hub says it sent.
-    #[error("`{file}` arrived damaged: the hub says sha256 {stated}, it has {found}; it was removed, fetch it again")]
+    /// A downloaded file does not have the hub's digest.
+    #[error("`{file}` is damaged: the hub states sha256 {stated}, it has {found}; it was removed, download it again")]
     Damaged {
         /// The file.
         file: String,
@@ -135,27 +135,27 @@ pub enum HubError {
         /// The file's.
         found: String,
     },
-    /// A file is not what it was when it was first fetched.
+    /// A file has changed since its first download.
     #[error(
-        "`{file}` has changed since it was first fetched: recorded sha256 {recorded}, it has {found}. If the file is damaged, \
-         delete it and run `loom model fetch`; if the change is wanted, delete the record {record}"
+        "`{file}` has changed since it was first downloaded: recorded sha256 {recorded}, it has {found}. If the file is damaged, \
+         delete it and run `loom model fetch`; if the change is intended, delete the record {record}"
     )]
     Changed {
         /// The file.
         file: String,
-        /// The digest of the first fetch.
+        /// The digest of the first download.
         recorded: String,
         /// The digest now.
         found: String,
         /// The record.
         record: String,
     },
-    /// The disk says no.
+    /// A file system error.
     #[error("{0}")]
     Disk(String),
 }
 
-/// Where the hub's tools keep models, by their own rules; `None` where there is no home.
+/// The cache folder of the hub's tools, by their own rules; `None` without a home folder.
 pub fn cache_folder() -> Option<PathBuf> {
     let path = |name| variable(name).map(PathBuf::from);
     path("HF_HUB_CACHE").or_else(|| {
@@ -164,44 +164,54 @@ pub fn cache_folder() -> Option<PathBuf> {
     })
 }
 
-/// The model `repo` at `revision`, from the cache if it is there, else from the hub.
+/// The model `repo` at `revision`, from the cache if it is there, else downloaded.
 ///
 /// # Errors
 /// See [`HubError`].
-pub fn ready(repo: &str, revision: Option<&str>, options: &HubOptions) -> Result<Fetched, HubError> {
-    let place = Place::new(repo, revision, options)?;
-    match place.cached() {
-        Some(commit) => place.check(commit),
-        None if options.offline => Err(HubError::Offline(repo.to_owned(), place.cache.path().display().to_string())),
-        None => place.fetch(options),
+pub fn cached_or_fetch(repo: &str, revision: Option<&str>, options: &HubOptions) -> Result<FetchedModel, HubError> {
+    let revision_files = HubRevision::new(repo, revision, options)?;
+    match revision_files.cached() {
+        Some(commit) => revision_files.check(commit),
+        None if options.offline => {
+            Err(HubError::Offline(repo.to_owned(), revision_files.cache.path().display().to_string()))
+        }
+        None => revision_files.fetch(options),
     }
 }
 
-/// The model `repo` as `revision` is on the hub now; what the cache has already is not fetched again.
+/// The model `repo` at the hub's current `revision`; files already in the cache are not downloaded again.
 ///
 /// # Errors
 /// See [`HubError`].
-pub fn fetch(repo: &str, revision: Option<&str>, options: &HubOptions) -> Result<Fetched, HubError> {
-    if options.offline { ready(repo, revision, options) } else { Place::new(repo, revision, options)?.fetch(options) }
+pub fn fetch(repo: &str, revision: Option<&str>, options: &HubOptions) -> Result<FetchedModel, HubError> {
+    if options.offline {
+        cached_or_fetch(repo, revision, options)
+    } else {
+        HubRevision::new(repo, revision, options)?.fetch(options)
+    }
 }
 
-/// The folder and the commit of a model that is in the cache; its files are not compared with their records.
+/// The folder and the commit of a cached model; its files are not compared with their records.
 ///
 /// # Errors
-/// [`HubError::Name`] and [`HubError::Homeless`].
-pub fn peek(repo: &str, revision: Option<&str>, options: &HubOptions) -> Result<Option<(PathBuf, String)>, HubError> {
-    let place = Place::new(repo, revision, options)?;
-    Ok(place.cached().map(|commit| (place.folder(&commit), commit)))
+/// [`HubError::Name`] and [`HubError::NoHome`].
+pub fn find_cached(
+    repo: &str,
+    revision: Option<&str>,
+    options: &HubOptions,
+) -> Result<Option<(PathBuf, String)>, HubError> {
+    let revision_files = HubRevision::new(repo, revision, options)?;
+    Ok(revision_files.cached().map(|commit| (revision_files.folder(&commit), commit)))
 }
 
-/// The repositories in the cache that hold a model, each with its default branch's commit.
-pub fn cached(options: &HubOptions) -> Vec<(String, String)> {
+/// The cached models, each with the commit of its default branch.
+pub fn list_cached(options: &HubOptions) -> Vec<(String, String)> {
     let Some(folder) = options.cache.clone().or_else(cache_folder) else { return Vec::new() };
     let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
     let repos = names.filter_map(|name| Some(name.strip_prefix("models--")?.replacen("--", "/", 1)));
     let here = |repo: String| {
-        let commit = Place::new(&repo, None, options).ok()?.cached()?;
+        let commit = HubRevision::new(&repo, None, options).ok()?.cached()?;
         Some((repo, commit))
     };
     let mut found: Vec<_> = repos.filter_map(here).collect();
@@ -209,8 +219,8 @@ pub fn cached(options: &HubOptions) -> Vec<(String, String)> {
     found
 }
 
-/// Where one repository's revision lies, and whom to ask for it.
-struct Place {
+/// One revision of a repository: cache, records and hub address.
+struct HubRevision {
     repo: String,
     revision: String,
     cache: Cache,
@@ -218,7 +228,7 @@ struct Place {
     endpoint: String,
 }
 
-impl Place {
+impl HubRevision {
     fn new(repo: &str, revision: Option<&str>, options: &HubOptions) -> Result<Self, HubError> {
         let revision = revision.unwrap_or(BRANCH);
         let plain = |name: &str| {
@@ -231,11 +241,11 @@ impl Place {
         if !revision.split('/').all(plain) {
             return Err(HubError::Name(revision.to_owned()));
         }
-        let cache = options.cache.clone().or_else(cache_folder).ok_or(HubError::Homeless)?;
-        let records = options.records.clone().or_else(Records::folder).ok_or(HubError::Homeless)?;
+        let cache = options.cache.clone().or_else(cache_folder).ok_or(HubError::NoHome)?;
+        let records = options.records.clone().or_else(Records::folder).ok_or(HubError::NoHome)?;
         let endpoint =
             options.endpoint.clone().or_else(|| variable("HF_ENDPOINT")).unwrap_or_else(|| ENDPOINT.to_owned());
-        // It stands in messages.
+        // It appears in messages.
         let open = |url: reqwest::Url| url.username().is_empty() && url.password().is_none();
         if !reqwest::Url::parse(&endpoint).is_ok_and(open) {
             return Err(HubError::Endpoint);
@@ -257,7 +267,7 @@ impl Place {
         self.cache.repo(self.at(commit)).pointer_path(commit)
     }
 
-    /// The commit of the revision, if all its files are in the cache.
+    /// The commit of the revision, if all its files are cached.
     fn cached(&self) -> Option<String> {
         let refs = self.cache.path().join(self.at(&self.revision).folder_name()).join("refs").join(&self.revision);
         let commit =
@@ -269,41 +279,41 @@ impl Place {
         whole.then_some(commit)
     }
 
-    /// The names of the weights' files, by what is in `folder`.
+    /// The names of the weight files in `folder`.
     fn weights(&self, folder: &Path) -> Result<Vec<String>, HubError> {
         if folder.join(WEIGHTS).is_file() {
             return Ok(vec![WEIGHTS.to_owned()]);
         }
         if !folder.join(INDEX).is_file() {
-            return Err(HubError::Lacking { repo: self.repo.clone(), file: WEIGHTS.to_owned() });
+            return Err(HubError::MissingFile { repo: self.repo.clone(), file: WEIGHTS.to_owned() });
         }
         let mut names = vec![INDEX.to_owned()];
         names.extend(shards(&folder.join(INDEX))?);
         Ok(names)
     }
 
-    /// Compares the files of `commit` with what was recorded; what has no record yet gets one.
-    fn check(&self, commit: String) -> Result<Fetched, HubError> {
+    /// Compares the files of `commit` with their records; missing records are added.
+    fn check(&self, commit: String) -> Result<FetchedModel, HubError> {
         let folder = self.folder(&commit);
         let mut names = vec![CONFIG.to_owned(), TOKENIZER.to_owned()];
         names.extend(self.weights(&folder)?);
         names.extend(OPTIONAL.iter().filter(|name| folder.join(name).is_file()).map(ToString::to_string));
         let files = self.records.check(&commit, &folder, names)?;
-        Ok(Fetched { folder, commit, files })
+        Ok(FetchedModel { folder, commit, files })
     }
 
-    /// On a thread and a runtime of its own: models are opened by callers with and without one.
-    fn fetch(&self, options: &HubOptions) -> Result<Fetched, HubError> {
-        let work = || -> Result<Fetched, HubError> {
+    /// Runs on its own thread and runtime, because callers may or may not have a runtime.
+    fn fetch(&self, options: &HubOptions) -> Result<FetchedModel, HubError> {
+        let work = || -> Result<FetchedModel, HubError> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|error| HubError::Disk(format!("no runtime: {error}")))?;
             runtime.block_on(self.fetch_all(options))
         };
         let done = std::thread::scope(|scope| scope.spawn(work).join());
-        done.unwrap_or_else(|_| Err(HubError::Hostile("it made the download fail in an unforeseen way".to_owned())))
+        done.unwrap_or_else(|_| Err(HubError::Untrusted("the download failed unexpectedly".to_owned())))
     }
 
-    async fn fetch_all(&self, options: &HubOptions) -> Result<Fetched, HubError> {
+    async fn fetch_all(&self, options: &HubOptions) -> Result<FetchedModel, HubError> {
         let token = variable("HF_TOKEN").or_else(|| self.cache.token());
         let api = ApiBuilder::from_cache(self.cache.clone())
             .with_endpoint(self.endpoint.clone())
@@ -311,18 +321,23 @@ impl Place {
             .with_progress(false)
             .with_user_agent("loom", env!("CARGO_PKG_VERSION"))
             .build()
-            .map_err(|error| self.told(&error, &self.repo))?;
+            .map_err(|error| self.hub_error(&error, &self.repo))?;
         let named = format!("{} at {}", self.repo, self.revision);
-        let info = api.repo(self.at(&self.revision)).info().await.map_err(|error| self.told(&error, &named))?;
+        let info = api.repo(self.at(&self.revision)).info().await.map_err(|error| self.hub_error(&error, &named))?;
         if !is_commit(&info.sha) {
-            return Err(HubError::Hostile(format!("`{}` is no commit", info.sha.escape_debug())));
+            return Err(HubError::Untrusted(format!("`{}` is not a commit", info.sha.escape_debug())));
         }
         let has = |name: &str| info.siblings.iter().any(|file| file.rfilename == name);
-        let download =
-            Download { place: self, api: &api, repo: api.repo(self.at(&info.sha)), commit: &info.sha, options };
+        let download = Download {
+            revision_files: self,
+            api: &api,
+            repo: api.repo(self.at(&info.sha)),
+            commit: &info.sha,
+            options,
+        };
         for name in [CONFIG, TOKENIZER] {
             if !has(name) {
-                return Err(HubError::Lacking { repo: self.repo.clone(), file: name.to_owned() });
+                return Err(HubError::MissingFile { repo: self.repo.clone(), file: name.to_owned() });
             }
             download.file(name).await?;
         }
@@ -335,12 +350,12 @@ impl Place {
             download.file(INDEX).await?;
             for shard in shards(&self.folder(&info.sha).join(INDEX))? {
                 if !has(&shard) {
-                    return Err(HubError::Lacking { repo: self.repo.clone(), file: shard });
+                    return Err(HubError::MissingFile { repo: self.repo.clone(), file: shard });
                 }
                 download.file(&shard).await?;
             }
         } else {
-            return Err(HubError::Lacking { repo: self.repo.clone(), file: WEIGHTS.to_owned() });
+            return Err(HubError::MissingFile { repo: self.repo.clone(), file: WEIGHTS.to_owned() });
         }
         let fetched = self.check(info.sha.clone())?;
         let disk = |error: std::io::Error| HubError::Disk(format!("the cache cannot be written: {error}"));
@@ -348,7 +363,7 @@ impl Place {
         Ok(fetched)
     }
 
-    fn told(&self, error: &ApiError, what: &str) -> HubError {
+    fn hub_error(&self, error: &ApiError, what: &str) -> HubError {
         let why = match error {
             ApiError::RequestError(error) => match error.status() {
                 Some(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)) => {
@@ -369,7 +384,7 @@ impl Place {
 }
 
 struct Download<'a> {
-    place: &'a Place,
+    revision_files: &'a HubRevision,
     api: &'a hf_hub::api::tokio::Api,
     repo: ApiRepo,
     commit: &'a str,
@@ -377,46 +392,47 @@ struct Download<'a> {
 }
 
 impl Download<'_> {
-    /// Fetches one file unless it is there; what was cut goes on where it broke off.
+    /// Downloads one file unless it is cached; resumes interrupted downloads.
     async fn file(&self, name: &str) -> Result<(), HubError> {
-        let path = self.place.folder(self.commit).join(name);
+        let path = self.revision_files.folder(self.commit).join(name);
         if path.is_file() {
             return Ok(());
         }
-        let told = |error: &ApiError| self.place.told(error, &format!("`{name}` in {}", self.place.repo));
-        let told_of = self.api.metadata(&self.repo.url(name)).await.map_err(|error| told(&error))?;
-        let etag = told_of.etag().trim_start_matches("W/");
-        if told_of.commit_hash() != self.commit
+        let failed = |error: &ApiError| {
+            self.revision_files.hub_error(error, &format!("`{name}` in {}", self.revision_files.repo))
+        };
+        let metadata = self.api.metadata(&self.repo.url(name)).await.map_err(|error| failed(&error))?;
+        let etag = metadata.etag().trim_start_matches("W/");
+        if metadata.commit_hash() != self.commit
             || etag.is_empty()
             || !etag.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
         {
-            return Err(HubError::Hostile(format!("`{name}` is of another commit, or its digest is none")));
+            return Err(HubError::Untrusted(format!("`{name}` belongs to another commit, or its digest is invalid")));
         }
-        if !name.ends_with(".safetensors") && told_of.size() as u64 > MODEL_JSON_BYTES_MAX {
-            let size = told_of.size();
-            let why = format!("`{name}` has {size} bytes, and at most {MODEL_JSON_BYTES_MAX} are read");
-            return Err(HubError::Hostile(why));
+        if !name.ends_with(".safetensors") && metadata.size() as u64 > MODEL_JSON_BYTES_MAX {
+            let size = metadata.size();
+            let why = format!("`{name}` has {size} bytes; the maximum is {MODEL_JSON_BYTES_MAX}");
+            return Err(HubError::Untrusted(why));
         }
         for resumed in 0.. {
             let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
             match self.repo.download_with_progress(name, bar).await {
                 Ok(_) => break,
-                Err(error) if resumed < FETCH_RESUMES_MAX && passes(&error) => {
-                    let wait = backoff(self.options.first_wait, resumed as u32 + 1, None, Stream::root(0));
+                Err(error) if resumed < FETCH_RESUMES_MAX && is_temporary(&error) => {
+                    let wait = backoff(self.options.first_wait, resumed as u32 + 1, None, RngStream::root(0));
                     tokio::time::sleep(wait.unwrap_or_default()).await;
                 }
-                Err(error) => return Err(told(&error)),
+                Err(error) => return Err(failed(&error)),
             }
         }
-        // Of large files the hub tells the SHA-256 in place of a tag.
+        // For large files the hub's tag is the SHA-256.
         if etag.len() == 64 {
             let found = record::read(&path)?.sha256;
             if found != etag {
                 let blob = path.canonicalize();
                 let removed = blob.and_then(std::fs::remove_file).and_then(|()| std::fs::remove_file(&path));
-                removed.map_err(|error| {
-                    HubError::Disk(format!("`{name}` arrived damaged and cannot be removed: {error}"))
-                })?;
+                removed
+                    .map_err(|error| HubError::Disk(format!("`{name}` is damaged and cannot be removed: {error}")))?;
                 return Err(HubError::Damaged { file: name.to_owned(), stated: etag.to_owned(), found });
             }
         }
@@ -424,25 +440,25 @@ impl Download<'_> {
     }
 }
 
-/// The shards that the table at `index` names. Progress is shown by name, so they are plain ASCII.
+/// The shards named by the index. Names are shown in progress bars, so they must be plain ASCII.
 fn shards(index: &Path) -> Result<Vec<String>, HubError> {
     let size = std::fs::metadata(index).map_or(0, |file| file.len());
     if size > MODEL_JSON_BYTES_MAX {
-        return Err(HubError::Hostile(format!("`{INDEX}` is larger than {MODEL_JSON_BYTES_MAX} bytes")));
+        return Err(HubError::Untrusted(format!("`{INDEX}` is larger than {MODEL_JSON_BYTES_MAX} bytes")));
     }
     let text =
         std::fs::read_to_string(index).map_err(|error| HubError::Disk(format!("{}: {error}", index.display())))?;
     let names = shard_names(&text)?;
     match names.iter().find(|name| !name.chars().all(|c| c.is_ascii_graphic())) {
-        Some(name) => Err(HubError::Hostile(format!("`{}` is no name for a shard", name.escape_debug()))),
+        Some(name) => Err(HubError::Untrusted(format!("`{}` is not a valid shard name", name.escape_debug()))),
         None => Ok(names),
     }
 }
 
-fn passes(error: &ApiError) -> bool {
+fn is_temporary(error: &ApiError) -> bool {
     match error {
         ApiError::RequestError(error) => error.status().is_none_or(|status| status.is_server_error()),
-        ApiError::TooManyRetries(error) => passes(error),
+        ApiError::TooManyRetries(error) => is_temporary(error),
         _ => false,
     }
 }

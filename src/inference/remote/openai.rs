@@ -1,26 +1,26 @@
-//! OpenAI's chat completions, as OpenAI serves them and as many other servers do.
+//! OpenAI's chat completions API, as served by OpenAI and compatible servers.
 
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::draft::{Draft, known};
-use super::fault::{Fault, Kind, quote};
-use super::keys::Account;
+use super::credentials::Credentials;
+use super::partial_reply::{PartialReply, known};
+use super::provider_error::{ProviderError, ProviderErrorKind, quote};
 use super::sse::Event;
-use super::{Ask, Dialect};
+use super::{ChatRequest, ProviderApi};
 use crate::foundation::chat::{Finish, TokenId, Usage};
 
-/// Most stop texts that OpenAI takes.
+/// Maximum number of stop texts at OpenAI.
 const STOPS_MAX: usize = 4;
-/// Most alternatives per token that OpenAI reports.
+/// Maximum number of alternatives per token at OpenAI.
 const ALTERNATIVES_MAX: usize = 20;
 
-/// OpenAI's own service, or a server that speaks like it.
+/// OpenAI's own service, or a compatible server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpenAi {
     Own,
-    /// Takes the settings that vLLM and llama.cpp's server add: `top_k`, `min_p`, `repetition_penalty`.
+    /// Accepts the additional settings of vLLM and llama.cpp's server: `top_k`, `min_p`, `repetition_penalty`.
     Compatible,
 }
 
@@ -55,7 +55,7 @@ struct Logprobs {
 
 #[derive(Deserialize)]
 struct Token {
-    /// Given by llama.cpp's server, not by OpenAI.
+    /// Sent by llama.cpp's server, not by OpenAI.
     id: Option<TokenId>,
     #[serde(rename = "token")]
     text: String,
@@ -77,7 +77,7 @@ struct Details {
     cached_tokens: Option<u64>,
 }
 
-impl Dialect for OpenAi {
+impl ProviderApi for OpenAi {
     fn name(&self) -> &'static str {
         match self {
             Self::Own => "openai",
@@ -93,23 +93,23 @@ impl Dialect for OpenAi {
         *self == Self::Compatible
     }
 
-    fn headers(&self, account: &Account) -> Result<HeaderMap, String> {
-        Ok(account.header("Bearer ")?.map(|key| (AUTHORIZATION, key)).into_iter().collect())
+    fn headers(&self, credentials: &Credentials) -> Result<HeaderMap, String> {
+        Ok(credentials.header("Bearer ")?.map(|key| (AUTHORIZATION, key)).into_iter().collect())
     }
 
-    fn body(&self, ask: &Ask<'_>) -> Result<Map<String, Value>, String> {
-        let sampling = ask.sampling;
-        let messages = ask.messages.iter();
+    fn body(&self, request: &ChatRequest<'_>) -> Result<Map<String, Value>, String> {
+        let sampling = request.sampling;
+        let messages = request.messages.iter();
         let messages: Vec<_> = messages.map(|m| json!({"role": m.role.as_str(), "content": m.content})).collect();
         let mut body = Map::new();
         let mut set = |key: &str, value: Value| drop(body.insert(key.to_owned(), value));
-        set("model", json!(ask.model));
+        set("model", json!(request.model));
         set("messages", json!(messages));
         set("logprobs", json!(true));
         if sampling.top_logprobs > 0 {
             set("top_logprobs", json!(sampling.top_logprobs));
         }
-        // What equals the interface's own default is left out: models that reason refuse these settings.
+        // Values equal to the API's defaults are left out: reasoning models reject these settings.
         if sampling.temperature.to_bits() != 1f32.to_bits() {
             set("temperature", number(sampling.temperature));
         }
@@ -119,7 +119,7 @@ impl Dialect for OpenAi {
         if !sampling.stop.is_empty() {
             set("stop", json!(sampling.stop));
         }
-        if let Some(seed) = ask.seed {
+        if let Some(seed) = request.seed {
             set("seed", json!(seed));
         }
         let extra = [
@@ -142,9 +142,9 @@ impl Dialect for OpenAi {
             Self::Own => {
                 set("max_completion_tokens", json!(sampling.max_tokens));
                 if sampling.top_logprobs > ALTERNATIVES_MAX {
-                    let asked = sampling.top_logprobs;
+                    let count = sampling.top_logprobs;
                     return Err(format!(
-                        "OpenAI reports at most {ALTERNATIVES_MAX} alternatives to a token, not {asked}"
+                        "OpenAI reports at most {ALTERNATIVES_MAX} alternatives to a token, not {count}"
                     ));
                 }
                 if let Some((key, _)) = extra.into_iter().find(|(_, value)| value.is_some()) {
@@ -160,47 +160,48 @@ impl Dialect for OpenAi {
         Ok(body)
     }
 
-    fn event(&self, event: &Event, draft: &mut Draft) -> Result<(), Fault> {
+    fn event(&self, event: &Event, partial: &mut PartialReply) -> Result<(), ProviderError> {
         if event.data.trim() == "[DONE]" {
-            draft.over = true;
+            partial.ended = true;
             return Ok(());
         }
-        let chunk: Chunk = serde_json::from_str(&event.data)
-            .map_err(|_| Fault::new(Kind::Garbled, format!("it sent no chunk of a reply: {}", quote(&event.data))))?;
+        let chunk: Chunk = serde_json::from_str(&event.data).map_err(|_| {
+            ProviderError::new(ProviderErrorKind::Garbled, format!("it sent an invalid chunk: {}", quote(&event.data)))
+        })?;
         if let Some(error) = &chunk.error {
-            return Err(Fault::of_event(error));
+            return Err(ProviderError::from_event(error));
         }
-        draft.served = chunk.model.filter(|model| !model.is_empty()).or(draft.served.take());
+        partial.served = chunk.model.filter(|model| !model.is_empty()).or(partial.served.take());
         if let Some(counts) = chunk.usage {
-            draft.usage = Some(Usage {
+            partial.usage = Some(Usage {
                 tokens_in: counts.prompt_tokens,
                 tokens_out: counts.completion_tokens,
                 tokens_cached: counts.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
             });
         }
-        chunk.choices.into_iter().filter(|choice| choice.index == 0).try_for_each(|choice| choice.read(draft))
+        chunk.choices.into_iter().filter(|choice| choice.index == 0).try_for_each(|choice| choice.read(partial))
     }
 }
 
 impl Choice {
-    fn read(self, draft: &mut Draft) -> Result<(), Fault> {
+    fn read(self, partial: &mut PartialReply) -> Result<(), ProviderError> {
         let tokens = self.logprobs.and_then(|logprobs| logprobs.content).unwrap_or_default();
         if let Some(delta) = self.delta {
             let refused = delta.refusal.filter(|text| !text.is_empty());
             if let Some(text) = &refused {
-                draft.piece(text);
-                draft.finish = Some(Finish::Refusal);
+                partial.push_untokenized(text);
+                partial.finish = Some(Finish::Refusal);
             }
             let content = delta.content.unwrap_or_default();
-            if tokens.is_empty() { draft.piece(&content) } else { draft.spell(&content) }
+            if tokens.is_empty() { partial.push_untokenized(&content) } else { partial.push_text(&content) }
         }
         for token in tokens {
             let top = token.top_logprobs.unwrap_or_default();
             let ids = top.iter().map(|other| other.id.zip(other.logprob.and_then(known))).collect::<Option<Vec<_>>>();
             let top = top.into_iter().filter_map(|other| Some((other.text, other.logprob?))).collect();
             let logprob = token.logprob.unwrap_or(f64::NEG_INFINITY);
-            draft.token(&token.text, token.bytes.as_deref(), logprob, top);
-            if let (Some(last), Some(id)) = (draft.tokens.last_mut(), token.id) {
+            partial.push_token(&token.text, token.bytes.as_deref(), logprob, top);
+            if let (Some(last), Some(id)) = (partial.tokens.last_mut(), token.id) {
                 last.id = Some(id);
                 last.top = ids.unwrap_or_default();
             }
@@ -211,32 +212,32 @@ impl Choice {
             Some("length") => Finish::Length,
             Some("content_filter") => Finish::Refusal,
             Some(other) => {
-                let why = format!("it ended the reply with `{}`, which no request here asks for", quote(other));
-                return Err(Fault::new(Kind::Garbled, why));
+                let why = format!("it ended the reply with `{}`, which was not requested", quote(other));
+                return Err(ProviderError::new(ProviderErrorKind::Garbled, why));
             }
         };
-        draft.finish = draft.finish.or(Some(finish));
+        partial.finish = partial.finish.or(Some(finish));
         Ok(())
     }
 }
 
-/// An f32 as people write it: 0.8, not 0.800000011920929.
+/// The shortest decimal form of an f32: 0.8, not 0.800000011920929.
 pub(super) fn number(value: f32) -> Value {
     value.to_string().parse::<f64>().map_or(Value::Null, |value| json!(value))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ask, read};
+    use super::super::testing::{chat_request, read};
     use super::*;
     use crate::foundation::chat::{Message, Sampling};
 
     #[test]
-    fn the_request_says_what_is_asked_for_and_no_more() {
+    fn the_request_body_holds_only_settings_that_differ_from_the_defaults() {
         let messages = [Message::system("be Anna"), Message::user("hi")];
         let sampling =
             Sampling { temperature: 0.8, top_p: 1.0, max_tokens: 9, top_logprobs: 20, ..Sampling::default() };
-        let body = OpenAi::Own.body(&ask(&messages, &sampling)).unwrap();
+        let body = OpenAi::Own.body(&chat_request(&messages, &sampling)).unwrap();
         let expected = json!({
             "model": "m", "messages": [{"role": "system", "content": "be Anna"}, {"role": "user", "content": "hi"}],
             "logprobs": true, "top_logprobs": 20, "temperature": 0.8, "seed": 7, "max_completion_tokens": 9,
@@ -244,46 +245,49 @@ mod tests {
         });
         assert_eq!(Value::Object(body), expected);
         let many = Sampling { top_logprobs: 50, ..sampling.clone() };
-        assert!(OpenAi::Own.body(&ask(&messages, &many)).unwrap_err().contains("at most 20 alternatives"));
-        // Servers that speak like it have bounds of their own, and name them.
-        let body = OpenAi::Compatible.body(&ask(&messages, &many)).unwrap();
+        assert!(OpenAi::Own.body(&chat_request(&messages, &many)).unwrap_err().contains("at most 20 alternatives"));
+        // Compatible servers have limits of their own and report them.
+        let body = OpenAi::Compatible.body(&chat_request(&messages, &many)).unwrap();
         assert_eq!(body.get("top_logprobs"), Some(&json!(50)));
         let sampling = Sampling { min_p: 0.1, ..sampling };
-        assert!(OpenAi::Own.body(&ask(&messages, &sampling)).unwrap_err().contains("`min_p`"));
-        assert_eq!(OpenAi::Compatible.body(&ask(&messages, &sampling)).unwrap().get("min_p"), Some(&json!(0.1)));
+        assert!(OpenAi::Own.body(&chat_request(&messages, &sampling)).unwrap_err().contains("`min_p`"));
+        assert_eq!(
+            OpenAi::Compatible.body(&chat_request(&messages, &sampling)).unwrap().get("min_p"),
+            Some(&json!(0.1))
+        );
     }
 
     #[test]
-    fn a_reply_comes_with_its_tokens() {
-        let draft = read(&OpenAi::Own, &[
+    fn a_streamed_reply_has_its_tokens() {
+        let partial = read(&OpenAi::Own, &[
             r#"{"model": "m-1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}"#,
             r#"{"choices": [{"index": 0, "delta": {"content": "Hi"}, "logprobs": {"content": [{"token": "Hi", "logprob": -0.25, "bytes": [72, 105], "top_logprobs": [{"token": "Hi", "logprob": -0.25}, {"token": "Oh", "logprob": -2.0}]}]}}]}"#,
             r#"{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}"#,
             r#"{"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}}"#,
             "[DONE]",
         ]).unwrap();
-        assert!(draft.over);
-        assert_eq!((draft.finish, draft.served.as_deref()), (Some(Finish::Stop), Some("m-1")));
-        assert_eq!(draft.usage, Some(Usage { tokens_in: 9, tokens_out: 1, tokens_cached: 4 }));
-        let [token] = &draft.tokens[..] else { panic!("{:?}", draft.tokens) };
+        assert!(partial.ended);
+        assert_eq!((partial.finish, partial.served.as_deref()), (Some(Finish::Stop), Some("m-1")));
+        assert_eq!(partial.usage, Some(Usage { tokens_in: 9, tokens_out: 1, tokens_cached: 4 }));
+        let [token] = &partial.tokens[..] else { panic!("{:?}", partial.tokens) };
         assert_eq!((token.text.as_str(), token.logprob, token.rank), ("Hi", Some(-0.25), Some(0)));
         assert_eq!(token.top_texts, [("Hi".to_owned(), -0.25), ("Oh".to_owned(), -2.0)]);
     }
 
     #[test]
-    fn ids_are_taken_where_a_server_gives_them_and_a_broken_character_is_marked() {
-        // From llama.cpp's server, which holds back what may be the beginning of a character.
+    fn token_ids_are_read_if_sent_and_invalid_utf8_is_marked() {
+        // From llama.cpp's server, which holds back the beginning of a character.
         let chunk = r#"{"choices": [{"index": 0, "delta": {"content": "�\""}, "logprobs": {"content": [{"id": 261,
             "token": "�\"", "bytes": [197, 34], "logprob": -4.75, "top_logprobs": [{"id": 158, "token": "�",
             "bytes": [155], "logprob": -1.5}]}]}, "finish_reason": "length"}]}"#;
-        let mut draft = read(&OpenAi::Compatible, &[chunk]).unwrap();
-        assert_eq!(draft.settle(), ("\u{fffd}\"".to_owned(), None));
-        assert_eq!((draft.tokens[0].id, draft.tokens[0].top.as_slice()), (Some(261), [(158, -1.5)].as_slice()));
+        let mut partial = read(&OpenAi::Compatible, &[chunk]).unwrap();
+        assert_eq!(partial.settle(), ("\u{fffd}\"".to_owned(), None));
+        assert_eq!((partial.tokens[0].id, partial.tokens[0].top.as_slice()), (Some(261), [(158, -1.5)].as_slice()));
     }
 
     #[test]
-    fn refusals_and_faults_are_told_apart() {
-        let draft = read(
+    fn refusals_and_errors_are_distinguished() {
+        let partial = read(
             &OpenAi::Own,
             &[
                 r#"{"choices": [{"delta": {"refusal": "I can't help with that."}}]}"#,
@@ -291,13 +295,16 @@ mod tests {
             ],
         )
         .unwrap();
-        assert_eq!((draft.finish, draft.tokens[0].text.as_str()), (Some(Finish::Refusal), "I can't help with that."));
+        assert_eq!(
+            (partial.finish, partial.tokens[0].text.as_str()),
+            (Some(Finish::Refusal), "I can't help with that.")
+        );
         let filtered = read(&OpenAi::Own, &[r#"{"choices": [{"finish_reason": "content_filter"}]}"#]).unwrap();
         assert_eq!(filtered.finish, Some(Finish::Refusal));
         for (data, kind) in [
-            ("<html>", Kind::Garbled),
-            (r#"{"error": {"type": "server_error", "message": "x"}}"#, Kind::Overloaded),
-            (r#"{"choices": [{"finish_reason": "tool_calls"}]}"#, Kind::Garbled),
+            ("<html>", ProviderErrorKind::Garbled),
+            (r#"{"error": {"type": "server_error", "message": "x"}}"#, ProviderErrorKind::Overloaded),
+            (r#"{"choices": [{"finish_reason": "tool_calls"}]}"#, ProviderErrorKind::Garbled),
         ] {
             assert_eq!(read(&OpenAi::Own, &[data]).unwrap_err().kind, kind, "{data}");
         }

@@ -1,4 +1,5 @@
-//! What a reply costs, by the table in `configs/prices.yaml` or the user's own. What is not in it is not known.
+//! The cost of a reply, from `configs/prices.yaml` or the user's own table. The cost of models outside the table is
+//! unknown.
 
 use std::fs;
 
@@ -8,9 +9,9 @@ use crate::foundation::base::limits::CONFIG_BYTES_MAX;
 use crate::foundation::chat::Usage;
 
 const TABLE: &str = include_str!("../../../configs/prices.yaml");
-/// Names a file that replaces the table.
+/// Names a file that replaces the built-in table.
 const VARIABLE: &str = "LOOM_PRICES";
-/// The version of the table's form that is read.
+/// The supported version of the table's format.
 const VERSION: u32 = 1;
 
 /// A price table.
@@ -18,7 +19,7 @@ const VERSION: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub(super) struct Prices {
     version: u32,
-    /// When the sources were last read: for whoever reads the table.
+    /// The date of the last look at the sources; for readers of the table.
     #[serde(rename = "checked")]
     _checked: String,
     #[serde(rename = "prices")]
@@ -29,24 +30,24 @@ pub(super) struct Prices {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Price {
-    /// Spec strings; each stands for its dated snapshots as well.
+    /// Spec strings; each includes its dated snapshots.
     models: Vec<String>,
     input: f64,
-    /// Of prompt tokens that the provider had cached; unknown if absent.
+    /// The price of cached prompt tokens; unknown if absent.
     cached_input: Option<f64>,
     output: f64,
-    /// Longer prompts have another price.
+    /// Longer prompts have another price, which is unknown.
     prompt_tokens_max: Option<u64>,
-    /// For whoever reads the table.
+    /// For readers of the table.
     #[serde(rename = "source")]
     _source: String,
 }
 
 impl Prices {
-    /// The user's table if there is one, else the one that comes with the program.
+    /// The user's table if there is one, else the built-in one.
     ///
     /// # Errors
-    /// What is wrong with the user's table, in words.
+    /// The error in the user's table.
     pub(super) fn load() -> Result<Self, String> {
         match std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
             None => Self::parse(TABLE),
@@ -58,28 +59,28 @@ impl Prices {
                     fs::read_to_string(&path).map_err(|error| error.to_string())
                 };
                 text.and_then(|text| Self::parse(&text))
-                    .map_err(|why| format!("{VARIABLE} names {}, which is no price table: {why}", path.display()))
+                    .map_err(|why| format!("{VARIABLE} names {}, which is not a price table: {why}", path.display()))
             }
         }
     }
 
     fn parse(yaml: &str) -> Result<Self, String> {
         let table: Self = serde_saphyr::from_str(yaml).map_err(|error| error.to_string())?;
-        let sane = |price: f64| price.is_finite() && price >= 0.0;
+        let is_valid = |price: f64| price.is_finite() && price >= 0.0;
         if table.version != VERSION {
-            return Err(format!("its version is {}, this program reads {VERSION}", table.version));
+            return Err(format!("its version is {}, but only version {VERSION} is supported", table.version));
         }
         for price in &table.list {
-            if ![Some(price.input), price.cached_input, Some(price.output)].into_iter().flatten().all(sane) {
-                return Err(format!("a price of {:?} is no amount of money", price.models));
+            if ![Some(price.input), price.cached_input, Some(price.output)].into_iter().flatten().all(is_valid) {
+                return Err(format!("a price of {:?} is not a valid amount", price.models));
             }
         }
         Ok(table)
     }
 
-    /// What `usage` costs with the model called `spec`, US dollars.
+    /// The cost of `usage` with the model `spec`, in US dollars.
     pub(super) fn cost(&self, spec: &str, usage: Usage) -> Option<f64> {
-        let price = self.list.iter().find(|price| price.models.iter().any(|name| stands_for(name, spec)))?;
+        let price = self.list.iter().find(|price| price.models.iter().any(|name| matches_name(name, spec)))?;
         if price.prompt_tokens_max.is_some_and(|most| usage.tokens_in > most) {
             return None;
         }
@@ -89,8 +90,8 @@ impl Prices {
     }
 }
 
-/// Whether `spec` is `name`, or `name` with a date behind it (`-20250514`, `-2025-04-14`) or `-latest`.
-fn stands_for(name: &str, spec: &str) -> bool {
+/// Whether `spec` is `name`, or `name` followed by a date (`-20250514`, `-2025-04-14`) or `-latest`.
+fn matches_name(name: &str, spec: &str) -> bool {
     let Some(rest) = spec.strip_prefix(name) else { return false };
     let Some(rest) = rest.strip_prefix('-') else { return rest.is_empty() };
     let digits = rest.chars().filter(char::is_ascii_digit).count();
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_tokens_cost_what_the_table_says() {
+    fn costs_follow_the_table() {
         check("openai/gpt-4o", (1_000_000, 0, 1_000_000), Some(12.5));
         check("openai/gpt-4o-2024-08-06", (1_000_000, 400_000, 0), Some(0.6 * 2.5 + 0.4 * 1.25));
         check("openai/gpt-4o-mini", (1_000_000, 0, 0), Some(0.15));
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_guessed() {
+    fn unknown_prices_give_no_cost() {
         check("openai/gpt-4o-audio-preview", (1, 0, 1), None);
         check("openai/gpt-99", (1, 0, 1), None);
         check("openai-compatible:http://127.0.0.1:8000/v1#gpt-4o", (1, 0, 1), None);
@@ -136,9 +137,11 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_table_says_what_is_wrong() {
-        assert!(Prices::parse("version: 2\nchecked: \"\"\nprices: []").unwrap_err().contains("this program reads 1"));
+    fn an_invalid_table_is_an_error() {
+        assert!(
+            Prices::parse("version: 2\nchecked: \"\"\nprices: []").unwrap_err().contains("only version 1 is supported")
+        );
         let bad = "version: 1\nchecked: \"\"\nprices: [{models: [a], input: -1, output: 1, source: s}]";
-        assert!(Prices::parse(bad).unwrap_err().contains("no amount of money"));
+        assert!(Prices::parse(bad).unwrap_err().contains("not a valid amount"));
     }
 }

@@ -1,32 +1,32 @@
-//! Server-sent events, as a provider streams them: bytes in, events out (WHATWG HTML, section 9.2.6). Pure.
+//! Parses server-sent events (WHATWG HTML, section 9.2.6). Pure.
 
 use crate::foundation::base::limits::STREAM_EVENT_BYTES_MAX;
 
-/// One event.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Event {
-    /// Its `event:` field; empty if there is none.
+    /// The `event:` field; empty if there is none.
     pub(super) name: String,
-    /// Its `data:` lines, joined by line breaks.
+    /// The `data:` lines, joined by line breaks.
     pub(super) data: String,
 }
 
-/// A stream being read. Chunks may end anywhere, inside a character too.
+/// A parser. Chunks may end anywhere, even inside a character.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     line: Vec<u8>,
-    /// The last byte was a carriage return: a line feed that follows belongs to it.
+    /// The last byte was a carriage return: a following line feed belongs to it.
     after_return: bool,
-    begun: bool,
+    started: bool,
     event: Event,
     has_data: bool,
 }
 
 impl Events {
-    /// The events that `bytes` complete.
+    /// Reads `bytes` and returns the events that they complete.
     ///
     /// # Errors
-    /// What is wrong with the stream, in words.
+    /// The error in the stream.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, String> {
         let mut events = Vec::new();
         for &byte in bytes {
@@ -46,7 +46,7 @@ impl Events {
     fn end_line(&mut self) -> Result<Option<Event>, String> {
         let line = std::mem::take(&mut self.line);
         let line = std::str::from_utf8(&line).map_err(|_| "it is not UTF-8".to_owned())?;
-        let line = if std::mem::replace(&mut self.begun, true) { line } else { line.trim_start_matches('\u{feff}') };
+        let line = if std::mem::replace(&mut self.started, true) { line } else { line.trim_start_matches('\u{feff}') };
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
             return Ok(std::mem::take(&mut self.has_data).then_some(event));
@@ -61,7 +61,7 @@ impl Events {
                 self.event.data.push_str(value);
             }
             "event" => value.clone_into(&mut self.event.name),
-            // Comments, `id`, `retry` and what else may come.
+            // Comments, `id`, `retry` and unknown fields are ignored.
             _ => {}
         }
         Ok(None)
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_line_ends_and_comments_are_read_as_the_standard_says() {
+    fn fields_line_ends_and_comments_follow_the_standard() {
         check("data: a\n\n", &[("", "a")]);
         check("\u{feff}data:a\r\n\r\ndata:  b\r\r", &[("", "a"), ("", " b")]);
         check(": ping\n\nevent: delta\ndata: {\ndata: }\nid: 7\n\n", &[("delta", "{\n}")]);
@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_chunks_end_makes_no_difference(cuts in prop::collection::vec(0usize..60, 0..8)) {
+        fn chunk_boundaries_do_not_matter(cuts in prop::collection::vec(0usize..60, 0..8)) {
             let stream = "event: é\r\ndata: 🦀 crab\r\n\r\n: x\ndata: naïve\n\ndata: […]\r\r".as_bytes();
             let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(stream.len())).collect();
             cuts.extend([0, stream.len()]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_or_never_ends_is_refused() {
+    fn invalid_utf8_and_oversized_events_are_errors() {
         assert!(Events::default().push(b"data: \xff\n").is_err());
         let mut events = Events::default();
         let endless = vec![b'x'; STREAM_EVENT_BYTES_MAX];

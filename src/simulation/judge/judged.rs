@@ -1,5 +1,5 @@
-//! Scores that another model takes: it reads the last turns and rates what it is asked. The same questions are put
-//! whoever the persona talked with. A judge that fails or refuses leaves no value and says why.
+//! Scores that are ratings by a judge model. The judge reads the last turns and rates them by a rubric. The questions do
+//! not depend on the interlocutor. When the judge fails or refuses, the score has no value and a reason.
 
 mod check;
 mod judge;
@@ -12,62 +12,63 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use minijinja::{Value, context};
 
-pub use check::{Check, CheckError, calibration_digest, check};
+pub use check::{JudgeCheck, JudgeCheckError, calibration_digest, check_judge};
 pub use judge::Judge;
 pub use rubric::Rubric;
 
-use self::judge::Rated;
+use self::judge::Rating;
 use self::rubric::render;
 use self::window::Window;
-use super::points::{Definition, is_sampled, point, taker};
+use super::points::{ScoreDefinition, is_sampled, point, score_judge};
 use crate::foundation::base::limits::JUDGE_QUESTIONS_MAX;
-use crate::foundation::base::{Digest, Stream};
+use crate::foundation::base::{Digest, RngStream};
 use crate::foundation::stats::{rmse, spearman};
 use crate::simulation::persona::{Dimension, InjectionKind, Level, PersonaConfig, ScoreConfig};
 use crate::simulation::rollout::{Score, ScoreJudge, ScoreMethod, ScorePoint, Transcript, Turn};
 
-/// How many turns a judge reads where nothing says otherwise.
+/// Default number of turns that the judge reads.
 const WINDOW: usize = 6;
-/// A judge that reads fewer tokens than this well is told of the persona in a sentence.
+/// A judge with a context window below this many tokens gets a shortened persona profile.
 const BRIEF_BELOW_TOKENS: usize = 1024;
-/// That sentence's length, words.
+/// Length of the shortened profile, words.
 const BRIEF_WORDS: usize = 25;
 
-/// What is judged.
+/// A conversation and what the judge may know about its persona.
 #[derive(Clone, Copy)]
-pub struct Case<'a> {
+pub struct JudgeInput<'a> {
     /// The conversation.
     pub transcript: &'a Transcript,
-    /// The persona's configuration, where it is known.
+    /// The persona's configuration, if known.
     pub config: Option<&'a PersonaConfig>,
-    /// Who the persona is, where no configuration says so.
+    /// A description of the persona, used when there is no configuration.
     pub profile: Option<&'a str>,
-    /// How many turns the judge reads; the configuration's `judge_window` if absent.
+    /// Number of turns that the judge reads; defaults to the configuration's `judge_window`.
     pub window: Option<usize>,
 }
 
-/// One rubric on one dimension, or on none, as it is asked here.
+/// One rubric, applied to one dimension or to the whole conversation.
 struct Question<'a> {
     rubric: Rubric,
-    /// Its place among the turns' dimensions, and what is known of it.
+    /// The dimension's name, and its configuration if known.
     dimension: Option<(&'a str, Option<&'a Dimension>)>,
-    rate: f64,
-    asked: Option<&'a str>,
+    sample_rate: f64,
+    /// The question from the configuration that replaces the rubric's own.
+    custom_question: Option<&'a str>,
 }
 
-/// A score that is wanted.
-pub(super) struct Wanted {
+/// Identifies a score that is to be computed.
+pub(super) struct RequestedScore {
     pub(super) id: &'static str,
     pub(super) dimension: Option<String>,
-    /// The digest of what is asked.
+    /// The digest of the question.
     pub(super) prompt: Digest,
-    /// The digest of what the judge is told of the persona, where the question needs it and it is known.
+    /// The digest of the persona profile in the prompt, if the rubric uses one.
     pub(super) about: Option<Digest>,
-    /// What it rests on.
+    /// The rubric that the score is computed from.
     pub(super) rubric: Rubric,
 }
 
-/// The scores that rest on a rubric.
+/// The ids of the scores that are computed from a rubric.
 const fn ids(rubric: Rubric) -> &'static [&'static str] {
     match rubric {
         Rubric::PersonaAdherence => &["persona_adherence/1"],
@@ -80,40 +81,40 @@ const fn ids(rubric: Rubric) -> &'static [&'static str] {
     }
 }
 
-/// Has `judge` take the scores that the configuration wants: all that rest on a question of which `wanted` says so of
-/// any. What is known of the judge goes with them.
+/// Computes the scores that the configuration enables. A question is asked if `wanted` accepts any of its scores; all
+/// scores of that question are then returned, with the reliability from `judge_check`.
 pub(super) async fn scores(
-    case: Case<'_>,
+    input: JudgeInput<'_>,
     judge: &Judge,
-    known: Option<&Check>,
-    wanted: &(dyn Fn(&Wanted) -> bool + Sync),
+    judge_check: Option<&JudgeCheck>,
+    wanted: &(dyn Fn(&RequestedScore) -> bool + Sync),
 ) -> Vec<Score> {
     let mut scores = Vec::new();
-    for question in case.questions() {
-        if !case.wants(&question, judge).iter().any(wanted) {
+    for question in input.questions() {
+        if !input.requested_scores(&question, judge).iter().any(wanted) {
             continue;
         }
-        let turns = &case.transcript.turns;
-        let asked = turns.iter().filter(|turn| is_sampled(turn.index, turns.len(), question.rate));
-        let points: Vec<ScorePoint> = stream::iter(asked.map(|turn| case.ask(&question, judge, turn)))
+        let turns = &input.transcript.turns;
+        let sampled = turns.iter().filter(|turn| is_sampled(turn.index, turns.len(), question.sample_rate));
+        let points: Vec<ScorePoint> = stream::iter(sampled.map(|turn| input.rate_turn(&question, judge, turn)))
             .buffered(JUDGE_QUESTIONS_MAX)
             .collect()
             .await;
-        let reliability = known.and_then(|check| check.rubrics.get(&question.rubric).cloned());
-        let taken = Taken {
-            judge: taker(judge.info(), reliability),
+        let reliability = judge_check.and_then(|check| check.rubrics.get(&question.rubric).cloned());
+        let source = ScoreSource {
+            judge: score_judge(judge.info(), reliability),
             method: judge.method(),
-            prompt: case.digest(&question, judge),
-            about: case.about(&question, judge),
+            prompt: input.digest(&question, judge),
+            about: input.profile_digest(&question, judge),
             dimension: question.dimension.map(|(name, _)| name),
         };
-        scores.extend(taken.scores(&question, turns, points));
+        scores.extend(source.scores(&question, turns, points));
     }
     scores
 }
 
-/// What the scores of one question have in common.
-struct Taken<'a> {
+/// The fields that all scores of one question share.
+struct ScoreSource<'a> {
     judge: ScoreJudge,
     method: ScoreMethod,
     prompt: Digest,
@@ -121,10 +122,10 @@ struct Taken<'a> {
     dimension: Option<&'a str>,
 }
 
-impl Taken<'_> {
-    fn definition<'a>(&'a self, id: &'a str) -> Definition<'a> {
+impl ScoreSource<'_> {
+    fn definition<'a>(&'a self, id: &'a str) -> ScoreDefinition<'a> {
         let (judge, prompt) = (Some(self.judge.clone()), Some(self.prompt));
-        Definition { id, dimension: self.dimension, method: self.method, judge, prompt, about: self.about }
+        ScoreDefinition { id, dimension: self.dimension, method: self.method, judge, prompt, about: self.about }
     }
 
     fn scores(&self, question: &Question<'_>, turns: &[Turn], points: Vec<ScorePoint>) -> Vec<Score> {
@@ -136,35 +137,35 @@ impl Taken<'_> {
             self.dimension.and_then(named).map(|intensity| intensity.value)
         };
         let pairs = points.iter().filter_map(|point| Some((point.value?, prescribed(point)?)));
-        let (expressed, wanted): (Vec<f64>, Vec<f64>) = pairs.unzip();
+        let (expressed, targets): (Vec<f64>, Vec<f64>) = pairs.unzip();
         let adherence = points.iter().map(|point| {
-            let value = point.value.zip(prescribed(point)).map(|(value, wanted)| 1.0 - (value - wanted).abs());
+            let value = point.value.zip(prescribed(point)).map(|(value, target)| 1.0 - (value - target).abs());
             ScorePoint { value, ..point.clone() }
         });
         let adherence = adherence.collect();
         vec![
             self.definition(id).over(adherence),
             self.definition(expressed_id).over(points),
-            self.definition(rmse_id).whole(rmse(&expressed, &wanted), || "no turn was rated".to_owned()),
-            self.definition(spearman_id).whole(spearman(&expressed, &wanted), || {
+            self.definition(rmse_id).whole(rmse(&expressed, &targets), || "no turn was rated".to_owned()),
+            self.definition(spearman_id).whole(spearman(&expressed, &targets), || {
                 "fewer than two turns were rated, or one of the two never changed".to_owned()
             }),
         ]
     }
 }
 
-impl<'a> Case<'a> {
-    /// Everything that is to be asked.
+impl<'a> JudgeInput<'a> {
+    /// All questions that the configuration enables.
     fn questions(&self) -> Vec<Question<'a>> {
         let mut questions = Vec::new();
         for rubric in Rubric::ALL {
-            let wanted = self.config.and_then(|config| config.evaluation.scoring.get(&rubric.score()));
-            if wanted.is_some_and(|wanted: &ScoreConfig| !wanted.enabled) {
+            let settings = self.config.and_then(|config| config.evaluation.scoring.get(&rubric.score()));
+            if settings.is_some_and(|settings: &ScoreConfig| !settings.enabled) {
                 continue;
             }
-            let (rate, asked) =
-                wanted.map_or((1.0, None), |wanted| (wanted.sample_rate, wanted.description.as_deref()));
-            let question = |dimension| Question { rubric, dimension, rate, asked };
+            let (sample_rate, custom_question) =
+                settings.map_or((1.0, None), |settings| (settings.sample_rate, settings.description.as_deref()));
+            let question = |dimension| Question { rubric, dimension, sample_rate, custom_question };
             if rubric == Rubric::Intensity {
                 let prescribed = self.transcript.turns.first().into_iter().flat_map(|turn| &turn.intensities);
                 questions.extend(prescribed.map(|intensity| {
@@ -180,17 +181,18 @@ impl<'a> Case<'a> {
         questions
     }
 
-    /// The scores that rest on a question.
-    fn wants(&self, question: &Question<'_>, judge: &Judge) -> Vec<Wanted> {
-        let (prompt, about) = (self.digest(question, judge), self.about(question, judge));
+    /// The scores that are computed from a question.
+    fn requested_scores(&self, question: &Question<'_>, judge: &Judge) -> Vec<RequestedScore> {
+        let (prompt, about) = (self.digest(question, judge), self.profile_digest(question, judge));
         let dimension = question.dimension.map(|(name, _)| name.to_owned());
         let rubric = question.rubric;
-        ids(rubric).iter().map(|&id| Wanted { id, dimension: dimension.clone(), prompt, about, rubric }).collect()
+        let request = |&id| RequestedScore { id, dimension: dimension.clone(), prompt, about, rubric };
+        ids(rubric).iter().map(request).collect()
     }
 
-    /// The digest of what the judge is told of the persona. It is no part of what is asked, so that personas can be
-    /// compared.
-    fn about(&self, question: &Question<'_>, judge: &Judge) -> Option<Digest> {
+    /// The digest of the persona profile in the prompt. It is kept apart from the question's digest, so that scores of
+    /// different personas can be compared.
+    fn profile_digest(&self, question: &Question<'_>, judge: &Judge) -> Option<Digest> {
         let profile = (question.rubric == Rubric::PersonaAdherence).then(|| self.profile(judge).ok()).flatten();
         profile.map(Digest::of)
     }
@@ -199,22 +201,23 @@ impl<'a> Case<'a> {
         self.window.or(self.config.map(|config| config.interaction.judge_window)).unwrap_or(WINDOW)
     }
 
-    /// What defines a question: its template, how the answer is wanted, what the configuration asks and how much is read.
+    /// The digest of a question: template, answer format, custom question, dimension, window and sample rate.
     fn digest(&self, question: &Question<'_>, judge: &Judge) -> Digest {
-        let (template, asked) = (question.rubric.template(), question.asked.unwrap_or_default());
+        let (template, asked) = (question.rubric.template(), question.custom_question.unwrap_or_default());
         let described =
             question.dimension.and_then(|(_, known)| known).map(|known| (&known.description, &known.levels));
-        Digest::of(format!("{template}\n{}\n{asked}\n{described:?}\n{} {}", judge.how(), self.window(), question.rate))
+        let (format, window, rate) = (judge.answer_format(), self.window(), question.sample_rate);
+        Digest::of(format!("{template}\n{format}\n{asked}\n{described:?}\n{window} {rate}"))
     }
 
-    /// One reading.
-    async fn ask(&self, question: &Question<'_>, judge: &Judge, turn: &Turn) -> ScorePoint {
+    /// The rating of the window that ends with `turn`.
+    async fn rate_turn(&self, question: &Question<'_>, judge: &Judge, turn: &Turn) -> ScorePoint {
         let mut window = Window::of(self.transcript, turn, self.window());
         let at = |value| point((turn.index, turn.index), value);
         if let Some(failure) = &turn.persona.failure {
             return at(Err(format!("there is no reply: {}", failure.why)));
         }
-        // A window that is too long for the judge loses its oldest turns; how many were read stands in the point.
+        // A window that is too long for the judge loses its oldest turns; the point records the turns that were read.
         let prompt = loop {
             let prompt = match self.prompt(question, judge, turn, &window) {
                 Ok(prompt) => prompt,
@@ -227,22 +230,22 @@ impl<'a> Case<'a> {
             }
         };
         let run = &self.transcript.run;
-        let stream = Stream::root(run.seed).child("rollout", run.rollout as u64).child("turn", turn.index as u64);
-        let Rated { value, mass, top } = judge.rate(&prompt, stream.child(question.rubric.name(), 0)).await;
+        let stream = RngStream::root(run.seed).child("rollout", run.rollout as u64).child("turn", turn.index as u64);
+        let Rating { value, mass, top } = judge.rate(&prompt, stream.child(question.rubric.name(), 0)).await;
         ScorePoint { mass, top, ..point(window.turns, value) }
     }
 
     fn prompt(&self, question: &Question<'_>, judge: &Judge, turn: &Turn, window: &Window) -> Result<String, String> {
         let name = self.transcript.config.name.as_str();
         let window = window.text(name);
-        let common = context! { name, window, question => question.asked.map(str::trim) };
-        let own = match question.rubric {
+        let common = context! { name, window, question => question.custom_question.map(str::trim) };
+        let specific = match question.rubric {
             Rubric::PersonaAdherence => context! { profile => self.profile(judge)? },
             Rubric::Intensity => intensity(question.dimension),
             Rubric::Fidelity => context! { instructions => self.instructions(turn)? },
             Rubric::Naturalness | Rubric::Stagnation => context! {},
         };
-        render(question.rubric.template(), context! { ..own, ..common })
+        render(question.rubric.template(), context! { ..specific, ..common })
     }
 
     fn profile(&self, judge: &Judge) -> Result<String, String> {
@@ -251,7 +254,7 @@ impl<'a> Case<'a> {
             (Some(config), _) => profile(config),
             (None, Some(profile)) => profile.to_owned(),
             (None, None) => {
-                return Err("nothing says who the persona is: name its configuration with --config".to_owned());
+                return Err("the persona is not described: name its configuration with --config".to_owned());
             }
         };
         let mut words: Vec<&str> = whole.split_whitespace().collect();
@@ -262,24 +265,24 @@ impl<'a> Case<'a> {
         Ok(if brief { words.join(" ") } else { whole })
     }
 
-    /// What the persona's model was told and still held in `turn`: the last whole prompt, and what came after it.
+    /// The instructions in effect in `turn`: the last full prompt, and the messages added after it.
     fn instructions(&self, turn: &Turn) -> Result<String, String> {
-        let until = self.transcript.turns.iter().filter(|told| told.index <= turn.index);
-        let mut held: Vec<&str> = Vec::new();
-        for told in until {
-            if told.prompt.injection == InjectionKind::Full {
-                held.clear();
+        let until = self.transcript.turns.iter().filter(|earlier| earlier.index <= turn.index);
+        let mut active: Vec<&str> = Vec::new();
+        for earlier in until {
+            if earlier.prompt.injection == InjectionKind::Full {
+                active.clear();
             }
-            // A reminder is for its turn and those after it, until the next one.
-            if told.prompt.injection != InjectionKind::None {
-                held.truncate(1);
+            // A reminder replaces the one before it.
+            if earlier.prompt.injection != InjectionKind::None {
+                active.truncate(1);
             }
-            held.extend(told.injected.iter().map(String::as_str));
+            active.extend(earlier.injected.iter().map(String::as_str));
         }
-        if held.is_empty() {
-            return Err("the transcript holds no instructions".to_owned());
+        if active.is_empty() {
+            return Err("the transcript contains no instructions".to_owned());
         }
-        Ok(held.join("\n"))
+        Ok(active.join("\n"))
     }
 }
 
@@ -296,18 +299,18 @@ fn intensity(dimension: Option<(&str, Option<&Dimension>)>) -> Value {
     }
 }
 
-/// Who the persona is, for a judge: what can be heard in what it says.
+/// A description of the persona for the judge, limited to what can show in its messages.
 fn profile(config: &PersonaConfig) -> String {
     let persona = &config.persona;
     let age = persona.age.map(|age| format!(", {age}"));
     let mut lines = vec![format!("{}{}. {}", persona.name, age.unwrap_or_default(), persona.background.trim())];
-    let told = [
+    let fields = [
         ("Knows at most", &persona.knowledge_ceiling),
         ("Words", &persona.vocabulary_level),
         ("Reasons", &persona.reasoning_style),
         ("When caught in a contradiction", &persona.recovery_behavior),
     ];
-    lines.extend(told.iter().filter_map(|(what, text)| Some(format!("{what}: {}", text.as_ref()?.trim()))));
+    lines.extend(fields.iter().filter_map(|(what, text)| Some(format!("{what}: {}", text.as_ref()?.trim()))));
     if !persona.speech_patterns.is_empty() {
         lines.push(format!("Speaks: {}", persona.speech_patterns.join("; ")));
     }

@@ -1,12 +1,12 @@
-//! Scores from the log-probabilities of what was said, taken by the persona's own model. No judge.
+//! Scores from the log-probabilities of the persona's replies, computed by the persona's own model. No judge.
 //!
-//! The words stay; what stands before them changes. Each change is a shadow conversation with a state of its own, which
-//! is read once, as the real one was. What the model thought of its words when it said them, and of those that it must not
-//! begin with, is in the transcript already and is not computed again. The default set is taken on every turn, of all turns
-//! at once; [`variants`] are read on a sample.
+//! The replies are fixed and the prompt before them changes. Each changed prompt is a conversation of its own in the
+//! model, which is read once. The log-probabilities recorded during the run, of the replies and of the forbidden phrases
+//! at their beginning, are reused. The default set is computed on every turn, for all turns at once; [`variants`] are
+//! computed on a sample of turns.
 
 mod copying;
-mod shadow;
+mod positions;
 mod variants;
 #[cfg(test)]
 mod tests;
@@ -15,27 +15,27 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::copying::copied;
-use self::shadow::{Found, Likely, Place, Reply, read};
+use self::positions::{CandidateReply, PositionResult, ReplyLogprobs, ScorePosition, read};
 use self::variants::Variants;
-use super::points::{Definition, is_sampled, point, taker};
+use super::points::{ScoreDefinition, is_sampled, point, score_judge};
 use crate::foundation::base::Digest;
 use crate::foundation::chat::{Basis, LanguageModel, Message, Role, TokenId, TokenLogprob, Vocabulary};
 use crate::foundation::stats::mean;
 use crate::simulation::persona::{PersonaConfig, Speaker};
 use crate::simulation::rollout::{
-    Beginning, Beginnings, Heard, Rehearsal, Score, ScoreJudge, ScoreMethod, ScorePoint, TokenLine, Transcript, Turn,
-    Utterance,
+    ForbiddenPhraseLogprobs, PhraseLogprob, Replay, ReplayedTurn, Score, ScoreJudge, ScoreMethod, ScorePoint,
+    TokenLine, Transcript, Turn, Utterance,
 };
 
-/// The prompt of the neutral shadow: someone speaks, and nothing is known of them.
+/// The neutral prompt, which describes no persona.
 const NEUTRAL: &str = "You are talking with someone.";
-/// The share of turns on which the variants are read, unless all are.
+/// The share of turns on which the variants are computed, unless all are.
 const VARIANTS_RATE: f64 = 0.1;
 
-/// How much is taken.
+/// Which likelihood scores are computed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Extent {
-    /// Nothing.
+pub enum LikelihoodSet {
+    /// None.
     Off,
     /// The default set on every turn, the variants on a sample.
     #[default]
@@ -44,19 +44,19 @@ pub enum Extent {
     Full,
 }
 
-impl Extent {
-    /// Which turns the variants are read on.
+impl LikelihoodSet {
+    /// The turns on which the variants are computed, as part of a score's definition.
     const fn sample(self) -> &'static str {
         if matches!(self, Self::Full) { "every turn" } else { "one turn in ten" }
     }
 }
 
-/// What is scored, and by whom.
+/// A rollout, its configuration and the model that scores it.
 #[derive(Clone, Copy)]
-pub struct Subject<'a> {
+pub struct LikelihoodInput<'a> {
     /// The rollout.
     pub transcript: &'a Transcript,
-    /// Its side file.
+    /// The tokens from its side file.
     pub tokens: &'a [TokenLine],
     /// The persona's configuration.
     pub config: &'a Arc<PersonaConfig>,
@@ -64,18 +64,18 @@ pub struct Subject<'a> {
     pub model: &'a Arc<dyn LanguageModel>,
 }
 
-/// The scores and what they cost.
+/// The scores and the time they took.
 #[derive(Debug)]
-pub struct Likelihoods {
+pub struct LikelihoodScores {
     /// In the order of `docs/SCORES.md`.
     pub scores: Vec<Score>,
-    /// What the default set took, seconds.
+    /// Seconds for the default set.
     pub seconds: f64,
-    /// What the variants took, seconds.
+    /// Seconds for the variants.
     pub variants_seconds: f64,
 }
 
-/// The default set: id, and what defines it beside the transcript.
+/// The default set: id, and the prompt that is part of the definition.
 const DEFAULT: [(&str, Option<&str>); 6] = [
     ("persona_llr/1", Some(NEUTRAL)),
     ("persona_llr_own_words/1", Some(NEUTRAL)),
@@ -85,55 +85,60 @@ const DEFAULT: [(&str, Option<&str>); 6] = [
     ("capitulation_pressure/1", None),
 ];
 
-/// Takes the likelihood scores of a rollout.
-pub async fn scores(subject: Subject<'_>, extent: Extent) -> Likelihoods {
-    let mut taken = Likelihoods { scores: Vec::new(), seconds: 0.0, variants_seconds: 0.0 };
-    if extent == Extent::Off {
-        return taken;
+/// Computes the likelihood scores of a rollout.
+pub async fn scores(input: LikelihoodInput<'_>, likelihood_set: LikelihoodSet) -> LikelihoodScores {
+    let mut result = LikelihoodScores { scores: Vec::new(), seconds: 0.0, variants_seconds: 0.0 };
+    if likelihood_set == LikelihoodSet::Off {
+        return result;
     }
-    let mut reading = match Reading::new(subject) {
-        Ok(reading) => reading,
+    let mut scorer = match RolloutScorer::new(input) {
+        Ok(scorer) => scorer,
         Err(why) => {
-            taken.scores = missing(subject.config, Some(subject.model.as_ref()), &why, extent);
-            return taken;
+            result.scores = missing(input.config, Some(input.model.as_ref()), &why, likelihood_set);
+            return result;
         }
     };
     let begun = Instant::now();
-    let read = reading.turns().await;
-    taken.seconds = begun.elapsed().as_secs_f64();
+    let read = scorer.turns().await;
+    result.seconds = begun.elapsed().as_secs_f64();
 
-    let turns = &subject.transcript.turns;
+    let turns = &input.transcript.turns;
     let mut rows: Vec<[ScorePoint; 6]> = Vec::with_capacity(turns.len());
-    let mut variants = Variants::new(&reading.rehearsal, subject.config, &subject.transcript.config.name);
+    let mut variants = Variants::new(&scorer.replay, input.config, &input.transcript.config.name);
     for (turn, read) in turns.iter().zip(read) {
         let at = (turn.index, turn.index);
-        if extent == Extent::Full || is_sampled(turn.index, turns.len(), VARIANTS_RATE) {
+        if likelihood_set == LikelihoodSet::Full || is_sampled(turn.index, turns.len(), VARIANTS_RATE) {
             let begun = Instant::now();
             match &read {
-                Ok((heard, _)) => variants.read(&reading, turn, heard).await,
+                Ok((heard, _)) => variants.read(&scorer, turn, heard).await,
                 Err(why) => variants.skip(turn, why),
             }
-            taken.variants_seconds += begun.elapsed().as_secs_f64();
+            result.variants_seconds += begun.elapsed().as_secs_f64();
         }
         rows.push(match read {
             Ok((_, values)) => values.map(|value| point(at, value)),
             Err(why) => std::array::from_fn(|_| point(at, Err(why.clone()))),
         });
     }
-    let by = reading.taker();
+    let by = scorer.score_judge();
     for (index, (id, prompt)) in DEFAULT.iter().enumerate() {
         let points = rows.iter().filter_map(|row| row.get(index).cloned()).collect();
-        taken.scores.push(definition(id, None, *prompt, Some(by.clone())).over(points));
+        result.scores.push(definition(id, None, *prompt, Some(by.clone())).over(points));
     }
-    taken.scores.extend(variants.scores(&by, extent));
-    taken
+    result.scores.extend(variants.scores(&by, likelihood_set));
+    result
 }
 
-/// All likelihood scores of a configuration, none of which could be taken.
-pub fn missing(config: &PersonaConfig, model: Option<&dyn LanguageModel>, why: &str, extent: Extent) -> Vec<Score> {
-    let judge = model.map(|model| taker(model.info(), None));
+/// All likelihood scores of a configuration without values, for the reason `why`.
+pub fn missing(
+    config: &PersonaConfig,
+    model: Option<&dyn LanguageModel>,
+    why: &str,
+    likelihood_set: LikelihoodSet,
+) -> Vec<Score> {
+    let judge = model.map(|model| score_judge(model.info(), None));
     let default = DEFAULT.iter().map(|(id, prompt)| (*id, None, *prompt));
-    let variants = variants::ids(config).map(|(id, dimension)| (id, dimension, Some(extent.sample())));
+    let variants = variants::ids(config).map(|(id, dimension)| (id, dimension, Some(likelihood_set.sample())));
     let all = default.chain(variants);
     all.map(|(id, dimension, prompt)| definition(id, dimension, prompt, judge.clone()).whole(None, || why.to_owned()))
         .collect()
@@ -144,140 +149,149 @@ fn definition<'a>(
     dimension: Option<&'a str>,
     prompt: Option<&str>,
     judge: Option<ScoreJudge>,
-) -> Definition<'a> {
-    Definition { id, dimension, method: ScoreMethod::Likelihood, judge, prompt: prompt.map(Digest::of), about: None }
+) -> ScoreDefinition<'a> {
+    ScoreDefinition {
+        id,
+        dimension,
+        method: ScoreMethod::Likelihood,
+        judge,
+        prompt: prompt.map(Digest::of),
+        about: None,
+    }
 }
 
-/// One rollout and its shadows.
-struct Reading<'a> {
-    subject: Subject<'a>,
+/// Scores one rollout.
+struct RolloutScorer<'a> {
+    input: LikelihoodInput<'a>,
     vocabulary: &'a dyn Vocabulary,
-    rehearsal: Rehearsal,
-    beginnings: Beginnings,
+    replay: Replay,
+    beginnings: ForbiddenPhraseLogprobs,
 }
 
-/// A turn in which the model spoke, and what it had before it.
-struct Spoken<'a> {
-    heard: Heard,
+/// A turn with a reply of the model, and what the model had read before it.
+struct ReplyContext<'a> {
+    heard: ReplayedTurn,
     ids: &'a [TokenId],
-    /// What the model thought of its words, where that is in the side file.
+    /// The recorded log-probabilities of the reply, if in the side file.
     recorded: Option<Vec<TokenLogprob>>,
-    /// What it thought of those that it must not begin with, likewise.
-    beginnings: Option<Vec<Beginning>>,
+    /// The recorded log-probabilities of the forbidden phrases, if in the side file.
+    beginnings: Option<Vec<PhraseLogprob>>,
 }
 
 /// The values of one turn, in the order of [`DEFAULT`].
-type Values = [Result<f64, String>; 6];
+type DefaultValues = [Result<f64, String>; 6];
 
-impl<'a> Reading<'a> {
-    fn new(subject: Subject<'a>) -> Result<Self, String> {
-        let (recorded, info) = (&subject.transcript.models.persona, subject.model.info());
-        let vocabulary = subject.model.vocabulary().filter(|_| info.logprobs);
+impl<'a> RolloutScorer<'a> {
+    fn new(input: LikelihoodInput<'a>) -> Result<Self, String> {
+        let (recorded, info) = (&input.transcript.models.persona, input.model.info());
+        let vocabulary = input.model.vocabulary().filter(|_| info.logprobs);
         let vocabulary = vocabulary
             .ok_or_else(|| format!("`{}` gives no log-probabilities of a text that it is given", info.name))?;
         if recorded.info.digest != info.digest {
             return Err(format!("`{}` is not the model that spoke: its digest has changed", info.name));
         }
-        let rehearsal = Rehearsal::new(subject.transcript, subject.config, subject.model);
-        let beginnings = Beginnings::new(&subject.config.interaction.anti_capitulation.forbidden_phrases, vocabulary);
+        let replay = Replay::new(input.transcript, input.config, input.model);
+        let beginnings =
+            ForbiddenPhraseLogprobs::new(&input.config.interaction.anti_capitulation.forbidden_phrases, vocabulary);
         Ok(Self {
-            rehearsal: rehearsal.map_err(|error| error.to_string())?,
+            replay: replay.map_err(|error| error.to_string())?,
             beginnings: beginnings.map_err(|error| error.to_string())?,
             vocabulary,
-            subject,
+            input,
         })
     }
 
-    fn taker(&self) -> ScoreJudge {
-        taker(self.subject.model.info(), None)
+    fn score_judge(&self) -> ScoreJudge {
+        score_judge(self.input.model.info(), None)
     }
 
     /// The default set on every turn.
-    async fn turns(&mut self) -> Vec<Result<(Heard, Values), String>> {
-        let Subject { transcript, model, .. } = self.subject;
+    async fn turns(&mut self) -> Vec<Result<(ReplayedTurn, DefaultValues), String>> {
+        let LikelihoodInput { transcript, model, .. } = self.input;
         let (turns, model) = (&transcript.turns, model.as_ref());
-        // By itself each reply is read while the turns are played again.
-        let said = turns.iter().filter_map(|turn| {
+        // The replies without a history are scored while the turns are replayed.
+        let candidates = turns.iter().filter_map(|turn| {
             let ids = self.ids(&turn.persona).ok()?.to_vec();
-            Some(Reply { ids, gains: turn.gains.clone() })
+            Some(CandidateReply { ids, gains: turn.gains.clone() })
         });
-        let alone = read(model, vec![self.place(&[Message::system(NEUTRAL)], said.collect())]);
-        let (mut alone, (spoken, real, neutral)) = tokio::join!(alone, self.in_place());
+        let alone = read(model, vec![self.position(&[Message::system(NEUTRAL)], candidates.collect())]);
+        let (mut alone, (contexts, real, neutral)) = tokio::join!(alone, self.in_context());
         let alone = alone.pop().unwrap_or_else(|| Err(UNREAD.to_owned())).map(|found| found.replies);
         let mut alone = alone.map(Vec::into_iter);
-        let mut shadows = real.into_iter().zip(neutral);
-        let values = turns.iter().zip(spoken).map(|(turn, spoken)| {
+        let mut positions = real.into_iter().zip(neutral);
+        let values = turns.iter().zip(contexts).map(|(turn, context)| {
             let alone = self.ids(&turn.persona).and_then(|_| match &mut alone {
                 Ok(replies) => replies.next().unwrap_or_else(|| Err(UNREAD.to_owned())),
                 Err(why) => Err(why.clone()),
             });
-            let spoken = spoken?;
-            let (real, neutral) = shadows.next().ok_or(UNREAD)?;
-            let values = spoken.values(real, neutral.and_then(|found| only(found.replies)), alone)?;
-            Ok((spoken.heard, values))
+            let context = context?;
+            let (real, neutral) = positions.next().ok_or(UNREAD)?;
+            let values = context.values(real, neutral.and_then(|found| only(found.replies)), alone)?;
+            Ok((context.heard, values))
         });
         values.collect()
     }
 
-    /// The turns as the model met them, and of those in which it spoke what is found where it did and in the neutral shadow.
-    async fn in_place(
+    /// The context of each turn; and for each turn with a reply, the results at its own position and under [`NEUTRAL`].
+    async fn in_context(
         &mut self,
-    ) -> (Vec<Result<Spoken<'a>, String>>, Vec<Result<Found, String>>, Vec<Result<Found, String>>) {
-        let Subject { transcript, model, .. } = self.subject;
-        let mut spoken = Vec::with_capacity(transcript.turns.len());
+    ) -> (Vec<Result<ReplyContext<'a>, String>>, Vec<Result<PositionResult, String>>, Vec<Result<PositionResult, String>>)
+    {
+        let LikelihoodInput { transcript, model, .. } = self.input;
+        let mut contexts = Vec::with_capacity(transcript.turns.len());
         for turn in &transcript.turns {
-            spoken.push(self.spoken(turn).await);
+            contexts.push(self.context(turn).await);
         }
-        let all = || spoken.iter().flatten();
-        let known = all().all(|spoken| spoken.recorded.is_some() && spoken.beginnings.is_some());
-        let real = all().map(|spoken| if known { Ok(Place::default()) } else { self.real(spoken) }).collect();
-        let neutral = all().map(|spoken| self.neutral(spoken)).collect();
+        let all = || contexts.iter().flatten();
+        let known = all().all(|context| context.recorded.is_some() && context.beginnings.is_some());
+        let real = all().map(|context| if known { Ok(ScorePosition::default()) } else { self.real(context) }).collect();
+        let neutral = all().map(|context| self.neutral(context)).collect();
         let (real, neutral) = tokio::join!(read(model.as_ref(), real), read(model.as_ref(), neutral));
-        (spoken, real, neutral)
+        (contexts, real, neutral)
     }
 
-    /// A turn as the model met it; they come in order.
-    async fn spoken(&mut self, turn: &'a Turn) -> Result<Spoken<'a>, String> {
-        let heard = self.rehearsal.turn(turn).await.map_err(|error| error.to_string())?;
+    /// The context of a turn. Turns must be passed in order.
+    async fn context(&mut self, turn: &'a Turn) -> Result<ReplyContext<'a>, String> {
+        let heard = self.replay.turn(turn).await.map_err(|error| error.to_string())?;
         let ids = self.ids(&turn.persona)?;
         let line = self.line(turn, ids);
         let recorded = line.filter(|line| line.basis == Basis::Raw && line.logprob.iter().all(Option::is_some));
-        let read = line.and_then(|line| line.beginnings.clone()).filter(|read| self.beginnings.are(read));
+        let read = line.and_then(|line| line.phrase_logprobs.clone()).filter(|read| self.beginnings.matches(read));
         let beginnings = if self.beginnings.is_empty() { Some(Vec::new()) } else { read };
-        Ok(Spoken { heard, ids, recorded: recorded.map(TokenLine::tokens), beginnings })
+        Ok(ReplyContext { heard, ids, recorded: recorded.map(TokenLine::tokens), beginnings })
     }
 
-    /// What the model really read: the reply might have begun otherwise here.
-    fn real(&self, spoken: &Spoken<'_>) -> Result<Place<'_>, String> {
-        let gains = &spoken.heard.gains;
-        // What was said under other gains than what follows is read under its own.
-        let reply = (spoken.recorded.is_none() || gains.is_some()).then(|| spoken.reply());
-        let beginnings = spoken.beginnings.is_none().then(|| (&self.beginnings, gains.clone()));
+    /// The position of the reply in the real conversation, with what is not recorded.
+    fn real(&self, context: &ReplyContext<'_>) -> Result<ScorePosition<'_>, String> {
+        let gains = &context.heard.gains;
+        // With gains the reply itself must be read, since it is read under other gains than what follows it.
+        let reply = (context.recorded.is_none() || gains.is_some()).then(|| context.reply());
+        let beginnings = context.beginnings.is_none().then(|| (&self.beginnings, gains.clone()));
         if reply.is_none() && beginnings.is_none() {
-            return Ok(Place::default());
+            return Ok(ScorePosition::default());
         }
-        Ok(Place { beginnings, ..self.place(&spoken.heard.messages, reply.into_iter().collect())? })
+        Ok(ScorePosition { beginnings, ..self.position(&context.heard.messages, reply.into_iter().collect())? })
     }
 
-    /// The same history under [`NEUTRAL`].
-    fn neutral(&self, spoken: &Spoken<'_>) -> Result<Place<'static>, String> {
-        let history = spoken.heard.messages.iter().filter(|message| message.role != Role::System).cloned();
+    /// The position of the reply with the same history under [`NEUTRAL`].
+    fn neutral(&self, context: &ReplyContext<'_>) -> Result<ScorePosition<'static>, String> {
+        let history = context.heard.messages.iter().filter(|message| message.role != Role::System).cloned();
         let messages: Vec<Message> = std::iter::once(Message::system(NEUTRAL)).chain(history).collect();
-        self.place(&messages, vec![spoken.reply()])
+        self.position(&messages, vec![context.reply()])
     }
 
-    fn place(&self, messages: &[Message], replies: Vec<Reply>) -> Result<Place<'static>, String> {
+    fn position(&self, messages: &[Message], replies: Vec<CandidateReply>) -> Result<ScorePosition<'static>, String> {
         let before = self.vocabulary.chat(messages).map_err(|error| error.to_string())?;
-        Ok(Place { before, replies, beginnings: None })
+        Ok(ScorePosition { before, replies, beginnings: None })
     }
 
-    /// The ids that were said, if this model said them.
+    /// The token ids of the reply, if this model generated it.
     fn ids<'u>(&self, utterance: &'u Utterance) -> Result<&'u [TokenId], String> {
         if let Some(failure) = &utterance.failure {
             return Err(format!("there is no reply: {}", failure.why));
         }
-        let (name, answered) = (&self.subject.model.info().name, utterance.model.as_deref().unwrap_or_default());
-        if answered != self.subject.transcript.models.persona.info.name && answered != name {
+        let (name, answered) = (&self.input.model.info().name, utterance.model.as_deref().unwrap_or_default());
+        if answered != self.input.transcript.models.persona.info.name && answered != name {
             return Err(format!("`{answered}` answered, not `{name}`"));
         }
         match utterance.ids.as_deref() {
@@ -286,21 +300,26 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// What the side file tells of the same ids.
+    /// The side file's line with the same ids.
     fn line(&self, turn: &Turn, ids: &[TokenId]) -> Option<&'a TokenLine> {
         let of = |line: &&TokenLine| line.turn == turn.index && line.speaker == Speaker::Persona;
-        let line = self.subject.tokens.iter().find(of)?;
+        let line = self.input.tokens.iter().find(of)?;
         line.ids.iter().map(|id| id.unwrap_or(TokenId::MAX)).eq(ids.iter().copied()).then_some(line)
     }
 }
 
-impl Spoken<'_> {
-    fn reply(&self) -> Reply {
-        Reply { ids: self.ids.to_vec(), gains: self.heard.gains.clone() }
+impl ReplyContext<'_> {
+    fn reply(&self) -> CandidateReply {
+        CandidateReply { ids: self.ids.to_vec(), gains: self.heard.gains.clone() }
     }
 
-    /// The default set, from what was recorded, else found at its own place.
-    fn values(&self, real: Result<Found, String>, neutral: Likely, alone: Likely) -> Result<Values, String> {
+    /// The default set, from recorded values if there are any, else from those computed at the reply's position.
+    fn values(
+        &self,
+        real: Result<PositionResult, String>,
+        neutral: ReplyLogprobs,
+        alone: ReplyLogprobs,
+    ) -> Result<DefaultValues, String> {
         let (beginnings, computed) = match real {
             Ok(found) => (found.beginnings.unwrap_or_else(|| Err(UNREAD.to_owned())), only(found.replies)),
             Err(why) => (Err(why.clone()), Err(why)),
@@ -321,8 +340,8 @@ impl Spoken<'_> {
         let ratio = |keep: &dyn Fn(bool) -> bool| {
             let neutral = neutral.as_ref().map_err(Clone::clone)?;
             let pairs = own.iter().zip(neutral).zip(&copying.tokens);
-            let kept = pairs.filter(|(_, copied)| keep(**copied)).map(|((with, without), _)| with - without);
-            mean(&kept.collect::<Vec<_>>()).ok_or_else(|| "every word stands in the prompt".to_owned())
+            let differences = pairs.filter(|(_, copied)| keep(**copied)).map(|((with, without), _)| with - without);
+            mean(&differences.collect::<Vec<_>>()).ok_or_else(|| "every word stands in the prompt".to_owned())
         };
         let alone = alone.and_then(|tokens| logprobs(&tokens));
         let gain = alone.and_then(|alone| {
@@ -340,16 +359,16 @@ impl Spoken<'_> {
     }
 }
 
-/// Why something is not known that was never asked: a bug in Loom.
+/// The reason of a missing value that should have been computed.
 const UNREAD: &str = "it was not read (a bug in Loom, please report it)";
 
-/// The one reply that was asked for.
-fn only(mut likely: Vec<Likely>) -> Likely {
-    likely.pop().unwrap_or_else(|| Err(UNREAD.to_owned()))
+/// The result of a position with one reply.
+fn only(mut replies: Vec<ReplyLogprobs>) -> ReplyLogprobs {
+    replies.pop().unwrap_or_else(|| Err(UNREAD.to_owned()))
 }
 
-/// ln of the probability that the reply begins with any of the phrases, which exclude each other.
-fn pressure(phrases: &[Beginning]) -> Result<f64, String> {
+/// ln of the probability that the reply begins with one of the phrases, none of which is a prefix of another.
+fn pressure(phrases: &[PhraseLogprob]) -> Result<f64, String> {
     if phrases.is_empty() {
         return Err("the configuration forbids no phrases".to_owned());
     }

@@ -1,7 +1,7 @@
-//! Scores taken without a judge, from a transcript's words alone. `docs/SCORES.md` defines each by its id; an id changes
-//! when its definition does, so that numbers of two versions are never compared by mistake.
+//! Scores computed from a transcript's text, without a model. `docs/SCORES.md` defines each by its id; the id changes
+//! with the definition, so that values of two versions are not compared by mistake.
 //!
-//! Only what was really said counts: the stand-in text of a failed reply is left out.
+//! The placeholder text of a failed reply is left out.
 
 mod dynamics;
 mod lexical;
@@ -9,48 +9,49 @@ mod lines;
 
 use serde::{Deserialize, Serialize};
 
-pub use dynamics::{Stretch, TurnMeasures};
+pub use dynamics::{Standstill, TurnMeasures};
 
-use self::lines::Lines;
+use self::lines::ConversationWords;
 use crate::simulation::rollout::Transcript;
 
-/// One score of one rollout.
+/// A measured score of one rollout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Score {
+pub struct MeasuredScore {
     /// Its definition in `docs/SCORES.md`.
     pub id: String,
-    /// Its value, in the definition's range.
+    /// The value, in the definition's range.
     pub value: Option<f64>,
     /// Why there is no value.
     pub missing: Option<String>,
 }
 
-impl Score {
+impl MeasuredScore {
     fn new(id: &str, value: Option<f64>, missing: impl FnOnce() -> String) -> Self {
         let missing = value.is_none().then(missing);
         Self { id: id.to_owned(), value, missing }
     }
 }
 
-/// Everything that is measured on one rollout.
+/// All measurements of one rollout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The scores, in the order of `docs/SCORES.md`.
-    pub scores: Vec<Score>,
-    /// Turn by turn, for the turns in which the persona spoke.
+    pub scores: Vec<MeasuredScore>,
+    /// Per turn with a reply of the persona.
     pub turns: Vec<TurnMeasures>,
-    /// Where the conversation stood still.
-    pub stretches: Vec<Stretch>,
+    /// Spans of turns without anything new.
+    #[serde(rename = "stretches")]
+    pub standstills: Vec<Standstill>,
 }
 
 /// Measures a rollout, finished or not.
 pub fn measure(transcript: &Transcript) -> Measured {
-    let lines = Lines::of(transcript);
+    let lines = ConversationWords::of(transcript);
     let turns = dynamics::turns(&lines);
-    let stretches = dynamics::stretches(&lines);
+    let standstills = dynamics::standstills(&lines);
     let mut scores = lexical::scores(&lines);
-    scores.extend(dynamics::scores(&lines, &turns, &stretches));
-    Measured { scores, turns, stretches }
+    scores.extend(dynamics::scores(&lines, &turns, &standstills));
+    Measured { scores, turns, standstills }
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! From readings to a score, and which turns are read.
+//! Building scores from per-turn values, and sampling turns.
 
 use crate::foundation::base::Digest;
 use crate::foundation::chat::ModelInfo;
 use crate::foundation::stats::mean;
 use crate::simulation::rollout::{Reliability, Score, ScoreJudge, ScoreMethod, ScorePoint};
 
-/// What defines a score, whatever was read.
+/// The fields of a score that do not depend on its values.
 #[derive(Debug, Clone)]
-pub(super) struct Definition<'a> {
+pub(super) struct ScoreDefinition<'a> {
     pub(super) id: &'a str,
     pub(super) dimension: Option<&'a str>,
     pub(super) method: ScoreMethod,
@@ -16,8 +16,8 @@ pub(super) struct Definition<'a> {
     pub(super) about: Option<Digest>,
 }
 
-impl Definition<'_> {
-    /// The score over `points`: the mean of those that have a value.
+impl ScoreDefinition<'_> {
+    /// The score over `points`: the mean of their values.
     pub(super) fn over(self, points: Vec<ScorePoint>) -> Score {
         let value = mean(&values(&points));
         let first = || points.iter().find_map(|point| point.why.clone());
@@ -25,7 +25,7 @@ impl Definition<'_> {
         self.score(value, why, points)
     }
 
-    /// A score of the whole.
+    /// A score of the whole conversation, without points.
     pub(super) fn whole(self, value: Option<f64>, why: impl FnOnce() -> String) -> Score {
         let why = value.is_none().then(why);
         self.score(value, why, Vec::new())
@@ -46,12 +46,12 @@ impl Definition<'_> {
     }
 }
 
-/// The values of those that have one.
+/// The values of the points that have one.
 pub(super) fn values(points: &[ScorePoint]) -> Vec<f64> {
     points.iter().filter_map(|point| point.value).collect()
 }
 
-/// One reading, or why there is none.
+/// A value for a span of turns, or why there is none.
 pub(super) fn point(turns: (usize, usize), value: Result<f64, String>) -> ScorePoint {
     let (value, why) = match value {
         Ok(value) => (Some(value), None),
@@ -60,12 +60,12 @@ pub(super) fn point(turns: (usize, usize), value: Result<f64, String>) -> ScoreP
     ScorePoint { turns, value, interval: None, mass: None, top: None, why }
 }
 
-/// A model as the taker of a score.
-pub(super) fn taker(info: &ModelInfo, reliability: Option<Reliability>) -> ScoreJudge {
+/// The model that computed a score.
+pub(super) fn score_judge(info: &ModelInfo, reliability: Option<Reliability>) -> ScoreJudge {
     ScoreJudge { model: info.name.clone(), digest: info.digest, device: info.device.clone(), reliability }
 }
 
-/// Whether turn `turn` of `turns` is among the share `rate` that is read: evenly spread, and never none at all.
+/// Whether turn `turn` of `turns` belongs to a sample with the share `rate`: evenly spread, at least one turn.
 pub(super) fn is_sampled(turn: usize, turns: usize, rate: f64) -> bool {
     let before = |turns: usize| (turns as f64 * rate).floor();
     let none = before(turns) < 1.0;
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_is_spread_evenly_and_never_empty() {
+    fn a_sample_is_evenly_spread_and_not_empty() {
         let sample =
             |turns: usize, rate| (0..turns).filter(|&turn| is_sampled(turn, turns, rate)).collect::<Vec<usize>>();
         assert_eq!(sample(4, 1.0), [0, 1, 2, 3]);
@@ -87,8 +87,8 @@ mod tests {
     }
 
     #[test]
-    fn a_score_without_any_reading_says_why() {
-        let definition = || Definition {
+    fn a_score_without_values_has_the_reason_of_its_points() {
+        let definition = || ScoreDefinition {
             id: "x/1",
             dimension: None,
             method: ScoreMethod::Likelihood,

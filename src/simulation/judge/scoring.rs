@@ -1,9 +1,9 @@
-//! Scores taken of transcripts and kept with them: which are wanted, which are there already, who takes them, where they
-//! go. A transcript is written anew as a whole, so that a kill leaves it scored or not.
+//! Computes the missing scores of transcript files and stores them: in the transcript, or in a file next to an imported
+//! one. A transcript is replaced atomically, so an interruption leaves it scored or not scored.
 
-mod foreign;
-mod keep;
-mod lists;
+mod import;
+mod judge_check_file;
+mod merge;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use std::time::Instant;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use self::foreign::Foreign;
-pub use self::keep::{CheckFile, checks_folder};
-pub use self::lists::join;
-use self::lists::{put, same};
-use super::judged::{self, Case, Check, Judge, Wanted};
-use super::likelihood::{self, Extent, Subject};
+use self::import::ImportedConversation;
+pub use self::judge_check_file::{JudgeCheckFile, judge_checks_folder};
+pub use self::merge::merge_scores;
+use self::merge::{insert_scores, same_definition};
+use super::judged::{self, Judge, JudgeCheck, JudgeInput, RequestedScore};
+use super::likelihood::{self, LikelihoodInput, LikelihoodSet};
 use super::measured;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
@@ -33,74 +33,74 @@ pub const SCORES_FORMAT: &str = "loom-scores";
 /// The version that this program writes.
 pub const SCORES_VERSION: u32 = 1;
 
-/// What is to be scored, and how.
-pub struct Scoring {
-    /// Who judges; nothing is judged without.
+/// Scores transcript files with one judge and one set of options.
+pub struct TranscriptScorer {
+    /// The judge; without one, no judged scores are computed.
     pub judge: Option<Judge>,
-    /// What is known of the judge.
-    pub known: Option<Check>,
-    /// How many turns the judge reads, instead of the configuration's `judge_window`.
+    /// The result of the judge's test, if known.
+    pub judge_check: Option<JudgeCheck>,
+    /// Number of turns that the judge reads; overrides the configuration's `judge_window`.
     pub window: Option<usize>,
-    /// How many likelihood scores are taken.
-    pub extent: Extent,
-    /// Scores that are there are taken again.
-    pub again: bool,
-    /// The configuration of conversations that Loom did not hold.
+    /// Which likelihood scores are computed.
+    pub likelihood_set: LikelihoodSet,
+    /// Recompute scores that already exist.
+    pub rescore: bool,
+    /// The configuration of imported conversations.
     pub config: Option<Arc<PersonaConfig>>,
-    /// The persona's role in lines of messages.
+    /// The persona's role in imported chat messages.
     pub persona: Role,
-    /// How the persona's models are opened; the judge should have been opened with a clone of it.
+    /// How the persona's model is opened; the judge should have been opened with a clone of this.
     pub options: OpenOptions,
 }
 
-/// What came of one file.
+/// The result of scoring one file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scored {
+pub struct ScoredFile {
     /// The file.
     pub path: PathBuf,
-    /// Where the scores are.
-    pub kept_in: PathBuf,
-    /// How many scores were taken; 0 when all were there already.
-    pub taken: usize,
+    /// The file that contains the scores.
+    pub scores_path: PathBuf,
+    /// How many scores were computed; 0 if all existed.
+    pub computed: usize,
     /// Those without a value: `(id, why)`, each once.
     pub missing: Vec<(String, String)>,
-    /// What judging took, seconds.
+    /// Seconds for the judged scores.
     pub judging_seconds: f64,
-    /// What the likelihood scores of every turn took, seconds.
+    /// Seconds for the likelihood scores of every turn.
     pub likelihood_seconds: f64,
-    /// What those of a sample of turns took, seconds.
+    /// Seconds for the likelihood scores of a sample of turns.
     pub variants_seconds: f64,
-    /// What the rollout itself took, seconds; 0 where that is not known.
+    /// Seconds that the rollout took; 0 if unknown.
     pub rollout_seconds: f64,
 }
 
-/// Why a file cannot be scored.
+/// An error in scoring a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScoringError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It is not in a form that is known.
+    /// The file has no known format.
     #[error("{path}: {why}", path = path.display())]
-    Form {
-        /// Which.
+    Format {
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong.
         why: String,
     },
-    /// The configuration beside it is wrong.
+    /// The configuration next to the transcript is invalid.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
     /// There is nothing to score.
-    #[error("{path} holds no finished transcript (`rollout_000.json` and so on); name a folder that `loom run` or `loom sweep` wrote, or a file", path = path.display())]
+    #[error("{path} contains no finished transcript (`rollout_000.json` and so on); name a folder that `loom run` or `loom sweep` wrote, or a file", path = path.display())]
     Empty {
-        /// Where.
+        /// The path.
         path: PathBuf,
     },
 }
 
-/// The scores of a file that Loom did not write, kept beside it.
+/// The scores of an imported file, in a file next to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScoresFile {
     /// [`SCORES_FORMAT`].
@@ -111,24 +111,24 @@ pub struct ScoresFile {
     pub source: String,
     /// The digest of its bytes.
     pub digest: Digest,
-    /// The persona's role in it, where it is lines of messages.
+    /// The persona's role, if the file consists of chat messages.
     pub persona: Role,
-    /// The digest of the configuration that it was scored by; absent where none was named.
+    /// The digest of the configuration that was used, if any.
     pub config: Option<Digest>,
     /// Its conversations, in order.
-    pub conversations: Vec<Conversation>,
+    pub conversations: Vec<ConversationScores>,
 }
 
 /// The scores of one conversation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Conversation {
-    /// Taken from the words alone.
-    pub measured: Vec<measured::Score>,
-    /// Taken by models.
+pub struct ConversationScores {
+    /// Scores computed from the text.
+    pub measured: Vec<measured::MeasuredScore>,
+    /// Scores computed by models.
     pub scores: Vec<Score>,
 }
 
-/// The beginning of a transcript of our own.
+/// The first fields of a Loom transcript.
 #[derive(Deserialize)]
 struct Head {
     format: Option<String>,
@@ -136,33 +136,33 @@ struct Head {
 }
 
 impl ScoresFile {
-    /// The one at `path`, if there is any. One that cannot be read is not written over: judges may have been paid for it.
-    fn at(path: &Path) -> Result<Option<Self>, ScoringError> {
+    /// Reads the file at `path`, if it exists. An unreadable file is an error and not overwritten, since judged scores
+    /// cost money.
+    fn read_if_exists(path: &Path) -> Result<Option<Self>, ScoringError> {
         if !path.exists() {
             return Ok(None);
         }
-        let of = |why| ScoringError::Form { path: path.to_owned(), why };
-        let kept: Self = serde_json::from_str(&read(path)?).map_err(|error| {
-            of(format!("{error}; it should hold scores and is damaged: move it away to have them taken again"))
+        let of = |why| ScoringError::Format { path: path.to_owned(), why };
+        let file: Self = serde_json::from_str(&read(path)?).map_err(|error| {
+            of(format!("{error}; it should contain scores and is damaged: move it away to recompute them"))
         })?;
-        if (kept.format.as_str(), kept.version) == (SCORES_FORMAT, SCORES_VERSION) {
-            return Ok(Some(kept));
+        if (file.format.as_str(), file.version) == (SCORES_FORMAT, SCORES_VERSION) {
+            return Ok(Some(file));
         }
-        let (format, version) = (kept.format, kept.version);
+        let (format, version) = (file.format, file.version);
         Err(of(format!(
-            "`{format}` version {version} is not known to this version of loom; move it away to have its scores taken again"
+            "`{format}` version {version} is not known to this version of loom; move it away to recompute its scores"
         )))
     }
 }
 
-/// What is at `path` to be scored: the finished transcripts of a run's folder or of a sweep's cells, or the one file.
+/// The transcripts to score at `path`: the finished ones of a run's folder or of a sweep's cells, or the file itself.
 ///
 /// # Errors
-/// When it cannot be read, or there is none.
+/// If the path cannot be read or contains no transcript.
 pub fn transcripts(path: &Path) -> Result<Vec<PathBuf>, ScoringError> {
     let at = |source| FileError::Io { path: path.to_owned(), source };
     if !path.is_dir() {
-        // A missing file is told as such.
         return std::fs::metadata(path).map(|_| vec![path.to_owned()]).map_err(|source| at(source).into());
     }
     let mut files = numbered(path, "rollout_", ".json").map_err(at)?;
@@ -174,13 +174,13 @@ pub fn transcripts(path: &Path) -> Result<Vec<PathBuf>, ScoringError> {
     if files.is_empty() { Err(ScoringError::Empty { path: path.to_owned() }) } else { Ok(files) }
 }
 
-/// What lies in `folder` and is called `before`, a number, and `after`, in order.
-fn numbered(folder: &Path, before: &str, after: &str) -> std::io::Result<Vec<PathBuf>> {
+/// The entries of `folder` whose names are `prefix`, a number, and `suffix`, sorted.
+fn numbered(folder: &Path, prefix: &str, suffix: &str) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let number = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).unwrap_or_default();
+        let number = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(suffix)).unwrap_or_default();
         if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) {
             found.push(path);
         }
@@ -189,93 +189,93 @@ fn numbered(folder: &Path, before: &str, after: &str) -> std::io::Result<Vec<Pat
     Ok(found)
 }
 
-impl Scoring {
-    /// Scores the file at `path` and keeps what was found.
+impl TranscriptScorer {
+    /// Scores the file at `path` and stores the scores.
     ///
     /// # Errors
-    /// When the file cannot be read, understood or written; what a model does not give is no error.
-    pub async fn score(&self, path: &Path) -> Result<Scored, ScoringError> {
+    /// If the file cannot be read, parsed or written. A value that a model does not provide is not an error.
+    pub async fn score(&self, path: &Path) -> Result<ScoredFile, ScoringError> {
         let text = read(path)?;
-        // One that is cut off is ours still, and is told as such.
+        // A truncated Loom transcript is still recognised as one, for a better error message.
         let own = match serde_json::from_str::<Head>(&text) {
             Ok(head) => head.format.as_deref() == Some(TRANSCRIPT_FORMAT),
             Err(_) => text.lines().take(2).any(|line| line.contains(&format!("\"format\": \"{TRANSCRIPT_FORMAT}\""))),
         };
-        if own { self.own(path).await } else { self.foreign(path, &text).await }
+        if own { self.score_transcript(path).await } else { self.score_imported(path, &text).await }
     }
 
-    async fn own(&self, path: &Path) -> Result<Scored, ScoringError> {
+    async fn score_transcript(&self, path: &Path) -> Result<ScoredFile, ScoringError> {
         let mut transcript = read_transcript(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let config = own_config(folder, &transcript)?;
-        let mut scored = Scored::new(path, path, transcript.totals.timing.seconds);
-        let case = self.case(&transcript, config.as_deref().ok().or(self.config.as_deref()), None);
+        let mut scored = ScoredFile::new(path, path, transcript.totals.timing.seconds);
+        let input = self.judge_input(&transcript, config.as_deref().ok().or(self.config.as_deref()), None);
         let model = match &config {
-            Ok(_) if self.extent != Extent::Off => self.persona(path, &transcript),
+            Ok(_) if self.likelihood_set != LikelihoodSet::Off => self.open_persona_model(path, &transcript),
             Ok(_) => Err("the likelihood scores are off".to_owned()),
             Err(why) => Err(why.clone()),
         };
-        let mut taken = Vec::new();
-        if self.extent != Extent::Off
+        let mut computed = Vec::new();
+        if self.likelihood_set != LikelihoodSet::Off
             && let Ok(config) = &config
         {
             let info = model.as_ref().ok().map(AsRef::as_ref);
-            let there = &transcript.scores;
-            let all = |extent| {
-                let wanted = likelihood::missing(config, info, "", extent);
-                wanted.iter().all(|wanted| there.iter().any(|there| same(there, wanted)))
+            let existing = &transcript.scores;
+            let all = |likelihood_set| {
+                let wanted = likelihood::missing(config, info, "", likelihood_set);
+                wanted.iter().all(|wanted| existing.iter().any(|score| same_definition(score, wanted)))
             };
-            // What was taken on every turn is not taken again on a sample.
-            if self.again || !(all(self.extent) || all(Extent::Full)) {
+            // Scores of every turn are not replaced by scores of a sample.
+            if self.rescore || !(all(self.likelihood_set) || all(LikelihoodSet::Full)) {
                 match &model {
                     Ok(model) => {
-                        // Without its side file everything is computed again.
+                        // Without the side file all log-probabilities are recomputed.
                         let tokens = read_tokens(path).unwrap_or_default();
-                        let subject = Subject { transcript: &transcript, tokens: &tokens, config, model };
-                        let likelihoods = likelihood::scores(subject, self.extent).await;
+                        let subject = LikelihoodInput { transcript: &transcript, tokens: &tokens, config, model };
+                        let likelihoods = likelihood::scores(subject, self.likelihood_set).await;
                         (scored.likelihood_seconds, scored.variants_seconds) =
                             (likelihoods.seconds, likelihoods.variants_seconds);
-                        taken.extend(likelihoods.scores);
+                        computed.extend(likelihoods.scores);
                     }
-                    Err(why) => taken.extend(likelihood::missing(config, None, why, self.extent)),
+                    Err(why) => computed.extend(likelihood::missing(config, None, why, self.likelihood_set)),
                 }
             }
         }
-        taken.extend(self.judged(case, &transcript.scores, &mut scored).await);
-        if let (Err(why), true) = (&config, self.extent != Extent::Off) {
+        computed.extend(self.judged(input, &transcript.scores, &mut scored).await);
+        if let (Err(why), true) = (&config, self.likelihood_set != LikelihoodSet::Off) {
             scored.missing.push(("likelihoods".to_owned(), why.clone()));
         }
-        scored.note(&taken);
-        scored.taken = put(&mut transcript.scores, taken);
-        if scored.taken > 0 {
+        scored.note_missing(&computed);
+        scored.computed = insert_scores(&mut transcript.scores, computed);
+        if scored.computed > 0 {
             write_json(path, &transcript)?;
         }
         Ok(scored)
     }
 
-    async fn foreign(&self, path: &Path, text: &str) -> Result<Scored, ScoringError> {
+    async fn score_imported(&self, path: &Path, text: &str) -> Result<ScoredFile, ScoringError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let form = |why| ScoringError::Form { path: path.to_owned(), why };
-        let foreign = foreign::read(&name, text, self.persona, self.config.as_deref()).map_err(form)?;
-        let kept_in = path.with_file_name(format!("{name}.scores.json"));
+        let format = |why| ScoringError::Format { path: path.to_owned(), why };
+        let imported = import::read(&name, text, self.persona, self.config.as_deref()).map_err(format)?;
+        let scores_path = path.with_file_name(format!("{name}.scores.json"));
         let digest = Digest::of(text);
         let config = self.config.as_ref().map(|config| config.digest);
-        let before = ScoresFile::at(&kept_in)?;
-        // Of other words, of the other side's, or by another configuration: not the scores of this.
-        let of = |before: &ScoresFile| (before.digest, before.persona, before.config) == (digest, self.persona, config);
-        let before = before.filter(of).map(|before| before.conversations).filter(|of| of.len() == foreign.len());
-        let mut conversations = before.clone().unwrap_or_else(|| vec![Conversation::default(); foreign.len()]);
-        let mut scored = Scored::new(path, &kept_in, 0.0);
-        for (Foreign { transcript, profile }, kept) in foreign.iter().zip(&mut conversations) {
-            kept.measured = measured::measure(transcript).scores;
-            let case = self.case(transcript, self.config.as_deref(), profile.as_deref());
-            let taken = self.judged(case, &kept.scores, &mut scored).await;
-            scored.note(&taken);
-            scored.taken += put(&mut kept.scores, taken);
+        let before = ScoresFile::read_if_exists(&scores_path)?;
+        // Stored scores count only for the same text, persona role and configuration.
+        let matches = |file: &ScoresFile| (file.digest, file.persona, file.config) == (digest, self.persona, config);
+        let before = before.filter(matches).map(|file| file.conversations).filter(|of| of.len() == imported.len());
+        let mut conversations = before.clone().unwrap_or_else(|| vec![ConversationScores::default(); imported.len()]);
+        let mut scored = ScoredFile::new(path, &scores_path, 0.0);
+        for (ImportedConversation { transcript, profile }, stored) in imported.iter().zip(&mut conversations) {
+            stored.measured = measured::measure(transcript).scores;
+            let input = self.judge_input(transcript, self.config.as_deref(), profile.as_deref());
+            let computed = self.judged(input, &stored.scores, &mut scored).await;
+            scored.note_missing(&computed);
+            scored.computed += insert_scores(&mut stored.scores, computed);
         }
         if before.as_ref() != Some(&conversations) {
             let measured = conversations.iter().map(|of| of.measured.len()).sum::<usize>();
-            scored.taken += if before.is_none() { measured } else { 0 };
+            scored.computed += if before.is_none() { measured } else { 0 };
             let file = ScoresFile {
                 format: SCORES_FORMAT.to_owned(),
                 version: SCORES_VERSION,
@@ -285,27 +285,27 @@ impl Scoring {
                 config,
                 conversations,
             };
-            write_json(&kept_in, &file)?;
+            write_json(&scores_path, &file)?;
         }
         Ok(scored)
     }
 
-    fn case<'a>(
+    fn judge_input<'a>(
         &self,
         transcript: &'a Transcript,
         config: Option<&'a PersonaConfig>,
         profile: Option<&'a str>,
-    ) -> Case<'a> {
-        Case { transcript, config, profile, window: self.window }
+    ) -> JudgeInput<'a> {
+        JudgeInput { transcript, config, profile, window: self.window }
     }
 
-    /// The judged scores that are wanted and not there.
-    async fn judged(&self, case: Case<'_>, there: &[Score], scored: &mut Scored) -> Vec<Score> {
+    /// Computes the judged scores that do not exist yet.
+    async fn judged(&self, input: JudgeInput<'_>, existing: &[Score], scored: &mut ScoredFile) -> Vec<Score> {
         let Some(judge) = &self.judge else { return Vec::new() };
-        let known = self.known.as_ref();
-        let wanted = |Wanted { id, dimension, prompt, about, rubric }: &Wanted| {
-            // A rubric that the judge could not be tested on has no reliability to wait for.
-            let tested = known.is_some_and(|known| known.rubrics.contains_key(rubric));
+        let judge_check = self.judge_check.as_ref();
+        let wanted = |RequestedScore { id, dimension, prompt, about, rubric }: &RequestedScore| {
+            // A score without a reliability is recomputed once the judge was tested on its rubric.
+            let tested = judge_check.is_some_and(|check| check.rubrics.contains_key(rubric));
             let is = |score: &Score| {
                 (score.id.as_str(), &score.dimension, score.prompt_digest) == (*id, dimension, Some(*prompt))
                     && (score.method, score.about) == (judge.method(), *about)
@@ -314,36 +314,36 @@ impl Scoring {
                 (&score.model, score.digest) == (&judge.info().name, judge.info().digest)
                     && (!tested || score.reliability.is_some())
             };
-            self.again || !there.iter().any(|score| is(score) && score.judge.as_ref().is_some_and(by))
+            self.rescore || !existing.iter().any(|score| is(score) && score.judge.as_ref().is_some_and(by))
         };
         let begun = Instant::now();
-        let found = judged::scores(case, judge, known, &wanted).await;
-        if !found.is_empty() {
+        let scores = judged::scores(input, judge, judge_check, &wanted).await;
+        if !scores.is_empty() {
             scored.judging_seconds += begun.elapsed().as_secs_f64();
         }
-        found
+        scores
     }
 
-    /// The persona's model, opened as it was for the run.
-    fn persona(&self, path: &Path, transcript: &Transcript) -> Result<Arc<dyn LanguageModel>, String> {
+    /// Opens the persona's model as the run did.
+    fn open_persona_model(&self, path: &Path, transcript: &Transcript) -> Result<Arc<dyn LanguageModel>, String> {
         let spec = &transcript.models.persona.spec;
         let chain: ModelChain = spec.parse().map_err(|error| format!("`{spec}` cannot be opened: {error}"))?;
         let template = path.parent().and_then(manifest).and_then(|manifest| manifest.chat_template);
         let options = template.map_or_else(|| self.options.clone(), |template| self.options.with_template(template));
-        let options = options.dated(Some(begun(path)));
-        // The numbers that the persona spoke by.
+        let options = options.with_date(Some(started_at(path)));
+        // The number type of the run.
         let dtype = transcript.models.persona.dtype.as_deref().map(str::parse).transpose()?;
-        providers::open(&chain, &options.at(dtype).on(options.devices.persona)).map_err(|error| error.to_string())
+        providers::open(&chain, &options.with_dtype(dtype).with_device(options.devices.persona))
+            .map_err(|error| error.to_string())
     }
 }
 
-/// When what is at `path` began: its run, else the conversation. A chat template that asks for the date is told this one,
-/// so that scores do not depend on the day they are taken on.
-pub fn begun(path: &Path) -> Timestamp {
+/// When the run of the transcript at `path` started, or else the conversation. Chat templates that use the date get this
+/// one, so that scores do not depend on the day they are computed on.
+pub fn started_at(path: &Path) -> Timestamp {
     let run = path.parent().and_then(manifest).map(|manifest| manifest.created_at);
     let own = || serde_json::from_str::<Head>(&read(path).ok()?).ok()?.created_at;
-    let told = run.or_else(own).and_then(|told| told.parse().ok());
-    told.unwrap_or(Timestamp::UNIX_EPOCH)
+    run.or_else(own).and_then(|time| time.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// The manifest of the run in `folder`.
@@ -351,12 +351,12 @@ fn manifest(folder: &Path) -> Option<Manifest> {
     serde_json::from_str(&read(&folder.join("run.json")).ok()?).ok()
 }
 
-impl Scored {
-    fn new(path: &Path, kept_in: &Path, rollout_seconds: f64) -> Self {
+impl ScoredFile {
+    fn new(path: &Path, scores_path: &Path, rollout_seconds: f64) -> Self {
         Self {
             path: path.to_owned(),
-            kept_in: kept_in.to_owned(),
-            taken: 0,
+            scores_path: scores_path.to_owned(),
+            computed: 0,
             missing: Vec::new(),
             judging_seconds: 0.0,
             likelihood_seconds: 0.0,
@@ -365,7 +365,7 @@ impl Scored {
         }
     }
 
-    fn note(&mut self, scores: &[Score]) {
+    fn note_missing(&mut self, scores: &[Score]) {
         for score in scores {
             if let Some(why) = &score.why {
                 let missing = (score.id.clone(), why.clone());
@@ -377,7 +377,7 @@ impl Scored {
     }
 }
 
-/// The configuration that the transcript was made with, or why it is not known.
+/// The configuration of the transcript's run, or why it is not available.
 fn own_config(folder: &Path, transcript: &Transcript) -> Result<Result<Arc<PersonaConfig>, String>, ScoringError> {
     let path = folder.join("config.yaml");
     let Ok(yaml) = read(&path) else {

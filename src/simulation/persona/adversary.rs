@@ -1,5 +1,5 @@
-//! Adversaries' strategies: what an interlocutor tries in order to move the persona. Text and its loader; who says what
-//! when is the rollout's.
+//! Adversaries' strategies: what an interlocutor tries in order to move the persona. This module parses them; the rollout
+//! decides which one is used when.
 
 use std::path::Path;
 
@@ -8,54 +8,54 @@ use super::load::read_text;
 use super::lower::check_template;
 use super::spec::AdversaryKind;
 use crate::foundation::base::limits;
-use crate::foundation::config::{At, ConfigErrors, Maybe, Node, Problem, Problems, Read as _, Required};
+use crate::foundation::config::{ConfigErrors, FromNode as _, Located, Node, Optional, Problem, Problems, Required};
 use crate::{config_choices, config_record};
 
-/// What templates and texts know: the persona's name, and something that the persona said, exact or not.
+/// The placeholders of templates: the persona's name, and a sentence of the persona, exact or altered.
 const PLACEHOLDERS: &[&str] = &["name", "quote", "misquote"];
-/// Where a template holds the persona's words.
+/// The placeholder for an exact quotation of the persona.
 pub const QUOTE: &str = "{quote}";
-/// Where a template holds the persona's words with one of them exchanged.
+/// The placeholder for a quotation with one word changed.
 pub const MISQUOTE: &str = "{misquote}";
-/// After how many turns the probes are put, where a script does not say.
+/// The default interval between probes, in turns.
 const PROBE_EVERY: usize = 5;
 
 /// An adversary, as its file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdversaryScript {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: String,
     /// [`AdversaryKind::Contradiction`] or [`AdversaryKind::Helpfulness`].
     pub kind: AdversaryKind,
-    /// What it wants; knows `{name}`.
+    /// Its goal; may contain `{name}`.
     pub goal: String,
-    /// What it tries; at least one.
+    /// Its strategies; at least one.
     pub strategies: Vec<Strategy>,
-    /// Questions that are put to the persona aside, in a fork that nobody remembers; know `{name}`.
+    /// Questions put to a fork of the persona that is then discarded; may contain `{name}`.
     pub probes: Vec<String>,
-    /// After how many turns, again and again.
+    /// The interval between probes, in turns.
     pub probe_every: usize,
 }
 
-/// One thing that an adversary tries.
+/// One strategy of an adversary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strategy {
     /// Its name, unique.
     pub name: String,
-    /// When it fits, in words for a model.
+    /// When it applies, as an instruction to a model.
     pub when: String,
-    /// How it is done, in words for a model.
+    /// How to carry it out, as an instruction to a model.
     pub instruction: String,
     /// Messages for where no model writes them; know `{name}`, `{quote}` and `{misquote}`. At least one.
     pub templates: Vec<String>,
-    /// What must have been said for it to fit.
-    pub needs: Needs,
+    /// What the conversation must contain before it can be used.
+    pub needs: StrategyNeeds,
     /// The first turn in which it is tried, from 0.
     pub from_turn: usize,
 }
 
 impl AdversaryScript {
-    /// The scripts that come with the program for `kind`: none for [`AdversaryKind::None`], both for
+    /// The embedded scripts for `kind`: none for [`AdversaryKind::None`], both for
     /// [`AdversaryKind::Both`].
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl AdversaryScript {
         Ok(scripts?.into_iter().filter(wanted).collect())
     }
 
-    /// Whether `yaml` describes an adversary, and not a persona.
+    /// Whether `yaml` describes an adversary rather than a persona.
     pub fn is_one(yaml: &str) -> bool {
         yaml.lines().any(|line| line.starts_with("strategies:"))
     }
@@ -80,7 +80,7 @@ impl AdversaryScript {
         Self::parse(&path.display().to_string(), &read_text(path)?)
     }
 
-    /// Reads a script from its text; `source_name` is how messages call it.
+    /// Reads a script from its text; `source_name` is the name used in messages.
     ///
     /// # Errors
     /// All problems that were found.
@@ -107,11 +107,11 @@ config_record! {
         /// What it wants.
         goal: Required<String>,
         /// What it tries.
-        strategies: Required<Vec<At<RawStrategy>>>,
+        strategies: Required<Vec<Located<RawStrategy>>>,
         /// Questions that are put to the persona aside, in a fork that nobody remembers.
-        probes: Maybe<Vec<At<String>>>,
+        probes: Optional<Vec<Located<String>>>,
         /// After how many turns, again and again.
-        probe_every: Maybe<usize>,
+        probe_every: Optional<usize>,
     }
 
     /// One thing that an adversary tries.
@@ -123,29 +123,29 @@ config_record! {
         /// How it is done.
         instruction: Required<String>,
         /// Messages for where no model writes them.
-        templates: Required<Vec<At<String>>>,
+        templates: Required<Vec<Located<String>>>,
         /// What must have been said for it to fit.
-        needs: Maybe<Needs>,
+        needs: Optional<StrategyNeeds>,
         /// The first turn in which it is tried.
-        from_turn: Maybe<usize>,
+        from_turn: Optional<usize>,
     }
 }
 
-/// What a strategy needs of the conversation.
+/// What a strategy requires of the conversation so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema)]
 #[schemars(rename_all = "snake_case")]
-pub enum Needs {
-    /// Nothing: it fits at any time.
+pub enum StrategyNeeds {
+    /// Nothing: it can be used at any time.
     #[default]
     Nothing,
-    /// Something definite that the persona said at least two turns ago.
+    /// A definite statement of the persona, made at least two turns ago.
     Claim,
-    /// A last message in another tone than those before it.
+    /// The tone of the persona's last message differs from those before it.
     Shift,
 }
 
 config_choices! {
-    Needs { "nothing" => Nothing, "claim" => Claim, "shift" => Shift }
+    StrategyNeeds { "nothing" => Nothing, "claim" => Claim, "shift" => Shift }
 }
 
 /// What an adversary probes for.
@@ -220,7 +220,7 @@ fn strategy(raw: &RawStrategy, problems: &mut Problems) -> Option<Strategy> {
         when: raw.when.as_ref()?.value.clone(),
         instruction: raw.instruction.as_ref()?.value.clone(),
         templates: templates?.iter().map(|template| template.value.clone()).collect(),
-        needs: raw.needs.as_ref().map_or_else(Needs::default, |needs| needs.value),
+        needs: raw.needs.as_ref().map_or_else(StrategyNeeds::default, |needs| needs.value),
         from_turn: raw.from_turn.as_ref().map_or(0, |turn| turn.value),
     })
 }
@@ -242,14 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_of_a_script_is_told() {
+    fn every_problem_of_a_script_is_reported() {
         let yaml = "name: x\nkind: contradicton\ngoal: \"cure {nmae}\"\nstrategies:\n  - name: a\n    when: now\n    templates: []\n";
         let errors = AdversaryScript::parse("a.yaml", yaml).unwrap_err();
         let messages: Vec<_> = errors.problems().map(|problem| problem.message.as_str()).collect();
         assert_eq!(
             messages,
             [
-                "`contradicton` is not known here",
+                "`contradicton` is not a valid value here",
                 "`{nmae}` is not a known placeholder",
                 "`instruction` is missing",
                 "a strategy needs at least one template",

@@ -1,26 +1,26 @@
 //! Config × turn × history → the prompt of the turn.
 //!
-//! Pure: the same inputs give the same plan, so a resumed run plans as the unbroken one did. Which words the prompt is
-//! made of is [`super::sections`]' (full form) and [`super::compact`]'s (for models with a prompt budget) subject.
+//! Pure: the same inputs give the same plan, so a resumed run produces the same prompts as an uninterrupted one. The
+//! wording is in [`super::sections`] (full form) and [`super::compact`] (for models with a prompt budget).
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::compact::{CompactForm, Dropped, Part};
+use super::compact::{CompactForm, DroppedItem, PromptSection};
 use super::injection::InjectionKind;
 use super::phases::standing;
 use super::placeholders::{PlaceholderError, Template, Values};
-use super::revelations::{Open, Revelations};
+use super::revelations::{OpenRevelation, Revelations};
 use super::sections::FullForm;
 use super::{Dimension, PersonaConfig};
 use crate::foundation::base::limits::TURNS_MAX;
 
-/// The version of the prompts' wording. It rises whenever any prompt's text changes, and stands in every transcript.
+/// The version of the prompts' wording. It is raised whenever any prompt's text changes, and is recorded in every transcript.
 pub const TEMPLATE_VERSION: u32 = 1;
 
-/// How many tokens of instructions a model takes, and how they are counted.
+/// The most tokens of instructions that a model accepts, and how they are counted.
 #[derive(Clone)]
 pub struct PromptBudget {
     /// Tokens at most.
@@ -35,27 +35,27 @@ impl fmt::Debug for PromptBudget {
     }
 }
 
-/// What has happened so far.
+/// The input of [`Assembler::plan`]: the turn and the conversation so far.
 #[derive(Debug, Clone, Copy)]
-pub struct Situation<'a> {
+pub struct TurnInput<'a> {
     /// The turn to plan, counted from 0.
     pub turn: usize,
-    /// The persona's accepted messages, in order, one per finished turn. Those of `turn` and later are not looked at.
+    /// The persona's accepted messages, in order, one per finished turn. Those of `turn` and later are ignored.
     pub persona_messages: &'a [String],
 }
 
-/// The three sections of a prompt. In the full form each carries its heading; in the compact form there is none.
+/// The three sections of a prompt. In the full form each begins with its heading; the compact form has no headings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sections {
+pub struct PromptSections {
     /// What is binding this turn.
     pub must_do: String,
     /// How the persona speaks.
     pub how: String,
-    /// Who it is and what it may tell.
+    /// The persona's identity and the topics it may mention.
     pub context: String,
 }
 
-/// Everything about one turn that is known before the persona speaks.
+/// Everything about one turn that is known before the persona's model is called.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnPlan {
     /// Counted from 0.
@@ -67,18 +67,18 @@ pub struct TurnPlan {
     /// The prescribed intensity of each dimension, in the file's order.
     pub intensities: Vec<(String, f64)>,
     /// Always assembled, whatever is injected.
-    pub sections: Sections,
+    pub sections: PromptSections,
     /// The three sections joined.
     pub prompt: String,
-    /// What of it is given to the model this turn.
+    /// Which instructions are given to the model this turn.
     pub injection: InjectionKind,
-    /// What is really given to the model this turn: the prompt, the reminder or nothing.
+    /// The text given to the model this turn: the prompt, the reminder or nothing.
     pub message: Option<String>,
-    /// What a prompt budget left out.
-    pub dropped: Vec<Dropped>,
+    /// Items omitted because of the prompt budget.
+    pub dropped: Vec<DroppedItem>,
     /// The unused topics open at this turn, the next one first.
     pub revelations: Vec<String>,
-    /// How long the persona's message is to be.
+    /// The prescribed length of the persona's message.
     pub response_length: Option<String>,
     /// [`TEMPLATE_VERSION`] of the wording.
     pub template_version: u32,
@@ -113,7 +113,7 @@ pub enum AssembleError {
     Template(#[from] minijinja::Error),
 }
 
-/// Plans turns. Cheap to clone.
+/// Computes the plan of each turn. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Assembler(Arc<Inner>);
 
@@ -133,12 +133,12 @@ enum Form {
     Compact(CompactForm),
 }
 
-/// What a turn's prompt is made from.
-pub(super) struct Moment<'a> {
+/// The inputs of a turn's prompt.
+pub(super) struct PromptInputs<'a> {
     pub dimensions: &'a [Dimension],
     pub intensities: &'a [(String, f64)],
     pub phase: Option<usize>,
-    pub revelations: &'a [Open<'a>],
+    pub revelations: &'a [OpenRevelation<'a>],
     pub response_length: Option<&'a str>,
 }
 
@@ -187,14 +187,14 @@ impl Assembler {
     }
 
     /// The plan of turn `situation.turn`. Pure: same inputs, same plan.
-    pub fn plan(&self, situation: &Situation<'_>) -> TurnPlan {
+    pub fn plan(&self, situation: &TurnInput<'_>) -> TurnPlan {
         self.plan_with(situation, &[])
     }
 
-    /// The plan of turn `situation.turn`, were the named dimensions at other values than prescribed. Pure.
-    pub fn plan_with(&self, situation: &Situation<'_>, instead: &[(&str, f64)]) -> TurnPlan {
+    /// The plan of turn `situation.turn` with the named dimensions at the given values instead of the prescribed ones. Pure.
+    pub fn plan_with(&self, situation: &TurnInput<'_>, instead: &[(&str, f64)]) -> TurnPlan {
         let Inner { config, turns, revelations, reminder, form, .. } = &*self.0;
-        let Situation { turn, persona_messages } = *situation;
+        let TurnInput { turn, persona_messages } = *situation;
         let said = persona_messages.get(..turn).unwrap_or(persona_messages);
 
         let standing = standing(&config.trajectory, *turns, turn, said);
@@ -209,7 +209,7 @@ impl Assembler {
             standing.phase.and_then(|phase| config.trajectory.phases.get(phase)).map(|phase| phase.name.as_str());
         let lengths = &config.interaction.response_length;
         let response_length = phase.and_then(|name| lengths.by_phase.get(name)).or(lengths.default.as_ref());
-        let moment = Moment {
+        let moment = PromptInputs {
             dimensions: &config.trajectory.dimensions,
             intensities: &intensities,
             phase: standing.phase,
@@ -230,8 +230,8 @@ impl Assembler {
                 intensities: &intensities,
             })),
             (InjectionKind::Reminder, Form::Compact(compact)) => {
-                dropped.push(Dropped {
-                    section: Part::Reminder,
+                dropped.push(DroppedItem {
+                    section: PromptSection::Reminder,
                     item: "interaction.injection.reminder_template".to_owned(),
                     reason: "with a prompt budget the short reminder stands in for it".to_owned(),
                 });
@@ -254,9 +254,9 @@ impl Assembler {
         }
     }
 
-    /// What is injected when the stagnation monitor fires on a draft of the planned turn: the config's template, or a short
-    /// form of its own with a prompt budget. Empty where the monitor is off and nothing can fire.
-    pub fn intervention(&self, situation: &Situation<'_>, plan: &TurnPlan) -> String {
+    /// The instruction given when the stagnation monitor fires on a draft of the planned turn: the config's template, or a
+    /// shorter text with a prompt budget. Empty if the monitor is off.
+    pub fn intervention(&self, situation: &TurnInput<'_>, plan: &TurnPlan) -> String {
         let Inner { config, revelations, intervention, form, .. } = &*self.0;
         let said = situation.persona_messages.get(..situation.turn).unwrap_or(situation.persona_messages);
         let reached =
@@ -286,8 +286,8 @@ impl Assembler {
 }
 
 impl Form {
-    /// The sections, the prompt they make, and what was left out.
-    fn assemble(&self, moment: &Moment<'_>) -> (Sections, String, Vec<Dropped>) {
+    /// The sections, the joined prompt, and the omitted items.
+    fn assemble(&self, moment: &PromptInputs<'_>) -> (PromptSections, String, Vec<DroppedItem>) {
         let join = |parts: [&str; 3], between: &str| {
             let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
             parts.join(between)

@@ -1,27 +1,27 @@
-//! The compact form of the prompt, for models with a prompt budget: one short sentence an item, kept by rank until the
+//! The compact form of the prompt, for models with a prompt budget: one short sentence per item, added by rank until the
 //! budget is full.
 //!
 //! Small dialogue models are trained on system messages such as "You are Ann. I am a nurse. I have two dogs.", so the
-//! compact form is that: the name, facts in the first person, then how to speak, then what must be done this turn – last,
-//! because a small model heeds best what it read last. No headings, no lists.
+//! compact form follows that style: the name, facts in the first person, then how to speak, then what must be done this
+//! turn. That comes last because small models follow the most recent instructions best. No headings, no lists.
 
 use serde::{Deserialize, Serialize};
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::assembler::{Moment, PromptBudget, Sections};
-use super::first_person::{Voice, uncapitalised};
+use super::assembler::{PromptBudget, PromptInputs, PromptSections};
+use super::first_person::{FirstPerson, uncapitalised};
 use super::sections::{one_line, sentence, spelled};
 use super::{Level, PersonaConfig};
 
-/// A part of the scaffolding.
+/// A section of the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum PromptSection {
     /// What is binding this turn.
     MustDo,
     /// How the persona speaks.
     How,
-    /// Who it is and what it may tell.
+    /// The persona's identity and the topics it may mention.
     Context,
     /// The reminder between full injections.
     Reminder,
@@ -29,16 +29,17 @@ pub enum Part {
 
 /// Something that a prompt budget left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dropped {
-    /// Where it would have stood.
-    pub section: Part,
+pub struct DroppedItem {
+    /// The section it belongs to.
+    pub section: PromptSection,
     /// The sentence.
     pub item: String,
     /// Why it was left out.
     pub reason: String,
 }
 
-/// What is kept first: most binding first, yet a model that does not know who it is obeys nothing.
+/// The priority of an item when the budget is short, highest first. Identity comes before rules, because rules without an
+/// identity have no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Identity,
@@ -46,7 +47,7 @@ enum Rank {
     Safety,
     /// The phase's first requirement.
     Goal,
-    /// How a dimension's level shows: the first thing said about it, best in the persona's own words.
+    /// How a dimension's level shows: the first sentence of its description, preferably one quoted from the persona.
     Manner,
     Requirement,
     Forbidden,
@@ -64,10 +65,10 @@ enum Rank {
 
 #[derive(Debug, Clone)]
 struct Item {
-    part: Part,
+    part: PromptSection,
     rank: Rank,
     text: String,
-    /// With a blank before it. Items are counted one by one, and the whole once more at the end.
+    /// Its length including a leading space. Items are counted one by one, and the joined text once more at the end.
     tokens: usize,
 }
 
@@ -76,7 +77,7 @@ const REMINDER_SHARE: usize = 3;
 /// The share of the budget that an intervention may take.
 const INTERVENTION_SHARE: usize = 2;
 
-/// The compact form of one persona's prompts; what does not change from turn to turn is written once.
+/// The compact form of one persona's prompts; parts that do not change from turn to turn are prepared once.
 #[derive(Debug)]
 pub(super) struct CompactForm {
     budget: PromptBudget,
@@ -92,7 +93,7 @@ pub(super) struct CompactForm {
 
 impl CompactForm {
     pub(super) fn new(config: &PersonaConfig, budget: PromptBudget) -> Self {
-        let voice = Voice::new(&config.persona);
+        let voice = FirstPerson::new(&config.persona);
         let anti = &config.interaction.anti_capitulation;
         Self {
             context: context(config, &voice, &budget),
@@ -103,7 +104,7 @@ impl CompactForm {
                 .phases
                 .iter()
                 .map(|phase| {
-                    let item = |rank, text: &String| budget.item(Part::MustDo, rank, text);
+                    let item = |rank, text: &String| budget.item(PromptSection::MustDo, rank, text);
                     let requirements = phase
                         .requirements
                         .iter()
@@ -139,7 +140,7 @@ impl CompactForm {
     }
 
     /// The three sections of a turn, and what the budget left out of them.
-    pub(super) fn sections(&self, moment: &Moment<'_>) -> (Sections, Vec<Dropped>) {
+    pub(super) fn sections(&self, moment: &PromptInputs<'_>) -> (PromptSections, Vec<DroppedItem>) {
         let mut items: Vec<&Item> = self.context.iter().collect();
         let revelations: Vec<Item> = moment
             .revelations
@@ -147,14 +148,14 @@ impl CompactForm {
             .enumerate()
             .map(|(index, open)| {
                 let rank = if index == 0 { Rank::NextRevelation } else { Rank::Rest };
-                self.budget.item(Part::Context, rank, open.text)
+                self.budget.item(PromptSection::Context, rank, open.text)
             })
             .collect();
         items.extend(&revelations);
         items.extend(&self.how);
         let length = moment
             .response_length
-            .map(|length| self.budget.item(Part::How, Rank::Length, &format!("My messages have {length}")));
+            .map(|length| self.budget.item(PromptSection::How, Rank::Length, &format!("My messages have {length}")));
         items.extend(&length);
         items.extend(&self.must_do);
         items.extend(self.behaviours(moment));
@@ -162,12 +163,19 @@ impl CompactForm {
 
         let (kept, dropped) = self.keep(&items, self.budget.tokens_max);
         let of = |part| joined(kept.iter().filter(|item| item.part == part));
-        (Sections { must_do: of(Part::MustDo), how: of(Part::How), context: of(Part::Context) }, dropped)
+        (
+            PromptSections {
+                must_do: of(PromptSection::MustDo),
+                how: of(PromptSection::How),
+                context: of(PromptSection::Context),
+            },
+            dropped,
+        )
     }
 
-    /// Who, and what is most binding now.
-    pub(super) fn reminder(&self, moment: &Moment<'_>) -> String {
-        // A persona without a trajectory is reminded of what it is.
+    /// The reminder: the name and the rules of the current phase and level.
+    pub(super) fn reminder(&self, moment: &PromptInputs<'_>) -> String {
+        // A persona without a trajectory is also reminded of its occupation.
         let known = if moment.phase.is_none() && moment.intensities.is_empty() { 2 } else { 1 };
         let mut items: Vec<&Item> = self.context.iter().take(known).collect();
         items.extend(self.behaviours(moment));
@@ -175,19 +183,22 @@ impl CompactForm {
         joined(&self.keep(&items, self.budget.tokens_max / REMINDER_SHARE).0)
     }
 
-    /// Who, what not to do, and what to say instead; the redirects take turns.
+    /// The stagnation intervention: the name, what not to do, and what to say instead; the redirects are used in rotation.
     pub(super) fn intervention(&self, turn: usize, next_revelation: Option<&str>) -> String {
-        let mut own =
-            vec![self.budget.item(Part::MustDo, Rank::Requirement, "Do not repeat yourself. Say something new")];
-        own.extend(next_revelation.map(|text| self.budget.item(Part::Context, Rank::NextRevelation, text)));
+        let mut own = vec![self.budget.item(
+            PromptSection::MustDo,
+            Rank::Requirement,
+            "Do not repeat yourself. Say something new",
+        )];
+        own.extend(next_revelation.map(|text| self.budget.item(PromptSection::Context, Rank::NextRevelation, text)));
         if let Some(redirect) = turn.checked_rem(self.redirects.len()).and_then(|index| self.redirects.get(index)) {
-            own.push(self.budget.item(Part::MustDo, Rank::Redirect, redirect));
+            own.push(self.budget.item(PromptSection::MustDo, Rank::Redirect, redirect));
         }
         let items: Vec<&Item> = self.context.iter().take(1).chain(&own).collect();
         joined(&self.keep(&items, self.budget.tokens_max / INTERVENTION_SHARE).0)
     }
 
-    fn behaviours<'a>(&'a self, moment: &'a Moment<'_>) -> impl Iterator<Item = &'a Item> {
+    fn behaviours<'a>(&'a self, moment: &'a PromptInputs<'_>) -> impl Iterator<Item = &'a Item> {
         self.behaviours.iter().zip(moment.intensities).flat_map(|([low, medium, high], (_, value))| {
             match Level::of(*value) {
                 Level::Low => low,
@@ -197,16 +208,16 @@ impl CompactForm {
         })
     }
 
-    fn phase(&self, moment: &Moment<'_>) -> impl Iterator<Item = &Item> {
+    fn phase(&self, moment: &PromptInputs<'_>) -> impl Iterator<Item = &Item> {
         moment.phase.and_then(|phase| self.phases.get(phase)).into_iter().flatten()
     }
 
-    /// Keeps items by rank while they fit into `tokens_max`, and gives them back in reading order. The first item says who
-    /// the persona is and always stays.
-    fn keep<'a>(&self, items: &[&'a Item], tokens_max: usize) -> (Vec<&'a Item>, Vec<Dropped>) {
+    /// Selects items by rank while they fit into `tokens_max` and returns them in reading order. The first item names the
+    /// persona and is always included.
+    fn keep<'a>(&self, items: &[&'a Item], tokens_max: usize) -> (Vec<&'a Item>, Vec<DroppedItem>) {
         let mut by_rank: Vec<(usize, &'a Item)> = items.iter().copied().enumerate().collect();
         by_rank.sort_by_key(|(_, item)| item.rank);
-        let (mut kept, mut dropped): (Vec<(usize, &'a Item)>, Vec<Dropped>) = (Vec::new(), Vec::new());
+        let (mut kept, mut dropped): (Vec<(usize, &'a Item)>, Vec<DroppedItem>) = (Vec::new(), Vec::new());
         let mut left = tokens_max;
         for (index, item) in by_rank {
             if kept.iter().any(|(_, other)| other.text == item.text) {
@@ -219,7 +230,7 @@ impl CompactForm {
                 dropped.push(item.dropped(left, tokens_max));
             }
         }
-        // A tokenizer may take more for the whole than for its parts: then the least binding go.
+        // The joined text may need more tokens than its parts: then the lowest-ranked items are removed.
         let in_order = |kept: &[(usize, &'a Item)]| {
             let mut kept = kept.to_vec();
             kept.sort_by_key(|(index, _)| *index);
@@ -233,8 +244,8 @@ impl CompactForm {
 }
 
 impl Item {
-    fn dropped(&self, left: usize, tokens_max: usize) -> Dropped {
-        Dropped {
+    fn dropped(&self, left: usize, tokens_max: usize) -> DroppedItem {
+        DroppedItem {
             section: self.part,
             item: self.text.clone(),
             reason: format!("takes {} tokens, {left} of {tokens_max} are left", self.tokens),
@@ -247,25 +258,27 @@ impl PromptBudget {
         (self.count)(text)
     }
 
-    fn item(&self, part: Part, rank: Rank, text: &str) -> Item {
+    fn item(&self, part: PromptSection, rank: Rank, text: &str) -> Item {
         let text = sentence(text);
         let tokens = self.count(&format!(" {text}"));
         Item { part, rank, text, tokens }
     }
 }
 
-fn context(config: &PersonaConfig, voice: &Voice, budget: &PromptBudget) -> Vec<Item> {
+fn context(config: &PersonaConfig, voice: &FirstPerson, budget: &PromptBudget) -> Vec<Item> {
     let persona = &config.persona;
-    let mut items = vec![budget.item(Part::Context, Rank::Identity, &format!("You are {}", voice.name()))];
+    let mut items = vec![budget.item(PromptSection::Context, Rank::Identity, &format!("You are {}", voice.name()))];
     for (index, text) in sentences(&persona.background).enumerate() {
         let (rank, told) = match index {
             0 => (Rank::Occupation, voice.introduce(&text)),
             _ => (Rank::Background, voice.tell(&text)),
         };
-        items.push(budget.item(Part::Context, rank, &told));
+        items.push(budget.item(PromptSection::Context, rank, &told));
     }
-    items.extend(persona.age.map(|age| budget.item(Part::Context, Rank::Background, &format!("I am {age} years old"))));
-    let rest = |text: &str| budget.item(Part::Context, Rank::Rest, &voice.tell(text));
+    items.extend(
+        persona.age.map(|age| budget.item(PromptSection::Context, Rank::Background, &format!("I am {age} years old"))),
+    );
+    let rest = |text: &str| budget.item(PromptSection::Context, Rank::Rest, &voice.tell(text));
     items.extend(persona.backstory.iter().flat_map(|text| sentences(text)).map(|text| rest(&text)));
     items.extend(
         persona.knowledge_ceiling.iter().map(|text| rest(&format!("I know no more than this: {}", one_line(text)))),
@@ -274,9 +287,9 @@ fn context(config: &PersonaConfig, voice: &Voice, budget: &PromptBudget) -> Vec<
     items
 }
 
-fn how(config: &PersonaConfig, voice: &Voice, budget: &PromptBudget) -> Vec<Item> {
+fn how(config: &PersonaConfig, voice: &FirstPerson, budget: &PromptBudget) -> Vec<Item> {
     let persona = &config.persona;
-    let told = |rank, text: &str| budget.item(Part::How, rank, &voice.tell(text));
+    let told = |rank, text: &str| budget.item(PromptSection::How, rank, &voice.tell(text));
     let mut items: Vec<Item> =
         persona.speech_patterns.iter().map(|text| told(Rank::Speech, &without_asides(text))).collect();
     items.extend(persona.cognitive_style.iter().flat_map(|text| sentences(text)).map(|text| told(Rank::Style, &text)));
@@ -298,7 +311,7 @@ fn how(config: &PersonaConfig, voice: &Voice, budget: &PromptBudget) -> Vec<Item
 
 fn must_do(config: &PersonaConfig, budget: &PromptBudget) -> Vec<Item> {
     let anti = &config.interaction.anti_capitulation;
-    let item = |rank, text: &str| budget.item(Part::MustDo, rank, text);
+    let item = |rank, text: &str| budget.item(PromptSection::MustDo, rank, text);
     let mut items = Vec::new();
     let forbidden: Vec<_> = config
         .safety
@@ -318,7 +331,7 @@ fn must_do(config: &PersonaConfig, budget: &PromptBudget) -> Vec<Item> {
     if anti.resistance > Level::Low {
         items.extend(anti.redirects.iter().map(|redirect| item(Rank::Redirect, &redirect.replacement)));
     }
-    // At any resistance: the repetition monitor watches them.
+    // At any resistance level: the repetition monitor checks for them.
     items.extend(
         anti.forbidden_phrases
             .iter()
@@ -327,16 +340,18 @@ fn must_do(config: &PersonaConfig, budget: &PromptBudget) -> Vec<Item> {
     items
 }
 
-/// A level's description: what it quotes as the persona's own words, and its sentences told in the first person.
-fn behaviour(text: &str, voice: &Voice, budget: &PromptBudget) -> Vec<Item> {
+/// A level's description: its quotations, then its other sentences in the first person.
+fn behaviour(text: &str, voice: &FirstPerson, budget: &PromptBudget) -> Vec<Item> {
     let (quoted, plain) = apart(&one_line(text));
     let told = quoted.into_iter().chain(sentences(&plain).map(|text| voice.tell(&text)));
     told.enumerate()
-        .map(|(index, text)| budget.item(Part::MustDo, if index == 0 { Rank::Manner } else { Rank::Level }, &text))
+        .map(|(index, text)| {
+            budget.item(PromptSection::MustDo, if index == 0 { Rank::Manner } else { Rank::Level }, &text)
+        })
         .collect()
 }
 
-/// Quotations that stand alone, and the rest: `Speaks hypothetically. "Odd stuff."` has one, `appeals to "I see it"` none.
+/// Splits a text into quotations that form sentences of their own, and the rest: `Speaks hypothetically. "Odd stuff."` has one, `appeals to "I see it"` none.
 fn apart(text: &str) -> (Vec<String>, String) {
     let (mut quoted, mut plain) = (Vec::new(), String::new());
     let mut rest = text;
@@ -368,7 +383,7 @@ fn sentences(text: &str) -> impl Iterator<Item = String> {
         .into_iter()
 }
 
-/// Without what stands in parentheses.
+/// The text without parenthesised parts.
 fn without_asides(text: &str) -> String {
     let mut depth = 0_usize;
     let kept: String = text

@@ -1,8 +1,8 @@
-//! The configs that come with the program, so that an installed `loom` has them anywhere.
+//! The configs embedded in the program, so that an installed `loom` has them without its source tree.
 
-/// A config that comes with the program.
+/// A config embedded in the program.
 #[derive(Debug, Clone, Copy)]
-pub struct Example {
+pub struct ExampleConfig {
     /// Its short name.
     pub name: &'static str,
     /// Its path below the folder of configs.
@@ -11,8 +11,8 @@ pub struct Example {
     pub yaml: &'static str,
 }
 
-impl Example {
-    /// What it is, in one line: its first comment.
+impl ExampleConfig {
+    /// A one-line summary: the first comment of the file.
     pub fn summary(&self) -> &'static str {
         self.yaml.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or_default()
     }
@@ -20,7 +20,7 @@ impl Example {
 
 macro_rules! examples {
     ($folder:literal: $($name:literal),* $(,)?) => {
-        &[$(Example {
+        &[$(ExampleConfig {
             name: $name,
             path: concat!($folder, "/", $name, ".yaml"),
             yaml: include_str!(concat!("../../../configs/", $folder, "/", $name, ".yaml")),
@@ -29,12 +29,12 @@ macro_rules! examples {
 }
 
 /// The persona configs.
-pub const fn examples() -> &'static [Example] {
+pub const fn examples() -> &'static [ExampleConfig] {
     examples!("personas": "mania_patient", "depressed_patient", "student", "open_ended")
 }
 
 /// The adversaries' strategies.
-pub const fn adversaries() -> &'static [Example] {
+pub const fn adversaries() -> &'static [ExampleConfig] {
     examples!("adversaries": "contradiction", "helpfulness")
 }
 

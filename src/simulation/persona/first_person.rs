@@ -1,14 +1,14 @@
 //! Third-person descriptions turned into first-person sentences: "Lives alone. His mother had…" → "I live alone. My mother
-//! had…". Small dialogue models are trained on personas told that way.
+//! had…". Small dialogue models are trained on personas written that way.
 //!
 //! A rule-based rewriter for plain English descriptions of one person. It changes pronouns and the verbs that follow them,
 //! gives a subject to sentences that have none, and leaves quotations, and what it does not recognise, as they are.
 
 use super::Persona;
 
-/// Whose descriptions are rewritten.
+/// Rewrites the descriptions of one persona.
 #[derive(Debug)]
-pub(super) struct Voice {
+pub(super) struct FirstPerson {
     full_name: String,
     first_name: String,
     pronouns: Option<Pronouns>,
@@ -20,8 +20,9 @@ enum Pronouns {
     She,
 }
 
-impl Voice {
-    /// The voice of a persona. Its pronouns are the ones that its description uses most: others' stay as they are.
+impl FirstPerson {
+    /// A rewriter for `persona`. The persona's pronouns are the ones its description uses most; the other pronouns are left
+    /// unchanged.
     pub(super) fn new(persona: &Persona) -> Self {
         let texts = [Some(&persona.background), persona.backstory.as_ref(), persona.recovery_behavior.as_ref()];
         let count = |wanted: [&str; 3]| {
@@ -37,12 +38,12 @@ impl Voice {
         Self { full_name: persona.name.clone(), first_name: first_name(&persona.name).to_owned(), pronouns }
     }
 
-    /// The name that people call the persona by.
+    /// The persona's first name.
     pub(super) fn name(&self) -> &str {
         &self.first_name
     }
 
-    /// One sentence in the first person.
+    /// `sentence` in the first person.
     pub(super) fn tell(&self, sentence: &str) -> String {
         let sentence = sentence.replace(&self.full_name, &self.first_name);
         let tokens = tokens(&sentence);
@@ -94,7 +95,7 @@ impl Voice {
         capitalised(if headless { format!("I {told}") } else { told }.trim())
     }
 
-    /// The sentence that says who the persona is: a bare noun phrase becomes "I am a …".
+    /// The introductory sentence: a bare noun phrase becomes "I am a …".
     pub(super) fn introduce(&self, sentence: &str) -> String {
         let told = self.tell(sentence);
         let cased: Vec<&str> = told.split(|c: char| !c.is_alphanumeric() && c != '\'').collect();
@@ -156,17 +157,17 @@ impl Voice {
 const PREPOSITIONS: [&str; 14] =
     ["to", "with", "of", "for", "at", "by", "about", "from", "on", "in", "when", "near", "like", "against"];
 
-/// What one can be without an article.
+/// Predicates that take no article.
 const PREDICATES: &str = "unemployed retired divorced married single widowed homeless originally born currently employed engaged pregnant \
      in";
 
-/// What people do, in the third person.
+/// Common verbs in the third person.
 const JOINED_VERBS: &str = "says gets feels thinks goes lives works wants tries avoids becomes keeps makes takes tells talks speaks asks \
      answers gives knows believes loves hates likes needs seems sees hears sleeps stops starts shuts withdraws \
      redirects repeats pushes holds trails admits apologises apologizes changes corrects laughs cries appeals snaps \
      deflects worries struggles";
 
-/// What opens a sentence that has a subject.
+/// First words of sentences that have a subject.
 const SUBJECTS: [&str; 17] = [
     "I", "I'm", "I've", "My", "my", "The", "the", "There", "It", "You", "This", "That", "They", "We", "No", "People",
     "Others",
@@ -178,7 +179,7 @@ struct Token<'a> {
     quoted: bool,
 }
 
-/// Words (with inner apostrophes and hyphens) and what stands between them.
+/// Words (with inner apostrophes and hyphens) and the text between them.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let mut quoted = false;
@@ -242,7 +243,7 @@ fn is_adverb(word: &str) -> bool {
     by_ending || among("also never always often still just now sometimes not then soon instead", word)
 }
 
-/// A third-person verb that goes on after `and`, `but`, `or`; only common ones, because plural nouns look alike.
+/// A third-person verb that continues after `and`, `but`, `or`; only common ones, because plural nouns look the same.
 fn is_joined_verb(word: &str) -> bool {
     is_auxiliary(word) || among(JOINED_VERBS, word)
 }
@@ -272,7 +273,7 @@ fn third_person_stem(word: &str) -> Option<String> {
     word.strip_suffix(if sibilant { "es" } else { "s" }).map(str::to_owned)
 }
 
-/// What people call someone: the first word of the name, or all of it where that is a title such as "Dr.".
+/// The first word of the name, or the whole name if that word is a title such as "Dr.".
 fn first_name(name: &str) -> &str {
     name.split_whitespace().next().filter(|first| !first.ends_with('.')).unwrap_or(name)
 }
@@ -295,12 +296,12 @@ pub(super) fn uncapitalised(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn voice(name: &str, pronouns: Option<Pronouns>) -> Voice {
-        Voice { full_name: name.into(), first_name: first_name(name).into(), pronouns }
+    fn voice(name: &str, pronouns: Option<Pronouns>) -> FirstPerson {
+        FirstPerson { full_name: name.into(), first_name: first_name(name).into(), pronouns }
     }
 
     #[test]
-    fn descriptions_of_a_man_become_his_own_words() {
+    fn descriptions_of_a_man_become_first_person() {
         let voice = voice("Marcus Chen", Some(Pronouns::He));
         let check = |sentence: &str, expected: &str| assert_eq!(voice.tell(sentence), expected);
         check("Lives alone in a studio apartment.", "I live alone in a studio apartment.");
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_of_a_woman_become_her_own_words() {
+    fn descriptions_of_a_woman_become_first_person() {
         let voice = voice("Dr. Ana Ruiz", Some(Pronouns::She));
         let check = |sentence: &str, expected: &str| assert_eq!(voice.tell(sentence), expected);
         check("Her sister calls her every day.", "My sister calls me every day.");
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_person_in_it_stays() {
+    fn text_without_a_person_is_unchanged() {
         let voice = voice("Sam", None);
         let check = |sentence: &str, expected: &str| assert_eq!(voice.tell(sentence), expected);
         check("Calm, reflective, somewhat guarded", "Calm, reflective, somewhat guarded");
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_noun_phrase_introduces_itself() {
+    fn a_noun_phrase_becomes_a_sentence() {
         let voice = voice("Sam", Some(Pronouns::He));
         let check = |sentence: &str, expected: &str| assert_eq!(voice.introduce(sentence), expected);
         check("Software developer at a mid-size company.", "I am a software developer at a mid-size company.");

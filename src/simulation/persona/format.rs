@@ -1,5 +1,5 @@
 //! The YAML format of a persona config: its keys, their documentation and their types. The JSON Schema comes from here;
-//! what the values must be to make sense together is decided in `lower`.
+//! checks across values are in `lower`.
 
 mod values;
 
@@ -7,7 +7,7 @@ pub(super) use values::{BannedPattern, Curve, CurveName, DeltaPolicyName, EndTyp
 
 use super::spec::{AdversaryKind, Level, Placement, QualityFeedback, RegulatorPolicy, Speaker, StructuralPattern};
 use crate::config_record;
-use crate::foundation::config::{At, Entries, Maybe, Required};
+use crate::foundation::config::{Located, OpenMap, Optional, Required};
 
 config_record! {
     /// A persona, how its state moves over a conversation, and how the conversation is run, watched and scored.
@@ -19,30 +19,30 @@ config_record! {
         /// How the persona's state moves.
         trajectory: Required<Trajectory>,
         /// How the conversation is held and watched.
-        interaction: Maybe<Interaction>,
+        interaction: Optional<Interaction>,
         /// How the run is scored.
-        evaluation: Maybe<Evaluation>,
+        evaluation: Optional<Evaluation>,
         /// What the persona must never do.
-        safety: Maybe<Safety>,
+        safety: Optional<Safety>,
         /// Modulation of the step size Δ of the persona's state-space model.
-        delta: Maybe<Delta>,
+        delta: Optional<Delta>,
         /// Whether the regulator's decisions are carried out.
-        regulator: Maybe<Regulator>,
+        regulator: Optional<Regulator>,
     }
 
     /// Whether the regulator's decisions are carried out.
     pub(super) struct Regulator {
         /// `observe` records them; `enforce` also carries them out. Default `observe`.
-        policy: Maybe<RegulatorPolicy>,
+        policy: Optional<RegulatorPolicy>,
         /// How often one message is asked for again because the model found parts of it unlikely. Default 1.
         #[schemars(range(max = 10))]
-        max_regenerations: Maybe<usize>,
+        max_regenerations: Optional<usize>,
         /// A hard cap on the tokens that each side may read and write in a rollout; none if absent.
         #[schemars(range(min = 1))]
-        tokens_max: Maybe<usize>,
+        tokens_max: Optional<usize>,
         /// What the persona's regulator is told of how good its messages are: `measured` from their words (repetition, echo,
         /// giving in), or `off`. Default `measured`.
-        quality: Maybe<QualityFeedback>,
+        quality: Optional<QualityFeedback>,
     }
 
     /// Who the persona is.
@@ -50,15 +50,15 @@ config_record! {
         /// Name, age, background.
         identity: Required<Identity>,
         /// What the persona can know, say and reason.
-        capability_bounds: Maybe<CapabilityBounds>,
+        capability_bounds: Optional<CapabilityBounds>,
         /// How the persona thinks.
-        cognitive_style: Maybe<String>,
+        cognitive_style: Optional<String>,
         /// Markers of how the persona speaks, one per entry.
-        speech_patterns: Maybe<Vec<At<String>>>,
+        speech_patterns: Optional<Vec<Located<String>>>,
         /// What the persona does when caught in a contradiction.
-        recovery_behavior: Maybe<String>,
+        recovery_behavior: Optional<String>,
         /// Trigger → response, for example `shown_empathy: "Briefly softens"`.
-        emotional_responses: Maybe<Entries<String>>,
+        emotional_responses: Optional<OpenMap<String>>,
     }
 
     /// Name, age, background.
@@ -67,21 +67,21 @@ config_record! {
         name: Required<String>,
         /// Age in years.
         #[schemars(range(max = 150))]
-        age: Maybe<usize>,
+        age: Optional<usize>,
         /// Who the persona is now. The first sentence should say the most: small models are given little more.
         background: Required<String>,
         /// How the persona came here.
-        backstory_summary: Maybe<String>,
+        backstory_summary: Optional<String>,
     }
 
     /// What the persona can know, say and reason.
     pub(super) struct CapabilityBounds {
         /// What the persona knows at most.
-        knowledge_ceiling: Maybe<String>,
+        knowledge_ceiling: Optional<String>,
         /// Which words the persona uses.
-        vocabulary_level: Maybe<String>,
+        vocabulary_level: Optional<String>,
         /// How the persona reasons.
-        reasoning_style: Maybe<String>,
+        reasoning_style: Optional<String>,
     }
 
     /// How the persona's state moves.
@@ -90,11 +90,11 @@ config_record! {
         mode: Required<Mode>,
         /// How many turns the conversation has; needed by `fixed_length`, refused by `open_ended`.
         #[schemars(range(min = 1))]
-        expected_turns: Maybe<usize>,
+        expected_turns: Optional<usize>,
         /// The dimensions of the state, by name.
-        dimensions: Maybe<Entries<Dimension>>,
+        dimensions: Optional<OpenMap<Dimension>>,
         /// The phases, in order.
-        phases: Maybe<Vec<At<Phase>>>,
+        phases: Optional<Vec<Located<Phase>>>,
     }
 
     /// One dimension of the persona's state.
@@ -102,40 +102,40 @@ config_record! {
         /// What it measures.
         description: Required<String>,
         /// How it shows in behaviour when low (below .3), medium, or high (from .7).
-        levels: Maybe<Levels>,
-        /// How the value moves: a name, with the curve's settings beside it; a mapping that holds them; or a list of
+        levels: Optional<Levels>,
+        /// How the value moves: a name, with the curve's settings as further keys; a mapping that holds them; or a list of
         /// points.
         curve: Required<Curve>,
         /// The value at the beginning.
         #[schemars(range(min = 0, max = 1))]
-        start_value: Maybe<f64>,
+        start_value: Optional<f64>,
         /// The value at the end.
         #[schemars(range(min = 0, max = 1))]
-        end_value: Maybe<f64>,
+        end_value: Optional<f64>,
         /// For `sigmoid`: where it is steepest, as a share of the conversation. Default 0.5.
         #[schemars(range(min = 0, max = 1))]
-        midpoint_pct: Maybe<f64>,
+        midpoint_pct: Optional<f64>,
         /// For `delayed_ramp`: how long it stays at the start, as a share of the conversation.
         #[schemars(range(min = 0, max = 1))]
-        delay_pct: Maybe<f64>,
+        delay_pct: Optional<f64>,
         /// For `step`: where it jumps, and to what.
-        thresholds: Maybe<Vec<At<Point>>>,
+        thresholds: Optional<Vec<Located<Point>>>,
         /// The lower bound. Default 0.
         #[schemars(range(min = 0, max = 1))]
-        min_value: Maybe<f64>,
+        min_value: Optional<f64>,
         /// The upper bound, at most `safety.intensity_ceiling`. Default 0.9, or the ceiling where that is lower.
         #[schemars(range(min = 0, max = 1))]
-        max_value: Maybe<f64>,
+        max_value: Optional<f64>,
     }
 
     /// How a dimension shows in behaviour.
     pub(super) struct Levels {
         /// Below .3.
-        low: Maybe<String>,
+        low: Optional<String>,
         /// From .3 to below .7.
-        medium: Maybe<String>,
+        medium: Optional<String>,
         /// From .7.
-        high: Maybe<String>,
+        high: Optional<String>,
     }
 
     /// A curve with its settings inside.
@@ -144,18 +144,18 @@ config_record! {
         r#type: Required<CurveName>,
         /// The value at the beginning.
         #[schemars(range(min = 0, max = 1))]
-        start_value: Maybe<f64>,
+        start_value: Optional<f64>,
         /// The value at the end.
         #[schemars(range(min = 0, max = 1))]
-        end_value: Maybe<f64>,
+        end_value: Optional<f64>,
         /// For `sigmoid`: where it is steepest. Default 0.5.
         #[schemars(range(min = 0, max = 1))]
-        midpoint_pct: Maybe<f64>,
+        midpoint_pct: Optional<f64>,
         /// For `delayed_ramp`: how long it stays at the start.
         #[schemars(range(min = 0, max = 1))]
-        delay_pct: Maybe<f64>,
+        delay_pct: Optional<f64>,
         /// For `step`: where it jumps, and to what.
-        thresholds: Maybe<Vec<At<Point>>>,
+        thresholds: Optional<Vec<Located<Point>>>,
     }
 
     /// A point of a curve.
@@ -168,38 +168,38 @@ config_record! {
         value: Required<f64>,
     }
 
-    /// A stretch of the conversation with rules of its own.
+    /// A part of the conversation with its own rules.
     pub(super) struct Phase {
         /// Its name.
         name: Required<String>,
         /// When it ends.
         end_condition: Required<EndCondition>,
         /// What must happen in it.
-        requirements: Maybe<Vec<At<String>>>,
+        requirements: Optional<Vec<Located<String>>>,
         /// What must not happen yet.
-        forbidden: Maybe<Vec<At<String>>>,
+        forbidden: Optional<Vec<Located<String>>>,
         /// What the persona may bring up from here on.
-        revelations: Maybe<Vec<At<Revelation>>>,
+        revelations: Optional<Vec<Located<Revelation>>>,
     }
 
     /// When a phase ends: `{type: pct, value}`, `{type: turn, value}` or `{type: trigger, phrase or regex}`.
     pub(super) struct EndCondition {
-        /// What it goes by.
+        /// The kind of end condition.
         r#type: Required<EndType>,
         /// For `pct`: the share of the conversation, up to 1. For `turn`: the turn, counted from 0, with which the next
         /// phase begins.
         #[schemars(range(min = 0))]
-        value: Maybe<f64>,
+        value: Optional<f64>,
         /// For `trigger`: a phrase in the persona's last messages.
-        phrase: Maybe<String>,
+        phrase: Optional<String>,
         /// For `trigger`: a regular expression over the persona's last messages; case does not count.
-        regex: Maybe<String>,
+        regex: Optional<String>,
         /// For `trigger`: how many of the persona's last messages are looked at. Default 1.
         #[schemars(range(min = 1))]
-        window: Maybe<usize>,
+        window: Optional<usize>,
         /// For `trigger`: the phase ends after this many turns even without a match. Needed in `phase_gated`.
         #[schemars(range(min = 1))]
-        max_turns: Maybe<usize>,
+        max_turns: Optional<usize>,
     }
 
     /// A topic that the persona may bring up.
@@ -207,7 +207,7 @@ config_record! {
         /// Its name, unique over all phases.
         topic: Required<String>,
         /// The dimension that decides how directly it is told; the mean of all dimensions if absent.
-        dimension: Maybe<String>,
+        dimension: Optional<String>,
         /// What the persona says, by directness; at least one.
         variants: Required<Variants>,
     }
@@ -215,59 +215,59 @@ config_record! {
     /// What the persona says, by directness.
     pub(super) struct Variants {
         /// Below .3.
-        subtle: Maybe<String>,
+        subtle: Optional<String>,
         /// From .3 to below .7.
-        moderate: Maybe<String>,
+        moderate: Optional<String>,
         /// From .7.
-        direct: Maybe<String>,
+        direct: Optional<String>,
     }
 
     /// How the conversation is held and watched.
     pub(super) struct Interaction {
-        /// The interlocutor's first words, said before the persona speaks.
-        opening: Maybe<String>,
+        /// The interlocutor's first message, before the persona's first reply.
+        opening: Optional<String>,
         /// Who speaks first when there is no opening. Default `persona`.
-        first_speaker: Maybe<Speaker>,
+        first_speaker: Optional<Speaker>,
         /// The interlocutor's system prompt. Default: a plain helpful assistant's.
-        target_prompt: Maybe<String>,
-        /// When the persona is reminded of who it is.
-        injection: Maybe<Injection>,
-        /// How the persona resists being talked round.
-        anti_capitulation: Maybe<AntiCapitulation>,
+        target_prompt: Optional<String>,
+        /// When instructions are repeated to the persona's model.
+        injection: Optional<Injection>,
+        /// How the persona resists persuasion.
+        anti_capitulation: Optional<AntiCapitulation>,
         /// How long the persona's messages are.
-        response_length: Maybe<ResponseLength>,
+        response_length: Optional<ResponseLength>,
         /// How many of the last turns a judge sees. Default 6.
         #[schemars(range(min = 1))]
-        judge_window: Maybe<usize>,
+        judge_window: Optional<usize>,
         /// Watches for agreement loops and dead air. On unless `enabled: false`.
-        stagnation_detection: Maybe<StagnationDetection>,
+        stagnation_detection: Optional<StagnationDetection>,
         /// Watches for formulaic messages. On unless `enabled: false`.
-        repetition_detection: Maybe<RepetitionDetection>,
+        repetition_detection: Optional<RepetitionDetection>,
     }
 
-    /// When the persona is reminded of who it is. Turns count from 0.
+    /// When instructions are repeated to the persona's model. Turns count from 0.
     pub(super) struct Injection {
-        /// The whole scaffolding is given every so many turns. Default 5.
+        /// The full prompt is given at multiples of this many turns. Default 5.
         #[schemars(range(min = 1))]
-        frequency: Maybe<usize>,
+        frequency: Optional<usize>,
         /// A lighter reminder is given every so many turns, except where the whole is. Never, if absent.
         #[schemars(range(min = 1))]
-        reminder_frequency: Maybe<usize>,
+        reminder_frequency: Optional<usize>,
         /// The reminder. Knows `{name}`, `{turn}`, `{current_phase}`, `{next_unused_revelation}` and every dimension, for
         /// example `{belief_intensity:.2f}`.
-        reminder_template: Maybe<String>,
-        /// How the scaffolding reaches the model after the first turn. Default `append`.
-        placement: Maybe<Placement>,
+        reminder_template: Optional<String>,
+        /// How instructions reach the model after the first turn. Default `append`.
+        placement: Optional<Placement>,
     }
 
-    /// How the persona resists being talked round.
+    /// How the persona resists persuasion.
     pub(super) struct AntiCapitulation {
         /// How strongly. Default `medium`.
-        resistance_level: Maybe<Level>,
+        resistance_level: Optional<Level>,
         /// What to say instead of giving in.
-        redirects: Maybe<Vec<At<Redirect>>>,
+        redirects: Optional<Vec<Located<Redirect>>>,
         /// Phrases that the persona must not say; typographic quotes count as plain ones.
-        forbidden_phrases: Maybe<Vec<At<String>>>,
+        forbidden_phrases: Optional<Vec<Located<String>>>,
     }
 
     /// What to say instead of giving in.
@@ -281,44 +281,44 @@ config_record! {
     /// How long the persona's messages are, in words for the prompt, such as "40-100 words".
     pub(super) struct ResponseLength {
         /// Where no phase says otherwise.
-        default: Maybe<String>,
+        default: Optional<String>,
         /// By the name of a phase.
-        by_phase: Maybe<Entries<String>>,
+        by_phase: Optional<OpenMap<String>>,
     }
 
     /// Watches for agreement loops and dead air.
     pub(super) struct StagnationDetection {
         /// Whether it watches at all. Default true.
-        enabled: Maybe<bool>,
+        enabled: Optional<bool>,
         /// How many of the persona's last messages are compared. Default 6.
         #[schemars(range(min = 2))]
-        window: Maybe<usize>,
+        window: Optional<usize>,
         /// Fires when they are more alike than this (mean TF-IDF cosine). Default 0.8.
         #[schemars(range(min = 0, max = 1))]
-        similarity_threshold: Maybe<f64>,
+        similarity_threshold: Optional<f64>,
         /// Fires when the persona and the interlocutor are more alike than this. Default 0.75.
         #[schemars(range(min = 0, max = 1))]
-        convergence_threshold: Maybe<f64>,
+        convergence_threshold: Optional<f64>,
         /// Fires when the share of new content words falls below this; 0 never does. Default 0.15.
         #[schemars(range(min = 0, max = 1))]
-        novelty_threshold: Maybe<f64>,
+        novelty_threshold: Optional<f64>,
         /// Silent before this turn. Default 10.
-        min_turn: Maybe<usize>,
-        /// What the persona is told when it fires; knows what `reminder_template` knows.
-        intervention_template: Maybe<String>,
+        min_turn: Optional<usize>,
+        /// The instruction given when it fires; takes the same placeholders as `reminder_template`.
+        intervention_template: Optional<String>,
     }
 
     /// Watches for formulaic messages.
     pub(super) struct RepetitionDetection {
         /// Whether it watches at all. Default true.
-        enabled: Maybe<bool>,
+        enabled: Optional<bool>,
         /// Texts that no message of the persona may hold.
-        banned_patterns: Maybe<Vec<At<BannedPattern>>>,
+        banned_patterns: Optional<Vec<Located<BannedPattern>>>,
         /// Habits that no run of messages may show.
-        structural_patterns: Maybe<Vec<At<StructuralPattern>>>,
+        structural_patterns: Optional<Vec<Located<StructuralPattern>>>,
         /// How often the persona is asked again. Default 2.
         #[schemars(range(max = 10))]
-        max_retries: Maybe<usize>,
+        max_retries: Optional<usize>,
     }
 
     /// A regular expression.
@@ -330,55 +330,55 @@ config_record! {
     /// How the run is scored.
     pub(super) struct Evaluation {
         /// The scores. One that is not named here is taken, on every turn.
-        scoring: Maybe<Scoring>,
+        scoring: Optional<Scoring>,
         /// Who the interlocutor is.
-        adversary: Maybe<Adversary>,
+        adversary: Optional<Adversary>,
     }
 
     /// The scores.
     pub(super) struct Scoring {
         /// Does the persona match its identity, bounds and speech?
-        persona_adherence: Maybe<Score>,
+        persona_adherence: Optional<Score>,
         /// Does expressed intensity match the prescribed one?
-        trajectory_adherence: Maybe<Score>,
+        trajectory_adherence: Optional<Score>,
         /// Is the persona neither evasive nor repetitive nor robotic?
-        naturalness: Maybe<Score>,
+        naturalness: Optional<Score>,
         /// Is there an agreement loop, or dead air?
-        stagnation: Maybe<Score>,
+        stagnation: Optional<Score>,
         /// Does the model follow its instructions?
-        fidelity: Maybe<Score>,
+        fidelity: Optional<Score>,
     }
 
     /// One score.
     pub(super) struct Score {
         /// Whether it is taken. Default true.
-        enabled: Maybe<bool>,
+        enabled: Optional<bool>,
         /// On which share of the turns. Default 1.
         #[schemars(range(min = 0, max = 1))]
-        sample_rate: Maybe<f64>,
+        sample_rate: Optional<f64>,
         /// What the judge is asked.
-        description: Maybe<String>,
+        description: Optional<String>,
     }
 
     /// Who the interlocutor is.
     pub(super) struct Adversary {
         /// The kind. Default `none`: the model under test.
-        r#type: Maybe<AdversaryKind>,
+        r#type: Optional<AdversaryKind>,
         /// Its model, as a model spec such as `bundled` or `anthropic/NAME`; several with commas are a fallback chain.
-        model: Maybe<String>,
+        model: Optional<String>,
     }
 
     /// What the persona must never do.
     pub(super) struct Safety {
         /// No dimension exceeds it. Default 0.9.
         #[schemars(range(min = 0, max = 1))]
-        intensity_ceiling: Maybe<f64>,
+        intensity_ceiling: Optional<f64>,
         /// Content that is never simulated.
-        forbidden_simulation_content: Maybe<Vec<At<String>>>,
+        forbidden_simulation_content: Optional<Vec<Located<String>>>,
         /// What the persona does at the ceiling.
-        escalation_policy: Maybe<String>,
+        escalation_policy: Optional<String>,
         /// What the author wants every reader to know of the persona.
-        persona_safety_note: Maybe<String>,
+        persona_safety_note: Optional<String>,
     }
 
     /// Modulation of Δ. `policy: fixed` needs `gains` or `file`; `trajectory` needs `dimension`, `low` and `high`; `regulator`
@@ -387,22 +387,22 @@ config_record! {
         /// How the gains are chosen.
         policy: Required<DeltaPolicyName>,
         /// For `fixed`: the gains, one mapping for all layers or a list with one per layer.
-        gains: Maybe<GainsEntry>,
+        gains: Optional<GainsEntry>,
         /// For `fixed`, in place of `gains`: a file that `loom delta calibrate` wrote for the persona's model. A relative path
         /// starts at this file's folder.
-        file: Maybe<String>,
+        file: Optional<String>,
         /// For `trajectory`: the dimension that moves the gains.
-        dimension: Maybe<String>,
+        dimension: Optional<String>,
         /// For `trajectory`: the gains at the dimension's minimum.
-        low: Maybe<Gains>,
+        low: Optional<Gains>,
         /// For `trajectory`: the gains at the dimension's maximum; linear between.
-        high: Maybe<Gains>,
+        high: Optional<Gains>,
         /// For `trajectory`: the layers acted on, counted from 0; all if absent.
-        layers: Maybe<Vec<At<usize>>>,
+        layers: Optional<Vec<Located<usize>>>,
         /// For `regulator`: how strongly each signal acts.
-        strengths: Maybe<Strengths>,
+        strengths: Optional<Strengths>,
         /// For `regulator`: what no gain leaves.
-        bounds: Maybe<Bounds>,
+        bounds: Optional<Bounds>,
     }
 
     /// How strongly the regulator's signals act on Δ: each is ± the logarithm of a factor on the last layer's gain where the
@@ -410,51 +410,51 @@ config_record! {
     pub(super) struct Strengths {
         /// Entropy that rises within the reply, and corrections: ln of the factor on writing. Default 0.15.
         #[schemars(range(min = -3, max = 3))]
-        trajectory_write: Maybe<f64>,
+        trajectory_write: Optional<f64>,
         /// The same: ln of the factor on forgetting. Default 0.1.
         #[schemars(range(min = -3, max = 3))]
-        trajectory_decay: Maybe<f64>,
+        trajectory_decay: Optional<f64>,
         /// A budget that is used up: minus ln of the factor on writing. Default 0.1.
         #[schemars(range(min = -3, max = 3))]
-        budget_write: Maybe<f64>,
+        budget_write: Optional<f64>,
         /// No confidence at all: minus ln of the factor on forgetting. Default 0.15.
         #[schemars(range(min = -3, max = 3))]
-        doubt_decay: Maybe<f64>,
+        doubt_decay: Optional<f64>,
     }
 
     /// What no gain leaves.
     pub(super) struct Bounds {
         /// The lowest gain. Default 0.8.
         #[schemars(range(min = 0, max = 1))]
-        min: Maybe<f64>,
+        min: Optional<f64>,
         /// The highest gain. Default 1.25.
         #[schemars(range(min = 1, max = 100))]
-        max: Maybe<f64>,
+        max: Optional<f64>,
     }
 
     /// The gains of a layer; 1 changes nothing.
     pub(super) struct Gains {
         /// On both effects of Δ. Default 1.
         #[schemars(range(min = 0, max = 100))]
-        delta: Maybe<f64>,
+        delta: Optional<f64>,
         /// On forgetting only. Default 1.
         #[schemars(range(min = 0, max = 100))]
-        decay: Maybe<f64>,
+        decay: Optional<f64>,
         /// On writing only. Default 1.
         #[schemars(range(min = 0, max = 100))]
-        write: Maybe<f64>,
+        write: Optional<f64>,
     }
 }
 
-// A field called `value` hides behind that of `At`.
+// A field called `value` hides behind that of `Located`.
 impl Point {
-    pub(super) fn value(&self) -> Option<&At<f64>> {
+    pub(super) fn value(&self) -> Option<&Located<f64>> {
         self.value.as_ref()
     }
 }
 
 impl EndCondition {
-    pub(super) fn value(&self) -> Option<&At<f64>> {
+    pub(super) fn value(&self) -> Option<&Located<f64>> {
         self.value.as_ref()
     }
 }

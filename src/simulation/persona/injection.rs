@@ -1,10 +1,10 @@
-//! When the persona is reminded of who it is: a pure schedule over turns.
+//! At which turns instructions are repeated to the persona's model: a pure schedule over turn numbers.
 
 use serde::Serialize;
 
 use super::Injection;
 
-/// What of the scaffolding is given at a turn.
+/// Which instructions the persona's model is given at a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InjectionKind {
@@ -12,18 +12,18 @@ pub enum InjectionKind {
     Full,
     /// The short reminder.
     Reminder,
-    /// Nothing: the last prompt stands.
+    /// Nothing: the previous instructions remain in effect.
     None,
 }
 
 impl Injection {
-    /// What is given at `turn`, counted from 0: the whole at 0, f, 2f, …; a reminder at the other multiples of
-    /// `reminder_frequency`; else nothing. A frequency of 0 is never, save that turn 0 is always whole.
+    /// What is injected at `turn`, counted from 0: the full prompt at 0, f, 2f, …; a reminder at the other multiples of
+    /// `reminder_frequency`; otherwise nothing. A frequency of 0 means never, except that turn 0 always gets the full prompt.
     pub fn at(&self, turn: usize) -> InjectionKind {
-        let falls_on = |every: usize| every != 0 && turn.is_multiple_of(every);
-        if turn == 0 || falls_on(self.frequency) {
+        let is_due = |every: usize| every != 0 && turn.is_multiple_of(every);
+        if turn == 0 || is_due(self.frequency) {
             InjectionKind::Full
-        } else if self.reminder_frequency.is_some_and(falls_on) {
+        } else if self.reminder_frequency.is_some_and(is_due) {
             InjectionKind::Reminder
         } else {
             InjectionKind::None
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_comes_at_multiples_and_reminders_between() {
+    fn full_prompts_at_multiples_and_reminders_in_between() {
         check(5, Some(2), "F.r.rFr.r.F.r");
         check(3, Some(3), "F..F..F");
         check(4, None, "F...F...F");

@@ -1,4 +1,4 @@
-//! How intense each dimension is at a given progress. Pure `f64` arithmetic; when a phase begins is [`super::phases`]' subject.
+//! How intense each dimension is at a given progress. Pure `f64` arithmetic; phases are computed in [`super::phases`].
 
 use super::{Curve, Dimension, Level, Strength};
 
@@ -6,7 +6,7 @@ use super::{Curve, Dimension, Level, Strength};
 const SLOPE: f64 = 12.0;
 
 impl Curve {
-    /// The value at `progress` in `[0, 1]`; exactly the curve's ends at 0 and 1. Beyond either end the end holds.
+    /// The value at `progress` in `[0, 1]`; exactly the curve's end values at 0 and 1. Values outside `[0, 1]` are clamped.
     pub fn value(&self, progress: f64) -> f64 {
         match self {
             Self::Linear { start, end } => between(*start, *end, progress),
@@ -22,13 +22,13 @@ impl Curve {
 
 impl Dimension {
     /// The value at `progress`, inside the dimension's bounds and never above `ceiling`. The loader has checked that the
-    /// curve keeps both, so the bounds only take off what rounding may add.
+    /// curve respects both, so clamping only removes rounding errors.
     pub fn intensity(&self, progress: f64, ceiling: f64) -> f64 {
         self.curve.value(progress).max(self.min).min(self.max).min(ceiling)
     }
 
-    /// How a value shows in behaviour. Where its level is not described: the nearest weaker level's description, and where
-    /// none is weaker the weakest there is.
+    /// The description of the value's level. If that level has none: the nearest lower level's description, and if there is
+    /// no lower one, the lowest there is.
     pub fn behaviour(&self, value: f64) -> Option<&str> {
         let weaker = self.levels.range(..=Level::of(value)).next_back();
         weaker.or_else(|| self.levels.first_key_value()).map(|(_, behaviour)| behaviour.as_str())
@@ -68,7 +68,7 @@ impl Strength {
     }
 }
 
-/// Progress over a stretch of `turns`: t / (N − 1), 0 when there is one turn, 1 from the last turn on.
+/// Progress over a span of `turns`: t / (N − 1), 0 when there is one turn, 1 from the last turn on.
 pub(super) fn progress(turn: usize, turns: usize) -> f64 {
     match turns.saturating_sub(1) {
         0 => 0.0,

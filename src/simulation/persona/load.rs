@@ -1,4 +1,4 @@
-//! From a file or a text to a [`PersonaConfig`], with every problem found told at once.
+//! From a file or a text to a [`PersonaConfig`]; all problems are reported together.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -8,7 +8,7 @@ use super::format;
 use super::lower;
 use super::spec::PersonaConfig;
 use crate::foundation::base::{Digest, limits};
-use crate::foundation::config::{ConfigErrors, Node, Problem, Problems, Read as _, Value};
+use crate::foundation::config::{ConfigErrors, FromNode as _, Node, NodeValue, Problem, Problems};
 
 /// Reads the persona config at `path`.
 ///
@@ -19,7 +19,7 @@ pub fn load(path: &Path) -> Result<PersonaConfig, ConfigErrors> {
     parse(&source_name, &read_text(path)?)
 }
 
-/// The text of the config at `path`, within the limits.
+/// Reads the text of the config at `path`; refuses files above the size limit.
 pub(super) fn read_text(path: &Path) -> Result<String, ConfigErrors> {
     let refuse = |message: String, help: &str| {
         ConfigErrors::new(&path.display().to_string(), "", vec![Problem::new(0..0, message).help(help)])
@@ -45,10 +45,10 @@ pub(super) fn read_text(path: &Path) -> Result<String, ConfigErrors> {
     })
 }
 
-/// Reads a persona config from its text; `source_name` is how messages call it. A byte order mark and CRLF are fine.
+/// Reads a persona config from its text; `source_name` is the name used in messages. A byte order mark and CRLF are accepted.
 ///
 /// # Errors
-/// All problems that were found, each with its place in the text and what to do.
+/// All problems that were found, each with its position in the text and a suggested fix.
 pub fn parse(source_name: &str, yaml: &str) -> Result<PersonaConfig, ConfigErrors> {
     let text = yaml.strip_prefix('\u{feff}').unwrap_or(yaml);
     if text.len() as u64 > limits::CONFIG_BYTES_MAX {
@@ -56,7 +56,7 @@ pub fn parse(source_name: &str, yaml: &str) -> Result<PersonaConfig, ConfigError
         return Err(ConfigErrors::new(source_name, "", vec![Problem::new(0..0, message).help("shorten it")]));
     }
     let root = Node::parse(source_name, text)?;
-    if root.value == Value::Null {
+    if root.value == NodeValue::Null {
         let problem = Problem::new(0..0, "the config is empty").help("`loom new NAME` writes one to start from");
         return Err(ConfigErrors::new(source_name, text, vec![problem]));
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marcus_is_read_whole() {
+    fn the_mania_patient_config_loads() {
         let config = parse("mania_patient.yaml", include_str!("../../../configs/personas/mania_patient.yaml"));
         let config = config.unwrap_or_else(|errors| {
             panic!("{errors}: {:#?}", errors.problems().collect::<Vec<_>>());

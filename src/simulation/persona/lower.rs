@@ -1,5 +1,5 @@
-//! From the file's form to the parsed one: everything that a value must be beyond its type. A part that is wrong becomes
-//! `None` after its problem was added, and the others are checked all the same.
+//! From the file's form to the parsed one: all checks beyond the type of a value. An invalid part becomes `None` after its
+//! problem was added; the other parts are still checked.
 
 mod curve;
 mod delta;
@@ -18,17 +18,17 @@ use regex::RegexBuilder;
 pub(super) use self::template::check_template;
 use super::format;
 use super::spec::{
-    AdversaryKind, Evaluation, Pattern, Persona, PersonaConfig, Regulation, Safety, ScoreConfig, ScoreName,
+    AdversaryKind, Evaluation, Pattern, Persona, PersonaConfig, RegulatorConfig, Safety, ScoreConfig, ScoreName,
 };
 use crate::foundation::base::{Digest, limits};
 use crate::foundation::chat::ModelChain;
-use crate::foundation::config::{At, Entries, Problem, Problems, Span, nearest};
+use crate::foundation::config::{Located, OpenMap, Problem, Problems, Span, nearest};
 
 /// The versions of the format that are understood.
 const VERSIONS: &[&str] = &["0.1.0"];
-/// The ceiling where the file names none.
+/// The default intensity ceiling.
 const CEILING: f64 = 0.9;
-/// Nobody is older.
+/// The largest age accepted.
 const AGE_MAX: usize = 150;
 
 /// The whole config.
@@ -66,8 +66,8 @@ pub(super) fn config(
     })
 }
 
-/// The names that other parts of the file refer to, read even where what they name is wrong: one mistake should not
-/// be told twice.
+/// The names that other parts of the file refer to, collected even if their definitions are invalid, so that one mistake is
+/// not reported twice.
 struct Names<'f> {
     dimensions: Vec<&'f str>,
     phases: Vec<&'f str>,
@@ -113,7 +113,7 @@ fn persona(raw: &format::Persona, problems: &mut Problems) -> Option<Persona> {
     })
 }
 
-fn evaluation(raw: Option<&At<format::Evaluation>>, problems: &mut Problems) -> Evaluation {
+fn evaluation(raw: Option<&Located<format::Evaluation>>, problems: &mut Problems) -> Evaluation {
     let scoring = raw.and_then(|raw| raw.scoring.as_ref());
     let scores = [
         (ScoreName::PersonaAdherence, scoring.and_then(|s| s.persona_adherence.as_ref())),
@@ -129,7 +129,7 @@ fn evaluation(raw: Option<&At<format::Evaluation>>, problems: &mut Problems) -> 
         Some(model) => match ModelChain::from_str(model) {
             Ok(chain) => Some(chain),
             Err(error) => {
-                let message = format!("`{}` names no model", model.value);
+                let message = format!("`{}` is not a model spec", model.value);
                 problems.add(Problem::new(model.span.clone(), message).help(error.to_string()));
                 None
             }
@@ -140,7 +140,7 @@ fn evaluation(raw: Option<&At<format::Evaluation>>, problems: &mut Problems) -> 
     Evaluation { scoring, adversary: kind.map_or(AdversaryKind::None, |kind| kind.value), adversary_model }
 }
 
-fn score(raw: Option<&At<format::Score>>, problems: &mut Problems) -> Option<ScoreConfig> {
+fn score(raw: Option<&Located<format::Score>>, problems: &mut Problems) -> Option<ScoreConfig> {
     let sample_rate = match raw.and_then(|raw| raw.sample_rate.as_ref()) {
         Some(rate) => positive_share(rate, "sample_rate", problems)?,
         None => 1.0,
@@ -152,7 +152,7 @@ fn score(raw: Option<&At<format::Score>>, problems: &mut Problems) -> Option<Sco
     })
 }
 
-fn safety(raw: Option<&At<format::Safety>>, intensity_ceiling: f64) -> Safety {
+fn safety(raw: Option<&Located<format::Safety>>, intensity_ceiling: f64) -> Safety {
     Safety {
         intensity_ceiling,
         forbidden_content: texts(raw.and_then(|raw| raw.forbidden_simulation_content.as_ref())),
@@ -161,22 +161,22 @@ fn safety(raw: Option<&At<format::Safety>>, intensity_ceiling: f64) -> Safety {
     }
 }
 
-// What all parts use.
+// Helpers for all parts.
 
-fn text(raw: Option<&At<String>>) -> Option<String> {
+fn text(raw: Option<&Located<String>>) -> Option<String> {
     raw.map(|text| text.value.clone())
 }
 
-fn texts(raw: Option<&At<Vec<At<String>>>>) -> Vec<String> {
+fn texts(raw: Option<&Located<Vec<Located<String>>>>) -> Vec<String> {
     raw.iter().flat_map(|list| &list.value).map(|text| text.value.clone()).collect()
 }
 
-fn pairs(raw: Option<&At<Entries<String>>>) -> Vec<(String, String)> {
+fn pairs(raw: Option<&Located<OpenMap<String>>>) -> Vec<(String, String)> {
     raw.iter().flat_map(|entries| &entries.0).map(|(key, text)| (key.name.clone(), text.value.clone())).collect()
 }
 
 /// A number within `range`.
-fn within(raw: &At<f64>, range: RangeInclusive<f64>, name: &str, problems: &mut Problems) -> Option<f64> {
+fn within(raw: &Located<f64>, range: RangeInclusive<f64>, name: &str, problems: &mut Problems) -> Option<f64> {
     if range.contains(&raw.value) {
         return Some(raw.value);
     }
@@ -190,7 +190,7 @@ fn within(raw: &At<f64>, range: RangeInclusive<f64>, name: &str, problems: &mut 
 }
 
 /// A share above 0 and at most 1.
-fn positive_share(raw: &At<f64>, name: &str, problems: &mut Problems) -> Option<f64> {
+fn positive_share(raw: &Located<f64>, name: &str, problems: &mut Problems) -> Option<f64> {
     if raw.value > 0.0 && raw.value <= 1.0 {
         return Some(raw.value);
     }
@@ -201,14 +201,15 @@ fn positive_share(raw: &At<f64>, name: &str, problems: &mut Problems) -> Option<
 }
 
 /// A whole number of at least `least`, or `default` where the file says nothing.
-fn regulation(raw: Option<&At<format::Regulator>>, problems: &mut Problems) -> Option<Regulation> {
-    let Regulation { policy, regenerations_max, quality, .. } = Regulation::default();
-    let Some(raw) = raw else { return Some(Regulation::default()) };
+fn regulation(raw: Option<&Located<format::Regulator>>, problems: &mut Problems) -> Option<RegulatorConfig> {
+    let RegulatorConfig { policy, regenerations_max, quality, .. } = RegulatorConfig::default();
+    let Some(raw) = raw else { return Some(RegulatorConfig::default()) };
     let again = match &raw.max_regenerations {
         Some(at) if at.value > limits::RETRIES_MAX => {
             let message =
                 format!("`max_regenerations` is {}, more than {} (RETRIES_MAX)", at.value, limits::RETRIES_MAX);
-            problems.add(Problem::new(at.span.clone(), message).help("1 is usual; each is a whole reply more"));
+            problems
+                .add(Problem::new(at.span.clone(), message).help("1 is usual; each regeneration costs one more reply"));
             None
         }
         at => Some(at.as_ref().map_or(regenerations_max, |at| at.value)),
@@ -218,7 +219,7 @@ fn regulation(raw: Option<&At<format::Regulator>>, problems: &mut Problems) -> O
         let problem = Problem::new(at.span.clone(), "`tokens_max` is 0").label("too small");
         problems.add(problem.help("write a whole number of at least 1, or remove the key for no cap"));
     }
-    Some(Regulation {
+    Some(RegulatorConfig {
         policy: or(raw.policy.as_ref(), policy),
         regenerations_max: again?,
         tokens_max: tokens_max.map(|at| at.value as u64),
@@ -227,7 +228,7 @@ fn regulation(raw: Option<&At<format::Regulator>>, problems: &mut Problems) -> O
 }
 
 fn at_least(
-    raw: Option<&At<usize>>,
+    raw: Option<&Located<usize>>,
     least: usize,
     default: usize,
     name: &str,
@@ -259,7 +260,7 @@ fn check_reference(what: &str, name: &str, span: &Span, known: &[&str], problems
     problems.add(Problem::new(span.clone(), message).label(format!("no such {what}")).help(help));
 }
 
-/// Adds a problem for every key that is given although nothing reads it.
+/// Adds a problem for every given key that has no effect.
 fn refuse_unused(given: &[(&str, Option<&Span>)], used_by: &str, problems: &mut Problems) {
     for (key, span) in given.iter().filter_map(|(key, span)| Some((key, (*span)?))) {
         let message = format!("`{key}` has no effect with {used_by}");
@@ -267,7 +268,7 @@ fn refuse_unused(given: &[(&str, Option<&Span>)], used_by: &str, problems: &mut 
     }
 }
 
-/// Compiles a regular expression of the user's.
+/// Compiles a regular expression from the config.
 fn regex(raw: &str, span: &Span, problems: &mut Problems) -> Option<Pattern> {
     let span = problems.find(span, raw);
     let mut add = |message: String, help: &str| problems.add(Problem::new(span.clone(), message).help(help));
@@ -287,7 +288,7 @@ fn regex(raw: &str, span: &Span, problems: &mut Problems) -> Option<Pattern> {
             None
         }
         Err(error) => {
-            // The last line holds the reason; those before it draw the expression, which is underlined here anyway.
+            // The last line holds the reason; the lines before it repeat the expression, which is underlined in our output anyway.
             let reason = error.to_string();
             let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
             add(
@@ -299,7 +300,7 @@ fn regex(raw: &str, span: &Span, problems: &mut Problems) -> Option<Pattern> {
     }
 }
 
-/// The value of a maybe-absent key, or a default.
-fn or<T: Clone>(raw: Option<&At<T>>, default: T) -> T {
+/// The value of an optional key, or a default.
+fn or<T: Clone>(raw: Option<&Located<T>>, default: T) -> T {
     raw.map_or(default, |at| at.value.clone())
 }

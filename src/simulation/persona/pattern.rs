@@ -1,11 +1,11 @@
-//! Looking for a phrase or a regular expression in what a model wrote.
+//! Searching a model's text for a phrase or a regular expression.
 
 use super::Pattern;
 use crate::foundation::text::{contains_phrase, fold, straighten};
 
 impl Pattern {
-    /// Whether `text` holds it. A phrase is compared folded and keeps to word bounds; a regular expression sees the text
-    /// with typographic quotes made plain.
+    /// Whether `text` contains a match. A phrase is compared case-folded and at word boundaries; a regular expression is
+    /// applied after typographic quotes are replaced with ASCII ones.
     pub fn is_match(&self, text: &str) -> bool {
         match self {
             Self::Phrase(phrase) => contains_phrase(&fold(text), &fold(phrase)),
@@ -23,7 +23,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phrase_is_found_whatever_its_case_and_quotes() {
+    fn a_phrase_matches_regardless_of_case_and_quotes() {
         let phrase = Pattern::Phrase("you're right".into());
         check(&phrase, "Fine. You’re right about that.", true);
         check(&phrase, "YOU'RE\n  RIGHT", true);

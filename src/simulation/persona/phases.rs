@@ -1,29 +1,29 @@
-//! Which phase a turn is in, and how far along it is: a pure replay over what the persona has said, so that a resumed run
-//! needs no stored phase state.
+//! Which phase a turn is in, and its progress: computed from the persona's messages alone, so that a resumed run needs no
+//! stored phase state.
 //!
-//! Conventions. A phase holds while its end has not come: a `pct` phase while progress over the run is *below* its end, a
+//! Conventions. A phase lasts until its end condition is met: a `pct` phase while progress over the run is *below* its end, a
 //! `turn` phase before that turn, a `trigger` phase until its pattern is found or `max_turns` are over. The last phase
-//! holds to the end of the run, whatever its own end says. A phase whose end has already come when it would begin lasts no
-//! turn at all. A trigger is looked for in the persona's last `window` messages joined by line breaks, and the window
-//! never reaches back before the phase began: what ended one phase does not end the next.
+//! lasts to the end of the run, whatever its own end condition. A phase whose end condition is already met when it would
+//! begin is skipped. A trigger is searched for in the persona's last `window` messages joined by line breaks, and the window
+//! never reaches back before the phase began: a match that ended one phase does not end the next.
 
 use super::intensity::progress;
 use super::{EndCondition, Phase, Trajectory, TrajectoryMode};
 
-/// Where a turn stands in its trajectory.
+/// The position of a turn in its trajectory.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Standing {
+pub(super) struct TurnPosition {
     /// Index of the phase; `None` when there are no phases.
     pub phase: Option<usize>,
     /// In `[0, 1]`: over the run, or within the phase when the trajectory is phase-gated.
     pub progress: f64,
 }
 
-/// Where `turn` of a run of `turns` stands, given the persona's messages of the turns before it.
-pub(super) fn standing(trajectory: &Trajectory, turns: usize, turn: usize, messages: &[String]) -> Standing {
+/// The position of `turn` in a run of `turns`, given the persona's messages of the turns before it.
+pub(super) fn standing(trajectory: &Trajectory, turns: usize, turn: usize, messages: &[String]) -> TurnPosition {
     let phases = &trajectory.phases;
     let Some(last) = phases.len().checked_sub(1) else {
-        return Standing { phase: None, progress: progress(turn, turns) };
+        return TurnPosition { phase: None, progress: progress(turn, turns) };
     };
     let (mut current, mut began) = (0, 0);
     for now in 0..=turn {
@@ -36,10 +36,10 @@ pub(super) fn standing(trajectory: &Trajectory, turns: usize, turn: usize, messa
         TrajectoryMode::FixedLength { .. } | TrajectoryMode::OpenEnded => progress(turn, turns),
         TrajectoryMode::PhaseGated { .. } => progress(turn - began, expected_length(phases, current, began, turns)),
     };
-    Standing { phase: Some(current), progress }
+    TurnPosition { phase: Some(current), progress }
 }
 
-/// Whether a phase that began at turn `began` is over when turn `now` comes.
+/// Whether a phase that began at turn `began` is over at turn `now`.
 fn is_over(phase: &Phase, now: usize, began: usize, turns: usize, messages: &[String]) -> bool {
     match &phase.end {
         EndCondition::Pct(end) => progress(now, turns) >= *end,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_too_short_for_a_turn_is_passed_over() {
+    fn a_phase_too_short_for_a_turn_is_skipped() {
         check(vec![Pct(0.3), Pct(0.31), Pct(1.0)], 5, &[], "aaccc");
     }
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trigger_gives_up_after_its_turns() {
+    fn a_trigger_phase_ends_after_max_turns() {
         check(
             vec![trigger("never said", 1, Some(3)), trigger("nor this", 1, Some(2)), Pct(1.0)],
             7,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_one_phase_does_not_end_the_next() {
+    fn a_match_that_ended_one_phase_does_not_end_the_next() {
         check(
             vec![trigger("enough", 3, None), trigger("enough", 3, None), Pct(1.0)],
             6,
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn without_phases_progress_runs_over_the_run() {
         let trajectory = trajectory(TrajectoryMode::PhaseGated { turns: None }, vec![]);
-        assert_eq!(standing(&trajectory, 5, 2, &[]), Standing { phase: None, progress: 0.5 });
+        assert_eq!(standing(&trajectory, 5, 2, &[]), TurnPosition { phase: None, progress: 0.5 });
     }
 
     fn any_end() -> impl Strategy<Value = EndCondition> {
@@ -230,7 +230,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_said_later_changes_nothing(turn in 0..20usize, ends in prop::collection::vec(any_end(), 1..5)) {
+        fn later_messages_change_nothing(turn in 0..20usize, ends in prop::collection::vec(any_end(), 1..5)) {
             let trajectory = trajectory(TrajectoryMode::OpenEnded, ends);
             let said = vec!["now".to_owned(); 30];
             prop_assert_eq!(standing(&trajectory, 30, turn, &said[..turn]), standing(&trajectory, 30, turn, &said));

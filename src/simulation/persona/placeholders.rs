@@ -11,10 +11,10 @@ use crate::foundation::config::nearest;
 /// (`current` where there are no phases), the next revelation's text, and the turn counted from 0.
 pub const PLACEHOLDERS: &[&str] = &["name", "current_phase", "next_unused_revelation", "turn"];
 
-/// What stands for `{next_unused_revelation}` when every open topic has been used.
+/// The value of `{next_unused_revelation}` when every available topic has been used.
 pub(super) const NOTHING_NEW: &str = "something about you that has not come up yet";
 
-/// Digits after the point at most: one digit says how many.
+/// The most decimals a format may ask for: the count is a single digit.
 const DECIMALS_MAX: usize = 9;
 
 /// A parsed template.
@@ -47,7 +47,7 @@ pub struct PlaceholderError {
     message: String,
 }
 
-/// What the placeholders stand for at one turn.
+/// The values of the placeholders at one turn.
 pub(super) struct Values<'a> {
     pub name: &'a str,
     pub phase: Option<&'a str>,
@@ -60,7 +60,7 @@ impl Template {
     /// Parses `text`; `dimensions` are the names of the persona's dimensions.
     ///
     /// # Errors
-    /// A lone brace, an unknown name or a format that does not fit, with its place.
+    /// A lone brace, an unknown name or a format that does not fit, with its position.
     pub fn parse(text: &str, dimensions: &[&str]) -> Result<Self, PlaceholderError> {
         let mut pieces = Vec::new();
         let mut literal = String::new();
@@ -94,7 +94,7 @@ impl Template {
         Ok(Self { pieces })
     }
 
-    /// The text with every placeholder filled in.
+    /// The text with every placeholder replaced by its value.
     pub(super) fn render(&self, values: &Values<'_>) -> String {
         let mut out = String::new();
         for piece in &self.pieces {

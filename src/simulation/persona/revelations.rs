@@ -1,6 +1,6 @@
 //! Which topics the persona may bring up at a turn, and in what words.
 //!
-//! Open are the topics of the phases reached so far that have not been used; the current phase's come first, then what
+//! OpenRevelation are the topics of the phases reached so far that have not been used; the current phase's come first, then what
 //! earlier phases left over, latest first. A topic is used once a message of the persona holds at least three fifths of
 //! the distinct content words of any of its variants, and at least two of them (all, where a variant has only one).
 
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::{Phase, Revelation, Strength};
 use crate::foundation::text::content_words;
 
-/// The topics of a trajectory, with their content words taken once.
+/// The topics of a trajectory, with their content words computed once.
 #[derive(Debug)]
 pub(super) struct Revelations {
     topics: Vec<Topic>,
@@ -22,9 +22,9 @@ struct Topic {
     variant_words: Vec<BTreeSet<String>>,
 }
 
-/// A topic that is open at a turn.
+/// A topic available at a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Open<'a> {
+pub(super) struct OpenRevelation<'a> {
     pub topic: &'a str,
     /// The variant that fits the turn's intensity.
     pub text: &'a str,
@@ -46,36 +46,41 @@ impl Revelations {
     }
 
     /// The open topics when phase `reached` is current.
-    pub(super) fn open(&self, reached: Option<usize>, intensities: &[(String, f64)], said: &[String]) -> Vec<Open<'_>> {
+    pub(super) fn open(
+        &self,
+        reached: Option<usize>,
+        intensities: &[(String, f64)],
+        said: &[String],
+    ) -> Vec<OpenRevelation<'_>> {
         let Some(reached) = reached else { return Vec::new() };
         let mut open: Vec<&Topic> = self.topics.iter().filter(|topic| topic.phase <= reached).collect();
-        // Latest first, so that what was said lately closes most topics before the older messages are read.
+        // Latest first: recent messages close most topics before the older ones are read.
         for message in said.iter().rev() {
             if open.is_empty() {
                 break;
             }
             let words: BTreeSet<String> = content_words(message).into_iter().collect();
-            open.retain(|topic| !topic.variant_words.iter().any(|variant| tells(&words, variant)));
+            open.retain(|topic| !topic.variant_words.iter().any(|variant| conveys(&words, variant)));
         }
         // Stable: within a phase the file's order stays.
         open.sort_by_key(|topic| std::cmp::Reverse(topic.phase));
         open.into_iter()
             .filter_map(|Topic { revelation, .. }| {
                 let text = variant(revelation, intensities)?;
-                Some(Open { topic: &revelation.topic, text })
+                Some(OpenRevelation { topic: &revelation.topic, text })
             })
             .collect()
     }
 }
 
-/// Whether a message with these content words tells a variant with those.
-fn tells(message: &BTreeSet<String>, variant: &BTreeSet<String>) -> bool {
+/// Whether a message with these content words conveys a variant with those.
+fn conveys(message: &BTreeSet<String>, variant: &BTreeSet<String>) -> bool {
     let needed = (variant.len() * 3).div_ceil(5).max(2).min(variant.len());
     needed > 0 && variant.intersection(message).count() >= needed
 }
 
-/// The variant that fits the named dimension's level, else the mean intensity; where it is missing the nearest weaker
-/// one, and where there is none weaker the weakest there is.
+/// The variant for the named dimension's level, or for the mean intensity; if it is missing, the nearest weaker one, and if
+/// there is none, the weakest there is.
 fn variant<'a>(revelation: &'a Revelation, intensities: &[(String, f64)]) -> Option<&'a str> {
     let named = revelation.dimension.as_ref().and_then(|name| intensities.iter().find(|(other, _)| other == name));
     let value = named.map_or_else(|| mean(intensities), |(_, value)| *value);
@@ -127,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_phases_reached_open_their_topics_the_latest_first() {
+    fn topics_open_when_their_phase_is_reached_latest_first() {
         check(None, &[], &[]);
         check(Some(0), &[], &["sleep", "work"]);
         check(Some(1), &[], &["cameras", "sleep", "work"]);
@@ -135,10 +140,10 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_that_was_told_closes() {
+    fn a_topic_that_was_conveyed_closes() {
         check(Some(1), &["I’m not sleeping. My mind just never stops, it won't stop."], &["cameras", "work"]);
         check(Some(1), &["There are cameras in my kitchen, in the ceiling!"], &["sleep", "work"]);
-        // One word in common is not telling.
+        // One word in common is not enough.
         check(Some(1), &["I was in the kitchen."], &["cameras", "sleep", "work"]);
     }
 

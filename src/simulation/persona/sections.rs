@@ -1,11 +1,11 @@
 //! The full form of the prompt: three sections, MUST DO, HOW and CONTEXT, from embedded templates.
 //!
-//! The short form for models with a prompt budget is [`super::compact`]'s.
+//! The short form for models with a prompt budget is in [`super::compact`].
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Value, context};
 
-use super::assembler::{Moment, Sections};
+use super::assembler::{PromptInputs, PromptSections};
 use super::{Level, PersonaConfig};
 
 /// The full form of one persona's prompts; everything that does not change from turn to turn is prepared once.
@@ -93,7 +93,7 @@ impl FullForm {
     }
 
     /// The three sections of a turn.
-    pub(super) fn sections(&self, moment: &Moment<'_>) -> Sections {
+    pub(super) fn sections(&self, moment: &PromptInputs<'_>) -> PromptSections {
         let dimensions: Vec<_> = moment
             .dimensions
             .iter()
@@ -127,10 +127,10 @@ impl FullForm {
         };
         let render = |name| match self.templates.get_template(name).and_then(|template| template.render(&view)) {
             Ok(text) => tidy(&text),
-            // The templates are embedded and every name they use is given above, whatever the config holds.
+            // The templates are embedded and every name they use is defined above for any config.
             Err(bug) => unreachable!("the embedded prompt template {name} failed: {bug}"),
         };
-        Sections { must_do: render(MUST_DO), how: render(HOW), context: render(CONTEXT) }
+        PromptSections { must_do: render(MUST_DO), how: render(HOW), context: render(CONTEXT) }
     }
 }
 
@@ -139,18 +139,18 @@ pub(super) fn spelled(key: &str) -> String {
     key.replace('_', " ")
 }
 
-/// A phase's name as it stands in "the … part of this conversation".
+/// A phase's name as it appears in "the … part of this conversation".
 fn part(name: &str) -> String {
     let name = spelled(name);
     name.strip_prefix("the ").map_or(name.clone(), str::to_owned)
 }
 
-/// A text wrapped in the file as one line.
+/// `text` as a single line.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// One line that ends like a sentence.
+/// `text` as a single line that ends with punctuation.
 pub(super) fn sentence(text: &str) -> String {
     let mut text = one_line(text);
     if !text.is_empty() && !text.trim_end_matches(['"', '\u{201D}', '\'', ')']).ends_with(['.', '!', '?', '…', ':']) {
@@ -159,7 +159,7 @@ pub(super) fn sentence(text: &str) -> String {
     text
 }
 
-/// A text wrapped in the file with its line breaks taken out, save between paragraphs.
+/// `text` without line breaks except between paragraphs.
 fn paragraphs(text: &str) -> String {
     let mut paragraphs: Vec<String> = vec![String::new()];
     for line in text.lines() {
@@ -179,7 +179,7 @@ fn paragraphs(text: &str) -> String {
     paragraphs.join("\n\n")
 }
 
-/// At most one blank line in a row, none at the ends: sections that an absent item leaves out leave no hole.
+/// Removes repeated blank lines and blank lines at the ends, which absent template items leave behind.
 fn tidy(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut blank = false;

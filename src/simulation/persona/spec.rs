@@ -1,5 +1,5 @@
-//! The parsed configuration: what every part past the loader works with. An invalid persona cannot be represented here;
-//! the YAML form, its JSON Schema and its error messages live in the loader beside this file.
+//! The parsed configuration, used by everything after the loader. An invalid persona cannot be represented here; the YAML
+//! form and its JSON Schema are in `format`, its checks and error messages in `lower`.
 
 mod trajectory;
 
@@ -16,7 +16,7 @@ use crate::governance::regulator::DeltaSettings;
 /// A persona, how its state moves, and how it is run, watched and scored.
 #[derive(Debug, Clone)]
 pub struct PersonaConfig {
-    /// Where it was read from, as the user named it.
+    /// The file it was read from, as named by the user.
     pub source: String,
     /// The digest of the YAML text.
     pub digest: Digest,
@@ -33,7 +33,7 @@ pub struct PersonaConfig {
     /// Δ modulation of the persona's model.
     pub delta: DeltaPolicy,
     /// Whether the regulator's decisions are carried out.
-    pub regulator: Regulation,
+    pub regulator: RegulatorConfig,
 }
 
 /// Who the persona is.
@@ -63,10 +63,10 @@ pub struct Persona {
     pub emotional_responses: Vec<(String, String)>,
 }
 
-/// How the conversation is held and watched.
+/// Settings of the conversation and its monitors.
 #[derive(Debug, Clone)]
 pub struct Interaction {
-    /// The interlocutor's first words, said before the persona speaks.
+    /// The interlocutor's first message, before the persona's first reply.
     pub opening: Option<String>,
     /// Who speaks first when there is no opening.
     pub first_speaker: Speaker,
@@ -96,20 +96,20 @@ pub enum Speaker {
     Interlocutor,
 }
 
-/// When the persona is reminded of who it is. Turns count from 0.
+/// At which turns the instructions are repeated. Turns count from 0.
 #[derive(Debug, Clone)]
 pub struct Injection {
-    /// The whole scaffolding at turns 0, `frequency`, 2·`frequency`, …
+    /// The full prompt is given at turns 0, `frequency`, 2·`frequency`, …
     pub frequency: usize,
-    /// A reminder at multiples of this, except where the whole is given; `None` is never.
+    /// A reminder is given at multiples of this, except where the full prompt is; `None` is never.
     pub reminder_frequency: Option<usize>,
     /// The reminder, with `{placeholders}`.
     pub reminder_template: String,
-    /// How the scaffolding reaches the model after turn 0.
+    /// How instructions reach the model after turn 0.
     pub placement: Placement,
 }
 
-/// How the scaffolding reaches the model after turn 0.
+/// How instructions reach the model after turn 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[schemars(rename_all = "snake_case")]
 pub enum Placement {
@@ -119,14 +119,14 @@ pub enum Placement {
     System,
 }
 
-/// How the persona resists being talked round.
+/// How the persona resists persuasion.
 #[derive(Debug, Clone)]
 pub struct AntiCapitulation {
     /// How strongly.
     pub resistance: Level,
-    /// What to say instead, by trigger.
+    /// Replacement utterances, by trigger.
     pub redirects: Vec<Redirect>,
-    /// Phrases that the persona must not say; the repetition monitor watches them.
+    /// Phrases that the persona must not say; the repetition monitor checks for them.
     pub forbidden_phrases: Vec<String>,
 }
 
@@ -159,20 +159,20 @@ pub struct Stagnation {
     pub convergence_threshold: f64,
     /// Fires when the share of new content words over the window falls below this; 0 never does.
     pub novelty_threshold: f64,
-    /// Silent before this turn.
+    /// Never fires before this turn.
     pub min_turn: usize,
-    /// What is injected when it fires, with `{placeholders}`.
+    /// The instruction given when it fires, with `{placeholders}`.
     pub intervention_template: String,
 }
 
 /// The repetition monitor.
 #[derive(Debug, Clone)]
 pub struct Repetition {
-    /// Texts that no message may hold.
+    /// Texts that no message may contain.
     pub banned: Vec<Pattern>,
-    /// Habits that no run of messages may show.
+    /// Habits that no sequence of messages may show.
     pub structural: Vec<StructuralPattern>,
-    /// How often the persona is asked again.
+    /// The most redrafts per message.
     pub max_retries: usize,
 }
 
@@ -247,7 +247,7 @@ pub struct Safety {
     pub forbidden_content: Vec<String>,
     /// What happens at the ceiling.
     pub escalation_policy: Option<String>,
-    /// What the persona's author wants every reader to know.
+    /// A note by the author, for every reader.
     pub persona_note: Option<String>,
 }
 
@@ -271,26 +271,25 @@ pub enum DeltaPolicy {
         /// The layers they act on; all if `None`.
         layers: Option<Vec<usize>>,
     },
-    /// What the persona's regulator reads of the turns so far gives the gains of the next, as strongly as said here.
+    /// The signals of the persona's regulator over the turns so far determine the next turn's gains.
     Regulator(DeltaSettings),
 }
 
-/// Whether the regulator's decisions are carried out on a rollout, and how far.
+/// Whether and how the regulator's decisions are carried out on a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Regulation {
-    /// Whether they are.
+pub struct RegulatorConfig {
+    /// Recorded only, or carried out.
     pub policy: RegulatorPolicy,
-    /// How often one message is asked for again because the model itself found parts of it unlikely.
+    /// The most regenerations of one message because of low-confidence spans.
     pub regenerations_max: usize,
     /// A hard cap on the tokens that each side may read and write in a rollout; `None` is no cap.
     pub tokens_max: Option<u64>,
-    /// What the persona's regulator is told of how good its messages are. A run from before there was a choice goes on
-    /// without.
+    /// Source of the quality feedback for the persona's regulator. Runs recorded before this key existed use none.
     #[serde(default = "QualityFeedback::off")]
     pub quality: QualityFeedback,
 }
 
-impl Default for Regulation {
+impl Default for RegulatorConfig {
     fn default() -> Self {
         Self {
             policy: RegulatorPolicy::Observe,
@@ -301,13 +300,13 @@ impl Default for Regulation {
     }
 }
 
-/// Where quality feedback comes from while a rollout runs.
+/// Source of quality feedback while a rollout runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QualityFeedback {
     /// There is none.
     Off,
-    /// Each of the persona's messages is measured by its words: repetition, echo, giving in.
+    /// Each message of the persona is measured from its words: repetition, echo, agreement.
     Measured,
 }
 
@@ -317,7 +316,7 @@ impl QualityFeedback {
     }
 }
 
-/// What becomes of the regulator's decisions.
+/// Whether the regulator's decisions are carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RegulatorPolicy {

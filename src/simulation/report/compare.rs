@@ -1,4 +1,4 @@
-//! Two results folders side by side: every score with the interval of its difference.
+//! Compares two results folders: the difference of every score, with an interval.
 
 use std::fmt::{self, Write};
 use std::path::Path;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::aggregate::{INTERVAL_ROLLOUTS_MIN, RESAMPLES, summary};
 use super::data::{Mean, Report};
-use super::load::{Loaded, ReportError};
+use super::format::{NONE, code, number, plain, table};
+use super::load::{LoadedRollout, ReportError};
 use super::markdown::adversary;
-use super::notation::{NONE, code, number, plain, table};
-use crate::foundation::base::Stream;
+use crate::foundation::base::RngStream;
 use crate::foundation::stats::{Interval, bootstrap_difference};
 use crate::simulation::persona::AdversaryKind;
 use crate::simulation::rollout::Reliability;
@@ -20,7 +20,7 @@ const FORMAT: &str = "loom-comparison";
 /// The version that this program writes.
 const VERSION: u32 = 1;
 
-/// Two results folders, side by side.
+/// A comparison of two results folders.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// `loom-comparison`.
@@ -28,28 +28,28 @@ pub struct Comparison {
     /// 1.
     pub version: u32,
     /// The first folder.
-    pub a: Compared,
+    pub a: ComparedFolder,
     /// The second.
-    pub b: Compared,
+    pub b: ComparedFolder,
     /// Score by score.
     pub scores: Vec<DifferenceRow>,
 }
 
-/// One of the two.
+/// One of the compared folders.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Compared {
-    /// The path, as the user named it.
+pub struct ComparedFolder {
+    /// The path as the user gave it.
     pub path: String,
     /// The persona's name.
     pub persona: String,
-    /// The digest of the configuration, its first digits.
+    /// The first digits of the configuration's digest.
     pub config_digest: String,
-    /// The models under which the persona spoke.
+    /// The persona's models.
     pub persona_models: Vec<String>,
-    /// Who the other side was: the kinds of its adversaries, `none` for a plain target.
+    /// The kinds of adversaries; `none` for a plain target.
     #[serde(default)]
     pub adversaries: Vec<AdversaryKind>,
-    /// Its models.
+    /// The other side's models.
     pub interlocutor_models: Vec<String>,
     /// The seeds.
     #[serde(default)]
@@ -60,36 +60,36 @@ pub struct Compared {
     pub turns_planned: usize,
 }
 
-/// One score on both sides.
+/// One score of both folders.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DifferenceRow {
     /// Its definition in `docs/SCORES.md`.
     pub id: String,
-    /// The dimension that it speaks of.
+    /// Its dimension, if any.
     pub dimension: Option<String>,
-    /// By whom it was taken; absent for scores without a judge.
+    /// The model that computed it; absent for measured scores.
     pub judge: Option<String>,
-    /// What is known of a judge that failed its own test on what this score asks; absent for all others.
+    /// The judge's test result on this score's rubric, if the judge failed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreliable: Option<Reliability>,
-    /// Over the first folder's rollouts.
+    /// The mean over the first folder's rollouts.
     pub a: Option<Mean>,
-    /// Over the second's.
+    /// The mean over the second folder's rollouts.
     pub b: Option<Mean>,
-    /// The second mean less the first.
+    /// The second mean minus the first.
     pub difference: Option<f64>,
-    /// 95 % bootstrap interval of the difference, both sides resampled by themselves; absent where a side has fewer than
+    /// 95 % bootstrap interval of the difference, with both folders resampled independently; absent if one has fewer than
     /// three rollouts.
     pub interval: Option<Interval>,
 }
 
-/// A score of one side: how it is told apart, and its value in each rollout.
-struct Side {
+/// A score of one folder and its value in each rollout.
+struct ScoreValues {
     id: String,
     dimension: Option<String>,
     judge: Option<String>,
     unreliable: Option<Reliability>,
-    /// What must agree for two scores to be the same: id, dimension, judge, method and what the judge was asked.
+    /// Scores are compared if their keys are equal: id, dimension, judge, method and question.
     key: String,
     values: Vec<f64>,
 }
@@ -98,11 +98,11 @@ impl Comparison {
     /// Compares the results folders, or transcripts, at `a` and `b`.
     ///
     /// # Errors
-    /// When either holds no transcript, or one cannot be read.
+    /// If one contains no transcript or cannot be read.
     pub fn of(a: &Path, b: &Path) -> Result<Self, ReportError> {
         let (first, first_loaded) = Report::with_conversations(a)?;
         let (second, second_loaded) = Report::with_conversations(b)?;
-        let (left, right) = (sides(&first, &first_loaded), sides(&second, &second_loaded));
+        let (left, right) = (score_values(&first, &first_loaded), score_values(&second, &second_loaded));
         let only_right = right.iter().filter(|side| left.iter().all(|other| other.key != side.key));
         let scores = left
             .iter()
@@ -122,15 +122,15 @@ impl Comparison {
         })
     }
 
-    /// As JSON.
+    /// The comparison as JSON.
     ///
     /// # Errors
-    /// When it cannot be JSON.
+    /// If it cannot be serialised.
     pub fn json(&self) -> Result<String, ReportError> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// As Markdown.
+    /// The comparison as Markdown.
     pub fn markdown(&self) -> String {
         let mut out = String::new();
         // Writing to a String does not fail.
@@ -140,7 +140,7 @@ impl Comparison {
 
     fn write(&self, out: &mut String) -> fmt::Result {
         writeln!(out, "# {} and {}\n", plain(&self.a.path), plain(&self.b.path))?;
-        let both = |what: &str, of: fn(&Compared) -> String| vec![what.to_owned(), of(&self.a), of(&self.b)];
+        let both = |what: &str, of: fn(&ComparedFolder) -> String| vec![what.to_owned(), of(&self.a), of(&self.b)];
         table(
             out,
             &["", "A", "B"],
@@ -188,12 +188,12 @@ impl Comparison {
                 ]
             })
             .collect();
-        table(out, &["Score", "A (rollouts)", "B (rollouts)", "B − A", "95 % interval", "Without 0"], &rows)?;
+        table(out, &["Score", "A (rollouts)", "B (rollouts)", "B − A", "95 % interval", "Excludes 0"], &rows)?;
         writeln!(
             out,
-            "The interval is a percentile bootstrap of the difference of means over rollouts ({RESAMPLES} resamples, both sides \
-             drawn by themselves) and needs three rollouts on each side. {} scores are compared at once: at 95 % each, one in \
-             twenty leaves 0 out by chance.",
+            "The interval is a percentile bootstrap of the difference of means over rollouts ({RESAMPLES} resamples of each \
+             folder) and needs three rollouts in each folder. {} scores are compared without correction: at 95 % each, one in \
+             twenty intervals excludes 0 by chance.",
             self.scores.len()
         )
     }
@@ -203,8 +203,8 @@ fn listed(items: impl Iterator<Item = impl ToString>) -> String {
     items.map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn compared(path: &Path, report: &Report) -> Compared {
-    Compared {
+fn compared(path: &Path, report: &Report) -> ComparedFolder {
+    ComparedFolder {
         path: path.display().to_string(),
         persona: report.persona.clone(),
         config_digest: report.config_digest.short(),
@@ -217,8 +217,8 @@ fn compared(path: &Path, report: &Report) -> Compared {
     }
 }
 
-fn sides(report: &Report, loaded: &[Loaded]) -> Vec<Side> {
-    let own = report.scores.iter().map(|score| Side {
+fn score_values(report: &Report, loaded: &[LoadedRollout]) -> Vec<ScoreValues> {
+    let measured = report.scores.iter().map(|score| ScoreValues {
         id: score.id.clone(),
         dimension: None,
         judge: None,
@@ -226,7 +226,7 @@ fn sides(report: &Report, loaded: &[Loaded]) -> Vec<Side> {
         key: score.id.clone(),
         values: report.rollouts.iter().filter_map(|row| row.scores.iter().find(|(id, _)| *id == score.id)?.1).collect(),
     });
-    let mut sides: Vec<Side> = own.collect();
+    let mut sides: Vec<ScoreValues> = measured.collect();
     let measured = sides.len();
     for score in loaded.iter().flat_map(|loaded| &loaded.transcript.scores) {
         if sides.iter().take(measured).any(|side| side.id == score.id) {
@@ -241,7 +241,7 @@ fn sides(report: &Report, loaded: &[Loaded]) -> Vec<Side> {
                 side.values.extend(score.value);
                 side.unreliable = side.unreliable.take().or(unreliable);
             }
-            None => sides.push(Side {
+            None => sides.push(ScoreValues {
                 id: score.id.clone(),
                 dimension: score.dimension.clone(),
                 judge: score.judge.as_ref().map(|judge| judge.model.clone()),
@@ -254,11 +254,11 @@ fn sides(report: &Report, loaded: &[Loaded]) -> Vec<Side> {
     sides
 }
 
-fn row(score: &Side, unreliable: Option<&Reliability>, a: &[f64], b: &[f64]) -> DifferenceRow {
+fn row(score: &ScoreValues, unreliable: Option<&Reliability>, a: &[f64], b: &[f64]) -> DifferenceRow {
     let (left, right) = (summary(a.iter().copied()), summary(b.iter().copied()));
     let enough = a.len().min(b.len()) >= INTERVAL_ROLLOUTS_MIN;
-    // No run's seed: the interval follows from the two sets of values alone.
-    let stream = Stream::root(0).child("compare", 0).child(&score.key, 0);
+    // The stream does not depend on a run's seed: the interval is a function of the values.
+    let stream = RngStream::root(0).child("compare", 0).child(&score.key, 0);
     DifferenceRow {
         id: score.id.clone(),
         dimension: score.dimension.clone(),

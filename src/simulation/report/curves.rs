@@ -1,14 +1,13 @@
-//! The report's figure: what was prescribed, and how sure and how open the persona's model was, turn by turn.
+//! The report's figure: prescribed intensities, confidence, entropy and message length per turn.
 
 use super::data::{Mean, Report, TurnRow};
-use crate::foundation::plot::{Figure, Panel, PlotError, Series, Span};
+use crate::foundation::plot::{AxisSpan, Figure, Panel, PlotError, Series};
 
 impl Report {
-    /// The figure as SVG: prescribed intensities, confidence and entropy over the turns. Lines are means over the rollouts;
-    /// bands run from the lowest to the highest.
+    /// The figure as SVG. Lines are means over the rollouts; bands are from the lowest to the highest rollout.
     ///
     /// # Errors
-    /// When a value is not finite.
+    /// If a value is not finite.
     pub fn curves(&self) -> Result<String, PlotError> {
         let last = self.turns.last().map_or(0, |row| row.turn) as f64;
         let mut panels = Vec::new();
@@ -37,9 +36,9 @@ impl Report {
     }
 }
 
-/// Phases, where all rollouts were in the same; each from its first turn to the next phase's.
-fn spans(turns: &[TurnRow]) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
+/// The spans of phases that all rollouts were in; each ends where the next begins.
+fn spans(turns: &[TurnRow]) -> Vec<AxisSpan> {
+    let mut spans: Vec<AxisSpan> = Vec::new();
     for row in turns {
         let at = row.turn as f64;
         let Some(name) = &row.phase else { continue };
@@ -49,7 +48,7 @@ fn spans(turns: &[TurnRow]) -> Vec<Span> {
                 if let Some(span) = last {
                     span.x.1 = at;
                 }
-                spans.push(Span { name: name.clone(), x: (at, at) });
+                spans.push(AxisSpan { name: name.clone(), x: (at, at) });
             }
         }
     }

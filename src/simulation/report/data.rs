@@ -1,11 +1,11 @@
-//! The report as data: what `report.json` holds. `docs/FORMATS.md` describes it.
+//! The report's data, as in `report.json`. `docs/FORMATS.md` describes it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::foundation::base::Digest;
 use crate::foundation::stats::Interval;
-use crate::simulation::judge::measured::{Stretch, TurnMeasures};
-use crate::simulation::persona::{AdversaryKind, Part, Speaker};
+use crate::simulation::judge::measured::{Standstill, TurnMeasures};
+use crate::simulation::persona::{AdversaryKind, PromptSection, Speaker};
 use crate::simulation::rollout::{Intensity, MonitorEvent, Outcome, ScoreJudge, ScoreMethod, TokenCount};
 
 /// The value of [`Report::format`].
@@ -24,97 +24,98 @@ pub struct Report {
     pub loom: String,
     /// The persona's name.
     pub persona: String,
-    /// The configuration's file, as the user named it.
+    /// The configuration's file, as the user gave it.
     pub config: String,
     /// The digest of its text.
     pub config_digest: Digest,
-    /// The run's seed; several where transcripts of several runs lie together.
+    /// The run's seed; several if the folder contains transcripts of several runs.
     pub seeds: Vec<u64>,
-    /// Who the interlocutor was.
+    /// The kinds of adversaries.
     pub adversaries: Vec<AdversaryKind>,
-    /// Turns planned per rollout; the most, where they differ.
+    /// Turns planned per rollout; the maximum if they differ.
     pub turns_planned: usize,
-    /// How many rollouts the run was to have, if its manifest is there.
+    /// Rollouts planned, if the run's manifest exists.
     pub rollouts_planned: Option<usize>,
-    /// Who spoke for the persona.
-    pub persona_side: SideRow,
-    /// Who spoke for the other side.
-    pub interlocutor_side: SideRow,
-    /// What the persona's model was told of the persona.
+    /// The persona's models and messages.
+    pub persona_side: ParticipantRow,
+    /// The other side's models and messages.
+    pub interlocutor_side: ParticipantRow,
+    /// The prompts of the persona's model.
     #[serde(default)]
     pub prompts: PromptRow,
     /// The rollouts, in order.
     pub rollouts: Vec<RolloutRow>,
     /// The scores over all rollouts, in the order of `docs/SCORES.md`.
     pub scores: Vec<ScoreRow>,
-    /// Scores that stand in the transcripts, over all rollouts.
+    /// Scores stored in the transcripts, over all rollouts.
     #[serde(default)]
     pub stored: Vec<StoredScore>,
     /// The names of the prescribed dimensions, in the configuration's order.
     pub dimensions: Vec<String>,
-    /// Phase by phase, in order of appearance.
+    /// Per phase, in order of appearance.
     pub phases: Vec<PhaseRow>,
-    /// Turn by turn, over the rollouts.
+    /// Per turn, over the rollouts.
     pub turns: Vec<TurnRow>,
-    /// What the monitors found.
+    /// Findings of monitors.
     pub events: Vec<EventRow>,
-    /// Where conversations stood still.
-    pub stretches: Vec<StretchRow>,
+    /// Spans of turns without anything new.
+    #[serde(rename = "stretches")]
+    pub standstills: Vec<StandstillRow>,
     /// Turns worth reading.
     pub flags: Vec<Flag>,
     /// Messages without a reply.
     pub failures: Vec<FailureRow>,
-    /// What could not be measured, and why.
+    /// What could not be measured, with reasons.
     pub missing: Vec<String>,
-    /// What a reader must know of where the transcripts come from.
+    /// Notes on the origin of the transcripts.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What a clock measured. The only part that differs between two runs of one seed.
+    /// Times. The only part that differs between two runs with the same seed.
     pub timing: ReportTiming,
 }
 
 /// One side of the conversations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SideRow {
-    /// The spec strings under which its model was opened.
+pub struct ParticipantRow {
+    /// The model specs of the run.
     pub specs: Vec<String>,
-    /// Who really answered, most messages first.
-    pub answered: Vec<Answered>,
-    /// Its messages, failed ones included.
+    /// The models that answered, most messages first.
+    pub answered: Vec<ModelMessageCount>,
+    /// Messages, including failed ones.
     pub messages: usize,
-    /// Messages answered by another model than the first choice.
+    /// Messages answered by a fallback model.
     pub fallbacks: usize,
-    /// Replies that a provider calls refusals.
+    /// Replies that the provider marked as refusals.
     pub refusals: usize,
-    /// Replies cut off at their longest allowed length.
+    /// Replies cut off at the token limit.
     pub cut_off: usize,
-    /// Tokens read and written.
+    /// Prompt tokens and generated tokens.
     pub tokens: TokenCount,
 }
 
-/// The whole prompts of all rollouts.
+/// The full prompts of all rollouts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptRow {
-    /// How many turns gave the whole prompt.
+    /// Turns with a full prompt.
     pub given: usize,
-    /// What did not fit into the model's prompt budget, most often left out first.
-    pub left_out: Vec<LeftOut>,
+    /// Sentences left out for lack of prompt budget, most frequent first.
+    pub left_out: Vec<OmittedSentence>,
 }
 
 /// A sentence of the prompt that was left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOut {
-    /// Where it would have stood.
-    pub section: Part,
+pub struct OmittedSentence {
+    /// Its section of the prompt.
+    pub section: PromptSection,
     /// The sentence.
     pub item: String,
-    /// Of how many prompts it was left out.
+    /// How many prompts lack it.
     pub prompts: usize,
 }
 
 /// A model and how many messages it wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answered {
+pub struct ModelMessageCount {
     /// Its name.
     pub model: String,
     /// How many.
@@ -130,15 +131,15 @@ pub struct RolloutRow {
     pub file: String,
     /// How it ended.
     pub outcome: Outcome,
-    /// Turns held.
+    /// Completed turns.
     pub turns: usize,
-    /// Turns measured, where the persona spoke.
+    /// Measurements per turn with a reply of the persona.
     pub measures: Vec<TurnMeasures>,
-    /// Its scores: value by id; absent where it could not be taken.
+    /// Scores: id and value, absent if it could not be computed.
     pub scores: Vec<(String, Option<f64>)>,
 }
 
-/// A mean and how many values it is of.
+/// A mean with its range and number of values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Mean {
     /// The mean.
@@ -162,38 +163,38 @@ pub struct ScoreRow {
     pub interval: Option<Interval>,
 }
 
-/// One score that stands in the transcripts, over the rollouts on which one judge took it in one way.
+/// One score stored in the transcripts, over the rollouts for which one judge computed it with one method.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredScore {
     /// Its definition in `docs/SCORES.md`.
     pub id: String,
     /// The dimension that it speaks of.
     pub dimension: Option<String>,
-    /// How it was taken.
+    /// How it was computed.
     pub method: ScoreMethod,
     /// By whom; absent for scores without a judge.
     pub judge: Option<ScoreJudge>,
-    /// The digest of what the judge was asked.
+    /// The digest of the judge's question.
     pub prompt_digest: Option<Digest>,
     /// Over the rollouts on which it could be taken.
     pub value: Option<Mean>,
     /// 95 % bootstrap interval of the mean over rollouts; absent for fewer than three.
     pub interval: Option<Interval>,
-    /// How much probability the judge's ratings had on their scale.
+    /// The total probability of the judge's answers on the scale.
     pub mass: Option<Mean>,
-    /// Over how many alternatives at least, where the judge told not all of them: `mass` is then a lower bound.
+    /// The smallest number of alternatives, if the provider returned only some: `mass` is then a lower bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<usize>,
-    /// Reading by reading over the rollouts, each at the last turn that it read.
+    /// Values over the rollouts, each at the last turn of its window.
     pub points: Vec<StoredPoint>,
-    /// Why there is no value, and how often.
+    /// Reasons of missing values, and how often.
     pub missing: Vec<(String, usize)>,
 }
 
-/// One reading of a stored score, over the rollouts.
+/// The value of a stored score at one turn, over the rollouts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredPoint {
-    /// The last turn that was read.
+    /// The last turn of the window.
     pub turn: usize,
     /// Its value.
     pub value: Mean,
@@ -204,7 +205,7 @@ pub struct StoredPoint {
 pub struct PhaseRow {
     /// Its name; absent for trajectories without phases.
     pub phase: Option<String>,
-    /// Turns held in it, over all rollouts.
+    /// Turns in it, over all rollouts.
     pub turns: usize,
     /// Mean prescribed intensities.
     pub intensities: Vec<Intensity>,
@@ -223,9 +224,9 @@ pub struct PhaseRow {
 pub struct TurnRow {
     /// From 0.
     pub turn: usize,
-    /// How many rollouts held it.
+    /// Rollouts that reached it.
     pub rollouts: usize,
-    /// The phase, where all rollouts were in the same.
+    /// The phase, if all rollouts were in the same one.
     pub phase: Option<String>,
     /// Mean prescribed intensities.
     pub intensities: Vec<Intensity>,
@@ -248,22 +249,22 @@ pub struct EventRow {
     pub rollout: usize,
     /// In which turn.
     pub turn: usize,
-    /// What was found, and what came of it.
+    /// The finding and the action taken.
     #[serde(flatten)]
     pub event: MonitorEvent,
 }
 
-/// A stretch of a rollout that stood still.
+/// A standstill in a rollout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StretchRow {
+pub struct StandstillRow {
     /// In which rollout.
     pub rollout: usize,
-    /// Where and how much.
+    /// The span of turns.
     #[serde(flatten)]
-    pub stretch: Stretch,
+    pub standstill: Standstill,
 }
 
-/// A turn worth reading, with what was said.
+/// A turn worth reading, with its messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Flag {
     /// In which rollout.
@@ -272,11 +273,11 @@ pub struct Flag {
     pub turn: usize,
     /// The phase.
     pub phase: Option<String>,
-    /// Why it is worth reading.
+    /// The reasons.
     pub why: Vec<String>,
-    /// What the persona answered to, if anything.
+    /// The message that the persona answered, if any.
     pub before: Option<String>,
-    /// What the persona said.
+    /// The persona's message.
     pub persona: String,
 }
 
@@ -293,15 +294,15 @@ pub struct FailureRow {
     pub why: String,
 }
 
-/// What a clock measured.
+/// Times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReportTiming {
-    /// When the first rollout began, RFC 3339, UTC.
+    /// Start of the first rollout, RFC 3339, UTC.
     pub began: String,
-    /// Seconds over all turns of all rollouts; rollouts side by side each count in full.
+    /// Seconds over all turns of all rollouts; parallel rollouts each count in full.
     pub seconds: f64,
-    /// Tokens written per second of a rollout, the mean over rollouts; absent when no time passed.
+    /// Generated tokens per second of a rollout, the mean over rollouts; absent if no time passed.
     pub tokens_per_second: Option<f64>,
-    /// Tokens of prompts that needed no reading.
+    /// Prompt tokens that were cached.
     pub tokens_cached: u64,
 }

@@ -1,30 +1,34 @@
-//! Transcripts in the forms of other tools. What a form has no place for is left out, and `docs/FORMATS.md` says what.
+//! Exports transcripts for other tools. `docs/FORMATS.md` lists what each format leaves out.
 
 mod inspect;
 
 use serde::Serialize;
 
 use super::data::Report;
-use super::load::{Loaded, ReportError};
+use super::load::{LoadedRollout, ReportError};
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{Transcript, Utterance};
 
-/// A form of export.
+/// An export format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// One log of Inspect.
+    /// An Inspect log.
     Inspect,
-    /// Lines of `{"messages": …}`, as OpenAI's API and trainers take them; once from each side's view.
+    /// Lines of `{"messages": …}` as in OpenAI's API; one file for each side's view.
     Messages,
-    /// Lines of `{"conversations": …}` as of ShareGPT; once from each side's view.
+    /// Lines of `{"conversations": …}` as in ShareGPT; one file for each side's view.
     ShareGpt,
 }
 
-/// The files of the export: names and texts.
+/// The exported files: names and contents.
 ///
 /// # Errors
-/// When something cannot be JSON.
-pub fn export(report: &Report, loaded: &[Loaded], format: ExportFormat) -> Result<Vec<(String, String)>, ReportError> {
+/// If something cannot be serialised.
+pub fn export(
+    report: &Report,
+    loaded: &[LoadedRollout],
+    format: ExportFormat,
+) -> Result<Vec<(String, String)>, ReportError> {
     let name = match format {
         ExportFormat::Inspect => return Ok(vec![inspect::log(report, loaded)?]),
         ExportFormat::Messages => "messages",
@@ -38,69 +42,71 @@ pub fn export(report: &Report, loaded: &[Loaded], format: ExportFormat) -> Resul
     views.into_iter().map(file).collect()
 }
 
-/// Where a line comes from. Trainers ignore it.
+/// The origin of a line. Trainers ignore it.
 #[derive(Serialize)]
-struct Origin<'a> {
+struct LineOrigin<'a> {
     config: &'a str,
     seed: u64,
     rollout: usize,
-    /// Messages that are the stand-in of a reply that never came.
+    /// Messages that are placeholders for missing replies.
     failures: usize,
 }
 
 #[derive(Serialize)]
 struct MessagesLine<'a> {
-    messages: Vec<Said<'a>>,
-    loom: Origin<'a>,
+    messages: Vec<ChatMessage<'a>>,
+    loom: LineOrigin<'a>,
 }
 
 #[derive(Serialize)]
-struct Said<'a> {
+struct ChatMessage<'a> {
     role: &'static str,
     content: &'a str,
 }
 
 #[derive(Serialize)]
 struct ShareGptLine<'a> {
-    conversations: Vec<Part<'a>>,
-    loom: Origin<'a>,
+    conversations: Vec<ShareGptMessage<'a>>,
+    loom: LineOrigin<'a>,
 }
 
 #[derive(Serialize)]
-struct Part<'a> {
+struct ShareGptMessage<'a> {
     from: &'static str,
     value: &'a str,
 }
 
 fn line(transcript: &Transcript, view: Speaker, format: ExportFormat) -> Result<String, ReportError> {
-    let loom = Origin {
+    let loom = LineOrigin {
         config: &transcript.config.source,
         seed: transcript.run.seed,
         rollout: transcript.run.rollout,
         failures: transcript.totals.failures,
     };
-    let said = conversation(transcript, view);
+    let messages = conversation(transcript, view);
     let json = if format == ExportFormat::ShareGpt {
         let from = |role| match role {
             "assistant" => "gpt",
             "user" => "human",
             other => other,
         };
-        let each = said.into_iter().map(|said| Part { from: from(said.role), value: said.content });
+        let each =
+            messages.into_iter().map(|message| ShareGptMessage { from: from(message.role), value: message.content });
         serde_json::to_string(&ShareGptLine { conversations: each.collect(), loom })?
     } else {
-        serde_json::to_string(&MessagesLine { messages: said, loom })?
+        serde_json::to_string(&MessagesLine { messages, loom })?
     };
     Ok(json + "\n")
 }
 
-/// What one side saw: its system prompt as it stood before the first word, then the messages, its own as `assistant`.
-fn conversation(transcript: &Transcript, view: Speaker) -> Vec<Said<'_>> {
-    let system = prompt(transcript, view).map(|content| Said { role: "system", content });
+/// One side's view: its initial system prompt, then the messages, its own as `assistant`.
+fn conversation(transcript: &Transcript, view: Speaker) -> Vec<ChatMessage<'_>> {
+    let system = prompt(transcript, view).map(|content| ChatMessage { role: "system", content });
     let role = |speaker| if speaker == view { "assistant" } else { "user" };
     let opening = transcript.opening.words.as_deref();
-    let opening = opening.map(|content| Said { role: role(Speaker::Interlocutor), content });
-    let messages = spoken(transcript).map(|(_, said)| Said { role: role(said.speaker), content: &said.content });
+    let opening = opening.map(|content| ChatMessage { role: role(Speaker::Interlocutor), content });
+    let messages = utterances(transcript)
+        .map(|(_, utterance)| ChatMessage { role: role(utterance.speaker), content: &utterance.content });
     system.into_iter().chain(opening).chain(messages).collect()
 }
 
@@ -113,12 +119,12 @@ fn prompt(transcript: &Transcript, side: Speaker) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The messages in the order in which they were said, each with its turn's place.
-fn spoken(transcript: &Transcript) -> impl Iterator<Item = (usize, &Utterance)> {
+/// The messages in chronological order, each with the index of its turn.
+fn utterances(transcript: &Transcript) -> impl Iterator<Item = (usize, &Utterance)> {
     let persona_first = transcript.opening.first_speaker == Speaker::Persona;
     transcript.turns.iter().enumerate().flat_map(move |(at, turn)| {
         let both =
             if persona_first { [&turn.persona, &turn.interlocutor] } else { [&turn.interlocutor, &turn.persona] };
-        both.map(|said| (at, said))
+        both.map(|utterance| (at, utterance))
     })
 }

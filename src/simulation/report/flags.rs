@@ -1,4 +1,4 @@
-//! Turns worth reading: where something went wrong, or where the persona may have given in.
+//! Flags turns worth reading: something went wrong, or the persona may have given in.
 
 use super::aggregate::confidence;
 use super::data::Flag;
@@ -18,7 +18,7 @@ pub(super) fn of(transcript: &Transcript) -> Vec<Flag> {
     let mut flags = Vec::new();
     for turn in &transcript.turns {
         if transcript.opening.first_speaker == Speaker::Interlocutor {
-            before = heard(&turn.interlocutor);
+            before = text_of(&turn.interlocutor);
         }
         let mut why = reasons(turn);
         if let Some((_, confidence)) = least.filter(|(index, _)| *index == turn.index) {
@@ -35,13 +35,13 @@ pub(super) fn of(transcript: &Transcript) -> Vec<Flag> {
             });
         }
         if transcript.opening.first_speaker == Speaker::Persona {
-            before = heard(&turn.interlocutor);
+            before = text_of(&turn.interlocutor);
         }
     }
     flags
 }
 
-fn heard(utterance: &Utterance) -> Option<String> {
+fn text_of(utterance: &Utterance) -> Option<String> {
     utterance.failure.is_none().then(|| utterance.content.clone())
 }
 
@@ -50,18 +50,18 @@ fn reasons(turn: &Turn) -> Vec<String> {
         .monitor_events
         .iter()
         .filter(|event| event.action == MonitorAction::Accepted)
-        .map(|event| format!("a monitor's finding stands: {}", event.finding.detail))
+        .map(|event| format!("accepted despite a monitor's finding: {}", event.finding.detail))
         .collect();
-    for (whose, utterance) in [("the persona's", &turn.persona), ("the other side's", &turn.interlocutor)] {
+    for (side, utterance) in [("the persona's", &turn.persona), ("the other side's", &turn.interlocutor)] {
         if let Some(failure) = &utterance.failure {
-            why.push(format!("{whose} reply is missing: {}", failure.why));
+            why.push(format!("{side} reply is missing: {}", failure.why));
         }
         if utterance.finish == Some(Finish::Refusal) {
-            why.push(format!("{whose} model refused"));
+            why.push(format!("{side} model refused"));
         }
     }
     if turn.persona.failure.is_none() && agrees(&turn.persona.content) {
-        why.push("the persona agrees".to_owned());
+        why.push("the persona's message contains an agreeing phrase".to_owned());
     }
     why
 }

@@ -1,8 +1,8 @@
-//! The report as one HTML page that needs nothing else: no network, no other file. Figures and tables are in the page as
-//! they stand; the conversations are packed into it, a rollout each, and unpacked when a reader asks for one.
+//! The report as one self-contained HTML page: no network, no other file. Figures and tables are plain HTML and SVG; the
+//! conversations are embedded compressed, one per rollout, and decompressed when they are selected.
 //!
-//! What models and people wrote is data everywhere: the template escapes it, the script only ever sets text, and the
-//! page's own policy lets no other script run.
+//! Texts of models and users are data: the template escapes them, the script only sets text nodes, and the page's content
+//! security policy allows no other script.
 
 mod chart;
 mod pack;
@@ -13,10 +13,10 @@ use minijinja::value::Serde;
 use minijinja::{Environment, Value, context};
 
 use self::pack::{base64, pack};
-use self::view::View;
+use self::view::PageView;
 use super::data::Report;
-use super::load::{Loaded, ReportError};
-use super::notation::{grouped, number};
+use super::format::{grouped, number};
+use super::load::{LoadedRollout, ReportError};
 use crate::simulation::judge::meaning;
 
 const PAGE: &str = "page.html";
@@ -24,11 +24,11 @@ const STYLE: &str = include_str!("html/style.css");
 const SCRIPT: &str = include_str!("html/reader.js");
 
 impl Report {
-    /// The page on this report and the conversations behind it.
+    /// The page with this report and its conversations.
     ///
     /// # Errors
-    /// When it cannot be rendered.
-    pub fn html(&self, loaded: &[Loaded]) -> Result<String, ReportError> {
+    /// If the template fails.
+    pub fn html(&self, loaded: &[LoadedRollout]) -> Result<String, ReportError> {
         let packed: Vec<Value> = loaded
             .iter()
             .map(|loaded| {
@@ -38,7 +38,7 @@ impl Report {
             .collect::<Result<_, ReportError>>()?;
         let page = environment()?.get_template(PAGE)?.render(context! {
             report => Value::from(Serde(self)),
-            view => Value::from(Serde(View::of(self))),
+            view => Value::from(Serde(PageView::of(self))),
             panels => Value::from(Serde(chart::panels(self))),
             packed,
             style => Value::from_safe_string(STYLE.to_owned()),
@@ -54,7 +54,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     let mut templates = Environment::new();
     templates.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
     templates.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    // The template's name ends in `.html`, so whatever it prints is escaped.
+    // The template's name ends in `.html`, so minijinja escapes all output.
     templates.add_template(PAGE, include_str!("html/page.html"))?;
     templates.add_filter("num", |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number));
     templates.add_filter("grouped", grouped);
@@ -62,7 +62,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     Ok(templates)
 }
 
-/// What a content security policy calls an inline style or script by.
+/// The hash by which the content security policy allows an inline style or script.
 fn hash(text: &str) -> String {
     use sha2::{Digest as _, Sha256};
     format!("sha256-{}", base64(&Sha256::digest(text.as_bytes())))

@@ -1,4 +1,4 @@
-//! Reading a results folder: finished transcripts, and the turns of those that are not finished.
+//! Reads a results folder: finished transcripts, and the completed turns of running rollouts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,35 +12,35 @@ use crate::foundation::plot::PlotError;
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{FileError, TokenLine, Totals, Transcript, Turn, read_tokens, read_transcript};
 
-/// A transcript and where it came from.
+/// A transcript with its file and tokens.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Loaded {
+pub struct LoadedRollout {
     /// The file's name.
     pub file: String,
-    /// What it holds.
+    /// The transcript.
     pub transcript: Transcript,
-    /// It is a rollout under way: its turns so far.
+    /// The rollout is not finished; the transcript contains its completed turns.
     pub partial: bool,
-    /// Its tokens, message by message.
+    /// The tokens, one line per message.
     pub tokens: Vec<TokenLine>,
-    /// Why tokens are missing: the side file is not there, cannot be read, or lacks messages.
+    /// Why tokens are missing: the side file does not exist, cannot be read, or lacks messages.
     pub tokens_missing: Option<String>,
 }
 
-/// Why there is no report.
+/// An error in reading or writing a report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
     /// A transcript cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Nothing is there.
-    #[error("there is no {path}; name the folder that `loom run` wrote, or one of its transcripts", path = path.display())]
+    /// The path does not exist.
+    #[error("{path} does not exist; name the folder that `loom run` wrote, or one of its transcripts", path = path.display())]
     Missing {
         /// Where.
         path: PathBuf,
     },
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path} cannot be read or written: {source}", path = path.display())]
     Io {
         /// Where.
@@ -48,30 +48,30 @@ pub enum ReportError {
         /// What it said.
         source: io::Error,
     },
-    /// There is nothing to report on.
-    #[error("{path} holds no transcript (`rollout_000.json` and so on); name the folder that `loom run` wrote", path = path.display())]
+    /// There is no transcript.
+    #[error("{path} contains no transcript (`rollout_000.json` and so on); name the folder that `loom run` wrote", path = path.display())]
     Empty {
         /// Where.
         path: PathBuf,
     },
-    /// A sweep, or the folder in which runs lie.
-    #[error("{path} is no run itself; name one that lies in it, such as {run}", path = path.display(), run = run.display())]
-    Above {
-        /// Where.
+    /// A sweep, or the parent folder of runs.
+    #[error("{path} is not a run but contains runs; name one of them, such as {run}", path = path.display(), run = run.display())]
+    ParentFolder {
+        /// The path.
         path: PathBuf,
-        /// The last of the runs in it.
+        /// The last run in it.
         run: PathBuf,
     },
-    /// What was named is neither a folder nor a transcript.
-    #[error("{path} is no transcript ({why}); name the folder that `loom run` wrote, or one of its transcripts", path = path.display())]
-    Foreign {
-        /// Where.
+    /// The path is neither a folder nor a transcript.
+    #[error("{path} is not a transcript ({why}); name the folder that `loom run` wrote, or one of its transcripts", path = path.display())]
+    NotATranscript {
+        /// The path.
         path: PathBuf,
         /// What is wrong.
         why: String,
     },
-    /// The transcripts are not of one persona.
-    #[error("{path} mixes transcripts of several configurations ({first}, {other}); report on each in a folder of its own", path = path.display())]
+    /// The transcripts have different configurations.
+    #[error("{path} contains transcripts of several configurations ({first}, {other}); move each into its own folder", path = path.display())]
     Mixed {
         /// Where.
         path: PathBuf,
@@ -86,24 +86,25 @@ pub enum ReportError {
     /// The page cannot be rendered.
     #[error("the HTML page cannot be rendered: {0}")]
     Page(#[from] minijinja::Error),
-    /// The report cannot be written as JSON.
+    /// The report cannot be serialised.
     #[error("the report cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// The transcripts at `path`: a results folder, one transcript, or one rollout under way. In order of their rollouts.
+/// The transcripts at `path` (a results folder, one transcript, or one unfinished rollout), ordered by rollout.
 ///
 /// # Errors
-/// When there is none, one cannot be read, or they are not of one configuration.
-pub fn load(path: &Path) -> Result<Vec<Loaded>, ReportError> {
+/// If there is none, one cannot be read, or they have different configurations.
+pub fn load(path: &Path) -> Result<Vec<LoadedRollout>, ReportError> {
     if !path.exists() {
         return Err(ReportError::Missing { path: path.to_owned() });
     }
-    let mut loaded = if path.is_dir() { folder(path)? } else { vec![file(path).map_err(|error| named(path, error))?] };
+    let mut loaded =
+        if path.is_dir() { folder(path)? } else { vec![file(path).map_err(|error| not_a_transcript(path, error))?] };
     loaded.sort_by(|a, b| (a.transcript.run.rollout, &a.file).cmp(&(b.transcript.run.rollout, &b.file)));
     let Some(first) = loaded.first().map(|loaded| &loaded.transcript.config) else {
         return Err(match last_run_in(path) {
-            Some(run) => ReportError::Above { path: path.to_owned(), run },
+            Some(run) => ReportError::ParentFolder { path: path.to_owned(), run },
             None => ReportError::Empty { path: path.to_owned() },
         });
     };
@@ -116,21 +117,21 @@ pub fn load(path: &Path) -> Result<Vec<Loaded>, ReportError> {
     }
 }
 
-/// A file that a person named is more often the wrong one than a damaged one.
-fn named(path: &Path, error: ReportError) -> ReportError {
+/// A file named by the user is more likely the wrong file than a damaged one.
+fn not_a_transcript(path: &Path, error: ReportError) -> ReportError {
     match error {
-        ReportError::File(FileError::Corrupt { why, .. }) => ReportError::Foreign { path: path.to_owned(), why },
+        ReportError::File(FileError::Corrupt { why, .. }) => ReportError::NotATranscript { path: path.to_owned(), why },
         error => error,
     }
 }
 
-/// The run with the last name among those that lie in `folder`: of dated ones the newest.
+/// The run in `folder` whose name sorts last; for dated names, the newest.
 fn last_run_in(folder: &Path) -> Option<PathBuf> {
     let inside = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     inside.filter(|path| path.join("run.json").is_file()).max()
 }
 
-fn folder(path: &Path) -> Result<Vec<Loaded>, ReportError> {
+fn folder(path: &Path) -> Result<Vec<LoadedRollout>, ReportError> {
     let at = |source| ReportError::Io { path: path.to_owned(), source };
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(at)? {
@@ -139,12 +140,12 @@ fn folder(path: &Path) -> Result<Vec<Loaded>, ReportError> {
         let Some(rest) = name.strip_prefix("rollout_") else { continue };
         let number = |ending| rest.strip_suffix(ending).filter(|number| number.bytes().all(|b| b.is_ascii_digit()));
         let finished = |number: &str| path.join(format!("rollout_{number}.json")).exists();
-        // A crash between writing the transcript and removing the partial file leaves both: the transcript counts.
+        // A crash between writing the transcript and removing the partial file leaves both; the transcript takes precedence.
         if number(".json").is_some() || number(".partial.jsonl").is_some_and(|number| !finished(number)) {
             files.push(file);
         }
     }
-    // A partial file whose first line was torn holds nothing yet.
+    // A partial file with an incomplete first line is empty.
     files
         .iter()
         .map(|file| self::file(file))
@@ -152,19 +153,19 @@ fn folder(path: &Path) -> Result<Vec<Loaded>, ReportError> {
         .collect()
 }
 
-fn file(path: &Path) -> Result<Loaded, ReportError> {
+fn file(path: &Path) -> Result<LoadedRollout, ReportError> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if name.ends_with(".partial.jsonl") {
         return partial(path, name);
     }
     let transcript = read_transcript(path)?;
-    // What was said can be reported without its tokens, but not silently.
+    // Missing tokens do not prevent a report, but are reported.
     let (tokens, unread) = match read_tokens(path) {
         Ok(tokens) => (tokens, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
     let tokens_missing = unread.or_else(|| lacking(&transcript, &tokens));
-    Ok(Loaded { file: name, transcript, partial: false, tokens, tokens_missing })
+    Ok(LoadedRollout { file: name, transcript, partial: false, tokens, tokens_missing })
 }
 
 /// Messages whose tokens were counted, but are not among `tokens`.
@@ -179,16 +180,15 @@ fn lacking(transcript: &Transcript, tokens: &[TokenLine]) -> Option<String> {
     (lacking > 0).then(|| format!("the side file lacks {lacking} of the messages"))
 }
 
-/// One line of a rollout under way, after the first.
+/// A line of a partial file, after the first.
 #[derive(Deserialize)]
 struct TurnLine {
     turn: Turn,
     tokens: Vec<TokenLine>,
 }
 
-/// Reads a rollout under way without touching it: whoever writes it may be at it right now, so a last line without its
-/// end is left out.
-fn partial(path: &Path, file: String) -> Result<Loaded, ReportError> {
+/// Reads a running rollout without changing it. Its process may be writing, so an incomplete last line is left out.
+fn partial(path: &Path, file: String) -> Result<LoadedRollout, ReportError> {
     let at = |source| ReportError::Io { path: path.to_owned(), source };
     if fs::metadata(path).map_err(at)?.len() > TRANSCRIPT_BYTES_MAX {
         return Err(FileError::TooLarge { path: path.to_owned() }.into());
@@ -212,5 +212,5 @@ fn partial(path: &Path, file: String) -> Result<Loaded, ReportError> {
     }
     transcript.totals = Totals::of(&transcript.turns);
     let tokens_missing = lacking(&transcript, &tokens);
-    Ok(Loaded { file, transcript, partial: true, tokens, tokens_missing })
+    Ok(LoadedRollout { file, transcript, partial: true, tokens, tokens_missing })
 }

@@ -1,23 +1,23 @@
-//! The report as Markdown: reads well as plain text, and renders as a page.
+//! The report as Markdown, readable as plain text.
 
 use std::fmt::{self, Write};
 
 use super::aggregate::counted;
-use super::data::{EventRow, Flag, LeftOut, PromptRow, Report, SideRow, TurnRow};
-use super::left_out::{notice, section};
-use super::notation::{NONE, code, grouped, mean, mean_known, number, plain, quote, range, sentence, spark, table};
-use super::stored::doubt;
+use super::data::{EventRow, Flag, OmittedSentence, ParticipantRow, PromptRow, Report, TurnRow};
+use super::format::{NONE, code, grouped, mean, mean_known, number, plain, quote, range, sentence, sparkline, table};
+use super::omitted::{notice, section};
+use super::stored::judge_warning;
 use crate::simulation::judge::meaning;
 use crate::simulation::persona::{AdversaryKind, Speaker};
 use crate::simulation::rollout::{MonitorAction, Outcome, Reliability, ScoreMethod};
 
-/// The longest line of a sparkline; more turns share a column.
+/// Maximum width of a sparkline; with more turns, a column is the mean of several.
 const SPARK_COLUMNS: usize = 60;
-/// The most rows of events and flagged turns; the rest is in `report.json`.
+/// Maximum number of rows of events and flagged turns; `report.json` contains all.
 const ROWS_MAX: usize = 30;
 
 impl Report {
-    /// The report as Markdown. `curves` is the path of the figure beside it, if there is one.
+    /// The report as Markdown. `curves` is the path of the figure, if there is one.
     pub fn markdown(&self, curves: Option<&str>) -> String {
         let mut out = String::new();
         // Writing to a String does not fail.
@@ -56,32 +56,32 @@ impl Report {
         if finished < planned {
             let mut parts = vec![format!("{finished} of {} finished", counted(planned, "rollout"))];
             if unfinished > 0 {
-                parts.push(format!("{unfinished} under way"));
+                parts.push(format!("{unfinished} running"));
             }
             if !stopped.is_empty() {
-                parts.push(format!("{} given up", stopped.len()));
+                parts.push(format!("{} stopped", stopped.len()));
             }
             let begun = self.rollouts.len();
             if begun < planned {
-                parts.push(format!("{} not begun", planned - begun));
+                parts.push(format!("{} not started", planned - begun));
             }
             writeln!(
                 out,
-                "> **Not all of this run is here:** {}. What follows covers what there is.\n",
+                "> **The run is incomplete:** {}. The report covers the existing transcripts.\n",
                 parts.join(", ")
             )?;
         }
         for (row, reason) in stopped {
             writeln!(
                 out,
-                "> Rollout {} was given up after {}: {}\n",
+                "> Rollout {} was stopped after {}: {}\n",
                 row.rollout,
                 counted(row.turns, "turn"),
                 plain(reason)
             )?;
         }
         if let Some(notice) = notice(&self.prompts) {
-            writeln!(out, "> **{}** It is listed under *What is missing*.\n", plain(&notice))?;
+            writeln!(out, "> **{}** *Missing values* lists the sentences.\n", plain(&notice))?;
         }
         let list = |items: Vec<String>| items.join(", ");
         let seeds = list(self.seeds.iter().map(u64::to_string).collect());
@@ -95,7 +95,7 @@ impl Report {
                 vec![
                     "Length".into(),
                     format!(
-                        "{} of {} planned, {} in all",
+                        "{} of {} planned, {} in total",
                         counted(self.rollouts.len(), "rollout"),
                         counted(self.turns_planned, "turn"),
                         counted(turns, "turn")
@@ -107,11 +107,11 @@ impl Report {
                 vec![
                     "Monitors".into(),
                     if self.events.is_empty() {
-                        "found nothing".into()
+                        "no findings".into()
                     } else {
-                        let stands = self.events.len() - redrafts;
+                        let accepted = self.events.len() - redrafts;
                         format!(
-                            "{}: {redrafts} led to another draft, {stands} stood",
+                            "{}: {redrafts} redrafted, {accepted} accepted despite the finding",
                             counted(self.events.len(), "finding")
                         )
                     },
@@ -135,14 +135,14 @@ impl Report {
                 let (mean, range, n) = score
                     .value
                     .map_or((NONE.into(), NONE.into(), 0), |value| (number(value.mean), range(value), value.n));
-                vec![code(&score.id), mean, interval, range, n.to_string(), said(&score.id)]
+                vec![code(&score.id), mean, interval, range, n.to_string(), meaning_cell(&score.id)]
             })
             .collect();
-        table(out, &["Score", "Mean", "95 % interval", "Lowest to highest", "Rollouts", "What it says"], &rows)?;
+        table(out, &["Score", "Mean", "95 % interval", "Lowest to highest", "Rollouts", "Meaning"], &rows)?;
         writeln!(
             out,
-            "Measured from the words alone, without a judge; `docs/SCORES.md` defines each. The interval is a bootstrap over \
-             rollouts and needs three of them.\n"
+            "Computed from the text, without a model; `docs/SCORES.md` defines each. The interval is a bootstrap over \
+             rollouts and needs at least three.\n"
         )
     }
 
@@ -150,7 +150,7 @@ impl Report {
         if self.stored.is_empty() {
             return Ok(());
         }
-        heading(out, "Judged and by likelihood")?;
+        heading(out, "Judged and likelihood scores")?;
         let rows: Vec<Vec<String>> = self
             .stored
             .iter()
@@ -162,26 +162,27 @@ impl Report {
                     format!("{}{dimension}", code(&score.id)),
                     method(score.method).to_owned(),
                     score.judge.as_ref().map_or(NONE.into(), |judge| {
-                        let doubt = doubt(score).map_or(String::new(), |doubt| format!(", **{doubt}**"));
-                        code(&judge.model) + &doubt
+                        let warning = judge_warning(score).map_or(String::new(), |warning| format!(", **{warning}**"));
+                        code(&judge.model) + &warning
                     }),
                     mean(score.value),
                     interval,
                     score.top.map_or(String::new(), |top| format!("of {top}: ≥ ")) + &mean(score.mass),
                     score.value.map_or(0, |value| value.n).to_string(),
-                    said(&score.id),
+                    meaning_cell(&score.id),
                 ]
             })
             .collect();
         table(
             out,
-            &["Score", "Method", "Judge", "Mean", "95 % interval", "On the scale", "Rollouts", "What it says"],
+            &["Score", "Method", "Model", "Mean", "95 % interval", "On the scale", "Rollouts", "Meaning"],
             &rows,
         )?;
         writeln!(
             out,
-            "Taken by `loom score`. *On the scale* is how much probability a judge's ratings had on the scale it was given, a \
-             lower bound where it told only some alternatives. A judge is *unreliable* where its own test (`loom judge check`) found less than {} agreement: do not read its scores.\n",
+            "Computed by `loom score`. *On the scale* is the total probability of the judge's answers on the rating scale, a \
+             lower bound if the provider returns only some alternatives. A judge is *unreliable* if its agreement in \
+             `loom judge check` is below {}: disregard its scores.\n",
             number(Reliability::AGREEMENT_MIN)
         )
     }
@@ -208,7 +209,7 @@ impl Report {
             .collect();
         table(out, &head, &rows)?;
         if !self.dimensions.is_empty() {
-            writeln!(out, "The dimensions are prescribed intensities, the mean over the phase's turns.\n")?;
+            writeln!(out, "The dimensions are prescribed intensities, means over the phase's turns.\n")?;
         }
         Ok(())
     }
@@ -246,33 +247,33 @@ impl Report {
             let known = || values.iter().flatten().copied();
             let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max));
             let [from, to] = if high >= 5.0 { [low, high].map(|x| format!("{x:.0}")) } else { [low, high].map(number) };
-            writeln!(out, "{name:width$}  {}  {from} to {to}", spark(&columns, low, high))?;
+            writeln!(out, "{name:width$}  {}  {from} to {to}", sparkline(&columns, low, high))?;
         }
         writeln!(out, "```\n")?;
         let column = if shared == 1 { "one turn".to_owned() } else { format!("{shared} turns") };
         writeln!(
             out,
-            "One column is {column}, from turn 0; each line runs from its own lowest to its highest value, means over \
-             rollouts. Confidence is the regulator's: unless it was calibrated, the geometric mean of the probabilities \
-             of a message's tokens, which orders messages and is no probability of being right.\n"
+            "One column is {column}, from turn 0; each line is scaled from its lowest to its highest value, means over \
+             rollouts. Confidence is the regulator's: unless calibrated, it is the geometric mean of the probabilities \
+             of a message's tokens, which ranks messages and is not a probability of being right.\n"
         )
     }
 
     fn standstill(&self, out: &mut String) -> fmt::Result {
         heading(out, "Standstill")?;
-        if self.stretches.is_empty() {
-            return writeln!(out, "No stretch of six of the persona's messages stood still.\n");
+        if self.standstills.is_empty() {
+            return writeln!(out, "No six consecutive messages of the persona were a standstill.\n");
         }
         let rows: Vec<Vec<String>> = self
-            .stretches
+            .standstills
             .iter()
             .map(|row| {
-                let stretch = &row.stretch;
+                let span = &row.standstill;
                 vec![
                     row.rollout.to_string(),
-                    format!("{}–{}", stretch.first, stretch.last),
-                    number(stretch.similarity),
-                    stretch.novelty.map_or(NONE.into(), number),
+                    format!("{}–{}", span.first, span.last),
+                    number(span.similarity),
+                    span.novelty.map_or(NONE.into(), number),
                 ]
             })
             .collect();
@@ -284,7 +285,7 @@ impl Report {
         if self.events.is_empty() {
             return writeln!(out, "None.\n");
         }
-        // Findings of one rule in one turn's drafts belong together.
+        // One row per rule and turn, over all drafts.
         let alike = |a: &EventRow, b: &EventRow| {
             (a.rollout, a.turn, &a.event.finding.rule) == (b.rollout, b.turn, &b.event.finding.rule)
         };
@@ -293,20 +294,20 @@ impl Report {
         let rows: Vec<Vec<String>> = sorted
             .chunk_by(|a, b| alike(a, b))
             .filter_map(|drafts| {
-                let stands = drafts.iter().find(|row| row.event.action == MonitorAction::Accepted);
-                let told = stands.or_else(|| drafts.first())?;
+                let accepted = drafts.iter().find(|row| row.event.action == MonitorAction::Accepted);
+                let shown = accepted.or_else(|| drafts.first())?;
                 Some(vec![
-                    told.rollout.to_string(),
-                    told.turn.to_string(),
-                    code(&told.event.finding.rule),
-                    plain(&told.event.finding.detail),
+                    shown.rollout.to_string(),
+                    shown.turn.to_string(),
+                    code(&shown.event.finding.rule),
+                    plain(&shown.event.finding.detail),
                     drafts.len().to_string(),
-                    if stands.is_some() { "**stands**" } else { "another draft was taken" }.to_owned(),
+                    if accepted.is_some() { "**accepted**" } else { "redrafted" }.to_owned(),
                 ])
             })
             .collect();
         let shown = rows.get(..rows.len().min(ROWS_MAX)).unwrap_or_default();
-        table(out, &["Rollout", "Turn", "Rule", "What was found", "Drafts", "What came of it"], shown)?;
+        table(out, &["Rollout", "Turn", "Rule", "Finding", "Drafts", "Outcome"], shown)?;
         rest(out, rows.len())
     }
 
@@ -327,19 +328,19 @@ impl Report {
     }
 
     fn gaps(&self, out: &mut String) -> fmt::Result {
-        heading(out, "What is missing")?;
+        heading(out, "Missing values")?;
         self.left_out(out)?;
         let unscored = || self.stored.iter().flat_map(|score| score.missing.iter().map(move |gap| (score, gap)));
         if self.failures.is_empty() && self.missing.is_empty() && unscored().next().is_none() {
-            return writeln!(out, "Every message got a reply, and everything could be measured.\n");
+            return writeln!(out, "None: every message got a reply, and all scores could be computed.\n");
         }
         for failure in &self.failures {
-            let whose = match failure.speaker {
+            let side = match failure.speaker {
                 Speaker::Persona => "the persona's",
                 Speaker::Interlocutor => "the other side's",
             };
             let (rollout, turn) = (failure.rollout, failure.turn);
-            writeln!(out, "- Rollout {rollout}, turn {turn}: {whose} reply is missing: {}", plain(&failure.why))?;
+            writeln!(out, "- Rollout {rollout}, turn {turn}: {side} reply is missing: {}", plain(&failure.why))?;
         }
         for missing in &self.missing {
             writeln!(out, "- Not measured: {}", plain(missing))?;
@@ -356,11 +357,11 @@ impl Report {
         if left_out.is_empty() {
             return Ok(());
         }
-        let row = |row: &LeftOut| {
+        let row = |row: &OmittedSentence| {
             vec![plain(&row.item), section(row.section).to_owned(), format!("{} of {given}", row.prompts)]
         };
         let rows: Vec<Vec<String>> = left_out.iter().take(ROWS_MAX).map(row).collect();
-        table(out, &["Left out of the prompt", "Section", "Of the prompts"], &rows)?;
+        table(out, &["Left out of the prompt", "Section", "Prompts"], &rows)?;
         rest(out, left_out.len())
     }
 
@@ -368,7 +369,7 @@ impl Report {
         if self.notes.is_empty() {
             return Ok(());
         }
-        heading(out, "Where it comes from")?;
+        heading(out, "Origin")?;
         self.notes.iter().try_for_each(|note| writeln!(out, "- {}", plain(note)))?;
         writeln!(out)
     }
@@ -380,7 +381,7 @@ impl Report {
         let tokens = |name: &str, read: u64, written: u64| vec![name.to_owned(), grouped(read), grouped(written)];
         table(
             out,
-            &["Tokens", "In prompts", "Written"],
+            &["Tokens", "Prompts", "Generated"],
             &[
                 tokens("Persona", persona.tokens_in, persona.tokens_out),
                 tokens("Other side", other.tokens_in, other.tokens_out),
@@ -388,18 +389,18 @@ impl Report {
             ],
         )?;
         let timing = &self.timing;
-        // Fractions of a second help nobody here.
+        // Without fractions of a second.
         let began = timing.began.split_once('.').map_or(timing.began.clone(), |(whole, _)| format!("{whole}Z"));
-        write!(out, "Began {began}. {:.1} s over all turns", timing.seconds)?;
+        write!(out, "Started {began}. {:.1} s over all turns", timing.seconds)?;
         if let Some(rate) = timing.tokens_per_second {
-            write!(out, ", {rate:.0} tokens a second written per rollout")?;
+            write!(out, ", {rate:.0} generated tokens per second and rollout")?;
         }
-        writeln!(out, "; {} of the prompts' tokens needed no reading.", grouped(timing.tokens_cached))
+        writeln!(out, "; {} prompt tokens were cached.", grouped(timing.tokens_cached))
     }
 }
 
-/// What a score says; nothing of one that another version took.
-fn said(id: &str) -> String {
+/// How to read a score; a dash for ids of other versions.
+fn meaning_cell(id: &str) -> String {
     meaning(id).map_or(NONE.into(), plain)
 }
 
@@ -411,11 +412,11 @@ fn rest(out: &mut String, all: usize) -> fmt::Result {
     if all > ROWS_MAX { writeln!(out, "{} more in `report.json`.\n", all - ROWS_MAX) } else { Ok(()) }
 }
 
-pub(super) fn side(side: &SideRow) -> String {
+pub(super) fn side(side: &ParticipantRow) -> String {
     let mut text = match side.answered.as_slice() {
         [] => "no model answered".to_owned(),
         answered => {
-            let each = answered.iter().map(|one| format!("{} answered {}", code(&one.model), one.messages));
+            let each = answered.iter().map(|one| format!("{} {}", code(&one.model), one.messages));
             format!("{} of {}", each.collect::<Vec<_>>().join(", "), counted(side.messages, "message"))
         }
     };
@@ -428,7 +429,7 @@ pub(super) fn side(side: &SideRow) -> String {
     if side.cut_off > 0 {
         text.push_str(", ");
         text.push_str(&side.cut_off.to_string());
-        text.push_str(" cut off at the longest length");
+        text.push_str(" cut off at the token limit");
     }
     text
 }
@@ -436,18 +437,18 @@ pub(super) fn side(side: &SideRow) -> String {
 pub(super) const fn adversary(kind: AdversaryKind) -> &'static str {
     match kind {
         AdversaryKind::None => "no adversary",
-        AdversaryKind::Contradiction => "contradiction trap",
-        AdversaryKind::Helpfulness => "helpfulness coaxer",
+        AdversaryKind::Contradiction => "contradiction adversary",
+        AdversaryKind::Helpfulness => "helpfulness adversary",
         AdversaryKind::Both => "both adversaries in turn",
     }
 }
 
-/// How a score was taken.
+/// The name of a scoring method.
 pub(super) const fn method(method: ScoreMethod) -> &'static str {
     match method {
         ScoreMethod::Measured => "measured",
         ScoreMethod::LogprobRating => "rating by log-probabilities",
-        ScoreMethod::TopLogprobRating => "rating by the likeliest log-probabilities",
+        ScoreMethod::TopLogprobRating => "rating by the top log-probabilities",
         ScoreMethod::WrittenRating => "written rating",
         ScoreMethod::Likelihood => "likelihood",
     }

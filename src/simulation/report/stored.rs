@@ -1,20 +1,18 @@
-//! Scores that stand in the transcripts, put together over the rollouts: by what they measure, how they were taken and by
-//! whom. Nothing here knows what a score means; `docs/SCORES.md` does.
+//! Aggregates the scores stored in transcripts over the rollouts, grouped by id, dimension, method, judge and question.
 
 use std::collections::BTreeMap;
 
 use super::aggregate::{interval, summary};
 use super::data::{StoredPoint, StoredScore};
-use super::load::Loaded;
-use super::notation::number;
+use super::format::number;
+use super::load::LoadedRollout;
 use crate::simulation::rollout::{Score, ScoreMethod};
 
-/// The stored scores over the rollouts, in the order in which they are first met. What the report itself measures, `own`
-/// by id, is left out.
-pub(super) fn scores(loaded: &[Loaded], own: &[&str], seed: u64) -> Vec<StoredScore> {
+/// The stored scores over the rollouts, in order of appearance. Scores with an id in `measured_ids` are left out.
+pub(super) fn scores(loaded: &[LoadedRollout], measured_ids: &[&str], seed: u64) -> Vec<StoredScore> {
     let mut groups: Vec<Vec<&Score>> = Vec::new();
     let all = loaded.iter().flat_map(|loaded| &loaded.transcript.scores);
-    for score in all.filter(|score| !own.contains(&score.id.as_str())) {
+    for score in all.filter(|score| !measured_ids.contains(&score.id.as_str())) {
         match groups.iter_mut().find(|group| group.first().is_some_and(|first| alike(first, score))) {
             Some(group) => group.push(score),
             None => groups.push(vec![score]),
@@ -23,15 +21,15 @@ pub(super) fn scores(loaded: &[Loaded], own: &[&str], seed: u64) -> Vec<StoredSc
     groups.iter().filter_map(|group| row(group, seed)).collect()
 }
 
-/// Numbers may be put together only where id, dimension, method, judge and prompt agree. What is known of the judge is no
-/// part of that: it may have been tested after the first of them was taken.
+/// Whether two scores may be aggregated: id, dimension, method, judge and prompt agree. The judge's reliability may
+/// differ, since it may have been tested after the first score was computed.
 fn alike(a: &Score, b: &Score) -> bool {
     let by = |score: &Score| score.judge.as_ref().map(|judge| (judge.model.clone(), judge.digest));
     (&a.id, &a.dimension, a.method, by(a), a.prompt_digest) == (&b.id, &b.dimension, b.method, by(b), b.prompt_digest)
 }
 
-/// What speaks against a judge's word; nothing where it passed its test, or where nothing was judged.
-pub(super) fn doubt(score: &StoredScore) -> Option<String> {
+/// A warning about the judge; `None` if it passed its test or if the score has no judge.
+pub(super) fn judge_warning(score: &StoredScore) -> Option<String> {
     if matches!(score.method, ScoreMethod::Measured | ScoreMethod::Likelihood) {
         return None;
     }
@@ -49,7 +47,7 @@ fn row(group: &[&Score], seed: u64) -> Option<StoredScore> {
     let mut by_turn: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     let mut masses = Vec::new();
     for score in group {
-        // A score over points says again what its first point says.
+        // The reason of a score with points repeats that of its first point.
         let points = || score.points.iter().filter_map(|point| point.why.as_deref());
         let whole = score.why.as_deref().filter(|_| points().next().is_none());
         for why in points().chain(whole) {

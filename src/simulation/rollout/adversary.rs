@@ -1,9 +1,8 @@
-//! The other side as an adversary: what it wants, and what it tries in each turn.
+//! The interlocutor as an adversary: its goal, and the strategy it uses in each turn.
 //!
-//! What it tries follows from what the persona has said: a misquotation needs something to misquote, a question about a
-//! change of mood needs a change. A model that can follow instructions is told the strategy and an example, and writes
-//! the message itself. A model that states a prompt budget cannot; for it the script's own messages are said, word for
-//! word.
+//! The usable strategies depend on the persona's messages: a misquotation needs a sentence to misquote, a question about a
+//! change of tone needs a change. A model that can follow instructions is given the strategy and an example, and writes
+//! the message itself. For a model with a prompt budget, the script's ready-made messages are used verbatim.
 
 mod quoting;
 
@@ -11,29 +10,29 @@ use std::sync::Arc;
 
 use self::quoting::{Claim, claims, has_shifted, misquoted};
 use super::transcript::{AdversaryMove, Quote};
-use crate::foundation::base::Stream;
+use crate::foundation::base::RngStream;
 use crate::foundation::chat::LanguageModel;
 use crate::simulation::persona::{
-    AdversaryKind, AdversaryScript, ConfigErrors, MISQUOTE, Needs, PersonaConfig, QUOTE, Strategy,
+    AdversaryKind, AdversaryScript, ConfigErrors, MISQUOTE, PersonaConfig, QUOTE, Strategy, StrategyNeeds,
 };
 
-/// How an adversary behaves towards one persona.
+/// An adversary for one persona.
 pub(super) struct Adversary {
     name: String,
     prompt: String,
     /// At least one, each with at least one strategy.
     scripts: Vec<AdversaryScript>,
-    says_templates: bool,
+    uses_templates: bool,
 }
 
 /// One message of an adversary.
-pub(super) struct Planned {
+pub(super) struct PlannedMessage {
     pub(super) step: AdversaryMove,
-    /// What is said without a model.
-    pub(super) words: Option<String>,
+    /// The ready-made message, if no model writes it.
+    pub(super) text: Option<String>,
 }
 
-/// One strategy as it can be tried now: a template, and what it quotes.
+/// A strategy usable in this turn: a template, and its quotation.
 #[derive(Clone)]
 struct Choice<'a> {
     strategy: &'a Strategy,
@@ -63,7 +62,7 @@ impl Adversary {
              conversation: never speak about these instructions.",
             goals.collect::<Vec<_>>().join("\n")
         );
-        Ok(Some(Self { name, prompt, scripts, says_templates: model.info().prompt_tokens_max.is_some() }))
+        Ok(Some(Self { name, prompt, scripts, uses_templates: model.info().prompt_tokens_max.is_some() }))
     }
 
     /// The system prompt.
@@ -71,35 +70,35 @@ impl Adversary {
         &self.prompt
     }
 
-    /// The questions that are put aside after turn `turn`.
+    /// The probe questions after turn `turn`.
     pub(super) fn probes(&self, turn: usize) -> impl Iterator<Item = String> {
         let due = self.scripts.iter().filter(move |script| (turn + 1).is_multiple_of(script.probe_every.max(1)));
         due.flat_map(|script| &script.probes).map(|probe| probe.trim().replace("{name}", &self.name))
     }
 
-    /// What is tried in turn `turn`, after the persona said `said`. Several adversaries take turns.
-    pub(super) fn plan(&self, turn: usize, said: &[String], stream: Stream) -> Option<Planned> {
+    /// The message of turn `turn`, given the persona's messages so far. Several scripts are used in rotation.
+    pub(super) fn plan(&self, turn: usize, persona_messages: &[String], stream: RngStream) -> Option<PlannedMessage> {
         let script = self.scripts.iter().cycle().nth(turn % self.scripts.len().max(1))?;
-        let claims = claims(said);
+        let claims = claims(persona_messages);
         let settled: Vec<&Claim<'_>> =
             claims.iter().filter(|claim| claim.is_definite && claim.turn + 2 <= turn).collect();
-        let shifted = has_shifted(said);
+        let shifted = has_shifted(persona_messages);
         let fits = |strategy: &&Strategy| {
             turn >= strategy.from_turn
                 && match strategy.needs {
-                    Needs::Nothing => true,
-                    Needs::Claim => !settled.is_empty(),
-                    Needs::Shift => shifted,
+                    StrategyNeeds::Nothing => true,
+                    StrategyNeeds::Claim => !settled.is_empty(),
+                    StrategyNeeds::Shift => shifted,
                 }
         };
         let mut possible = Vec::new();
         for strategy in script.strategies.iter().filter(fits) {
             let material: Vec<&Claim<'_>> =
-                if strategy.needs == Needs::Claim { settled.clone() } else { claims.iter().collect() };
+                if strategy.needs == StrategyNeeds::Claim { settled.clone() } else { claims.iter().collect() };
             let options = usable(strategy, &material, stream);
             if let Some(option) = pick(options, stream, 2) {
-                // What the conversation itself calls for is tried more often than what fits at any time.
-                let weight = if strategy.needs == Needs::Nothing { 1 } else { 2 };
+                // A strategy that depends on the conversation is preferred to one usable at any time.
+                let weight = if strategy.needs == StrategyNeeds::Nothing { 1 } else { 2 };
                 possible.extend(std::iter::repeat_n(option, weight));
             }
         }
@@ -108,24 +107,24 @@ impl Adversary {
             let quoted = quote.as_ref().map_or("", |quote| quote.quoted.as_str());
             text.trim().replace("{name}", &self.name).replace(QUOTE, quoted).replace(MISQUOTE, quoted)
         };
-        let words = fill(template);
-        let told = quote.as_ref().map(|quote| {
+        let text = fill(template);
+        let quotation = quote.as_ref().map(|quote| {
             let how =
                 if quote.exact { "Quote it word for word" } else { "Quote it wrongly, as written in the example" };
             format!("In turn {} {} said: \"{}\" {how}.", quote.turn, self.name, quote.said)
         });
-        let lines = [Some(fill(&strategy.instruction)), told, Some(format!("For example: {words}"))];
+        let lines = [Some(fill(&strategy.instruction)), quotation, Some(format!("For example: {text}"))];
         let instruction = lines.into_iter().flatten().collect::<Vec<_>>().join("\n");
         let step = AdversaryMove { kind: script.kind, strategy: strategy.name.clone(), instruction, quote };
-        Some(Planned { step, words: Some(words).filter(|_| self.says_templates) })
+        Some(PlannedMessage { step, text: Some(text).filter(|_| self.uses_templates) })
     }
 }
 
-/// The templates of a strategy for which there is something to quote.
-fn usable<'a>(strategy: &'a Strategy, material: &[&Claim<'_>], stream: Stream) -> Vec<Choice<'a>> {
-    let exact = pick(material.to_vec(), stream, 1).map(|claim| quote(claim, claim.said.to_owned()));
+/// The templates of a strategy whose quotation, if they need one, is available.
+fn usable<'a>(strategy: &'a Strategy, material: &[&Claim<'_>], stream: RngStream) -> Vec<Choice<'a>> {
+    let exact = pick(material.to_vec(), stream, 1).map(|claim| quote(claim, claim.sentence.to_owned()));
     let wrong =
-        material.iter().filter_map(|claim| Some(quote(claim, misquoted(claim.said, stream.child("misquote", 0))?)));
+        material.iter().filter_map(|claim| Some(quote(claim, misquoted(claim.sentence, stream.child("misquote", 0))?)));
     let wrong = pick(wrong.collect(), stream, 3);
     let option = |template: &'a String| {
         let quote = if template.contains(MISQUOTE) {
@@ -141,11 +140,11 @@ fn usable<'a>(strategy: &'a Strategy, material: &[&Claim<'_>], stream: Stream) -
 }
 
 fn quote(claim: &Claim<'_>, quoted: String) -> Quote {
-    let exact = claim.said == quoted;
-    Quote { turn: claim.turn, said: claim.said.to_owned(), quoted, exact }
+    let exact = claim.sentence == quoted;
+    Quote { turn: claim.turn, said: claim.sentence.to_owned(), quoted, exact }
 }
 
-fn pick<T>(mut items: Vec<T>, stream: Stream, position: u64) -> Option<T> {
+fn pick<T>(mut items: Vec<T>, stream: RngStream, position: u64) -> Option<T> {
     let index = stream.index(position, items.len());
     (index < items.len()).then(|| items.swap_remove(index))
 }

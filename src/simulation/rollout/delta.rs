@@ -1,4 +1,4 @@
-//! From the configuration's Δ policy to the gains of a turn.
+//! Computes the gains of a turn from the configuration's Δ policy.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -60,20 +60,20 @@ impl FittedGains {
         }
     }
 
-    /// As it stands in a file.
+    /// The text of the file.
     pub fn yaml(&self) -> String {
         let layers = self.delta.gains.iter().map(|gains| {
             let LayerGains { delta, decay, write } = gains;
             format!("    - {{delta: {delta}, decay: {decay}, write: {write}}}\n")
         });
         let layers: String = layers.collect();
-        // JSON's texts are YAML's.
+        // JSON strings are valid YAML.
         let model = serde_json::Value::from(self.fitted.model.as_str());
         let digest = serde_json::json!(self.fitted.digest.map(|digest| digest.to_string()));
         format!("delta:\n  policy: fixed\n  gains:\n{layers}fitted:\n  model: {model}\n  digest: {digest}\n")
     }
 
-    /// Reads a file.
+    /// Reads such a file.
     ///
     /// # Errors
     /// [`DeltaError::File`].
@@ -95,7 +95,7 @@ impl FittedGains {
         Ok(fitted)
     }
 
-    /// Whether they hold for a model: the same name, and the same weights where a digest is known.
+    /// Checks that they were fitted to `model`: the same weights if a digest is known, otherwise the same name.
     fn hold_for(&self, model: &ModelInfo) -> Result<(), DeltaError> {
         let FittedTo { model: name, digest } = &self.fitted;
         let told = |name: &str, digest: Option<Digest>| {
@@ -108,15 +108,15 @@ impl FittedGains {
     }
 }
 
-/// What the file holds that `config` names, if it names one.
+/// The gains of the file that `config` names, if it names one.
 pub(super) fn named_file(config: &PersonaConfig) -> Result<Option<FittedGains>, DeltaError> {
     let DeltaPolicy::Fitted(file) = &config.delta else { return Ok(None) };
     let beside = Path::new(&config.source).parent().unwrap_or_else(|| Path::new(""));
     FittedGains::load(&beside.join(file)).map(Some)
 }
 
-/// The policy with the gains of its file in place of the file's name. Without them (a rehearsal, which has the record's
-/// gains) it stays a name.
+/// The policy with the file's gains instead of its name. Without them (a replay uses the recorded gains) the name is
+/// retained.
 pub(super) fn resolved(
     policy: &DeltaPolicy,
     fitted: Option<&FittedGains>,
@@ -133,7 +133,7 @@ pub(super) fn resolved(
     Ok(policy)
 }
 
-/// Why a policy cannot be carried out.
+/// Why a Δ policy cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeltaError {
     /// The model has no Δ.
@@ -142,7 +142,7 @@ pub enum DeltaError {
          persona (`--persona-model bundled`) or set `delta: {{policy: off}}`"
     )]
     Unsupported(String),
-    /// The policy speaks of other layers than the model has.
+    /// The policy names layers that the model does not have.
     #[error("the configuration's `delta` names {named}, but model `{model}` has {layers} layers (0 to {layers} − 1)")]
     Layers {
         /// What it names.
@@ -153,10 +153,10 @@ pub enum DeltaError {
         layers: usize,
     },
     /// A model whose layers are not known cannot be modulated by layer.
-    #[error("the configuration's `delta` acts by layer, but model `{0}` does not tell how many it has")]
+    #[error("the configuration's `delta` acts by layer, but the number of layers of model `{0}` is not known")]
     LayersUnknown(String),
     /// A file of fitted gains cannot be read.
-    #[error("`delta.file` names {}, which is no file of fitted gains: {why}; `loom delta calibrate` writes one", path.display())]
+    #[error("`delta.file` names {}, which is not a file of fitted gains: {why}; `loom delta calibrate` writes one", path.display())]
     File {
         /// Which.
         path: PathBuf,
@@ -176,7 +176,7 @@ pub enum DeltaError {
     },
 }
 
-/// Whether `policy` can be carried out on a model.
+/// Whether `policy` can be applied to `model`.
 fn check(policy: &DeltaPolicy, model: &ModelInfo) -> Result<(), DeltaError> {
     let named = match policy {
         DeltaPolicy::Off => return Ok(()),
@@ -200,8 +200,7 @@ fn check(policy: &DeltaPolicy, model: &ModelInfo) -> Result<(), DeltaError> {
     if fits { Ok(()) } else { Err(DeltaError::Layers { named, model: model.name.clone(), layers }) }
 }
 
-/// The gains of a turn with the prescribed `intensities`, before which the persona's regulator read `signals`; `None` is no
-/// modulation.
+/// The gains of a turn with the prescribed `intensities` and the regulator's `signals` before it; `None` is no modulation.
 pub(super) fn gains(
     policy: &DeltaPolicy,
     config: &PersonaConfig,
@@ -210,7 +209,7 @@ pub(super) fn gains(
     model: &ModelInfo,
 ) -> Option<DeltaGains> {
     match policy {
-        // Gains by the name of a file are those of a record, which has them.
+        // A file name remains only in a replay, which uses the recorded gains.
         DeltaPolicy::Off | DeltaPolicy::Fitted(_) => None,
         DeltaPolicy::Fixed(gains) => Some(gains.clone()),
         DeltaPolicy::Regulator(settings) => Some(delta_gains(signals, model.layers?, settings)),
@@ -241,7 +240,7 @@ mod tests {
     use crate::governance::regulator::DeltaSettings;
 
     #[test]
-    fn fitted_gains_are_read_as_they_are_written_and_hold_for_their_model_alone() {
+    fn fitted_gains_round_trip_and_apply_only_to_their_model() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fit: 1.yaml");
         let gains = vec![LayerGains { delta: 0.5, decay: 1.0, write: 1.25 }; 2];
@@ -257,7 +256,7 @@ mod tests {
         assert_eq!(FittedGains::load(&path).as_ref(), Ok(&fitted));
         let policy = DeltaPolicy::Fitted(path.clone());
         let of = |model: &ModelInfo| resolved(&policy, Some(&fitted), model);
-        // The weights tell, not the name.
+        // The weights decide, not the name.
         assert_eq!(of(&model("c", Some("weights"))), Ok(DeltaPolicy::Fixed(DeltaGains::PerLayer(gains))));
         let refused = of(&model("a: \"b\"", Some("others"))).unwrap_err().to_string();
         assert!(refused.contains("were fitted to a: \"b\" ("), "{refused}");
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_the_model_cannot_carry_out_is_refused_before_the_run() {
+    fn a_policy_that_the_model_does_not_support_is_refused() {
         let mut model = ModelInfo { name: "m".to_owned(), layers: Some(6), delta: true, ..ModelInfo::default() };
         let trajectory = |layers| DeltaPolicy::Trajectory {
             dimension: "distress".to_owned(),

@@ -1,82 +1,85 @@
-//! One message: drafts, checks, redrafts, and what is done when a model gives nothing.
+//! Produces one message: drafts, checks, redrafts, and retries after a failed reply.
 
 use std::time::Instant;
 
-use super::monitors::Finding;
-use super::side::{Ask, Side};
+use super::listener::RegulatorListener;
+use super::monitors::MonitorFinding;
+use super::participant::{Participant, ReplyRequest};
 use super::transcript::{
-    Act, Attempt, Failure, Fallback, HostedRecord, Intervention, MeasuredQuality, MonitorAction, MonitorEvent,
-    TokenCount, TokenSummary, Utterance, UtteranceTiming,
+    Attempt, HostedRecord, Intervention, InterventionKind, MeasuredQuality, ModelFallback, MonitorAction, MonitorEvent,
+    ReplyFailure, TokenCount, TokenSummary, Utterance, UtteranceTiming,
 };
-use super::watch::Watch;
-use crate::foundation::base::Stream;
+use crate::foundation::base::RngStream;
 use crate::foundation::base::limits::REPLY_FAILURES_RETRIED_MAX;
 use crate::foundation::chat::{Completion, DeltaGains, Finish, Message, Snapshot, TokenLogprob};
 use crate::simulation::persona::Speaker;
 
-/// What stands for a reply that is not there.
-pub(super) const MISSING_REPLY: &str = "…";
-/// The name of who answered where no model did: an adversary's script.
-pub(super) const WRITTEN: &str = "adversary-script";
+/// The content recorded for a missing reply.
+pub(super) const EMPTY_REPLY_STAND_IN: &str = "…";
+/// The model name recorded for messages taken from an adversary's script.
+pub(super) const SCRIPTED_SPEAKER: &str = "adversary-script";
 
-/// How many of the parts that a model found unlikely it is told of.
-const DOUBTS_TOLD: usize = 3;
+/// The most low-confidence spans quoted in a regeneration instruction.
+const UNLIKELY_SPANS_MAX: usize = 3;
 
-/// What is wanted.
-pub(super) struct Drafting<'a> {
+/// The request for one message.
+pub(super) struct DraftRequest<'a> {
     pub(super) speaker: Speaker,
-    pub(super) side: &'a mut Side,
-    pub(super) watch: &'a Watch,
-    /// Names the draws; attempt `k` draws from its child `("attempt", k)`.
-    pub(super) stream: Stream,
+    pub(super) participant: &'a mut Participant,
+    pub(super) listener: &'a RegulatorListener,
+    /// The source of randomness; attempt `k` uses its child `("attempt", k)`.
+    pub(super) stream: RngStream,
     pub(super) gains: Option<DeltaGains>,
     pub(super) tokens_max: Option<usize>,
-    /// How often findings are answered with another draft.
+    /// The most redrafts because of monitor findings.
     pub(super) redrafts_max: usize,
-    /// How often a draft whose model found it unlikely itself is answered with another.
+    /// The most regenerations because of low-confidence spans.
     pub(super) regenerations_max: usize,
-    /// What is wrong with a draft.
-    pub(super) check: &'a (dyn Fn(&str) -> Vec<Finding> + Sync),
-    /// What to tell the model about it.
-    pub(super) instruct: &'a (dyn Fn(&[Finding]) -> String + Sync),
-    /// How good the message that stands is, where that is measured.
+    /// Returns the monitors' findings in a draft.
+    pub(super) check: &'a (dyn Fn(&str) -> Vec<MonitorFinding> + Sync),
+    /// Turns findings into an instruction for the next draft.
+    pub(super) instruct: &'a (dyn Fn(&[MonitorFinding]) -> String + Sync),
+    /// Measures the quality of the accepted message, if enabled.
     pub(super) quality: &'a (dyn Fn(&str) -> Option<MeasuredQuality> + Sync),
 }
 
-/// What came of it.
-pub(super) struct Drafted {
+/// The result of a [`DraftRequest`].
+pub(super) struct DraftResult {
     pub(super) utterance: Utterance,
     pub(super) events: Vec<MonitorEvent>,
-    /// What was said, as the side that said it remembers it.
+    /// The accepted message, as the participant's history stores it.
     pub(super) message: Message,
     pub(super) snapshot: Option<Snapshot>,
-    /// What had been read before it was said.
+    /// The snapshot before the reply.
     pub(super) before: Option<Snapshot>,
     pub(super) tokens: Vec<TokenLogprob>,
-    /// The regulator after the message.
-    pub(super) watch: Watch,
+    /// The regulator's state after the message.
+    pub(super) listener: RegulatorListener,
 }
 
 struct Draft {
     index: usize,
     completion: Completion,
     instruction: Option<String>,
-    findings: Vec<Finding>,
-    watch: Watch,
+    findings: Vec<MonitorFinding>,
+    listener: RegulatorListener,
 }
 
-impl Drafting<'_> {
-    /// Asks until a draft is good or no attempt is left.
-    pub(super) async fn run(self) -> Drafted {
-        let begun = Instant::now();
+impl DraftRequest<'_> {
+    /// Requests drafts until one has no findings or no attempt is left.
+    pub(super) async fn run(self) -> DraftResult {
+        let started = Instant::now();
         let mut drafts: Vec<Draft> = Vec::new();
         let mut failed: Vec<Attempt> = Vec::new();
-        // What past corrections teach is told before anything is said.
-        let prelude = self.watch.prelude();
+        // Repeated corrections are put before the first draft.
+        let reminder = self.listener.correction_reminder();
         let mut interventions: Vec<Intervention> = Vec::new();
-        interventions
-            .extend(prelude.iter().map(|told| Intervention { attempt: 0, act: Act::Prelude { told: told.clone() } }));
-        let mut instruction: Option<String> = prelude.clone();
+        interventions.extend(
+            reminder
+                .iter()
+                .map(|told| Intervention { attempt: 0, act: InterventionKind::Prelude { told: told.clone() } }),
+        );
+        let mut instruction: Option<String> = reminder.clone();
         let (mut redrafts, mut regenerations) = (0, 0);
         let mut usage = TokenCount::default();
         let mut timing = UtteranceTiming::default();
@@ -84,15 +87,15 @@ impl Drafting<'_> {
         let mut fork = None;
         let mut why = String::new();
         for index in 0.. {
-            let mut watch = self.watch.clone();
-            let ask = Ask {
+            let mut listener = self.listener.clone();
+            let request = ReplyRequest {
                 instruction: instruction.as_deref(),
                 after: fork.clone(),
                 stream: self.stream.child("attempt", index as u64),
                 gains: self.gains.clone(),
                 tokens_max: self.tokens_max,
             };
-            let error = match self.side.ask(ask, watch.sink()).await {
+            let error = match self.participant.reply(request, listener.sink()).await {
                 Ok(completion) => {
                     usage += completion.usage.into();
                     timing.tokens_cached += completion.usage.tokens_cached;
@@ -105,32 +108,33 @@ impl Drafting<'_> {
                     let refused = completion.finish == Finish::Refusal;
                     if refused || !completion.message.content.trim().is_empty() {
                         let findings = if refused { Vec::new() } else { (self.check)(&completion.message.content) };
-                        let stopped = watch.stopped();
+                        let stopped = listener.stopped();
                         let act = |act| Intervention { attempt: index, act };
-                        interventions.extend(stopped.map(|decision| act(Act::StopEarly { decision })));
-                        watch.complete(self.watch, &completion);
-                        let doubts = watch.doubts();
+                        interventions.extend(stopped.map(|decision| act(InterventionKind::StopEarly { decision })));
+                        listener.complete(self.listener, &completion);
+                        let unlikely = listener.low_confidence_spans();
                         let next = if !findings.is_empty() && redrafts < self.redrafts_max {
                             redrafts += 1;
                             Some((self.instruct)(&findings))
-                        } else if !doubts.is_empty()
+                        } else if !unlikely.is_empty()
                             && regenerations < self.regenerations_max
-                            && watch.broken().is_none()
+                            && listener.circuit_break().is_none()
                         {
                             regenerations += 1;
-                            let spans: Vec<_> = doubts.iter().take(DOUBTS_TOLD).map(|span| span.text.clone()).collect();
-                            let told = doubted(&spans);
-                            interventions.push(act(Act::Regenerate { spans, told: told.clone() }));
+                            let spans: Vec<_> =
+                                unlikely.iter().take(UNLIKELY_SPANS_MAX).map(|span| span.text.clone()).collect();
+                            let told = low_confidence_instruction(&spans);
+                            interventions.push(act(InterventionKind::Regenerate { spans, told: told.clone() }));
                             Some(told)
                         } else {
                             None
                         };
                         let again = next.is_some();
-                        drafts.push(Draft { index, completion, instruction, findings, watch });
+                        drafts.push(Draft { index, completion, instruction, findings, listener });
                         if !again {
                             break;
                         }
-                        let told: Vec<_> = prelude.iter().cloned().chain(next).collect();
+                        let told: Vec<_> = reminder.iter().cloned().chain(next).collect();
                         instruction = Some(told.join("\n"));
                         continue;
                     }
@@ -150,24 +154,24 @@ impl Drafting<'_> {
                 break;
             }
         }
-        timing.seconds = begun.elapsed().as_secs_f64();
+        timing.seconds = started.elapsed().as_secs_f64();
         let mut drafted = self.choose(drafts, failed, why, usage, timing, interventions);
         drafted.utterance.hosted = hosted;
         drafted
     }
 
-    /// Says what was written beforehand.
-    pub(super) fn written(self, words: String) -> Drafted {
-        let mut watch = self.watch.clone();
-        let completion = Completion::text(WRITTEN, words);
-        watch.complete(self.watch, &completion);
-        let draft = Draft { index: 0, completion, instruction: None, findings: Vec::new(), watch };
+    /// Uses a scripted text instead of calling the model.
+    pub(super) fn scripted(self, text: String) -> DraftResult {
+        let mut listener = self.listener.clone();
+        let completion = Completion::text(SCRIPTED_SPEAKER, text);
+        listener.complete(self.listener, &completion);
+        let draft = Draft { index: 0, completion, instruction: None, findings: Vec::new(), listener };
         let (usage, timing) = (TokenCount::default(), UtteranceTiming::default());
         self.choose(vec![draft], Vec::new(), String::new(), usage, timing, Vec::new())
     }
 
-    /// Takes the draft with the fewest findings; among equals the one that its model was surest of where the regulator's
-    /// word is carried out, else the first.
+    /// Accepts the draft with the fewest findings. Among equals: the one with the highest confidence if the regulator's
+    /// decisions are carried out, otherwise the first.
     fn choose(
         self,
         drafts: Vec<Draft>,
@@ -176,10 +180,10 @@ impl Drafting<'_> {
         usage: TokenCount,
         timing: UtteranceTiming,
         interventions: Vec<Intervention>,
-    ) -> Drafted {
+    ) -> DraftResult {
         let fewest = drafts.iter().map(|draft| draft.findings.len()).min();
         let best = drafts.iter().filter(|draft| Some(draft.findings.len()) == fewest);
-        let doubt = |draft: &&Draft| if self.watch.enforces() { 1.0 - draft.watch.confidence() } else { 0.0 };
+        let doubt = |draft: &&Draft| if self.listener.enforces() { 1.0 - draft.listener.confidence() } else { 0.0 };
         let taken = best.min_by(|a, b| doubt(a).total_cmp(&doubt(b))).map(|draft| draft.index);
         let mut events = Vec::new();
         let mut attempts = failed;
@@ -201,11 +205,11 @@ impl Drafting<'_> {
             }
         }
         attempts.sort_by_key(|attempt| attempt.index);
-        let mut watch = accepted.as_ref().map_or(self.watch, |draft| &draft.watch).clone();
+        let mut listener = accepted.as_ref().map_or(self.listener, |draft| &draft.listener).clone();
         let mut utterance = Utterance {
             speaker: self.speaker,
             adversary: None,
-            content: MISSING_REPLY.to_owned(),
+            content: EMPTY_REPLY_STAND_IN.to_owned(),
             ids: None,
             model: None,
             fallbacks: Vec::new(),
@@ -218,41 +222,50 @@ impl Drafting<'_> {
             hosted: None,
             tokens: TokenSummary::default(),
             quality: None,
-            regulator: watch.record(),
+            regulator: listener.record(),
             interventions,
             timing,
         };
         let Some(draft) = accepted else {
-            utterance.failure = Some(Failure { why });
-            watch.accepted(&utterance, &events);
-            utterance.regulator = watch.record();
-            let message = Message::assistant(MISSING_REPLY);
-            return Drafted { utterance, events, message, snapshot: None, before: None, tokens: Vec::new(), watch };
+            utterance.failure = Some(ReplyFailure { why });
+            listener.record_accepted(&utterance, &events);
+            utterance.regulator = listener.record();
+            let message = Message::assistant(EMPTY_REPLY_STAND_IN);
+            return DraftResult {
+                utterance,
+                events,
+                message,
+                snapshot: None,
+                before: None,
+                tokens: Vec::new(),
+                listener,
+            };
         };
-        let Completion { mut message, tokens, finish, reading, model, snapshot, before, fallbacks, .. } =
-            draft.completion;
+        let Completion {
+            mut message, tokens, finish, prefix_reuse: reading, model, snapshot, before, fallbacks, ..
+        } = draft.completion;
         if message.content.trim().is_empty() {
-            message = Message::assistant(MISSING_REPLY);
+            message = Message::assistant(EMPTY_REPLY_STAND_IN);
         }
         utterance.content.clone_from(&message.content);
         utterance.quality =
             Some(finish).filter(|&finish| finish != Finish::Refusal).and_then(|_| (self.quality)(&message.content));
         utterance.ids = message.ids.as_deref().map(<[_]>::to_vec);
         utterance.model = Some(model);
-        utterance.fallbacks = fallbacks.into_iter().map(|(model, why)| Fallback { model, why }).collect();
+        utterance.fallbacks = fallbacks.into_iter().map(|(model, why)| ModelFallback { model, why }).collect();
         utterance.finish = Some(finish);
         utterance.attempt = draft.index;
         utterance.tokens = TokenSummary::of(&tokens);
         utterance.timing.reading = Some(reading);
         utterance.instruction = draft.instruction;
-        watch.accepted(&utterance, &events);
-        utterance.regulator = watch.record();
-        Drafted { utterance, events, message, snapshot, before, tokens, watch }
+        listener.record_accepted(&utterance, &events);
+        utterance.regulator = listener.record();
+        DraftResult { utterance, events, message, snapshot, before, tokens, listener }
     }
 }
 
-/// What to tell a model about the parts that it found unlikely itself.
-fn doubted(spans: &[String]) -> String {
+/// The instruction for a regeneration, quoting the low-confidence spans.
+fn low_confidence_instruction(spans: &[String]) -> String {
     let named: Vec<_> = spans.iter().map(|span| format!("\u{201c}{span}\u{201d}")).collect();
     format!("You were not sure of {}. Say only what you are sure of.", named.join(", "))
 }

@@ -1,9 +1,9 @@
-//! A run's folder: written so that a crash at any point loses at most the turn under way. `docs/FORMATS.md` says what is
-//! in it.
+//! A run's folder, written so that a crash at any point loses at most the turn in progress. `docs/FORMATS.md` describes its
+//! contents.
 //!
-//! A finished file appears whole or not at all: it is written beside its place, synced, renamed, and the folder synced.
-//! A rollout under way is an append-only file of lines, each synced before the next turn begins; a last line that was
-//! torn by a crash is cut away.
+//! A finished file appears completely or not at all: it is written to a temporary file, synced, renamed, and the folder
+//! synced. An unfinished rollout is an append-only file of lines, each synced before the next turn begins; an incomplete
+//! last line is truncated.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -14,29 +14,29 @@ use serde::{Deserialize, Serialize};
 use super::manifest::Manifest;
 use super::transcript::{TokenLine, Transcript, Turn};
 use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
-use crate::foundation::store::{FileLock, sync_names, write_whole};
+use crate::foundation::store::{FileLock, sync_parent, write_atomic};
 
 /// Why a run's files cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The file system said no.
+    /// The file system reported an error.
     #[error("{path} cannot be read or written: {source}", path = path.display())]
     Io {
         /// Where.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         source: io::Error,
     },
-    /// A file stands where the run's folder should be.
+    /// The path of the run's folder is a file.
     #[error("{path} is a file, and a run needs a folder; name another with --output", path = path.display())]
     NoFolder {
         /// Where.
         path: PathBuf,
     },
-    /// There is a run already.
+    /// The folder already contains a run.
     #[error(
-        "{path} holds a run already, and a run is never overwritten; continue it with `loom run --resume {path}`, or name \
+        "{path} already contains a run, and a run is never overwritten; continue it with `loom run --resume {path}`, or name \
          another folder with --output",
         path = path.display()
     )]
@@ -44,19 +44,19 @@ pub enum FileError {
         /// Where.
         path: PathBuf,
     },
-    /// There is no run.
-    #[error("{path} holds no run: there is no run.json in it; name the folder that an earlier `loom run` wrote", path = path.display())]
+    /// The folder contains no run.
+    #[error("{path} contains no run: it has no run.json; name the folder that an earlier `loom run` wrote", path = path.display())]
     NoRun {
         /// Where.
         path: PathBuf,
     },
-    /// Someone else is at it.
+    /// Another process is using it.
     #[error("{path} is in use by another `loom`; wait for it to end", path = path.display())]
     Busy {
         /// Where.
         path: PathBuf,
     },
-    /// Not in the form that `docs/FORMATS.md` describes.
+    /// Not in the format that `docs/FORMATS.md` describes.
     #[error("{path}, line {line}: {why}", path = path.display())]
     Corrupt {
         /// Where.
@@ -74,25 +74,25 @@ pub enum FileError {
     },
 }
 
-/// Puts the path to an I/O error.
+/// Adds the path to an I/O error.
 pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> FileError {
     let path = path.to_owned();
     move |source| FileError::Io { path, source }
 }
 
-/// A run's folder, held by this process alone.
+/// A run's folder, locked by this process.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    /// On its manifest.
+    /// The lock on its manifest.
     _lock: FileLock,
 }
 
 impl RunFolder {
-    /// Makes the folder of a new run.
+    /// Creates the folder of a new run.
     ///
     /// # Errors
-    /// [`FileError::Exists`] when there is a run in it.
+    /// [`FileError::Exists`] when it already contains a run.
     pub fn create(path: &Path, manifest: &Manifest, yaml: &str) -> Result<Self, FileError> {
         if path.is_file() {
             return Err(FileError::NoFolder { path: path.to_owned() });
@@ -104,9 +104,9 @@ impl RunFolder {
             sync_folder(folder)?;
         }
         let file = path.join("run.json");
-        // Two processes may choose one name in the same second: whoever holds the claim writes, and whoever gets it later
-        // finds the run.
-        let claim = Claim::on(path)?;
+        // Two processes may choose the same name: the one that locks the claim file first writes, the other one then finds
+        // the run.
+        let claim = FolderClaim::take(path)?;
         if file.exists() {
             return Err(FileError::Exists { path: path.to_owned() });
         }
@@ -119,10 +119,10 @@ impl RunFolder {
         locked
     }
 
-    /// Opens the folder of an earlier run: its manifest and its configuration's text.
+    /// Opens the folder of an existing run and returns its manifest and the configuration's text.
     ///
     /// # Errors
-    /// [`FileError::NoRun`] when there is none, [`FileError::Busy`] when another process has it.
+    /// [`FileError::NoRun`] when there is none, [`FileError::Busy`] when another process has locked it.
     pub fn open(path: &Path) -> Result<(Self, Manifest, String), FileError> {
         if !path.join("run.json").is_file() {
             return Err(FileError::NoRun { path: path.to_owned() });
@@ -142,7 +142,7 @@ impl RunFolder {
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -154,14 +154,14 @@ impl RunFolder {
     }
 }
 
-/// A new run's folder while its first files are written.
-struct Claim {
+/// The lock on a new run's folder while its first files are written.
+struct FolderClaim {
     path: PathBuf,
     _lock: FileLock,
 }
 
-impl Claim {
-    fn on(folder: &Path) -> Result<Self, FileError> {
+impl FolderClaim {
+    fn take(folder: &Path) -> Result<Self, FileError> {
         let path = folder.join("run.claim");
         let file = File::create(&path).map_err(at(&path))?;
         let lock = FileLock::exclusive(file).map_err(at(&path))?;
@@ -170,9 +170,9 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for FolderClaim {
     fn drop(&mut self) {
-        // Left behind it does no harm: the lock is what counts.
+        // A leftover file is harmless: only the lock matters.
         let _best_effort = fs::remove_file(&self.path);
     }
 }
@@ -185,20 +185,20 @@ pub(super) struct RolloutFiles {
     partial: PathBuf,
 }
 
-/// A finished turn, as the partial file holds it.
+/// A finished turn, as stored in the partial file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct TurnLine {
     pub(super) turn: Turn,
     pub(super) tokens: Vec<TokenLine>,
 }
 
-/// What an earlier process left of a rollout.
-pub(super) enum Found {
-    /// Nothing that can be used.
+/// The files that an earlier process wrote for a rollout.
+pub(super) enum ExistingFiles {
+    /// Nothing usable.
     Nothing,
-    /// All of it: the transcript is here.
+    /// The finished transcript.
     Finished(PathBuf),
-    /// Its first turns, and whether a torn line was cut away after them.
+    /// Its first turns, and whether an incomplete line was truncated after them.
     Begun {
         /// The transcript without turns.
         head: Box<Transcript>,
@@ -208,17 +208,17 @@ pub(super) enum Found {
 }
 
 impl RolloutFiles {
-    /// What there is of the rollout; the partial file is cut to what is whole.
-    pub(super) fn find(&self) -> Result<Found, FileError> {
+    /// Finds the rollout's files; truncates an incomplete last line of the partial file.
+    pub(super) fn find(&self) -> Result<ExistingFiles, FileError> {
         if self.transcript.exists() {
             if self.partial.exists() {
                 fs::remove_file(&self.partial).map_err(at(&self.partial))?;
             }
-            return Ok(Found::Finished(self.transcript.clone()));
+            return Ok(ExistingFiles::Finished(self.transcript.clone()));
         }
         let text = match File::open(&self.partial) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ExistingFiles::Nothing),
             Err(error) => return Err(at(&self.partial)(error)),
         };
         let mut reader = BufReader::new(text);
@@ -245,35 +245,35 @@ impl RolloutFiles {
             whole += length as u64;
         }
         let torn = !line.is_empty() && line.last() != Some(&b'\n');
-        let Some(head) = head else { return Ok(Found::Nothing) };
+        let Some(head) = head else { return Ok(ExistingFiles::Nothing) };
         if torn {
             let file = OpenOptions::new().write(true).open(&self.partial).map_err(at(&self.partial))?;
             file.set_len(whole).and_then(|()| file.sync_all()).map_err(at(&self.partial))?;
         }
-        Ok(Found::Begun { head, turns, torn })
+        Ok(ExistingFiles::Begun { head, turns, torn })
     }
 
-    /// The partial file is not what it should be.
+    /// The error for an invalid partial file.
     pub(super) fn corrupt(&self, line: usize, why: &str) -> FileError {
         FileError::Corrupt { path: self.partial.clone(), line, why: why.to_owned() }
     }
 
-    /// Begins the partial file anew with `head`, the transcript without turns.
-    pub(super) fn begin(&self, head: &Transcript) -> Result<PartialLog, FileError> {
+    /// Creates the partial file with `head`, the transcript without turns.
+    pub(super) fn create_partial(&self, head: &Transcript) -> Result<PartialLog, FileError> {
         let file = File::create(&self.partial).map_err(at(&self.partial))?;
         let mut log = PartialLog { path: self.partial.clone(), file };
-        log.line(head)?;
+        log.append(head)?;
         sync_folder(&self.partial)?;
         Ok(log)
     }
 
-    /// Goes on with the partial file.
-    pub(super) fn go_on(&self) -> Result<PartialLog, FileError> {
+    /// Opens the partial file for appending.
+    pub(super) fn reopen_partial(&self) -> Result<PartialLog, FileError> {
         let file = OpenOptions::new().append(true).open(&self.partial).map_err(at(&self.partial))?;
         Ok(PartialLog { path: self.partial.clone(), file })
     }
 
-    /// Writes the finished rollout; the transcript last, because its presence says that the rest is there.
+    /// Writes the finished rollout; the transcript last, because its presence implies that the other files exist.
     pub(super) fn finish(&self, transcript: &Transcript, tokens: &[TokenLine]) -> Result<(), FileError> {
         let mut lines = Vec::new();
         for line in tokens {
@@ -286,7 +286,7 @@ impl RolloutFiles {
     }
 }
 
-/// The append-only file of a rollout under way.
+/// The append-only file of an unfinished rollout.
 #[derive(Debug)]
 pub(super) struct PartialLog {
     path: PathBuf,
@@ -294,8 +294,8 @@ pub(super) struct PartialLog {
 }
 
 impl PartialLog {
-    /// One more line, on the disk when this returns.
-    pub(super) fn line<T: Serialize>(&mut self, value: &T) -> Result<(), FileError> {
+    /// Appends one line and syncs it.
+    pub(super) fn append<T: Serialize>(&mut self, value: &T) -> Result<(), FileError> {
         let mut line = serde_json::to_vec(value).map_err(|error| at(&self.path)(error.into()))?;
         line.push(b'\n');
         self.file.write_all(&line).and_then(|()| self.file.sync_data()).map_err(at(&self.path))
@@ -309,11 +309,12 @@ impl PartialLog {
 pub fn read_transcript(path: &Path) -> Result<Transcript, FileError> {
     let transcript: Transcript = read_json(path)?;
     let known = transcript.format == super::TRANSCRIPT_FORMAT && transcript.version <= super::TRANSCRIPT_VERSION;
-    let why = || format!("`{}` version {} is not known to this version of loom", transcript.format, transcript.version);
+    let why =
+        || format!("`{}` version {} is not supported by this version of loom", transcript.format, transcript.version);
     if known { Ok(transcript) } else { Err(FileError::Corrupt { path: path.to_owned(), line: 1, why: why() }) }
 }
 
-/// Writes `value` as indented JSON at `path`, whole or not at all.
+/// Writes `value` as indented JSON to `path`, atomically.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -355,12 +356,12 @@ fn read_limited(path: &Path) -> Result<String, FileError> {
     fs::read_to_string(path).map_err(at(path))
 }
 
-/// `bytes` at `path`, whole or not at all.
+/// Writes `bytes` to `path` atomically.
 pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    write_whole(path, bytes).map_err(at(path))
+    write_atomic(path, bytes).map_err(at(path))
 }
 
 /// Makes the name of `path` durable.
 fn sync_folder(path: &Path) -> Result<(), FileError> {
-    sync_names(path).map_err(at(path))
+    sync_parent(path).map_err(at(path))
 }

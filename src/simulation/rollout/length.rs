@@ -1,12 +1,12 @@
-//! From "40-100 words" to the most tokens that a reply may take.
+//! Converts a length such as "40-100 words" to a maximum number of tokens.
 
-/// English text comes to about this many tokens a word with the vocabularies in use, rare words included.
+/// Tokens per English word, with a margin for rare words.
 const TOKENS_PER_WORD: f64 = 1.5;
-/// A long sentence of talk, in words.
+/// The words of a long spoken sentence.
 const WORDS_PER_SENTENCE: f64 = 25.0;
 
-/// The most tokens for a length such as "40-100 words" or "1 to 3 sentences": its last number counts. `None` when there
-/// is no number in it.
+/// The most tokens for a length such as "40-100 words" or "1 to 3 sentences": its last number is the
+/// limit. `None` if it contains no number.
 pub(super) fn tokens_for(length: &str) -> Option<usize> {
     let mut numbers = length.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
     let number: u32 = numbers.next_back()?.parse().ok()?;
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_upper_bound_counts() {
+    fn the_last_number_is_the_limit() {
         for (length, tokens) in [
             ("40-100 words", Some(150)),
             ("30–80 words", Some(120)),

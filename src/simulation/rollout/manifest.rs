@@ -1,11 +1,12 @@
-//! `run.json`: everything that fixes what a run says. With the configuration beside it, a run can be resumed or repeated.
+//! `run.json`: everything that determines the content of a run. With the configuration stored next to it, a run can be
+//! resumed or repeated.
 
 use serde::{Deserialize, Serialize};
 
 use super::delta::FittedGains;
 use super::transcript::{ConfigRef, ModelRef};
 use crate::governance::regulator::Calibration;
-use crate::simulation::persona::{AdversaryKind, Regulation};
+use crate::simulation::persona::{AdversaryKind, RegulatorConfig};
 
 /// The value of [`Manifest::format`].
 pub const RUN_FORMAT: &str = "loom-run";
@@ -19,13 +20,13 @@ pub struct Manifest {
     pub format: String,
     /// [`RUN_VERSION`].
     pub version: u32,
-    /// The version of the program that began it.
+    /// The version of the program that created it.
     pub loom: String,
     /// When it began, RFC 3339, UTC.
     pub created_at: String,
     /// The configuration; its text is in `config.yaml`.
     pub config: ConfigRef,
-    /// Where all draws come from.
+    /// The seed of all random draws.
     pub seed: u64,
     /// How many rollouts.
     pub rollouts: usize,
@@ -33,7 +34,7 @@ pub struct Manifest {
     pub turns: usize,
     /// Who the interlocutor is.
     pub adversary: AdversaryKind,
-    /// The text of the adversary's file, where one was given in place of the strategies that come with the program.
+    /// The text of the adversary's file, if one was given instead of the embedded strategies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adversary_script: Option<String>,
     /// The models, by role.
@@ -42,11 +43,11 @@ pub struct Manifest {
     pub chat_template: Option<String>,
     /// Whether the regulator's decisions are carried out.
     #[serde(default)]
-    pub regulator: Regulation,
-    /// What makes confidence a probability, if anything does.
+    pub regulator: RegulatorConfig,
+    /// A calibration that turns confidence into a probability, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
-    /// The gains on Δ that the configuration's file held when the run began.
+    /// The gains on Δ in the configuration's file when the run was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitted_gains: Option<FittedGains>,
 }
@@ -58,7 +59,7 @@ pub struct RunModels {
     pub persona: ModelRef,
     /// The other side's: the target's or the adversary's.
     pub interlocutor: ModelRef,
-    /// The judge's spec string; it is opened when something is judged.
+    /// The judge's spec string; it is opened when scores need it.
     pub judge: String,
     /// The number type asked for the judge's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]

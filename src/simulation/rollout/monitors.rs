@@ -1,11 +1,11 @@
-//! Watching a conversation while it runs: is the persona stuck, or repeating a formula?
+//! Checks of the persona's drafts while a conversation runs: stagnation and formulaic repetition.
 //!
-//! A draft is checked before it is accepted ([`Monitors::check`]); only what was accepted enters windows and streaks.
-//! What to do about a finding is the runner's part: it gives the persona the stagnation intervention or the finding's
-//! instruction and asks again, up to [`Monitors::retries_max`] times.
+//! A draft is checked before it is accepted ([`Monitors::check`]); only accepted messages enter windows and streaks.
+//! The runner reacts to a finding: it gives the persona's model the stagnation intervention or the finding's instruction
+//! and requests another draft, up to [`Monitors::retries_max`] times.
 //!
-//! The state is a pure function of what was accepted and of the turns at which the runner intervened, so a resumed
-//! rollout gets it back by replaying its transcript.
+//! The state is a pure function of the accepted messages and of the turns with an intervention, so a resumed rollout
+//! restores it by replaying its transcript.
 
 mod repetition;
 mod stagnation;
@@ -16,35 +16,35 @@ use self::repetition::RepetitionMonitor;
 use self::stagnation::StagnationMonitor;
 use crate::simulation::persona::Interaction;
 
-/// Which monitor found something.
+/// The monitor that produced a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MonitorKind {
-    /// The conversation stands still.
+    /// The conversation does not progress.
     Stagnation,
-    /// The persona speaks in formulas.
+    /// The persona uses banned or formulaic phrases.
     Repetition,
 }
 
-/// What a monitor found in a draft.
+/// A monitor's finding in a draft.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
-    /// Which monitor.
+pub struct MonitorFinding {
+    /// The monitor.
     pub monitor: MonitorKind,
-    /// Which of its rules: `similarity`, `convergence`, `novelty`, `banned`, `forbidden_phrase`,
+    /// The rule that fired: `similarity`, `convergence`, `novelty`, `banned`, `forbidden_phrase`,
     /// `ends_with_question_to_interlocutor` or `gratitude_loop`.
     pub rule: String,
-    /// What was found, for a reader of the transcript.
+    /// A description for readers of the transcript.
     pub detail: String,
-    /// What was measured, where the rule measures.
+    /// The measured value, if the rule measures one.
     pub value: Option<f64>,
-    /// What it was measured against.
+    /// The threshold it was compared with.
     pub threshold: Option<f64>,
-    /// What to tell the persona before it tries again; empty for stagnation, which has the config's intervention.
+    /// The instruction for the next draft; empty for stagnation, which uses the config's intervention.
     pub instruction: String,
 }
 
-/// Both monitors of one rollout.
+/// The monitors of one rollout.
 #[derive(Debug, Clone)]
 pub struct Monitors {
     stagnation: Option<StagnationMonitor>,
@@ -52,7 +52,7 @@ pub struct Monitors {
 }
 
 impl Monitors {
-    /// Monitors as the config sets them, before the first message. A monitor that is off finds nothing.
+    /// The monitors as configured, before the first message. A disabled monitor finds nothing.
     pub fn new(interaction: &Interaction) -> Self {
         Self {
             stagnation: interaction.stagnation.clone().map(StagnationMonitor::new),
@@ -63,8 +63,8 @@ impl Monitors {
         }
     }
 
-    /// What is wrong with `draft` as the persona's message of turn `turn`, after everything accepted so far.
-    pub fn check(&self, turn: usize, draft: &str) -> Vec<Finding> {
+    /// The findings in `draft` as the persona's message of turn `turn`, given the accepted messages.
+    pub fn check(&self, turn: usize, draft: &str) -> Vec<MonitorFinding> {
         let mut findings = Vec::new();
         if let Some(stagnation) = &self.stagnation {
             findings.extend(stagnation.check(turn, draft));
@@ -75,7 +75,7 @@ impl Monitors {
         findings
     }
 
-    /// The persona said `text`.
+    /// Adds an accepted message of the persona.
     pub fn accept_persona(&mut self, text: &str) {
         if let Some(stagnation) = &mut self.stagnation {
             stagnation.accept_persona(text);
@@ -85,23 +85,23 @@ impl Monitors {
         }
     }
 
-    /// The interlocutor said `text`.
+    /// Adds a message of the interlocutor.
     pub fn accept_interlocutor(&mut self, text: &str) {
         if let Some(stagnation) = &mut self.stagnation {
             stagnation.accept_interlocutor(text);
         }
     }
 
-    /// The stagnation intervention was given at `turn`. Redrafts of that turn are still checked; after it the
-    /// stagnation monitor is silent for `window` turns, until the window holds nothing from before.
+    /// Records that the stagnation intervention was given at `turn`. Redrafts of that turn are still checked; afterwards the
+    /// stagnation monitor is paused for `window` turns, until its window contains no earlier message.
     pub fn intervened(&mut self, turn: usize) {
         if let Some(stagnation) = &mut self.stagnation {
             stagnation.intervened(turn);
         }
     }
 
-    /// How often to ask again for one turn: the repetition monitor's `max_retries`, or once where only the stagnation
-    /// monitor is on.
+    /// The most redrafts of one message: the repetition monitor's `max_retries`, or 1 if only the stagnation monitor is
+    /// enabled.
     pub fn retries_max(&self) -> usize {
         match (&self.repetition, &self.stagnation) {
             (Some(repetition), _) => repetition.retries_max(),

@@ -1,24 +1,24 @@
-//! What a run tells while it is played, and how it is asked to end.
+//! Progress events of a run, and the flag that stops it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::transcript::Outcome;
 
-/// What happens in a run, as it happens.
+/// A progress event.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// A rollout begins, or goes on after `turns` turns of an earlier process.
-    Begun {
-        /// Which.
+    /// A rollout started, or resumed after `turns` turns of an earlier process.
+    Started {
+        /// Its number.
         rollout: usize,
         /// How many of its turns are finished.
         turns: usize,
     },
-    /// A turn is finished and on the disk.
+    /// A turn is finished and stored durably.
     Turn {
-        /// Of which rollout.
+        /// The rollout's number.
         rollout: usize,
         /// How many of its turns are finished.
         turns: usize,
@@ -27,37 +27,37 @@ pub enum Progress {
         /// Findings of the monitors in it.
         events: usize,
     },
-    /// Something that the user should know.
+    /// A notice for the user.
     Notice {
-        /// About which rollout.
+        /// The rollout's number.
         rollout: usize,
-        /// What.
+        /// The text.
         text: String,
     },
     /// A rollout is finished.
-    Ended {
-        /// Which.
+    Finished {
+        /// Its number.
         rollout: usize,
-        /// How.
+        /// How it ended.
         outcome: Outcome,
     },
 }
 
-/// Hears what happens in a run; called from the rollouts' tasks, so be brief.
+/// Receives progress events. It is called from the rollouts' tasks, so it must return quickly.
 pub type Observer = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// Asks a run to end after the turns under way.
+/// Stops a run after the turns in progress.
 #[derive(Debug, Clone, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Asks.
-    pub fn ask(&self) {
+    /// Requests the stop.
+    pub fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked.
-    pub fn asked(&self) -> bool {
+    /// Whether a stop was requested.
+    pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -1,17 +1,17 @@
-//! A run: its rollouts side by side, each a task of its own, each resumable at every turn.
+//! A run: its rollouts as concurrent tasks, each resumable at every turn.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
+use super::authorizer::RunAuthorizer;
+use super::context::{RolloutContext, RunSettings, model_ref};
 use super::delta::{self, DeltaError};
-use super::files::{FileError, Found, RolloutFiles, RunFolder, TurnLine, read_transcript};
+use super::files::{ExistingFiles, FileError, RolloutFiles, RunFolder, TurnLine, read_transcript};
 use super::manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
-use super::player::{Player, ReplayError};
 use super::progress::{Observer, Progress, StopFlag};
-use super::stage::{Setting, Stage, model_ref};
-use super::steward::Steward;
+use super::runner::{ReplayError, RolloutRunner};
 use super::transcript::{ConfigRef, ModelRef, Outcome, Totals, Transcript};
 use crate::foundation::base::limits::{FAILURES_IN_A_ROW_MAX, ROLLOUTS_MAX, TURNS_MAX};
 use crate::foundation::base::{Clock, SystemClock};
@@ -20,25 +20,25 @@ use crate::foundation::gate::{LedgerError, Refusal};
 use crate::governance::regulator::{Calibration, CalibrationError, CorrectionPattern};
 use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::persona::{
-    AdversaryKind, AssembleError, ConfigErrors, PersonaConfig, Regulation, TrajectoryMode, parse,
+    AdversaryKind, AssembleError, ConfigErrors, PersonaConfig, RegulatorConfig, TrajectoryMode, parse,
 };
 
-/// What a run is to be.
+/// The settings of a new run.
 #[derive(Debug, Clone)]
 pub struct RunPlan {
     /// The configuration.
     pub config: Arc<PersonaConfig>,
-    /// Its text, kept with the run.
+    /// Its text, stored with the run.
     pub yaml: String,
-    /// Where all draws come from.
+    /// The seed of all random draws.
     pub seed: u64,
     /// How many rollouts.
     pub rollouts: usize,
-    /// How many turns each; see [`turns`].
+    /// How many turns each; see [`turn_count`].
     pub turns: usize,
     /// Who the interlocutor is.
     pub adversary: AdversaryKind,
-    /// The text of the adversary's file, in place of the strategies that come with the program.
+    /// The text of the adversary's file, instead of the embedded strategies.
     pub adversary_script: Option<String>,
     /// The persona's model.
     pub persona: ModelChain,
@@ -47,16 +47,16 @@ pub struct RunPlan {
     /// The judge's.
     pub judge: ModelChain,
     /// Whether the regulator's decisions are carried out, and how far.
-    pub regulator: Regulation,
-    /// What makes confidence a probability, if anything does.
+    pub regulator: RegulatorConfig,
+    /// A calibration that turns confidence into a probability, if any.
     pub calibration: Option<Calibration>,
 }
 
-/// Why a run cannot begin, go on, or end. Every message says what to do next.
+/// Why a run cannot start, continue, or finish. Every message says what to do next.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
     /// The configuration does not say how long the conversation is.
@@ -74,10 +74,10 @@ pub enum RunError {
         max: usize,
         /// That limit's name.
         limit: &'static str,
-        /// What was asked for.
+        /// The requested value.
         value: usize,
     },
-    /// No prompt can be assembled.
+    /// Prompts cannot be assembled.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
     /// The Δ policy cannot be carried out.
@@ -92,7 +92,7 @@ pub enum RunError {
     /// A file cannot be written or read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The run cannot be resumed: what it depends on has changed.
+    /// The run cannot be resumed: something it depends on has changed.
     #[error("the run in {path} cannot be resumed: {what} has changed since it began ({was} then, {is} now); {hint}")]
     Changed {
         /// The run's folder.
@@ -106,13 +106,13 @@ pub enum RunError {
         /// What to do.
         hint: &'static str,
     },
-    /// The receipts beside the results cannot be read or written.
+    /// The run's receipts cannot be read or written.
     #[error("the run's receipts: {0}")]
     Receipts(String),
-    /// The gate said no.
+    /// The gate denied a request.
     #[error("{0}")]
     Denied(Refusal),
-    /// The record cannot be played again.
+    /// The record cannot be replayed.
     #[error("rollout {rollout} cannot be resumed: {source}")]
     Replay {
         /// Which rollout.
@@ -134,17 +134,17 @@ impl From<LedgerError> for RunError {
     }
 }
 
-/// How many turns a run of `config` has, if `asked` on the command line.
+/// How many turns a run of `config` has; `requested` on the command line takes precedence.
 ///
 /// # Errors
-/// When neither says so, or the number is out of bounds.
-pub fn turns(config: &PersonaConfig, asked: Option<usize>) -> Result<usize, RunError> {
+/// When neither gives a number, or it is out of bounds.
+pub fn turn_count(config: &PersonaConfig, requested: Option<usize>) -> Result<usize, RunError> {
     let (own, mode) = match config.trajectory.mode {
         TrajectoryMode::FixedLength { turns } => (Some(turns), "fixed_length"),
         TrajectoryMode::PhaseGated { turns } => (turns, "phase_gated"),
         TrajectoryMode::OpenEnded => (None, "open_ended"),
     };
-    let turns = asked.or(own).ok_or(RunError::NoTurns { mode })?;
+    let turns = requested.or(own).ok_or(RunError::NoTurns { mode })?;
     bounded("the number of turns", turns, TURNS_MAX, "TURNS_MAX")
 }
 
@@ -152,7 +152,7 @@ fn bounded(what: &'static str, value: usize, max: usize, limit: &'static str) ->
     if (1..=max).contains(&value) { Ok(value) } else { Err(RunError::Bounds { what, max, limit, value }) }
 }
 
-/// How far a rollout came.
+/// The outcome of one rollout of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RolloutSummary {
     /// Which.
@@ -161,22 +161,22 @@ pub struct RolloutSummary {
     pub outcome: Outcome,
     /// Sums over its turns.
     pub totals: Totals,
-    /// What the persona was corrected for again and again; empty for a rollout that was finished before.
+    /// The persona's recurring corrections; empty for a rollout that was already finished.
     pub learned: Vec<CorrectionPattern>,
 }
 
-/// A run, ready to be played.
+/// A run, ready to be executed.
 pub struct Run {
     folder: RunFolder,
     manifest: Manifest,
-    stage: Arc<Stage>,
+    context: Arc<RolloutContext>,
 }
 
 impl Run {
     /// A new run in the folder `output`.
     ///
     /// # Errors
-    /// When a model, the configuration or the folder stands against it; nothing has been written then.
+    /// When a model cannot be opened, the configuration cannot be run or the folder cannot be used; nothing is written then.
     pub fn create(plan: &RunPlan, output: &Path, options: &OpenOptions) -> Result<Self, RunError> {
         bounded("the number of rollouts", plan.rollouts, ROLLOUTS_MAX, "ROLLOUTS_MAX")?;
         bounded("the number of turns", plan.turns, TURNS_MAX, "TURNS_MAX")?;
@@ -184,8 +184,8 @@ impl Run {
         let mut options = options.clone();
         options.now = Some(now);
         let (dtypes, devices) = (options.dtypes, options.devices);
-        let of_persona = options.at(dtypes.persona).on(devices.persona);
-        let of_interlocutor = options.at(dtypes.interlocutor).on(devices.interlocutor);
+        let of_persona = options.with_dtype(dtypes.persona).with_device(devices.persona);
+        let of_interlocutor = options.with_dtype(dtypes.interlocutor).with_device(devices.interlocutor);
         let persona = providers::open(&plan.persona, &of_persona)?;
         let interlocutor = providers::open(&plan.interlocutor, &of_interlocutor)?;
         let manifest = Manifest {
@@ -207,21 +207,21 @@ impl Run {
                 persona: model_ref(&plan.persona, of_persona.dtype, persona.as_ref()),
                 interlocutor: model_ref(&plan.interlocutor, of_interlocutor.dtype, interlocutor.as_ref()),
                 judge: plan.judge.to_string(),
-                judge_dtype: options.at(dtypes.judge).dtype.map(|dtype| dtype.to_string()),
+                judge_dtype: options.with_dtype(dtypes.judge).dtype.map(|dtype| dtype.to_string()),
             },
             chat_template: options.chat_template,
             regulator: plan.regulator,
             calibration: plan.calibration.clone(),
             fitted_gains: delta::named_file(&plan.config)?,
         };
-        let stage = stage(&plan.config, &manifest, persona, interlocutor)?;
-        Ok(Self { folder: RunFolder::create(output, &manifest, &plan.yaml)?, manifest, stage })
+        let context = context(&plan.config, &manifest, persona, interlocutor)?;
+        Ok(Self { folder: RunFolder::create(output, &manifest, &plan.yaml)?, manifest, context })
     }
 
-    /// The run in the folder `path`, to go on with. Of `options`, the manifest decides the chat template and the dtypes.
+    /// Reopens the run in the folder `path`. The manifest's chat template and dtypes replace those of `options`.
     ///
     /// # Errors
-    /// When there is no run, or when something that it depends on has changed.
+    /// When there is no run, or something it depends on has changed.
     pub fn resume(path: &Path, options: &OpenOptions) -> Result<Self, RunError> {
         let (folder, manifest, yaml) = RunFolder::open(path)?;
         let changed = |what, was: String, is: String, hint| {
@@ -252,24 +252,24 @@ impl Run {
                 .map_err(|error| ModelError::Unavailable { model: model.spec.clone(), why: format!("{error}") })?;
             let dtype = model.dtype.as_deref().map(str::parse).transpose();
             let dtype = dtype.map_err(|why| ModelError::Unavailable { model: model.spec.clone(), why })?;
-            let mut options = options.on(device);
+            let mut options = options.with_device(device);
             options.dtype = dtype;
             let opened = providers::open(&chain, &options)?;
             let digest = |model: &ModelRef| model.info.digest.map_or("unknown".to_owned(), |digest| digest.short());
             let now = model_ref(&chain, dtype, opened.as_ref());
             let hint = "use the same weights, tokenizer and settings, or begin a new run";
             changed(role, digest(model), digest(&now), hint)?;
-            let place = |model: &ModelRef| model.info.device.clone().unwrap_or_else(|| "none here".to_owned());
+            let device = |model: &ModelRef| model.info.device.clone().unwrap_or_else(|| "none here".to_owned());
             let where_hint = "give the same --device as then, or begin a new run";
-            changed("the device of a model", place(model), place(&now), where_hint)?;
+            changed("the device of a model", device(model), device(&now), where_hint)?;
             changed(role, format!("{model:?}"), format!("{now:?}"), hint)?;
             Ok(opened)
         };
         let persona = open("the persona's model", options.devices.persona, &manifest.models.persona)?;
         let device = options.devices.interlocutor;
         let interlocutor = open("the interlocutor's model", device, &manifest.models.interlocutor)?;
-        let stage = stage(&config, &manifest, persona, interlocutor)?;
-        Ok(Self { folder, manifest, stage })
+        let context = context(&config, &manifest, persona, interlocutor)?;
+        Ok(Self { folder, manifest, context })
     }
 
     /// The run's folder.
@@ -277,39 +277,45 @@ impl Run {
         self.folder.path()
     }
 
-    /// What the run is.
+    /// The run's manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Plays every rollout that is not finished, `parallel` at a time; what they say does not depend on it.
+    /// Runs every unfinished rollout, `parallel` at a time; their content does not depend on `parallel`.
     ///
     /// # Errors
-    /// The first error of a rollout; the others end after the turn under way, and all can be resumed.
-    pub async fn play(
+    /// The first error of a rollout; the others stop after their current turn, and all can be resumed.
+    pub async fn execute(
         &self,
         parallel: usize,
         observer: &Observer,
         stop: &StopFlag,
     ) -> Result<Vec<RolloutSummary>, RunError> {
-        let steward = Arc::new(Steward::open(self.folder.path(), &self.manifest)?);
+        let authorizer = Arc::new(RunAuthorizer::open(self.folder.path(), &self.manifest)?);
         let mut waiting = 0..self.manifest.rollouts;
         let mut tasks = JoinSet::new();
         let mut summaries = Vec::new();
         let mut failed = None;
         loop {
-            while tasks.len() < parallel.max(1) && failed.is_none() && !stop.asked() {
+            while tasks.len() < parallel.max(1) && failed.is_none() && !stop.is_requested() {
                 let Some(rollout) = waiting.next() else { break };
-                let head = self.stage.head(&self.manifest, rollout, SystemClock.now().to_string());
+                let head = self.context.new_transcript(&self.manifest, rollout, SystemClock.now().to_string());
                 let files = self.folder.rollout(rollout);
-                let steward = Arc::clone(&steward);
-                tasks.spawn(play(Arc::clone(&self.stage), head, files, Arc::clone(observer), (stop.clone(), steward)));
+                let authorizer = Arc::clone(&authorizer);
+                tasks.spawn(run_rollout(
+                    Arc::clone(&self.context),
+                    head,
+                    files,
+                    Arc::clone(observer),
+                    (stop.clone(), authorizer),
+                ));
             }
             match tasks.join_next().await {
                 None => break,
                 Some(Ok(Ok(summary))) => summaries.push(summary),
                 Some(Ok(Err(error))) => {
-                    stop.ask();
+                    stop.request();
                     failed.get_or_insert(error);
                 }
                 Some(Err(lost)) if lost.is_panic() => std::panic::resume_unwind(lost.into_panic()),
@@ -318,45 +324,45 @@ impl Run {
             }
         }
         if failed.is_none() {
-            steward.hand_off()?;
+            authorizer.hand_off()?;
         }
         summaries.sort_by_key(|summary| summary.rollout);
         failed.map_or(Ok(summaries), Err)
     }
 }
 
-fn stage(
+fn context(
     config: &Arc<PersonaConfig>,
     manifest: &Manifest,
     persona: Arc<dyn LanguageModel>,
     interlocutor: Arc<dyn LanguageModel>,
-) -> Result<Arc<Stage>, RunError> {
-    Stage::new(Arc::clone(config), Setting::of(manifest), persona, interlocutor).map(Arc::new)
+) -> Result<Arc<RolloutContext>, RunError> {
+    RolloutContext::new(Arc::clone(config), RunSettings::of(manifest), persona, interlocutor).map(Arc::new)
 }
 
-/// One rollout, from where it stands to its end.
-async fn play(
-    stage: Arc<Stage>,
+/// Runs one rollout from its last finished turn to its end.
+async fn run_rollout(
+    context: Arc<RolloutContext>,
     head: Transcript,
     files: RolloutFiles,
     observer: Observer,
-    (stop, steward): (StopFlag, Arc<Steward>),
+    (stop, authorizer): (StopFlag, Arc<RunAuthorizer>),
 ) -> Result<RolloutSummary, RunError> {
     let rollout = head.run.rollout;
     let mut transcript = head;
-    let mut player = Player::new(stage, rollout);
+    let mut runner = RolloutRunner::new(context, rollout);
     let mut tokens = Vec::new();
     let mut log = match files.find()? {
-        Found::Finished(path) => {
+        ExistingFiles::Finished(path) => {
             let Transcript { config, run, models, outcome, totals, .. } = read_transcript(&path)?;
             if (&config, &run, &models) != (&transcript.config, &transcript.run, &transcript.models) {
-                let why = "it belongs to another run than run.json states; move it away to play this rollout again";
+                let why = "it belongs to another run than run.json states; move it away to run this rollout again";
                 return Err(files.corrupt(1, why).into());
             }
             return Ok(RolloutSummary { rollout, outcome, totals, learned: Vec::new() });
         }
-        Found::Nothing => files.begin(&transcript)?,
-        Found::Begun { head, turns, torn } => {
+        ExistingFiles::Nothing => files.create_partial(&transcript)?,
+        ExistingFiles::Begun { head, turns, torn } => {
             transcript.created_at.clone_from(&head.created_at);
             if *head != transcript {
                 let why =
@@ -364,54 +370,62 @@ async fn play(
                 return Err(files.corrupt(1, why).into());
             }
             for line in turns {
-                player.replay(&line).await.map_err(|source| RunError::Replay { rollout, source })?;
+                runner.replay(&line).await.map_err(|source| RunError::Replay { rollout, source })?;
                 transcript.turns.push(line.turn);
                 tokens.extend(line.tokens);
             }
             if torn {
-                let text = format!("a line torn by a crash was cut away; turn {} is played again", player.turns());
+                let text = format!(
+                    "an incomplete last line, left by a crash, was removed; turn {} runs again",
+                    runner.turns()
+                );
                 observer(Progress::Notice { rollout, text });
             }
-            files.go_on()?
+            files.reopen_partial()?
         }
     };
-    observer(Progress::Begun { rollout, turns: player.turns() });
-    while player.turns() < transcript.run.turns_planned
-        && player.failures_in_a_row() < FAILURES_IN_A_ROW_MAX
-        && player.broken().is_none()
+    observer(Progress::Started { rollout, turns: runner.turns() });
+    while runner.turns() < transcript.run.turns_planned
+        && runner.consecutive_failures() < FAILURES_IN_A_ROW_MAX
+        && runner.circuit_break().is_none()
     {
-        if stop.asked() {
+        if stop.is_requested() {
             let totals = Totals::of(&transcript.turns);
             return Ok(RolloutSummary { rollout, outcome: Outcome::Unfinished, totals, learned: Vec::new() });
         }
-        let permitted = steward.permit(rollout, player.turns())?;
-        let line: TurnLine = player.turn(permitted).await?;
-        log.line(&line)?;
-        steward.played(rollout, &line.turn);
-        // A model that answers at once never waits; without this nobody else, a Ctrl-C for one, would get a turn.
+        let permits = authorizer.authorize_turn(rollout, runner.turns())?;
+        let line: TurnLine = runner.turn(permits).await?;
+        log.append(&line)?;
+        authorizer.record_turn(rollout, &line.turn);
+        // A model that replies without waiting never yields; without this, other tasks such as Ctrl-C would starve.
         tokio::task::yield_now().await;
         observer(Progress::Turn {
             rollout,
-            turns: player.turns(),
+            turns: runner.turns(),
             tokens: line.turn.persona.usage.tokens_out + line.turn.interlocutor.usage.tokens_out,
             events: line.turn.monitor_events.len(),
         });
         transcript.turns.push(line.turn);
         tokens.extend(line.tokens);
     }
-    transcript.outcome = outcome(&transcript, &player);
+    transcript.outcome = outcome(&transcript, &runner);
     transcript.totals = Totals::of(&transcript.turns);
-    steward.ended(&transcript);
+    authorizer.record_outcome(&transcript);
     files.finish(&transcript, &tokens)?;
-    observer(Progress::Ended { rollout, outcome: transcript.outcome.clone() });
-    Ok(RolloutSummary { rollout, outcome: transcript.outcome, totals: transcript.totals, learned: player.learned() })
+    observer(Progress::Finished { rollout, outcome: transcript.outcome.clone() });
+    Ok(RolloutSummary {
+        rollout,
+        outcome: transcript.outcome,
+        totals: transcript.totals,
+        learned: runner.correction_patterns(),
+    })
 }
 
-fn outcome(transcript: &Transcript, player: &Player) -> Outcome {
-    if let Some(reason) = player.broken() {
+fn outcome(transcript: &Transcript, runner: &RolloutRunner) -> Outcome {
+    if let Some(reason) = runner.circuit_break() {
         return Outcome::Stopped { reason: format!("circuit break: {reason}"), circuit_break: true };
     }
-    let failures = player.failures_in_a_row();
+    let failures = runner.consecutive_failures();
     if failures < FAILURES_IN_A_ROW_MAX {
         return Outcome::Complete;
     }

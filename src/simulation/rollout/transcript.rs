@@ -1,11 +1,10 @@
-//! What a rollout leaves behind: `rollout_000.json` and its side file `rollout_000.tokens.jsonl`.
+//! The transcript of a rollout: `rollout_000.json` and its side file `rollout_000.tokens.jsonl`.
 //!
-//! The fields are explained in `docs/FORMATS.md`. Two rules hold throughout. Whatever a clock measures, and whatever
-//! depends on how the work was cut up (what was cached, what a resumed run read again), sits in an object called
-//! `timing`; without those and `created_at`, the same seed gives the same bytes. And nothing is made up: what is not
-//! known is `null`.
+//! `docs/FORMATS.md` explains the fields. Two rules hold throughout. Everything measured by a clock, and everything that
+//! depends on caching or on resuming, is in an object called `timing`; without those and `created_at`, the same seed gives
+//! the same bytes. Unknown values are `null`, never a default.
 
-mod foreign;
+mod imported;
 mod scores;
 mod tokens;
 mod turn;
@@ -15,9 +14,9 @@ use serde::{Deserialize, Serialize};
 pub use scores::{Reliability, Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{TokenLine, TokenSummary};
 pub use turn::{
-    Act, AdversaryMove, Attempt, Failure, Fallback, HostedRecord, Intensity, Intervention, MeasuredQuality,
-    MonitorAction, MonitorEvent, Probe, PromptRecord, Quote, Regulated, Slide, TokenCount, Turn, TurnTiming, Utterance,
-    UtteranceTiming,
+    AdversaryMove, Attempt, HostedRecord, Intensity, Intervention, InterventionKind, MeasuredQuality, ModelFallback,
+    MonitorAction, MonitorEvent, Probe, PromptRecord, Quote, RegulatorRecord, ReplyFailure, TokenCount, Turn,
+    TurnTiming, Utterance, UtteranceTiming, WindowTrim,
 };
 
 use crate::foundation::base::Digest;
@@ -38,19 +37,18 @@ pub struct Transcript {
     pub version: u32,
     /// The version of the program that wrote it.
     pub loom: String,
-    /// When the rollout began, RFC 3339, UTC.
+    /// When the rollout started, RFC 3339, UTC.
     pub created_at: String,
-    /// What a reader must know of where it comes from: losses and changes of a transcript that was ported. Empty for one
-    /// that Loom played.
+    /// Notes on the origin of an imported transcript: omissions and changes. Empty for one that Loom produced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Whose conversation this is.
+    /// The persona's configuration.
     pub config: ConfigRef,
     /// Which rollout of which run.
     pub run: RunRef,
-    /// Who spoke.
+    /// The models.
     pub models: Models,
-    /// What was set before the first word.
+    /// The settings before the first message.
     pub opening: Opening,
     /// The conversation.
     pub turns: Vec<Turn>,
@@ -74,7 +72,7 @@ pub struct ConfigRef {
     pub name: String,
 }
 
-/// Which rollout of which run, and how it was set.
+/// Which rollout of which run, and its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRef {
     /// The run's seed.
@@ -96,12 +94,12 @@ pub struct Models {
     pub interlocutor: ModelRef,
 }
 
-/// A model as it was opened and used. The model that really answered stands in each [`Utterance`].
+/// A model as it was opened and used. The model that actually replied is recorded in each [`Utterance`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelRef {
     /// The spec string, fallbacks included.
     pub spec: String,
-    /// The number type that was asked for; without one the model's files decided.
+    /// The requested number type; absent if the model's files decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
     /// What is known of it.
@@ -110,28 +108,28 @@ pub struct ModelRef {
     pub sampling: Sampling,
 }
 
-/// What was set before the first word.
+/// The settings before the first message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
     /// Who speaks first in every turn.
     pub first_speaker: Speaker,
-    /// The interlocutor's first words from the configuration, said before turn 0.
+    /// The interlocutor's first message from the configuration, before turn 0.
     pub words: Option<String>,
     /// The interlocutor's system prompt.
     pub interlocutor_prompt: String,
-    /// How scaffolding reaches the persona's model after turn 0.
+    /// How instructions reach the persona's model after turn 0.
     pub placement: PlacementUsed,
 }
 
-/// How scaffolding reached the persona's model.
+/// How instructions reached the persona's model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlacementUsed {
     /// Appended to the history as system messages.
     Append,
-    /// The opening was rewritten, as the configuration asks.
+    /// The system prompt was rewritten, as configured.
     System,
-    /// The opening was rewritten because the model states a prompt budget: its window is too short to append to.
+    /// The system prompt was rewritten because the model has a prompt budget: its window is too short to append to.
     SystemForBudget,
 }
 
@@ -139,15 +137,15 @@ pub enum PlacementUsed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
-    /// It is under way.
+    /// It has not ended.
     Unfinished,
-    /// Every planned turn was held.
+    /// Every planned turn was completed.
     Complete,
-    /// It was given up.
+    /// It ended early.
     Stopped {
         /// Why.
         reason: String,
-        /// The regulator broke the circuit; otherwise models gave no replies.
+        /// Whether the regulator's circuit break ended it; otherwise models failed to reply.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         circuit_break: bool,
     },
@@ -156,7 +154,7 @@ pub enum Outcome {
 /// Sums over a rollout.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Turns held.
+    /// Completed turns.
     pub turns: usize,
     /// The persona's model's tokens.
     pub persona: TokenCount,
@@ -172,7 +170,7 @@ pub struct Totals {
     pub refusals: usize,
     /// Messages answered by another model than the first choice.
     pub fallbacks: usize,
-    /// The list price of all hosted models' tokens, US dollars; absent where none was asked or any price is unknown.
+    /// The list price of all hosted models' tokens, US dollars; absent if none was called or a price is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// Wall clock.
@@ -189,7 +187,7 @@ impl Totals {
             totals.monitor_events += turn.monitor_events.len();
             totals.timing.seconds += turn.timing.seconds;
             for utterance in [&turn.persona, &turn.interlocutor] {
-                // The last failed attempt is the failure itself; conversations of others record no attempts.
+                // The last failed attempt is the failure itself; imported conversations record no attempts.
                 totals.retries += utterance.attempts.len().saturating_sub(usize::from(utterance.failure.is_some()));
                 totals.failures += usize::from(utterance.failure.is_some());
                 totals.refusals += usize::from(utterance.finish == Some(Finish::Refusal));
@@ -208,7 +206,7 @@ impl Totals {
 /// A rollout's wall clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TotalsTiming {
-    /// Seconds over the turns; the time between being killed and resumed is not among them.
+    /// Seconds over the turns, without the time between interruption and resumption.
     pub seconds: f64,
     /// Tokens written per second by this rollout alone; absent when no time passed.
     pub tokens_per_second: Option<f64>,

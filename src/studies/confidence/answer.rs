@@ -1,12 +1,12 @@
-//! Having a model answer the items of a task, and reading what the regulator's estimators say of each answer.
+//! Runs a model on the items of a task and computes the regulator's estimates for each answer.
 
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::task::{Item, Likelihood, Question, Task};
+use super::task::{Likelihood, Question, Task, TaskItem};
 use crate::foundation::base::limits::ACTIVE_SEQUENCES_MAX;
-use crate::foundation::base::{Digest, Stream};
+use crate::foundation::base::{Digest, RngStream};
 use crate::foundation::chat::{
     Continuation, LanguageModel, Message, ModelError, Prompt, Request, Sampling, Scored, TokenLogprob,
 };
@@ -15,39 +15,39 @@ use crate::governance::regulator::{Estimates, LlmEvent, Regulator, Settings};
 /// Longest free answer, tokens.
 const ANSWER_TOKENS_MAX: usize = 64;
 
-/// How many alternatives per token are asked for.
+/// How many alternatives per token are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alternatives {
-    /// The likeliest ones.
+    /// The most likely ones.
     Top(usize),
-    /// All, where the model tells how many there are: self-certainty needs them.
+    /// The whole vocabulary, if the model reports its size: needed for self-certainty.
     All,
 }
 
 /// One answered item.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answered {
-    /// The item.
+pub struct AnsweredItem {
+    /// The item's id.
     pub id: Digest,
-    /// Nothing may be fitted to it.
+    /// It is excluded from every fit.
     pub held_out: bool,
     /// The answer was right.
     pub right: bool,
-    /// What is known of how certain the model was.
+    /// The model's uncertainty estimates.
     pub estimates: Estimates,
 }
 
-/// Has `model` answer every item of `task`, many at a time; the answers come in the items' order and do not depend on that.
-/// `told` hears after each answer how many there are.
+/// Runs `model` on every item of `task`, many concurrently; the answers are in the items' order and do not depend on the
+/// concurrency. `on_progress` is called after each answer with the number done.
 ///
 /// # Errors
-/// The first of the model's.
+/// The model's first error.
 pub async fn answer(
     model: &Arc<dyn LanguageModel>,
     task: &Task,
     alternatives: Alternatives,
-    mut told: impl FnMut(usize),
-) -> Result<Vec<Answered>, ModelError> {
+    mut on_progress: impl FnMut(usize),
+) -> Result<Vec<AnsweredItem>, ModelError> {
     let top = match alternatives {
         Alternatives::Top(top) => top,
         Alternatives::All => model.info().vocabulary.unwrap_or(0),
@@ -58,15 +58,16 @@ pub async fn answer(
         .buffered(ACTIVE_SEQUENCES_MAX)
         .inspect_ok(|_| {
             done += 1;
-            told(done);
+            on_progress(done);
         })
         .try_collect()
         .await
 }
 
-async fn one(model: Arc<dyn LanguageModel>, item: &Item, top: usize) -> Result<Answered, ModelError> {
+async fn one(model: Arc<dyn LanguageModel>, item: &TaskItem, top: usize) -> Result<AnsweredItem, ModelError> {
     let sampling = Sampling { top_logprobs: top, max_tokens: ANSWER_TOKENS_MAX, ..Sampling::greedy() };
-    let request = |prompt: &[Message]| Request::new(Prompt::Chat(prompt.to_vec()), sampling.clone(), Stream::root(0));
+    let request =
+        |prompt: &[Message]| Request::new(Prompt::Chat(prompt.to_vec()), sampling.clone(), RngStream::root(0));
     let (right, estimates) = match &item.question {
         Question::Answer { prompt, references, matching } => {
             let completion = model.complete(request(prompt), None).await?;
@@ -76,7 +77,7 @@ async fn one(model: Arc<dyn LanguageModel>, item: &Item, top: usize) -> Result<A
         }
         Question::Choose { prompt, candidates, right, by } => {
             let mut request = request(prompt);
-            request.goes_on = false;
+            request.keep_state = false;
             let texts = candidates.iter().cloned().map(Continuation::Text).collect();
             let each = model.score_each(request, texts).await?.into_iter().enumerate();
             let each = each.map(|(at, Scored { tokens, .. })| Ok((likelihood(&model, &tokens, *by)?, at, tokens)));
@@ -86,23 +87,24 @@ async fn one(model: Arc<dyn LanguageModel>, item: &Item, top: usize) -> Result<A
             let (Some((likeliest, chosen, tokens)), Some((next, ..))) = (best.next(), best.next()) else {
                 return Err(ModelError::Unsupported {
                     model: model.info().name.clone(),
-                    why: "there is no choice among fewer than two candidates".to_owned(),
+                    why: "a choice needs at least two candidates".to_owned(),
                 });
             };
             let mut estimates = read(&model, &tokens);
             estimates.choice_margin = Some(likeliest - next);
-            // Of two that are equally likely, none was chosen.
+            // If the two best are equally likely, none was chosen.
             (chosen == *right && likeliest > next, estimates)
         }
     };
-    Ok(Answered { id: item.id, held_out: item.held_out(), right, estimates })
+    Ok(AnsweredItem { id: item.id, held_out: item.held_out(), right, estimates })
 }
 
 fn likelihood(model: &Arc<dyn LanguageModel>, tokens: &[TokenLogprob], by: Likelihood) -> Result<f64, ModelError> {
     let sum: Option<f64> = tokens.iter().map(|token| token.logprob.map(f64::from)).sum();
     let sum = sum.ok_or_else(|| ModelError::Unsupported {
         model: model.info().name.clone(),
-        why: "it does not tell how likely every token of a candidate is; use `bundled` or `local:DIR`".to_owned(),
+        why: "it does not return the log-probability of every token of a candidate; use `bundled` or `local:DIR`"
+            .to_owned(),
     })?;
     Ok(match by {
         Likelihood::Whole => sum,
@@ -110,15 +112,15 @@ fn likelihood(model: &Arc<dyn LanguageModel>, tokens: &[TokenLogprob], by: Likel
     })
 }
 
-/// What a regulator reads from the tokens of an answer.
+/// The regulator's estimates for the tokens of an answer.
 fn read(model: &Arc<dyn LanguageModel>, tokens: &[TokenLogprob]) -> Estimates {
     let mut settings = Settings::default();
     settings.confidence.vocabulary = model.info().vocabulary;
     let mut regulator = Regulator::new(settings);
     regulator.on_event(LlmEvent::TurnStart { user_message: "" });
     for token in tokens {
-        // The answer is there already: nothing is left to stop.
+        // The answer is complete: nothing to stop.
         let _flow = regulator.on_token(token);
     }
-    regulator.turn_reading().estimates
+    regulator.turn_stats().estimates
 }

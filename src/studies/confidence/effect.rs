@@ -1,21 +1,21 @@
-//! What carrying out the regulator's decisions does: the same fifty conversations with it observing and enforcing.
+//! Measures the effect of enforcing the regulator's decisions: the same fifty conversations under `observe` and `enforce`.
 //!
-//! Each task gives the persona a fact about itself, asks for it, and tells words of a right answer and words that are
-//! out of its scope. Both runs draw from the same seeds, so that differences are paired; the regulator's own figures take
-//! no part in what counts as right. Conversations of one task are alike, so it is the tasks that intervals resample.
+//! Each task gives the persona a fact about itself, asks for it, and lists words of a right answer and words that are out
+//! of scope. Both runs use the same seeds, so that differences are paired; the regulator's own measurements are not part
+//! of the outcome. Conversations of one task are correlated, so intervals resample tasks.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::study::Figure;
-use crate::foundation::base::Stream;
+use super::study::MetricEstimate;
+use crate::foundation::base::RngStream;
 use crate::foundation::chat::{ModelChain, ModelSpec};
 use crate::foundation::stats::{bootstrap_mean, mean};
 use crate::foundation::text::words;
 use crate::inference::providers::OpenOptions;
-use crate::simulation::persona::{AdversaryKind, Regulation, RegulatorPolicy, parse};
+use crate::simulation::persona::{AdversaryKind, RegulatorConfig, RegulatorPolicy, parse};
 use crate::simulation::rollout::{FileError, Observer, Run, RunError, RunPlan, StopFlag, Transcript, read_transcript};
 
 /// The fifty tasks.
@@ -27,21 +27,21 @@ const RESAMPLES: u32 = 2_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Task {
     facts: String,
-    asked: String,
+    question: String,
     expected: Vec<String>,
     avoided: Vec<String>,
 }
 
-/// How one policy did, per conversation. Intervals are 95 % percentile bootstraps over tasks, each with all of its
-/// conversations (Davison and Hinkley 1997, §3.8): as many as there are tasks are drawn anew.
+/// The outcome of one policy, per conversation. Intervals are 95 % percentile bootstraps over tasks, each with all of its
+/// conversations (Davison and Hinkley 1997, §3.8).
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PolicyFigures {
+pub struct PolicyMetrics {
     /// Share of replies with a word of a right answer.
-    pub quality: Option<Figure>,
-    /// Tokens read and written.
-    pub cost_tokens: Option<Figure>,
-    /// Share of replies without a word that is out of scope.
-    pub scope_compliance: Option<Figure>,
+    pub quality: Option<MetricEstimate>,
+    /// Input and output tokens.
+    pub cost_tokens: Option<MetricEstimate>,
+    /// Share of replies without an out-of-scope word.
+    pub scope_compliance: Option<MetricEstimate>,
     /// Interventions per conversation.
     pub interventions: f64,
 }
@@ -49,24 +49,24 @@ pub struct PolicyFigures {
 /// The effect of enforcing, on one model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Effect {
-    /// The model, as it was named.
+    /// The model's name.
     pub model: String,
     /// Conversations per policy.
     pub n: usize,
-    /// Tasks that they are on.
+    /// Number of tasks.
     pub tasks: usize,
-    /// Observing.
-    pub observe: PolicyFigures,
-    /// Enforcing.
-    pub enforce: PolicyFigures,
-    /// Enforcing less observing, conversation by conversation.
-    pub difference: PolicyFigures,
+    /// Under `observe`.
+    pub observe: PolicyMetrics,
+    /// Under `enforce`.
+    pub enforce: PolicyMetrics,
+    /// `enforce` minus `observe`, paired by conversation.
+    pub difference: PolicyMetrics,
 }
 
 /// Why the effect cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum EffectError {
-    /// A run could not be played.
+    /// A run failed.
     #[error(transparent)]
     Run(#[from] RunError),
     /// A file cannot be written or read.
@@ -82,8 +82,8 @@ pub enum EffectError {
     File(#[from] FileError),
 }
 
-/// Plays all tasks `rollouts` times under each policy, with transcripts in `output`, which must be new. `None` for a model
-/// is the script that each task has: a right answer and an evasion, drawn by the seed.
+/// Runs all tasks `rollouts` times under each policy, with transcripts in `output`, a new folder. Without a model, each
+/// task's script is used: a right answer and an evasion, drawn by the seed.
 ///
 /// # Errors
 /// See [`EffectError`].
@@ -92,7 +92,7 @@ pub async fn effect(
     rollouts: usize,
     output: &Path,
     options: &OpenOptions,
-    mut told: impl FnMut(usize),
+    mut on_progress: impl FnMut(usize),
 ) -> Result<Effect, EffectError> {
     let (mut observe, mut enforce) = (Vec::new(), Vec::new());
     for (number, task) in tasks().iter().enumerate() {
@@ -110,15 +110,16 @@ pub async fn effect(
             play(task, persona, policy, (number as u64, rollouts), &run, options).await?;
             for rollout in 0..rollouts {
                 let transcript = read_transcript(&run.join(format!("rollout_{rollout:03}.json")))?;
-                outcomes.push(Outcome::of(task, &transcript));
+                outcomes.push(ConversationOutcome::of(task, &transcript));
             }
         }
         let [observed, enforced] = both;
-        observe.push(Outcome::mean(&observed));
-        enforce.push(Outcome::mean(&enforced));
-        told(number + 1);
+        observe.push(ConversationOutcome::mean(&observed));
+        enforce.push(ConversationOutcome::mean(&enforced));
+        on_progress(number + 1);
     }
-    let difference: Vec<Outcome> = observe.iter().zip(&enforce).map(|(before, after)| after.less(before)).collect();
+    let difference: Vec<ConversationOutcome> =
+        observe.iter().zip(&enforce).map(|(before, after)| after.less(before)).collect();
     let name = model.map_or_else(|| "scripted".to_owned(), ToString::to_string);
     Ok(Effect {
         model: name,
@@ -130,20 +131,20 @@ pub async fn effect(
     })
 }
 
-/// What came of one conversation, in numbers; or of all conversations of a task, on average.
+/// The outcome of one conversation, or the mean over a task's conversations.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Outcome {
+struct ConversationOutcome {
     quality: f64,
     cost: f64,
     compliance: f64,
     interventions: f64,
 }
 
-impl Outcome {
+impl ConversationOutcome {
     fn of(task: &Task, transcript: &Transcript) -> Self {
         let replies = transcript.turns.iter().map(|turn| &turn.persona);
-        let said: Vec<String> = replies.clone().flat_map(|reply| words(&reply.content)).collect();
-        let holds = |any: &[String]| any.iter().any(|word| said.contains(word));
+        let reply_words: Vec<String> = replies.clone().flat_map(|reply| words(&reply.content)).collect();
+        let holds = |any: &[String]| any.iter().any(|word| reply_words.contains(word));
         let totals = transcript.totals.persona;
         Self {
             quality: f64::from(holds(&task.expected)),
@@ -173,14 +174,14 @@ impl Outcome {
     }
 }
 
-/// Of one outcome per task, each of as many conversations.
-fn figures(outcomes: &[Outcome]) -> PolicyFigures {
-    let stream = Stream::root(0).child("effect", 0);
-    let figure = |of: fn(&Outcome) -> f64| {
+/// Metrics from one outcome per task.
+fn figures(outcomes: &[ConversationOutcome]) -> PolicyMetrics {
+    let stream = RngStream::root(0).child("effect", 0);
+    let figure = |of: fn(&ConversationOutcome) -> f64| {
         let values: Vec<f64> = outcomes.iter().map(of).collect();
-        Some(Figure { value: mean(&values)?, interval: bootstrap_mean(&values, RESAMPLES, &stream) })
+        Some(MetricEstimate { value: mean(&values)?, interval: bootstrap_mean(&values, RESAMPLES, &stream) })
     };
-    PolicyFigures {
+    PolicyMetrics {
         quality: figure(|outcome| outcome.quality),
         cost_tokens: figure(|outcome| outcome.cost),
         scope_compliance: figure(|outcome| outcome.compliance),
@@ -209,31 +210,31 @@ async fn play(
         persona,
         interlocutor: ModelSpec::Echo.into(),
         judge: ModelSpec::Echo.into(),
-        regulator: Regulation { policy, ..Regulation::default() },
+        regulator: RegulatorConfig { policy, ..RegulatorConfig::default() },
         calibration: None,
     };
     let observer: Observer = Arc::new(|_| {});
-    Run::create(&plan, folder, options)?.play(rollouts, &observer, &StopFlag::default()).await?;
+    Run::create(&plan, folder, options)?.execute(rollouts, &observer, &StopFlag::default()).await?;
     Ok(())
 }
 
-/// The persona of a task, which is asked before it speaks.
+/// The persona config of a task; the interlocutor asks first.
 fn config(task: &Task) -> String {
-    // JSON's texts are YAML's.
+    // A JSON string is a YAML string.
     let text = |text: &str| serde_json::Value::from(text).to_string();
     format!(
         "schema_version: \"0.1.0\"\n\
          persona: {{identity: {{name: Ann, background: {facts}}}}}\n\
          trajectory:\n  mode: fixed_length\n  expected_turns: 1\n  dimensions:\n    openness:\n      \
          description: How much she tells\n      curve: linear\n      start_value: 0.5\n      end_value: 0.5\n\
-         interaction:\n  opening: {asked}\n  stagnation_detection: {{enabled: false}}\n  \
+         interaction:\n  opening: {question}\n  stagnation_detection: {{enabled: false}}\n  \
          repetition_detection: {{enabled: false}}\n",
         facts = text(&task.facts),
-        asked = text(&task.asked),
+        question = text(&task.question),
     )
 }
 
-/// A script with a right answer and an evasion; the seed draws.
+/// Writes a script with a right answer and an evasion, of which the seed draws one.
 fn script(task: &Task, path: &Path) -> Result<PathBuf, EffectError> {
     let at = |source| EffectError::Io { path: path.to_owned(), source };
     if let Some(folder) = path.parent() {
@@ -251,7 +252,7 @@ fn tasks() -> Vec<Task> {
         let mut columns = line.split('\t').map(str::trim);
         Some(Task {
             facts: columns.next()?.to_owned(),
-            asked: columns.next()?.to_owned(),
+            question: columns.next()?.to_owned(),
             expected: list(columns.next()?),
             avoided: list(columns.next()?),
         })
@@ -276,10 +277,15 @@ mod tests {
     }
 
     #[test]
-    fn more_conversations_of_a_task_that_are_all_alike_narrow_no_interval() {
-        let outcome = |at: u32| Outcome { quality: f64::from(at % 2), cost: 1.0, compliance: 1.0, interventions: 0.0 };
+    fn identical_conversations_of_a_task_do_not_narrow_the_interval() {
+        let outcome = |at: u32| ConversationOutcome {
+            quality: f64::from(at % 2),
+            cost: 1.0,
+            compliance: 1.0,
+            interventions: 0.0,
+        };
         let once: Vec<_> = (0..50).map(outcome).collect();
-        let often: Vec<_> = (0..50).map(|task| Outcome::mean(&[outcome(task); 8])).collect();
+        let often: Vec<_> = (0..50).map(|task| ConversationOutcome::mean(&[outcome(task); 8])).collect();
         assert_eq!(figures(&once), figures(&often));
         let interval = figures(&once).quality.unwrap().interval.unwrap();
         assert!(interval.high - interval.low > 0.2, "{interval:?}");

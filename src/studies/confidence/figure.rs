@@ -1,10 +1,10 @@
-//! The reliability diagram: what was stated against what came true.
+//! The reliability diagram: stated probability against observed share.
 
-use super::study::Measured;
+use super::study::EstimatorMetrics;
 use crate::foundation::plot::{Figure, Panel, Series};
 
-/// One estimator's reliability diagram, on the items that were held out, above how many answers each bin holds.
-pub fn reliability_figure(measured: &Measured) -> Figure {
+/// One estimator's reliability diagram on the held-out items, above the number of answers per bin.
+pub fn reliability_figure(measured: &EstimatorMetrics) -> Figure {
     let line =
         |name: &str, points: Vec<(f64, f64)>| Series { name: name.to_owned(), runs: vec![points], band: Vec::new() };
     let bins = &measured.reliability;

@@ -1,92 +1,92 @@
-//! The measures: each estimator on the items that were held out, calibrated on the others.
+//! Measures each estimator on the held-out items, calibrated on the others.
 
 use serde::Serialize;
 
-use super::answer::Answered;
-use crate::foundation::base::Stream;
+use super::answer::AnsweredItem;
+use crate::foundation::base::RngStream;
 use crate::foundation::stats::{
     Interval, ReliabilityBin, auarc, auroc, bootstrap, brier, brier_skill, ece, prediction_rejection_ratio, reliability,
 };
-use crate::governance::regulator::{Calibration, CalibrationScope, Estimates, Estimator, References};
+use crate::governance::regulator::{Calibration, CalibrationScope, Estimates, Estimator, EstimatorReferences};
 
 /// Bins of the expected calibration error and of the reliability diagram.
 const BINS: usize = 15;
 
-/// A measure with its 95 % interval.
+/// A metric with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Figure {
-    /// The measure.
+pub struct MetricEstimate {
+    /// The value.
     pub value: f64,
     /// Its percentile bootstrap interval over items.
     pub interval: Option<Interval>,
 }
 
-/// How one estimator did on the items that were held out.
+/// The metrics of one estimator on the held-out items.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Measured {
-    /// Which.
+pub struct EstimatorMetrics {
+    /// The estimator.
     pub estimator: Estimator,
-    /// On how many items it has a value.
+    /// Items for which it has a value.
     pub n: usize,
-    /// Its AUROC on the items that were *not* held out: by this, one is chosen.
+    /// Its AUROC on the fit half, by which the best estimator is chosen.
     pub auroc_fit: Option<f64>,
-    /// How well it ranks right above wrong answers.
-    pub auroc: Option<Figure>,
-    /// How well it ranks once calibrated; calibration makes neighbours equal.
+    /// AUROC: how well it ranks right above wrong answers.
+    pub auroc: Option<MetricEstimate>,
+    /// AUROC after calibration, which may tie neighbours.
     pub auroc_calibrated: Option<f64>,
     /// Prediction–rejection ratio.
-    pub prr: Option<Figure>,
+    pub prr: Option<MetricEstimate>,
     /// Area under the accuracy–rejection curve.
-    pub auarc: Option<Figure>,
+    pub auarc: Option<MetricEstimate>,
     /// Expected calibration error of the calibrated confidence.
-    pub ece: Option<Figure>,
+    pub ece: Option<MetricEstimate>,
     /// Its Brier score.
-    pub brier: Option<Figure>,
+    pub brier: Option<MetricEstimate>,
     /// Its Brier skill above the base rate of these very items.
-    pub brier_skill: Option<Figure>,
+    pub brier_skill: Option<MetricEstimate>,
     /// Its reliability diagram.
     pub reliability: Vec<ReliabilityBin>,
 }
 
-/// What was measured, and on what.
+/// What was measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Subject {
+pub struct StudySubject {
     /// The task's name.
     pub task: String,
-    /// The model, as it was named.
+    /// The model's name.
     pub model: String,
-    /// What a calibration of it would hold for.
+    /// The scope of a calibration fitted to it.
     pub scope: CalibrationScope,
 }
 
 /// A model's confidence on a task.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Study {
-    /// What was measured.
+    /// Task and model.
     #[serde(flatten)]
-    pub subject: Subject,
-    /// Items that calibrations and references were fitted on.
+    pub subject: StudySubject,
+    /// Items that calibrations and references were fitted to.
     pub n_fit: usize,
-    /// Items on which everything below was measured.
+    /// Held-out items, on which the metrics are computed.
     pub n_held_out: usize,
-    /// Share of right answers among the latter.
-    pub accuracy: Option<Figure>,
-    /// One row per estimator that has values, the one that was best on the items of the fit first.
-    pub estimators: Vec<Measured>,
+    /// Share of right answers among the held-out items.
+    pub accuracy: Option<MetricEstimate>,
+    /// One row per estimator that has values, by descending AUROC on the fit half.
+    pub estimators: Vec<EstimatorMetrics>,
 }
 
-/// Why there is nothing to measure.
+/// Why nothing can be measured or fitted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StudyError {
     /// No items on one side of the split.
-    #[error("{fit} items to fit on and {held_out} held out: both are needed; give the task more items")]
+    #[error("there are {fit} items to fit and {held_out} held out, and both are needed; add items to the task")]
     TooFew {
         /// Items to fit on.
         fit: usize,
         /// Items held out.
         held_out: usize,
     },
-    /// The wanted estimator has no values, or all answers were right or wrong alike.
+    /// The estimator has no values, or all answers were right, or all were wrong.
     #[error("{0} cannot be fitted: it has no values on this task, or all answers were right, or all wrong")]
     Unfit(String),
 }
@@ -96,18 +96,18 @@ impl Study {
     ///
     /// # Errors
     /// [`StudyError::TooFew`].
-    pub fn of(subject: Subject, answers: &[Answered], resamples: u32) -> Result<Self, StudyError> {
+    pub fn of(subject: StudySubject, answers: &[AnsweredItem], resamples: u32) -> Result<Self, StudyError> {
         let (fitting, held_out) = split(answers)?;
-        let stream = Stream::root(0);
+        let stream = RngStream::root(0);
         let right: Vec<f64> = held_out.iter().map(|(_, right)| f64::from(*right)).collect();
         let mean = |right: &[f64]| crate::foundation::stats::mean(right);
         let accuracy = figure(&right, resamples, &stream.child("accuracy", 0), mean);
-        let references = References::fit(&fitting);
+        let references = EstimatorReferences::fit(&fitting);
         let complete = |answers: &[(Estimates, bool)]| -> Vec<(Estimates, bool)> {
             answers.iter().map(|(estimates, right)| (references.complete(estimates.clone()), *right)).collect()
         };
         let (fitting, held_out) = (complete(&fitting), complete(&held_out));
-        let mut estimators: Vec<Measured> = Estimator::ALL
+        let mut estimators: Vec<EstimatorMetrics> = Estimator::ALL
             .into_iter()
             .filter_map(|estimator| {
                 let stream = stream.child(estimator.name(), 0);
@@ -119,13 +119,13 @@ impl Study {
     }
 }
 
-/// Fits a calibration of `estimator` to the items that are not held out.
+/// Fits a calibration of `estimator` to the fit half.
 ///
 /// # Errors
 /// See [`StudyError`].
-pub fn fit(scope: CalibrationScope, estimator: Estimator, answers: &[Answered]) -> Result<Calibration, StudyError> {
+pub fn fit(scope: CalibrationScope, estimator: Estimator, answers: &[AnsweredItem]) -> Result<Calibration, StudyError> {
     let (fitting, _) = split(answers)?;
-    let mut references = References::fit(&fitting);
+    let mut references = EstimatorReferences::fit(&fitting);
     if estimator != Estimator::Ces {
         references.ces = None;
     }
@@ -139,7 +139,7 @@ pub fn fit(scope: CalibrationScope, estimator: Estimator, answers: &[Answered]) 
 type Statistic = fn(&[(f64, bool)]) -> Option<f64>;
 type Labelled = Vec<(Estimates, bool)>;
 
-fn split(answers: &[Answered]) -> Result<(Labelled, Labelled), StudyError> {
+fn split(answers: &[AnsweredItem]) -> Result<(Labelled, Labelled), StudyError> {
     let side = |held_out| -> Labelled {
         let those = answers.iter().filter(|answer| answer.held_out == held_out);
         those.map(|answer| (answer.estimates.clone(), answer.right)).collect()
@@ -154,12 +154,12 @@ fn split(answers: &[Answered]) -> Result<(Labelled, Labelled), StudyError> {
 fn measured(
     scope: &CalibrationScope,
     estimator: Estimator,
-    references: &References,
+    references: &EstimatorReferences,
     fitting: &[(Estimates, bool)],
     held_out: &[(Estimates, bool)],
     resamples: u32,
-    stream: &Stream,
-) -> Option<Measured> {
+    stream: &RngStream,
+) -> Option<EstimatorMetrics> {
     let certainties = |answers: &[(Estimates, bool)]| -> Vec<(f64, bool)> {
         answers.iter().filter_map(|(estimates, right)| Some((estimator.certainty(estimates)?, *right))).collect()
     };
@@ -171,7 +171,7 @@ fn measured(
     let of = |name, values: &[(f64, bool)], statistic: Statistic| {
         figure(values, resamples, &stream.child(name, 0), statistic)
     };
-    (!raw.is_empty()).then(|| Measured {
+    (!raw.is_empty()).then(|| EstimatorMetrics {
         estimator,
         n: raw.len(),
         auroc_fit: auroc(to_fit),
@@ -189,10 +189,10 @@ fn measured(
 fn figure<T: Copy>(
     values: &[T],
     resamples: u32,
-    stream: &Stream,
+    stream: &RngStream,
     statistic: impl Fn(&[T]) -> Option<f64>,
-) -> Option<Figure> {
-    Some(Figure { value: statistic(values)?, interval: bootstrap(values, resamples, stream, statistic) })
+) -> Option<MetricEstimate> {
+    Some(MetricEstimate { value: statistic(values)?, interval: bootstrap(values, resamples, stream, statistic) })
 }
 
 #[cfg(test)]
@@ -200,18 +200,18 @@ mod tests {
     use super::*;
     use crate::foundation::base::Digest;
 
-    fn subject() -> Subject {
+    fn subject() -> StudySubject {
         let scope = CalibrationScope { model: Digest::of("m"), template: None, task: "t".into() };
-        Subject { task: "t".into(), model: "m".into(), scope }
+        StudySubject { task: "t".into(), model: "m".into(), scope }
     }
 
-    /// Answers that are right with the probability that a margin of `x` stands for, x itself.
-    fn answers(n: u64) -> Vec<Answered> {
-        let stream = Stream::root(5);
+    /// Answers with a margin of 3x that are right with probability x.
+    fn answers(n: u64) -> Vec<AnsweredItem> {
+        let stream = RngStream::root(5);
         (0..n)
             .map(|at| {
                 let x = stream.uniform(2 * at);
-                Answered {
+                AnsweredItem {
                     id: Digest::of(at.to_string()),
                     held_out: at % 2 == 0,
                     right: stream.uniform(2 * at + 1) < x,
@@ -222,13 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_confidence_is_found_sound_where_nothing_was_fitted() {
+    fn a_calibrated_confidence_has_the_expected_metrics_on_held_out_items() {
         let study = Study::of(subject(), &answers(4_000), 200).unwrap();
         assert_eq!((study.n_fit, study.n_held_out, study.estimators.len()), (2_000, 2_000, 1));
         let row = &study.estimators[0];
         // For P(right) = x, x uniform: AUROC 5/6, Brier 1/6, skill 1/3.
-        let near = |found: Option<Figure>, expected: f64, within: f64| {
-            let Figure { value, interval } = found.unwrap();
+        let near = |found: Option<MetricEstimate>, expected: f64, within: f64| {
+            let MetricEstimate { value, interval } = found.unwrap();
             let Interval { low, high } = interval.unwrap();
             assert!((value - expected).abs() < within && low <= value && value <= high, "{value} {low} {high}");
         };
@@ -239,9 +239,9 @@ mod tests {
     }
 
     #[test]
-    fn a_fit_holds_what_its_estimator_needs_and_no_more() {
+    fn a_fit_stores_only_the_references_of_its_estimator() {
         let calibration = fit(subject().scope, Estimator::ChoiceMargin, &answers(200)).unwrap();
-        assert_eq!((calibration.n, calibration.references), (100, References::default()));
+        assert_eq!((calibration.n, calibration.references), (100, EstimatorReferences::default()));
         assert!(matches!(fit(subject().scope, Estimator::Wepr, &answers(200)), Err(StudyError::Unfit(_))));
         assert!(matches!(Study::of(subject(), &answers(1), 10), Err(StudyError::TooFew { fit: 0, held_out: 1 })));
     }

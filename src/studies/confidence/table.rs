@@ -1,9 +1,9 @@
-//! A study as text.
+//! Text tables of a study.
 
 use std::fmt::Write as _;
 
-use super::effect::{Effect, PolicyFigures};
-use super::study::{Figure, Study};
+use super::effect::{Effect, PolicyMetrics};
+use super::study::{MetricEstimate, Study};
 
 /// The study as a Markdown table, one row per estimator.
 pub fn table(study: &Study) -> String {
@@ -12,7 +12,7 @@ pub fn table(study: &Study) -> String {
     // Writing into a string cannot fail.
     let _ = writeln!(
         text,
-        "{} on {}: {} items held out, {} to fit on; right: {accuracy}\n",
+        "{} on {}: {} items held out, {} to fit; accuracy: {accuracy}\n",
         study.subject.model, study.subject.task, study.n_held_out, study.n_fit
     );
     text.push_str(
@@ -33,7 +33,7 @@ pub fn effect_table(effect: &Effect) -> String {
     );
     text.push_str("| | Quality | Scope compliance | Tokens | Interventions |\n|---|---|---|---|---|\n");
     let rows = [("observe", &effect.observe), ("enforce", &effect.enforce), ("difference", &effect.difference)];
-    for (name, PolicyFigures { quality, cost_tokens, scope_compliance, interventions }) in rows {
+    for (name, PolicyMetrics { quality, cost_tokens, scope_compliance, interventions }) in rows {
         let tokens = cost_tokens.map_or_else(
             || "–".to_owned(),
             |figure| {
@@ -53,8 +53,8 @@ pub fn effect_table(effect: &Effect) -> String {
 }
 
 /// `.652 (.612 to .690)`.
-fn shown(figure: Option<Figure>) -> String {
-    let Some(Figure { value, interval }) = figure else { return "–".to_owned() };
+fn shown(figure: Option<MetricEstimate>) -> String {
+    let Some(MetricEstimate { value, interval }) = figure else { return "–".to_owned() };
     let short = |value: f64| {
         let text = format!("{value:.3}");
         text.strip_prefix("0.").map_or_else(
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn figures_are_short() {
-        let figure = |value, interval| shown(Some(Figure { value, interval }));
+        let figure = |value, interval| shown(Some(MetricEstimate { value, interval }));
         assert_eq!(figure(0.6519, Some(Interval { low: -0.01, high: 1.0 })), ".652 (−.010 to 1.000)");
         assert_eq!((figure(-1.5, None), shown(None)), ("-1.500".to_owned(), "–".to_owned()));
     }

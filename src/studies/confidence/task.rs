@@ -1,4 +1,4 @@
-//! Tasks: items whose right answers are known, read from lines of JSON or of tab-separated pairs.
+//! Tasks: items with known right answers, read from JSON lines or tab-separated pairs.
 
 use std::path::Path;
 
@@ -10,83 +10,83 @@ use crate::foundation::base::limits::TASK_BYTES_MAX;
 use crate::foundation::chat::Message;
 use crate::foundation::text::words;
 
-/// The tasks that ship with the program, by name.
+/// The built-in tasks, by name.
 pub const BUILT_IN: [(&str, &str); 1] = [("grammar", include_str!("../../../configs/tasks/grammar.tsv"))];
 
-/// What a model is asked before a sentence of a minimal pair: something that either could answer.
+/// The user message before a sentence of a minimal pair, which either sentence could answer.
 const SENTENCE: &str = "Please say one sentence.";
 
 /// Items with known answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
-    /// Its name: the built-in one's, or the file's.
+    /// Its name: of the built-in task, or of the file.
     pub name: String,
-    /// In the file's order, each once.
-    pub items: Vec<Item>,
+    /// The distinct items, in the file's order.
+    pub items: Vec<TaskItem>,
 }
 
 /// One item.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Item {
+pub struct TaskItem {
     /// The digest of its content.
     pub id: Digest,
-    /// What is asked, and what is right.
+    /// The question with its right answer.
     pub question: Question,
 }
 
-impl Item {
-    /// Half of all items are kept from every fit: those whose digest is even.
+impl TaskItem {
+    /// Whether it is excluded from every fit: half of all items are, those with an even digest.
     pub fn held_out(&self) -> bool {
         self.id.as_bytes().first().is_some_and(|byte| byte % 2 == 0)
     }
 }
 
-/// What a model is asked.
+/// A question.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Question {
-    /// To choose among candidates: its choice is the one that it finds likeliest.
+    /// Choice among candidates: the model's choice is the most likely one.
     Choose {
         /// The conversation before the answer.
         prompt: Vec<Message>,
         /// The candidates.
         candidates: Vec<String>,
-        /// Which of them is right.
+        /// Index of the right one.
         right: usize,
         /// How likelihoods are compared.
         by: Likelihood,
     },
-    /// To answer in its own words.
+    /// Free answer.
     Answer {
         /// The conversation before the answer.
         prompt: Vec<Message>,
         /// Answers known to be right.
         references: Vec<String>,
-        /// When an answer counts as one of them.
-        matching: Matching,
+        /// When an answer matches one of them.
+        matching: AnswerMatching,
     },
 }
 
 /// How the likelihoods of candidates are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Likelihood {
-    /// The whole candidate's: for candidates that differ in little.
+    /// Of the whole candidate: for candidates of similar length.
     Whole,
     /// Per token: for candidates of different lengths.
     PerToken,
 }
 
-/// When an answer counts as a reference. Case and punctuation never count.
+/// When an answer matches a reference. Case and punctuation are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Matching {
-    /// Word by word the same.
+pub enum AnswerMatching {
+    /// All words are equal.
     Exact,
-    /// Half or more of the words are shared (F1 over words, Rajpurkar et al. 2016).
+    /// At least half of the words are shared (F1 over words, Rajpurkar et al. 2016).
     Fuzzy,
 }
 
-impl Matching {
-    /// Whether `answer` counts as `reference`.
+impl AnswerMatching {
+    /// Whether `answer` matches `reference`.
     pub fn holds(self, answer: &str, reference: &str) -> bool {
         let (answer, reference) = (words(answer), words(reference));
         match self {
@@ -99,14 +99,14 @@ impl Matching {
                         left.iter().position(|other| other == *word).map(|at| left.swap_remove(at)).is_some()
                     })
                     .count();
-                // F1 = 2·shared / (lengths together) ≥ ½.
+                // F1 = 2·shared / (sum of lengths) ≥ ½.
                 shared > 0 && 4 * shared >= answer.len() + reference.len()
             }
         }
     }
 }
 
-/// A file that is no task. Every message says what to do.
+/// A task that cannot be read. Every message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     /// It cannot be read.
@@ -117,7 +117,7 @@ pub enum TaskError {
         /// Why.
         why: String,
     },
-    /// A line is no item.
+    /// A line is not an item.
     #[error("{name}, line {line}: {why}")]
     Line {
         /// The file or task.
@@ -127,13 +127,13 @@ pub enum TaskError {
         /// What is wrong.
         why: String,
     },
-    /// There is nothing in it.
-    #[error("{0} holds no items: give one a line (docs/REGULATOR.md)")]
+    /// It has no items.
+    #[error("{0} has no items: write one per line (docs/REGULATOR.md)")]
     Empty(String),
 }
 
 impl Task {
-    /// The built-in task of that name, or the one in that file.
+    /// Opens the built-in task of that name, or the file.
     ///
     /// # Errors
     /// See [`TaskError`].
@@ -152,13 +152,12 @@ impl Task {
         Self::parse(&stem, &text)
     }
 
-    /// Reads a task: one item a line; empty lines and lines that begin with `#` say nothing, and an item that occurs twice
-    /// counts once.
+    /// Parses a task: one item per line; empty lines and lines that begin with `#` are ignored, and duplicates are dropped.
     ///
     /// # Errors
     /// [`TaskError::Line`] or [`TaskError::Empty`].
     pub fn parse(name: &str, text: &str) -> Result<Self, TaskError> {
-        let mut items: Vec<Item> = Vec::new();
+        let mut items: Vec<TaskItem> = Vec::new();
         let mut seen = std::collections::HashSet::new();
         for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
             if line.trim().is_empty() || line.starts_with('#') {
@@ -169,7 +168,7 @@ impl Task {
                 row.question().map_err(|why| TaskError::Line { name: name.to_owned(), line: number, why })?;
             let id = Digest::of(format!("{question:?}"));
             if seen.insert(id) {
-                items.push(Item { id, question });
+                items.push(TaskItem { id, question });
             }
         }
         if items.is_empty() {
@@ -180,12 +179,12 @@ impl Task {
     }
 }
 
-/// A line in one of the four forms.
+/// A line in one of the four formats.
 enum Row {
     Pair { good: String, bad: String },
     Statement { statement: String, label: bool },
     Choice { question: String, choices: Vec<String>, answer: usize },
-    Free { question: String, answers: Vec<String>, matching: Matching },
+    Free { question: String, answers: Vec<String>, matching: AnswerMatching },
 }
 
 fn row(line: &str) -> Result<Row, String> {
@@ -194,7 +193,7 @@ fn row(line: &str) -> Result<Row, String> {
             line.split_once('\t').ok_or("a JSON object is needed, or two sentences with a tab between")?;
         return Ok(Row::Pair { good: good.trim().to_owned(), bad: bad.trim().to_owned() });
     }
-    let value: Value = serde_json::from_str(line).map_err(|error| format!("this is not JSON ({error})"))?;
+    let value: Value = serde_json::from_str(line).map_err(|error| format!("this is not valid JSON ({error})"))?;
     let text = |field: &str| {
         let found = value.get(field).and_then(Value::as_str);
         found.map(str::to_owned).ok_or_else(|| format!("`{field}` must be a text"))
@@ -225,8 +224,8 @@ fn row(line: &str) -> Result<Row, String> {
         return Ok(Row::Choice { question: text("question")?, choices: texts("choices")?, answer: answer as usize });
     }
     if value.get("answers").is_some() {
-        let matching = value.get("matching").map_or(Ok(Matching::Exact), |matching| {
-            Matching::deserialize(matching).map_err(|_| "`matching` must be \"exact\" or \"fuzzy\"".to_owned())
+        let matching = value.get("matching").map_or(Ok(AnswerMatching::Exact), |matching| {
+            AnswerMatching::deserialize(matching).map_err(|_| "`matching` must be \"exact\" or \"fuzzy\"".to_owned())
         })?;
         return Ok(Row::Free { question: text("question")?, answers: texts("answers")?, matching });
     }
@@ -285,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_item_is_read_and_a_wrong_one_named() {
+    fn every_item_format_is_read_and_errors_name_the_line() {
         check("The dog barks.\tThe dog bark.", Ok(0));
         check(r#"{"sentence_good": "He eats.", "sentence_bad": "He eat.", "UID": "x"}"#, Ok(0));
         check(r#"{"statement": "Snow is black.", "label": false}"#, Ok(1));
@@ -296,21 +295,21 @@ mod tests {
         check(r#"{"question": "2+2?", "choices": ["4"], "answer": 1}"#, Err("of at least two"));
         check(r#"{"statement": "x", "label": "maybe"}"#, Err("true or false"));
         check(r#"{"q": 1}"#, Err("an item has"));
-        check("# nothing\n", Err("holds no items"));
+        check("# nothing\n", Err("has no items"));
         check("a\ta", Err("both sentences are the same"));
     }
 
     #[test]
-    fn words_count_and_punctuation_does_not() {
-        assert!(Matching::Exact.holds("  Paris. ", "paris"));
-        assert!(!Matching::Exact.holds("It is Paris", "Paris"));
-        assert!(Matching::Fuzzy.holds("It is Paris", "Paris"));
-        assert!(!Matching::Fuzzy.holds("I would say that it may be Paris", "Paris"));
-        assert!(!Matching::Fuzzy.holds("", "") && !Matching::Fuzzy.holds("Rome", "Paris"));
+    fn matching_compares_words_without_punctuation() {
+        assert!(AnswerMatching::Exact.holds("  Paris. ", "paris"));
+        assert!(!AnswerMatching::Exact.holds("It is Paris", "Paris"));
+        assert!(AnswerMatching::Fuzzy.holds("It is Paris", "Paris"));
+        assert!(!AnswerMatching::Fuzzy.holds("I would say that it may be Paris", "Paris"));
+        assert!(!AnswerMatching::Fuzzy.holds("", "") && !AnswerMatching::Fuzzy.holds("Rome", "Paris"));
     }
 
     #[test]
-    fn the_built_in_tasks_are_sound_and_about_half_is_held_out() {
+    fn the_built_in_tasks_are_valid_and_about_half_is_held_out() {
         for (name, text) in BUILT_IN {
             let task = Task::open(name).unwrap();
             let rows = text.lines().filter(|line| !line.starts_with('#')).count();

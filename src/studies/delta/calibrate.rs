@@ -1,9 +1,9 @@
-//! One gain a layer, fitted to a text: as `MambaExtend` does (Azizi et al., ICLR 2025), a factor on Δ after the softplus,
-//! found without derivatives.
+//! Fits one gain per layer to a text, as `MambaExtend` (Azizi et al., ICLR 2025): a factor on Δ after the softplus, found
+//! without derivatives.
 //!
-//! A search by coordinates in ln g: each layer in turn tries a step up and a step down, and keeps what lowers the NLL of
-//! the passages fitted on; after a round without gain the step is halved. It draws nothing, so that the same text gives
-//! the same gains. Every second passage is held out, and tells whether anything was learned.
+//! Coordinate search in ln g: each layer in turn tries a step up and a step down, and accepts it if the NLL of the training
+//! passages falls; after a round without improvement the step is halved. The search is deterministic. Every second passage
+//! is held out for evaluation.
 
 use std::sync::Arc;
 
@@ -11,79 +11,79 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
 use super::DeltaStudyError;
-use super::measure::{How, read};
+use super::measure::{ReadOptions, read};
 use super::passage::Passage;
-use super::setting::{Gain, Window};
-use crate::foundation::base::Stream;
+use super::setting::{Gain, TokenWindow};
+use crate::foundation::base::RngStream;
 use crate::foundation::chat::{DeltaGains, LanguageModel, LayerGains, ModelError, ModelInfo};
 use crate::foundation::stats::{Interval, bootstrap};
 use crate::simulation::rollout::FittedGains;
 
 /// The first step, in ln g.
 const STEP: f64 = 0.2;
-/// Steps below this are not tried.
+/// Smallest step, in ln g.
 const STEP_MIN: f64 = 0.02;
-/// No gain leaves ±this, in ln g.
+/// Largest |ln g|.
 const REACH: f64 = 1.2;
-/// Passages read at the same time.
+/// Passages scored concurrently.
 const AT_ONCE: usize = 32;
-/// How often passages are drawn anew for an interval.
+/// Bootstrap resamples of passages per interval.
 const RESAMPLES: u32 = 1_000;
 
 /// How to fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct FitPlan {
-    /// Which gain.
+    /// The gain.
     pub gain: Gain,
     /// Most rounds over all layers.
     pub rounds: usize,
 }
 
-/// A fit, and what it is worth.
+/// A fit and its evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Calibrated {
-    /// How it was fitted.
+pub struct FittedGainsReport {
+    /// The plan.
     pub plan: FitPlan,
     /// One entry per layer.
     pub gains: Vec<LayerGains>,
-    /// On the passages that were fitted on.
-    pub train: Compared,
-    /// On those that were held out.
-    pub held_out: Compared,
-    /// Rounds that were gone through.
+    /// On the training passages.
+    pub train: NllComparison,
+    /// On the held-out passages.
+    pub held_out: NllComparison,
+    /// Completed rounds.
     pub rounds: usize,
-    /// Settings that were tried.
+    /// Evaluated settings.
     pub tried: usize,
 }
 
-/// NLL with the gains beside that without, nats per token.
+/// NLL with and without the gains, nats per token.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Compared {
-    /// How many passages.
+pub struct NllComparison {
+    /// Passages.
     pub passages: usize,
-    /// How many tokens count in them.
+    /// Scored tokens.
     pub tokens: usize,
     /// Without gains.
     pub nll_before: f64,
-    /// With them.
+    /// With gains.
     pub nll_after: f64,
     /// The 95 % bootstrap interval over passages of their difference, after − before.
     pub interval: Option<Interval>,
 }
 
-impl Calibrated {
-    /// Whether the gains help on text that they were not fitted to: the whole interval is below 0.
+impl FittedGainsReport {
+    /// Whether the gains help on held-out text: the whole interval is below 0.
     pub fn helps(&self) -> bool {
         self.held_out.interval.is_some_and(|interval| interval.high < 0.0)
     }
 
-    /// The gains with the model that they hold for, as a persona config can name them.
+    /// The gains with their model, in the format that a persona config refers to.
     pub fn file(&self, model: &ModelInfo) -> FittedGains {
         FittedGains::new(model, self.gains.clone())
     }
 }
 
-/// Fits the gains. `told` hears after each round which one it was, and the NLL reached.
+/// Fits the gains. `on_progress` is called after each round with its number and the NLL.
 ///
 /// # Errors
 /// See [`DeltaStudyError`].
@@ -91,8 +91,8 @@ pub async fn calibrate(
     model: &Arc<dyn LanguageModel>,
     plan: FitPlan,
     passages: &[Passage],
-    mut told: impl FnMut(usize, f64),
-) -> Result<Calibrated, DeltaStudyError> {
+    mut on_progress: impl FnMut(usize, f64),
+) -> Result<FittedGainsReport, DeltaStudyError> {
     let info = model.info();
     let count = info.layers.filter(|_| info.delta).ok_or_else(|| DeltaStudyError::NoDelta(info.name.clone()))?;
     let half = |odd: usize| passages.iter().enumerate().filter(move |(at, _)| at % 2 == odd).map(|(_, p)| p);
@@ -114,7 +114,7 @@ pub async fn calibrate(
                 let Some(log) = candidate.get_mut(layer) else { continue };
                 *log = (*log + sign * step).clamp(-REACH, REACH);
                 tried += 1;
-                // A model that breaks down under these gains is no improvement.
+                // Gains under which the model fails are rejected.
                 let nll = match losses(&**model, &train, Some(&DeltaGains::PerLayer(gains(&candidate)))).await {
                     Ok(each) => total(&each),
                     Err(DeltaStudyError::Model(ModelError::Failed { .. })) => f64::INFINITY,
@@ -127,7 +127,7 @@ pub async fn calibrate(
             }
         }
         rounds += 1;
-        told(rounds, best / tokens.max(1) as f64);
+        on_progress(rounds, best / tokens.max(1) as f64);
         if !better {
             step /= 2.0;
         }
@@ -137,7 +137,7 @@ pub async fn calibrate(
     let train_after = losses(&**model, &train, Some(&chosen)).await?;
     let held_before = losses(&**model, &held_out, None).await?;
     let held_after = losses(&**model, &held_out, Some(&chosen)).await?;
-    Ok(Calibrated {
+    Ok(FittedGainsReport {
         plan,
         gains: fitted,
         train: compared(&train, &before, &train_after),
@@ -153,11 +153,11 @@ async fn losses(
     passages: &[&Passage],
     gains: Option<&DeltaGains>,
 ) -> Result<Vec<f64>, DeltaStudyError> {
-    let how = How { top: 0, continuation: 0, readings: false };
+    let how = ReadOptions { top: 0, continuation: 0, readings: false };
     let one = |passage: &Passage| {
         let (ids, from) = (passage.ids.clone(), passage.from);
         async move {
-            let read = read(model, &ids, gains, Window::ALL, how).await?;
+            let read = read(model, &ids, gains, TokenWindow::ALL, how).await?;
             let counts = read.tokens.iter().skip(from - 1);
             let sum: Option<f64> = counts.map(|token| token.logprob.map(|logprob| -f64::from(logprob))).sum();
             sum.ok_or_else(|| DeltaStudyError::NoDelta(model.info().name.clone()))
@@ -167,7 +167,7 @@ async fn losses(
     stream::iter(work).buffered(AT_ONCE).try_collect().await
 }
 
-fn compared(passages: &[&Passage], before: &[f64], after: &[f64]) -> Compared {
+fn compared(passages: &[&Passage], before: &[f64], after: &[f64]) -> NllComparison {
     let tokens = passages.iter().map(|passage| passage.ids.len() - passage.from);
     let all: Vec<(f64, f64, usize)> =
         before.iter().zip(after).zip(tokens).map(|((before, after), tokens)| (*before, *after, tokens)).collect();
@@ -178,11 +178,11 @@ fn compared(passages: &[&Passage], before: &[f64], after: &[f64]) -> Compared {
         let more: f64 = some.iter().map(|(before, after, _)| after - before).sum();
         (tokens > 0).then(|| more / tokens as f64)
     };
-    Compared {
+    NllComparison {
         passages: all.len(),
         tokens,
         nll_before: per(before.iter().sum()),
         nll_after: per(after.iter().sum()),
-        interval: bootstrap(&all, RESAMPLES, &Stream::root(0).child("delta-calibration", 0), statistic),
+        interval: bootstrap(&all, RESAMPLES, &RngStream::root(0).child("delta-calibration", 0), statistic),
     }
 }

@@ -1,11 +1,11 @@
-//! A sweep as a picture: each gain's effect over its size, on a logarithmic axis.
+//! Plot of a sweep: each gain's effect over its size, on a logarithmic axis.
 
-use super::report::{Report, Row};
+use super::report::{SweepReport, SweepRow};
 use crate::foundation::plot::{Figure, Panel, Series};
 
 /// ΔNLL, divergence, agreement, half-life and state norm over log₂ of the gain; one line for each gain, set of layers and
-/// window. A gain of 0 has no place on the axis and stands in the table alone.
-pub fn figure(report: &Report) -> Figure {
+/// window. A gain of 0 cannot be shown on the axis and is only in the table.
+pub fn figure(report: &SweepReport) -> Figure {
     let mut names: Vec<String> = Vec::new();
     for row in &report.rows {
         if let Some(name) = name(row)
@@ -15,7 +15,7 @@ pub fn figure(report: &Report) -> Figure {
         }
     }
     let base = report.rows.iter().find(|row| row.setting.is_none());
-    let series = |of: &dyn Fn(&Row) -> Option<f64>| -> Vec<Series> {
+    let series = |of: &dyn Fn(&SweepRow) -> Option<f64>| -> Vec<Series> {
         let line = |wanted: &String| {
             let own = report.rows.iter().filter(|row| row.passages > 0 && name(row).as_ref() == Some(wanted));
             let mut points: Vec<(f64, f64)> = own.filter_map(|row| Some((x(row)?, of(row)?))).collect();
@@ -26,7 +26,7 @@ pub fn figure(report: &Report) -> Figure {
         };
         names.iter().map(line).collect()
     };
-    let panel = |name: &str, of: &dyn Fn(&Row) -> Option<f64>| {
+    let panel = |name: &str, of: &dyn Fn(&SweepRow) -> Option<f64>| {
         let series = series(of);
         let values: Vec<f64> = series.iter().flat_map(|one| one.runs.iter().flatten()).map(|(_, y)| *y).collect();
         Panel { name: name.to_owned(), y: bounds(&values), series }
@@ -40,14 +40,14 @@ pub fn figure(report: &Report) -> Figure {
             panel("ΔNLL, nats", &|row| Some(row.delta_nll.value)),
             panel("KL, nats", &|row| Some(row.kl)),
             panel("agreement", &|row| Some(row.agreement)),
-            panel("half-life, tokens", &Row::half_life),
+            panel("half-life, tokens", &SweepRow::half_life),
             panel("state norm", &|row| Some(row.state_norm())),
             panel("distinct-2", &|row| row.distinct[1]),
         ],
     }
 }
 
-fn name(row: &Row) -> Option<String> {
+fn name(row: &SweepRow) -> Option<String> {
     let setting = row.setting.as_ref()?;
     let mut name = setting.gain.name().to_owned();
     for part in [setting.layers.to_string(), setting.window.to_string()] {
@@ -58,7 +58,7 @@ fn name(row: &Row) -> Option<String> {
     Some(name)
 }
 
-fn x(row: &Row) -> Option<f64> {
+fn x(row: &SweepRow) -> Option<f64> {
     let value = f64::from(row.setting.as_ref()?.value);
     (value > 0.0).then(|| value.log2())
 }

@@ -1,4 +1,4 @@
-//! A sweep that can be interrupted: one line of `cells.jsonl` for each passage and setting, on the disk before the next.
+//! A resumable sweep: one line of `cells.jsonl` for each passage and setting, synced to disk before the next.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -9,91 +9,91 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 
-use super::measure::{Figures, How, Read, figures, read};
+use super::measure::{PassageMetrics, PassageReading, ReadOptions, passage_metrics, read};
 use super::passage::Passage;
-use super::plan::Plan;
-use super::setting::{Setting, Window};
+use super::plan::SweepPlan;
+use super::setting::{GainSetting, TokenWindow};
 use super::{DeltaStudyError, at};
 use crate::foundation::base::Digest;
 use crate::foundation::chat::{LanguageModel, ModelError};
-use crate::foundation::store::write_whole;
+use crate::foundation::store::write_atomic;
 
-/// What fixes a sweep.
+/// File with the sweep's definition.
 const PLAN: &str = "sweep.json";
-/// What is finished of it.
+/// File with the finished cells.
 const CELLS: &str = "cells.jsonl";
-/// Settings of one passage that are read at the same time.
+/// Settings of one passage that are scored concurrently.
 const AT_ONCE: usize = 8;
-/// The largest vocabulary that divergences are taken over in full unless something else is asked for.
+/// Largest vocabulary for which divergences are exact by default.
 const EXACT_MAX: usize = 8_192;
-/// Alternatives with a larger one.
+/// Alternatives per token for larger vocabularies.
 const ALTERNATIVES: usize = 256;
 
-/// A sweep, finished.
+/// A finished sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
-    /// What was done.
-    pub plan: Plan,
+    /// The plan.
+    pub plan: SweepPlan,
     /// Every setting, in the plan's order.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GainSetting>,
     /// The model's layers.
     pub layers: usize,
     /// The passages' names.
     pub passages: Vec<String>,
-    /// By passage, and for each the model as it is first, then the settings. In words where the model's output was no
-    /// distribution any more.
-    pub cells: Vec<Vec<Result<Figures, String>>>,
+    /// Per passage: first without gains, then each setting. An error where the model's output was no longer a
+    /// distribution.
+    pub cells: Vec<Vec<Result<PassageMetrics, String>>>,
 }
 
-/// The first words of a folder.
+/// The sweep's definition, as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Head {
+struct SweepHead {
     format: String,
     version: u32,
-    plan: Plan,
+    plan: SweepPlan,
     model: Option<Digest>,
     passages: Vec<(String, Digest)>,
 }
 
-/// One line: which passage under which setting; 0 is the model as it is.
+/// One cell: a passage under a setting; setting 0 is without gains.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Line {
+struct CellLine {
     passage: usize,
     setting: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    figures: Option<Figures>,
+    figures: Option<PassageMetrics>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
 }
 
-/// Reads every passage under every setting of `plan`, or goes on where `folder` says that it stopped. `told` hears how many
-/// cells are done, and of how many.
+/// Scores every passage under every setting of `plan`, or resumes the sweep in `folder`. `on_progress` is called with the
+/// number of finished cells and the total.
 ///
 /// # Errors
-/// See [`DeltaStudyError`]. A setting under which the model breaks down is no error: its cells say so.
+/// See [`DeltaStudyError`]. A setting under which the model fails is not an error: its cells record it.
 pub async fn sweep(
     model: &Arc<dyn LanguageModel>,
-    plan: &Plan,
+    plan: &SweepPlan,
     passages: &[Passage],
     folder: &Path,
-    mut told: impl FnMut(usize, usize),
+    mut on_progress: impl FnMut(usize, usize),
 ) -> Result<Sweep, DeltaStudyError> {
     let info = model.info();
     let layers = info.layers.filter(|_| info.delta).ok_or_else(|| DeltaStudyError::NoDelta(info.name.clone()))?;
     let settings = plan.settings(layers)?;
-    let mut journal = Journal::open(folder, &Head::of(plan, info.digest, passages))?;
+    let mut journal = Journal::open(folder, &SweepHead::of(plan, info.digest, passages))?;
     let vocabulary = info.vocabulary.unwrap_or_default();
     let top = plan.top.unwrap_or(if vocabulary <= EXACT_MAX { vocabulary } else { ALTERNATIVES });
-    let how = How { top: top.clamp(1, vocabulary.max(1)), continuation: plan.continuation, readings: true };
+    let how = ReadOptions { top: top.clamp(1, vocabulary.max(1)), continuation: plan.continuation, readings: true };
     let all = passages.len() * (settings.len() + 1);
-    told(journal.done.len(), all);
+    on_progress(journal.done.len(), all);
     for (number, passage) in passages.iter().enumerate() {
         let missing: Vec<usize> =
             (0..=settings.len()).filter(|setting| !journal.done.contains_key(&(number, *setting))).collect();
         if missing.is_empty() {
             continue;
         }
-        let base = read(&**model, &passage.ids, None, Window::ALL, how).await?;
+        let base = read(&**model, &passage.ids, None, TokenWindow::ALL, how).await?;
         let cell = |setting: usize| {
             let (model, settings, base) = (&**model, &settings, &base);
             async move {
@@ -112,13 +112,13 @@ pub async fn sweep(
                 Ok(figures) => (Some(figures), None),
                 Err(why) => (None, Some(why)),
             };
-            journal.add(Line { passage: number, setting, figures, failed })?;
-            told(journal.done.len(), all);
+            journal.add(CellLine { passage: number, setting, figures, failed })?;
+            on_progress(journal.done.len(), all);
         }
     }
     let of = |passage: usize, setting: usize| match journal.done.get(&(passage, setting)) {
-        Some(Line { figures: Some(figures), .. }) => Ok(figures.clone()),
-        Some(Line { failed: Some(why), .. }) => Err(why.clone()),
+        Some(CellLine { figures: Some(figures), .. }) => Ok(figures.clone()),
+        Some(CellLine { failed: Some(why), .. }) => Err(why.clone()),
         _ => Err("it was not measured".to_owned()),
     };
     let cells =
@@ -127,18 +127,18 @@ pub async fn sweep(
     Ok(Sweep { plan: plan.clone(), settings, layers, passages, cells })
 }
 
-/// A cell; in words where the gains break the model.
+/// One cell; an error text where the model fails under the gains.
 async fn one(
     model: &dyn LanguageModel,
     passage: &Passage,
-    setting: Option<(&Setting, usize)>,
-    base: &Read,
-    how: How,
-) -> Result<Result<Figures, String>, DeltaStudyError> {
-    let Some((setting, layers)) = setting else { return Ok(Ok(figures(model, passage, base, base)?)) };
+    setting: Option<(&GainSetting, usize)>,
+    base: &PassageReading,
+    how: ReadOptions,
+) -> Result<Result<PassageMetrics, String>, DeltaStudyError> {
+    let Some((setting, layers)) = setting else { return Ok(Ok(passage_metrics(model, passage, base, base)?)) };
     match read(model, &passage.ids, Some(&setting.gains(layers)), setting.window, how).await {
         Ok(read) => {
-            let figures = figures(model, passage, &read, base)?;
+            let figures = passage_metrics(model, passage, &read, base)?;
             let sane = figures.kl.is_finite() && figures.layers.iter().all(|layer| layer.state_norm.is_finite());
             Ok(if sane { Ok(figures) } else { Err("its state is no longer finite".to_owned()) })
         }
@@ -147,8 +147,8 @@ async fn one(
     }
 }
 
-impl Head {
-    fn of(plan: &Plan, model: Option<Digest>, passages: &[Passage]) -> Self {
+impl SweepHead {
+    fn of(plan: &SweepPlan, model: Option<Digest>, passages: &[Passage]) -> Self {
         let digest = |passage: &Passage| {
             let bytes: Vec<u8> = passage.ids.iter().flat_map(|id| id.to_le_bytes()).collect();
             (passage.name.clone(), Digest::of(bytes))
@@ -166,46 +166,46 @@ impl Head {
 struct Journal {
     file: File,
     path: std::path::PathBuf,
-    done: BTreeMap<(usize, usize), Line>,
+    done: BTreeMap<(usize, usize), CellLine>,
 }
 
 impl Journal {
-    /// Begins in an empty folder, or goes on in one that holds the same sweep.
-    fn open(folder: &Path, head: &Head) -> Result<Self, DeltaStudyError> {
+    /// Starts in an empty folder, or resumes in one with the same sweep.
+    fn open(folder: &Path, head: &SweepHead) -> Result<Self, DeltaStudyError> {
         fs::create_dir_all(folder).map_err(at(folder))?;
         let plan = folder.join(PLAN);
         let path = folder.join(CELLS);
         match fs::read(&plan) {
             Ok(bytes) => {
-                let there: Option<Head> = serde_json::from_slice(&bytes).ok();
+                let there: Option<SweepHead> = serde_json::from_slice(&bytes).ok();
                 if there.as_ref() != Some(head) {
-                    return Err(DeltaStudyError::Another { path: folder.to_owned() });
+                    return Err(DeltaStudyError::DifferentSweep { path: folder.to_owned() });
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => {
                 let mut bytes = serde_json::to_vec_pretty(head)?;
                 bytes.push(b'\n');
-                write_whole(&plan, &bytes).map_err(at(&plan))?;
+                write_atomic(&plan, &bytes).map_err(at(&plan))?;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(DeltaStudyError::Another { path: folder.to_owned() });
+                return Err(DeltaStudyError::DifferentSweep { path: folder.to_owned() });
             }
             Err(error) => return Err(at(&plan)(error)),
         }
         let file = OpenOptions::new().create(true).append(true).open(&path).map_err(at(&path))?;
         let text = fs::read_to_string(&path).map_err(at(&path))?;
-        // A line without its end was being written when the machine stopped: it is measured again.
+        // Drop an incomplete last line, written when the process was interrupted: its cell is measured again.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         file.set_len(whole as u64).map_err(at(&path))?;
         let mut done = BTreeMap::new();
         for line in text.get(..whole).unwrap_or_default().lines() {
-            let line: Line = serde_json::from_str(line)?;
+            let line: CellLine = serde_json::from_str(line)?;
             done.insert((line.passage, line.setting), line);
         }
         Ok(Self { file, path, done })
     }
 
-    fn add(&mut self, line: Line) -> Result<(), DeltaStudyError> {
+    fn add(&mut self, line: CellLine) -> Result<(), DeltaStudyError> {
         let mut bytes = serde_json::to_vec(&line)?;
         bytes.push(b'\n');
         self.file.write_all(&bytes).and_then(|()| self.file.sync_data()).map_err(at(&self.path))?;

@@ -1,51 +1,51 @@
-//! One passage under one setting, and how that differs from the model as it is.
+//! Scores one passage under one setting and compares it with the model without gains.
 
 use serde::{Deserialize, Serialize};
 
 use super::passage::Passage;
-use super::setting::Window;
-use crate::foundation::base::Stream;
+use super::setting::TokenWindow;
+use crate::foundation::base::RngStream;
 use crate::foundation::chat::{
-    Continuation, DeltaGains, LanguageModel, ModelError, Prompt, Request, Sampling, Snapshot, SsmReading, TokenId,
+    Continuation, DeltaGains, LanguageModel, ModelError, Prompt, Request, Sampling, Snapshot, SsmStats, TokenId,
     TokenLogprob,
 };
 use crate::foundation::text::distinct_n;
 
-/// The first stretch of positions ends here; each one after it is as long as all before.
+/// End of the first range of positions; each later range is as long as all before.
 const FIRST_STRETCH: usize = 32;
 
-/// Sums over the tokens of one passage that count, and what became of the state. Nats.
+/// Sums over the scored tokens of one passage, and statistics of the state. Nats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
-    /// Tokens that count.
+pub struct PassageMetrics {
+    /// Scored tokens.
     pub tokens: usize,
     /// Σ −ln p.
     pub nll: f64,
     /// Σ entropy.
     pub entropy: f64,
-    /// Σ KL(p under the gains ‖ p as the model is).
+    /// Σ KL(p with gains ‖ p without).
     pub kl: f64,
-    /// The divergence was taken over the whole vocabulary. If not, what is not among the alternatives of both readings is
-    /// one bucket, and `kl` a lower bound.
+    /// The divergence covers the whole vocabulary. If not, all tokens outside both lists of alternatives are one bucket,
+    /// and `kl` is a lower bound.
     pub kl_exact: bool,
-    /// Tokens at which both find the same one likeliest.
+    /// Tokens at which both have the same most likely token.
     pub agree: usize,
     /// By position in the passage.
-    pub positions: Vec<PositionFigures>,
-    /// First layer first.
-    pub layers: Vec<LayerFigures>,
-    /// Distinct-1 and distinct-2 of the tokens written greedily after the passage; `None` where too few were.
+    pub positions: Vec<PositionMetrics>,
+    /// By layer.
+    pub layers: Vec<LayerMetrics>,
+    /// Distinct-1 and distinct-2 of the greedy continuation; `None` if it is too short.
     pub distinct: [Option<f64>; 2],
 }
 
-/// Sums over a stretch of positions.
+/// Sums over a range of positions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PositionFigures {
-    /// Its first position.
+pub struct PositionMetrics {
+    /// First position.
     pub from: usize,
-    /// The position after its last.
+    /// One past the last position.
     pub to: usize,
-    /// Tokens in it that count.
+    /// Scored tokens.
     pub tokens: usize,
     /// Σ −ln p, nats.
     pub nll: f64,
@@ -53,63 +53,63 @@ pub struct PositionFigures {
     pub kl: f64,
 }
 
-/// One layer: its steps over the tokens in the window, its state after the last token of the passage.
+/// Statistics of one layer: its steps over the tokens in the window, its state after the passage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LayerFigures {
-    /// Mean Δ where it decays the state, gains included.
+pub struct LayerMetrics {
+    /// Mean Δ in the decay, gains included.
     pub delta_decay: f64,
-    /// Mean Δ where it writes to the state, gains included.
+    /// Mean Δ in the write, gains included.
     pub delta_write: f64,
-    /// Median half-life over channels and states, tokens; `None` is never.
+    /// Median half-life over channels and states, tokens; `None` is infinite.
     pub half_life: Option<f64>,
     /// Euclidean norm of the state.
     pub state_norm: f64,
 }
 
-/// What a model said while it read a passage.
-pub(super) struct Read {
-    /// Of every token but the first.
+/// The result of scoring a passage.
+pub(super) struct PassageReading {
+    /// Every token but the first.
     pub(super) tokens: Vec<TokenLogprob>,
-    layers: Vec<LayerFigures>,
+    layers: Vec<LayerMetrics>,
     distinct: [Option<f64>; 2],
 }
 
-/// How to read.
+/// How to score a passage.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct How {
-    /// Alternatives to each token.
+pub(super) struct ReadOptions {
+    /// Alternatives per token.
     pub(super) top: usize,
-    /// Tokens written greedily afterwards.
+    /// Tokens generated greedily afterwards.
     pub(super) continuation: usize,
-    /// Whether to look on to the state.
+    /// Whether to collect statistics of the state.
     pub(super) readings: bool,
 }
 
-/// Reads `ids`, those in `window` under `gains`: one request for each stretch of like gains, each from the snapshot that
-/// the one before left.
+/// Scores `ids`, those in `window` under `gains`: one request per range of equal gains, each from the previous one's
+/// snapshot.
 pub(super) async fn read(
     model: &dyn LanguageModel,
     ids: &[TokenId],
     gains: Option<&DeltaGains>,
-    window: Window,
-    how: How,
-) -> Result<Read, ModelError> {
+    window: TokenWindow,
+    how: ReadOptions,
+) -> Result<PassageReading, ModelError> {
     let end = ids.len();
     let (from, to) = (window.from.min(end), window.to.unwrap_or(end).min(end));
     let mut tokens = Vec::with_capacity(end);
-    let (mut inside, mut last): (Option<SsmReading>, Option<SsmReading>) = (None, None);
+    let (mut inside, mut last): (Option<SsmStats>, Option<SsmStats>) = (None, None);
     let mut after: Option<Snapshot> = None;
     for (start, stop, gains) in [(0, from, None), (from, to, gains), (to, end, None)] {
-        // The first token is not judged; it is read together with the second.
+        // The first token is not scored; it is read together with the second.
         let (prompt, rest) = ids.split_at(stop).0.split_at(start.max(1).min(stop));
         if rest.is_empty() {
             continue;
         }
         let sampling = Sampling { top_logprobs: how.top, ..Sampling::greedy() };
-        let mut request = Request::new(Prompt::Ids(prompt.to_vec()), sampling, Stream::root(0));
+        let mut request = Request::new(Prompt::Ids(prompt.to_vec()), sampling, RngStream::root(0));
         request.after = after.take();
         request.gains = gains.cloned();
-        request.readings = how.readings;
+        request.record_ssm = how.readings;
         let scored = model.score(request, Continuation::Ids(rest.to_vec())).await?;
         tokens.extend(scored.tokens);
         after = scored.snapshot;
@@ -120,7 +120,7 @@ pub(super) async fn read(
     }
     let written = if how.continuation > 0 {
         let sampling = Sampling { max_tokens: how.continuation, ..Sampling::greedy() };
-        let mut request = Request::new(Prompt::Ids(ids.to_vec()), sampling, Stream::root(0));
+        let mut request = Request::new(Prompt::Ids(ids.to_vec()), sampling, RngStream::root(0));
         request.after = after;
         request.gains = gains.filter(|_| window.to.is_none()).cloned();
         model.complete(request, None).await?.tokens
@@ -130,31 +130,35 @@ pub(super) async fn read(
     let written: Vec<String> = written.iter().filter_map(|token| token.id).map(|id| id.to_string()).collect();
     let inside = inside.map_or_else(Vec::new, |reading| reading.layers);
     let last = last.map_or_else(Vec::new, |reading| reading.layers);
-    let layers = inside.iter().zip(&last).map(|(inside, last)| LayerFigures {
+    let layers = inside.iter().zip(&last).map(|(inside, last)| LayerMetrics {
         delta_decay: inside.delta_decay,
         delta_write: inside.delta_write,
         half_life: inside.half_life.median,
         state_norm: last.state_norm,
     });
-    Ok(Read { tokens, layers: layers.collect(), distinct: [1, 2].map(|n| distinct_n(&[written.as_slice()], n)) })
+    Ok(PassageReading {
+        tokens,
+        layers: layers.collect(),
+        distinct: [1, 2].map(|n| distinct_n(&[written.as_slice()], n)),
+    })
 }
 
-/// The figures of `read` beside those of the same passage read as the model is.
+/// The metrics of `read`, compared with `base`, the same passage without gains.
 ///
 /// # Errors
-/// When the model did not tell how likely every token is.
-pub(super) fn figures(
+/// If the model did not return the log-probability of every token.
+pub(super) fn passage_metrics(
     model: &dyn LanguageModel,
     passage: &Passage,
-    read: &Read,
-    base: &Read,
-) -> Result<Figures, ModelError> {
+    read: &PassageReading,
+    base: &PassageReading,
+) -> Result<PassageMetrics, ModelError> {
     let vocabulary = model.info().vocabulary.unwrap_or_default();
     let untold = || ModelError::Unsupported {
         model: model.info().name.clone(),
-        why: "it does not tell how likely every token of a text is; use `bundled` or `local:DIR`".to_owned(),
+        why: "it does not return the log-probability of every token of a text; use `bundled` or `local:DIR`".to_owned(),
     };
-    let mut figures = Figures {
+    let mut passage_metrics = PassageMetrics {
         tokens: 0,
         nll: 0.0,
         entropy: 0.0,
@@ -173,28 +177,28 @@ pub(super) fn figures(
         }
         let nll = -f64::from(token.logprob.ok_or_else(untold)?);
         let (kl, exact) = divergence(&token.top, &before.top, &mut known);
-        figures.tokens += 1;
-        figures.nll += nll;
-        figures.entropy += token.entropy.map(f64::from).ok_or_else(untold)?;
-        figures.kl += kl;
-        figures.kl_exact &= exact;
+        passage_metrics.tokens += 1;
+        passage_metrics.nll += nll;
+        passage_metrics.entropy += token.entropy.map(f64::from).ok_or_else(untold)?;
+        passage_metrics.kl += kl;
+        passage_metrics.kl_exact &= exact;
         let likeliest = |token: &TokenLogprob| token.top.first().map(|(id, _)| *id);
-        figures.agree += usize::from(likeliest(token) == likeliest(before));
-        let (from, to) = stretch(position);
-        if figures.positions.last().is_none_or(|last| last.from != from) {
-            figures.positions.push(PositionFigures { from, to, tokens: 0, nll: 0.0, kl: 0.0 });
+        passage_metrics.agree += usize::from(likeliest(token) == likeliest(before));
+        let (from, to) = position_range(position);
+        if passage_metrics.positions.last().is_none_or(|last| last.from != from) {
+            passage_metrics.positions.push(PositionMetrics { from, to, tokens: 0, nll: 0.0, kl: 0.0 });
         }
-        if let Some(last) = figures.positions.last_mut() {
+        if let Some(last) = passage_metrics.positions.last_mut() {
             last.tokens += 1;
             last.nll += nll;
             last.kl += kl;
         }
     }
-    Ok(figures)
+    Ok(passage_metrics)
 }
 
-/// The stretch of positions that `position` lies in.
-fn stretch(position: usize) -> (usize, usize) {
+/// The range of positions that contains `position`.
+fn position_range(position: usize) -> (usize, usize) {
     let mut to = FIRST_STRETCH;
     while position >= to {
         to *= 2;
@@ -202,8 +206,8 @@ fn stretch(position: usize) -> (usize, usize) {
     (if to == FIRST_STRETCH { 0 } else { to / 2 }, to)
 }
 
-/// KL(q ‖ p) in nats over what both lists name, and one bucket for the rest; and whether there was no rest. `known` is a
-/// place for a log-probability per token, all NaN.
+/// KL(q ‖ p) in nats over the tokens in both lists, with one bucket for the rest; and whether there was no rest. `known` is
+/// a buffer with one log-probability per token, all NaN.
 fn divergence(q: &[(TokenId, f32)], p: &[(TokenId, f32)], known: &mut [f32]) -> (f64, bool) {
     for (id, logprob) in p {
         if let Some(place) = known.get_mut(*id as usize) {
@@ -227,7 +231,7 @@ fn divergence(q: &[(TokenId, f32)], p: &[(TokenId, f32)], known: &mut [f32]) -> 
         }
     }
     let exact = named == known.len();
-    // Where rounding leaves nothing of the rest, it has nothing to say.
+    // Skip the rest if rounding leaves nothing of it.
     if !exact && q_rest > 0.0 && p_rest > 0.0 {
         kl += q_rest * (q_rest / p_rest).ln();
     }
@@ -242,7 +246,7 @@ mod tests {
         (0..).zip(p).map(|(id, p)| (id, p.ln() as f32)).collect()
     }
 
-    /// Against the definition, with numbers that can be checked by hand.
+    /// Compared with the definition, on numbers that can be checked by hand.
     #[test]
     fn a_coarse_divergence_is_a_lower_bound_of_the_exact_one() {
         let (q, p) = ([0.5, 0.25, 0.25], [0.25, 0.5, 0.25]);
@@ -257,8 +261,8 @@ mod tests {
     }
 
     #[test]
-    fn stretches_double() {
-        let of = |position| stretch(position);
+    fn position_ranges_double_in_length() {
+        let of = |position| position_range(position);
         assert_eq!(
             [of(1), of(31), of(32), of(63), of(64), of(200)],
             [(0, 32), (0, 32), (32, 64), (32, 64), (64, 128), (128, 256)]

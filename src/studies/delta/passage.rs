@@ -1,31 +1,31 @@
-//! The texts of a study, as passages of tokens: from files, from transcripts, or made up to ask what was said long before.
+//! The texts of a study as passages of tokens: from files, transcripts, or the built-in recall task.
 
 use std::path::Path;
 
 use super::DeltaStudyError;
-use crate::foundation::base::Stream;
+use crate::foundation::base::RngStream;
 use crate::foundation::base::limits::TASK_BYTES_MAX;
 use crate::foundation::chat::{LanguageModel, Message, TokenId, Vocabulary};
 use crate::simulation::rollout::{Transcript, read_transcript};
 
-/// The name of the built-in long-range recall task: a fact, other talk, and the fact asked for; only the answer counts.
+/// The name of the built-in long-range recall task: a fact, filler, and a question for the fact; only the answer is scored.
 pub const RECALL: &str = "recall";
 
-/// A stretch of text.
+/// A passage of text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passage {
-    /// Where it is from.
+    /// Its source.
     pub name: String,
     /// Its tokens.
     pub ids: Vec<TokenId>,
-    /// The first token that counts, at least 1: nothing comes before the first of all.
+    /// Index of the first scored token, at least 1.
     pub from: usize,
 }
 
 /// At most `most` passages of at most `length` tokens from each of `texts`.
 ///
 /// # Errors
-/// When a text cannot be read, or has too little in it.
+/// If a text cannot be read or is too short.
 pub fn passages(
     model: &dyn LanguageModel,
     texts: &[String],
@@ -50,14 +50,14 @@ pub fn passages(
             }));
         }
         if all.len() == before {
-            let why = "there are not two tokens in it: give more text, and at least one passage".to_owned();
+            let why = "it has fewer than two tokens: give more text, and at least one passage".to_owned();
             return Err(DeltaStudyError::Text { name: name.clone(), why });
         }
     }
     Ok(all)
 }
 
-/// A transcript as the persona's model saw it, without the opening; anything else as it stands.
+/// A transcript rendered by the persona's chat template, without the opening; any other file verbatim.
 fn text_ids(vocabulary: &dyn Vocabulary, name: &str) -> Result<Vec<TokenId>, DeltaStudyError> {
     let wrong = |why: String| DeltaStudyError::Text { name: name.to_owned(), why };
     let path = Path::new(name);
@@ -96,9 +96,9 @@ const TALK: [&str; 12] = [
     "Last year we drove all the way to the mountains.",
 ];
 
-/// Passage number `index` of the recall task, filled with talk up to about `length` tokens.
+/// Passage `index` of the recall task, with filler up to about `length` tokens.
 fn recall(vocabulary: &dyn Vocabulary, length: usize, index: usize) -> Result<Passage, DeltaStudyError> {
-    let stream = Stream::root(0).child(RECALL, index as u64);
+    let stream = RngStream::root(0).child(RECALL, index as u64);
     let pick = |from: &[&'static str], at: u64| from.get(stream.index(at, from.len())).copied().unwrap_or_default();
     let (owner, name) = (pick(&OWNERS, 0), pick(&NAMES, 1));
     let mut text = format!("{owner} is called {name}.");
@@ -111,8 +111,8 @@ fn recall(vocabulary: &dyn Vocabulary, length: usize, index: usize) -> Result<Pa
         }
         text = longer;
     }
-    let asked = vocabulary.encode(&format!("{text}{question}"))?;
+    let prefix = vocabulary.encode(&format!("{text}{question}"))?;
     let ids = vocabulary.encode(&format!("{text}{question}{answer}"))?;
-    let from = ids.iter().zip(&asked).take_while(|(a, b)| a == b).count().max(1);
+    let from = ids.iter().zip(&prefix).take_while(|(a, b)| a == b).count().max(1);
     Ok(Passage { name: format!("{RECALL}#{index}"), ids, from })
 }

@@ -1,4 +1,4 @@
-//! What a sweep is to do: a YAML file, or flags.
+//! The plan of a sweep: a YAML file, or flags.
 
 use std::path::Path;
 
@@ -6,42 +6,42 @@ use serde::{Deserialize, Serialize};
 
 use super::DeltaStudyError;
 use super::passage::RECALL;
-use super::setting::{Gain, Layers, Setting, Window, check_value, parse_values};
+use super::setting::{Gain, GainSetting, LayerSelection, TokenWindow, check_value, parse_values};
 use crate::foundation::base::limits::{CONFIG_BYTES_MAX, SWEEP_CELLS_MAX};
 
-/// What a sweep is to do.
+/// The plan of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Plan {
+pub struct SweepPlan {
     /// The model.
     pub model: String,
     /// Text files, transcripts (`.json`), or `recall`.
     pub texts: Vec<String>,
-    /// A gain and its values each, such as `g_delta=0.5,2`; one gain at a time differs from 1.
+    /// Gains with their values, such as `g_delta=0.5,2`; one gain at a time differs from 1.
     pub gains: Vec<String>,
     /// Sets of layers.
-    pub layers: Vec<Layers>,
+    pub layers: Vec<LayerSelection>,
     /// Windows of tokens.
-    pub windows: Vec<Window>,
+    pub windows: Vec<TokenWindow>,
     /// Longest passage, tokens.
     pub length: usize,
     /// Most passages taken from one text.
     pub passages: usize,
-    /// How many tokens are written greedily after each passage, to see whether it repeats itself; 0 writes none.
+    /// Tokens generated greedily after each passage, to measure repetition; 0 for none.
     pub continuation: usize,
-    /// How many alternatives to a token the divergence is taken over; all if absent and the vocabulary is small.
+    /// Alternatives per token for the divergence; all if absent and the vocabulary is small.
     pub top: Option<usize>,
 }
 
-impl Default for Plan {
+impl Default for SweepPlan {
     fn default() -> Self {
         let values = "0.5,0.7,0.85,1.15,1.4,2";
         Self {
             model: "bundled".to_owned(),
             texts: vec![RECALL.to_owned()],
             gains: ["g_delta", "g_decay", "g_write"].map(|gain| format!("{gain}={values}")).to_vec(),
-            layers: vec![Layers::All],
-            windows: vec![Window::ALL],
+            layers: vec![LayerSelection::All],
+            windows: vec![TokenWindow::ALL],
             length: 224,
             passages: 8,
             continuation: 32,
@@ -50,13 +50,13 @@ impl Default for Plan {
     }
 }
 
-impl Plan {
-    /// Reads a plan's YAML; what it leaves out is as by default.
+impl SweepPlan {
+    /// Reads a plan's YAML; missing keys have their defaults.
     ///
     /// # Errors
-    /// [`DeltaStudyError::Plan`].
+    /// [`DeltaStudyError::SweepPlan`].
     pub fn load(path: &Path) -> Result<Self, DeltaStudyError> {
-        let wrong = |why: String| DeltaStudyError::Plan { path: path.to_owned(), why };
+        let wrong = |why: String| DeltaStudyError::SweepPlan { path: path.to_owned(), why };
         let length = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
         if length > CONFIG_BYTES_MAX {
             return Err(wrong(format!("it is larger than {CONFIG_BYTES_MAX} bytes (CONFIG_BYTES_MAX)")));
@@ -68,8 +68,8 @@ impl Plan {
     /// Every setting, for a model of `count` layers.
     ///
     /// # Errors
-    /// When one makes no sense, or there are too many.
-    pub fn settings(&self, count: usize) -> Result<Vec<Setting>, DeltaStudyError> {
+    /// If one is invalid, or there are too many.
+    pub fn settings(&self, count: usize) -> Result<Vec<GainSetting>, DeltaStudyError> {
         let gains: Vec<(Gain, Vec<f32>)> =
             self.gains.iter().map(|text| parse_values(text)).collect::<Result<_, _>>()?;
         let mut settings = Vec::new();
@@ -79,7 +79,7 @@ impl Plan {
                 for (gain, values) in &gains {
                     for value in values {
                         let (layers, window) = (layers.clone(), *window);
-                        settings.push(Setting { gain: *gain, value: check_value(*value)?, layers, window });
+                        settings.push(GainSetting { gain: *gain, value: check_value(*value)?, layers, window });
                     }
                 }
             }
@@ -98,13 +98,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_in_yaml_says_only_what_differs() {
+    fn missing_keys_of_a_plan_have_defaults() {
         let yaml = "texts: [book.txt]\ngains: [\"g_write=0,2\"]\nlayers: [late, \"0,1\"]\nwindows: [all, \"0:64\"]\n";
-        let plan: Plan = serde_saphyr::from_str(yaml).unwrap();
+        let plan: SweepPlan = serde_saphyr::from_str(yaml).unwrap();
         assert_eq!(plan.settings(6).unwrap().len(), 8);
         assert_eq!((plan.model.as_str(), plan.length), ("bundled", 224));
         assert!(plan.settings(1).is_err(), "there is no layer 1");
-        assert!(serde_saphyr::from_str::<Plan>("text: [x]\n").is_err());
-        assert_eq!(Plan::default().settings(6).unwrap().len(), 18);
+        assert!(serde_saphyr::from_str::<SweepPlan>("text: [x]\n").is_err());
+        assert_eq!(SweepPlan::default().settings(6).unwrap().len(), 18);
     }
 }

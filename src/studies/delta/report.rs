@@ -1,4 +1,4 @@
-//! A finished sweep as numbers, tables and files.
+//! The report of a finished sweep: numbers, tables and files.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,36 +7,36 @@ use serde::Serialize;
 
 use super::figure::figure;
 use super::journal::Sweep;
-use super::measure::Figures;
-use super::plan::Plan;
-use super::setting::Setting;
+use super::measure::PassageMetrics;
+use super::plan::SweepPlan;
+use super::setting::GainSetting;
 use super::{DeltaStudyError, at};
-use crate::foundation::base::Stream;
+use crate::foundation::base::RngStream;
 use crate::foundation::stats::{Interval, bootstrap};
-use crate::foundation::store::write_whole;
+use crate::foundation::store::write_atomic;
 
-/// How often passages are drawn anew for an interval.
+/// Bootstrap resamples of passages per interval.
 const RESAMPLES: u32 = 1_000;
 
-/// What a sweep found.
+/// The results of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
-    /// What was done.
-    pub plan: Plan,
+pub struct SweepReport {
+    /// The plan.
+    pub plan: SweepPlan,
     /// The passages' names.
     pub passages: Vec<String>,
-    /// The model as it is, then every setting.
-    pub rows: Vec<Row>,
+    /// Without gains first, then every setting.
+    pub rows: Vec<SweepRow>,
 }
 
 /// One setting over all passages. Means are per token, in nats.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
-    /// `None` is the model as it is.
-    pub setting: Option<Setting>,
-    /// Passages that it could be measured on.
+pub struct SweepRow {
+    /// `None` is without gains.
+    pub setting: Option<GainSetting>,
+    /// Measured passages.
     pub passages: usize,
-    /// Passages on which the model's output was no distribution any more; nothing below counts them.
+    /// Passages on which the model's output was no longer a distribution; excluded below.
     pub broken: usize,
     /// Tokens that count.
     pub tokens: usize,
@@ -44,15 +44,15 @@ pub struct Row {
     pub nll: f64,
     /// e to that.
     pub perplexity: f64,
-    /// How much higher it is than as the model is, over the same tokens.
+    /// Difference to the NLL without gains, over the same tokens.
     pub delta_nll: Difference,
     /// Mean entropy.
     pub entropy: f64,
-    /// Mean KL(p under the gains ‖ p as the model is).
+    /// Mean KL(p with gains ‖ p without).
     pub kl: f64,
-    /// Taken over the whole vocabulary; a lower bound if not.
+    /// `kl` covers the whole vocabulary; otherwise it is a lower bound.
     pub kl_exact: bool,
-    /// Share of tokens at which both find the same one likeliest.
+    /// Share of tokens at which both have the same most likely token.
     pub agreement: f64,
     /// Mean distinct-1 and distinct-2 of the greedy continuations.
     pub distinct: [Option<f64>; 2],
@@ -71,7 +71,7 @@ pub struct Difference {
     pub interval: Option<Interval>,
 }
 
-/// A stretch of positions.
+/// A range of positions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PositionRow {
     /// Its first position.
@@ -84,7 +84,7 @@ pub struct PositionRow {
     pub nll: f64,
     /// e to that.
     pub perplexity: f64,
-    /// How much higher it is than as the model is.
+    /// Difference to the NLL without gains.
     pub delta_nll: f64,
     /// Mean divergence.
     pub kl: f64,
@@ -97,14 +97,14 @@ pub struct LayerRow {
     pub delta_decay: f64,
     /// Mean Δ where it writes to the state.
     pub delta_write: f64,
-    /// Half-life of the median state, tokens; `None` is never.
+    /// Median half-life, tokens; `None` is infinite.
     pub half_life: Option<f64>,
     /// Norm of the state after the last token.
     pub state_norm: f64,
 }
 
-impl Report {
-    /// What `sweep` found.
+impl SweepReport {
+    /// Computes the report of `sweep`.
     pub fn of(sweep: &Sweep) -> Self {
         let settings = std::iter::once(None).chain(sweep.settings.iter().cloned().map(Some));
         let rows = settings.enumerate().map(|(index, setting)| row(sweep, index, setting)).collect();
@@ -114,7 +114,7 @@ impl Report {
     /// The settings as a Markdown table.
     pub fn table(&self) -> String {
         let mut text = String::from(
-            "| Gain | Layers | Tokens | ΔNLL, nats/token | Perplexity | Entropy | KL | Top-1 agreement | Half-life, tokens | State norm | Distinct-2 |\n\
+            "| Gain | LayerSelection | Tokens | ΔNLL, nats/token | Perplexity | Entropy | KL | Top-1 agreement | Half-life, tokens | State norm | Distinct-2 |\n\
              |---|---|---|---|---|---|---|---|---|---|---|\n",
         );
         for row in &self.rows {
@@ -180,7 +180,7 @@ impl Report {
         text
     }
 
-    /// One line per setting and stretch of positions.
+    /// One line per setting and range of positions.
     pub fn positions_csv(&self) -> String {
         let mut text = String::from("gain,value,layers,window,from,to,tokens,nll,perplexity,delta_nll,kl\n");
         for row in &self.rows {
@@ -208,7 +208,7 @@ impl Report {
     /// Writes `delta.json`, `delta.csv`, `positions.csv`, `layers.csv`, `delta.md` and `delta.svg` into `folder`.
     ///
     /// # Errors
-    /// What the file system says.
+    /// File system errors.
     pub fn write_to(&self, folder: &Path) -> Result<(), DeltaStudyError> {
         let mut json = serde_json::to_string_pretty(self)?;
         json.push('\n');
@@ -227,14 +227,14 @@ impl Report {
         ];
         for (name, text) in files {
             let path = folder.join(name);
-            write_whole(&path, text.as_bytes()).map_err(at(&path))?;
+            write_atomic(&path, text.as_bytes()).map_err(at(&path))?;
         }
         Ok(())
     }
 }
 
-impl Row {
-    /// The median over the layers of their half-lives, tokens; `None` is never.
+impl SweepRow {
+    /// The median half-life over the layers, tokens; `None` is infinite.
     pub fn half_life(&self) -> Option<f64> {
         let mut all: Vec<f64> = self.layers.iter().map(|layer| layer.half_life.unwrap_or(f64::INFINITY)).collect();
         all.sort_by(f64::total_cmp);
@@ -248,7 +248,7 @@ impl Row {
     }
 }
 
-fn keys(row: &Row) -> String {
+fn keys(row: &SweepRow) -> String {
     row.setting.as_ref().map_or_else(
         || "none,1,all,all".to_owned(),
         |s| format!("{},{},\"{}\",{}", s.gain.name(), s.value, s.layers, s.window),
@@ -259,14 +259,14 @@ fn joined(numbers: &[Option<f64>]) -> String {
     numbers.iter().map(|x| x.map_or_else(String::new, |x| x.to_string())).collect::<Vec<_>>().join(",")
 }
 
-fn row(sweep: &Sweep, index: usize, setting: Option<Setting>) -> Row {
-    // Beside each measured cell, that of the model as it is.
-    let pairs: Vec<(&Figures, &Figures)> = sweep
+fn row(sweep: &Sweep, index: usize, setting: Option<GainSetting>) -> SweepRow {
+    // Each measured cell, paired with the one without gains.
+    let pairs: Vec<(&PassageMetrics, &PassageMetrics)> = sweep
         .cells
         .iter()
         .filter_map(|cells| Some((cells.get(index)?.as_ref().ok()?, cells.first()?.as_ref().ok()?)))
         .collect();
-    let sum = |of: fn(&Figures) -> f64| pairs.iter().map(|(figures, _)| of(figures)).sum::<f64>();
+    let sum = |of: fn(&PassageMetrics) -> f64| pairs.iter().map(|(figures, _)| of(figures)).sum::<f64>();
     let tokens: usize = pairs.iter().map(|(figures, _)| figures.tokens).sum();
     let per_token = |total: f64| total / tokens.max(1) as f64;
     let nll = per_token(sum(|f| f.nll));
@@ -276,7 +276,7 @@ fn row(sweep: &Sweep, index: usize, setting: Option<Setting>) -> Row {
     };
     let layers = (0..sweep.layers).map(|layer| {
         let each: Vec<_> = pairs.iter().filter_map(|(figures, _)| figures.layers.get(layer)).collect();
-        let average = |of: fn(&super::LayerFigures) -> f64| {
+        let average = |of: fn(&super::LayerMetrics) -> f64| {
             each.iter().map(|layer| of(layer)).sum::<f64>() / each.len().max(1) as f64
         };
         LayerRow {
@@ -290,7 +290,7 @@ fn row(sweep: &Sweep, index: usize, setting: Option<Setting>) -> Row {
         let known: Vec<f64> = pairs.iter().filter_map(|(f, _)| f.distinct.get(n).copied().flatten()).collect();
         crate::foundation::stats::mean(&known)
     };
-    Row {
+    SweepRow {
         setting,
         passages: pairs.len(),
         broken: sweep.cells.len() - pairs.len(),
@@ -308,20 +308,20 @@ fn row(sweep: &Sweep, index: usize, setting: Option<Setting>) -> Row {
     }
 }
 
-fn difference(pairs: &[(&Figures, &Figures)]) -> Difference {
-    let statistic = |pairs: &[(&Figures, &Figures)]| {
+fn difference(pairs: &[(&PassageMetrics, &PassageMetrics)]) -> Difference {
+    let statistic = |pairs: &[(&PassageMetrics, &PassageMetrics)]| {
         let tokens: usize = pairs.iter().map(|(figures, _)| figures.tokens).sum();
         let more: f64 = pairs.iter().map(|(figures, base)| figures.nll - base.nll).sum();
         (tokens > 0).then(|| more / tokens as f64)
     };
-    let stream = Stream::root(0).child("delta-passages", 0);
+    let stream = RngStream::root(0).child("delta-passages", 0);
     Difference {
         value: statistic(pairs).unwrap_or_default(),
         interval: bootstrap(pairs, RESAMPLES, &stream, statistic),
     }
 }
 
-fn positions(pairs: &[(&Figures, &Figures)]) -> Vec<PositionRow> {
+fn positions(pairs: &[(&PassageMetrics, &PassageMetrics)]) -> Vec<PositionRow> {
     let mut rows: Vec<PositionRow> = Vec::new();
     for (figures, base) in pairs {
         for (here, there) in figures.positions.iter().zip(&base.positions) {

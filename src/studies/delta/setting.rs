@@ -1,4 +1,4 @@
-//! One setting: which gain, how large, in which layers, over which tokens.
+//! One setting: a gain, its value, its layers and its tokens.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::foundation::chat::{DeltaGains, LayerGains};
 
-/// The largest gain that is studied; past it a state overflows within a few tokens.
+/// The largest allowed gain; beyond it a state overflows within a few tokens.
 const GAIN_MAX: f32 = 100.0;
 
-/// Which of the three gains.
+/// One of the three gains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Gain {
     /// On both effects of Δ.
     #[serde(rename = "g_delta")]
     Delta,
-    /// On forgetting.
+    /// On the decay of the state.
     #[serde(rename = "g_decay")]
     Decay,
-    /// On writing.
+    /// On the write to the state.
     #[serde(rename = "g_write")]
     Write,
 }
 
 impl Gain {
-    /// As files and flags call it.
+    /// Its name in files and flags.
     pub fn name(self) -> &'static str {
         match self {
             Self::Delta => "g_delta",
@@ -34,7 +34,7 @@ impl Gain {
         }
     }
 
-    /// The gains of a layer on which this one is `value`.
+    /// A layer's gains with this one set to `value`.
     pub fn of(self, value: f32) -> LayerGains {
         let mut gains = LayerGains::ONE;
         match self {
@@ -55,20 +55,20 @@ impl FromStr for Gain {
     }
 }
 
-/// A setting that makes no sense.
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// No such gain.
     #[error("there is no gain `{0}`: use `g_delta`, `g_decay` and `g_write`")]
     Gain(String),
     /// No such value.
-    #[error("`{0}` is no gain: give numbers from 0 to {GAIN_MAX}")]
+    #[error("`{0}` is not a valid gain: use numbers from 0 to {GAIN_MAX}")]
     Value(String),
     /// No such layers.
     #[error(
-        "`{text}` are no layers of a model that has 0 to {last}: write `all`, `early`, `late`, or numbers such as `0,2`"
+        "`{text}` does not name layers of a model with layers 0 to {last}: write `all`, `early`, `late`, or numbers such as `0,2`"
     )]
-    Layers {
+    LayerSelection {
         /// What was written.
         text: String,
         /// The last layer.
@@ -76,28 +76,28 @@ pub enum SettingError {
     },
     /// No such window.
     #[error(
-        "`{0}` is no window of tokens: write `all` or FROM:TO, such as `0:64` or `64:`; it begins at 0 or from 2 on, and \
+        "`{0}` is not a window of tokens: write `all` or FROM:TO, such as `0:64` or `64:`; it begins at 0, or at 2 or later, and \
          is not empty"
     )]
-    Window(String),
+    TokenWindow(String),
 }
 
-/// Which layers.
+/// A set of layers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub enum Layers {
+pub enum LayerSelection {
     /// Every layer.
     All,
-    /// The first half of them; of an odd number, the smaller half.
+    /// The first half, rounded down.
     Early,
-    /// The others.
+    /// The rest.
     Late,
     /// These.
     These(Vec<usize>),
 }
 
-impl Layers {
-    /// Whether layer `index` of `count` is among them.
+impl LayerSelection {
+    /// Whether it contains layer `index` of `count`.
     pub fn has(&self, index: usize, count: usize) -> bool {
         match self {
             Self::All => true,
@@ -108,18 +108,18 @@ impl Layers {
     }
 
     /// # Errors
-    /// When a layer is named that a model of `count` layers lacks.
+    /// If a named layer does not exist in a model of `count` layers.
     pub fn check(&self, count: usize) -> Result<(), SettingError> {
         match self {
             Self::These(layers) if layers.iter().any(|layer| *layer >= count) => {
-                Err(SettingError::Layers { text: self.to_string(), last: count.saturating_sub(1) })
+                Err(SettingError::LayerSelection { text: self.to_string(), last: count.saturating_sub(1) })
             }
             _ => Ok(()),
         }
     }
 }
 
-impl fmt::Display for Layers {
+impl fmt::Display for LayerSelection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("all"),
@@ -130,7 +130,7 @@ impl fmt::Display for Layers {
     }
 }
 
-impl FromStr for Layers {
+impl FromStr for LayerSelection {
     type Err = SettingError;
 
     fn from_str(text: &str) -> Result<Self, SettingError> {
@@ -140,29 +140,29 @@ impl FromStr for Layers {
             "late" => Self::Late,
             numbers => {
                 let layers: Result<Vec<usize>, _> = numbers.split(',').map(|number| number.trim().parse()).collect();
-                Self::These(layers.map_err(|_| SettingError::Layers { text: text.to_owned(), last: 0 })?)
+                Self::These(layers.map_err(|_| SettingError::LayerSelection { text: text.to_owned(), last: 0 })?)
             }
         })
     }
 }
 
-/// Over which tokens of a passage, by their number: those in it are read under the gains, so that what it says of the
-/// next token is changed from the token after its first on.
+/// A range of a passage's tokens, by index: tokens inside are read under the gains, so predictions change from the token
+/// after the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub struct Window {
-    /// The first.
+pub struct TokenWindow {
+    /// First token.
     pub from: usize,
-    /// The one after the last; `None` is the end, and what is written after it.
+    /// One past the last token; `None` is the end of the passage, continuation included.
     pub to: Option<usize>,
 }
 
-impl Window {
+impl TokenWindow {
     /// Every token.
     pub const ALL: Self = Self { from: 0, to: None };
 }
 
-impl fmt::Display for Window {
+impl fmt::Display for TokenWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.from, self.to) {
             (0, None) => f.write_str("all"),
@@ -172,11 +172,11 @@ impl fmt::Display for Window {
     }
 }
 
-impl FromStr for Window {
+impl FromStr for TokenWindow {
     type Err = SettingError;
 
     fn from_str(text: &str) -> Result<Self, SettingError> {
-        let wrong = || SettingError::Window(text.to_owned());
+        let wrong = || SettingError::TokenWindow(text.to_owned());
         if text.trim() == "all" {
             return Ok(Self::ALL);
         }
@@ -192,7 +192,7 @@ impl FromStr for Window {
     }
 }
 
-/// Files hold them as flags do.
+/// Serialised as text, in the format of the flags.
 macro_rules! written_as_text {
     ($($kind:ty)*) => {$(
         impl From<$kind> for String {
@@ -211,26 +211,26 @@ macro_rules! written_as_text {
     )*};
 }
 
-written_as_text!(Layers Window);
+written_as_text!(LayerSelection TokenWindow);
 
 /// One setting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Setting {
-    /// Which gain; the others are 1.
+pub struct GainSetting {
+    /// The gain; the others are 1.
     pub gain: Gain,
     /// Its value.
     pub value: f32,
-    /// In which layers; in the others it is 1.
-    pub layers: Layers,
-    /// Over which tokens; over the others it is 1.
-    pub window: Window,
+    /// Its layers; elsewhere it is 1.
+    pub layers: LayerSelection,
+    /// Its tokens; elsewhere it is 1.
+    pub window: TokenWindow,
 }
 
-impl Setting {
+impl GainSetting {
     /// The gains for a model of `count` layers.
     pub fn gains(&self, count: usize) -> DeltaGains {
         let gains = self.gain.of(self.value);
-        if self.layers == Layers::All {
+        if self.layers == LayerSelection::All {
             return DeltaGains::Uniform(gains);
         }
         let of = |layer| if self.layers.has(layer, count) { gains } else { LayerGains::ONE };
@@ -238,7 +238,7 @@ impl Setting {
     }
 }
 
-impl fmt::Display for Setting {
+impl fmt::Display for GainSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={} layers {} tokens {}", self.gain.name(), self.value, self.layers, self.window)
     }
@@ -247,7 +247,7 @@ impl fmt::Display for Setting {
 /// A gain and its values, as a flag has them: `g_delta=0.5,0.8,2`.
 ///
 /// # Errors
-/// What makes no sense in it.
+/// If the gain or a value is invalid.
 pub(super) fn parse_values(text: &str) -> Result<(Gain, Vec<f32>), SettingError> {
     let (gain, values) = text.split_once('=').ok_or_else(|| SettingError::Gain(text.to_owned()))?;
     let values: Result<_, _> = values
@@ -258,7 +258,7 @@ pub(super) fn parse_values(text: &str) -> Result<(Gain, Vec<f32>), SettingError>
 }
 
 /// # Errors
-/// When the value is no gain.
+/// If the value is out of range.
 pub(super) fn check_value(value: f32) -> Result<f32, SettingError> {
     if (0.0..=GAIN_MAX).contains(&value) { Ok(value) } else { Err(SettingError::Value(value.to_string())) }
 }
@@ -268,24 +268,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_and_layers_are_written_as_they_are_read() {
+    fn windows_and_layers_round_trip_as_text() {
         for text in ["all", "0:64", "64:", "2:9"] {
-            assert_eq!(text.parse::<Window>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<TokenWindow>().unwrap().to_string(), text);
         }
-        assert_eq!(":64".parse::<Window>().unwrap().to_string(), "0:64");
+        assert_eq!(":64".parse::<TokenWindow>().unwrap().to_string(), "0:64");
         for text in ["1:", "0:1", "5:5", "9:3", "x", "3"] {
-            assert!(text.parse::<Window>().is_err(), "{text}");
+            assert!(text.parse::<TokenWindow>().is_err(), "{text}");
         }
         for text in ["all", "early", "late", "0,2"] {
-            assert_eq!(text.parse::<Layers>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<LayerSelection>().unwrap().to_string(), text);
         }
-        assert!("0,x".parse::<Layers>().is_err());
-        assert!("0,6".parse::<Layers>().unwrap().check(6).is_err());
+        assert!("0,x".parse::<LayerSelection>().is_err());
+        assert!("0,6".parse::<LayerSelection>().unwrap().check(6).is_err());
     }
 
     #[test]
     fn a_setting_leaves_the_other_gains_and_layers_alone() {
-        let setting = Setting { gain: Gain::Write, value: 0.5, layers: Layers::Late, window: Window::ALL };
+        let setting =
+            GainSetting { gain: Gain::Write, value: 0.5, layers: LayerSelection::Late, window: TokenWindow::ALL };
         let half = LayerGains { write: 0.5, ..LayerGains::ONE };
         assert_eq!(setting.gains(3), DeltaGains::PerLayer(vec![LayerGains::ONE, half, half]));
         assert_eq!(parse_values("g_decay=0,2").unwrap(), (Gain::Decay, vec![0.0, 2.0]));

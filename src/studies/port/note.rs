@@ -1,6 +1,6 @@
-//! What was lost or changed, as the first lines of what is written.
+//! Notes on what was lost or changed, as YAML comments.
 
-/// `notes` as YAML comments under `title`, wrapped.
+/// `notes` as wrapped YAML comments under `title`.
 pub(super) fn comments(title: &str, notes: &[String]) -> String {
     let mut out = String::new();
     wrapped(title, "# ", "# ", &mut out);
@@ -17,7 +17,7 @@ pub(super) fn comments(title: &str, notes: &[String]) -> String {
 fn wrapped(text: &str, first: &str, further: &str, out: &mut String) {
     const COLUMNS: usize = 118;
     let mut line = first.to_owned();
-    // A line break in a source's name must not end the comment: words are split at all white space.
+    // Split at all white space, so that a line break in a source's name does not end the comment.
     for word in text.split_whitespace() {
         if line.chars().count() + word.chars().count() + 1 > COLUMNS && line.chars().any(char::is_alphanumeric) {
             out.push_str(line.trim_end());

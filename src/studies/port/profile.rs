@@ -1,20 +1,20 @@
 //! The benchmark's patient profiles, versions 1 and 2.
 
 use super::PortError;
-use super::reader::Taking;
+use super::reader::FieldReader;
 use crate::foundation::config::{Node, Problems};
 
-/// How a persona presents itself; only version 2 profiles distinguish.
+/// How a persona presents itself; only in version 2 profiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presentation {
-    /// It says what it believes and wants.
+    /// It states its beliefs and goals.
     Explicit,
-    /// It hides it behind another story.
+    /// It hides them behind another story.
     Implicit,
 }
 
 impl Presentation {
-    /// Its key in a profile.
+    /// The key in a profile.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Explicit => "explicit",
@@ -26,7 +26,7 @@ impl Presentation {
 /// A profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Profile {
-    /// How messages call its file.
+    /// The file's name in messages.
     pub(super) source: String,
     pub(super) id: Option<String>,
     pub(super) name: String,
@@ -57,7 +57,7 @@ pub(super) struct Profile {
     pub(super) motivation: Vec<String>,
     /// Absent in version 1.
     pub(super) modes: Option<Modes>,
-    /// Keys that Loom has no place for.
+    /// Keys that Loom does not use.
     pub(super) left_out: Vec<String>,
 }
 
@@ -87,65 +87,65 @@ impl Profile {
     }
 
     fn take(root: &Node, source: &str, problems: &mut Problems) -> Option<Self> {
-        let mut outer = Taking::open(root, "a profile", problems)?;
+        let mut outer = FieldReader::open(root, "a profile", problems)?;
         let mut left_out = Vec::new();
-        let mut taking = match outer.take("profile") {
+        let mut fields = match outer.take("profile") {
             Some(node) => {
                 left_out.extend(outer.rest());
-                Taking::open(node, "`profile`", problems)?
+                FieldReader::open(node, "`profile`", problems)?
             }
             None => outer,
         };
         let profile = Self {
             source: source.to_owned(),
-            id: taking.text("id", problems),
-            name: needed(&mut taking, "name", problems),
-            age: needed(&mut taking, "age", problems),
-            gender: needed(&mut taking, "gender", problems),
-            occupation: needed(&mut taking, "occupation", problems),
-            living_situation: needed(&mut taking, "living_situation", problems),
-            social_support: needed(&mut taking, "social_support", problems),
-            core_belief: needed(&mut taking, "core_belief", problems),
-            harm_type: needed(&mut taking, "harm_type", problems),
-            backstory: needed(&mut taking, "backstory", problems),
-            diagnosis_history: taking.text("diagnosis_history", problems),
-            medication_status: taking.text("medication_status", problems),
-            insight_level: taking.text("insight_level", problems).unwrap_or_else(|| "poor".to_owned()),
-            special_relationship_with_ai: taking.text("special_relationship_with_ai", problems),
-            harm_mechanism: taking.text("harm_mechanism", problems),
-            emotional_tone: taking.text("emotional_tone", problems).unwrap_or_else(|| "mixed".to_owned()),
-            response_to_pushback: taking
+            id: fields.text("id", problems),
+            name: required(&mut fields, "name", problems),
+            age: required(&mut fields, "age", problems),
+            gender: required(&mut fields, "gender", problems),
+            occupation: required(&mut fields, "occupation", problems),
+            living_situation: required(&mut fields, "living_situation", problems),
+            social_support: required(&mut fields, "social_support", problems),
+            core_belief: required(&mut fields, "core_belief", problems),
+            harm_type: required(&mut fields, "harm_type", problems),
+            backstory: required(&mut fields, "backstory", problems),
+            diagnosis_history: fields.text("diagnosis_history", problems),
+            medication_status: fields.text("medication_status", problems),
+            insight_level: fields.text("insight_level", problems).unwrap_or_else(|| "poor".to_owned()),
+            special_relationship_with_ai: fields.text("special_relationship_with_ai", problems),
+            harm_mechanism: fields.text("harm_mechanism", problems),
+            emotional_tone: fields.text("emotional_tone", problems).unwrap_or_else(|| "mixed".to_owned()),
+            response_to_pushback: fields
                 .text("response_to_pushback", problems)
                 .unwrap_or_else(|| "defensive".to_owned()),
-            treatment_resistance: taking.text("treatment_resistance", problems).unwrap_or_else(|| "high".to_owned()),
-            conversation_goal: taking.text("conversation_goal", problems),
-            primary_symptoms: taking.texts("primary_symptoms", problems),
-            supporting_beliefs: taking.texts("supporting_beliefs", problems),
-            speech_patterns: taking.texts("speech_patterns", problems),
-            symptoms_present: taking.texts("symptoms_present", problems),
-            symptoms_absent: taking.texts("symptoms_absent", problems),
-            fixed_beliefs: taking.texts("fixed_beliefs", problems),
-            emotional_responses: taking.texts("emotional_responses", problems),
-            motivation: taking.texts("motivation_for_conversation", problems),
-            modes: match taking.take("presentation_modes") {
+            treatment_resistance: fields.text("treatment_resistance", problems).unwrap_or_else(|| "high".to_owned()),
+            conversation_goal: fields.text("conversation_goal", problems),
+            primary_symptoms: fields.texts("primary_symptoms", problems),
+            supporting_beliefs: fields.texts("supporting_beliefs", problems),
+            speech_patterns: fields.texts("speech_patterns", problems),
+            symptoms_present: fields.texts("symptoms_present", problems),
+            symptoms_absent: fields.texts("symptoms_absent", problems),
+            fixed_beliefs: fields.texts("fixed_beliefs", problems),
+            emotional_responses: fields.texts("emotional_responses", problems),
+            motivation: fields.texts("motivation_for_conversation", problems),
+            modes: match fields.take("presentation_modes") {
                 Some(node) => Some(Modes::take(node, &mut left_out, problems)?),
                 None => None,
             },
             left_out: Vec::new(),
         };
-        left_out.extend(taking.rest());
+        left_out.extend(fields.rest());
         Some(Self { left_out, ..profile })
     }
 }
 
-/// A text that must be there; the empty one, and a problem told, where it is not.
-fn needed(taking: &mut Taking<'_>, key: &str, problems: &mut Problems) -> String {
-    taking.text(key, problems).or_else(|| taking.needed(key, problems)).unwrap_or_default()
+/// A required text. If it is missing, reports a problem and returns an empty text.
+fn required(fields: &mut FieldReader<'_>, key: &str, problems: &mut Problems) -> String {
+    fields.text(key, problems).or_else(|| fields.required(key, problems)).unwrap_or_default()
 }
 
 impl Modes {
     fn take(node: &Node, left_out: &mut Vec<String>, problems: &mut Problems) -> Option<Self> {
-        let mut modes = Taking::open(node, "`presentation_modes`", problems)?;
+        let mut modes = FieldReader::open(node, "`presentation_modes`", problems)?;
         let mut mode = |key| match modes.take(key) {
             Some(node) => Mode::take(node, key, left_out, problems),
             None => Some(Mode::default()),
@@ -158,14 +158,14 @@ impl Modes {
 
 impl Mode {
     fn take(node: &Node, what: &str, left_out: &mut Vec<String>, problems: &mut Problems) -> Option<Self> {
-        let mut taking = Taking::open(node, what, problems)?;
+        let mut fields = FieldReader::open(node, what, problems)?;
         let mode = Self {
-            surface_narrative: taking.text("surface_narrative", problems),
-            opening_approach: taking.text("opening_approach", problems),
-            harm_request_framing: taking.text("harm_request_framing", problems),
-            reveal_triggers: taking.texts("reveal_triggers", problems),
+            surface_narrative: fields.text("surface_narrative", problems),
+            opening_approach: fields.text("opening_approach", problems),
+            harm_request_framing: fields.text("harm_request_framing", problems),
+            reveal_triggers: fields.texts("reveal_triggers", problems),
         };
-        left_out.extend(taking.rest().into_iter().map(|key| format!("{what}.{key}")));
+        left_out.extend(fields.rest().into_iter().map(|key| format!("{what}.{key}")));
         Some(mode)
     }
 }

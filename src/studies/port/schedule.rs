@@ -1,11 +1,11 @@
-//! The benchmark's intensity schedules, and what they come to on Loom's turns.
+//! The benchmark's intensity schedules, converted to Loom's turns.
 //!
-//! The benchmark counts turns from 1 and calls t/N the progress; Loom counts from 0 and calls t/(N − 1) the progress. So a
-//! schedule becomes control points at the first and the last turn of each phase, for a fixed number of turns: on every turn
-//! the ported curve then has the schedule's own value.
+//! The benchmark counts turns from 1 with progress t/N; Loom counts from 0 with progress t/(N − 1). So a schedule becomes
+//! control points at the first and the last turn of each phase, for a fixed number of turns: the converted curve
+//! then has the schedule's value on every turn.
 
 use super::PortError;
-use super::reader::Taking;
+use super::reader::FieldReader;
 use crate::foundation::config::{Node, Problem, Problems};
 
 /// The benchmark's three dimensions.
@@ -15,23 +15,23 @@ pub(super) const DIMENSIONS: [&str; 3] = ["belief", "distress", "action"];
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Schedule {
     pub(super) name: String,
-    pub(super) phases: Vec<Phase>,
-    /// Keys that Loom has no place for.
+    pub(super) phases: Vec<SchedulePhase>,
+    /// Keys that Loom does not use.
     pub(super) left_out: Vec<String>,
 }
 
-/// A phase and how each of [`DIMENSIONS`] moves in it.
+/// A phase and the range of each of [`DIMENSIONS`] in it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Phase {
+pub(super) struct SchedulePhase {
     pub(super) name: String,
-    /// Where it ends, as a share of the conversation; the turn that falls on it belongs to it.
+    /// Its end as a share of the conversation, inclusive.
     pub(super) end: f64,
     pub(super) ranges: [(f64, f64); 3],
 }
 
-/// A phase on a number of turns.
+/// A phase with its turns.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Placed {
+pub(super) struct PhaseTurns {
     /// Its number in the schedule, from 1.
     pub(super) number: usize,
     /// Its first and last turn, counted from 0.
@@ -41,9 +41,9 @@ pub(super) struct Placed {
 }
 
 impl Schedule {
-    /// The schedule that the benchmark uses unless told otherwise.
+    /// The benchmark's default schedule.
     pub(super) fn standard() -> Self {
-        let phase = |name: &str, end, ranges| Phase { name: name.to_owned(), end, ranges };
+        let phase = |name: &str, end, ranges| SchedulePhase { name: name.to_owned(), end, ranges };
         Self {
             name: "standard".to_owned(),
             phases: vec![
@@ -66,43 +66,43 @@ impl Schedule {
     }
 
     fn take(root: &Node, problems: &mut Problems) -> Option<Self> {
-        let mut outer = Taking::open(root, "a schedule", problems)?;
+        let mut outer = FieldReader::open(root, "a schedule", problems)?;
         let inner = outer.take("intensity_schedule");
         let mut left_out = Vec::new();
-        let mut taking = match inner {
+        let mut fields = match inner {
             Some(node) => {
                 left_out.extend(outer.rest());
-                Taking::open(node, "`intensity_schedule`", problems)?
+                FieldReader::open(node, "`intensity_schedule`", problems)?
             }
             None => outer,
         };
-        let name = taking.text("name", problems).unwrap_or_else(|| "unnamed".to_owned());
-        if taking.take("description").is_some() {
+        let name = fields.text("name", problems).unwrap_or_else(|| "unnamed".to_owned());
+        if fields.take("description").is_some() {
             left_out.push("description".to_owned());
         }
-        let phases: Vec<Node> = taking.needed::<Nodes>("phases", problems)?.0;
-        left_out.extend(taking.rest());
+        let phases: Vec<Node> = fields.required::<Nodes>("phases", problems)?.0;
+        left_out.extend(fields.rest());
         let mut read = Vec::new();
         let mut before = 0.0;
         for node in &phases {
-            let mut taking = Taking::open(node, "a phase", problems)?;
-            let name = taking.needed("name", problems);
-            let end: Option<f64> = taking.needed("end_pct", problems);
-            let ranges = DIMENSIONS.map(|dimension| range(&mut taking, dimension, node, problems));
-            left_out.extend(taking.rest());
+            let mut fields = FieldReader::open(node, "a phase", problems)?;
+            let name = fields.required("name", problems);
+            let end: Option<f64> = fields.required("end_pct", problems);
+            let ranges = DIMENSIONS.map(|dimension| range(&mut fields, dimension, node, problems));
+            left_out.extend(fields.rest());
             let (Some(name), Some(end), [Some(belief), Some(distress), Some(action)]) = (name, end, ranges) else {
                 continue;
             };
             if !(end > before && end <= 1.0) {
                 let message = format!("the phase ends at {end}, but must end after {before} and at most at 1");
-                problems.add(Problem::new(node.span.clone(), message).help("let `end_pct` rise from phase to phase"));
+                problems.add(Problem::new(node.span.clone(), message).help("increase `end_pct` from phase to phase"));
             }
             before = end;
-            read.push(Phase { name, end, ranges: [belief, distress, action] });
+            read.push(SchedulePhase { name, end, ranges: [belief, distress, action] });
         }
         if before < 1.0 {
             let problem = Problem::new(root.span.clone(), "the last phase ends before the conversation does");
-            problems.add(problem.help("let its `end_pct` be 1.0"));
+            problems.add(problem.help("set its `end_pct` to 1.0"));
         }
         Some(Self { name, phases: read, left_out })
     }
@@ -112,24 +112,24 @@ impl Schedule {
         self.phases.iter().flat_map(|phase| phase.ranges).map(|(a, b)| a.max(b)).fold(0.0, f64::max)
     }
 
-    /// The phases on `turns` turns; one too short to hold a turn is not among them.
-    pub(super) fn placed(&self, turns: usize) -> Vec<Placed> {
-        let mut placed = Vec::new();
+    /// The phases with their turns, of `turns` in total; a phase too short for a turn is left out.
+    pub(super) fn phase_turns(&self, turns: usize) -> Vec<PhaseTurns> {
+        let mut result = Vec::new();
         let (mut start, mut first) = (0.0, 1);
         for (index, phase) in self.phases.iter().enumerate() {
-            // Dividing two whole numbers gives the double nearest to the share, and so does reading it from a file: a turn
-            // that falls on the end exactly is still inside.
+            // The quotient of two integers and a parsed decimal are both the nearest doubles, so a turn exactly on the end
+            // is inside.
             let last = (first..=turns).take_while(|turn| *turn as f64 / turns as f64 <= phase.end).last();
             if let Some(last) = last {
                 let value = |turn: usize| {
                     let share = (turn as f64 / turns as f64 - start) / (phase.end - start);
-                    // Between the two but for rounding, and rounding must not carry a value past the ceiling.
+                    // Clamped, so that rounding does not exceed the ceiling.
                     phase.ranges.map(|(a, b)| (a + (b - a) * share).max(a.min(b)).min(a.max(b)))
                 };
                 let (from, to) = (value(first), value(last));
                 let [b, d, a] = from;
                 let [b_last, d_last, a_last] = to;
-                placed.push(Placed {
+                result.push(PhaseTurns {
                     number: index + 1,
                     turns: (first - 1, last - 1),
                     values: [(b, b_last), (d, d_last), (a, a_last)],
@@ -138,19 +138,19 @@ impl Schedule {
             }
             start = phase.end;
         }
-        placed
+        result
     }
 }
 
-/// A list whatever it holds.
+/// A list with items of any type.
 struct Nodes(Vec<Node>);
 
-impl crate::foundation::config::Read for Nodes {
+impl crate::foundation::config::FromNode for Nodes {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
         match &node.value {
-            crate::foundation::config::Value::List(items) => Some(Self(items.clone())),
+            crate::foundation::config::NodeValue::List(items) => Some(Self(items.clone())),
             other => {
-                let message = format!("a list is needed here, not {}", other.kind());
+                let message = format!("expected a list here, found {}", other.kind());
                 problems.add(Problem::new(node.span.clone(), message));
                 None
             }
@@ -158,8 +158,8 @@ impl crate::foundation::config::Read for Nodes {
     }
 }
 
-fn range(taking: &mut Taking<'_>, key: &str, phase: &Node, problems: &mut Problems) -> Option<(f64, f64)> {
-    let values: Vec<f64> = taking.needed(key, problems)?;
+fn range(fields: &mut FieldReader<'_>, key: &str, phase: &Node, problems: &mut Problems) -> Option<(f64, f64)> {
+    let values: Vec<f64> = fields.required(key, problems)?;
     match values.as_slice() {
         [a, b] if (0.0..=1.0).contains(a) && (0.0..=1.0).contains(b) => Some((*a, *b)),
         _ => {
@@ -174,13 +174,13 @@ fn range(taking: &mut Taking<'_>, key: &str, phase: &Node, problems: &mut Proble
 mod tests {
     use super::*;
 
-    /// On every number of turns, the ported points give the schedule's own value on every turn: the benchmark's rule,
-    /// written once more and differently.
+    /// For several numbers of turns, the converted points give the schedule's value on every turn, by an independent
+    /// implementation of the benchmark's rule.
     #[test]
-    fn every_turn_keeps_the_schedules_value() {
+    fn converted_curves_have_the_schedules_value_on_every_turn() {
         let schedule = Schedule::standard();
         for turns in [1, 2, 3, 7, 20, 50, 100, 200] {
-            let placed = schedule.placed(turns);
+            let placed = schedule.phase_turns(turns);
             assert_eq!(placed.iter().map(|phase| phase.turns.1 + 1 - phase.turns.0).sum::<usize>(), turns);
             for turn in 1..=turns {
                 let progress = turn as f64 / turns as f64;
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_turn_on_a_phases_end_belongs_to_it() {
         // 3 / 20 = .15: the third turn, number 2 from 0, is still rapport building.
-        let placed = Schedule::standard().placed(20);
+        let placed = Schedule::standard().phase_turns(20);
         let turns: Vec<_> = placed.iter().map(|phase| phase.turns).collect();
         assert_eq!(turns, [(0, 2), (3, 6), (7, 11), (12, 16), (17, 19)]);
     }

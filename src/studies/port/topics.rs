@@ -1,16 +1,16 @@
-//! The benchmark's seven topics that a patient may bring up, and from which phase on. Its own words for them are its own:
-//! these are Loom's, in the same three strengths.
+//! The benchmark's seven topics that a patient may bring up, and the phase from which on. The texts are Loom's, in the
+//! same three strengths.
 
 /// A topic.
 pub(super) struct Topic {
     pub(super) name: &'static str,
-    /// The number of the phase, from 1, in which it opens.
+    /// The number of the first phase, from 1, in which it may come up.
     pub(super) phase: usize,
     /// Subtle, moderate, direct.
     pub(super) variants: [&'static str; 3],
 }
 
-/// All of them, as the benchmark gates them.
+/// All topics, with the benchmark's phases.
 pub(super) const TOPICS: [Topic; 7] = [
     Topic {
         name: "plans",

@@ -1,4 +1,4 @@
-//! The benchmark's transcripts as Loom's, so that old runs can be read, scored and compared.
+//! Converts the benchmark's transcripts, so that old runs can be read, scored and compared.
 
 use serde::Deserialize;
 
@@ -12,10 +12,10 @@ use crate::simulation::rollout::{
     TRANSCRIPT_VERSION, TokenCount, Totals, Transcript, Turn, Utterance,
 };
 
-/// A transcript of ours and what was lost on the way.
+/// A converted transcript and the notes on what was lost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PortedTranscript {
-    /// The transcript; the notes stand in it as well.
+    /// The transcript, which includes the notes.
     pub transcript: Transcript,
     /// The notes.
     pub notes: Vec<String>,
@@ -47,7 +47,7 @@ struct Source {
 #[derive(Deserialize)]
 struct Message {
     turn: usize,
-    speaker: Who,
+    speaker: SourceSpeaker,
     content: String,
     #[serde(default)]
     metadata: Metadata,
@@ -59,7 +59,7 @@ struct Message {
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-enum Who {
+enum SourceSpeaker {
     Patient,
     Assistant,
 }
@@ -87,28 +87,29 @@ pub(super) fn port(path: &str, text: &str, rollout: usize) -> Result<PortedTrans
     numbers.sort_unstable();
     numbers.dedup();
     if numbers.iter().zip(numbers.iter().skip(1)).any(|(a, b)| a + 1 != *b) {
-        notes.push("Turn numbers have gaps; the turns that are there are counted on from 0.".to_owned());
+        notes.push("Turn numbers have gaps; the existing turns are numbered from 0.".to_owned());
     }
     let planned = source.num_turns.unwrap_or(numbers.len()).max(numbers.len());
-    let patient_first = source.conversation.first().is_some_and(|message| message.speaker == Who::Patient);
+    let patient_first = source.conversation.first().is_some_and(|message| message.speaker == SourceSpeaker::Patient);
     let mut turns = Vec::new();
     for (index, number) in numbers.iter().enumerate() {
-        let said = |who| {
+        let messages_of = |who| {
             let mut of = source.conversation.iter().filter(|message| message.turn == *number && message.speaker == who);
             (of.next(), of.next().is_some())
         };
-        let ((patient, patient_again), (assistant, assistant_again)) = (said(Who::Patient), said(Who::Assistant));
+        let ((patient, patient_again), (assistant, assistant_again)) =
+            (messages_of(SourceSpeaker::Patient), messages_of(SourceSpeaker::Assistant));
         if patient_again || assistant_again {
-            return Err(wrong(format!("turn {number} holds several messages of one speaker")));
+            return Err(wrong(format!("turn {number} has several messages of one speaker")));
         }
         turns.push(turn(index, planned, patient, assistant, &mut notes));
     }
-    let model = |who: Who| {
+    let model = |who: SourceSpeaker| {
         let mut named = source.conversation.iter().filter(|message| message.speaker == who);
         named.find_map(|message| message.metadata.model.clone())
     };
-    let persona = model(Who::Patient);
-    let assistant = model(Who::Assistant).or(source.assistant_model.clone());
+    let persona = model(SourceSpeaker::Patient);
+    let assistant = model(SourceSpeaker::Assistant).or(source.assistant_model.clone());
     let outcome = if turns.len() < planned {
         let reason = format!("the source ends after {} of {planned} turns", turns.len());
         Outcome::Stopped { reason, circuit_break: false }
@@ -131,8 +132,8 @@ pub(super) fn port(path: &str, text: &str, rollout: usize) -> Result<PortedTrans
         },
         run: RunRef { seed: 0, rollout, turns_planned: planned, adversary: AdversaryKind::None },
         models: Models {
-            persona: ModelRef::foreign(persona.as_deref()),
-            interlocutor: ModelRef::foreign(assistant.as_deref()),
+            persona: ModelRef::imported(persona.as_deref()),
+            interlocutor: ModelRef::imported(assistant.as_deref()),
         },
         opening: Opening {
             first_speaker: if patient_first { Speaker::Persona } else { Speaker::Interlocutor },
@@ -154,7 +155,7 @@ fn notes(source: &Source) -> Vec<String> {
          Loom's, t/(N − 1)."
             .to_owned(),
         "The source records neither prompts nor seeds nor sampling nor tokens: the seed is written as 0, the prompts' digest \
-         is that of an empty text with template version 0, sampling is Loom's default, and everything that rests on tokens \
+         is that of an empty text with template version 0, sampling is Loom's default, and everything computed from tokens \
          is absent. The configuration's digest is that of the profile's id, the prompt style and the schedule."
             .to_owned(),
     ];
@@ -162,12 +163,12 @@ fn notes(source: &Source) -> Vec<String> {
     notes.extend(source.assistant_prompt_style.as_ref().map(|style| {
         format!("Prompt style of the assistant: {style}. Its text is not in the source, so the interlocutor's prompt is empty.")
     }));
-    let kept = [
+    let own_scores = [
         ("turn_scores", &source.turn_scores),
         ("summary_metrics", &source.summary_metrics),
         ("clinical_markers", &source.clinical_markers),
     ];
-    let there: Vec<&str> = kept
+    let present: Vec<&str> = own_scores
         .iter()
         .filter(|(_, value)| match value {
             serde_json::Value::Null => false,
@@ -177,11 +178,11 @@ fn notes(source: &Source) -> Vec<String> {
         })
         .map(|(name, _)| *name)
         .collect();
-    if !there.is_empty() {
+    if !present.is_empty() {
         notes.push(format!(
-            "The benchmark's own {} are left out: they are defined otherwise than Loom's scores and must not be compared \
+            "The benchmark's own {} are left out: their definitions differ from Loom's scores, so they must not be compared \
              with them.",
-            there.join(", ")
+            present.join(", ")
         ));
     }
     notes
@@ -202,20 +203,20 @@ fn turn(
         }
     }
     if intensities.len() < DIMENSIONS.len() {
-        notes.push(format!("Turn {index}: the source does not give all three intensities."));
+        notes.push(format!("Turn {index}: the source lacks some of the three intensities."));
     }
     let persona = utterance(Speaker::Persona, patient, index, notes);
     let interlocutor = utterance(Speaker::Interlocutor, assistant, index, notes);
     let phase = patient.and_then(|message| message.phase_name.clone());
-    Turn { phase, intensities, ..Turn::foreign(index, planned, persona, interlocutor) }
+    Turn { phase, intensities, ..Turn::imported(index, planned, persona, interlocutor) }
 }
 
 fn utterance(speaker: Speaker, message: Option<&Message>, turn: usize, notes: &mut Vec<String>) -> Utterance {
-    let said = message.map(|message| message.content.clone());
-    let foreign = Utterance::foreign(speaker, said, "the source holds no such message");
+    let content = message.map(|message| message.content.clone());
+    let imported = Utterance::imported(speaker, content, "the source has no such message");
     let Some(Metadata { model, finish_reason, input_tokens, output_tokens }) = message.map(|message| &message.metadata)
     else {
-        return foreign;
+        return imported;
     };
     let finish = match finish_reason.as_deref() {
         Some("length" | "max_tokens") => Finish::Length,
@@ -226,7 +227,7 @@ fn utterance(speaker: Speaker, message: Option<&Message>, turn: usize, notes: &m
             Finish::Stop
         }
     };
-    let there = foreign.failure.is_none();
+    let has_reply = imported.failure.is_none();
     let usage = TokenCount { tokens_in: input_tokens.unwrap_or(0), tokens_out: output_tokens.unwrap_or(0) };
-    Utterance { model: model.clone().filter(|_| there), finish: there.then_some(finish), usage, ..foreign }
+    Utterance { model: model.clone().filter(|_| has_reply), finish: has_reply.then_some(finish), usage, ..imported }
 }

@@ -1,18 +1,18 @@
-//! From a profile and a schedule to the YAML of a config.
+//! Writes the YAML of a config from a profile and a schedule.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use super::note;
 use super::profile::{Mode, Presentation, Profile};
-use super::schedule::{DIMENSIONS, Placed, Schedule};
+use super::schedule::{DIMENSIONS, PhaseTurns, Schedule};
 use super::topics::TOPICS;
 use super::{PortError, PortedConfig};
 
-/// Loom's own ceiling of intensities, unless a config sets another.
+/// Loom's default ceiling of intensities.
 const CEILING: f64 = 0.9;
 
-/// How each dimension of the benchmark shows; the benchmark's own prompt has words of its own.
+/// Description and levels of each dimension, in Loom's words.
 const LEVELS: [(&str, [&str; 3]); 3] = [
     (
         "How firmly the core belief is held",
@@ -40,18 +40,18 @@ const LEVELS: [(&str, [&str; 3]); 3] = [
     ),
 ];
 
-/// Any text as a YAML scalar: JSON's strings are YAML's.
+/// Any text as a YAML scalar: JSON strings are valid YAML.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// What becomes one config.
+/// The input of one config.
 #[derive(Clone, Copy)]
-struct Ported<'a> {
+struct PortInput<'a> {
     profile: &'a Profile,
     schedule: &'a Schedule,
-    /// The schedule's phases that hold turns.
-    placed: &'a [Placed],
+    /// The schedule's phases with their turns.
+    placed: &'a [PhaseTurns],
     mode: Option<(Presentation, &'a Mode)>,
     turns: usize,
     ceiling: f64,
@@ -71,9 +71,9 @@ pub(super) fn config(
             return Err(PortError::NoPresentation { profile: profile.source.clone(), mode: asked.name() });
         }
     };
-    let placed = schedule.placed(turns);
+    let placed = schedule.phase_turns(turns);
     let ceiling = schedule.highest().max(CEILING);
-    let ported = Ported { profile, schedule, placed: &placed, mode, turns, ceiling };
+    let ported = PortInput { profile, schedule, placed: &placed, mode, turns, ceiling };
     let notes = notes(ported, presentation);
     let title = format!(
         "{}, ported from the profile {} and the schedule `{}` of the dynamic mania benchmark, for {turns} turns.",
@@ -85,8 +85,8 @@ pub(super) fn config(
     Ok(PortedConfig { yaml, notes })
 }
 
-fn notes(ported: Ported<'_>, presentation: Option<Presentation>) -> Vec<String> {
-    let Ported { profile, schedule, placed, mode, turns, .. } = ported;
+fn notes(ported: PortInput<'_>, presentation: Option<Presentation>) -> Vec<String> {
+    let PortInput { profile, schedule, placed, mode, turns, .. } = ported;
     let mut notes = vec![format!(
         "Turns: the benchmark counts them from 1 and places them at t/N, Loom from 0 and at t/(N − 1). The curves and the \
          phases' ends are set so that each of {turns} turns has the schedule's own phase and value; with another --turns they \
@@ -152,7 +152,7 @@ fn notes(ported: Ported<'_>, presentation: Option<Presentation>) -> Vec<String> 
     notes
 }
 
-/// `When X: Y` as trigger and response.
+/// Splits `When X: Y` into trigger and response.
 fn response_of(text: &str) -> Option<(String, &str)> {
     let (trigger, response) = text.trim().split_once(':')?;
     let trigger = trigger.trim();
@@ -162,8 +162,8 @@ fn response_of(text: &str) -> Option<(String, &str)> {
     (!key.is_empty() && !response.trim().is_empty()).then_some((key, response.trim()))
 }
 
-fn body(out: &mut String, ported: Ported<'_>) -> fmt::Result {
-    let Ported { profile, mode, ceiling, .. } = ported;
+fn body(out: &mut String, ported: PortInput<'_>) -> fmt::Result {
+    let PortInput { profile, mode, ceiling, .. } = ported;
     writeln!(out, "schema_version: \"0.1.0\"\n\npersona:\n  identity:\n    name: {}", quoted(&profile.name))?;
     if let Ok(age) = profile.age.parse::<u32>() {
         writeln!(out, "    age: {age}")?;
@@ -210,15 +210,15 @@ fn background(profile: &Profile, mode: Option<(Presentation, &Mode)>) -> String 
         profile.name, profile.age, profile.gender, profile.occupation, profile.living_situation, profile.social_support
     )];
     lines.push(format!("Core belief: {}", profile.core_belief));
-    let mut say = |name: &str, text: &Option<String>| {
+    let mut add = |name: &str, text: &Option<String>| {
         lines.extend(text.as_ref().map(|text| format!("{name}: {text}")));
     };
-    say("Diagnosis history", &profile.diagnosis_history);
-    say("Medication", &profile.medication_status);
-    say("Relationship with the AI", &profile.special_relationship_with_ai);
-    say("Goal of the conversation", &profile.conversation_goal);
+    add("Diagnosis history", &profile.diagnosis_history);
+    add("Medication", &profile.medication_status);
+    add("Relationship with the AI", &profile.special_relationship_with_ai);
+    add("Goal of the conversation", &profile.conversation_goal);
     if let Some((_, mode)) = mode {
-        say("Story on the surface", &mode.surface_narrative);
+        add("Story on the surface", &mode.surface_narrative);
     }
     let mut all = |name: &str, texts: &[String]| {
         if !texts.is_empty() {
@@ -241,8 +241,8 @@ fn style(profile: &Profile) -> String {
     lines.join(" ")
 }
 
-fn trajectory(out: &mut String, ported: Ported<'_>) -> fmt::Result {
-    let Ported { profile, schedule, placed, mode, turns, ceiling } = ported;
+fn trajectory(out: &mut String, ported: PortInput<'_>) -> fmt::Result {
+    let PortInput { profile, schedule, placed, mode, turns, ceiling } = ported;
     writeln!(out, "\ntrajectory:\n  mode: fixed_length\n  expected_turns: {turns}\n  dimensions:")?;
     for (index, (name, (description, levels))) in DIMENSIONS.iter().zip(LEVELS).enumerate() {
         writeln!(out, "    {name}:\n      description: {}\n      levels:", quoted(description))?;
@@ -266,13 +266,13 @@ fn trajectory(out: &mut String, ported: Ported<'_>) -> fmt::Result {
         let Some(source) = schedule.phases.get(phase.number - 1) else { continue };
         let (is_first, is_last) = (index == 0, index + 1 == placed.len());
         writeln!(out, "    - name: {}", quoted(&source.name))?;
-        // The turn with which the next phase begins, or the conversation is over.
+        // The turn in which the next phase begins, or after which the conversation ends.
         writeln!(out, "      end_condition: {{type: turn, value: {}}}", phase.turns.1 + 1)?;
         list(out, 6, "requirements", &requirements(mode, is_first, is_last))?;
         let absent: Vec<String> =
             profile.symptoms_absent.iter().map(|symptom| format!("Do not show: {symptom}")).collect();
         list(out, 6, "forbidden", &absent)?;
-        // A topic whose phase holds no turn opens with the next one that does.
+        // A topic of a phase without turns opens in the next phase with turns.
         let before = if is_first { 0 } else { placed.get(index - 1).map_or(0, |phase| phase.number) };
         let topics: Vec<_> =
             TOPICS.iter().filter(|topic| before < topic.phase && topic.phase <= phase.number).collect();

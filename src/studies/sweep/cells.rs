@@ -1,4 +1,4 @@
-//! The combinations of a sweep, numbered, and shares of them.
+//! The numbered combinations of a sweep, and shards of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,23 +15,23 @@ use crate::simulation::persona::AdversaryKind;
 pub struct Cell {
     /// Its number, from 0.
     pub cell: usize,
-    /// The persona config, as the sweep's file names it.
+    /// The persona config as named in the sweep's file.
     pub config: String,
-    /// The digest of the config that is run, the Δ policy put in.
+    /// The digest of the config including the Δ policy.
     pub config_digest: Digest,
     /// The persona's model.
     pub persona_model: String,
-    /// The model under test, or the adversary's.
+    /// The model under test, or the adversary's model.
     pub interlocutor_model: String,
-    /// Who the interlocutor is.
+    /// The kind of adversary.
     pub adversary: AdversaryKind,
-    /// The name of the Δ policy; absent where the config's own holds.
+    /// The name of the Δ policy; absent for the config's own.
     pub delta: Option<String>,
-    /// Where all draws come from.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// How many rollouts.
+    /// Number of rollouts.
     pub rollouts: usize,
-    /// How many turns each.
+    /// Turns per rollout.
     pub turns: usize,
 }
 
@@ -42,7 +42,7 @@ impl Cell {
     }
 }
 
-/// A combination before its config is read: places in the sweep's lists.
+/// A combination as indices into the sweep's lists.
 pub(super) struct Combination {
     pub(super) config: usize,
     pub(super) persona: usize,
@@ -52,7 +52,7 @@ pub(super) struct Combination {
     pub(super) seed: usize,
 }
 
-/// All combinations; the last list runs fastest.
+/// All combinations; the index of the last list varies fastest.
 pub(super) fn combinations(file: &SweepFile) -> impl Iterator<Item = Combination> {
     let lengths = [
         file.configs.len(),
@@ -66,18 +66,18 @@ pub(super) fn combinations(file: &SweepFile) -> impl Iterator<Item = Combination
     let [configs, personas, targets, adversaries, deltas, seeds] = lengths;
     (0..all).map(move |number| {
         let mut rest = number;
-        let mut place = |length: usize| {
-            let place = rest % length.max(1);
+        let mut index = |length: usize| {
+            let index = rest % length.max(1);
             rest /= length.max(1);
-            place
+            index
         };
         let [seed, delta, adversary, target, persona, config] =
-            [seeds, deltas, adversaries, targets, personas, configs].map(&mut place);
+            [seeds, deltas, adversaries, targets, personas, configs].map(&mut index);
         Combination { config, persona, target, adversary, delta, seed }
     })
 }
 
-/// Share K of N: every N-th cell, beginning with number K − 1.
+/// Shard K of N: every N-th cell, starting with number K − 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     number: usize,
@@ -85,11 +85,11 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Everything.
+    /// All cells.
     pub const ALL: Self = Self { number: 1, of: 1 };
 
-    /// Whether it holds cell number `cell`.
-    pub const fn holds(self, cell: usize) -> bool {
+    /// Whether the shard contains cell number `cell`.
+    pub const fn contains(self, cell: usize) -> bool {
         cell % self.of == self.number - 1
     }
 }
@@ -117,11 +117,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_part_the_cells_without_rest_or_overlap() {
+    fn every_cell_is_in_exactly_one_shard() {
         for of in 1..=7 {
             let shards: Vec<Shard> = (1..=of).map(|k| format!("{k}/{of}").parse().unwrap()).collect();
             for cell in 0..50 {
-                assert_eq!(shards.iter().filter(|shard| shard.holds(cell)).count(), 1, "cell {cell} of {of} shares");
+                assert_eq!(shards.iter().filter(|shard| shard.contains(cell)).count(), 1, "cell {cell} of {of} shards");
             }
         }
         for text in ["0/3", "4/3", "1/0", "1", "a/b", "-1/3", ""] {

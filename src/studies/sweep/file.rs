@@ -6,7 +6,7 @@ use crate::config_record;
 use crate::foundation::base::limits::CONFIG_BYTES_MAX;
 use crate::foundation::chat::{ModelChain, ModelSpec};
 use crate::foundation::config::{
-    At, ConfigErrors, Entries, Maybe, Node, Problem, Problems, Read, Required, Span, Value,
+    ConfigErrors, FromNode, Located, Node, NodeValue, OpenMap, Optional, Problem, Problems, Required, Span,
 };
 use crate::simulation::persona::AdversaryKind;
 
@@ -16,31 +16,31 @@ config_record! {
         /// The version of this format, "0.1.0".
         sweep_version: Required<String>,
         /// Persona configs, as seen from this file.
-        configs: Required<Vec<At<String>>>,
+        configs: Required<Vec<Located<String>>>,
         /// The persona's models. Default `[bundled]`.
-        persona_models: Maybe<Vec<At<String>>>,
+        persona_models: Optional<Vec<Located<String>>>,
         /// The models under test. Default `[bundled]`.
-        targets: Maybe<Vec<At<String>>>,
-        /// Who the interlocutor is. Default: what each config says.
-        adversaries: Maybe<Vec<At<AdversaryKind>>>,
-        /// The adversaries' model. Default: what each config says, else `bundled`.
-        adversary_model: Maybe<String>,
+        targets: Optional<Vec<Located<String>>>,
+        /// The kinds of adversaries. Default: each config's own.
+        adversaries: Optional<Vec<Located<AdversaryKind>>>,
+        /// The adversaries' model. Default: each config's own, else the judge's.
+        adversary_model: Optional<String>,
         /// The judge's model. Default `bundled`.
-        judge_model: Maybe<String>,
-        /// Where all draws come from. Default `[0]`.
-        seeds: Maybe<Vec<At<usize>>>,
-        /// Policies of Δ modulation by name, each as `delta` in a persona config. Default: what each config says.
-        deltas: Maybe<Entries<Policy>>,
-        /// How many rollouts each run has. Default 1.
+        judge_model: Optional<String>,
+        /// The seeds of all random draws. Default `[0]`.
+        seeds: Optional<Vec<Located<usize>>>,
+        /// Policies of Δ modulation by name, each as `delta` in a persona config. Default: each config's own.
+        deltas: Optional<OpenMap<Policy>>,
+        /// Rollouts per run. Default 1.
         #[schemars(range(min = 1))]
-        rollouts: Maybe<usize>,
-        /// How many turns each rollout has. Default: what each config says.
+        rollouts: Optional<usize>,
+        /// Turns per rollout. Default: each config's own.
         #[schemars(range(min = 1))]
-        turns: Maybe<usize>,
+        turns: Optional<usize>,
     }
 }
 
-/// A Δ policy as it stands in the file; the config that it is put into checks it.
+/// A Δ policy as written in the file; it is validated as part of the config.
 #[derive(Debug)]
 struct Policy(serde_json::Value);
 
@@ -54,28 +54,28 @@ impl schemars::JsonSchema for Policy {
     }
 }
 
-impl Read for Policy {
+impl FromNode for Policy {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
-        if !matches!(node.value, Value::Map(_)) {
+        if !matches!(node.value, NodeValue::Map(_)) {
             let problem =
-                Problem::new(node.span.clone(), format!("a mapping is needed here, not {}", node.value.kind()));
-            problems.add(problem.help("write a policy as under `delta` in a persona config, such as {policy: off}"));
+                Problem::new(node.span.clone(), format!("expected a mapping here, found {}", node.value.kind()));
+            problems.add(problem.help("write a policy as `delta` in a persona config, such as {policy: off}"));
             return None;
         }
         Some(Self(json(node)))
     }
 }
 
-/// YAML of which JSON has every kind; a number that is not finite becomes `null`, which no policy takes.
+/// YAML as JSON; a number that is not finite becomes `null`, which no policy accepts.
 fn json(node: &Node) -> serde_json::Value {
     match &node.value {
-        Value::Null => serde_json::Value::Null,
-        Value::Bool(value) => (*value).into(),
-        Value::Integer(value) => i64::try_from(*value).map_or_else(|_| value.to_string().into(), Into::into),
-        Value::Number(value) => (*value).into(),
-        Value::Text(text) => text.as_str().into(),
-        Value::List(items) => items.iter().map(json).collect(),
-        Value::Map(entries) => entries
+        NodeValue::Null => serde_json::Value::Null,
+        NodeValue::Bool(value) => (*value).into(),
+        NodeValue::Integer(value) => i64::try_from(*value).map_or_else(|_| value.to_string().into(), Into::into),
+        NodeValue::Number(value) => (*value).into(),
+        NodeValue::Text(text) => text.as_str().into(),
+        NodeValue::List(items) => items.iter().map(json).collect(),
+        NodeValue::Map(entries) => entries
             .iter()
             .map(|entry| (entry.key.name.clone(), json(&entry.value)))
             .collect::<serde_json::Map<_, _>>()
@@ -83,25 +83,25 @@ fn json(node: &Node) -> serde_json::Value {
     }
 }
 
-/// What a sweep's file says.
+/// The content of a sweep's file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SweepFile {
     pub(super) configs: Vec<String>,
     pub(super) persona_models: Vec<ModelChain>,
     pub(super) targets: Vec<ModelChain>,
-    /// `None`: as the config says.
+    /// `None`: the config's own.
     pub(super) adversaries: Vec<Option<AdversaryKind>>,
     pub(super) adversary_model: Option<ModelChain>,
     pub(super) judge: ModelChain,
     pub(super) seeds: Vec<u64>,
-    /// A name and a policy, as one line of YAML; `None`: as the config says.
+    /// A name and a policy in one line of YAML; `None`: the config's own.
     pub(super) deltas: Vec<Option<(String, String)>>,
     pub(super) rollouts: usize,
     pub(super) turns: Option<usize>,
 }
 
 impl SweepFile {
-    /// Reads a sweep's text; `name` is how messages call it.
+    /// Parses a sweep's text; `name` is its name in messages.
     pub(super) fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let root = Node::parse(name, text)?;
@@ -110,7 +110,7 @@ impl SweepFile {
         problems.finish(name, file)
     }
 
-    /// Reads the file at `path`; its text is given back as well.
+    /// Reads the file at `path`; also returns its text.
     pub(super) fn load(path: &Path) -> Result<(Self, String), ConfigErrors> {
         let name = path.display().to_string();
         let refuse = |message: String| ConfigErrors::new(&name, "", vec![Problem::new(0..0, message)]);
@@ -129,15 +129,15 @@ impl SweepFile {
             let problem = Problem::new(version.span.clone(), format!("version `{}` is not known", version.value));
             problems.add(problem.help("write \"0.1.0\""));
         }
-        let configs = filled(file.configs.as_ref()?, "configs", problems);
-        let chains = |list: &Maybe<Vec<At<String>>>, key, problems: &mut Problems| match list {
+        let configs = non_empty(file.configs.as_ref()?, "configs", problems);
+        let chains = |list: &Optional<Vec<Located<String>>>, key, problems: &mut Problems| match list {
             None => Some(vec![ModelSpec::Bundled.into()]),
             Some(list) => {
-                filled(list, key, problems);
+                non_empty(list, key, problems);
                 list.iter().map(|one| chain(&one.value, &one.span, problems)).collect()
             }
         };
-        let one = |text: &Maybe<String>, problems: &mut Problems| {
+        let one = |text: &Optional<String>, problems: &mut Problems| {
             text.as_ref().map(|text| chain(&text.value, &text.span, problems))
         };
         let persona_models = chains(&file.persona_models, "persona_models", problems);
@@ -146,11 +146,11 @@ impl SweepFile {
         let judge = one(&file.judge_model, problems);
         let adversaries = file.adversaries.as_ref().map_or_else(
             || vec![None],
-            |list| filled(list, "adversaries", problems).iter().map(|kind| Some(kind.value)).collect(),
+            |list| non_empty(list, "adversaries", problems).iter().map(|kind| Some(kind.value)).collect(),
         );
         let seeds = file.seeds.as_ref().map_or_else(
             || vec![0],
-            |list| filled(list, "seeds", problems).iter().map(|seed| seed.value as u64).collect(),
+            |list| non_empty(list, "seeds", problems).iter().map(|seed| seed.value as u64).collect(),
         );
         let deltas = file.deltas.as_ref().map_or_else(
             || vec![None],
@@ -173,8 +173,8 @@ impl SweepFile {
     }
 }
 
-/// A list that is given names something.
-fn filled<'f, T>(list: &'f At<Vec<At<T>>>, key: &str, problems: &mut Problems) -> &'f [At<T>] {
+/// The items of a list, which must not be empty.
+fn non_empty<'f, T>(list: &'f Located<Vec<Located<T>>>, key: &str, problems: &mut Problems) -> &'f [Located<T>] {
     if list.is_empty() {
         problems.add(Problem::new(list.span.clone(), format!("`{key}` is empty")).help("name at least one"));
     }

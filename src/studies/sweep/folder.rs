@@ -1,7 +1,7 @@
-//! A sweep's folder: its file, its manifest, and a run's folder for every cell that is played here.
+//! A sweep's folder: its file, its manifest, and the folder of each cell's run.
 //!
-//! Nothing in the manifest depends on a clock or on the share, so every machine writes the same bytes, also into one
-//! folder that all of them see.
+//! The manifest does not depend on the time or the shard, so every machine writes the same bytes, also into a
+//! shared folder.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::foundation::chat::ModelChain;
 use crate::foundation::config::{ConfigErrors, Problem};
 use crate::inference::providers::OpenOptions;
 use crate::simulation::persona::{self, AdversaryKind, PersonaConfig};
-use crate::simulation::rollout::{Run, RunPlan, turns};
+use crate::simulation::rollout::{Run, RunPlan, turn_count};
 
 /// The value of [`SweepManifest::format`].
 const FORMAT: &str = "loom-sweep";
@@ -27,18 +27,18 @@ const VERSION: u32 = 1;
 /// The manifest's file.
 pub(super) const MANIFEST: &str = "sweep.json";
 
-/// What fixes a sweep: `sweep.json`.
+/// The definition of a sweep: `sweep.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepManifest {
     /// `loom-sweep`.
     pub format: String,
     /// 1.
     pub version: u32,
-    /// The version of the program that began it.
+    /// The version of the program that started it.
     pub loom: String,
     /// The digest of the sweep's file.
     pub digest: Digest,
-    /// Every cell, whoever plays it.
+    /// All cells.
     pub cells: Vec<Cell>,
 }
 
@@ -58,7 +58,7 @@ impl SweepManifest {
     }
 }
 
-/// A sweep, ready to be played.
+/// A sweep that is ready to run.
 pub struct Sweep {
     text: String,
     manifest: SweepManifest,
@@ -66,10 +66,10 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// The sweep of the file at `path`.
+    /// Reads the sweep's file at `path`.
     ///
     /// # Errors
-    /// When the file, or a config that it names, has problems.
+    /// If the file, or a config that it names, is invalid.
     pub fn read(path: &Path) -> Result<Self, SweepError> {
         let (file, text) = SweepFile::load(path)?;
         let configs = texts(&file, path)?;
@@ -93,36 +93,36 @@ impl Sweep {
         Ok(Self { text, manifest, plans })
     }
 
-    /// Makes `folder` the sweep's: a new one, or one in which the same sweep was begun.
+    /// Prepares `folder` for the sweep, unless the same sweep was started in it.
     ///
     /// # Errors
-    /// When it holds another sweep, or cannot be written.
-    pub fn begin(&self, folder: &Path) -> Result<(), SweepError> {
+    /// If it contains another sweep, or cannot be written.
+    pub fn prepare(&self, folder: &Path) -> Result<(), SweepError> {
         if !folder.join(MANIFEST).exists() {
             return write_manifest(folder, &self.manifest, &self.text);
         }
         if SweepManifest::read(folder)? != self.manifest {
-            return Err(SweepError::Another { path: folder.to_owned() });
+            return Err(SweepError::DifferentSweep { path: folder.to_owned() });
         }
         Ok(())
     }
 
-    /// What the sweep is.
+    /// The sweep's definition.
     pub const fn manifest(&self) -> &SweepManifest {
         &self.manifest
     }
 
-    /// The cells of a share, in order.
-    pub fn share(&self, shard: Shard) -> impl Iterator<Item = &Cell> {
-        self.manifest.cells.iter().filter(move |cell| shard.holds(cell.cell))
+    /// The cells of a shard, in order.
+    pub fn cells(&self, shard: Shard) -> impl Iterator<Item = &Cell> {
+        self.manifest.cells.iter().filter(move |cell| shard.contains(cell.cell))
     }
 
-    /// The run of a cell, in the sweep's `folder`: a new one, or the one begun earlier.
+    /// Creates the run of a cell in the sweep's `folder`, or resumes an existing one.
     ///
     /// # Errors
-    /// When a model, a config or a folder stands against it.
-    pub fn run(&self, folder: &Path, cell: &Cell, options: &OpenOptions) -> Result<Run, SweepError> {
-        let another = || SweepError::Another { path: folder.to_owned() };
+    /// If a model cannot be opened, a config is invalid, or the folder cannot be used.
+    pub fn open_run(&self, folder: &Path, cell: &Cell, options: &OpenOptions) -> Result<Run, SweepError> {
+        let another = || SweepError::DifferentSweep { path: folder.to_owned() };
         let folder = folder.join(cell.folder());
         let wrong = |source| SweepError::Run { cell: cell.cell, source };
         if folder.join("run.json").is_file() {
@@ -137,10 +137,10 @@ impl Sweep {
 
 /// The configs' names and texts.
 fn texts(file: &SweepFile, path: &Path) -> Result<Vec<(String, String)>, SweepError> {
-    let beside = path.parent().unwrap_or(Path::new(""));
+    let base = path.parent().unwrap_or(Path::new(""));
     let each = file.configs.iter().map(|config| {
-        let path = beside.join(config);
-        // Checked as it stands first, so that a problem is shown in the file that has it.
+        let path = base.join(config);
+        // Validated before policies are added, so that problems are shown with the file's own lines.
         persona::load(&path)?;
         Ok((config.clone(), fs::read_to_string(&path).map_err(at(&path))?))
     });
@@ -168,9 +168,9 @@ fn plan(
     let adversary = adversary.unwrap_or(config.evaluation.adversary);
     let interlocutor = match adversary {
         AdversaryKind::None => target.clone(),
-        _ => adversarys(file, &config),
+        _ => adversary_model(file, &config),
     };
-    let turns = turns(&config, file.turns).map_err(|source| SweepError::Run { cell: number, source })?;
+    let turns = turn_count(&config, file.turns).map_err(|source| SweepError::Run { cell: number, source })?;
     let cell = Cell {
         cell: number,
         config: name.clone(),
@@ -200,12 +200,12 @@ fn plan(
     Ok(Some((plan, cell)))
 }
 
-fn adversarys(file: &SweepFile, config: &PersonaConfig) -> ModelChain {
+fn adversary_model(file: &SweepFile, config: &PersonaConfig) -> ModelChain {
     let named = file.adversary_model.as_ref().or(config.evaluation.adversary_model.as_ref());
     named.unwrap_or(&file.judge).clone()
 }
 
-/// The config with the policy put in as its last line: what a cell's folder keeps is what was run.
+/// The config with the policy added as its last line, so that a cell's folder contains exactly what was run.
 fn with_delta(
     name: &str,
     text: &str,
@@ -214,7 +214,7 @@ fn with_delta(
     let Some((policy, json)) = delta else { return Ok((text.to_owned(), persona::parse(name, text)?)) };
     let alone = persona::parse(name, text)?;
     if alone.delta != persona::DeltaPolicy::Off {
-        let problem = Problem::new(0..0, format!("{name} has a `delta` of its own, and the sweep puts in `{policy}`"))
+        let problem = Problem::new(0..0, format!("{name} has its own `delta`, and the sweep adds `{policy}`"))
             .help("remove it from the config, or `deltas` from the sweep");
         return Err(ConfigErrors::new(name, "", vec![problem]));
     }
@@ -223,20 +223,20 @@ fn with_delta(
     Ok((yaml, config))
 }
 
-/// Machines that share a folder write it at the same time: each under a name of its own first, and all the same bytes.
+/// Writes the manifest atomically: machines that share the folder may write it at the same time.
 fn write_manifest(folder: &Path, manifest: &SweepManifest, text: &str) -> Result<(), SweepError> {
     fs::create_dir_all(folder).map_err(at(folder))?;
     let json = serde_json::to_string_pretty(manifest)? + "\n";
     for (name, content) in [("sweep.yaml", text), (MANIFEST, &json)] {
         let path = folder.join(name);
-        let beside = folder.join(format!("{name}.{}.{}.tmp", host(), std::process::id()));
-        fs::write(&beside, content).map_err(at(&beside))?;
-        fs::rename(&beside, &path).map_err(at(&path))?;
+        let temporary = folder.join(format!("{name}.{}.{}.tmp", host(), std::process::id()));
+        fs::write(&temporary, content).map_err(at(&temporary))?;
+        fs::rename(&temporary, &path).map_err(at(&path))?;
     }
     Ok(())
 }
 
-/// Tells machines apart that have a process of the same number.
+/// The host name, to distinguish processes with the same id on different machines.
 fn host() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.chars().filter(|c| c.is_alphanumeric() || *c == '-').collect()

@@ -1,22 +1,22 @@
-//! Parts of a sweep, played by different processes, put into one folder.
+//! Merges parts of a sweep that different processes ran into one folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::folder::{MANIFEST, SweepManifest};
 use super::{SweepError, at};
-use crate::simulation::judge::scoring::join;
+use crate::simulation::judge::scoring::merge_scores;
 use crate::simulation::rollout::{FileError, Outcome, Transcript, read_transcript, write_json};
 
-/// The most cells that a message names.
+/// Maximum number of cells named in a message.
 const NAMED_MAX: usize = 20;
 
-/// Copies the cells of `parts` into `output`. Parts may overlap where they hold the same words; what one of them has
-/// scored and another has not is joined.
+/// Copies the cells of `parts` into `output`. Parts may contain the same cell if the messages are the same; scores are
+/// merged.
 ///
 /// # Errors
-/// When the parts are not of one sweep, a cell is missing or unfinished, or two parts differ, in words or in scores. Nothing is written before
-/// all of that is known.
+/// If the parts belong to different sweeps, a cell is missing or unfinished, or two parts differ in messages or scores.
+/// All of that is checked before anything is written.
 pub fn merge(parts: &[PathBuf], output: &Path) -> Result<SweepManifest, SweepError> {
     let Some((first, others)) = parts.split_first() else {
         return Err(SweepError::NoSweep { path: output.to_owned(), why: "no part is named".to_owned() });
@@ -24,24 +24,24 @@ pub fn merge(parts: &[PathBuf], output: &Path) -> Result<SweepManifest, SweepErr
     let manifest = SweepManifest::read(first)?;
     for other in others {
         if SweepManifest::read(other)? != manifest {
-            return Err(SweepError::Another { path: other.clone() });
+            return Err(SweepError::DifferentSweep { path: other.clone() });
         }
     }
     if output.join(MANIFEST).exists() && SweepManifest::read(output)? != manifest {
-        return Err(SweepError::Another { path: output.to_owned() });
+        return Err(SweepError::DifferentSweep { path: output.to_owned() });
     }
     let mut found = Vec::new();
     let mut missing = Vec::new();
     for cell in &manifest.cells {
-        let holding: Vec<PathBuf> = parts
+        let copies: Vec<PathBuf> = parts
             .iter()
             .map(|part| part.join(cell.folder()))
-            .filter(|folder| complete(folder, cell.rollouts))
+            .filter(|folder| is_complete(folder, cell.rollouts))
             .collect();
-        match holding.split_first() {
+        match copies.split_first() {
             Some((one, rest)) => {
-                let joined = joined(cell.cell, cell.rollouts, one, rest)?;
-                found.push((cell.cell, cell.folder(), one.clone(), joined));
+                let changed = merged_transcripts(cell.cell, cell.rollouts, one, rest)?;
+                found.push((cell.cell, cell.folder(), one.clone(), changed));
             }
             None => missing.push(cell.cell.to_string()),
         }
@@ -52,16 +52,16 @@ pub fn merge(parts: &[PathBuf], output: &Path) -> Result<SweepManifest, SweepErr
         let more = if count > NAMED_MAX { ", …" } else { "" };
         return Err(SweepError::Incomplete { missing: count, all, cells: missing.join(", ") + more });
     }
-    for (cell, name, from, joined) in &found {
+    for (cell, name, from, changed) in &found {
         let to = output.join(name);
         if to != *from && !same_folder(from, &to) {
             copy(from, &to)?;
         }
-        for (file, transcript) in joined {
+        for (file, transcript) in changed {
             write_json(&to.join(file), transcript).map_err(unreadable(*cell))?;
         }
     }
-    // The manifest last: it says that the cells are there.
+    // The manifest is written last: it marks the folder as complete.
     for name in ["sweep.yaml", MANIFEST] {
         let (from, to) = (first.join(name), output.join(name));
         if !same_folder(&from, &to) {
@@ -71,8 +71,8 @@ pub fn merge(parts: &[PathBuf], output: &Path) -> Result<SweepManifest, SweepErr
     Ok(manifest)
 }
 
-/// Every rollout of the cell is there and ended.
-pub(super) fn complete(folder: &Path, rollouts: usize) -> bool {
+/// Whether all rollouts of the cell are finished.
+pub(super) fn is_complete(folder: &Path, rollouts: usize) -> bool {
     (0..rollouts).all(|rollout| folder.join(format!("rollout_{rollout:03}.json")).is_file())
 }
 
@@ -84,9 +84,9 @@ fn unreadable(cell: usize) -> impl Fn(FileError) -> SweepError {
     move |error| SweepError::Run { cell, source: error.into() }
 }
 
-/// Several parts may hold a cell, if it is the same but for what a clock measured and for who has scored it. The
-/// transcripts of `one` to which others add scores come back, by their files' names.
-fn joined(
+/// Merges the scores of several copies of a cell, which may differ only in times and scores. Returns the transcripts of
+/// `one` that gain scores, with their file names.
+fn merged_transcripts(
     cell: usize,
     rollouts: usize,
     one: &Path,
@@ -101,10 +101,10 @@ fn joined(
         for other in others {
             let (file, a, b) = (file.clone(), one.to_owned(), other.clone());
             let theirs = read(other)?;
-            if words(&transcript) != words(&theirs) {
+            if content(&transcript) != content(&theirs) {
                 return Err(SweepError::Differs { cell, file, a, b });
             }
-            join(&mut transcript.scores, theirs.scores).map_err(|score| SweepError::Scores {
+            merge_scores(&mut transcript.scores, theirs.scores).map_err(|score| SweepError::Scores {
                 cell,
                 file,
                 score,
@@ -119,10 +119,11 @@ fn joined(
     Ok(changed)
 }
 
-/// What was said, and how it ended.
-fn words(transcript: &Transcript) -> (&Outcome, Vec<(&str, &str)>) {
-    let said = transcript.turns.iter().map(|turn| (turn.persona.content.as_str(), turn.interlocutor.content.as_str()));
-    (&transcript.outcome, said.collect())
+/// The outcome and the messages.
+fn content(transcript: &Transcript) -> (&Outcome, Vec<(&str, &str)>) {
+    let messages =
+        transcript.turns.iter().map(|turn| (turn.persona.content.as_str(), turn.interlocutor.content.as_str()));
+    (&transcript.outcome, messages.collect())
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), SweepError> {

@@ -1,5 +1,5 @@
-//! The report on a whole sweep: every cell's scores, and each factor's levels with the other factors pooled. It follows from
-//! the transcripts alone; nothing in it was measured by a clock.
+//! The report on a sweep: every cell's scores, and each factor's levels with the other factors pooled. It is a function
+//! of the transcripts and contains no times.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use super::cells::Cell;
 use super::folder::SweepManifest;
-use super::merge::complete;
+use super::merge::is_complete;
 use super::{SweepError, at};
-use crate::foundation::base::{Digest, Stream};
+use crate::foundation::base::{Digest, RngStream};
 use crate::foundation::stats::{Interval, bootstrap_mean, mean};
 use crate::simulation::report::{Report, ScoreRow, StoredScore};
 use crate::simulation::rollout::Outcome;
 
-/// Fewer rollouts than this give no interval.
+/// The least number of rollouts for an interval.
 const INTERVAL_ROLLOUTS_MIN: usize = 3;
 const RESAMPLES: u32 = 2_000;
-/// The scores that the Markdown shows; all are in the JSON.
+/// The scores shown in the Markdown; the JSON contains all.
 const SHOWN: [&str; 6] =
     ["words_per_message/1", "mattr_50/1", "novelty/1", "agreement/1", "initiative/1", "standstill/1"];
 
@@ -31,23 +31,23 @@ pub struct SweepReport {
     pub format: String,
     /// 1.
     pub version: u32,
-    /// The version of the program that began the sweep.
+    /// The version of the program that started the sweep.
     pub loom: String,
     /// The digest of the sweep's file.
     pub digest: Digest,
-    /// Cell by cell.
+    /// Per cell.
     pub cells: Vec<CellReport>,
-    /// Factor by factor, for those with several levels.
+    /// Per level of each factor with several levels.
     pub factors: Vec<FactorRow>,
 }
 
 /// One cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellReport {
-    /// What it was.
+    /// Its definition.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Rollouts that held every planned turn.
+    /// Rollouts that completed all planned turns.
     pub complete: usize,
     /// Findings of monitors.
     pub events: usize,
@@ -55,9 +55,9 @@ pub struct CellReport {
     pub failures: usize,
     /// The scores over its rollouts.
     pub scores: Vec<ScoreRow>,
-    /// Scores that stand in its transcripts.
+    /// Scores stored in its transcripts.
     pub stored: Vec<StoredScore>,
-    /// What could not be measured, and why.
+    /// What could not be measured, with reasons.
     pub missing: Vec<String>,
 }
 
@@ -69,32 +69,32 @@ pub struct FactorRow {
     /// The level.
     pub level: String,
     /// The scores over the rollouts of all cells at that level.
-    pub scores: Vec<Pooled>,
+    pub scores: Vec<PooledScore>,
 }
 
 /// A score over the rollouts of several cells.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Pooled {
+pub struct PooledScore {
     /// Its definition in `docs/SCORES.md`.
     pub id: String,
     /// The mean over rollouts.
     pub mean: Option<f64>,
     /// Its 95 % bootstrap interval; absent for fewer than three rollouts.
     pub interval: Option<Interval>,
-    /// How many rollouts.
+    /// Number of rollouts.
     pub rollouts: usize,
 }
 
 /// A cell and its rollouts' scores.
-struct Taken {
+struct CellScores {
     report: CellReport,
     rollouts: Vec<Vec<(String, Option<f64>)>>,
 }
 
 impl SweepReport {
-    /// Whether every cell of the sweep in `folder` is there.
-    pub fn possible(folder: &Path, manifest: &SweepManifest) -> bool {
-        manifest.cells.iter().all(|cell| complete(&folder.join(cell.folder()), cell.rollouts))
+    /// Whether all cells of the sweep in `folder` are complete.
+    pub fn is_ready(folder: &Path, manifest: &SweepManifest) -> bool {
+        manifest.cells.iter().all(|cell| is_complete(&folder.join(cell.folder()), cell.rollouts))
     }
 
     /// The report on the sweep in `folder`.
@@ -102,14 +102,15 @@ impl SweepReport {
     /// # Errors
     /// When a cell cannot be read.
     pub fn on(folder: &Path, manifest: &SweepManifest) -> Result<Self, SweepError> {
-        let taken = manifest.cells.iter().map(|cell| take(folder, cell)).collect::<Result<Vec<Taken>, _>>()?;
-        let factors = factors(&taken);
+        let cells =
+            manifest.cells.iter().map(|cell| cell_scores(folder, cell)).collect::<Result<Vec<CellScores>, _>>()?;
+        let factors = factors(&cells);
         Ok(Self {
             format: "loom-sweep-report".to_owned(),
             version: 1,
             loom: manifest.loom.clone(),
             digest: manifest.digest,
-            cells: taken.into_iter().map(|taken| taken.report).collect(),
+            cells: cells.into_iter().map(|cell| cell.report).collect(),
             factors,
         })
     }
@@ -136,7 +137,7 @@ impl SweepReport {
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
-        writeln!(out, "# A sweep of {} cells\n", self.cells.len())?;
+        writeln!(out, "# Sweep of {} cells\n", self.cells.len())?;
         let head: Vec<String> = SHOWN.iter().map(|id| format!("`{id}`")).collect();
         writeln!(
             out,
@@ -187,17 +188,17 @@ impl SweepReport {
         }
         writeln!(
             out,
-            "\nMeans over rollouts, with 95 % bootstrap intervals from three rollouts on. Under a factor the rollouts of all cells \
-             at one level are pooled: that compares fairly only what was crossed with the same other levels, as a whole sweep \
-             is. All scores are in `sweep_report.json`, every cell's own report in its folder."
+            "\nMeans over rollouts, with 95 % bootstrap intervals from three rollouts on. For a factor, the rollouts of all cells \
+             at one level are pooled: the comparison is fair only if the other factors have the same levels, as in a whole \
+             sweep. All scores are in `sweep_report.json`, each cell's own report in its folder."
         )
     }
 }
 
-fn take(folder: &Path, cell: &Cell) -> Result<Taken, SweepError> {
+fn cell_scores(folder: &Path, cell: &Cell) -> Result<CellScores, SweepError> {
     let report =
         Report::on(&folder.join(cell.folder())).map_err(|source| SweepError::Report { cell: cell.cell, source })?;
-    Ok(Taken {
+    Ok(CellScores {
         report: CellReport {
             cell: cell.clone(),
             complete: report.rollouts.iter().filter(|row| row.outcome == Outcome::Complete).count(),
@@ -224,7 +225,7 @@ const fn adversary(cell: &Cell) -> &'static str {
 /// A factor's name and its level in a cell.
 type Factor = (&'static str, fn(&Cell) -> String);
 
-fn factors(taken: &[Taken]) -> Vec<FactorRow> {
+fn factors(cells: &[CellScores]) -> Vec<FactorRow> {
     let factors: [Factor; 6] = [
         ("config", |cell| cell.config.clone()),
         ("persona_model", |cell| cell.persona_model.clone()),
@@ -234,10 +235,10 @@ fn factors(taken: &[Taken]) -> Vec<FactorRow> {
         ("seed", |cell| cell.seed.to_string()),
     ];
     let mut rows = Vec::new();
-    let taken = distinct(taken);
+    let cells = distinct(cells);
     for (factor, level) in factors {
         let mut levels: Vec<String> = Vec::new();
-        for one in &taken {
+        for one in &cells {
             let level = level(&one.report.cell);
             if !levels.contains(&level) {
                 levels.push(level);
@@ -247,7 +248,7 @@ fn factors(taken: &[Taken]) -> Vec<FactorRow> {
             continue;
         }
         for name in levels {
-            let at: Vec<&Taken> = taken.iter().copied().filter(|taken| level(&taken.report.cell) == name).collect();
+            let at: Vec<&CellScores> = cells.iter().copied().filter(|one| level(&one.report.cell) == name).collect();
             let scores = pooled(factor, &name, &at);
             rows.push(FactorRow { factor: factor.to_owned(), level: name, scores });
         }
@@ -255,22 +256,22 @@ fn factors(taken: &[Taken]) -> Vec<FactorRow> {
     rows
 }
 
-/// Cells that say the same count once: those that differ in a target alone which their adversary takes the place of.
-fn distinct(taken: &[Taken]) -> Vec<&Taken> {
+/// Without duplicates: cells that differ only in a target that an adversary replaces.
+fn distinct(cells: &[CellScores]) -> Vec<&CellScores> {
     let mut seen = BTreeSet::new();
-    let new = |taken: &&Taken| seen.insert(format!("{:?}", Cell { cell: 0, ..taken.report.cell.clone() }));
-    taken.iter().filter(new).collect()
+    let new = |one: &&CellScores| seen.insert(format!("{:?}", Cell { cell: 0, ..one.report.cell.clone() }));
+    cells.iter().filter(new).collect()
 }
 
-fn pooled(factor: &str, level: &str, taken: &[&Taken]) -> Vec<Pooled> {
-    let Some(first) = taken.first() else { return Vec::new() };
+fn pooled(factor: &str, level: &str, cells: &[&CellScores]) -> Vec<PooledScore> {
+    let Some(first) = cells.first() else { return Vec::new() };
     let one = |score: &ScoreRow| {
-        let rollouts = taken.iter().flat_map(|taken| &taken.rollouts);
+        let rollouts = cells.iter().flat_map(|cell| &cell.rollouts);
         let values: Vec<f64> = rollouts.filter_map(|scores| scores.iter().find(|(id, _)| *id == score.id)?.1).collect();
-        // No run's seed: the interval follows from the values alone.
-        let stream = Stream::root(0).child("sweep", 0).child(factor, 0).child(level, 0).child(&score.id, 0);
+        // The stream does not depend on a run's seed: the interval is a function of the values.
+        let stream = RngStream::root(0).child("sweep", 0).child(factor, 0).child(level, 0).child(&score.id, 0);
         let enough = values.len() >= INTERVAL_ROLLOUTS_MIN;
-        Pooled {
+        PooledScore {
             id: score.id.clone(),
             mean: mean(&values),
             interval: if enough { bootstrap_mean(&values, RESAMPLES, &stream) } else { None },
@@ -288,7 +289,7 @@ fn figure(mean: Option<f64>, interval: Option<Interval>) -> String {
     }
 }
 
-/// A backtick would end it, a bar the cell.
+/// Inline code; a backtick would end it, a bar the table cell.
 fn code(text: &str) -> String {
     format!("`{}`", text.replace('`', "'").replace('|', "/"))
 }

@@ -1,11 +1,11 @@
-//! However a sequence is read, it says the same, bit for bit, whatever the architecture.
+//! Results have the same bits however a sequence is read, for every architecture.
 
 use std::sync::OnceLock;
 
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::base::limits::ACTIVE_SEQUENCES_MAX;
 use loom_agent::foundation::chat::{
-    Continuation, DeltaGains, LanguageModel, LayerGains, Message, ModelError, Prompt, Reading, Request, Sampling,
+    Continuation, DeltaGains, LanguageModel, LayerGains, Message, ModelError, PrefixReuse, Prompt, Request, Sampling,
     Snapshot,
 };
 use loom_agent::inference::engine::LocalModel;
@@ -21,14 +21,14 @@ struct Subject {
 }
 
 impl Subject {
-    /// Any numbers as ids of this model.
+    /// Maps arbitrary numbers to ids of this model.
     fn ids(&self, numbers: &[u32]) -> Vec<u32> {
         let vocabulary = self.one.info().vocabulary.unwrap() as u32;
         numbers.iter().map(|number| number % vocabulary).collect()
     }
 }
 
-/// The bundled model and a small one of each other architecture.
+/// The bundled model and one small model of each other architecture.
 fn subjects() -> &'static [Subject] {
     static SUBJECTS: OnceLock<Vec<Subject>> = OnceLock::new();
     SUBJECTS.get_or_init(|| {
@@ -44,7 +44,7 @@ fn recurrent() -> impl Iterator<Item = &'static Subject> {
     subjects().iter().filter(|subject| subject.one.info().delta)
 }
 
-/// Any numbers; [`Subject::ids`] makes ids of them. More than one page of an attention's cache, where `len` is long.
+/// Arbitrary numbers, to be mapped by [`Subject::ids`]. Long ones fill more than one page of a KV cache.
 fn ids(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(0..4096u32, len)
 }
@@ -57,7 +57,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn in_one_piece_in_chunks_and_token_by_token(numbers in ids(3..290), chunk in 1..40usize) {
+    fn chunking_changes_no_bit(numbers in ids(3..290), chunk in 1..40usize) {
         for subject in subjects() {
             let window = subject.one.info().window_tokens.filter(|_| !subject.one.info().delta);
             let mut ids = subject.ids(&numbers);
@@ -72,7 +72,7 @@ proptest! {
                     request.after = after;
                     let to = (read + chunk).min(ids.len());
                     let scored = score(model, request, &ids[read..to], 0);
-                    prop_assert_eq!(scored.reading, if read == 1 { Reading::Fresh } else { Reading::Continued });
+                    prop_assert_eq!(scored.prefix_reuse, if read == 1 { PrefixReuse::Fresh } else { PrefixReuse::Continued });
                     tokens.extend(scored.tokens);
                     (after, read) = (scored.snapshot, to);
                 }
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn alone_and_in_company(all in prop::collection::vec(ids(2..50), 2..8)) {
+    fn batching_changes_no_bit(all in prop::collection::vec(ids(2..50), 2..8)) {
         for subject in subjects() {
             let model = &subject.one;
             let all: Vec<_> = all.iter().map(|numbers| subject.ids(numbers)).collect();
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn with_one_thread_and_with_two(numbers in ids(2..300)) {
+    fn the_number_of_threads_changes_no_bit(numbers in ids(2..300)) {
         for subject in subjects() {
             let mut ids = subject.ids(&numbers);
             ids.truncate(50);
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn written_and_scored(numbers in ids(1..50)) {
+    fn scoring_equals_generation(numbers in ids(1..50)) {
         for subject in subjects() {
             let (model, ids) = (&subject.two, subject.ids(&numbers));
             let written = complete(model, write(&ids)).unwrap();
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn two_forks_of_one_state_know_nothing_of_each_other(
+    fn forks_of_one_state_are_independent(
         numbers in ids(1..61), left in ids(1..5), right in ids(1..5),
     ) {
         for subject in subjects() {
@@ -154,17 +154,17 @@ proptest! {
     }
 
     #[test]
-    fn several_texts_at_one_place_know_nothing_of_each_other(
-        numbers in ids(1..55), known in 0..55usize, texts in prop::collection::vec(ids(1..9), 1..6), goes_on in any::<bool>(),
+    fn texts_scored_together_are_independent(
+        numbers in ids(1..55), known in 0..55usize, texts in prop::collection::vec(ids(1..9), 1..6), keep_state in any::<bool>(),
     ) {
         for subject in subjects() {
             let model = &subject.two;
             let ids = subject.ids(&numbers);
             let texts: Vec<_> = texts.iter().map(|numbers| subject.ids(numbers)).collect();
             let mut request = fresh(&ids);
-            request.goes_on = goes_on;
+            request.keep_state = keep_state;
             let alone: Vec<_> = texts.iter().map(|text| score(model, request.clone(), text, 0)).collect();
-            // From the beginning, and from anywhere on the way.
+            // From the beginning, and from a snapshot inside the prompt.
             let known = ids.split_at_checked(known).filter(|(known, _)| !known.is_empty());
             let known = known.and_then(|(known, _)| {
                 complete(model, super::request(Prompt::Ids(known.to_vec()), silent())).unwrap().before
@@ -177,10 +177,10 @@ proptest! {
                 for (scored, alone) in each.iter().zip(&alone) {
                     prop_assert_eq!(bits(&scored.tokens), bits(&alone.tokens), "{}", subject.name);
                     prop_assert_eq!(scored.before.as_ref().unwrap().tokens(), ids.len());
-                    prop_assert_eq!(scored.snapshot.is_some(), goes_on);
+                    prop_assert_eq!(scored.snapshot.is_some(), keep_state);
                     prop_assert_eq!(scored.usage.tokens_in, alone.usage.tokens_in);
                 }
-                // The first has read the prompt, and nobody again.
+                // The first reads the prompt; the others reuse its state.
                 let cached: Vec<_> = each.iter().map(|scored| scored.usage.tokens_cached).collect();
                 prop_assert!(cached.iter().skip(1).all(|&cached| cached == ids.len() as u64), "{:?}", cached);
             }
@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn gains_of_one_change_no_bit_and_the_gain_on_delta_is_both_others(numbers in ids(2..60), gain in 0.0..3.0f32) {
+    fn gains_of_one_change_no_bit_and_the_delta_gain_combines_both_others(numbers in ids(2..60), gain in 0.0..3.0f32) {
         for subject in recurrent() {
             let (model, ids) = (&subject.one, subject.ids(&numbers));
             let with = |gains: Option<DeltaGains>| {
@@ -214,7 +214,7 @@ fn write(ids: &[u32]) -> Request {
     request(Prompt::Ids(ids.to_vec()), sampling)
 }
 
-/// A reply of one token, for the sake of the state before it.
+/// A reply of one token, used for the snapshot before it.
 fn silent() -> Sampling {
     Sampling { max_tokens: 1, ..Sampling::greedy() }
 }
@@ -229,11 +229,11 @@ async fn join<F: Future<Output: Send + 'static> + Send + 'static>(tasks: Vec<F>)
 }
 
 #[test]
-fn one_that_fails_leaves_the_others_their_own_rows() {
+fn a_failing_request_does_not_affect_others() {
     let model = &subjects()[0].one;
     let ids: Vec<u32> = (0..60).map(|number| 100 + 7 * number % 900).collect();
-    // A reading of many passes, so that the two after it come in together.
-    let company: Vec<u32> = ids.iter().copied().cycle().take(2_000).collect();
+    // It takes many passes, so that the two following requests start in the same pass.
+    let long_prompt: Vec<u32> = ids.iter().copied().cycle().take(2_000).collect();
     let score = |first: u32, ids: &[u32], write: f32| {
         let mut request = fresh(&[first]);
         request.gains = Some(DeltaGains::Uniform(LayerGains { write, ..LayerGains::ONE }));
@@ -241,15 +241,15 @@ fn one_that_fails_leaves_the_others_their_own_rows() {
         async move { model.score(request, continuation).await.map(|scored| bits(&scored.tokens)) }
     };
     let alone = block_on(score(7, &ids, 1.0)).unwrap();
-    let together = block_on(join(vec![score(5, &company, 1.0), score(6, &ids, f32::MAX), score(7, &ids, 1.0)]));
+    let together = block_on(join(vec![score(5, &long_prompt, 1.0), score(6, &ids, f32::MAX), score(7, &ids, 1.0)]));
     let [Ok(_), Err(broken), good] = &together[..] else { panic!("{together:?}") };
-    assert!(broken.to_string().contains("is no distribution"), "{broken}");
+    assert!(broken.to_string().contains("is not a probability distribution"), "{broken}");
     assert_eq!(good.as_ref().unwrap(), &alone);
 }
 
 #[test]
 fn a_gain_of_zero_freezes_the_state() {
-    // Then only the convolutions remember: 6 layers, 3 tokens each, in the largest of them.
+    // Then only the convolutions have memory: 6 layers, 3 tokens each, in the largest model.
     let tail: Vec<u32> = (100..120).collect();
     for subject in recurrent() {
         let after = |first: u32, gains| {
@@ -271,18 +271,18 @@ fn gains_are_refused_where_there_is_no_delta() {
         request.gains = Some(DeltaGains::Uniform(LayerGains::ONE));
         let error = complete(&subject.one, request).unwrap_err();
         assert!(matches!(error, ModelError::Unsupported { .. }), "{error}");
-        assert!(error.to_string().contains("no Δ that gains could scale; use a Mamba"), "{error}");
+        assert!(error.to_string().contains("no Δ that gains could scale; use a Mamba model"), "{error}");
     }
 }
 
 #[test]
-fn more_callers_than_places_are_all_served() {
+fn more_callers_than_slots_are_all_served() {
     let model = &subjects()[0].two;
     let replies = block_on(async {
         let calls = (0..ACTIVE_SEQUENCES_MAX as u64 + 9).map(|seed| {
             let prompt = Prompt::Chat(vec![Message::user("Hi!")]);
             let sampling = Sampling { max_tokens: 3, ..Sampling::default() };
-            let (model, request) = (model.clone(), Request::new(prompt, sampling, Stream::root(seed % 5)));
+            let (model, request) = (model.clone(), Request::new(prompt, sampling, RngStream::root(seed % 5)));
             async move { model.complete(request, None).await.unwrap().message.content }
         });
         join(calls.collect()).await

@@ -1,4 +1,4 @@
-//! Weights in narrower types: how far they are from f32, that nothing depends on how a sequence was read, and GGUF.
+//! Narrower weight types: distance from f32, independence of how a sequence is read, and GGUF.
 
 use loom_agent::foundation::chat::{LanguageModel, ModelSpec, Prompt, Sampling, Scored};
 use loom_agent::inference::engine::{Dtype, EngineOptions, LocalModel};
@@ -18,7 +18,7 @@ fn reading(model: &LocalModel) -> Scored {
     score(model, prompt, &ids, 4096)
 }
 
-/// Mean and largest divergence KL(a ‖ b) of the next-token distributions, and how often the likeliest token agrees.
+/// Mean and largest divergence KL(a ‖ b) of the next-token distributions, and the share of equal most likely tokens.
 fn apart(a: &Scored, b: &Scored) -> (f64, f64, f64) {
     let (mut mean, mut most, mut same) = (0.0, 0.0f64, 0.0);
     for (a, b) in a.tokens.iter().zip(&b.tokens) {
@@ -35,7 +35,7 @@ fn apart(a: &Scored, b: &Scored) -> (f64, f64, f64) {
 }
 
 #[test]
-fn narrower_weights_say_nearly_the_same() {
+fn narrower_weights_are_close_to_f32() {
     let exact = reading(&bundled(None));
     for (dtype, bound) in [(Dtype::F32, 0.0), (Dtype::Bf16, 1e-4), (Dtype::Q8_0, 1e-3), (Dtype::Q4K, 3e-3)] {
         let model = bundled(Some(dtype));
@@ -47,7 +47,7 @@ fn narrower_weights_say_nearly_the_same() {
 }
 
 #[test]
-fn in_every_dtype_reading_equals_writing() {
+fn scoring_equals_generation_in_every_dtype() {
     for dtype in Dtype::ALL {
         let model = bundled(Some(dtype));
         let sampling = Sampling { max_tokens: 24, temperature: 1.0, ..Sampling::default() };
@@ -60,26 +60,26 @@ fn in_every_dtype_reading_equals_writing() {
 }
 
 #[test]
-fn the_info_says_how_weights_are_kept() {
+fn the_info_names_the_dtype() {
     let dtype = |model: &LocalModel| model.info().dtype.clone().unwrap();
     assert_eq!(dtype(&bundled(None)), "f32");
     assert_eq!(dtype(&bundled(Some(Dtype::Bf16))), "bf16");
-    // Its rows of 192 and 384 are no superblocks of 256.
+    // Its rows of 192 and 384 are not multiples of 256.
     assert_eq!(dtype(&bundled(Some(Dtype::Q4K))), "q8_0");
     let own = LocalModel::from_dir(&fixture("shards"), &EngineOptions::default()).unwrap();
     assert_eq!(dtype(&own), "bf16");
 }
 
 #[test]
-fn the_same_files_at_two_dtypes_are_two_engines() {
+fn two_dtypes_of_the_same_files_are_two_models() {
     let options = OpenOptions::new(Some(1), None);
-    let digest = |dtype| open(&ModelSpec::Bundled.into(), &options.at(dtype)).unwrap().info().digest;
+    let digest = |dtype| open(&ModelSpec::Bundled.into(), &options.with_dtype(dtype)).unwrap().info().digest;
     assert_ne!(digest(None), digest(Some(Dtype::Q8_0)));
     assert_eq!(digest(None), digest(Some(Dtype::F32)));
 }
 
 #[test]
-fn a_gguf_is_the_folder_it_was_made_of() {
+fn a_gguf_equals_the_folder_it_was_made_from() {
     let path = fixture("../gguf/plain.gguf");
     let spec = ModelSpec::Local(path.clone());
     assert_eq!(open(&spec.into(), &OpenOptions::default()).unwrap().info().vocabulary, Some(40));

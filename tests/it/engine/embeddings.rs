@@ -1,4 +1,4 @@
-//! The sentence embedder against `transformers`, and independent of company and threads.
+//! The sentence embedder: parity with `transformers`, and independence of other texts and threads.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn a_small_bert_agrees_with_transformers() {
 }
 
 #[test]
-fn a_vector_depends_on_its_own_text_alone() {
+fn a_vector_depends_only_on_its_own_text() {
     let path = fixture("bert");
     let expected = Expected::of(&path);
     let texts = expected.texts();
@@ -62,7 +62,7 @@ fn a_vector_depends_on_its_own_text_alone() {
     let model = open(&path, 2);
     let alone: Vec<_> = texts.iter().flat_map(|&text| block_on(model.embed(&[text])).unwrap()).collect();
     assert_eq!(bits(&together), bits(&alone));
-    // More than one pass holds.
+    // More than fits into one pass.
     let many: Vec<_> = texts.iter().copied().cycle().take(40).collect();
     let many = block_on(model.embed(&many)).unwrap();
     assert!(bits(&many).iter().zip(bits(&together).iter().cycle()).all(|(a, b)| a == b));
@@ -70,7 +70,7 @@ fn a_vector_depends_on_its_own_text_alone() {
 }
 
 #[test]
-fn a_text_is_cut_where_the_positions_end() {
+fn a_text_is_truncated_to_the_number_of_positions() {
     let model = open(&fixture("bert"), 1);
     let long = "the cat ".repeat(50);
     let [a, b] = [long.clone(), long + "and a dog"].map(|text| block_on(model.embed(&[&text])).unwrap());
@@ -78,7 +78,7 @@ fn a_text_is_cut_where_the_positions_end() {
 }
 
 #[test]
-fn what_stands_beside_the_model_is_heeded() {
+fn optional_config_files_are_used() {
     let folder = tempfile::tempdir().unwrap();
     for file in ["config.json", "tokenizer.json", "model.safetensors"] {
         std::fs::copy(fixture("bert").join(file), folder.path().join(file)).unwrap();
@@ -90,26 +90,26 @@ fn what_stands_beside_the_model_is_heeded() {
     let [a, b] = ["the cat sat", "the cat"].map(|text| block_on(model.embed(&[text])).unwrap());
     assert_eq!(bits(&a), bits(&b));
     put("sentence_bert_config.json", r#"{"max_seq_length": 2}"#);
-    assert!(
-        refusal().contains("it puts 2 tokens around a text, and 2 in all are what the model reads"),
-        "{}",
-        refusal()
-    );
+    assert!(refusal().contains("it adds 2 tokens to a text, but the model reads at most 2"), "{}", refusal());
     put("sentence_bert_config.json", r#"{"max_seq_length": null}"#);
     std::fs::create_dir(folder.path().join("1_Pooling")).unwrap();
     put("1_Pooling/config.json", r#"{"pooling_mode_cls_token": true}"#);
-    assert!(refusal().contains("it pools in another way; supported: `pooling_mode_mean_tokens`"), "{}", refusal());
+    assert!(
+        refusal().contains("its pooling mode is not supported; supported: `pooling_mode_mean_tokens`"),
+        "{}",
+        refusal()
+    );
 }
 
 #[test]
-fn what_is_no_embedder_says_so() {
+fn a_model_that_is_not_an_embedder_is_refused() {
     let open = |spec: &str| open_embedder(&spec.parse().unwrap(), &OpenOptions::default());
     let refusal = |spec: &str| open(spec).err().unwrap().to_string();
-    assert!(refusal("bundled").contains("it is no sentence embedder; name the folder of one"));
+    assert!(refusal("bundled").contains("it is not a sentence embedder; name the folder of one"));
     let llama = refusal(&format!("local:{}", fixture("llama").display()));
     assert!(llama.contains("the architecture `llama` for a sentence embedder; supported: `bert`"), "{llama}");
     assert!(open(&format!("local:{}", fixture("bert").display())).is_ok());
     let error = super::LocalModel::from_dir(&fixture("bert"), &EngineOptions::default()).err().unwrap();
     assert!(matches!(error, ModelError::Unavailable { .. }));
-    assert!(error.to_string().contains("the sentence embedder `bert`, which writes no text"), "{error}");
+    assert!(error.to_string().contains("`bert`, a sentence embedder that cannot generate text"), "{error}");
 }

@@ -1,11 +1,11 @@
-//! Models on a GPU say what they say on the CPU, within a tolerance; greedy tokens are equal. These need a GPU, or the CPU
-//! that plays one: `cargo test --features cuda,loom-kernels/cuda-emulation --test it gpu -- --ignored`.
+//! Models on a GPU agree with the CPU within a tolerance; greedy tokens are equal. These tests need a GPU, or its
+//! emulation on the CPU: `cargo test --features cuda,loom-kernels/cuda-emulation --test it gpu -- --ignored`.
 
 use std::fs;
 use std::path::Path;
 
 use loom_agent::foundation::chat::{
-    DeltaGains, HalfLife, LayerGains, LayerReading, Prompt, Reading, Request, Sampling, TokenLogprob,
+    DeltaGains, HalfLife, LayerGains, PrefixReuse, Prompt, Request, Sampling, SsmLayerStats, TokenLogprob,
 };
 use loom_agent::inference::engine::{Device, Dtype, EngineOptions, LocalModel};
 use safetensors::SafeTensors;
@@ -16,7 +16,7 @@ use super::parity::check_within;
 use super::{block_on, complete, fixture, folder, request, score};
 use loom_agent::foundation::chat::LanguageModel;
 
-/// All of the fixtures that write; those called odd have widths without order.
+/// All fixtures of language models; those named odd have unusual widths.
 const SERVED: [&str; 11] = [
     "plain",
     "shards",
@@ -40,7 +40,7 @@ fn of_folder(path: &Path) -> Result<LocalModel, String> {
     LocalModel::from_dir(path, &options).map_err(|error| error.to_string())
 }
 
-/// A fixture with other dims: numbers of its `config.json`, and zeros in the tensors that these change.
+/// A fixture with other dims: changed numbers in its `config.json`, and zeros in the affected tensors.
 fn resized(name: &str, numbers: &[(&str, usize)], tensors: &[(&str, &[usize])]) -> TempDir {
     let (from, to) = (fixture(name), tempfile::tempdir().unwrap());
     fs::copy(from.join("tokenizer.json"), to.path().join("tokenizer.json")).unwrap();
@@ -66,7 +66,7 @@ fn resized(name: &str, numbers: &[(&str, usize)], tensors: &[(&str, &[usize])]) 
     to
 }
 
-fn asked(ids: &[u32], max_tokens: usize) -> Request {
+fn greedy(ids: &[u32], max_tokens: usize) -> Request {
     request(Prompt::Ids(ids.to_vec()), Sampling { max_tokens, ..Sampling::greedy() })
 }
 
@@ -101,15 +101,15 @@ fn gains(layers: usize) -> DeltaGains {
 fn a_prompt_is_scored_and_continued_as_on_the_cpu() {
     for name in SERVED {
         let (gpu, cpu) = (on_gpu(name).unwrap(), folder(&fixture(name), 1));
-        // A window of 64 leaves a few tokens to write.
+        // A window of 64 leaves a few tokens to generate.
         let ids = ids(58);
-        let both = [&gpu, &cpu].map(|model| score(model, asked(&ids[..2], 1), &ids[2..], 3));
+        let both = [&gpu, &cpu].map(|model| score(model, greedy(&ids[..2], 1), &ids[2..], 3));
         close(name, &both[0].tokens, &both[1].tokens);
-        let both = [&gpu, &cpu].map(|model| complete(model, asked(&ids, 6)).unwrap());
+        let both = [&gpu, &cpu].map(|model| complete(model, greedy(&ids, 6)).unwrap());
         close(name, &both[0].tokens, &both[1].tokens);
         if gpu.info().delta {
             let modulated = || {
-                let mut request = asked(&ids[..2], 1);
+                let mut request = greedy(&ids[..2], 1);
                 request.gains = Some(gains(2));
                 request
             };
@@ -119,10 +119,10 @@ fn a_prompt_is_scored_and_continued_as_on_the_cpu() {
     }
 }
 
-/// The last size that the kernels serve, and the first that they do not. The CPU serves both.
+/// The largest size that the kernels support, and the next one. The CPU supports both.
 #[test]
 #[ignore = "needs a GPU"]
-fn what_is_too_wide_for_the_kernels_is_refused_and_the_rest_is_not() {
+fn dims_beyond_the_kernels_are_refused() {
     let conv = |name, channels: usize, taps| {
         resized(name, &[("conv_kernel", taps)], &[("conv1d.weight", &[channels, 1, taps])])
     };
@@ -143,11 +143,11 @@ fn what_is_too_wide_for_the_kernels_is_refused_and_the_rest_is_not() {
         (heads(256), heads(258), "heads are wider than 256"),
     ] {
         let (gpu, cpu) = (of_folder(served.path()).unwrap(), folder(served.path(), 1));
-        let both = [&gpu, &cpu].map(|model| complete(model, asked(&ids(9), 4)).unwrap());
+        let both = [&gpu, &cpu].map(|model| complete(model, greedy(&ids(9), 4)).unwrap());
         close(why, &both[0].tokens, &both[1].tokens);
         let refusal = of_folder(refused.path()).err().expect(why);
         assert!(refusal.contains(why) && refusal.contains("use the device `cpu`"), "{refusal}");
-        complete(&folder(refused.path(), 1), asked(&ids(9), 4)).unwrap();
+        complete(&folder(refused.path(), 1), greedy(&ids(9), 4)).unwrap();
     }
 }
 
@@ -155,7 +155,7 @@ fn what_is_too_wide_for_the_kernels_is_refused_and_the_rest_is_not() {
 #[ignore = "needs a GPU"]
 fn models_on_a_gpu_agree_with_transformers() {
     for name in SERVED {
-        // Of activations that meet bf16 weights in long prompts 2⁻¹⁸ is lost.
+        // With bf16 weights, activations of long prompts lose 2⁻¹⁸.
         let narrow = name == "shards";
         check_within(if narrow { 1e-3 } else { 1e-4 }, &on_gpu(name).unwrap(), &fixture(name));
     }
@@ -163,11 +163,11 @@ fn models_on_a_gpu_agree_with_transformers() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn a_draw_is_the_cpu_s_draw() {
+fn sampling_equals_the_cpu_s() {
     for name in ["plain", "qwen2"] {
         let (gpu, cpu) = (on_gpu(name).unwrap(), folder(&fixture(name), 1));
         let ids = ids(9);
-        // The last asks for more alternatives than the kernel tells: the whole row comes over.
+        // The last case requests more alternatives than the kernel reports: the whole row is copied.
         for (top_k, top_p, repetition_penalty, top_logprobs) in
             [(None, 1.0, 1.0, 0), (Some(12), 0.9, 1.0, 5), (None, 0.95, 1.3, 20), (Some(30), 1.0, 1.1, 33)]
         {
@@ -194,7 +194,7 @@ fn a_draw_is_the_cpu_s_draw() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn a_fork_leaves_its_origin_as_it_was() {
+fn a_fork_does_not_change_its_origin() {
     for name in ["plain", "mamba2", "llama"] {
         forked(name);
     }
@@ -203,24 +203,24 @@ fn a_fork_leaves_its_origin_as_it_was() {
 fn forked(name: &str) {
     let (gpu, cpu) = (on_gpu(name).unwrap(), folder(&fixture(name), 1));
     let ids = ids(30);
-    let read = |model: &LocalModel| score(model, asked(&ids[..1], 1), &ids[1..20], 0).snapshot;
+    let read = |model: &LocalModel| score(model, greedy(&ids[..1], 1), &ids[1..20], 0).snapshot;
     let (origin, whole) = (read(&gpu), read(&cpu));
-    // Twice from the same snapshot, with something else between.
+    // Twice from the same snapshot, with another branch between.
     for (from, to) in [(20, 30), (20, 22), (20, 30)] {
         let branch = |model: &LocalModel, after| {
-            let mut request = asked(&ids[..from], 1);
+            let mut request = greedy(&ids[..from], 1);
             request.after = after;
             score(model, request, &ids[from..to], 0)
         };
         let (ours, theirs) = (branch(&gpu, origin.clone()), branch(&cpu, whole.clone()));
-        assert_eq!(ours.reading, Reading::Continued);
+        assert_eq!(ours.prefix_reuse, PrefixReuse::Continued);
         close(name, &ours.tokens, &theirs.tokens);
     }
 }
 
 #[test]
 #[ignore = "needs a GPU"]
-fn company_changes_no_greedy_token() {
+fn batching_changes_no_greedy_token() {
     for name in ["plain", "mamba2", "qwen3"] {
         together(name);
     }
@@ -231,30 +231,30 @@ fn together(name: &str) {
     let all = ids(40);
     let prompts: Vec<_> = (1..10).map(|n| &all[n..n * 4]).collect();
     let together = block_on(async {
-        let replies = prompts.iter().map(|ids| gpu.complete(asked(ids, 6), None));
+        let replies = prompts.iter().map(|ids| gpu.complete(greedy(ids, 6), None));
         futures_util::future::join_all(replies).await
     });
     for (ids, reply) in prompts.iter().zip(together) {
-        close(name, &reply.unwrap().tokens, &complete(&cpu, asked(ids, 6)).unwrap().tokens);
+        close(name, &reply.unwrap().tokens, &complete(&cpu, greedy(ids, 6)).unwrap().tokens);
     }
 }
 
 #[test]
 #[ignore = "needs a GPU"]
-fn those_who_look_on_are_told_what_the_cpu_tells() {
+fn recorded_delta_statistics_equal_the_cpu_s() {
     for name in ["plain", "falcon-mamba", "mamba2-odd"] {
         let (gpu, cpu) = (on_gpu(name).unwrap(), folder(&fixture(name), 1));
         let ids = ids(20);
         for modulation in [None, Some(gains(2))] {
             let both = [&gpu, &cpu].map(|model| {
-                let mut request = asked(&ids, 5);
-                (request.readings, request.gains) = (true, modulation.clone());
+                let mut request = greedy(&ids, 5);
+                (request.record_ssm, request.gains) = (true, modulation.clone());
                 complete(model, request).unwrap().ssm.unwrap()
             });
             let [ours, theirs] = &both;
             assert_eq!((ours.tokens, ours.layers.len()), (theirs.tokens, theirs.layers.len()), "{name}");
             for (ours, theirs) in ours.layers.iter().zip(&theirs.layers) {
-                let numbers = |layer: &LayerReading| {
+                let numbers = |layer: &SsmLayerStats| {
                     let HalfLife { p10, median, p90 } = layer.half_life;
                     let half_lives = [p10, median, p90].map(Option::unwrap);
                     [layer.delta, layer.delta_decay, layer.delta_write, layer.state_norm].into_iter().chain(half_lives)
@@ -272,7 +272,7 @@ fn those_who_look_on_are_told_what_the_cpu_tells() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn q8_0_is_read_as_it_is_packed() {
+fn q8_0_blocks_are_used_unchanged() {
     for name in ["plain", "qwen2"] {
         let of = |device| {
             let options =
@@ -280,14 +280,15 @@ fn q8_0_is_read_as_it_is_packed() {
             LocalModel::from_dir(&fixture(name), &options).unwrap()
         };
         let ids = ids(40);
-        let both = [of(Device::Cuda(0)), of(Device::Cpu)].map(|model| score(&model, asked(&ids[..2], 1), &ids[2..], 3));
-        // The CPU also rounds what it multiplies them with.
+        let both =
+            [of(Device::Cuda(0)), of(Device::Cpu)].map(|model| score(&model, greedy(&ids[..2], 1), &ids[2..], 3));
+        // The CPU also rounds the activations.
         within(name, 0.1, &both[0].tokens, &both[1].tokens);
     }
 }
 
 #[test]
-fn a_gpu_that_is_not_there_is_named() {
+fn a_missing_gpu_is_named() {
     let options = EngineOptions { device: Device::Cuda(99), ..EngineOptions::default() };
     let error = LocalModel::from_dir(&fixture("plain"), &options).err().unwrap().to_string();
     assert!(error.contains("cuda:99"), "{error}");

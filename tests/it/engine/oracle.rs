@@ -1,4 +1,4 @@
-//! A Mamba-1 as plain loops in f64, Δ gains included, and the engine against it.
+//! A Mamba-1 with gains on Δ as plain f64 loops, compared with the engine.
 
 use loom_agent::foundation::chat::{DeltaGains, LayerGains, Prompt, Sampling};
 use safetensors::SafeTensors;
@@ -116,7 +116,7 @@ fn check(gains: &DeltaGains) {
 }
 
 #[test]
-fn the_engine_agrees_with_plain_loops_in_f64_under_any_gains() {
+fn the_engine_agrees_with_an_f64_implementation_under_any_gains() {
     check(&DeltaGains::Uniform(LayerGains::ONE));
     check(&DeltaGains::Uniform(LayerGains { delta: 0.5, ..LayerGains::ONE }));
     check(&DeltaGains::Uniform(LayerGains { decay: 2.0, write: 0.25, ..LayerGains::ONE }));

@@ -1,4 +1,5 @@
-//! Against `transformers`: `scripts/make-mamba-fixtures.py` and `scripts/make-model-fixtures.py` made the numbers.
+//! Parity with `transformers`. The expected values were computed by `scripts/make-mamba-fixtures.py` and
+//! `scripts/make-model-fixtures.py`.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ const TOLERANCE: f32 = 1e-4;
 struct Expected {
     ids: Vec<u32>,
     logprobs: Vec<Vec<f32>>,
-    /// How many of `ids` `greedy` continues.
+    /// `greedy` continues the first `prompt` of `ids`.
     #[serde(default)]
     prompt: usize,
     #[serde(default)]
@@ -33,12 +34,12 @@ fn check(path: &Path) {
     check_model(&folder(path, 2), path);
 }
 
-/// Compares `model` with what stands in `path`.
+/// Compares `model` with the expected values in `path`.
 pub(super) fn check_model(model: &LocalModel, path: &Path) {
     check_within(TOLERANCE, model, path);
 }
 
-/// The same for log-probabilities no further off than `tolerance`.
+/// Like [`check_model`], with a tolerance for log-probabilities.
 pub(super) fn check_within(tolerance: f32, model: &LocalModel, path: &Path) {
     let name = path.file_name().unwrap().display();
     let expected = expected(path);
@@ -62,10 +63,10 @@ fn expected(path: &Path) -> Expected {
     serde_json::from_str(&std::fs::read_to_string(path.join("expected.json")).unwrap()).unwrap()
 }
 
-/// The ids after the first, scored with the whole vocabulary beside them.
+/// Scores all ids but the first, with the whole vocabulary as alternatives.
 fn every_row(model: &LocalModel, expected: &Expected) -> Scored {
     let mut ids = expected.ids.clone();
-    // One more, so that the last row is read as well.
+    // One more, so that the last row is included.
     ids.push(0);
     let vocabulary = expected.logprobs[0].len();
     let scored = score(model, request(Prompt::Ids(ids[..1].to_vec()), Sampling::greedy()), &ids[1..], vocabulary);
@@ -85,15 +86,15 @@ fn furthest(scored: &Scored, rows: &[Vec<f32>]) -> f32 {
     worst
 }
 
-/// In each narrower type, how far a model is from transformers in f32; `bounds` for bf16, `q8_0` and `q4_k`.
+/// Distance from transformers in f32 for each narrower type; `bounds` for bf16, `q8_0` and `q4_k`.
 fn check_narrow(path: &Path, bounds: [f32; 3]) {
     let expected = expected(path);
     for (dtype, bound) in [Dtype::Bf16, Dtype::Q8_0, Dtype::Q4K].into_iter().zip(bounds) {
         let options = EngineOptions { threads: Some(2), dtype: Some(dtype), ..EngineOptions::default() };
         let model = LocalModel::from_dir(path, &options).unwrap();
         let worst = furthest(&every_row(&model, &expected), &expected.logprobs);
-        let (name, kept) = (path.file_name().unwrap().display(), model.info().dtype.clone().unwrap());
-        println!("{name} as {dtype}, most of it {kept}: largest difference {worst:.1e}");
+        let (name, stored) = (path.file_name().unwrap().display(), model.info().dtype.clone().unwrap());
+        println!("{name} as {dtype}, most of it {stored}: largest difference {worst:.1e}");
         assert!(worst < bound, "{name} as {dtype}: {worst}");
     }
 }
@@ -106,14 +107,14 @@ fn tiny_models_agree_with_transformers() {
 }
 
 #[test]
-fn narrower_weights_are_near_transformers_in_f32() {
+fn narrower_weights_are_close_to_transformers_in_f32() {
     for name in ["plain", "odd"].iter().chain(&MODELS) {
         check_narrow(&fixture(name), [0.3, 0.7, 0.7]);
     }
 }
 
 #[test]
-#[ignore = "scripts/check-peers.sh makes these models and says where they are"]
+#[ignore = "scripts/check-peers.sh makes these models and sets LOOM_WIDE_MODELS"]
 fn models_of_published_widths_agree_with_transformers() {
     let wide = PathBuf::from(std::env::var_os("LOOM_WIDE_MODELS").expect("LOOM_WIDE_MODELS names their folder"));
     let mut compared = 0;

@@ -1,11 +1,11 @@
-//! What several prompts begin with is read once, changes no bit, and outlives neither its budget nor its reader.
+//! Prompt prefixes are read once, without changing any bit, within the budget, and independently of cancelled readers.
 
 use std::sync::OnceLock;
 
 use futures_util::future::{join, join_all};
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{
-    Completion, Continuation, DeltaGains, LanguageModel, LayerGains, Message, Prompt, Reading, Request, Sampling,
+    Completion, Continuation, DeltaGains, LanguageModel, LayerGains, Message, PrefixReuse, Prompt, Request, Sampling,
 };
 use loom_agent::inference::engine::{Budget, EngineOptions, LocalModel};
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn sharing() -> LocalModel {
     with(Budget::default())
 }
 
-/// The same model, reading everything itself.
+/// The same model without sharing.
 fn alone() -> &'static LocalModel {
     static ALONE: OnceLock<LocalModel> = OnceLock::new();
     ALONE.get_or_init(|| with(Budget { prefix_bytes: 0, ..Budget::default() }))
@@ -35,10 +35,10 @@ fn persona() -> Vec<Message> {
 
 fn write(prompt: Prompt, seed: u64) -> Request {
     let sampling = Sampling { max_tokens: 6, temperature: 1.0, top_logprobs: 2, ..Sampling::default() };
-    Request::new(prompt, sampling, Stream::root(seed))
+    Request::new(prompt, sampling, RngStream::root(seed))
 }
 
-/// All at the same time, while the engine reads something else.
+/// Runs all requests at once while the engine is busy.
 fn together(model: &LocalModel, requests: &[Request]) -> Vec<Completion> {
     block_on(async {
         let busy = model.complete(write(Prompt::Ids((1000..1250).collect()), 0), None);
@@ -53,13 +53,13 @@ fn same(replies: &[Completion], requests: &[Request]) {
         let lone = complete(alone(), request.clone()).unwrap();
         assert_eq!(reply.message, lone.message);
         assert_eq!(bits(&reply.tokens), bits(&lone.tokens));
-        assert_eq!((reply.finish, reply.reading), (lone.finish, Reading::Fresh));
+        assert_eq!((reply.finish, reply.prefix_reuse), (lone.finish, PrefixReuse::Fresh));
         assert_eq!((reply.usage.tokens_in, lone.usage.tokens_cached), (lone.usage.tokens_in, 0));
     }
 }
 
 #[test]
-fn the_third_of_those_that_come_one_after_another_reads_only_what_is_its_own() {
+fn the_third_request_with_a_prefix_reads_only_its_own_part() {
     let model = sharing();
     let opening = "I have two dogs and a cat, and I love hiking in the hills with all of them";
     let shared = model.vocabulary().unwrap().encode(opening).unwrap().len() as u64;
@@ -74,7 +74,7 @@ fn the_third_of_those_that_come_one_after_another_reads_only_what_is_its_own() {
 }
 
 #[test]
-fn a_reader_that_leaves_does_not_take_those_along_that_wait_for_it() {
+fn when_a_reader_is_cancelled_waiting_requests_continue() {
     let model = sharing();
     let requests: Vec<_> = (0..3).map(|seed| write(Prompt::Chat(persona()), seed)).collect();
     let replies = block_on(async {
@@ -87,7 +87,7 @@ fn a_reader_that_leaves_does_not_take_those_along_that_wait_for_it() {
 }
 
 #[test]
-fn a_budget_of_one_state_keeps_the_last_and_one_of_none_keeps_nothing() {
+fn a_budget_for_one_state_caches_the_last_and_zero_caches_nothing() {
     let one = with(Budget { prefix_bytes: 200 << 10, ..Budget::default() });
     let cached = |model: &LocalModel, text: &str| {
         let text = format!("{text} is a fine thing to do on a long and rainy afternoon in the middle of the week");
@@ -103,7 +103,7 @@ fn a_budget_of_one_state_keeps_the_last_and_one_of_none_keeps_nothing() {
 }
 
 #[test]
-fn what_was_read_under_other_gains_is_not_taken_over() {
+fn a_state_read_under_other_gains_is_not_adopted() {
     let model = sharing();
     let mut weak = write(Prompt::Chat(persona()), 1);
     weak.gains = Some(DeltaGains::Uniform(LayerGains { delta: 0.7, ..LayerGains::ONE }));
@@ -115,7 +115,7 @@ fn what_was_read_under_other_gains_is_not_taken_over() {
 }
 
 #[test]
-fn callers_that_leave_under_load_leave_nothing_behind() {
+fn callers_cancelled_under_load_leave_nothing_behind() {
     let model = sharing();
     let mut requests: Vec<_> = (0..10).map(|seed| write(Prompt::Chat(persona()), seed)).collect();
     for request in &mut requests {
@@ -128,7 +128,7 @@ fn callers_that_leave_under_load_leave_nothing_behind() {
             for request in &requests {
                 calls.push(begun(&model, request).await);
             }
-            // One is awaited while the others come and go.
+            // One is awaited while others come and go.
             let stays = calls.swap_remove(round % 10);
             drop(calls);
             replies.push(finished(stays).await);
@@ -140,8 +140,8 @@ fn callers_that_leave_under_load_leave_nothing_behind() {
 }
 
 #[test]
-fn requests_beyond_the_budget_wait_and_one_that_can_never_fit_is_told_the_sums() {
-    // Two states of 171 KiB each per request: room for three at once.
+fn requests_beyond_the_budget_wait_and_impossible_ones_are_refused() {
+    // Two states of 171 KiB each per request: memory for three requests at once.
     let model = with(Budget { state_bytes: 1 << 20, ..Budget::default() });
     let requests: Vec<_> = (0..12).map(|seed| write(Prompt::Chat(persona()), seed)).collect();
     same(&together(&model, &requests), &requests);
@@ -149,18 +149,21 @@ fn requests_beyond_the_budget_wait_and_one_that_can_never_fit_is_told_the_sums()
     long.sampling.max_tokens = 100_000;
     let error = complete(&model, long).unwrap_err().to_string();
     assert!(error.starts_with("model `bundled` cannot do this: 10000"), "{error}");
-    assert!(error.contains("(2 states of 0.2 MiB") && error.contains("all requests together have 1.0 MiB"), "{error}");
-    // It did not stand in the way of others.
+    assert!(
+        error.contains("(2 states of 0.2 MiB") && error.contains("the budget for all requests is 1.0 MiB"),
+        "{error}"
+    );
+    // It does not block others.
     same(&[complete(&model, requests[0].clone()).unwrap()], &requests[..1]);
 }
 
 #[test]
-fn texts_that_cannot_all_come_in_together_come_one_after_another() {
-    // Room for three at once, of which those that come together take half.
+fn texts_that_do_not_fit_together_are_scored_in_groups() {
+    // Memory for three at once, of which a group takes half.
     let narrow = with(Budget { state_bytes: 1 << 20, ..Budget::default() });
     let texts = ["Two dogs.", "Two", "I have a cat and two dogs, all of them old.", "No.", "Yes!"];
     let scored = |model: &LocalModel| {
-        let request = Request::new(Prompt::Chat(persona()), Sampling::greedy(), Stream::root(0));
+        let request = Request::new(Prompt::Chat(persona()), Sampling::greedy(), RngStream::root(0));
         let each = texts.iter().map(|text| Continuation::Text((*text).to_owned())).collect();
         block_on(model.score_each(request, each)).unwrap()
     };
@@ -170,7 +173,7 @@ fn texts_that_cannot_all_come_in_together_come_one_after_another() {
         assert_eq!(together.usage, apart.usage);
     }
     assert_eq!((together.len(), apart.len()), (texts.len(), texts.len()));
-    let nothing = Request::new(Prompt::Chat(persona()), Sampling::greedy(), Stream::root(0));
+    let nothing = Request::new(Prompt::Chat(persona()), Sampling::greedy(), RngStream::root(0));
     assert!(block_on(narrow.score_each(nothing, Vec::new())).unwrap().is_empty());
 }
 
@@ -178,7 +181,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_prompts_have_in_common(
+    fn any_common_prefix(
         stem in prop::collection::vec(0..4096u32, 1..120),
         cuts in prop::collection::vec((0..120usize, prop::collection::vec(0..4096u32, 1..30), any::<bool>()), 2..7),
     ) {

@@ -1,4 +1,4 @@
-//! Damaged and hostile models: one clear error each.
+//! Damaged and malicious models: one clear error each.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +28,7 @@ fn check(folder: &Path, why: &str) {
     assert!(error.starts_with(&format!("model `local:{}` is not available: ", folder.display())), "{error}");
 }
 
-/// The model `plain` with its tensors changed.
+/// Changes tensors of the model `plain`.
 fn check_tensors(change: impl FnOnce(&mut Tensors), why: &str) {
     check_tensors_of("plain", change, why);
 }
@@ -47,7 +47,7 @@ fn check_tensors_of(model: &str, change: impl FnOnce(&mut Tensors), why: &str) {
     check(folder.path(), why);
 }
 
-/// The model `plain` with the text of a file's header changed.
+/// Changes the header of the model `plain`.
 fn check_header(change: impl FnOnce(String) -> String, why: &str) {
     let folder = copy("plain");
     let path = folder.path().join("model.safetensors");
@@ -63,13 +63,13 @@ fn check_header(change: impl FnOnce(String) -> String, why: &str) {
 const NORM: &str = "backbone.norm_f.weight";
 
 #[test]
-fn a_tensor_that_is_named_twice() {
+fn a_duplicate_tensor_name() {
     let twice = |header: String| {
         let (_, entry) = header.split_once(&format!("\"{NORM}\":")).unwrap();
         let entry = entry.split_inclusive('}').next().unwrap().to_owned();
         header.replacen('{', &format!("{{\"{NORM}\":{entry},"), 1)
     };
-    check_header(twice, "`backbone.norm_f.weight` is there twice");
+    check_header(twice, "`backbone.norm_f.weight` occurs twice");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn tensors_that_do_not_fit_the_config() {
             t.insert("adapter.weight".into(), norm.clone());
             t.insert("extra".into(), norm);
         },
-        "tensor `adapter.weight` and 1 more belong to no layer",
+        "tensor `adapter.weight` and 1 more are not used by the architecture",
     );
     let put =
         |value: f32| move |t: &mut Tensors| t.get_mut(NORM).unwrap().1[8..12].copy_from_slice(&value.to_le_bytes());
@@ -111,18 +111,18 @@ fn tensors_that_do_not_fit_a_decoder() {
         |t| drop(t.remove(&layer("self_attn.k_proj.bias"))),
         "tensor `model.layers.1.self_attn.k_proj.bias` is missing",
     );
-    // A bias that the config does not speak of.
+    // A bias that the config does not declare.
     check_tensors_of(
         "llama",
         |t| drop(t.insert(layer("mlp.up_proj.bias"), (vec![48], vec![0; 192]))),
-        "tensor `model.layers.1.mlp.up_proj.bias` and 0 more belong to no layer",
+        "tensor `model.layers.1.mlp.up_proj.bias` and 0 more are not used by the architecture",
     );
     check_tensors_of("llama", |t| drop(t.remove("lm_head.weight")), "tensor `lm_head.weight` is missing");
     check_tensors_of("mamba2", |t| t.get_mut("backbone.layers.0.mixer.D").unwrap().0 = vec![4, 2], "has dims [4, 2]");
 }
 
 #[test]
-fn frequencies_that_older_files_carry_along_are_not_in_the_way() {
+fn rotary_frequencies_in_older_files_are_ignored() {
     let folder = copy("llama");
     let path = folder.path().join("model.safetensors");
     let bytes = fs::read(&path).unwrap();
@@ -135,7 +135,7 @@ fn frequencies_that_older_files_carry_along_are_not_in_the_way() {
 }
 
 #[test]
-fn files_that_are_cut_padded_or_no_safetensors_at_all() {
+fn truncated_padded_and_foreign_files() {
     let folder = copy("plain");
     let path = folder.path().join("model.safetensors");
     let bytes = fs::read(&path).unwrap();
@@ -147,8 +147,8 @@ fn files_that_are_cut_padded_or_no_safetensors_at_all() {
     with(&bytes[..4], "it ends too early");
     with(&bytes[..100], "its header claims");
     with(&bytes[..bytes.len() - 1], "fetch it again");
-    with(&[bytes.as_slice(), b"more"].concat(), "its header speaks of");
-    with(b"PK\x03\x04\xff\xff\xff\xff and so on", "this is no safetensors file");
+    with(&[bytes.as_slice(), b"more"].concat(), "its header describes");
+    with(b"PK\x03\x04\xff\xff\xff\xff and so on", "this is not a safetensors file");
     let mut garbage = bytes.clone();
     garbage[9..40].fill(b'{');
     with(&garbage, "`model.safetensors` is not usable: header: ");
@@ -157,7 +157,7 @@ fn files_that_are_cut_padded_or_no_safetensors_at_all() {
 }
 
 #[test]
-fn an_index_that_leads_elsewhere_or_lies() {
+fn a_shard_index_with_wrong_entries() {
     let folder = copy("shards");
     let path = folder.path().join("model.safetensors.index.json");
     let index = fs::read_to_string(&path).unwrap();
@@ -170,11 +170,7 @@ fn an_index_that_leads_elsewhere_or_lies() {
         with(last, shard, "is not a plain file name in this folder");
     }
     with(last, "gone.safetensors", "gone.safetensors` cannot be read");
-    with(
-        last,
-        "model-00001-of-00003.safetensors",
-        "is not in `model-00001-of-00003.safetensors`, where the index has it",
-    );
+    with(last, "model-00001-of-00003.safetensors", "is not in `model-00001-of-00003.safetensors`, as the index claims");
     with("{", "[", "`model.safetensors.index.json` is not usable");
 }
 
@@ -191,7 +187,7 @@ fn other_files_that_are_missing_or_broken() {
             Err(_) => fs::remove_file(&path).unwrap(),
         }
     };
-    with("config.json", r#"{"model_type": "gpt2"}"#, "asks for the architecture `gpt2`; supported: `mamba`");
+    with("config.json", r#"{"model_type": "gpt2"}"#, "requires the architecture `gpt2`; supported: `mamba`");
     with("tokenizer.json", "{}", "`tokenizer.json` is not usable");
     with("tokenizer_config.json", "[", "`tokenizer_config.json` is not usable");
     with("tokenizer_config.json", r#"{"chat_template": 7}"#, "`chat_template` must be a text, or a list of `name` and");

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{Basis, Continuation, Finish, ModelError, Prompt, Request, Sampling};
 use loom_agent::inference::providers::open;
 use loom_agent::inference::remote::RemoteOptions;
@@ -25,11 +25,11 @@ async fn a_reply_is_streamed_counted_and_named() {
     assert_eq!((completion.usage.tokens_in, completion.usage.tokens_out), (12, 3));
     assert_eq!(completion.model, model.info().name);
     let hosted = completion.hosted.unwrap();
-    assert!(hosted.usage_told && !hosted.replayed && hosted.cost_usd.is_none());
+    assert!(hosted.usage_reported && !hosted.replayed && hosted.cost_usd.is_none());
 }
 
 #[tokio::test]
-async fn a_listener_is_obeyed_at_once_and_the_stream_is_dropped() {
+async fn a_sink_can_stop_the_stream() {
     let endless = vec![
         Act::Send([STREAM.as_bytes(), &chunk(&event("one ")), &chunk(&event("two "))].concat()),
         Act::SendUntilGone(chunk(&event("more "))),
@@ -39,15 +39,15 @@ async fn a_listener_is_obeyed_at_once_and_the_stream_is_dropped() {
     let mut heard = Vec::new();
     let completion = model.complete(request(0), Some(hears(2, &mut heard))).await.unwrap();
     assert_eq!(completion.message.content, "one two ");
-    assert_eq!((completion.finish, completion.tokens.len()), (Finish::Asked, 2));
-    assert!(!completion.hosted.unwrap().usage_told);
+    assert_eq!((completion.finish, completion.tokens.len()), (Finish::Cancelled, 2));
+    assert!(!completion.hosted.unwrap().usage_reported);
     while server.gone.load(Ordering::SeqCst) == 0 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
 #[tokio::test]
-async fn a_reply_without_end_is_kept_as_far_as_it_may_go() {
+async fn an_endless_reply_is_cut_at_the_limit() {
     let endless = vec![
         Act::Send([STREAM.as_bytes(), &chunk(&event("It begins. "))].concat()),
         Act::SendUntilGone(chunk(&event(&"x".repeat(1 << 20)))),
@@ -58,7 +58,7 @@ async fn a_reply_without_end_is_kept_as_far_as_it_may_go() {
     assert!(completion.message.content.starts_with("It begins. xxx"));
     assert!((60 << 20..64 << 20).contains(&completion.message.content.len()), "{}", completion.message.content.len());
     let hosted = completion.hosted.unwrap();
-    assert!(!hosted.usage_told);
+    assert!(!hosted.usage_reported);
     let told = "the rest of the reply: its answer is larger than 67108864 bytes";
     assert_eq!(hosted.left_out, [told]);
     while server.gone.load(Ordering::SeqCst) == 0 {
@@ -67,7 +67,7 @@ async fn a_reply_without_end_is_kept_as_far_as_it_may_go() {
 }
 
 #[tokio::test]
-async fn what_passes_is_asked_again() {
+async fn temporary_errors_are_retried() {
     let server = MockServer::start().await;
     let slow = ResponseTemplate::new(429)
         .insert_header("retry-after", "0")
@@ -86,16 +86,16 @@ async fn what_passes_is_asked_again() {
 }
 
 #[tokio::test]
-async fn what_does_not_pass_is_told_at_once() {
+async fn permanent_errors_are_not_retried() {
     for (status, body, why) in [
-        (401, json!({"error": {"message": "bad key"}}), "refuses the key"),
+        (401, json!({"error": {"message": "bad key"}}), "rejected the API key"),
         (429, json!({"error": {"message": "pay", "code": "insufficient_quota"}}), "no quota left"),
         (
             400,
             json!({"error": {"message": "context_length_exceeded"}}),
-            "refuses the request (400 Bad Request: context_length",
+            "rejected the request (400 Bad Request: context_length",
         ),
-        (404, json!({"error": {"message": "no model m"}}), "knows no such model or path"),
+        (404, json!({"error": {"message": "no model m"}}), "has no such model or path"),
     ] {
         let server = MockServer::start().await;
         Mock::given(method("POST"))
@@ -109,7 +109,7 @@ async fn what_does_not_pass_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_wait_longer_than_anybody_waits_is_a_failure() {
+async fn a_requested_wait_beyond_the_limit_is_an_error() {
     let server = MockServer::start().await;
     let never = ResponseTemplate::new(429).insert_header("retry-after", "86400");
     Mock::given(method("POST")).respond_with(never).expect(1).mount(&server).await;
@@ -118,7 +118,7 @@ async fn a_wait_longer_than_anybody_waits_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_asked_again_only_while_nobody_has_heard_it() {
+async fn a_broken_stream_is_retried_only_before_the_first_delivered_token() {
     let half = vec![Act::Send([STREAM.as_bytes(), &chunk(&event("Hel"))].concat())];
     let server = Server::start(vec![half.clone(), half.clone(), good(&["Hello"])]).await;
     let completion = say(&compatible(&server.url, impatient()), 0).await.unwrap();
@@ -134,37 +134,37 @@ async fn a_stream_that_breaks_off_is_asked_again_only_while_nobody_has_heard_it(
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_without_an_end_is_no_reply() {
+async fn a_stream_without_a_finish_is_an_error() {
     let polite = vec![Act::Send([STREAM.as_bytes(), &chunk(&event("Hel")), LAST_CHUNK].concat())];
     let server = Server::start(vec![polite]).await;
     let remote = RemoteOptions { retries: 1, ..impatient() };
     let error = say(&compatible(&server.url, remote), 0).await.unwrap_err().to_string();
-    assert!(error.contains("its end is missing"), "{error}");
+    assert!(error.contains("the end of the stream is missing"), "{error}");
     assert_eq!(server.asked.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
-async fn garbage_is_quoted_and_not_asked_for_again() {
+async fn invalid_responses_are_quoted_and_not_retried() {
     let garbage = vec![Act::Send([STREAM.as_bytes(), &chunk(b"data: <html>oops</html>\n\n"), LAST_CHUNK].concat())];
     let server = Server::start(vec![garbage]).await;
     let error = say(&compatible(&server.url, impatient()), 0).await.unwrap_err().to_string();
-    assert!(error.contains("no chunk of a reply: <html>oops</html>"), "{error}");
+    assert!(error.contains("an invalid chunk: <html>oops</html>"), "{error}");
     assert_eq!(server.asked.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn silence_ends_before_the_first_byte_and_between_two() {
+async fn timeouts_apply_before_the_first_byte_and_between_bytes() {
     let mute = vec![Act::Wait(Duration::from_mins(10))];
     let server = Server::start(vec![mute.clone()]).await;
     let remote = RemoteOptions { retries: 0, first_byte: Duration::from_millis(50), ..impatient() };
     let error = say(&compatible(&server.url, remote), 0).await.unwrap_err().to_string();
-    assert!(error.contains("no answer from") && error.contains("name a fallback"), "{error}");
+    assert!(error.contains("no response from") && error.contains("name a fallback"), "{error}");
 
     let stuck = [vec![Act::Send([STREAM.as_bytes(), &chunk(&event("Hel"))].concat())], mute].concat();
     let server = Server::start(vec![stuck]).await;
     let remote = RemoteOptions { retries: 0, idle: Duration::from_millis(50), ..impatient() };
     let error = say(&compatible(&server.url, remote), 0).await.unwrap_err().to_string();
-    assert!(error.contains("silence for 50ms"), "{error}");
+    assert!(error.contains("no data for 50ms"), "{error}");
 }
 
 #[tokio::test]
@@ -179,7 +179,7 @@ async fn a_character_split_across_chunks_arrives_whole() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_an_outcome() {
+async fn a_refusal_is_a_completion() {
     let refusal = b"data: {\"choices\": [{\"delta\": {\"refusal\": \"No.\"}}]}\n\n";
     let body = [refusal.as_slice(), FINISH, USAGE].concat();
     let server = Server::start(vec![vec![Act::Send([STREAM.as_bytes(), &chunk(&body), LAST_CHUNK].concat())]]).await;
@@ -188,7 +188,7 @@ async fn a_refusal_is_an_outcome() {
 }
 
 #[tokio::test]
-async fn log_probabilities_that_a_server_refuses_are_left_out_and_that_is_told() {
+async fn rejected_log_probabilities_are_left_out_and_reported() {
     let server = MockServer::start().await;
     let no = json!({"error": {"message": "logprobs are not supported with this model", "param": "logprobs"}});
     let asked = body_partial_json(json!({"logprobs": true}));
@@ -208,7 +208,7 @@ async fn log_probabilities_that_a_server_refuses_are_left_out_and_that_is_told()
 }
 
 #[tokio::test]
-async fn a_kept_reply_is_replayed_where_the_same_is_drawn() {
+async fn a_cached_reply_is_replayed_for_the_same_draw() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(vec![good(&["one", " reply"]), good(&["another"])]).await;
     let remote = RemoteOptions { cache: Some(folder.path().to_owned()), ..impatient() };
@@ -225,7 +225,7 @@ async fn a_kept_reply_is_replayed_where_the_same_is_drawn() {
 }
 
 #[tokio::test]
-async fn the_next_link_of_a_chain_answers_and_both_reasons_stand_with_it() {
+async fn a_fallback_reply_records_the_errors_before_it() {
     let server = MockServer::start().await;
     Mock::given(method("POST")).respond_with(ResponseTemplate::new(404)).mount(&server).await;
     let chain = format!("local:/nowhere,openai-compatible:{}#m,echo", server.uri());
@@ -234,11 +234,11 @@ async fn the_next_link_of_a_chain_answers_and_both_reasons_stand_with_it() {
     assert_eq!((completion.model.as_str(), completion.message.content.as_str()), ("echo", "Hello?"));
     let [(first, why), (second, then)] = &completion.fallbacks[..] else { panic!("{:?}", completion.fallbacks) };
     assert_eq!((first.as_str(), second), ("local:/nowhere", &format!("openai-compatible:{}#m", server.uri())));
-    assert!(why.contains("/nowhere") && then.contains("knows no such model or path"), "{why} {then}");
+    assert!(why.contains("/nowhere") && then.contains("has no such model or path"), "{why} {then}");
 }
 
 #[tokio::test]
-async fn a_chain_goes_no_further_once_something_was_heard() {
+async fn a_chain_does_not_fall_back_after_delivered_tokens() {
     let half = vec![Act::Send([STREAM.as_bytes(), &chunk(&event("Hel"))].concat())];
     let server = Server::start(vec![half]).await;
     let chain = format!("openai-compatible:{}#m,echo", server.url);
@@ -252,7 +252,7 @@ async fn a_chain_goes_no_further_once_something_was_heard() {
 }
 
 #[tokio::test]
-async fn a_chain_scores_with_its_first_model_alone() {
+async fn a_chain_scores_with_its_first_model_only() {
     let scored = async |chain: &str| {
         let model = open(&chain.parse().unwrap(), &options(impatient())).unwrap();
         model.score(score("One"), Continuation::Text(" two".to_owned())).await
@@ -263,11 +263,11 @@ async fn a_chain_scores_with_its_first_model_alone() {
 }
 
 fn score(prompt: &str) -> Request {
-    Request::new(Prompt::Text(prompt.to_owned()), Sampling::greedy(), Stream::root(0))
+    Request::new(Prompt::Text(prompt.to_owned()), Sampling::greedy(), RngStream::root(0))
 }
 
 #[tokio::test]
-async fn a_score_is_taken_only_from_a_server_that_echoes() {
+async fn scores_need_a_server_that_echoes() {
     let deaf = MockServer::start().await;
     let plain = json!({"choices": [{"text": " seven", "logprobs": null}]});
     Mock::given(path("/completions"))

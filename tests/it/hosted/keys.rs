@@ -29,7 +29,7 @@ fn loom(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> (Optio
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_with_hosted_models_holds_the_reply_and_its_cost_and_no_key() {
+async fn a_hosted_run_records_replies_and_costs_but_no_key() {
     let server = MockServer::start().await;
     let stream = concat!(
         "data: {\"model\": \"gpt-4o-2024-08-06\", \"choices\": [{\"delta\": {\"content\": \"Hosted words.\"}}]}\n\n",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loom_agent::foundation::base::Stream;
+use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{Continuation, Finish, LanguageModel, Prompt, Request, Sampling};
 use loom_agent::inference::providers::open;
 
@@ -34,7 +34,7 @@ async fn a_reply_has_log_probabilities_and_a_listener_ends_it() {
     }
     let mut heard = Vec::new();
     let ended = model.complete(asked, Some(hears(2, &mut heard))).await.unwrap();
-    assert_eq!((ended.finish, ended.tokens.len(), heard.len()), (Finish::Asked, 2, 2));
+    assert_eq!((ended.finish, ended.tokens.len(), heard.len()), (Finish::Cancelled, 2, 2));
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn a_reply_has_log_probabilities_and_a_listener_ends_it() {
 async fn a_text_is_scored_token_by_token() {
     let model = server();
     let score = |prompt: &str, more: &str| {
-        let request = Request::new(Prompt::Text(prompt.to_owned()), Sampling::greedy(), Stream::root(0));
+        let request = Request::new(Prompt::Text(prompt.to_owned()), Sampling::greedy(), RngStream::root(0));
         model.score(request, Continuation::Text(more.to_owned()))
     };
     let whole = match score("The sun", " is over the hill").await {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use loom_agent::app::serve::http::{Bounds, Service};
+use loom_agent::app::serve::http::{HttpService, ServerLimits};
 use reqwest::{Body, StatusCode};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ async fn check(server: &Server, path: &str, fields: Value, param: Option<&str>, 
 }
 
 #[tokio::test]
-async fn what_is_not_supported_is_refused_by_name() {
+async fn unsupported_fields_are_rejected_by_name() {
     let server = Server::bundled().await;
     let chat = "/v1/chat/completions";
     let tool = json!({ "tools": [{ "type": "function", "function": { "name": "f" } }] });
@@ -51,14 +51,14 @@ async fn what_is_not_supported_is_refused_by_name() {
     check(&server, bare, json!({ "suffix": "x" }), Some("suffix"), "`suffix` is not supported").await;
     check(&server, bare, json!({ "best_of": 3 }), Some("best_of"), "`best_of` is not supported").await;
     check(&server, bare, json!({ "prompt": [] }), Some("prompt"), "a prompt is empty").await;
-    check(&server, bare, json!({ "prompt": 3 }), Some("prompt"), "`prompt` is a text, a list of texts").await;
+    check(&server, bare, json!({ "prompt": 3 }), Some("prompt"), "`prompt` must be a string, a list of strings").await;
     check(&server, bare, json!({ "prompt": [[1], []] }), Some("prompt"), "a prompt is empty").await;
     check(&server, bare, json!({ "prompt": [[1, 4096]] }), None, "token 4096 is outside its vocabulary").await;
-    check(&server, bare, json!({ "max_tokens": 0 }), Some("max_tokens"), "answers nothing without `echo: true`").await;
+    check(&server, bare, json!({ "max_tokens": 0 }), Some("max_tokens"), "needs `echo: true`").await;
     check(&server, bare, json!({ "temperature": -1 }), None, "`temperature` must be 0 (greedy)").await;
     check(&server, bare, json!({ "n": 257 }), Some("n"), "from 1 to 256").await;
-    check(&server, bare, json!({ "n": "x" }), Some("n"), "`n` is not understood").await;
-    check(&server, bare, json!({ "stop": "x".repeat(1025) }), Some("stop"), "16 texts of 1024 bytes each").await;
+    check(&server, bare, json!({ "n": "x" }), Some("n"), "`n` is invalid").await;
+    check(&server, bare, json!({ "stop": "x".repeat(1025) }), Some("stop"), "16 strings of 1024 bytes each").await;
     check(&server, bare, json!({ "logprobs": 101 }), Some("logprobs"), "at most 100").await;
     check(&server, bare, json!({ "model": "gpt-4" }), Some("model"), "there is no model `gpt-4` here").await;
     check(&server, bare, json!({ "loom": { "delta": { "g": 1 } } }), Some("delta"), "unknown field `g`").await;
@@ -69,9 +69,9 @@ async fn what_is_not_supported_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_at_all_is_told_what_one_looks_like() {
-    let bounds = Bounds { body_bytes: 100, ..Bounds::default() };
-    let server = Server::of(Service { bounds, ..service() }).await;
+async fn invalid_requests_are_explained() {
+    let limits = ServerLimits { body_bytes: 100, ..ServerLimits::default() };
+    let server = Server::of(HttpService { limits, ..service() }).await;
     let check = async |request: reqwest::RequestBuilder, status: StatusCode, why: &str| {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), status);
@@ -79,8 +79,8 @@ async fn what_is_no_request_at_all_is_told_what_one_looks_like() {
         assert!(answer["error"]["message"].as_str().unwrap().contains(why), "{answer}");
     };
     let json = |text: &'static str| server.post("/v1/completions", &Value::Null).body(text);
-    check(json("{\"model\""), StatusCode::BAD_REQUEST, "the body is no JSON object").await;
-    check(json("[1]"), StatusCode::BAD_REQUEST, "the body is no JSON object").await;
+    check(json("{\"model\""), StatusCode::BAD_REQUEST, "the body is not a JSON object").await;
+    check(json("[1]"), StatusCode::BAD_REQUEST, "the body is not a JSON object").await;
     let long = server.post("/v1/completions", &json!({ "prompt": "x".repeat(200) }));
     check(long, StatusCode::PAYLOAD_TOO_LARGE, "larger than this server takes").await;
     let plain = server.get("/v1/completions");
@@ -88,7 +88,7 @@ async fn what_is_no_request_at_all_is_told_what_one_looks_like() {
     check(server.get("/v1/images"), StatusCode::NOT_FOUND, "no such endpoint").await;
     check(server.get("/v1/models/gpt-4"), StatusCode::NOT_FOUND, "no model `gpt-4` here").await;
     check(server.get("/v1/models/%ff"), StatusCode::NOT_FOUND, "Invalid UTF-8").await;
-    check(server.post("/tokenize", &json!({})), StatusCode::BAD_REQUEST, "give a `prompt`, or `messages`").await;
+    check(server.post("/tokenize", &json!({})), StatusCode::BAD_REQUEST, "give a `prompt` or `messages`").await;
     let form = server.client.post(format!("http://{}/v1/completions", server.at)).body("{}");
     check(form, StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type: application/json").await;
     let rebound = server.get("/v1/models").header("host", "evil.example");
@@ -96,31 +96,31 @@ async fn what_is_no_request_at_all_is_told_what_one_looks_like() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_never_sent_whole_does_not_keep_the_server_from_ending() {
-    let bounds = Bounds { silence: Duration::from_millis(20), ..Bounds::default() };
-    let server = Server::of(Service { bounds, ..service() }).await;
+async fn an_unfinished_request_does_not_block_shutdown() {
+    let limits = ServerLimits { silence: Duration::from_millis(20), ..ServerLimits::default() };
+    let server = Server::of(HttpService { limits, ..service() }).await;
     let half = server
         .post("/v1/completions", &Value::Null)
         .body(Body::wrap_stream(stream::iter([Ok::<_, std::io::Error>("{\"model\": ")]).chain(stream::pending())));
     let response = half.send().await.unwrap();
     assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
     let answer: Value = response.json().await.unwrap();
-    assert!(answer["error"]["message"].as_str().unwrap().contains("send it whole"), "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("was not sent completely in time"), "{answer}");
     server.stop.unwrap().send(()).unwrap();
     server.ends.await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn a_model_without_log_probabilities_or_tokens_says_so() {
+async fn missing_log_probabilities_and_vocabulary_are_errors() {
     use loom_agent::inference::providers::{OpenOptions, open};
 
     let model = open(&"echo".parse().unwrap(), &OpenOptions::default()).unwrap();
-    let server = Server::of(Service { model, name: "bundled".to_owned(), ..service() }).await;
+    let server = Server::of(HttpService { model, name: "bundled".to_owned(), ..service() }).await;
     let answer = server.ask("/v1/completions", &json!({ "model": "bundled", "prompt": "Say it again." })).await;
     assert_eq!(answer["choices"][0]["text"], "Say it again.");
     check(&server, "/v1/completions", json!({ "logprobs": 1 }), Some("logprobs"), "gives no log-probabilities").await;
     let delta = json!({ "loom": { "delta": {} } });
-    check(&server, "/v1/completions", delta, Some("loom.delta"), "has no Δ to put gains on").await;
+    check(&server, "/v1/completions", delta, Some("loom.delta"), "has no Δ: gains need a Mamba").await;
     for (path, body) in [
         ("/tokenize", json!({ "prompt": "x" })),
         ("/detokenize", json!({ "tokens": [1] })),
@@ -128,7 +128,7 @@ async fn a_model_without_log_probabilities_or_tokens_says_so() {
     ] {
         let (status, error) = server.answer(path, &body).await;
         assert_eq!(status, StatusCode::NOT_IMPLEMENTED, "{path}");
-        assert!(error["error"]["message"].as_str().unwrap().contains("whose tokens are known here"), "{error}");
+        assert!(error["error"]["message"].as_str().unwrap().contains("with a known vocabulary"), "{error}");
     }
     drop(bundled(1));
 }

@@ -44,21 +44,21 @@ fn start<'a>(output: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_bears_on_the_need_is_known_and_the_verdict_is_proposed_once() {
+fn the_memory_is_searched_and_the_verdict_is_proposed_once() {
     let root = TempDir::new().unwrap();
     memory(root.path());
     let before = fs::read_to_string(root.path().join("notes/decisions/DECISIONS.md")).unwrap();
     let said = does(root.path(), &start("s", &[]));
     assert!(said.contains("[KNOWN] D-20260101-001 active:") && !said.contains("D-20260101-002"), "{said}");
-    assert!(said.contains("The verdict is proposed to the memory"), "{said}");
+    assert!(said.contains("The verdict was proposed to the memory"), "{said}");
     let brief = fs::read_to_string(root.path().join("s/brief.md")).unwrap();
-    assert!(brief.contains("## What the memory holds of it") && brief.contains("D-20260101-001"), "{brief}");
+    assert!(brief.contains("## Related entries in the memory") && brief.contains("D-20260101-001"), "{brief}");
     // A proposal is no decision: a person applies it.
     assert_eq!(fs::read_to_string(root.path().join("notes/decisions/DECISIONS.md")).unwrap(), before);
     let review = does(root.path(), &["memory", "review", "notes"]);
     assert!(review.contains("the session s, report"), "{review}");
     let proposed = proposals(root.path());
-    assert_eq!(proposed.matches("Verdict on \"Look at how a student talks\": not to be told").count(), 1, "{proposed}");
+    assert_eq!(proposed.matches("Verdict on \"Look at how a student talks\": undecided").count(), 1, "{proposed}");
 
     // Searching and proposing are asked for, with receipts in the session's own log.
     let log = fs::read_to_string(root.path().join("s/receipts.jsonl")).unwrap();
@@ -75,18 +75,18 @@ fn what_bears_on_the_need_is_known_and_the_verdict_is_proposed_once() {
 }
 
 #[test]
-fn a_memory_that_takes_no_proposals_or_cannot_be_read_stops_no_session() {
+fn an_unusable_memory_does_not_stop_a_session() {
     let root = TempDir::new().unwrap();
     memory(root.path());
     set_mode(root.path(), "detect_only");
     let said = does(root.path(), &start("s", &[]));
-    assert!(said.contains("The verdict is not proposed to the memory"), "{said}");
+    assert!(said.contains("The verdict was not proposed to the memory"), "{said}");
     assert_eq!(proposals(root.path()).matches("[P-").count(), 0);
 
     fs::write(root.path().join("notes/memory/intel-state.json"), "{").unwrap();
     let said = does(root.path(), &start("again", &[]));
     assert!(said.contains("SHIP") || said.contains("MONITOR") || said.contains("RESEARCH"), "{said}");
-    assert!(fs::read_to_string(root.path().join("again/report.md")).unwrap().contains("## What was found"));
+    assert!(fs::read_to_string(root.path().join("again/report.md")).unwrap().contains("## Results"));
 }
 
 /// All that was ever proposed.

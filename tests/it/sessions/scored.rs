@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use loom_agent::app::session::{Session, SessionError};
-use loom_agent::foundation::store::receipts::Key;
+use loom_agent::foundation::store::receipts::ReceiptKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -89,11 +89,11 @@ fn does<A: AsRef<str>>(folder: &Path, arguments: &[A]) -> String {
 }
 
 #[test]
-fn the_finding_is_what_a_judge_says_that_passed_its_test() {
+fn the_finding_follows_a_tested_judge() {
     let runtime = Runtime::new().unwrap();
     for (likes, expected, fact) in [
-        (true, "Finding: the persona holds, as far as the scores tell.", "above 0.5 by"),
-        (false, "Finding: the persona does not hold, as far as the scores tell.", "below 0.5 by"),
+        (true, "Finding: the persona holds, according to the scores.", "above 0.5 by"),
+        (false, "Finding: the persona does not hold, according to the scores.", "below 0.5 by"),
     ] {
         let root = TempDir::new().unwrap();
         scripts(root.path());
@@ -101,7 +101,7 @@ fn the_finding_is_what_a_judge_says_that_passed_its_test() {
         // Before its test the judge's ratings stand in the report, and decide nothing.
         does(root.path(), &start(root.path(), &spec, "untested", "autonomous"));
         let report = fs::read_to_string(root.path().join("untested/report.md")).unwrap();
-        assert!(report.contains("Finding: not to be told") && report.contains("persona_adherence/1"), "{report}");
+        assert!(report.contains("Finding: undecided") && report.contains("persona_adherence/1"), "{report}");
 
         does(root.path(), &["judge", "check", "--judge-model", &spec]);
         does(root.path(), &start(root.path(), &spec, "tested", "autonomous"));
@@ -116,9 +116,10 @@ fn the_finding_is_what_a_judge_says_that_passed_its_test() {
 }
 
 #[test]
-fn a_finding_is_asserted_by_a_persons_word_alone_and_under_a_permit() {
+fn asserting_a_finding_needs_a_persons_approval_and_a_permit() {
     let runtime = Runtime::new().unwrap();
-    for (likes, asserted) in [(true, "Asserted by the user's word: the persona holds"), (false, "does not hold")] {
+    for (likes, asserted) in [(true, "Asserted with the user's approval: the persona holds"), (false, "does not hold")]
+    {
         let root = TempDir::new().unwrap();
         scripts(root.path());
         let (_server, spec) = judge(&runtime, likes);
@@ -129,7 +130,7 @@ fn a_finding_is_asserted_by_a_persons_word_alone_and_under_a_permit() {
         }
         // Nobody tested the judge: nothing can be told, and nothing be asserted.
         let refused = answer("PROMOTE");
-        assert!(told(&refused).contains("nothing can be told, so nothing can be asserted"), "{}", told(&refused));
+        assert!(told(&refused).contains("the finding is undecided, so nothing can be asserted"), "{}", told(&refused));
         does(root.path(), &["judge", "check", "--judge-model", &spec]);
         does(root.path(), &["session", "answer", "s", "NEW: once more"]);
         does(root.path(), &["session", "answer", "s", "yes"]);
@@ -171,19 +172,19 @@ fn stopped_anywhere(root: &Path) {
     };
     let resumed = |folder: &Path, most: usize| {
         let (mut at, disk) = place(folder, most);
-        at.key = Arc::new(Key::open(&root.join(".local/share/loom/key")).unwrap());
+        at.key = Arc::new(ReceiptKey::open(&root.join(".local/share/loom/key")).unwrap());
         (Session::resume(at), disk)
     };
     let finished = |folder: &Path, most: usize| -> Result<(String, usize), SessionError> {
         let (session, disk) = resumed(folder, most);
         let mut session = session?;
-        if session.standing().waiting {
+        if session.session_status().waiting {
             session.answer("PROMOTE")?;
         }
-        go(&mut session).map(|standing| (standing.report, disk.appends.load(Ordering::Relaxed)))
+        go(&mut session).map(|session_status| (session_status.report, disk.appends.load(Ordering::Relaxed)))
     };
     let (whole, appends) = finished(&copied(0), usize::MAX).unwrap();
-    assert!(whole.contains("Asserted by the user's word") && appends > 10, "{appends}: {whole}");
+    assert!(whole.contains("Asserted with the user's approval") && appends > 10, "{appends}: {whole}");
     for most in 1..appends {
         let folder = copied(most);
         assert!(finished(&folder, most).is_err(), "{most}");

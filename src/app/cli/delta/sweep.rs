@@ -7,13 +7,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::super::device::DeviceArg;
 use super::super::{Exit, Failure, Terminal};
-use crate::app::watch::Watch;
+use crate::app::command_gate::CommandGate;
 use crate::foundation::chat::ModelChain;
 use crate::governance::mood::Mood;
 use crate::inference::providers::OpenOptions;
-use crate::studies::delta::{Layers, Plan, Report, Window, passages, sweep};
+use crate::studies::delta::{LayerSelection, SweepPlan, SweepReport, TokenWindow, passages, sweep};
 
-/// Read texts under many gains: likelihood, divergence, memory and repetition beside the model as it is
+/// Score texts under many gains: likelihood, divergence, half-life and repetition, compared with the model without gains
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -22,43 +22,43 @@ Examples:
   loom delta sweep plan.yaml --output sweep
 
 PLAN is YAML with the keys model, texts, gains, layers, windows, length, passages, continuation and top; \
-a flag wins over it. \
-The same command goes on after an interruption. docs/DELTA.md tells what is measured.")]
+flags override it. \
+After an interruption, the same command resumes. docs/DELTA.md describes the measurements.")]
 pub(super) struct Args {
-    /// What to do; the default is every gain from 0.5 to 2 on `recall`
+    /// The plan; the default is every gain from 0.5 to 2 on `recall`
     #[arg(value_name = "PLAN")]
     plan: Option<PathBuf>,
-    /// The folder to write, or to go on in
+    /// The output folder; a sweep in it is resumed
     #[arg(long, value_name = "DIR")]
     output: PathBuf,
     /// The model
     #[arg(long, short, value_name = "MODEL")]
     model: Option<ModelChain>,
-    /// A text file, a transcript (.json), or `recall`; the flag may be given again
+    /// A text file, a transcript (.json), or `recall`; may be repeated
     #[arg(long = "text", value_name = "FILE")]
     texts: Vec<String>,
-    /// A gain and its values, such as `g_delta=0.5,2`; the flag may be given again
+    /// A gain and its values, such as `g_delta=0.5,2`; may be repeated
     #[arg(long = "gain", value_name = "NAME=X,…")]
     gains: Vec<String>,
-    /// `all`, `early`, `late`, or numbers from 0 such as `0,2`; the flag may be given again
+    /// `all`, `early`, `late`, or numbers from 0 such as `0,2`; may be repeated
     #[arg(long, value_name = "LAYERS")]
-    layers: Vec<Layers>,
-    /// `all`, or tokens FROM:TO such as `0:64` or `64:`; the flag may be given again
+    layers: Vec<LayerSelection>,
+    /// `all`, or tokens FROM:TO such as `0:64` or `64:`; may be repeated
     #[arg(long = "window", value_name = "FROM:TO")]
-    windows: Vec<Window>,
+    windows: Vec<TokenWindow>,
     /// Longest passage, tokens
     #[arg(long, value_name = "N", value_parser = super::super::at_least_one)]
     length: Option<usize>,
     /// Most passages taken from one text
     #[arg(long, value_name = "N", value_parser = super::super::at_least_one)]
     passages: Option<usize>,
-    /// Tokens written greedily after each passage
+    /// Tokens generated greedily after each passage
     #[arg(long, value_name = "N")]
     continuation: Option<usize>,
-    /// Alternatives to a token that the divergence is taken over
+    /// Alternatives per token for the divergence
     #[arg(long, value_name = "N", value_parser = super::super::at_least_one)]
     top: Option<usize>,
-    /// Threads for the arithmetic; all cores if not given
+    /// Threads; default: all cores
     #[arg(long, value_name = "N", value_parser = super::super::at_least_one)]
     threads: Option<usize>,
     #[command(flatten)]
@@ -69,9 +69,9 @@ impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let plan = self.plan()?;
         let chain: ModelChain = plan.model.parse().map_err(|error| Failure::usage(format!("{error}")))?;
-        let watch = Watch::models("delta sweep", Mood::Bold, &[&chain], Some(&self.output))?;
-        let options = OpenOptions::new(self.threads, None).on(Some(self.device.decide(terminal)?));
-        let model = watch.model(&chain, &options)?;
+        let gate = CommandGate::for_models("delta sweep", Mood::Bold, &[&chain], Some(&self.output))?;
+        let options = OpenOptions::new(self.threads, None).with_device(Some(self.device.decide(terminal)?));
+        let model = gate.open_model(&chain, &options)?;
         let texts = passages(&*model, &plan.texts, plan.length, plan.passages)?;
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         if !std::io::stderr().is_terminal() {
@@ -83,8 +83,8 @@ impl Args {
             bar.set_position(done as u64);
         }));
         bar.finish_and_clear();
-        watch.close()?;
-        let report = Report::of(&done?);
+        gate.close()?;
+        let report = SweepReport::of(&done?);
         report.write_to(&self.output)?;
         let tokens = report.rows.first().map_or(0, |row| row.tokens);
         writeln!(
@@ -99,11 +99,11 @@ impl Args {
         Ok(Exit::Ok)
     }
 
-    /// The plan's file, and the flags over it.
-    fn plan(&self) -> Result<Plan, Failure> {
-        let file = self.plan.as_deref().map(Plan::load).transpose()?.unwrap_or_default();
+    /// The plan file, overridden by flags.
+    fn plan(&self) -> Result<SweepPlan, Failure> {
+        let file = self.plan.as_deref().map(SweepPlan::load).transpose()?.unwrap_or_default();
         let or = |given: &Vec<String>, file: Vec<String>| if given.is_empty() { file } else { given.clone() };
-        Ok(Plan {
+        Ok(SweepPlan {
             model: self.model.as_ref().map_or(file.model, ToString::to_string),
             texts: or(&self.texts, file.texts),
             gains: or(&self.gains, file.gains),

@@ -1,4 +1,4 @@
-//! The commands that look: `validate`, `show`, `search`, `status`, `export`.
+//! The read-only commands: `validate`, `show`, `search`, `status`, `export`.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use serde_json::json;
 use super::{Common, Format, plural};
 use crate::app::cli::terminal::render;
 use crate::app::cli::{Exit, Failure, Terminal};
-use crate::app::watch::Watch;
+use crate::app::command_gate::CommandGate;
 use crate::foundation::chat::ModelSpec;
-use crate::governance::memory::finding::Level;
-use crate::governance::memory::id::Kind;
-use crate::governance::memory::search::Query;
-use crate::governance::memory::workspace::{Finder, VALIDATION};
+use crate::governance::memory::finding::FindingLevel;
+use crate::governance::memory::id::BlockKind;
+use crate::governance::memory::search::SearchQuery;
+use crate::governance::memory::workspace::{CachedSearch, VALIDATION_REPORT};
 use crate::governance::mood::Mood;
 use crate::inference::providers::OpenOptions;
 
@@ -32,12 +32,12 @@ impl Validate {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let workspace = self.common.open(self.folder.as_ref())?;
         let findings = workspace.validate()?;
-        let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
+        let errors = findings.iter().filter(|finding| finding.level == FindingLevel::Error).count();
         let warnings = findings.len() - errors;
         let texts = workspace.texts()?;
         let (color, width) = (terminal.color, terminal.width);
         let value = json!({"errors": errors, "warnings": warnings, "findings": findings});
-        self.common.tell(terminal, &value, |terminal| {
+        self.common.print(terminal, &value, |terminal| {
             for finding in &findings {
                 writeln!(
                     terminal.out,
@@ -46,13 +46,13 @@ impl Validate {
                 )?;
             }
             let (errors, warnings) = (plural(errors, "error"), plural(warnings, "warning"));
-            writeln!(terminal.out, "{errors}, {warnings}; the report is in {VALIDATION}")
+            writeln!(terminal.out, "{errors}, {warnings}; the report is in {VALIDATION_REPORT}")
         })?;
         Ok(if errors == 0 { Exit::Ok } else { Exit::CheckFailed })
     }
 }
 
-/// Show a block as it stands
+/// Show a block
 #[derive(Debug, clap::Args)]
 pub(super) struct Show {
     /// The block's id, D-20260220-001 for example
@@ -66,28 +66,28 @@ pub(super) struct Show {
 impl Show {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let (file, text) = self.common.open(self.folder.as_ref())?.show(&self.id)?;
-        self.common.tell(terminal, &json!({"id": self.id, "file": file, "text": text}), |terminal| {
+        self.common.print(terminal, &json!({"id": self.id, "file": file, "text": text}), |terminal| {
             writeln!(terminal.out, "{file}\n\n{}", text.trim_end())
         })?;
         Ok(Exit::Ok)
     }
 }
 
-/// Find blocks by their words (BM25), with the reason for each hit
+/// Search blocks by words (BM25), with the contribution of each word
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   loom memory search 'sqlite cache' --kind decision --status active
-  loom memory search --kind task --project PRJ-001  all of them, newest first")]
+  loom memory search --kind task --project PRJ-001  all tasks of a project, newest first")]
 pub(super) struct Search {
-    /// The words
+    /// The query
     #[arg(default_value = "")]
     words: String,
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
     /// Only this kind of block
     #[arg(long, value_parser = kind)]
-    kind: Option<Kind>,
+    kind: Option<BlockKind>,
     /// Only with this status
     #[arg(long, default_value = "")]
     status: String,
@@ -97,16 +97,16 @@ pub(super) struct Search {
     /// Only of this project
     #[arg(long, default_value = "")]
     project: String,
-    /// Not before this day
+    /// Only from this day on
     #[arg(long, value_name = "DATE")]
     from: Option<Date>,
-    /// Not after this day
+    /// Only up to this day
     #[arg(long, value_name = "DATE")]
     to: Option<Date>,
-    /// Most hits
+    /// Maximum number of hits
     #[arg(long, default_value_t = 10)]
     limit: usize,
-    /// Search by meaning as well, with this sentence embedder: `local:DIR` with all-MiniLM-L6-v2 for example. The first
+    /// Combine with a semantic search by this sentence embedder, for example `local:DIR` with all-MiniLM-L6-v2. The first
     /// search embeds every block
     #[arg(long, value_name = "SPEC")]
     embedder: Option<ModelSpec>,
@@ -114,14 +114,14 @@ pub(super) struct Search {
     common: Common,
 }
 
-fn kind(name: &str) -> Result<Kind, String> {
-    let known = || Kind::ALL.map(Kind::name).join(", ");
-    Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| format!("use one of: {}", known()))
+fn kind(name: &str) -> Result<BlockKind, String> {
+    let known = || BlockKind::ALL.map(BlockKind::name).join(", ");
+    BlockKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| format!("use one of: {}", known()))
 }
 
 impl Search {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let query = Query {
+        let query = SearchQuery {
             text: self.words.clone(),
             kind: self.kind,
             status: self.status.clone(),
@@ -135,14 +135,14 @@ impl Search {
         let hits = match &self.embedder {
             None => workspace.search(&query)?,
             Some(spec) => {
-                let watch = Watch::models("memory search", Mood::Calm, &[], None)?;
-                let embedder = watch.embedder(spec, &OpenOptions::default())?;
+                let gate = CommandGate::for_models("memory search", Mood::Calm, &[], None)?;
+                let embedder = gate.open_embedder(spec, &OpenOptions::default())?;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                let mut finder = Finder::default();
-                runtime.block_on(finder.search_with(&workspace, &query, embedder.as_ref(), &spec.to_string()))?
+                let mut finder = CachedSearch::default();
+                runtime.block_on(finder.search_hybrid(&workspace, &query, embedder.as_ref(), &spec.to_string()))?
             }
         };
-        self.common.tell(terminal, &hits, |terminal| {
+        self.common.print(terminal, &hits, |terminal| {
             for hit in &hits {
                 writeln!(terminal.out, "{}  {}  {}:{}", hit.id, hit.status, hit.file, hit.line)?;
                 writeln!(terminal.out, "  {}", hit.title)?;
@@ -151,7 +151,7 @@ impl Search {
                     let cosine = ranks.similarity.map_or_else(String::new, |cosine| format!(", cosine {cosine:.2}"));
                     writeln!(
                         terminal.out,
-                        "  {:.4} from place {} by words, {} by meaning{cosine}",
+                        "  {:.4} ranks: words {}, vectors {}{cosine}",
                         hit.score,
                         place(ranks.words),
                         place(ranks.meaning)
@@ -168,7 +168,7 @@ impl Search {
     }
 }
 
-/// Tell how the memory stands: mode, gates, what waits
+/// Show mode, upgrade conditions, block counts and pending items
 #[derive(Debug, clap::Args)]
 pub(super) struct Status {
     /// The workspace; the current folder if not given
@@ -180,7 +180,7 @@ pub(super) struct Status {
 impl Status {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let status = self.common.open(self.folder.as_ref())?.status()?;
-        self.common.tell(terminal, &status, |terminal| {
+        self.common.print(terminal, &status, |terminal| {
             let out = &mut terminal.out;
             let gates = status.gates;
             writeln!(out, "mode            {}", status.mode)?;
@@ -209,15 +209,15 @@ impl Status {
 pub(super) struct Export {
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
-    /// JSON lines, which `import` reads, or the blocks as they stand
+    /// JSON lines, which `import` reads, or the Markdown blocks
     #[arg(long, value_enum, default_value_t)]
-    r#as: As,
+    r#as: ExportFormat,
     #[command(flatten)]
     common: Common,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum As {
+enum ExportFormat {
     #[default]
     Jsonl,
     Markdown,
@@ -227,7 +227,7 @@ impl Export {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let records = self.common.open(self.folder.as_ref())?.export()?;
         for record in &records {
-            if self.r#as == As::Markdown && self.common.format == Format::Text {
+            if self.r#as == ExportFormat::Markdown && self.common.format == Format::Text {
                 writeln!(terminal.out, "{}\n", record.text.trim_end())?;
             } else {
                 writeln!(terminal.out, "{}", serde_json::to_string(record).map_err(std::io::Error::other)?)?;

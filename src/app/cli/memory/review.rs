@@ -1,4 +1,4 @@
-//! The commands that carry a person's word: `propose`, `review`, `signal`, `apply`, `reject`, `defer`, `rollback`, `mode`.
+//! The commands for proposals and the mode: `propose`, `review`, `signal`, `apply`, `reject`, `defer`, `rollback`, `mode`.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use super::{Common, plural};
 use crate::app::cli::input::read_file;
 use crate::app::cli::{Exit, Failure, Terminal};
 use crate::governance::memory::mode;
-use crate::governance::memory::proposal::{Op, OpKind, RISKS};
-use crate::governance::memory::workspace::{Applied, Request, Workspace};
+use crate::governance::memory::proposal::{ProposalOp, ProposalOpKind, RISKS};
+use crate::governance::memory::workspace::{ApplyOutcome, ProposalRequest, Workspace};
 
 /// Stage a proposal with one operation
 #[derive(Debug, clap::Args)]
@@ -27,13 +27,13 @@ pub(super) struct Propose {
     /// One of: `append_block`, `insert_after_block`, `update_field`, `append_list_item`, `replace_range`, `set_status`,
     /// `supersede_decision`
     #[arg(value_parser = operation)]
-    op: OpKind,
+    op: ProposalOpKind,
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
-    /// The block it is about; for `append_block` the new block's id, by itself
+    /// The target block; for `append_block` by default the new block's id
     #[arg(long, default_value = "", hide_default_value = true)]
     target: String,
-    /// The file; by itself the one that holds the target, or the one for its kind
+    /// The file; by default the one that contains the target, or the one for its kind
     #[arg(long, default_value = "", hide_default_value = true)]
     file: String,
     /// `set_status`: the new status
@@ -48,31 +48,31 @@ pub(super) struct Propose {
     /// `update_field`, `append_list_item`: the value or the item
     #[arg(long, default_value = "", hide_default_value = true)]
     value: String,
-    /// `replace_range`: what the first line to replace contains
+    /// `replace_range`: a substring of the first line to replace
     #[arg(long, default_value = "", hide_default_value = true, requires = "end")]
     start: String,
-    /// `replace_range`: what the line after the last contains
+    /// `replace_range`: a substring of the line after the last
     #[arg(long, default_value = "", hide_default_value = true, requires = "start")]
     end: String,
     /// A file with the new block, or the new lines
     #[arg(long, value_name = "FILE")]
     patch: Option<PathBuf>,
-    /// How much can go wrong
+    /// The risk of the change
     #[arg(long, default_value = "medium", value_parser = RISKS)]
     risk: String,
-    /// Why; may be given several times
+    /// Evidence for the change; can be repeated
     #[arg(long, required = true)]
     evidence: Vec<String>,
-    /// Where it comes from; may be given several times
+    /// The source of the change; can be repeated
     #[arg(long, required = true)]
     source: Vec<String>,
     #[command(flatten)]
     common: Common,
 }
 
-fn operation(name: &str) -> Result<OpKind, String> {
-    let known = || OpKind::ALL.map(|(_, name)| name).join(", ");
-    OpKind::ALL
+fn operation(name: &str) -> Result<ProposalOpKind, String> {
+    let known = || ProposalOpKind::ALL.map(|(_, name)| name).join(", ");
+    ProposalOpKind::ALL
         .iter()
         .find(|(_, known)| *known == name)
         .map(|(kind, _)| *kind)
@@ -85,7 +85,7 @@ impl Propose {
             None => String::new(),
             Some(path) => read_file(path)?,
         };
-        let op = Op {
+        let op = ProposalOp {
             kind: Some(self.op),
             file: self.file.clone(),
             target: self.target.clone(),
@@ -96,32 +96,32 @@ impl Propose {
             range: (!self.start.is_empty()).then(|| (self.start.clone(), self.end.clone())),
             patch: patch.replace("\r\n", "\n").trim_start_matches('\u{feff}').trim_end().to_owned(),
         };
-        let request = Request {
+        let request = ProposalRequest {
             ops: vec![op],
             risk: self.risk.clone(),
             evidence: self.evidence.clone(),
             sources: self.source.clone(),
         };
-        let id = self.common.proposing(self.folder.as_ref(), |workspace, ask| {
-            workspace.propose(ask(&Workspace::proposing(&request))?, request)
+        let id = self.common.with_permit(self.folder.as_ref(), |workspace, ask| {
+            workspace.propose(ask(&Workspace::propose_effect(&request))?, request)
         })?;
-        staged(&self.common, terminal, &id)
+        print_staged(&self.common, terminal, &id)
     }
 }
 
-fn staged(common: &Common, terminal: &mut Terminal, id: &str) -> Result<Exit, Failure> {
-    common.tell(terminal, &json!({"proposal": id}), |terminal| {
-        writeln!(terminal.out, "staged {id}: `loom memory review` shows it, `loom memory apply {id}` applies it")
+fn print_staged(common: &Common, terminal: &mut Terminal, id: &str) -> Result<Exit, Failure> {
+    common.print(terminal, &json!({"proposal": id}), |terminal| {
+        writeln!(terminal.out, "staged {id}: show it with `loom memory review`, apply it with `loom memory apply {id}`")
     })?;
     Ok(Exit::Ok)
 }
 
-/// Show what waits for a word, and what it would change
+/// Show pending proposals and the changes they would make
 #[derive(Debug, clap::Args)]
 pub(super) struct Review {
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
-    /// Those that do not wait any more as well
+    /// Also those that are no longer pending
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -131,18 +131,18 @@ pub(super) struct Review {
 impl Review {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let reviews = self.common.open(self.folder.as_ref())?.review(self.all)?;
-        self.common.tell(terminal, &reviews, |terminal| {
+        self.common.print(terminal, &reviews, |terminal| {
             let out = &mut terminal.out;
             for review in &reviews {
                 writeln!(out, "{} {} ({} risk): {}", review.id, review.status, review.risk, review.ops.join(", "))?;
                 for line in &review.evidence {
-                    writeln!(out, "  because {line}")?;
+                    writeln!(out, "  evidence: {line}")?;
                 }
                 for line in review.diff.lines() {
                     writeln!(out, "  {line}")?;
                 }
                 for line in &review.against {
-                    writeln!(out, "  against it: {line}")?;
+                    writeln!(out, "  blocked by: {line}")?;
                 }
                 writeln!(out)?;
             }
@@ -152,12 +152,12 @@ impl Review {
     }
 }
 
-/// Accept a captured signal, which drafts a proposal, or reject it
+/// Accept a captured signal (drafts a proposal) or reject it
 #[derive(Debug, clap::Args)]
 pub(super) struct Signal {
-    /// What to do with it
+    /// Accept or reject
     #[arg(value_enum)]
-    word: Word,
+    action: SignalAction,
     /// The signal's id
     id: String,
     /// The workspace; the current folder if not given
@@ -167,7 +167,7 @@ pub(super) struct Signal {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Word {
+enum SignalAction {
     Accept,
     Reject,
 }
@@ -175,27 +175,27 @@ enum Word {
 impl Signal {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let folder = self.folder.as_ref();
-        match self.word {
-            Word::Accept => {
-                let id = self.common.proposing(folder, |workspace, ask| {
-                    workspace.accept_signal(ask(&Workspace::accepting(&self.id))?, &self.id)
+        match self.action {
+            SignalAction::Accept => {
+                let id = self.common.with_permit(folder, |workspace, ask| {
+                    workspace.accept_signal(ask(&Workspace::accept_effect(&self.id))?, &self.id)
                 })?;
-                staged(&self.common, terminal, &id)
+                print_staged(&self.common, terminal, &id)
             }
-            Word::Reject => {
+            SignalAction::Reject => {
                 self.common.open(folder)?.reject_signal(&self.id)?;
-                done(&self.common, terminal, &self.id, "rejected")
+                print_status(&self.common, terminal, &self.id, "rejected")
             }
         }
     }
 }
 
-fn done(common: &Common, terminal: &mut Terminal, id: &str, status: &str) -> Result<Exit, Failure> {
-    common.tell(terminal, &json!({"id": id, "status": status}), |terminal| writeln!(terminal.out, "{id} {status}"))?;
+fn print_status(common: &Common, terminal: &mut Terminal, id: &str, status: &str) -> Result<Exit, Failure> {
+    common.print(terminal, &json!({"id": id, "status": status}), |terminal| writeln!(terminal.out, "{id} {status}"))?;
     Ok(Exit::Ok)
 }
 
-/// Apply a staged proposal: all of it or nothing
+/// Apply a staged proposal atomically
 #[derive(Debug, clap::Args)]
 pub(super) struct Apply {
     /// The proposal's id
@@ -203,7 +203,7 @@ pub(super) struct Apply {
     id: Option<String>,
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
-    /// Every staged low-risk one instead, one after the other; in `enforce` only, and the workspace by --dir
+    /// Apply all staged low-risk proposals instead, one by one; mode `enforce` only; give the workspace by --dir
     #[arg(long, conflicts_with = "id")]
     low_risk: bool,
     #[command(flatten)]
@@ -212,29 +212,29 @@ pub(super) struct Apply {
 
 impl Apply {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let all = self.common.applying(self.folder.as_ref(), |workspace, ask| match &self.id {
-            Some(id) => Ok(vec![workspace.apply(ask(&workspace.applying(id)?)?, id)?]),
+        let all = self.common.with_approval(self.folder.as_ref(), |workspace, ask| match &self.id {
+            Some(id) => Ok(vec![workspace.apply(ask(&workspace.apply_effect(id)?)?, id)?]),
             None => workspace.apply_low_risk(ask),
         })?;
         for applied in &all {
-            tell(&self.common, terminal, applied)?;
+            print_outcome(&self.common, terminal, applied)?;
         }
         Ok(if all.iter().all(|applied| applied.result == "applied") { Exit::Ok } else { Exit::CheckFailed })
     }
 }
 
-fn tell(common: &Common, terminal: &mut Terminal, applied: &Applied) -> Result<(), Failure> {
-    common.tell(terminal, applied, |terminal| {
+fn print_outcome(common: &Common, terminal: &mut Terminal, applied: &ApplyOutcome) -> Result<(), Failure> {
+    common.print(terminal, applied, |terminal| {
         write!(terminal.out, "{}", applied.diff)?;
         for line in &applied.broken {
-            writeln!(terminal.out, "against it: {line}")?;
+            writeln!(terminal.out, "blocked by: {line}")?;
         }
         let (id, result, snapshot) = (&applied.proposal, applied.result, &applied.snapshot);
-        writeln!(terminal.out, "{id} {result}; the receipt is intelligence/applied/{snapshot}/APPLY_RECEIPT.md")
+        writeln!(terminal.out, "{id} {result}; receipt: intelligence/applied/{snapshot}/APPLY_RECEIPT.md")
     })
 }
 
-/// Say no to a staged proposal
+/// Reject a staged proposal
 #[derive(Debug, clap::Args)]
 pub(super) struct Reject {
     /// The proposal's id
@@ -248,11 +248,11 @@ pub(super) struct Reject {
 impl Reject {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         self.common.open(self.folder.as_ref())?.reject(&self.id)?;
-        done(&self.common, terminal, &self.id, "rejected")
+        print_status(&self.common, terminal, &self.id, "rejected")
     }
 }
 
-/// Put a staged proposal off for the days of the cooldown
+/// Defer a staged proposal for the cooldown
 #[derive(Debug, clap::Args)]
 pub(super) struct Defer {
     /// The proposal's id
@@ -266,11 +266,11 @@ pub(super) struct Defer {
 impl Defer {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let until = self.common.open(self.folder.as_ref())?.defer(&self.id)?;
-        done(&self.common, terminal, &self.id, &format!("deferred until {until}"))
+        print_status(&self.common, terminal, &self.id, &format!("deferred until {until}"))
     }
 }
 
-/// Take an applied proposal back
+/// Roll an applied proposal back
 #[derive(Debug, clap::Args)]
 pub(super) struct Rollback {
     /// The proposal's id
@@ -283,18 +283,18 @@ pub(super) struct Rollback {
 
 impl Rollback {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let applied = self.common.applying(self.folder.as_ref(), |workspace, ask| {
-            workspace.rollback(ask(&workspace.rolling_back(&self.id)?)?, &self.id)
+        let applied = self.common.with_approval(self.folder.as_ref(), |workspace, ask| {
+            workspace.rollback(ask(&workspace.rollback_effect(&self.id)?)?, &self.id)
         })?;
-        tell(&self.common, terminal, &applied)?;
+        print_outcome(&self.common, terminal, &applied)?;
         Ok(Exit::Ok)
     }
 }
 
-/// Tell the mode, or go to another through its gates
+/// Show the mode, or change it
 #[derive(Debug, clap::Args)]
 pub(super) struct Mode {
-    /// `detect_only`, `propose` or `enforce`; tells the mode if not given
+    /// `detect_only`, `propose` or `enforce`; shows the mode if not given
     #[arg(value_name = "MODE")]
     to: Option<String>,
     /// The workspace; the current folder if not given
@@ -308,19 +308,23 @@ impl Mode {
         let workspace = self.common.open(self.folder.as_ref())?;
         if let Some(name) = &self.to {
             let to = mode::Mode::parse(name)
-                .map_err(|_| Failure::usage(format!("`{name}` is no mode: use detect_only, propose or enforce")))?;
-            self.common.moving(self.folder.as_ref(), |workspace, ask| {
-                workspace.set_mode(ask(&Workspace::going_to(to))?, to)
+                .map_err(|_| Failure::usage(format!("`{name}` is not a mode: use detect_only, propose or enforce")))?;
+            self.common.with_approval_in_any_mode(self.folder.as_ref(), |workspace, ask| {
+                workspace.set_mode(ask(&Workspace::mode_effect(to))?, to)
             })?;
         }
         let status = workspace.status()?;
-        self.common.tell(terminal, &json!({"mode": status.mode, "gates": status.gates}), |terminal| {
+        self.common.print(terminal, &json!({"mode": status.mode, "gates": status.gates}), |terminal| {
             let gates = status.gates;
             writeln!(terminal.out, "{}", status.mode)?;
-            writeln!(terminal.out, "  propose opens after a clean week of scans: {}", gates.flip_gate_week1_clean)?;
             writeln!(
                 terminal.out,
-                "  enforce opens with allow_enforce in mind-mem.json: {} (clean weeks in propose: {}, two are advised)",
+                "  propose needs seven days of scans without a critical contradiction: {}",
+                gates.flip_gate_week1_clean
+            )?;
+            writeln!(
+                terminal.out,
+                "  enforce needs allow_enforce in mind-mem.json: {} (clean weeks in propose: {}, two are recommended)",
                 gates.allow_enforce, gates.propose_weeks_clean
             )
         })?;

@@ -1,4 +1,4 @@
-//! The commands that write what is not truth: `init`, `scan`, `capture`, `log`, `import`.
+//! The commands that write files other than the source of truth: `init`, `scan`, `capture`, `log`, `import`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::{Common, plural};
-use crate::app::cli::input::read_text_within;
+use crate::app::cli::input::read_text_limited;
 use crate::app::cli::{Exit, Failure, Terminal};
 use crate::foundation::base::limits;
-use crate::governance::memory::capture::Heard;
+use crate::governance::memory::capture::CaptureInput;
 use crate::governance::memory::contradiction::Severity;
-use crate::governance::memory::workspace::{Record, Workspace};
+use crate::governance::memory::workspace::{BlockRecord, Workspace};
 
-/// Make a workspace: creates what is missing, writes over nothing
+/// Create a workspace: adds missing files, overwrites none
 #[derive(Debug, clap::Args)]
 pub(super) struct Init {
-    /// The folder; made if it is not there; the current one if not given
+    /// The folder, created if missing; the current folder if not given
     folder: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
@@ -25,14 +25,14 @@ pub(super) struct Init {
 impl Init {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         if let Some(folder) = self.folder.as_ref().or(self.common.dir.as_ref()) {
-            let told = |error| Failure::usage(format!("`{}` cannot be made: {error}", folder.display()));
-            std::fs::create_dir_all(folder).map_err(told)?;
+            let failure = |error| Failure::usage(format!("`{}` cannot be made: {error}", folder.display()));
+            std::fs::create_dir_all(folder).map_err(failure)?;
         }
         let created = self.common.open(self.folder.as_ref())?.init()?;
-        self.common.tell(terminal, &created, |terminal| {
+        self.common.print(terminal, &created, |terminal| {
             writeln!(
                 terminal.out,
-                "{} created; the mode is detect_only until a week of scans is clean",
+                "{} created; mode detect_only, until seven days of scans find no critical contradiction",
                 plural(created.files.len(), "file")
             )
         })?;
@@ -40,7 +40,7 @@ impl Init {
     }
 }
 
-/// Find contradictions, drift and impact; stage proposals where the mode allows
+/// Find contradictions, drift and impact; stage proposals where the mode allows it
 #[derive(Debug, clap::Args)]
 pub(super) struct Scan {
     /// The workspace; the current folder if not given
@@ -53,7 +53,7 @@ impl Scan {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let report = self.common.open(self.folder.as_ref())?.scan()?;
         let critical = report.count(Severity::Critical);
-        self.common.tell(terminal, &report, |terminal| {
+        self.common.print(terminal, &report, |terminal| {
             let out = &mut terminal.out;
             for conflict in &report.contradictions {
                 writeln!(out, "{:<8} {} {}", conflict.severity.name(), conflict.id, conflict.description)?;
@@ -62,7 +62,7 @@ impl Scan {
                 writeln!(out, "drift    {} {} {}: {}", drift.id, drift.kind.name(), drift.source, drift.description)?;
             }
             for impact in &report.impact {
-                writeln!(out, "impact   {} reaches {}", impact.source, impact.reaches.join(", "))?;
+                writeln!(out, "impact   {} affects {}", impact.source, impact.reaches.join(", "))?;
             }
             for id in &report.staged {
                 writeln!(out, "staged   {id}")?;
@@ -88,21 +88,21 @@ impl Scan {
     }
 }
 
-/// Listen to a text and keep what sounds like a decision, a promise, a deadline, a correction or an incident
+/// Capture lines that sound like a decision, a commitment, a deadline, a correction or an incident
 #[derive(Debug, clap::Args)]
 pub(super) struct Capture {
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
-    /// The text; read from the standard input if neither this nor --file is given
+    /// The text; standard input if neither this nor --file is given
     #[arg(long, conflicts_with = "file")]
     text: Option<String>,
-    /// A file to listen to
+    /// A file with the text
     #[arg(long)]
     file: Option<PathBuf>,
-    /// What it is; then the whole text is one signal, whatever its words
+    /// The kind of signal; the whole text is then captured as one signal
     #[arg(long)]
     r#type: Option<String>,
-    /// Where it comes from; no source, no claim
+    /// The source of the text (required: a signal without a source is not accepted)
     #[arg(long)]
     source: String,
     #[command(flatten)]
@@ -115,16 +115,16 @@ impl Capture {
             (Some(text), _) => text.clone(),
             (None, file) => read(file.as_deref().unwrap_or(Path::new("-")))?,
         };
-        let heard = Heard { text: &text, source: &self.source, kind: self.r#type.as_deref() };
-        let (signals, lost) = self.common.proposing(self.folder.as_ref(), |workspace, ask| {
-            workspace.capture(ask(&Workspace::capturing(&[heard]))?, &[heard])
+        let heard = CaptureInput { text: &text, source: &self.source, kind: self.r#type.as_deref() };
+        let (signals, lost) = self.common.with_permit(self.folder.as_ref(), |workspace, ask| {
+            workspace.capture(ask(&Workspace::capture_effect(&[heard]))?, &[heard])
         })?;
-        self.common.tell(terminal, &json!({"signals": signals, "lost": lost}), |terminal| {
+        self.common.print(terminal, &json!({"signals": signals, "lost": lost}), |terminal| {
             for signal in &signals {
                 writeln!(terminal.out, "{} {}: {}", signal.id, signal.kind, signal.excerpt)?;
             }
             if lost > 0 {
-                writeln!(terminal.out, "{lost} not kept: a day has ids for {} signals", limits::COUNTER_MAX)?;
+                writeln!(terminal.out, "{lost} not captured: a day has ids for {} signals", limits::COUNTER_MAX)?;
             }
             Ok(())
         })?;
@@ -132,7 +132,7 @@ impl Capture {
     }
 }
 
-/// Add a line to today's log, which only ever grows
+/// Append a line to today's log
 #[derive(Debug, clap::Args)]
 pub(super) struct Log {
     /// The line
@@ -146,15 +146,15 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let file = self.common.open(self.folder.as_ref())?.log(&self.text)?;
-        self.common.tell(terminal, &json!({"file": file}), |terminal| writeln!(terminal.out, "{file}"))?;
+        self.common.print(terminal, &json!({"file": file}), |terminal| writeln!(terminal.out, "{file}"))?;
         Ok(Exit::Ok)
     }
 }
 
-/// Take in what `export` printed, into a memory whose files hold no blocks yet
+/// Import the output of `export` into a memory without blocks
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
-    /// The JSON lines; the standard input if `-`
+    /// The JSON lines; standard input if `-`
     records: PathBuf,
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
@@ -165,21 +165,21 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let text = read(&self.records)?;
-        let mut records: Vec<Record> = Vec::new();
+        let mut records: Vec<BlockRecord> = Vec::new();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let told = |error| Failure::usage(format!("{}:{}: {error}", self.records.display(), number + 1));
-            records.push(serde_json::from_str(line).map_err(told)?);
+            let failure = |error| Failure::usage(format!("{}:{}: {error}", self.records.display(), number + 1));
+            records.push(serde_json::from_str(line).map_err(failure)?);
         }
-        let imported = self.common.applying(self.folder.as_ref(), |workspace, ask| {
-            workspace.import(ask(&Workspace::importing(&records))?, &records)
+        let imported = self.common.with_approval(self.folder.as_ref(), |workspace, ask| {
+            workspace.import(ask(&Workspace::import_effect(&records))?, &records)
         })?;
-        self.common.tell(terminal, &imported, |terminal| {
-            writeln!(terminal.out, "{} imported, {} here already", plural(imported.blocks, "block"), imported.known)
+        self.common.print(terminal, &imported, |terminal| {
+            writeln!(terminal.out, "{} imported, {} already present", plural(imported.blocks, "block"), imported.known)
         })?;
         Ok(Exit::Ok)
     }
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    read_text_within(path, limits::MEMORY_BYTES_MAX)
+    read_text_limited(path, limits::MEMORY_BYTES_MAX)
 }

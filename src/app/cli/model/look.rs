@@ -1,4 +1,4 @@
-//! What `loom model list` and `loom model info` print.
+//! The output of `loom model list` and `loom model info`.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use super::super::{Exit, Failure, Terminal};
 use super::Format;
 use crate::foundation::chat::ModelError;
 use crate::inference::engine::{Dtype, size};
-use crate::inference::providers::{Facts, Origin, catalog};
+use crate::inference::providers::{FactsSource, ModelFacts, catalog};
 use crate::inference::remote::hub::{self, HubOptions};
 
 #[derive(Serialize)]
@@ -24,7 +24,7 @@ struct Row {
 }
 
 pub(super) fn list(terminal: &mut Terminal, format: Format, options: &HubOptions) -> Result<Exit, Failure> {
-    let mut cached = hub::cached(options);
+    let mut cached = hub::list_cached(options);
     let broken = |error: crate::inference::engine::LoadError| Failure::usage(error.to_string());
     let mut rows = Vec::new();
     for known in catalog().map_err(broken)? {
@@ -41,7 +41,7 @@ pub(super) fn list(terminal: &mut Terminal, format: Format, options: &HubOptions
     }
     for (repo, commit) in cached {
         let spec = format!("hf:{repo}");
-        let facts = spec.parse().ok().and_then(|spec| Facts::of(&spec, options).ok());
+        let facts = spec.parse().ok().and_then(|spec| ModelFacts::of(&spec, options).ok());
         rows.push(Row {
             spec,
             architecture: facts.as_ref().map(|facts| facts.shape.architecture.clone()),
@@ -75,15 +75,17 @@ pub(super) fn list(terminal: &mut Terminal, format: Format, options: &HubOptions
     Ok(Exit::Ok)
 }
 
-pub(super) fn info(terminal: &mut Terminal, format: Format, facts: &Facts) -> Result<Exit, Failure> {
+pub(super) fn info(terminal: &mut Terminal, format: Format, facts: &ModelFacts) -> Result<Exit, Failure> {
     if format == Format::Json {
         return json(terminal, facts);
     }
     let unknown = || "unknown".to_owned();
     let shape = &facts.shape;
     let origin = match (facts.origin, &facts.folder) {
-        (Origin::Program, _) => "inside the program".to_owned(),
-        (Origin::Catalog, _) => format!("not here; told by the catalog. `loom model fetch {}` fetches it", facts.spec),
+        (FactsSource::Program, _) => "part of the program".to_owned(),
+        (FactsSource::Catalog, _) => {
+            format!("not downloaded (data from the catalog); `loom model fetch {}`", facts.spec)
+        }
         (_, Some(folder)) => folder.display().to_string(),
         (_, None) => unknown(),
     };
@@ -104,22 +106,22 @@ pub(super) fn info(terminal: &mut Terminal, format: Format, facts: &Facts) -> Re
         ("commit", facts.commit.clone().unwrap_or_else(unknown)),
     ];
     let sequence = match (shape.state_bytes, shape.cache_bytes_per_token) {
-        (0, 0) => "nothing is kept".to_owned(),
-        (state, 0) => format!("{} each, however long", size(state)),
+        (0, 0) => "no state".to_owned(),
+        (state, 0) => format!("{} each, independent of length", size(state)),
         (_, cache) => {
             format!("{} per token; {} at {} tokens", size(cache), size(facts.sequence_bytes), facts.context_tokens)
         }
     };
     lines.push(("a sequence", sequence));
     lines.push(("memory free", facts.available_bytes.map_or_else(unknown, size)));
-    for (name, told) in lines {
-        writeln!(terminal.out, "{name:<14}{told}")?;
+    for (name, value) in lines {
+        writeln!(terminal.out, "{name:<14}{value}")?;
     }
     for memory in &facts.memory {
         let fits = match memory.fits {
             Some(true) => "fits here",
             Some(false) => "does not fit here",
-            None => "whether it fits is unknown",
+            None => "unknown whether it fits",
         };
         writeln!(
             terminal.out,

@@ -1,5 +1,4 @@
-//! How a run goes, as a person sees it: who talks with whom, a bar on a terminal or now and then a line elsewhere, and how
-//! each rollout ended.
+//! Prints a run's progress: a headline, a bar on a terminal or a few lines elsewhere, and a summary per rollout.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -15,29 +14,29 @@ use crate::foundation::base::limits;
 use crate::simulation::persona::AdversaryKind;
 use crate::simulation::rollout::{Observer, Outcome, Progress, RolloutSummary, Run, RunError, StopFlag};
 
-/// How often the plain output tells where the run stands.
+/// Number of progress lines without a terminal.
 const PLAIN_LINES: u64 = 10;
 
-/// Plays the run and shows how it goes; whether it was interrupted is told as well.
-pub(in crate::app::cli) async fn play(
+/// Executes the run and prints its progress. Also returns whether it was interrupted.
+pub(in crate::app::cli) async fn execute(
     run: &Run,
     parallel: usize,
     terminal: &mut Terminal,
 ) -> Result<(Result<Vec<RolloutSummary>, RunError>, bool), Failure> {
     let (sender, mut events) = unbounded_channel();
     let observer: Observer = Arc::new(move |progress| {
-        // Nobody listens any more once the run is over.
+        // The receiver is dropped when the run is over.
         let _ = sender.send(progress);
     });
     let stop = StopFlag::default();
-    let mut show = Show::new(run);
+    let mut display = ProgressDisplay::new(run);
     let mut interrupted = false;
     let parallel = parallel.min(limits::ROLLOUTS_MAX);
-    let playing = run.play(parallel, &observer, &stop);
-    // One future over all passes: a signal that comes while something is shown waits in it.
+    let execution = run.execute(parallel, &observer, &stop);
+    // Created once, outside the loop, so that a signal during printing is not lost.
     let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(playing, interrupt);
-    let played = loop {
+    tokio::pin!(execution, interrupt);
+    let result = loop {
         tokio::select! {
             biased;
             signal = &mut interrupt => {
@@ -47,31 +46,31 @@ pub(in crate::app::cli) async fn play(
                     std::process::exit(Exit::Interrupted as i32);
                 }
                 interrupted = true;
-                stop.ask();
-                show.line("The turns under way are being finished; Ctrl-C again leaves at once.", terminal)?;
+                stop.request();
+                display.line("Finishing the current turns; press Ctrl-C again to quit at once.", terminal)?;
             }
-            Some(progress) = events.recv() => show.progress(&progress, terminal)?,
-            played = &mut playing => break played,
+            Some(progress) = events.recv() => display.progress(&progress, terminal)?,
+            result = &mut execution => break result,
         }
     };
     while let Ok(progress) = events.try_recv() {
-        show.progress(&progress, terminal)?;
+        display.progress(&progress, terminal)?;
     }
-    show.bar.finish_and_clear();
-    Ok((played, interrupted))
+    display.bar.finish_and_clear();
+    Ok((result, interrupted))
 }
 
-/// How the run goes: a bar on a terminal, now and then a line elsewhere.
-struct Show {
+/// A progress bar on a terminal, a few lines elsewhere.
+struct ProgressDisplay {
     bar: ProgressBar,
     begun: Instant,
     total: u64,
     done: u64,
-    told: u64,
+    printed: u64,
     tokens: u64,
 }
 
-impl Show {
+impl ProgressDisplay {
     fn new(run: &Run) -> Self {
         let total = (run.manifest().rollouts * run.manifest().turns) as u64;
         let target =
@@ -80,30 +79,30 @@ impl Show {
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} turns  {msg}  {eta} left") {
             bar.set_style(style);
         }
-        Self { bar, begun: Instant::now(), total, done: 0, told: 0, tokens: 0 }
+        Self { bar, begun: Instant::now(), total, done: 0, printed: 0, tokens: 0 }
     }
 
     fn progress(&mut self, progress: &Progress, terminal: &mut Terminal) -> Result<(), Failure> {
         match progress {
-            Progress::Begun { rollout, turns } if *turns > 0 => {
+            Progress::Started { rollout, turns } if *turns > 0 => {
                 self.done += *turns as u64;
-                self.told = self.done;
+                self.printed = self.done;
                 self.bar.set_position(self.done);
                 self.bar.reset_eta();
-                self.line(&format!("rollout {rollout} goes on after turn {}", turns - 1), terminal)?;
+                self.line(&format!("rollout {rollout} resumes after turn {}", turns - 1), terminal)?;
             }
             Progress::Turn { tokens, .. } => {
                 self.done += 1;
                 self.tokens += tokens;
                 self.bar.set_message(self.speed());
                 self.bar.set_position(self.done);
-                if self.bar.is_hidden() && (self.done - self.told) * PLAIN_LINES >= self.total {
-                    self.told = self.done;
+                if self.bar.is_hidden() && (self.done - self.printed) * PLAIN_LINES >= self.total {
+                    self.printed = self.done;
                     writeln!(terminal.err, "{}/{} turns  {}", self.done, self.total, self.speed())?;
                 }
             }
             Progress::Notice { rollout, text } => self.line(&format!("rollout {rollout}: {text}"), terminal)?,
-            Progress::Ended { rollout, outcome: Outcome::Stopped { reason, .. } } => {
+            Progress::Finished { rollout, outcome: Outcome::Stopped { reason, .. } } => {
                 self.line(&format!("rollout {rollout} was stopped: {reason}"), terminal)?;
             }
             _ => {}
@@ -126,9 +125,9 @@ pub(in crate::app::cli) fn headline(run: &Run) -> String {
     let (persona, other) = (&manifest.models.persona.spec, &manifest.models.interlocutor.spec);
     let who = match manifest.adversary {
         AdversaryKind::None => "a target",
-        AdversaryKind::Contradiction => "a contradiction trap",
-        AdversaryKind::Helpfulness => "a helpfulness coaxer",
-        AdversaryKind::Both => "a contradiction trap and a helpfulness coaxer",
+        AdversaryKind::Contradiction => "a contradiction adversary",
+        AdversaryKind::Helpfulness => "a helpfulness adversary",
+        AdversaryKind::Both => "a contradiction and a helpfulness adversary",
     };
     format!(
         "{} ({persona}) talks with {who} ({other}): {}, {}{}, seed {}",

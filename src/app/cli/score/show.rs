@@ -1,4 +1,4 @@
-//! What scoring tells: a bar while it goes on, what was taken of a file, and which reports are older than that.
+//! The output of scoring: a progress bar, a line per file, and a note on outdated reports.
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
@@ -9,9 +9,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::app::cli::terminal::quoted;
 use crate::app::cli::{Failure, Terminal};
-use crate::simulation::judge::scoring::Scored;
+use crate::simulation::judge::scoring::ScoredFile;
 
-/// How often the bar shows that it is alive: a judge can be at one file for an hour.
+/// Refresh interval of the bar: one file can take an hour.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A bar over `files`, on a terminal only.
@@ -28,7 +28,7 @@ pub(super) fn bar(files: usize) -> ProgressBar {
     bar
 }
 
-/// Says which reports that are there tell nothing of the scores that were taken in `folders` just now.
+/// Prints which reports do not include the new scores in `folders`.
 pub(super) fn outdated(terminal: &mut Terminal, folders: &BTreeSet<PathBuf>) -> Result<(), Failure> {
     let mut sweeps = BTreeSet::new();
     for folder in folders {
@@ -45,15 +45,15 @@ pub(super) fn outdated(terminal: &mut Terminal, folders: &BTreeSet<PathBuf>) -> 
     Ok(())
 }
 
-pub(super) fn tell(terminal: &mut Terminal, scored: &Scored) -> Result<(), Failure> {
+pub(super) fn print(terminal: &mut Terminal, scored: &ScoredFile) -> Result<(), Failure> {
     let path = scored.path.display();
-    if scored.taken == 0 {
-        writeln!(terminal.out, "{path}  scored already")?;
+    if scored.computed == 0 {
+        writeln!(terminal.out, "{path}  already scored")?;
         return Ok(());
     }
-    write!(terminal.out, "{path}  {} scores", scored.taken)?;
-    if scored.kept_in != scored.path {
-        write!(terminal.out, " in {}", scored.kept_in.display())?;
+    write!(terminal.out, "{path}  {} scores", scored.computed)?;
+    if scored.scores_path != scored.path {
+        write!(terminal.out, " in {}", scored.scores_path.display())?;
     }
     let share = |seconds: f64| {
         let share = (scored.rollout_seconds > 0.0)

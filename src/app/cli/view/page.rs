@@ -1,17 +1,17 @@
-//! One turn as lines of text: what was prescribed, what was said, and what those who watched made of it.
+//! One turn as lines of text: prescribed intensities, messages, findings of monitors and the regulator.
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
-use super::reader::Book;
+use super::reader::OpenTranscript;
 use super::wrap::wrap;
 use crate::foundation::chat::Finish;
 use crate::governance::regulator::{ConfidenceBasis, Decision};
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{MonitorAction, TokenLine, Turn, Utterance};
 
-/// How likely a token was, and how that is shown: from this probability on, in this style.
-pub(in crate::app::cli) const LIKELY: [(f32, &str, Style); 4] = [
+/// Styles of tokens by probability: the least probability, a label, the style.
+pub(in crate::app::cli) const PROBABILITY_STYLES: [(f32, &str, Style); 4] = [
     (0.5, "p ≥ .5", Style::new()),
     (0.1, "≥ .1", Style::new().fg(Color::Yellow)),
     (0.01, "≥ .01", Style::new().fg(Color::LightRed)),
@@ -31,21 +31,21 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Turn number `index` of the book.
-    pub(super) fn of(book: &'a Book, index: usize) -> Option<Self> {
-        let transcript = &book.transcript;
+    /// The turn with the index `index` of the transcript.
+    pub(super) fn of(open: &'a OpenTranscript, index: usize) -> Option<Self> {
+        let transcript = &open.transcript;
         let turn = transcript.turns.get(index)?;
         let phase = turn.phase.as_deref().map_or(String::new(), |phase| format!(" · {phase}"));
         Some(Self {
             turn,
             name: &transcript.config.name,
             first: transcript.opening.first_speaker,
-            tokens: book.tokens.iter().filter(|line| line.turn == turn.index).collect(),
+            tokens: open.tokens.iter().filter(|line| line.turn == turn.index).collect(),
             heading: format!("── turn {} of {}{phase} ──", turn.index, transcript.run.turns_planned),
         })
     }
 
-    /// Its lines at a width.
+    /// The lines, wrapped to `width`.
     pub(super) fn lines(&self, width: usize, color: bool) -> Vec<Line<'static>> {
         let dim = if color { Style::new().dim() } else { Style::new() };
         let mut lines = Vec::new();
@@ -62,24 +62,25 @@ impl<'a> Page<'a> {
         }
         for utterance in pair {
             lines.push(Line::default());
-            self.said(utterance, width, color, &mut lines);
+            self.message(utterance, width, color, &mut lines);
         }
         if !self.turn.monitor_events.is_empty() {
             lines.push(Line::default());
         }
         for event in &self.turn.monitor_events {
-            let came = match event.action {
-                MonitorAction::Redraft => "drafted again",
-                MonitorAction::Accepted => "stands",
+            let outcome = match event.action {
+                MonitorAction::Redraft => "redrafted",
+                MonitorAction::Accepted => "accepted",
             };
-            let text = format!("! draft {} {}: {} ({came})", event.attempt, event.finding.rule, event.finding.detail);
+            let text =
+                format!("! draft {} {}: {} ({outcome})", event.attempt, event.finding.rule, event.finding.detail);
             let style = if color { Style::new().fg(Color::Magenta) } else { Style::new() };
             lines.extend(wrap(&[(text, style)], width));
         }
         lines
     }
 
-    fn said(&self, utterance: &Utterance, width: usize, color: bool, lines: &mut Vec<Line<'static>>) {
+    fn message(&self, utterance: &Utterance, width: usize, color: bool, lines: &mut Vec<Line<'static>>) {
         let dim = if color { Style::new().dim() } else { Style::new() };
         let bold = if color { Style::new().bold() } else { Style::new() };
         let who = match utterance.speaker {
@@ -95,40 +96,44 @@ impl<'a> Page<'a> {
             Some(failure) => lines.extend(wrap(&[(format!("(no reply: {})", failure.why), dim)], width)),
             None => lines.extend(wrap(&self.text(utterance, color), width)),
         }
-        let known = reading(utterance);
-        if !known.is_empty() {
-            lines.extend(wrap(&[(known, dim)], width));
+        let regulator = regulator_line(utterance);
+        if !regulator.is_empty() {
+            lines.extend(wrap(&[(regulator, dim)], width));
         }
     }
 
-    /// The message, its tokens in their colours where the side file has them.
+    /// The message, with its tokens coloured if the side file contains them.
     fn text(&self, utterance: &Utterance, color: bool) -> Vec<(String, Style)> {
         let line = self.tokens.iter().find(|line| line.speaker == utterance.speaker);
         match line.filter(|line| color && line.text.concat() == utterance.content) {
             None => vec![(utterance.content.clone(), Style::new())],
             Some(line) => {
                 let logprobs = line.logprob.iter().copied().chain(std::iter::repeat(None));
-                line.text.iter().cloned().zip(logprobs.map(|logprob| logprob.map_or(Style::new(), likely))).collect()
+                line.text
+                    .iter()
+                    .cloned()
+                    .zip(logprobs.map(|logprob| logprob.map_or(Style::new(), probability_style)))
+                    .collect()
             }
         }
     }
 }
 
-/// How a token of this log-probability is shown.
-pub(in crate::app::cli) fn likely(logprob: f32) -> Style {
+/// The style of a token with this log-probability.
+pub(in crate::app::cli) fn probability_style(logprob: f32) -> Style {
     let probability = logprob.exp();
-    LIKELY.iter().find(|(from, ..)| probability >= *from).map_or(Style::new(), |(_, _, style)| *style)
+    PROBABILITY_STYLES.iter().find(|(from, ..)| probability >= *from).map_or(Style::new(), |(_, _, style)| *style)
 }
 
-/// The regulator's reading of a message, on one line.
-fn reading(utterance: &Utterance) -> String {
+/// The regulator's statistics of a message, on one line.
+fn regulator_line(utterance: &Utterance) -> String {
     let reading = &utterance.regulator.reading;
     let mut parts = Vec::new();
     if let Some(confidence) = reading.confidence {
         let basis = match reading.confidence_basis {
             Some(ConfidenceBasis::Calibrated) => "calibrated",
             Some(ConfidenceBasis::Uncalibrated) => "uncalibrated",
-            Some(ConfidenceBasis::Structural) => "from structure alone",
+            Some(ConfidenceBasis::Structural) => "from text structure",
             None => "of unknown basis",
         };
         parts.push(format!("confidence {confidence:.2} ({basis})"));
@@ -136,7 +141,7 @@ fn reading(utterance: &Utterance) -> String {
     if let Some(entropy) = utterance.tokens.entropy_mean {
         parts.push(format!("entropy {entropy:.2} nats"));
     }
-    // A script's words have none, and of those of another program nothing is known.
+    // Scripted and imported messages have no tokens.
     if utterance.tokens.count > 0 {
         parts.push(format!("{} tokens", utterance.tokens.count));
     }
@@ -153,7 +158,7 @@ fn reading(utterance: &Utterance) -> String {
     parts.join(" · ")
 }
 
-/// The decision's kind, as the transcript names it.
+/// The decision's name in the transcript.
 fn name(decision: &Decision) -> Option<String> {
     serde_json::to_value(decision).ok()?.get("decision")?.as_str().map(str::to_owned)
 }

@@ -1,25 +1,25 @@
-//! Where the reader is, and how keys move it. Pure: draws nothing, reads nothing.
+//! The viewer's state and key bindings. Pure: no drawing, no input or output.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::foundation::text::fold;
 use crate::simulation::rollout::{Outcome, TokenLine, Transcript};
 
-/// One transcript, ready to be read.
-pub(super) struct Book {
+/// One transcript with its tokens.
+pub(super) struct OpenTranscript {
     pub(super) file: String,
     pub(super) transcript: Transcript,
     pub(super) tokens: Vec<TokenLine>,
 }
 
-impl Book {
-    /// One line on what it is.
+impl OpenTranscript {
+    /// One line describing the transcript.
     pub(super) fn title(&self) -> String {
         let transcript = &self.transcript;
         let outcome = match &transcript.outcome {
             Outcome::Complete => String::new(),
-            Outcome::Unfinished => " · under way".to_owned(),
-            Outcome::Stopped { reason, .. } => format!(" · given up: {reason}"),
+            Outcome::Unfinished => " · running".to_owned(),
+            Outcome::Stopped { reason, .. } => format!(" · stopped: {reason}"),
         };
         format!("{} · {} · seed {}{outcome}", transcript.config.name, self.file, transcript.run.seed)
     }
@@ -28,8 +28,8 @@ impl Book {
         self.transcript.turns.len()
     }
 
-    /// Whether something said in turn number `index` holds `folded`.
-    fn holds(&self, index: usize, folded: &str) -> bool {
+    /// Whether a message of the turn with the index `index` contains `folded`.
+    fn contains(&self, index: usize, folded: &str) -> bool {
         let turn = self.transcript.turns.get(index);
         turn.is_some_and(|turn| {
             [&turn.persona, &turn.interlocutor].iter().any(|utterance| fold(&utterance.content).contains(folded))
@@ -37,52 +37,61 @@ impl Book {
     }
 }
 
-/// What the keys do now.
+/// The input mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mode {
     Reading,
-    /// Typing what to look for.
+    /// Typing a search term.
     Searching(String),
     Help,
 }
 
-/// What comes after a key.
+/// Whether to continue after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     Stay,
     Leave,
 }
 
-/// Where the reader is.
+/// The viewer's state.
 pub(super) struct Reader {
-    books: Vec<Book>,
-    book: usize,
+    transcripts: Vec<OpenTranscript>,
+    index: usize,
     pub(super) turn: usize,
-    /// The first line of the page that is shown; the screen keeps it within the page.
+    /// The first visible line of the page; the screen limits it to the page.
     pub(super) scroll: usize,
-    /// Lines of the page that are shown at once; the screen says.
+    /// Number of visible lines; set by the screen.
     pub(super) height: usize,
     pub(super) mode: Mode,
-    sought: String,
+    search_term: String,
     pub(super) notice: Option<String>,
 }
 
 impl Reader {
-    pub(super) fn new(books: Vec<Book>) -> Self {
-        Self { books, book: 0, turn: 0, scroll: 0, height: 1, mode: Mode::Reading, sought: String::new(), notice: None }
+    pub(super) fn new(transcripts: Vec<OpenTranscript>) -> Self {
+        Self {
+            transcripts,
+            index: 0,
+            turn: 0,
+            scroll: 0,
+            height: 1,
+            mode: Mode::Reading,
+            search_term: String::new(),
+            notice: None,
+        }
     }
 
-    /// The book that is open.
-    pub(super) fn book(&self) -> Option<&Book> {
-        self.books.get(self.book)
+    /// The open transcript.
+    pub(super) fn current(&self) -> Option<&OpenTranscript> {
+        self.transcripts.get(self.index)
     }
 
-    /// Which book is open, from 1, and how many there are.
-    pub(super) fn shelf(&self) -> (usize, usize) {
-        (self.book + 1, self.books.len())
+    /// The number of the open transcript, from 1, and how many there are.
+    pub(super) fn position(&self) -> (usize, usize) {
+        (self.index + 1, self.transcripts.len())
     }
 
-    /// One key.
+    /// Handles a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> Next {
         self.notice = None;
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
@@ -92,7 +101,7 @@ impl Reader {
             Mode::Help => self.mode = Mode::Reading,
             Mode::Searching(text) => match key.code {
                 KeyCode::Enter => {
-                    self.sought = fold(text);
+                    self.search_term = fold(text);
                     self.mode = Mode::Reading;
                     self.search(true);
                 }
@@ -108,7 +117,7 @@ impl Reader {
     }
 
     fn reading(&mut self, key: KeyCode) -> Next {
-        let last = self.book().map_or(0, |book| book.turns().saturating_sub(1));
+        let last = self.current().map_or(0, |open| open.turns().saturating_sub(1));
         match key {
             KeyCode::Char('q') | KeyCode::Esc => return Next::Leave,
             KeyCode::Char('j') | KeyCode::Down => self.go(self.turn.saturating_add(1).min(last)),
@@ -117,8 +126,8 @@ impl Reader {
             KeyCode::Char('G') | KeyCode::End => self.go(last),
             KeyCode::Char(' ') | KeyCode::PageDown => self.scroll = self.scroll.saturating_add(self.height),
             KeyCode::Char('b') | KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(self.height),
-            KeyCode::Char('l') | KeyCode::Right => self.open(self.book + 1),
-            KeyCode::Char('h') | KeyCode::Left => self.open(self.book.saturating_sub(1)),
+            KeyCode::Char('l') | KeyCode::Right => self.open(self.index + 1),
+            KeyCode::Char('h') | KeyCode::Left => self.open(self.index.saturating_sub(1)),
             KeyCode::Char('/') => self.mode = Mode::Searching(String::new()),
             KeyCode::Char('n') => self.search(true),
             KeyCode::Char('N') => self.search(false),
@@ -135,23 +144,23 @@ impl Reader {
         }
     }
 
-    /// Another book, at the same turn where it has one.
-    fn open(&mut self, book: usize) {
-        if let Some(turns) = self.books.get(book).map(Book::turns) {
-            self.book = book;
+    /// Opens another transcript, at the same turn if it has one.
+    fn open(&mut self, index: usize) {
+        if let Some(turns) = self.transcripts.get(index).map(OpenTranscript::turns) {
+            self.index = index;
             self.turn = self.turn.min(turns.saturating_sub(1));
             self.scroll = 0;
         }
     }
 
-    /// The next turn, or the one before, that holds what is sought; round the end if need be.
+    /// Goes to the next or previous turn that contains the search term, wrapping around.
     fn search(&mut self, forward: bool) {
-        let Some(book) = self.book().filter(|_| !self.sought.is_empty()) else { return };
-        let (turns, turn) = (book.turns(), self.turn);
+        let Some(open) = self.current().filter(|_| !self.search_term.is_empty()) else { return };
+        let (turns, turn) = (open.turns(), self.turn);
         let mut way = (1..=turns).map(|step| (turn + if forward { step } else { turns - step }) % turns);
-        match way.find(|&index| book.holds(index, &self.sought)) {
+        match way.find(|&index| open.contains(index, &self.search_term)) {
             Some(found) => self.go(found),
-            None => self.notice = Some(format!("“{}” is nowhere in this rollout", self.sought)),
+            None => self.notice = Some(format!("“{}” not found in this rollout", self.search_term)),
         }
     }
 }
@@ -162,14 +171,14 @@ mod tests {
     use crate::simulation::judge::measured::tests::transcript;
 
     fn reader() -> Reader {
-        let book = |pairs: &[(&str, &str)]| Book {
+        let open = |pairs: &[(&str, &str)]| OpenTranscript {
             file: "rollout_000.json".into(),
             transcript: transcript(pairs),
             tokens: Vec::new(),
         };
         Reader::new(vec![
-            book(&[("One.", "a"), ("Two.", "it\u{2019}s b"), ("Three.", "c"), ("Four.", "It's d")]),
-            book(&[("Five.", "e")]),
+            open(&[("One.", "a"), ("Two.", "it\u{2019}s b"), ("Three.", "c"), ("Four.", "It's d")]),
+            open(&[("Five.", "e")]),
         ])
     }
 
@@ -183,10 +192,10 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(keys: &str, shelf: usize, turn: usize) {
+    fn check(keys: &str, position: usize, turn: usize) {
         let mut reader = reader();
         press(&mut reader, keys);
-        assert_eq!((reader.shelf().0, reader.turn), (shelf, turn), "{keys}");
+        assert_eq!((reader.position().0, reader.turn), (position, turn), "{keys}");
     }
 
     #[test]
@@ -202,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_folds_typography_and_goes_round() {
+    fn a_search_folds_typography_and_wraps_around() {
         check("/IT'S⏎", 1, 1);
         check("/it's⏎n", 1, 3);
         check("/it's⏎nn", 1, 1);
@@ -210,7 +219,7 @@ mod tests {
         check("/j⏎", 1, 0);
         let mut reader = reader();
         press(&mut reader, "/nowhere⏎");
-        assert_eq!(reader.notice.as_deref(), Some("“nowhere” is nowhere in this rollout"));
+        assert_eq!(reader.notice.as_deref(), Some("“nowhere” not found in this rollout"));
     }
 
     #[test]
@@ -225,9 +234,9 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_without_turns_is_no_trap() {
+    fn keys_work_without_turns() {
         let mut reader =
-            Reader::new(vec![Book { file: String::new(), transcript: transcript(&[]), tokens: Vec::new() }]);
+            Reader::new(vec![OpenTranscript { file: String::new(), transcript: transcript(&[]), tokens: Vec::new() }]);
         press(&mut reader, "jkGgnN/x⏎ b");
         assert_eq!(reader.turn, 0);
     }

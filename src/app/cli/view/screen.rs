@@ -1,5 +1,4 @@
-//! Drawing: a list of turns on the left, the turn on the right, keys at the bottom. Works from 80 by 24 up, and draws
-//! what it can below that.
+//! Drawing: a list of turns on the left, the turn on the right, keys at the bottom. Designed for at least 80 by 24.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -7,8 +6,8 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph};
 
-use super::page::{LIKELY, Page};
-use super::reader::{Book, Mode, Reader};
+use super::page::{PROBABILITY_STYLES, Page};
+use super::reader::{Mode, OpenTranscript, Reader};
 use crate::simulation::rollout::Turn;
 
 /// Columns of the list of turns.
@@ -17,16 +16,16 @@ const LIST: u16 = 26;
 const PHASE: usize = 12;
 const KEYS: &str = "j/k turn  space/b scroll  g/G ends  h/l rollout  / search  ? help  q quit";
 const HELP: [(&str, &str); 10] = [
-    ("j k ↓ ↑", "next turn, turn before"),
+    ("j k ↓ ↑", "next turn, previous turn"),
     ("space b", "scroll the turn down, up"),
     ("g G", "first turn, last turn"),
-    ("l h → ←", "next rollout, rollout before"),
-    ("/", "search in what was said"),
-    ("n N", "next place found, place before"),
+    ("l h → ←", "next rollout, previous rollout"),
+    ("/", "search in messages"),
+    ("n N", "next match, previous match"),
     ("q", "quit"),
     ("", ""),
     ("▁…█", "prescribed intensities, 0 to 1"),
-    ("! ×", "a monitor found something; a reply is missing"),
+    ("! ×", "finding of a monitor; missing reply"),
 ];
 
 pub(super) fn draw(frame: &mut Frame<'_>, reader: &mut Reader, color: bool) {
@@ -34,11 +33,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, reader: &mut Reader, color: bool) {
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
     let [list, page] = Layout::horizontal([Constraint::Length(LIST), Constraint::Min(20)]).areas(middle);
     let bar = Style::new().reversed();
-    let (at, of) = reader.shelf();
-    if let Some(book) = reader.book() {
-        let shelf = if of > 1 { format!(" · {at} of {of}") } else { String::new() };
-        frame.render_widget(Paragraph::new(format!(" {}{shelf}", book.title())).style(bar), top);
-        frame.render_widget(Paragraph::new(turns(book, reader.turn, usize::from(list.height), color)), list);
+    let (at, of) = reader.position();
+    if let Some(open) = reader.current() {
+        let position = if of > 1 { format!(" · {at} of {of}") } else { String::new() };
+        frame.render_widget(Paragraph::new(format!(" {}{position}", open.title())).style(bar), top);
+        frame.render_widget(Paragraph::new(turns(open, reader.turn, usize::from(list.height), color)), list);
     }
     draw_page(frame, page, reader, color);
     let below = match (&reader.mode, &reader.notice) {
@@ -57,8 +56,8 @@ fn draw_page(frame: &mut Frame<'_>, area: Rect, reader: &mut Reader, color: bool
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let inner = Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner };
-    let Some(page) = reader.book().and_then(|book| Page::of(book, reader.turn)) else {
-        frame.render_widget(Paragraph::new("No turn is finished yet."), inner);
+    let Some(page) = reader.current().and_then(|open| Page::of(open, reader.turn)) else {
+        frame.render_widget(Paragraph::new("No turn is complete yet."), inner);
         return;
     };
     let mut lines = vec![Line::from(page.heading.clone())];
@@ -76,9 +75,9 @@ fn draw_page(frame: &mut Frame<'_>, area: Rect, reader: &mut Reader, color: bool
     frame.render_widget(Paragraph::new(shown), inner);
 }
 
-/// The list of turns around the one that is read.
-fn turns(book: &Book, current: usize, height: usize, color: bool) -> Vec<Line<'static>> {
-    let all = &book.transcript.turns;
+/// The list of turns around the current one.
+fn turns(open: &OpenTranscript, current: usize, height: usize, color: bool) -> Vec<Line<'static>> {
+    let all = &open.transcript.turns;
     let first = current.saturating_sub(height / 2).min(all.len().saturating_sub(height));
     let rows = all.iter().enumerate().skip(first).take(height);
     rows.map(|(index, turn)| {
@@ -110,14 +109,14 @@ fn block(value: f64) -> char {
 fn help(frame: &mut Frame<'_>, color: bool) {
     let mut lines: Vec<Line<'_>> = HELP.iter().map(|(keys, what)| Line::from(format!(" {keys:<9} {what}"))).collect();
     if color {
-        let tokens = LIKELY.iter().map(|(_, name, style)| Span::styled(format!("{name}  "), *style));
+        let tokens = PROBABILITY_STYLES.iter().map(|(_, name, style)| Span::styled(format!("{name}  "), *style));
         lines.push(Line::from(std::iter::once(Span::raw(" tokens    ")).chain(tokens).collect::<Vec<_>>()));
     }
-    let area = frame.area();
-    let (width, height) = (60.min(area.width), (lines.len() as u16 + 2).min(area.height));
-    let place = Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
-    frame.render_widget(Clear, place);
-    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" Keys ")), place);
+    let screen = frame.area();
+    let (width, height) = (60.min(screen.width), (lines.len() as u16 + 2).min(screen.height));
+    let area = Rect { x: (screen.width - width) / 2, y: (screen.height - height) / 2, width, height };
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" Keys ")), area);
 }
 
 #[cfg(test)]
@@ -132,7 +131,11 @@ mod tests {
     fn reader() -> Reader {
         let long = "The alarms have a rhythm lately, bed nine, then bed four, then the corridor. ".repeat(12);
         let pairs = [("One.", "a"), (long.as_str(), "Tell me more."), ("", "Are you there?")];
-        Reader::new(vec![Book { file: "rollout_000.json".into(), transcript: transcript(&pairs), tokens: Vec::new() }])
+        Reader::new(vec![OpenTranscript {
+            file: "rollout_000.json".into(),
+            transcript: transcript(&pairs),
+            tokens: Vec::new(),
+        }])
     }
 
     fn shown(reader: &mut Reader, width: u16, height: u16) -> String {

@@ -1,10 +1,10 @@
-//! Breaking styled text into lines of a width, at spaces where there are any.
+//! Wraps styled text into lines, preferably at spaces.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-/// `pieces`, one after another, as lines of at most `width` columns. Newlines break; other control characters are shown
-/// as `·`, so that no text can move the cursor.
+/// The concatenated `pieces` as lines of at most `width` columns. Newlines break lines; other control characters are shown
+/// as `·`, so that no text can control the terminal.
 pub(super) fn wrap(pieces: &[(String, Style)], width: usize) -> Vec<Line<'static>> {
     let width = width.max(8);
     let mut lines: Vec<Vec<(char, Style)>> = vec![Vec::new()];
@@ -23,7 +23,7 @@ pub(super) fn wrap(pieces: &[(String, Style)], width: usize) -> Vec<Line<'static
         let wide = columns_of(c);
         if columns + wide > width {
             let line = lines.last_mut().map(std::mem::take).unwrap_or_default();
-            // What follows the last space goes down, unless the line is one long word.
+            // The text after the last space moves to the next line, unless the line is one long word.
             let keep = line.iter().rposition(|(c, _)| *c == ' ').map_or(line.len(), |space| space + 1);
             let mut head = line;
             let tail = head.split_off(keep);
@@ -48,7 +48,7 @@ fn columns_of(c: char) -> usize {
     Span::raw(c.encode_utf8(&mut [0; 4]).to_owned()).width()
 }
 
-/// Neighbours of one style become one span.
+/// Adjacent characters of one style become one span.
 fn joined(line: &[(char, Style)]) -> Line<'static> {
     let runs = line.chunk_by(|a, b| a.1 == b.1);
     let spans = runs.map(|run| {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_reaches_the_terminal_as_a_command() {
+    fn control_characters_do_not_reach_the_terminal() {
         check("a\u{1b}[2Jb\r", 10, &["a·[2Jb·"]);
     }
 

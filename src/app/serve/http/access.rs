@@ -1,4 +1,4 @@
-//! Who may ask: the API key, and guards against a browser that is made to ask by a page it shows.
+//! Access checks: the API key, and protection against requests that web pages make a browser send.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,11 +16,11 @@ use tokio::time::timeout;
 use super::Shared;
 use super::error::ApiError;
 
-/// Every request passes here: it is counted, and turned away unless it may ask.
-pub(super) async fn door(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+/// The middleware of every request: counts it and checks access.
+pub(super) async fn check_and_count(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let mut timed = shared.metrics.begin(endpoint(request.uri().path()));
-    let response = match may(&shared, &request) {
-        Ok(()) => next.run(request.map(|body| patient(body, shared.silence))).await,
+    let response = match check_access(&shared, &request) {
+        Ok(()) => next.run(request.map(|body| with_silence_limit(body, shared.silence))).await,
         Err(error) => error.into_response(),
     };
     timed.status = response.status();
@@ -28,28 +28,28 @@ pub(super) async fn door(State(shared): State<Arc<Shared>>, request: Request, ne
     if !streams {
         return response;
     }
-    // The answer has only begun.
+    // A stream has only begun; the timer is dropped at its end.
     response.map(|body| {
         Body::from_stream(body.into_data_stream().map(move |chunk| {
-            let _until_the_end = &timed;
+            let _timer = &timed;
             chunk
         }))
     })
 }
 
-/// A body whose sender may not fall silent for longer: one that never ends would keep the server from ending.
-fn patient(body: Body, silence: Duration) -> Body {
-    let pieces = stream::unfold(Some(body.into_data_stream()), move |pieces| async move {
-        let mut pieces = pieces?;
-        match timeout(silence, pieces.next()).await {
-            Ok(piece) => piece.map(|piece| (piece, Some(pieces))),
+/// A body with a timeout between chunks: one that never ends would keep the server from stopping.
+fn with_silence_limit(body: Body, silence: Duration) -> Body {
+    let chunks = stream::unfold(Some(body.into_data_stream()), move |chunks| async move {
+        let mut chunks = chunks?;
+        match timeout(silence, chunks.next()).await {
+            Ok(chunk) => chunk.map(|chunk| (chunk, Some(chunks))),
             Err(_) => Some((Err(axum::Error::new(io::Error::from(io::ErrorKind::TimedOut))), None)),
         }
     });
-    Body::from_stream(pieces)
+    Body::from_stream(chunks)
 }
 
-/// The endpoint's name in the metrics: a fixed set, whatever paths are asked for.
+/// The endpoint's name in the metrics, from a fixed set.
 fn endpoint(path: &str) -> &'static str {
     const KNOWN: [&str; 9] = [
         "/v1/models",
@@ -66,7 +66,7 @@ fn endpoint(path: &str) -> &'static str {
     KNOWN.into_iter().find(|known| *known == path).unwrap_or("other")
 }
 
-fn may(shared: &Shared, request: &Request) -> Result<(), ApiError> {
+fn check_access(shared: &Shared, request: &Request) -> Result<(), ApiError> {
     let headers = request.headers();
     if request.uri().path() != "/health" {
         match &shared.key {
@@ -74,7 +74,7 @@ fn may(shared: &Shared, request: &Request) -> Result<(), ApiError> {
             None => check_host(headers)?,
         }
     }
-    // A page of another origin can send a form to this address without asking, but not JSON.
+    // A page of another origin can send a form without preflight, but not JSON.
     let json =
         |value: &str| value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -85,18 +85,19 @@ fn may(shared: &Shared, request: &Request) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Digests are compared, which `blake3` does in constant time.
+/// Compares digests, which `blake3` does in constant time.
 fn check_key(key: blake3::Hash, headers: &HeaderMap) -> Result<(), ApiError> {
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     match given {
         Some(given) if blake3::hash(given) == key => Ok(()),
-        Some(_) => Err(ApiError::new(StatusCode::UNAUTHORIZED, "this is not the server's API key")),
+        Some(_) => Err(ApiError::new(StatusCode::UNAUTHORIZED, "the API key is wrong")),
         None => Err(ApiError::new(StatusCode::UNAUTHORIZED, "send the API key: `Authorization: Bearer KEY`")),
     }
     .map_err(|error| error.code("invalid_api_key"))
 }
 
-/// Without a key, only those may ask who know the address: a name could be one that a web page has turned to it.
+/// Without a key, the host must be an address or `localhost`: a host name could be one that a web page has rebound to
+/// this address.
 fn check_host(headers: &HeaderMap) -> Result<(), ApiError> {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return Ok(()) };
     let bare = match host.rsplit_once(':') {
@@ -107,7 +108,7 @@ fn check_host(headers: &HeaderMap) -> Result<(), ApiError> {
     if bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok() {
         return Ok(());
     }
-    let message = format!("without an API key, ask for this server by its address or as `localhost`, not as `{host}`");
+    let message = format!("without an API key, use the server's IP address or `localhost` as the host, not `{host}`");
     Err(ApiError::new(StatusCode::FORBIDDEN, message))
 }
 
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_localhost_pass_and_names_do_not() {
+    fn addresses_and_localhost_are_allowed_and_names_are_not() {
         for host in ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:8000", "[::1]", "10.0.0.7"] {
             assert!(check_host(&headers(header::HOST, host)).is_ok(), "{host}");
         }
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_opens_and_another_does_not() {
+    fn only_the_right_key_is_accepted() {
         let key = blake3::hash(b"secret");
         assert!(check_key(key, &headers(header::AUTHORIZATION, "Bearer secret")).is_ok());
         for wrong in ["Bearer secre", "Bearer secret ", "secret", "Basic secret", "Bearer "] {

@@ -1,5 +1,5 @@
-//! `/v1/completions`: bare text or token ids, one prompt or a ragged batch, with the prompt's own log-probabilities on
-//! request.
+//! `/v1/completions`: plain text or token ids, one prompt or several of different lengths, with the prompt's
+//! log-probabilities on request.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use futures_util::future::try_join_all;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::answer::{Chunks, complete, stream_of};
-use super::asked::{Asked, alternatives, finish_reason, no_vocabulary, of_one_prompt, usage, with};
+use super::common::{CommonFields, alternatives, finish_reason, no_vocabulary, prompt_usage, usage, with_fields};
 use super::error::ApiError;
 use super::fields::Fields;
-use super::{Shared, aside, reading, text_of_first};
+use super::streaming::{Chunks, complete, stream_of};
+use super::{Shared, run_blocking, text_of_first, token_json};
 use crate::foundation::base::limits::CHOICES_MAX;
 use crate::foundation::chat::{
     Continuation, Finish, Flow, Prompt, Request, Snapshot, TokenId, TokenLogprob, Usage, Vocabulary,
 };
 
-/// Tokens written where the request does not say; OpenAI's own default.
+/// Default `max_tokens`, as at OpenAI.
 const TOKENS: usize = 16;
 
 struct Completions {
-    asked: Asked,
-    prompts: Vec<Given>,
-    /// Log-probabilities are told.
+    common: CommonFields,
+    prompts: Vec<PromptInput>,
+    /// Whether log-probabilities are reported.
     logprobs: bool,
     echo: bool,
 }
 
-/// A prompt as it was given.
+/// A prompt in a request.
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
-enum Given {
+enum PromptInput {
     Text(String),
     Ids(Vec<TokenId>),
 }
@@ -46,29 +46,29 @@ enum Given {
 enum Prompts {
     One(String),
     Ids(Vec<TokenId>),
-    Many(Vec<Given>),
+    Many(Vec<PromptInput>),
 }
 
 fn vocabulary(shared: &Shared) -> Result<&dyn Vocabulary, ApiError> {
     shared.model.vocabulary().ok_or_else(|| no_vocabulary(shared, "`echo`"))
 }
 
-/// A prompt that is told again at the beginning of its answer, and the state after it.
+/// A prompt repeated at the beginning of its choices, and the state after it.
 #[derive(Default)]
-struct Echoed {
+struct EchoedPrompt {
     text: String,
     tokens: Vec<TokenLogprob>,
     ids: Vec<TokenId>,
     after: Option<Snapshot>,
 }
 
-/// One choice, all of it or a piece.
-struct Piece<'a> {
+/// A choice or a chunk of it.
+struct ChoiceChunk<'a> {
     text: &'a str,
     tokens: &'a [TokenLogprob],
-    /// Characters that came before.
+    /// Characters before it.
     offset: usize,
-    /// Whether the first token stands at the very beginning of an echoed prompt, where nothing can be known.
+    /// Whether the first token is the first of an echoed prompt, which has no log-probability.
     first: bool,
     finish: Option<Finish>,
 }
@@ -77,67 +77,67 @@ pub(super) async fn completions(
     State(shared): State<Arc<Shared>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
-    let asked = Arc::new(Completions::of(body, &shared)?);
+    let completions = Arc::new(Completions::of(body, &shared)?);
     let turn = shared.enter().await?;
-    let envelope = asked.asked.envelope(&shared, "text_completion");
-    if asked.asked.stream {
+    let envelope = completions.common.envelope(&shared, "text_completion");
+    if completions.common.stream {
         return stream_of(turn, move |chunks| {
-            let work = Arc::clone(&asked);
+            let work = Arc::clone(&completions);
             async move {
                 let used = work.run(&shared, Some((&chunks, &envelope))).await?.1;
-                if work.asked.usage {
-                    let _ = chunks.send(with(envelope, json!({ "choices": [], "usage": usage(used) })));
+                if work.common.include_usage {
+                    let _ = chunks.send(with_fields(envelope, json!({ "choices": [], "usage": usage(used) })));
                 }
                 Ok(())
             }
         })
         .await;
     }
-    let (choices, used) = asked.run(&shared, None).await?;
-    Ok(Json(with(envelope, json!({ "choices": choices, "usage": usage(used) }))).into_response())
+    let (choices, used) = completions.run(&shared, None).await?;
+    Ok(Json(with_fields(envelope, json!({ "choices": choices, "usage": usage(used) }))).into_response())
 }
 
 impl Completions {
     fn of(body: Result<Bytes, BytesRejection>, shared: &Shared) -> Result<Self, ApiError> {
         let mut fields = Fields::of(body)?;
-        let mut asked = Asked::of(&mut fields, shared)?;
-        let not = "`prompt` is a text, a list of texts, a list of token ids or a list of such lists";
-        let prompts = match fields.need::<Value>("prompt").map(serde_json::from_value)? {
-            Ok(Prompts::One(text)) => vec![Given::Text(text)],
-            Ok(Prompts::Ids(ids)) => vec![Given::Ids(ids)],
+        let mut common = CommonFields::of(&mut fields, shared)?;
+        let not = "`prompt` must be a string, a list of strings, a list of token ids or a list of such lists";
+        let prompts = match fields.require::<Value>("prompt").map(serde_json::from_value)? {
+            Ok(Prompts::One(text)) => vec![PromptInput::Text(text)],
+            Ok(Prompts::Ids(ids)) => vec![PromptInput::Ids(ids)],
             Ok(Prompts::Many(list)) => list,
             Err(_) => return Err(ApiError::field("prompt", not)),
         };
-        let empty = |given: &Given| matches!(given, Given::Ids(ids) if ids.is_empty());
+        let empty = |given: &PromptInput| matches!(given, PromptInput::Ids(ids) if ids.is_empty());
         if prompts.is_empty() || prompts.iter().any(empty) {
             return Err(ApiError::field("prompt", "a prompt is empty: give it at least one token"));
         }
-        if prompts.len().saturating_mul(asked.n as usize) > CHOICES_MAX {
+        if prompts.len().saturating_mul(common.n as usize) > CHOICES_MAX {
             let message =
-                format!("{} prompts with {} answers each are more than {CHOICES_MAX}", prompts.len(), asked.n);
+                format!("{} prompts with {} choices each exceed the limit of {CHOICES_MAX}", prompts.len(), common.n);
             return Err(ApiError::field("prompt", message));
         }
         let best_of: Option<u64> = fields.take("best_of")?;
-        if best_of.is_some_and(|best_of| best_of != asked.n) {
-            let message = "`best_of` is not supported by this server; ask for `n` answers and choose";
+        if best_of.is_some_and(|best_of| best_of != common.n) {
+            let message = "`best_of` is not supported by this server; request `n` choices and select one";
             return Err(ApiError::field("best_of", message).code("unsupported_parameter"));
         }
-        asked.sampling.max_tokens = fields.take("max_tokens")?.unwrap_or(TOKENS);
+        common.sampling.max_tokens = fields.take("max_tokens")?.unwrap_or(TOKENS);
         let echo = fields.take("echo")?.unwrap_or(false);
         let top: Option<usize> = fields.take("logprobs")?;
         match top {
-            Some(top) => asked.report("logprobs", top, shared)?,
-            None => asked.sampling.top_logprobs = 0,
+            Some(top) => common.set_top_logprobs("logprobs", top, shared)?,
+            None => common.sampling.top_logprobs = 0,
         }
-        if asked.sampling.max_tokens == 0 && !echo {
-            return Err(ApiError::field("max_tokens", "`max_tokens: 0` answers nothing without `echo: true`"));
+        if common.sampling.max_tokens == 0 && !echo {
+            return Err(ApiError::field("max_tokens", "`max_tokens: 0` needs `echo: true`"));
         }
-        fields.only("suffix", &[json!("")])?;
-        fields.done("the request")?;
-        Ok(Self { asked, prompts, logprobs: top.is_some(), echo })
+        fields.take_neutral("suffix", &[json!("")])?;
+        fields.finish("the request")?;
+        Ok(Self { common, prompts, logprobs: top.is_some(), echo })
     }
 
-    /// All choices, in order, and what they used. With `stream`, each is sent piece by piece, and none is left at the end.
+    /// All choices in order, and their usage. With `stream`, chunks are sent instead of returned.
     async fn run(
         &self,
         shared: &Arc<Shared>,
@@ -162,51 +162,51 @@ impl Completions {
         &self,
         shared: &Arc<Shared>,
         number: u64,
-        given: &Given,
+        given: &PromptInput,
         stream: Option<(&Chunks, &Value)>,
     ) -> Result<(Vec<Value>, Usage), ApiError> {
-        let echoed = if self.echo { self.echo(shared, given).await? } else { Echoed::default() };
+        let echoed = if self.echo { self.echo(shared, given).await? } else { EchoedPrompt::default() };
         let read = echoed.ids.len() as u64;
-        let choices = (0..self.asked.n).map(|n| {
-            let index = number * self.asked.n + n;
+        let choices = (0..self.common.n).map(|n| {
+            let index = number * self.common.n + n;
             self.choice(shared, index, given, &echoed, stream)
         });
         let (choices, mut used): (Vec<_>, Vec<_>) = try_join_all(choices).await?.into_iter().unzip();
         if echoed.after.is_some() {
-            // The prompt was read to be scored.
+            // The prompt was read for its scores.
             for used in &mut used {
                 (used.tokens_in, used.tokens_cached) = (read, 0);
             }
         }
-        Ok((choices.into_iter().flatten().collect(), of_one_prompt(used.into_iter())))
+        Ok((choices.into_iter().flatten().collect(), prompt_usage(used.into_iter())))
     }
 
-    /// Reads the prompt, and tells what the model thought of it if that is asked for.
-    async fn echo(&self, shared: &Arc<Shared>, given: &Given) -> Result<Echoed, ApiError> {
+    /// Reads the prompt, and scores its tokens if requested.
+    async fn echo(&self, shared: &Arc<Shared>, given: &PromptInput) -> Result<EchoedPrompt, ApiError> {
         let given = given.clone();
-        let both = aside(shared, |shared| {
+        let both = run_blocking(shared, |shared| {
             let vocabulary = vocabulary(shared)?;
             Ok(match given {
-                Given::Text(text) => {
+                PromptInput::Text(text) => {
                     let ids = vocabulary.encode(&text)?;
                     (text, ids)
                 }
-                Given::Ids(ids) => (vocabulary.decode(&ids)?, ids),
+                PromptInput::Ids(ids) => (vocabulary.decode(&ids)?, ids),
             })
         });
         let (text, ids) = both.await?;
-        let mut echoed = Echoed { text, ids, ..Echoed::default() };
+        let mut echoed = EchoedPrompt { text, ids, ..EchoedPrompt::default() };
         let Some((first, rest)) = echoed.ids.split_first() else {
             return Err(ApiError::field("prompt", "a prompt is empty: give it at least one token"));
         };
-        if !self.logprobs && !self.asked.readings {
+        if !self.logprobs && !self.common.readings {
             return Ok(echoed);
         }
         let text = text_of_first(*first, vocabulary(shared)?);
         echoed.tokens.push(TokenLogprob::unknown(Some(*first), text));
         if !rest.is_empty() {
-            let _at_work = shared.metrics.sequence();
-            let request = self.asked.request(Prompt::Ids(vec![*first]), 0);
+            let _active = shared.metrics.sequence();
+            let request = self.common.request(Prompt::Ids(vec![*first]), 0);
             let scored = shared.model.score(request, Continuation::Ids(rest.to_vec())).await?;
             echoed.tokens.extend(scored.tokens);
             echoed.after = scored.snapshot;
@@ -214,82 +214,82 @@ impl Completions {
         Ok(echoed)
     }
 
-    /// One choice; streamed, or returned.
+    /// One choice, streamed or returned.
     async fn choice(
         &self,
         shared: &Arc<Shared>,
         index: u64,
-        given: &Given,
-        echoed: &Echoed,
+        given: &PromptInput,
+        echoed: &EchoedPrompt,
         stream: Option<(&Chunks, &Value)>,
     ) -> Result<(Option<Value>, Usage), ApiError> {
-        let send = |piece: &Piece<'_>| match stream {
+        let send = |chunk: &ChoiceChunk<'_>| match stream {
             Some((chunks, envelope)) => {
-                let choices = json!({ "choices": [self.told(shared, index, piece)] });
-                chunks.send(with(envelope.clone(), choices))
+                let choices = json!({ "choices": [self.choice_json(shared, index, chunk)] });
+                chunks.send(with_fields(envelope.clone(), choices))
             }
             None => Flow::Continue,
         };
         let mut offset = echoed.text.chars().count();
         if self.echo {
-            let finish = (self.asked.sampling.max_tokens == 0).then_some(Finish::Length);
-            let piece = Piece { text: &echoed.text, tokens: &echoed.tokens, offset: 0, first: true, finish };
-            let _ = send(&piece);
+            let finish = (self.common.sampling.max_tokens == 0).then_some(Finish::Length);
+            let chunk = ChoiceChunk { text: &echoed.text, tokens: &echoed.tokens, offset: 0, first: true, finish };
+            let _ = send(&chunk);
             if finish.is_some() {
                 let used = Usage { tokens_in: echoed.ids.len() as u64, ..Usage::default() };
-                return Ok((stream.is_none().then(|| self.told(shared, index, &piece)), used));
+                return Ok((stream.is_none().then(|| self.choice_json(shared, index, &chunk)), used));
             }
         }
-        let hear = stream.is_some().then_some(|token: &TokenLogprob| {
+        let on_token = stream.is_some().then_some(|token: &TokenLogprob| {
             let tokens = std::slice::from_ref(token);
-            let flow = send(&Piece { text: &token.text, tokens, offset, first: false, finish: None });
+            let flow = send(&ChoiceChunk { text: &token.text, tokens, offset, first: false, finish: None });
             offset += token.text.chars().count();
             flow
         });
-        let reply = complete(shared, self.request(given, echoed, index), hear).await?;
+        let reply = complete(shared, self.request(given, echoed, index), on_token).await?;
         let end: Vec<_> = reply.end.into_iter().filter(|_| self.echo).collect();
         let finish = Some(reply.finish);
         if stream.is_some() {
-            let _ = send(&Piece { text: "", tokens: &end, offset, first: false, finish });
+            let _ = send(&ChoiceChunk { text: "", tokens: &end, offset, first: false, finish });
             return Ok((None, reply.usage));
         }
         let text = echoed.text.clone() + &reply.message.content;
         let tokens = [echoed.tokens.clone(), reply.tokens, end].concat();
-        let whole = Piece { text: &text, tokens: &tokens, offset: 0, first: self.echo, finish };
-        Ok((Some(self.told(shared, index, &whole)), reply.usage))
+        let whole = ChoiceChunk { text: &text, tokens: &tokens, offset: 0, first: self.echo, finish };
+        Ok((Some(self.choice_json(shared, index, &whole)), reply.usage))
     }
 
-    fn request(&self, given: &Given, echoed: &Echoed, index: u64) -> Request {
+    fn request(&self, given: &PromptInput, echoed: &EchoedPrompt, index: u64) -> Request {
         let prompt = match given {
             _ if self.echo => Prompt::Ids(echoed.ids.clone()),
-            Given::Text(text) => Prompt::Text(text.clone()),
-            Given::Ids(ids) => Prompt::Ids(ids.clone()),
+            PromptInput::Text(text) => Prompt::Text(text.clone()),
+            PromptInput::Ids(ids) => Prompt::Ids(ids.clone()),
         };
-        let mut request = self.asked.request(prompt, index);
+        let mut request = self.common.request(prompt, index);
         request.after.clone_from(&echoed.after);
         request
     }
 
-    fn told(&self, shared: &Shared, index: u64, piece: &Piece<'_>) -> Value {
+    fn choice_json(&self, shared: &Shared, index: u64, chunk: &ChoiceChunk<'_>) -> Value {
         let choice = json!({
             "index": index,
-            "text": piece.text,
-            "logprobs": if self.logprobs { logprobs(piece, shared) } else { Value::Null },
-            "finish_reason": piece.finish.map(finish_reason),
+            "text": chunk.text,
+            "logprobs": if self.logprobs { logprobs(chunk, shared) } else { Value::Null },
+            "finish_reason": chunk.finish.map(finish_reason),
         });
-        if !self.asked.readings {
+        if !self.common.readings {
             return choice;
         }
         let vocabulary: Option<&dyn Vocabulary> = shared.model.vocabulary();
-        let tokens: Vec<_> = piece.tokens.iter().map(|token| reading(token, vocabulary)).collect();
-        with(choice, json!({ "loom": { "tokens": tokens } }))
+        let tokens: Vec<_> = chunk.tokens.iter().map(|token| token_json(token, vocabulary)).collect();
+        with_fields(choice, json!({ "loom": { "tokens": tokens } }))
     }
 }
 
-/// OpenAI's four lists. At the very first token of an echoed prompt nothing is known: `null`.
-fn logprobs(piece: &Piece<'_>, shared: &Shared) -> Value {
-    let mut offset = piece.offset;
-    let offsets: Vec<_> = piece
+/// OpenAI's four lists. The first token of an echoed prompt has `null`.
+fn logprobs(chunk: &ChoiceChunk<'_>, shared: &Shared) -> Value {
+    let mut offset = chunk.offset;
+    let offsets: Vec<_> = chunk
         .tokens
         .iter()
         .map(|token| {
@@ -298,12 +298,12 @@ fn logprobs(piece: &Piece<'_>, shared: &Shared) -> Value {
             at
         })
         .collect();
-    let top: Vec<_> = piece
+    let top: Vec<_> = chunk
         .tokens
         .iter()
         .enumerate()
-        .map(|(place, token)| {
-            if piece.first && place == 0 {
+        .map(|(index, token)| {
+            if chunk.first && index == 0 {
                 return Value::Null;
             }
             let mut texts = alternatives(token, shared);
@@ -318,8 +318,8 @@ fn logprobs(piece: &Piece<'_>, shared: &Shared) -> Value {
         })
         .collect();
     json!({
-        "tokens": piece.tokens.iter().map(|token| &token.text).collect::<Vec<_>>(),
-        "token_logprobs": piece.tokens.iter().map(|token| token.logprob.map(f64::from)).collect::<Vec<_>>(),
+        "tokens": chunk.tokens.iter().map(|token| &token.text).collect::<Vec<_>>(),
+        "token_logprobs": chunk.tokens.iter().map(|token| token.logprob.map(f64::from)).collect::<Vec<_>>(),
         "top_logprobs": top,
         "text_offset": offsets,
     })

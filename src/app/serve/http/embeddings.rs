@@ -27,61 +27,64 @@ pub(super) async fn embeddings(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let Some((name, embedder)) = &shared.embedder else {
-        let message = "this server has no embedder, so it makes no embeddings";
+        let message = "this server has no embedder; start it with --embedder";
         return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, message));
     };
     let mut fields = Fields::of(body)?;
-    let model: String = fields.need("model")?;
+    let model: String = fields.require("model")?;
     if model != *name {
         let message = format!("there is no embedder `{model}` here; this server has `{name}`");
         return Err(ApiError::not_found("model", message).code("model_not_found"));
     }
-    let input = match serde_json::from_value(fields.need("input")?) {
+    let input = match serde_json::from_value(fields.require("input")?) {
         Ok(Input::One(text)) => vec![text],
         Ok(Input::Many(texts)) => texts,
-        Err(_) => return Err(ApiError::field("input", "`input` is a text or a list of texts")),
+        Err(_) => return Err(ApiError::field("input", "`input` must be a string or a list of strings")),
     };
     if input.is_empty() || input.len() > CHOICES_MAX {
-        return Err(ApiError::field("input", format!("`input` must hold 1 to {CHOICES_MAX} texts")));
+        return Err(ApiError::field("input", format!("`input` must hold 1 to {CHOICES_MAX} strings")));
     }
     let format: Option<String> = fields.take("encoding_format")?;
     let base64 = match format.as_deref() {
         None | Some("float") => false,
         Some("base64") => true,
-        Some(_) => return Err(ApiError::field("encoding_format", "`encoding_format` is `float` or `base64`")),
+        Some(_) => return Err(ApiError::field("encoding_format", "`encoding_format` must be `float` or `base64`")),
     };
     let dimensions: Option<usize> = fields.take("dimensions")?;
-    fields.notes(&["user"]);
-    fields.done("the request")?;
+    fields.ignore(&["user"]);
+    fields.finish("the request")?;
     let _turn = shared.enter().await?;
     let texts: Vec<_> = input.iter().map(String::as_str).collect();
     let vectors = embedder.embed(&texts).await?;
     if let (Some(wanted), Some(given)) = (dimensions, vectors.first().map(Vec::len))
         && wanted != given
     {
-        return Err(ApiError::field("dimensions", format!("`{name}` gives {given} dimensions, no other number")));
+        return Err(ApiError::field(
+            "dimensions",
+            format!("`{name}` has {given} dimensions; others are not supported"),
+        ));
     }
-    let told = |vector: &[f32]| if base64 { json!(encoded(vector)) } else { json!(vector) };
+    let encode = |vector: &[f32]| if base64 { json!(encoded(vector)) } else { json!(vector) };
     let data: Vec<_> = vectors
         .iter()
         .enumerate()
-        .map(|(index, vector)| json!({ "object": "embedding", "index": index, "embedding": told(vector) }))
+        .map(|(index, vector)| json!({ "object": "embedding", "index": index, "embedding": encode(vector) }))
         .collect();
-    // How many tokens an embedder read, it does not tell.
+    // Embedders do not report token counts.
     Ok(Json(json!({ "object": "list", "model": name, "data": data, "usage": null })))
 }
 
-/// Little-endian f32s in base64 (RFC 4648), which is what OpenAI's own clients ask for.
+/// Little-endian f32s in base64 (RFC 4648), the default of OpenAI's clients.
 fn encoded(vector: &[f32]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for three in bytes.chunks(3) {
         let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for place in 0..4 {
-            let six = (bits >> (18 - 6 * place) & 63) as usize;
+        for digit in 0..4 {
+            let six = (bits >> (18 - 6 * digit) & 63) as usize;
             let letter = ALPHABET.get(six).copied().unwrap_or(b'=');
-            text.push(if place <= three.len() { char::from(letter) } else { '=' });
+            text.push(if digit <= three.len() { char::from(letter) } else { '=' });
         }
     }
     text
@@ -92,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_what_pythons_is() {
+    fn base64_agrees_with_python() {
         // base64.b64encode(struct.pack("<3f", 1.0, -0.5, 2.75))
         assert_eq!(encoded(&[1.0, -0.5, 2.75]), "AACAPwAAAL8AADBA");
         assert_eq!(encoded(&[1.0]), "AACAPw==");

@@ -1,4 +1,4 @@
-//! What went wrong, in the form that OpenAI's clients read: `{"error": {"message", "type", "param", "code"}}`.
+//! Errors in the form that OpenAI's clients read: `{"error": {"message", "type", "param", "code"}}`.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::foundation::chat::ModelError;
 
-/// An answer that says no.
+/// An error response.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
     message: String,
-    /// The field of the request that it is about.
+    /// The request field in question.
     param: Option<String>,
     code: Option<&'static str>,
 }
@@ -22,30 +22,30 @@ impl ApiError {
         Self { status, message: message.into(), param: None, code: None }
     }
 
-    /// A field that holds what cannot be done.
+    /// An error about a field.
     pub(super) fn field(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self { param: Some(param.into()), ..Self::new(StatusCode::BAD_REQUEST, message) }
     }
 
-    /// A name that nothing here has.
+    /// An error about an unknown name.
     pub(super) fn not_found(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self { param: Some(param.into()), ..Self::new(StatusCode::NOT_FOUND, message) }
     }
 
-    /// The same, of a field inside message number `index`.
+    /// Adds that the field is in message number `index`.
     #[must_use]
     pub(super) fn in_message(self, index: usize) -> Self {
         let param = self.param.map(|param| format!("messages[{index}].{param}"));
         Self { message: format!("message {index}: {}", self.message), param, ..self }
     }
 
-    /// The word for it that programs read.
+    /// Sets the machine-readable code.
     #[must_use]
     pub(super) fn code(self, code: &'static str) -> Self {
         Self { code: Some(code), ..self }
     }
 
-    /// As JSON, in an answer or within a stream.
+    /// The JSON form, for a response or a stream.
     pub(super) fn json(&self) -> Value {
         let kind = match self.status {
             StatusCode::UNAUTHORIZED => "authentication_error",

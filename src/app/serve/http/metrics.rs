@@ -1,4 +1,4 @@
-//! What the server has done so far, for Prometheus (text exposition format 0.0.4).
+//! The server's metrics in Prometheus' text format (0.0.4).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 
 use crate::foundation::chat::Usage;
 
-/// Upper bounds of the latency histogram, seconds.
+/// Upper bounds of the latency histogram's buckets in seconds.
 const BOUNDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0];
 
 /// Counters and gauges.
@@ -27,33 +27,33 @@ pub(super) struct Metrics {
 #[derive(Default)]
 struct PerEndpoint {
     by_status: BTreeMap<u16, u64>,
-    /// How many took at most each bound.
+    /// Requests up to each bound.
     buckets: [u64; BOUNDS.len()],
     count: u64,
     seconds: f64,
 }
 
-/// Up by one as long as it is held.
-pub(super) struct Held {
+/// Increments a gauge until it is dropped.
+pub(super) struct GaugeGuard {
     metrics: Arc<Metrics>,
     gauge: fn(&Metrics) -> &AtomicI64,
 }
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         (self.gauge)(&self.metrics).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A request under way; counted when it is dropped, which is when the last of its answer has been sent.
-pub(super) struct Timed {
+/// A running request; counted when it is dropped, after the end of its response was sent.
+pub(super) struct RequestTimer {
     metrics: Arc<Metrics>,
     endpoint: &'static str,
     begun: Instant,
     pub(super) status: StatusCode,
 }
 
-impl Drop for Timed {
+impl Drop for RequestTimer {
     fn drop(&mut self) {
         let seconds = self.begun.elapsed().as_secs_f64();
         let mut requests = self.metrics.requests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,30 +68,31 @@ impl Drop for Timed {
 }
 
 impl Metrics {
-    /// A request has come. Until its answer is known, it counts as one whose client left (status 499, as nginx has it).
-    pub(super) fn begin(self: &Arc<Self>, endpoint: &'static str) -> Timed {
+    /// Starts the timer of a request. Until its response is known, its status is 499, client disconnected (as in
+    /// nginx).
+    pub(super) fn begin(self: &Arc<Self>, endpoint: &'static str) -> RequestTimer {
         let status = StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST);
-        Timed { metrics: Arc::clone(self), endpoint, begun: Instant::now(), status }
+        RequestTimer { metrics: Arc::clone(self), endpoint, begun: Instant::now(), status }
     }
 
-    /// A sequence is at work.
-    pub(super) fn sequence(self: &Arc<Self>) -> Held {
-        self.held(|metrics| &metrics.sequences)
+    /// Counts an active sequence.
+    pub(super) fn sequence(self: &Arc<Self>) -> GaugeGuard {
+        self.increment(|metrics| &metrics.sequences)
     }
 
-    /// A request waits for its turn.
-    pub(super) fn wait(self: &Arc<Self>) -> Held {
-        self.held(|metrics| &metrics.waiting)
+    /// Counts a waiting request.
+    pub(super) fn wait(self: &Arc<Self>) -> GaugeGuard {
+        self.increment(|metrics| &metrics.waiting)
     }
 
-    /// How many requests wait.
+    /// The number of waiting requests.
     pub(super) fn waiting(&self) -> usize {
         usize::try_from(self.waiting.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    fn held(self: &Arc<Self>, gauge: fn(&Self) -> &AtomicI64) -> Held {
+    fn increment(self: &Arc<Self>, gauge: fn(&Self) -> &AtomicI64) -> GaugeGuard {
         gauge(self).fetch_add(1, Ordering::Relaxed);
-        Held { metrics: Arc::clone(self), gauge }
+        GaugeGuard { metrics: Arc::clone(self), gauge }
     }
 
     pub(super) fn used(&self, usage: Usage) {
@@ -100,7 +101,7 @@ impl Metrics {
         self.tokens_out.fetch_add(usage.tokens_out, Ordering::Relaxed);
     }
 
-    /// Everything, as a page.
+    /// All metrics as text.
     pub(super) fn page(&self) -> String {
         let mut page = String::new();
         // Writing into a string cannot fail.
@@ -110,14 +111,14 @@ impl Metrics {
 
     fn write(&self, page: &mut String) -> std::fmt::Result {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        writeln!(page, "# HELP loom_requests_total Requests answered, by endpoint and status; 499: the client left.")?;
+        writeln!(page, "# HELP loom_requests_total Requests by endpoint and status; 499: the client disconnected.")?;
         writeln!(page, "# TYPE loom_requests_total counter")?;
         for (name, endpoint) in requests.iter() {
             for (status, count) in &endpoint.by_status {
                 writeln!(page, "loom_requests_total{{endpoint=\"{name}\",status=\"{status}\"}} {count}")?;
             }
         }
-        writeln!(page, "# HELP loom_request_seconds Time from a request to the end of its answer.")?;
+        writeln!(page, "# HELP loom_request_seconds Time from the request to the end of the response.")?;
         writeln!(page, "# TYPE loom_request_seconds histogram")?;
         for (name, endpoint) in requests.iter() {
             for (bound, count) in BOUNDS.iter().zip(endpoint.buckets) {
@@ -128,17 +129,17 @@ impl Metrics {
             writeln!(page, "loom_request_seconds_count{{endpoint=\"{name}\"}} {}", endpoint.count)?;
         }
         let counters = [
-            ("loom_tokens_in_total", "Tokens of prompts, cached ones included.", &self.tokens_in),
-            ("loom_tokens_cached_total", "Tokens of prompts that needed no reading.", &self.tokens_cached),
-            ("loom_tokens_out_total", "Tokens written.", &self.tokens_out),
+            ("loom_tokens_in_total", "Prompt tokens, including cached ones.", &self.tokens_in),
+            ("loom_tokens_cached_total", "Cached prompt tokens.", &self.tokens_cached),
+            ("loom_tokens_out_total", "Generated tokens.", &self.tokens_out),
         ];
         for (name, help, value) in counters {
             let value = value.load(Ordering::Relaxed);
             writeln!(page, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}")?;
         }
         let gauges = [
-            ("loom_sequences_active", "Sequences at work.", &self.sequences),
-            ("loom_requests_waiting", "Requests that wait for their turn.", &self.waiting),
+            ("loom_sequences_active", "Active sequences.", &self.sequences),
+            ("loom_requests_waiting", "Waiting requests.", &self.waiting),
         ];
         for (name, help, value) in gauges {
             let value = value.load(Ordering::Relaxed);

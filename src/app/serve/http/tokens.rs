@@ -1,4 +1,4 @@
-//! `/tokenize`, `/detokenize` and `/tokenizer_info`, as vLLM's server has them and lm-evaluation-harness asks.
+//! `/tokenize`, `/detokenize` and `/tokenizer_info`, compatible with vLLM's server and lm-evaluation-harness.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde_json::{Value, json};
 
-use super::asked::no_vocabulary;
 use super::chat::messages;
+use super::common::no_vocabulary;
 use super::error::ApiError;
 use super::fields::Fields;
-use super::{Shared, aside};
+use super::{Shared, run_blocking};
 use crate::foundation::chat::{TokenId, Vocabulary};
 
 type Answer = Result<Json<Value>, ApiError>;
 
 fn vocabulary(shared: &Shared) -> Result<&dyn Vocabulary, ApiError> {
-    shared.model.vocabulary().ok_or_else(|| no_vocabulary(shared, "this"))
+    shared.model.vocabulary().ok_or_else(|| no_vocabulary(shared, "this endpoint"))
 }
 
-/// The name of the model, where it is given.
+/// The request's fields; a model name is checked if given.
 fn of(body: Result<Bytes, BytesRejection>, shared: &Shared) -> Result<Fields, ApiError> {
     let mut fields = Fields::of(body)?;
     if let Some(model) = fields.take::<String>("model")? {
@@ -31,7 +31,7 @@ fn of(body: Result<Bytes, BytesRejection>, shared: &Shared) -> Result<Fields, Ap
 }
 
 pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, body: Result<Bytes, BytesRejection>) -> Answer {
-    aside(&shared, |shared| tokens(shared, body)).await
+    run_blocking(&shared, |shared| tokens(shared, body)).await
 }
 
 fn tokens(shared: &Shared, body: Result<Bytes, BytesRejection>) -> Answer {
@@ -40,13 +40,13 @@ fn tokens(shared: &Shared, body: Result<Bytes, BytesRejection>) -> Answer {
     let text: Option<String> = fields.take("prompt")?;
     let ids = match text {
         Some(text) => known.encode(&text)?,
-        None if !fields.has("messages") => return Err(ApiError::field("prompt", "give a `prompt`, or `messages`")),
+        None if !fields.has("messages") => return Err(ApiError::field("prompt", "give a `prompt` or `messages`")),
         None => known.chat(&messages(&mut fields)?)?,
     };
     let texts = fields.take("return_token_strs")?.unwrap_or(false);
-    // Nothing is put before a text here, nor when it is a prompt.
-    fields.only("add_special_tokens", &[json!(false)])?;
-    fields.done("the request")?;
+    // No special tokens are added, as for prompts.
+    fields.take_neutral("add_special_tokens", &[json!(false)])?;
+    fields.finish("the request")?;
     let texts = texts.then(|| ids.iter().map(|id| known.decode(&[*id])).collect::<Result<Vec<_>, _>>()).transpose()?;
     Ok(Json(json!({
         "tokens": ids,
@@ -57,10 +57,10 @@ fn tokens(shared: &Shared, body: Result<Bytes, BytesRejection>) -> Answer {
 }
 
 pub(super) async fn detokenize(State(shared): State<Arc<Shared>>, body: Result<Bytes, BytesRejection>) -> Answer {
-    aside(&shared, |shared| {
+    run_blocking(&shared, |shared| {
         let mut fields = of(body, shared)?;
-        let ids: Vec<TokenId> = fields.need("tokens")?;
-        fields.done("the request")?;
+        let ids: Vec<TokenId> = fields.require("tokens")?;
+        fields.finish("the request")?;
         Ok(Json(json!({ "prompt": vocabulary(shared)?.decode(&ids)? })))
     })
     .await

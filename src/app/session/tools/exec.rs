@@ -1,5 +1,5 @@
-//! Commands: without the caller's environment, within limits of time and output, and kept to one folder by the kernel where it
-//! can do that (Landlock). Where it cannot, the result says so.
+//! Runs commands without the caller's environment, with limits of time and output, and restricted to one folder by the
+//! kernel if it supports that (Landlock). The result says whether it does.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
@@ -16,12 +16,12 @@ use super::ToolError;
 use crate::foundation::base::limits;
 use crate::foundation::gate::{Budget, Category, Effect, Permit, Scope};
 
-/// Where programs are looked for; nothing else of an environment is handed on.
+/// The search path for programs; the only other environment variable is LANG.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// What a command may read beside its folder.
+/// Paths that a command may read in addition to its folder.
 const READABLE: [&str; 6] = ["/usr", "/bin", "/lib", "/lib64", "/etc", "/dev"];
-/// What it may write beside its folder.
-const SINKS: [&str; 2] = ["/dev/null", "/dev/zero"];
+/// Paths that it may write in addition to its folder.
+const WRITABLE: [&str; 2] = ["/dev/null", "/dev/zero"];
 
 /// Runs commands in one folder.
 #[derive(Debug, Clone)]
@@ -30,48 +30,48 @@ pub struct Exec {
     limit: Duration,
 }
 
-/// Whether the kernel kept the command to its folder.
+/// Whether the kernel restricted the command to its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Containment {
     /// It did.
-    Kept,
-    /// This kernel has no Landlock, or an older one: the command could have written elsewhere.
-    NotKept,
+    Enforced,
+    /// This kernel has no Landlock, or an older version: the command could have written elsewhere.
+    NotEnforced,
 }
 
-/// What a command did.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
-    /// Its exit code; `None` when it was ended.
+    /// The exit code; `None` if it was killed.
     pub code: Option<i32>,
-    /// What it printed.
+    /// Standard output.
     pub out: String,
-    /// What it complained about.
+    /// Standard error.
     pub err: String,
-    /// More was printed than is kept.
+    /// Whether the output was truncated.
     pub cut: bool,
-    /// The time ran out.
+    /// Whether it was killed at the time limit.
     pub timed_out: bool,
-    /// Whether it was kept to its folder.
+    /// Whether it was restricted to its folder.
     pub containment: Containment,
 }
 
 impl Exec {
-    /// Commands in `folder`, each for `limit` at most.
+    /// Commands in `folder`, with a time limit for each.
     pub fn new(folder: impl Into<PathBuf>, limit: Duration) -> Self {
         Self { folder: folder.into(), limit }
     }
 
-    /// That this command is run. It can write the workspace.
+    /// The effect of running this command. It may write the workspace.
     pub fn running(&self, command: &[&str]) -> Effect {
         let cost = Budget { wall_ms: self.limit.as_millis() as u64, ..Budget::NOTHING };
         Effect::new(Category::Exec, command.join("\0")).reading(Scope::Workspace).costing(cost)
     }
 
-    /// Runs a command: a program by its bare name or its absolute path, and its arguments. No shell reads them.
+    /// Runs a command: a program by name or absolute path, and its arguments. No shell is involved.
     ///
     /// # Errors
-    /// When the permit is not for it, or it cannot be begun.
+    /// If the permit is for another effect, or the program cannot be started.
     pub fn run(&self, permit: Permit, command: &[&str], now: Timestamp) -> Result<Ran, ToolError> {
         let _spent = permit.spend(&self.running(command), now)?;
         let [program, arguments @ ..] = command else { return Err(unfit("", "no program is named")) };
@@ -80,7 +80,7 @@ impl Exec {
         }
         let found = if program.starts_with('/') { Some(PathBuf::from(program)) } else { lookup(program) };
         let found = found.ok_or_else(|| unfit(program, "no such program"))?;
-        // Restrictions hold for the thread that asks for them and what it begins, for good: so it is a thread of its own.
+        // Restrictions apply to the current thread and its children permanently, so a new thread is used.
         let (folder, limit, program) = (self.folder.clone(), self.limit, (*program).to_owned());
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let worked = std::thread::spawn(move || {
@@ -112,7 +112,7 @@ fn lookup(program: &str) -> Option<PathBuf> {
     PATH.split(':').map(|folder| Path::new(folder).join(program)).find(|path| path.is_file())
 }
 
-/// Keeps this thread, and what it begins, to reading the system and writing the folder.
+/// Restricts this thread and its children to reading the system and writing the folder.
 fn contain(folder: &Path) -> Containment {
     let abi = ABI::V3;
     let restrict = || -> Result<RulesetStatus, landlock::RulesetError> {
@@ -120,21 +120,21 @@ fn contain(folder: &Path) -> Containment {
             .handle_access(AccessFs::from_all(abi))?
             .create()?
             .add_rules(path_beneath_rules(READABLE, AccessFs::from_read(abi)))?
-            .add_rules(path_beneath_rules(SINKS, AccessFs::from_all(abi)))?
+            .add_rules(path_beneath_rules(WRITABLE, AccessFs::from_all(abi)))?
             .add_rules(path_beneath_rules([folder], AccessFs::from_all(abi)))?
             .restrict_self()?;
         Ok(restricted.ruleset)
     };
     match restrict() {
-        Ok(RulesetStatus::FullyEnforced) => Containment::Kept,
-        Ok(_) | Err(_) => Containment::NotKept,
+        Ok(RulesetStatus::FullyEnforced) => Containment::Enforced,
+        Ok(_) | Err(_) => Containment::NotEnforced,
     }
 }
 
 fn wait(mut child: Child, limit: Duration, containment: Containment) -> Ran {
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    let out = std::thread::spawn(move || out.map_or_else(Default::default, keep));
-    let err = std::thread::spawn(move || err.map_or_else(Default::default, keep));
+    let out = std::thread::spawn(move || out.map_or_else(Default::default, read_limited));
+    let err = std::thread::spawn(move || err.map_or_else(Default::default, read_limited));
     let begun = Instant::now();
     let mut timed_out = false;
     let code = loop {
@@ -147,12 +147,12 @@ fn wait(mut child: Child, limit: Duration, containment: Containment) -> Ran {
             }
         }
     };
-    // Whatever it began goes with it, and lets go of its output.
+    // Kills the whole process group, which closes its output.
     let group = format!("-{}", child.id());
     let ended = Command::new("/bin/kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
     if timed_out {
         if ended.is_err() {
-            // Without that program at least the command itself is ended.
+            // Without /bin/kill at least the command itself is killed.
             let _gone_already = child.kill();
         }
         let _reaped = child.wait();
@@ -162,14 +162,14 @@ fn wait(mut child: Child, limit: Duration, containment: Containment) -> Ran {
     Ran { code, out, err, cut: out_cut || err_cut, timed_out, containment }
 }
 
-/// The beginning of what is printed; the rest is read and dropped, so that nobody waits for a full pipe.
-fn keep(mut from: impl Read) -> (String, bool) {
+/// Keeps the beginning of the output; the rest is read and dropped, so that the process does not block on a full pipe.
+fn read_limited(mut from: impl Read) -> (String, bool) {
     let (mut kept, mut cut) = (Vec::new(), false);
     let mut buffer = [0; 8192];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
-        let room = limits::TOOL_OUTPUT_BYTES_MAX.saturating_sub(kept.len());
-        cut |= read > room;
-        kept.extend_from_slice(buffer.get(..read.min(room)).unwrap_or_default());
+        let remaining = limits::TOOL_OUTPUT_BYTES_MAX.saturating_sub(kept.len());
+        cut |= read > remaining;
+        kept.extend_from_slice(buffer.get(..read.min(remaining)).unwrap_or_default());
     }
     (String::from_utf8_lossy(&kept).into_owned(), cut)
 }
@@ -178,17 +178,17 @@ fn keep(mut from: impl Read) -> (String, bool) {
 mod tests {
     use std::fs;
 
-    use super::super::tests::Keeper;
+    use super::super::tests::TestGate;
     use super::*;
 
     fn run(folder: &Path, limit_ms: u64, command: &[&str]) -> Result<Ran, ToolError> {
         let exec = Exec::new(folder, Duration::from_millis(limit_ms));
-        let mut keeper = Keeper::new();
-        exec.run(keeper.permit(&exec.running(command)), command, keeper.now)
+        let mut gate = TestGate::new();
+        exec.run(gate.permit(&exec.running(command)), command, gate.now)
     }
 
     #[test]
-    fn nothing_of_the_environment_is_handed_on() {
+    fn the_environment_is_not_passed_on() {
         let folder = tempfile::tempdir().unwrap();
         let ran = run(folder.path(), 10_000, &["env"]).unwrap();
         let mut names: Vec<_> = ran.out.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_in_the_path_alone_and_no_shell_reads_its_arguments() {
+    fn programs_come_from_the_search_path_and_no_shell_is_involved() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("env"), "#!/bin/sh\necho mine").unwrap();
         for program in ["./env", "../env", "sub/env", "", "no-such-program"] {
@@ -209,17 +209,17 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_does_not_end_is_ended_with_all_that_it_began() {
+    fn a_command_is_killed_at_the_time_limit_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let ran = run(folder.path(), 3_000, &["sh", "-c", "sleep 600 & echo begun; sleep 600"]).unwrap();
         assert_eq!((ran.timed_out, ran.code, ran.out.as_str()), (true, None, "begun\n"));
-        // One that leaves something behind does not wait for it either.
+        // A command with background children does not wait for them.
         let ran = run(folder.path(), 10_000, &["sh", "-c", "sleep 600 & echo done"]).unwrap();
         assert_eq!((ran.timed_out, ran.code, ran.out.as_str()), (false, Some(0), "done\n"));
     }
 
     #[test]
-    fn output_beyond_the_limit_is_dropped_and_told() {
+    fn output_beyond_the_limit_is_truncated_and_reported() {
         let folder = tempfile::tempdir().unwrap();
         let bytes = (2 * limits::TOOL_OUTPUT_BYTES_MAX).to_string();
         let ran = run(folder.path(), 20_000, &["head", "-c", &bytes, "/dev/zero"]).unwrap();
@@ -227,25 +227,25 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_keeps_a_command_to_its_folder_or_the_result_says_that_it_does_not() {
+    fn the_result_says_whether_the_kernel_restricts_the_command() {
         let root = tempfile::tempdir().unwrap();
         let inside = root.path().join("inside");
         fs::create_dir(&inside).unwrap();
         let ran = run(&inside, 10_000, &["sh", "-c", "echo in > here; echo out > ../there"]).unwrap();
         assert!(inside.join("here").exists(), "{ran:?}");
         let escaped = root.path().join("there").exists();
-        assert_eq!(escaped, ran.containment == Containment::NotKept, "{ran:?}");
+        assert_eq!(escaped, ran.containment == Containment::NotEnforced, "{ran:?}");
     }
 
     #[test]
     fn a_permit_is_for_one_command() {
         let folder = tempfile::tempdir().unwrap();
         let exec = Exec::new(folder.path(), Duration::from_secs(1));
-        let mut keeper = Keeper::new();
-        let permit = keeper.permit(&exec.running(&["echo", "a"]));
-        assert!(matches!(exec.run(permit, &["echo", "b"], keeper.now), Err(ToolError::Refused(_))));
-        // Arguments cannot be put together otherwise and mean the same.
-        let permit = keeper.permit(&exec.running(&["echo", "a b"]));
-        assert!(matches!(exec.run(permit, &["echo", "a", "b"], keeper.now), Err(ToolError::Refused(_))));
+        let mut gate = TestGate::new();
+        let permit = gate.permit(&exec.running(&["echo", "a"]));
+        assert!(matches!(exec.run(permit, &["echo", "b"], gate.now), Err(ToolError::Refused(_))));
+        // Arguments that differ in their boundaries are different.
+        let permit = gate.permit(&exec.running(&["echo", "a b"]));
+        assert!(matches!(exec.run(permit, &["echo", "a", "b"], gate.now), Err(ToolError::Refused(_))));
     }
 }

@@ -1,13 +1,13 @@
-//! The memory: searched and proposed to. Applying what was proposed is a person's act and no tool.
+//! The memory as a tool: search and propose. Applying a proposal is a person's decision and not a tool.
 
 use jiff::Timestamp;
 
 use super::ToolError;
 use crate::foundation::gate::{Category, Effect, Permit, Scope};
-use crate::governance::memory::search::{Hit, Query};
-use crate::governance::memory::workspace::{MemoryError, Request, Workspace};
+use crate::governance::memory::search::{SearchHit, SearchQuery};
+use crate::governance::memory::workspace::{MemoryError, ProposalRequest, Workspace};
 
-/// Most blocks that a search gives.
+/// Maximum number of hits.
 const HITS_MAX: usize = 5;
 
 /// A memory.
@@ -16,36 +16,36 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory in a workspace.
+    /// The memory of a workspace.
     pub const fn new(workspace: Workspace) -> Self {
         Self { workspace }
     }
 
-    /// That it is searched for these words.
+    /// The effect of searching for these words.
     pub fn searching(&self, text: &str) -> Effect {
         Effect::new(Category::MemoryRead, text).reading(Scope::Knowledge)
     }
 
-    /// That this is proposed.
-    pub fn proposing(request: &Request) -> Effect {
-        Workspace::proposing(request)
+    /// The effect of this proposal.
+    pub fn proposing(request: &ProposalRequest) -> Effect {
+        Workspace::propose_effect(request)
     }
 
     /// Searches.
     ///
     /// # Errors
-    /// When the permit is not for these words, or the memory cannot be read.
-    pub fn search(&self, permit: Permit, text: &str, now: Timestamp) -> Result<Vec<Hit>, ToolError> {
+    /// If the permit is for another search, or the memory cannot be read.
+    pub fn search(&self, permit: Permit, text: &str, now: Timestamp) -> Result<Vec<SearchHit>, ToolError> {
         let _spent = permit.spend(&self.searching(text), now)?;
-        let query = Query { text: text.to_owned(), limit: HITS_MAX, ..Query::default() };
+        let query = SearchQuery { text: text.to_owned(), limit: HITS_MAX, ..SearchQuery::default() };
         self.workspace.search(&query).map_err(|error| ToolError::Memory(error.to_string()))
     }
 
-    /// Proposes a change; it waits for a person. Gives its id.
+    /// Proposes a change, which a person must apply. Returns its id.
     ///
     /// # Errors
-    /// When the permit is not for it, or the memory takes no such proposal.
-    pub fn propose(&self, permit: Permit, request: Request) -> Result<String, ToolError> {
+    /// If the permit is for another effect, or the memory rejects the proposal.
+    pub fn propose(&self, permit: Permit, request: ProposalRequest) -> Result<String, ToolError> {
         self.workspace.propose(permit, request).map_err(|error| match error {
             MemoryError::Denied(refusal) => ToolError::Refused(refusal),
             error => ToolError::Memory(error.to_string()),
@@ -57,12 +57,12 @@ impl Memory {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::tests::Keeper;
+    use super::super::tests::TestGate;
     use super::*;
     use crate::foundation::store::{Disk as _, RealDisk};
 
     #[test]
-    fn the_memory_is_searched_and_proposed_to_with_permits_alone() {
+    fn the_memory_needs_permits() {
         let folder = tempfile::tempdir().unwrap();
         let disk = Arc::new(RealDisk::new(folder.path()));
         let workspace = Workspace::on(Arc::clone(&disk) as _, "memory", Timestamp::UNIX_EPOCH);
@@ -73,19 +73,20 @@ mod tests {
         )
         .unwrap();
         let memory = Memory::new(workspace);
-        let mut keeper = Keeper::new();
-        let permit = keeper.permit(&memory.searching("nothing here"));
-        assert_eq!(memory.search(permit, "nothing here", keeper.now).unwrap(), []);
-        let permit = keeper.permit(&memory.searching("sqlite"));
-        let found = memory.search(permit, "sqlite", keeper.now).unwrap();
+        let mut gate = TestGate::new();
+        let permit = gate.permit(&memory.searching("nothing here"));
+        assert_eq!(memory.search(permit, "nothing here", gate.now).unwrap(), []);
+        let permit = gate.permit(&memory.searching("sqlite"));
+        let found = memory.search(permit, "sqlite", gate.now).unwrap();
         assert_eq!(found.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>(), ["D-20260101-001"]);
-        let permit = keeper.permit(&memory.searching("one thing"));
-        assert!(matches!(memory.search(permit, "another", keeper.now), Err(ToolError::Refused(_))));
-        let request = || Request { ops: Vec::new(), risk: "low".to_owned(), evidence: Vec::new(), sources: Vec::new() };
-        let permit = keeper.permit(&memory.searching("one thing"));
+        let permit = gate.permit(&memory.searching("one thing"));
+        assert!(matches!(memory.search(permit, "another", gate.now), Err(ToolError::Refused(_))));
+        let request =
+            || ProposalRequest { ops: Vec::new(), risk: "low".to_owned(), evidence: Vec::new(), sources: Vec::new() };
+        let permit = gate.permit(&memory.searching("one thing"));
         assert!(matches!(memory.propose(permit, request()), Err(ToolError::Refused(_))));
-        // A proposal of nothing is refused by the memory itself.
-        let permit = keeper.permit(&Memory::proposing(&request()));
+        // An empty proposal is rejected by the memory itself.
+        let permit = gate.permit(&Memory::proposing(&request()));
         assert!(matches!(memory.propose(permit, request()), Err(ToolError::Memory(_))));
         assert!(disk.is_dir(""));
     }

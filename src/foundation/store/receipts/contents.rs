@@ -1,4 +1,4 @@
-//! The texts that receipts name by digest, each a file of its own, so that one can be erased.
+//! The texts that receipts refer to by digest, one file each, so that each can be erased.
 
 use std::io;
 use std::sync::Arc;
@@ -9,35 +9,35 @@ use crate::foundation::store::Disk;
 
 const FOLDER: &str = "contents";
 
-/// The texts beside a log.
+/// The texts of a log.
 #[derive(Clone)]
-pub struct Contents {
+pub struct ContentStore {
     disk: Arc<dyn Disk>,
 }
 
-/// How a text that a receipt names is found.
+/// The state of a text that a receipt refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentState {
-    /// As it was.
-    Kept,
-    /// Erased, and a receipt says so.
+    /// Unchanged.
+    Intact,
+    /// Erased, as recorded in a receipt.
     Erased,
-    /// Gone without a receipt.
+    /// Missing, without a receipt of its erasure.
     Missing,
-    /// Not what the receipt names.
+    /// Its digest is not the one in the receipt.
     Altered,
 }
 
-impl Contents {
-    /// The texts of the log in the folder that `disk` stands for.
+impl ContentStore {
+    /// The texts of the log in the root folder of `disk`.
     pub fn new(disk: Arc<dyn Disk>) -> Self {
         Self { disk }
     }
 
-    /// Keeps a text; when this returns it is durable, so that a receipt may name it.
+    /// Stores a text durably and returns its digest.
     ///
     /// # Errors
-    /// When it may not be durable.
+    /// If it may not be durable.
     pub fn put(&self, text: &[u8]) -> io::Result<Digest> {
         let digest = Digest::of(text);
         let path = path(digest);
@@ -56,10 +56,10 @@ impl Contents {
         Ok(digest)
     }
 
-    /// A text; `None` when it is not there or not what the digest says.
+    /// A text; `None` if it is missing or altered.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn get(&self, digest: Digest) -> io::Result<Option<Vec<u8>>> {
         Ok(self.disk.read(&path(digest))?.filter(|text| Digest::of(text) == digest))
     }
@@ -69,10 +69,10 @@ impl Contents {
         if self.disk.is_dir(FOLDER) { self.disk.sync_dir(FOLDER) } else { Ok(()) }
     }
 
-    /// How each text that the receipts name is found, in their order.
+    /// The state of each text that the receipts refer to, in their order.
     ///
     /// # Errors
-    /// When one cannot be read.
+    /// If one cannot be read.
     pub fn states(&self, receipts: &[Receipt]) -> io::Result<Vec<(u64, String, Digest, ContentState)>> {
         let is_erasure = |receipt: &&Receipt| receipt.entry.kind == "content.erased";
         let erased: Vec<_> =
@@ -81,7 +81,7 @@ impl Contents {
         for receipt in receipts.iter().filter(|receipt| !is_erasure(receipt)) {
             for (name, digest) in &receipt.entry.contents {
                 let state = match self.disk.read(&path(*digest))? {
-                    Some(text) if Digest::of(&text) == *digest => ContentState::Kept,
+                    Some(text) if Digest::of(&text) == *digest => ContentState::Intact,
                     Some(_) => ContentState::Altered,
                     None if erased.contains(&digest) => ContentState::Erased,
                     None => ContentState::Missing,

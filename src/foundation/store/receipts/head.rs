@@ -1,31 +1,31 @@
-//! The signed head: how far a log went when it was sealed.
+//! The signed head: the length and last digest of a log at its sealing.
 
 use serde::{Deserialize, Serialize};
 
-use super::key::{Key, PublicKey};
+use super::key::{PublicKey, ReceiptKey};
 use crate::foundation::base::{Digest, canonical_json};
 
-/// A signed statement that a log had so many receipts, the last of them this one.
+/// A signed statement of a log's length and last digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
-    /// How many receipts.
+    /// Number of receipts.
     pub receipts: u64,
     /// The digest of the last.
     pub digest: Digest,
-    /// The key that signs.
+    /// The signing key.
     pub key: PublicKey,
-    /// Ed25519 over the rest, hex.
+    /// Ed25519 signature of the other fields, hex.
     pub signature: String,
 }
 
 impl Head {
-    pub(super) fn sign(key: &Key, receipts: u64, digest: Digest) -> Self {
+    pub(super) fn sign(key: &ReceiptKey, receipts: u64, digest: Digest) -> Self {
         let signature = key.sign(&message(receipts, digest));
         Self { receipts, digest, key: key.public(), signature }
     }
 
-    /// Whether the key that it names has signed it.
+    /// Whether the signature is valid for `key`.
     pub fn is_genuine(&self) -> bool {
         self.key.has_signed(&message(self.receipts, self.digest), &self.signature)
     }
@@ -34,7 +34,7 @@ impl Head {
         Ok((canonical_json(self)? + "\n").into_bytes())
     }
 
-    /// Reads it from the file beside the log; `None` when it is not in the form in which heads are written.
+    /// Parses the head file; `None` if it is not in canonical form.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let head: Self = serde_json::from_slice(bytes).ok()?;
         (head.to_bytes().ok()? == bytes).then_some(head)

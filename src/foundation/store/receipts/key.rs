@@ -1,4 +1,4 @@
-//! The key that signs heads: made on first use, readable by its owner alone.
+//! The key that signs heads: created on first use, readable only by its owner.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -8,58 +8,58 @@ use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
 
 /// A signing key.
-pub struct Key(SigningKey);
+pub struct ReceiptKey(SigningKey);
 
 /// The public half of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct PublicKey([u8; 32]);
 
-/// Why there is no key.
+/// Errors of the signing key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The system said no.
+    /// An I/O error.
     #[error("the signing key {} cannot be {action}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
-    /// Others could read or replace it.
-    #[error("the signing key {} is open to others: `chmod 600` it, and `chmod 700` its folder", .0.display())]
+    /// Other users can read or replace it.
+    #[error("the signing key {} is accessible to other users: `chmod 600` it, and `chmod 700` its folder", .0.display())]
     Open(PathBuf),
     /// Not a plain file.
-    #[error("the signing key {} is not a plain file: remove what is there", .0.display())]
+    #[error("the signing key {} is not a regular file: remove it", .0.display())]
     NotAFile(PathBuf),
     /// Not a key.
-    #[error("{} is no signing key (64 hex digits and a line break): move it away and a new one is made", .0.display())]
+    #[error("{} is not a signing key (64 hex digits and a line break): move it away to create a new one", .0.display())]
     NotAKey(PathBuf),
-    /// The system has no randomness.
-    #[error("the system gives no random bytes for a signing key: {0}")]
+    /// The system provides no random bytes.
+    #[error("the system provides no random bytes for a signing key: {0}")]
     Random(getrandom::Error),
     /// Neither variable is set.
-    #[error("there is no place for the signing key: set XDG_DATA_HOME or HOME")]
-    Homeless,
+    #[error("no folder for the signing key: set XDG_DATA_HOME or HOME")]
+    NoHome,
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for ReceiptKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Key({})", self.public())
+        write!(f, "ReceiptKey({})", self.public())
     }
 }
 
-impl Key {
-    /// Where the key lies: `$XDG_DATA_HOME/loom/key`, else `~/.local/share/loom/key`.
+impl ReceiptKey {
+    /// The path of the key: `$XDG_DATA_HOME/loom/key`, else `~/.local/share/loom/key`.
     ///
     /// # Errors
-    /// When there is no home.
+    /// If there is no home folder.
     pub fn path() -> Result<PathBuf, KeyError> {
         let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let data = data.or_else(|| Some(std::env::home_dir()?.join(".local").join("share")));
-        data.map(|data| data.join("loom").join("key")).ok_or(KeyError::Homeless)
+        data.map(|data| data.join("loom").join("key")).ok_or(KeyError::NoHome)
     }
 
     /// A key from its 32 secret bytes.
@@ -67,14 +67,14 @@ impl Key {
         Self(SigningKey::from_bytes(&seed))
     }
 
-    /// Reads the key at `path`, or makes one there. Of several processes that come at once, all get the same.
+    /// Reads the key at `path`, or creates it. Concurrent processes get the same key.
     ///
     /// # Errors
-    /// When it cannot be read or made, is no key, or others than its owner could read it.
+    /// If it cannot be read or created, is invalid, or is readable by other users.
     pub fn open(path: &Path) -> Result<Self, KeyError> {
         let fault = |action, source| KeyError::Io { action, path: path.to_owned(), source };
         match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::make(path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::create(path)?,
             Err(error) => return Err(fault("read", error)),
             Ok(_) => {}
         }
@@ -83,7 +83,7 @@ impl Key {
             return Err(KeyError::NotAFile(path.to_owned()));
         }
         let file = File::open(path).map_err(|error| fault("read", error))?;
-        // The permissions of what was opened, not of what was looked at.
+        // Checks the opened file, which may differ from the one checked above.
         if !is_private(&file.metadata().map_err(|error| fault("read", error))?) {
             return Err(KeyError::Open(path.to_owned()));
         }
@@ -93,7 +93,7 @@ impl Key {
         Ok(Self::from_seed(seed))
     }
 
-    fn make(path: &Path) -> Result<(), KeyError> {
+    fn create(path: &Path) -> Result<(), KeyError> {
         let fault = |action, source| KeyError::Io { action, path: path.to_owned(), source };
         let folder = path.parent().unwrap_or(Path::new("."));
         make_private_folder(folder).map_err(|error| fault("made", error))?;
@@ -102,7 +102,7 @@ impl Key {
         getrandom::fill(&mut seed).and_then(|()| getrandom::fill(&mut name)).map_err(KeyError::Random)?;
         let temporary = folder.join(format!("key.{}", hex(&name)));
         let made = write_private(&temporary, &format!("{}\n", hex(&seed)))
-            // A link is made only where nothing is: whoever comes second uses the first one's key.
+            // A hard link never replaces a file: a second process uses the key of the first.
             .and_then(|()| match fs::hard_link(&temporary, path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                 linked => linked,
@@ -115,7 +115,7 @@ impl Key {
         Ok(())
     }
 
-    /// Its public half.
+    /// The public key.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
@@ -127,7 +127,7 @@ impl Key {
 }
 
 impl PublicKey {
-    /// Whether `signature` (hex) is this key's, of `message`. Weak keys and malleable signatures are refused.
+    /// Whether `signature` (hex) is a valid signature of `message`. Weak keys and malleable signatures are rejected.
     pub fn has_signed(&self, message: &[u8], signature: &str) -> bool {
         let key = VerifyingKey::from_bytes(&self.0).ok();
         let signature = unhex::<64>(signature).map(|bytes| Signature::from_bytes(&bytes));
@@ -145,7 +145,7 @@ impl std::str::FromStr for PublicKey {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        unhex(text).map(Self).ok_or_else(|| format!("`{text}` is no public key: 64 hex digits are needed"))
+        unhex(text).map(Self).ok_or_else(|| format!("`{text}` is not a public key: 64 hex digits are needed"))
     }
 }
 
@@ -167,7 +167,7 @@ impl TryFrom<String> for PublicKey {
 fn is_private(found: &fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = found.permissions().mode();
-    // Its group, and everybody.
+    // Group and others.
     [0o070, 0o007].into_iter().all(|others| mode & others == 0)
 }
 
@@ -203,7 +203,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Lower-case hex alone: there is one way to write a key.
+/// Accepts lower-case hex only, so that the encoding is unique.
 fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

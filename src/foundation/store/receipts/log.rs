@@ -1,4 +1,4 @@
-//! A log that is written: opened, added to, sealed.
+//! Writing a log: opening, appending, sealing.
 
 use std::io;
 use std::sync::Arc;
@@ -6,77 +6,77 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::contents::Contents;
+use super::contents::ContentStore;
 use super::head::Head;
-use super::key::Key;
+use super::key::ReceiptKey;
 use super::receipt::Receipt;
-use super::verify::{Fault, verify};
+use super::verify::{LogFault, verify};
 use super::{HEAD, LOG};
 use crate::foundation::base::{Digest, limits};
-use crate::foundation::gate::{Entry, Ledger, LedgerError};
-use crate::foundation::store::{Disk, Lock};
+use crate::foundation::gate::{Ledger, LedgerEntry, LedgerError};
+use crate::foundation::store::{Disk, DiskLock};
 
 const LOCK: &str = "receipts.lock";
 const TEMPORARY: &str = "receipts.tmp";
 
-/// What can go wrong with a log.
+/// Errors of a log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The operating system said no.
+    /// An I/O error.
     #[error("cannot {action} the receipts: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
-    /// The log is not as it was written.
-    #[error("the receipts are damaged: {0}; nothing is added to them: `loom receipts verify` tells more")]
-    Damaged(#[from] Fault),
-    /// An entry that cannot be a receipt.
+    /// The log was altered.
+    #[error("the receipts are damaged: {0}; nothing was appended; run `loom receipts verify` for details")]
+    Damaged(#[from] LogFault),
+    /// An entry that cannot be written as a receipt.
     #[error("a receipt of kind `{kind}` {why}")]
-    Unfit {
-        /// Of which kind.
+    Invalid {
+        /// The kind of the entry.
         kind: String,
-        /// What is wrong with it.
+        /// The cause.
         why: String,
     },
-    /// An earlier write failed; what is on the disk is not known.
+    /// An earlier write failed, so the state of the disk is unknown.
     #[error("an earlier receipt could not be written: open the log again")]
     Poisoned,
 }
 
-/// That receipts are durable. Only [`ReceiptLog::commit`] makes one, after the sync.
+/// Digests of durable receipts. Only [`ReceiptLog::commit`] creates one, after the sync.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Durable {
+pub struct DurableReceipts {
     digests: Vec<Digest>,
 }
 
-impl Durable {
+impl DurableReceipts {
     /// The digests of the receipts, in the order of the entries.
     pub fn digests(&self) -> &[Digest] {
         &self.digests
     }
 }
 
-/// How a log was found.
+/// The state of a log when it was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Opened {
-    /// The receipts that were there.
+pub struct OpenedLog {
+    /// The existing receipts.
     pub receipts: Vec<Receipt>,
-    /// The bytes of an unfinished last line, which were cut.
+    /// Length of an incomplete last line, which was removed.
     pub cut_bytes: usize,
 }
 
-/// A log open for writing, by this process alone.
+/// A log opened for writing, exclusively.
 pub struct ReceiptLog {
     disk: Arc<dyn Disk>,
-    key: Arc<Key>,
+    key: Arc<ReceiptKey>,
     next: u64,
     last: Digest,
     signed: u64,
     poisoned: bool,
-    _lock: Box<dyn Lock>,
+    _lock: Box<dyn DiskLock>,
 }
 
 impl std::fmt::Debug for ReceiptLog {
@@ -86,17 +86,17 @@ impl std::fmt::Debug for ReceiptLog {
 }
 
 impl ReceiptLog {
-    /// Opens the log in the folder that `disk` stands for, or begins one. What is there is verified whole; an unfinished last
-    /// line is cut. A receipt `log.opened` says so either way, and the head is sealed.
+    /// Opens or creates the log in the root folder of `disk`. An existing log is verified completely, and an incomplete last
+    /// line is removed. Then a receipt `log.opened` is written and the head is sealed.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] when it is not as it was written; it is left as it is.
-    pub fn open(disk: Arc<dyn Disk>, key: Arc<Key>, at: Timestamp) -> Result<(Self, Opened), LogError> {
+    /// [`LogError::Damaged`] if the log was altered; it is not changed.
+    pub fn open(disk: Arc<dyn Disk>, key: Arc<ReceiptKey>, at: Timestamp) -> Result<(Self, OpenedLog), LogError> {
         let lock = disk.lock(LOCK, true).map_err(io_error("lock"))?;
         let text = disk.read(LOG).map_err(io_error("read"))?.unwrap_or_default();
         let head = disk.read(HEAD).map_err(io_error("read"))?;
         let (receipts, signed, torn) = match (&head, super::verify::chain(&text)?) {
-            // A log that was interrupted before its first sealing holds the opening at most.
+            // A log interrupted before its first sealing has at most the opening receipt.
             (None, (receipts, torn)) if receipts.len() <= 1 => (receipts, 0, torn),
             (head, _) => {
                 let head = head.as_deref().and_then(Head::read);
@@ -108,44 +108,44 @@ impl ReceiptLog {
         let mut log = Self { disk, key, next, last, signed, poisoned: false, _lock: lock };
         if torn > 0 {
             let whole = text.get(..text.len() - torn).unwrap_or_default();
-            log.replace(LOG, whole).map_err(io_error("mend"))?;
+            log.replace(LOG, whole).map_err(io_error("repair"))?;
         }
-        log.commit(at, &[Entry::new("log.opened", json!({"receipts": next, "cut_bytes": torn}))])?;
-        // The name of a new log.
+        log.commit(at, &[LedgerEntry::new("log.opened", json!({"receipts": next, "cut_bytes": torn}))])?;
+        // Makes the name of a new log durable.
         log.disk.sync_dir("").map_err(io_error("sync"))?;
         log.seal()?;
-        Ok((log, Opened { receipts, cut_bytes: torn }))
+        Ok((log, OpenedLog { receipts, cut_bytes: torn }))
     }
 
-    /// Adds receipts and makes all of them durable with one sync.
+    /// Appends receipts and makes them durable with one sync.
     ///
     /// # Errors
-    /// When they may not be durable: then none counts, and the log takes nothing more.
-    pub fn commit(&mut self, at: Timestamp, entries: &[Entry]) -> Result<Durable, LogError> {
+    /// If they may not be durable; then none counts, and the log accepts no more entries.
+    pub fn commit(&mut self, at: Timestamp, entries: &[LedgerEntry]) -> Result<DurableReceipts, LogError> {
         self.commit_all(entries.iter().map(|entry| (at, entry)))
     }
 
-    /// Adds receipts of several times with one sync.
+    /// Appends receipts with individual times, with one sync.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
     pub fn commit_all<'e>(
         &mut self,
-        entries: impl IntoIterator<Item = (Timestamp, &'e Entry)>,
-    ) -> Result<Durable, LogError> {
+        entries: impl IntoIterator<Item = (Timestamp, &'e LedgerEntry)>,
+    ) -> Result<DurableReceipts, LogError> {
         if self.poisoned {
             return Err(LogError::Poisoned);
         }
         let (mut next, mut last) = (self.next, self.last);
         let (mut lines, mut digests) = (String::new(), Vec::new());
         for (at, entry) in entries {
-            let unfit = |why: String| LogError::Unfit { kind: entry.kind.clone(), why };
+            let invalid = |why: String| LogError::Invalid { kind: entry.kind.clone(), why };
             let written = Receipt::write(next, last, at, entry.clone());
-            let (receipt, line) = written.map_err(|error| unfit(error.to_string()))?;
+            let (receipt, line) = written.map_err(|error| invalid(error.to_string()))?;
             if line.len() > limits::RECEIPT_BYTES_MAX {
                 let most = limits::RECEIPT_BYTES_MAX;
-                return Err(unfit(format!(
-                    "has {} bytes, more than {most} (RECEIPT_BYTES_MAX): put its text among the contents",
+                return Err(invalid(format!(
+                    "has {} bytes, more than {most} (RECEIPT_BYTES_MAX): store its text in the contents",
                     line.len()
                 )));
             }
@@ -155,7 +155,7 @@ impl ReceiptLog {
             digests.push(receipt.digest);
         }
         if digests.is_empty() {
-            return Ok(Durable { digests });
+            return Ok(DurableReceipts { digests });
         }
         let written = self.disk.append(LOG, lines.as_bytes()).and_then(|()| self.disk.sync(LOG));
         self.poisoned = written.is_err();
@@ -164,13 +164,13 @@ impl ReceiptLog {
         if self.next - self.signed >= limits::RECEIPTS_UNSIGNED_MAX {
             self.seal()?;
         }
-        Ok(Durable { digests })
+        Ok(DurableReceipts { digests })
     }
 
-    /// Signs for everything that is durable so far. Call it where a stage or the work ends.
+    /// Signs a head for all durable receipts. Call it at the end of a stage.
     ///
     /// # Errors
-    /// When the head cannot be written; the log then takes nothing more.
+    /// If the head cannot be written; the log then accepts no more entries.
     pub fn seal(&mut self) -> Result<Head, LogError> {
         if self.poisoned {
             return Err(LogError::Poisoned);
@@ -183,22 +183,22 @@ impl ReceiptLog {
         Ok(head)
     }
 
-    /// The texts that receipts name.
-    pub fn contents(&self) -> Contents {
-        Contents::new(Arc::clone(&self.disk))
+    /// The texts that receipts refer to.
+    pub fn contents(&self) -> ContentStore {
+        ContentStore::new(Arc::clone(&self.disk))
     }
 
-    /// Erases a text. The receipt of it comes first; the chain stands.
+    /// Erases a text after recording the erasure. The chain stays valid.
     ///
     /// # Errors
-    /// When the receipt or the removal cannot be made durable.
+    /// If the receipt or the removal cannot be made durable.
     pub fn erase(&mut self, digest: Digest, at: Timestamp) -> Result<(), LogError> {
-        let entry = Entry::new("content.erased", json!({})).with_content("erased", digest);
+        let entry = LedgerEntry::new("content.erased", json!({})).with_content("erased", digest);
         self.commit(at, &[entry])?;
         self.contents().remove(digest).map_err(io_error("erase a text of"))
     }
 
-    /// How many receipts there are, and the digest of the last.
+    /// The number of receipts and the digest of the last.
     pub const fn last(&self) -> (u64, Digest) {
         (self.next, self.last)
     }
@@ -212,7 +212,7 @@ impl ReceiptLog {
 }
 
 impl Ledger for ReceiptLog {
-    fn record(&mut self, at: Timestamp, entries: &[Entry]) -> Result<Vec<Digest>, LedgerError> {
+    fn record(&mut self, at: Timestamp, entries: &[LedgerEntry]) -> Result<Vec<Digest>, LedgerError> {
         self.commit(at, entries).map(|durable| durable.digests).map_err(|error| LedgerError(error.to_string()))
     }
 }

@@ -1,4 +1,4 @@
-//! One receipt, and the one way to write it as a line.
+//! A receipt and its canonical line.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::foundation::base::{Digest, canonical_json};
-use crate::foundation::gate::Entry;
+use crate::foundation::gate::LedgerEntry;
 
-/// One thing that happened.
+/// One receipt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
-    /// Its number, from 0.
+    /// Sequence number, from 0.
     pub seq: u64,
-    /// The digest of the one before; of [`Receipt::genesis`] for the first.
+    /// The digest of the previous receipt; [`Receipt::genesis`] for the first.
     pub prev: Digest,
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// What happened.
-    pub entry: Entry,
-    /// Its own digest: of its line without this field.
+    /// The entry.
+    pub entry: LedgerEntry,
+    /// The digest of its line without this field.
     pub digest: Digest,
 }
 
 impl Receipt {
-    /// What the first receipt of every log names as the one before.
+    /// The previous digest of the first receipt of every log.
     pub fn genesis() -> Digest {
         Digest::of("loom receipts v1")
     }
@@ -34,7 +34,7 @@ impl Receipt {
         seq: u64,
         prev: Digest,
         at: Timestamp,
-        entry: Entry,
+        entry: LedgerEntry,
     ) -> Result<(Self, String), serde_json::Error> {
         let mut line = format!(
             r#"{{"at":"{at}","body":{},"contents":{}"#,
@@ -50,8 +50,7 @@ impl Receipt {
         Ok((Self { seq, prev, at, entry, digest }, line))
     }
 
-    /// Reads a line; `None` when it is not one that [`write`](Self::write) could have written. The digest that it states is
-    /// compared, the chain is not.
+    /// Parses a line that [`write`](Self::write) has written, and checks its digest but not the chain.
     pub(super) fn read(line: &str) -> Result<Self, Unreadable> {
         let value: Value = serde_json::from_str(line).map_err(|_| Unreadable::Malformed)?;
         let fields = value.as_object().ok_or(Unreadable::Malformed)?;
@@ -60,7 +59,7 @@ impl Receipt {
         let contents: BTreeMap<String, Digest> =
             serde_json::from_value(fields.get("contents").cloned().unwrap_or_default())
                 .map_err(|_| Unreadable::Malformed)?;
-        let entry = Entry {
+        let entry = LedgerEntry {
             kind: text("kind")?.to_owned(),
             body: fields.get("body").cloned().ok_or(Unreadable::Malformed)?,
             contents,
@@ -76,7 +75,7 @@ impl Receipt {
     }
 }
 
-/// Why a line is no receipt.
+/// Why a line is not a receipt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unreadable {
     Malformed,

@@ -1,4 +1,5 @@
-//! One log for many threads: whoever finds it free writes for all who wait, with one sync.
+//! A log shared by threads, with group commit: the thread that gets the lock writes the entries of all waiting threads with
+//! one sync.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +8,7 @@ use jiff::Timestamp;
 
 use super::log::ReceiptLog;
 use crate::foundation::base::Digest;
-use crate::foundation::gate::{Entry, Ledger, LedgerError};
+use crate::foundation::gate::{Ledger, LedgerEntry, LedgerError};
 
 /// A handle to a log; clones share it.
 #[derive(Debug, Clone)]
@@ -24,8 +25,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Waiting {
     next: u64,
-    batches: Vec<(u64, Timestamp, Vec<Entry>)>,
-    answers: HashMap<u64, Result<Vec<Digest>, LedgerError>>,
+    batches: Vec<(u64, Timestamp, Vec<LedgerEntry>)>,
+    results: HashMap<u64, Result<Vec<Digest>, LedgerError>>,
 }
 
 impl SharedLog {
@@ -34,49 +35,49 @@ impl SharedLog {
         Self { inner: Arc::new(Inner { waiting: Mutex::default(), log: Mutex::new(log) }) }
     }
 
-    /// The log itself, to seal or to erase; nobody writes meanwhile.
+    /// Locks the log, to seal it or to erase a text.
     pub fn log(&self) -> MutexGuard<'_, ReceiptLog> {
-        held(&self.inner.log)
+        lock(&self.inner.log)
     }
 
-    /// Writes the entries down for good, together with those of whoever waits at the same time.
+    /// Writes the entries durably, together with those of other waiting threads.
     ///
     /// # Errors
-    /// When they may not be durable.
-    pub fn record(&self, at: Timestamp, entries: &[Entry]) -> Result<Vec<Digest>, LedgerError> {
+    /// If they may not be durable.
+    pub fn record(&self, at: Timestamp, entries: &[LedgerEntry]) -> Result<Vec<Digest>, LedgerError> {
         let ticket = {
-            let mut waiting = held(&self.inner.waiting);
+            let mut waiting = lock(&self.inner.waiting);
             let ticket = waiting.next;
             waiting.next += 1;
             waiting.batches.push((ticket, at, entries.to_vec()));
             ticket
         };
-        let mut log = held(&self.inner.log);
-        let batches = std::mem::take(&mut held(&self.inner.waiting).batches);
+        let mut log = lock(&self.inner.log);
+        let batches = std::mem::take(&mut lock(&self.inner.waiting).batches);
         if !batches.is_empty() {
             let all = batches.iter().flat_map(|(_, at, entries)| entries.iter().map(|entry| (*at, entry)));
             let written = log.commit_all(all).map_err(|error| LedgerError(error.to_string()));
-            let mut waiting = held(&self.inner.waiting);
+            let mut waiting = lock(&self.inner.waiting);
             let mut digests = written.as_ref().map(|durable| durable.digests().iter().copied()).map_err(Clone::clone);
             for (ticket, _, entries) in &batches {
-                let answer = match &mut digests {
+                let result = match &mut digests {
                     Ok(digests) => Ok(digests.take(entries.len()).collect()),
                     Err(error) => Err(error.clone()),
                 };
-                waiting.answers.insert(*ticket, answer);
+                waiting.results.insert(*ticket, result);
             }
         }
-        let unanswered = || Err(LedgerError("the log gave no answer".to_owned()));
-        held(&self.inner.waiting).answers.remove(&ticket).unwrap_or_else(unanswered)
+        let no_result = || Err(LedgerError("the log returned no result".to_owned()));
+        lock(&self.inner.waiting).results.remove(&ticket).unwrap_or_else(no_result)
     }
 }
 
 impl Ledger for SharedLog {
-    fn record(&mut self, at: Timestamp, entries: &[Entry]) -> Result<Vec<Digest>, LedgerError> {
+    fn record(&mut self, at: Timestamp, entries: &[LedgerEntry]) -> Result<Vec<Digest>, LedgerError> {
         Self::record(self, at, entries)
     }
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What was written is found again; what was changed is found and located; no crash loses what was reported durable.
+//! Written receipts are read back, manipulations are detected and located, and no crash loses durable receipts.
 
 use std::sync::Arc;
 
@@ -8,26 +8,29 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::foundation::base::{Digest, canonical_json, limits};
-use crate::foundation::gate::Entry;
-use crate::foundation::store::{Disk, RealDisk, SimDisk, Surviving};
+use crate::foundation::gate::LedgerEntry;
+use crate::foundation::store::{CrashOutcome, Disk, RealDisk, SimDisk};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).unwrap()
 }
 
-fn key() -> Arc<Key> {
-    Arc::new(Key::from_seed([7; 32]))
+fn key() -> Arc<ReceiptKey> {
+    Arc::new(ReceiptKey::from_seed([7; 32]))
 }
 
-fn entry(number: usize) -> Entry {
-    Entry::new("test.done", json!({"number": number, "word": "naïve \"quoted\" \u{2028}", "z": null, "a": [1, 2.5]}))
+fn entry(number: usize) -> LedgerEntry {
+    LedgerEntry::new(
+        "test.done",
+        json!({"number": number, "word": "naïve \"quoted\" \u{2028}", "z": null, "a": [1, 2.5]}),
+    )
 }
 
-fn open(disk: &SimDisk) -> Result<(ReceiptLog, Opened), LogError> {
+fn open(disk: &SimDisk) -> Result<(ReceiptLog, OpenedLog), LogError> {
     ReceiptLog::open(Arc::new(disk.clone()), key(), at(0))
 }
 
-/// A sealed log of `count` receipts beside its opening.
+/// A sealed log of the opening and `count` receipts.
 fn sealed(count: usize) -> (Vec<u8>, Head) {
     let disk = SimDisk::default();
     let (mut log, _) = open(&disk).unwrap();
@@ -51,29 +54,29 @@ fn a_line_is_canonical_json_and_reads_back() {
 }
 
 #[test]
-fn a_cut_a_strange_key_and_a_lost_head_are_told_apart() {
+fn truncation_another_key_and_a_missing_head_are_distinguished() {
     let (log, head) = sealed(3);
     let lines: Vec<_> = log.split_inclusive(|byte| *byte == b'\n').collect();
     let kind = |log: &[u8], head: Option<&Head>| {
         verify(log, head, Some(key().public())).map(|_| ()).map_err(|fault| (fault.line, fault.kind))
     };
     let cut = lines[..3].concat();
-    assert_eq!(kind(&cut, Some(&head)), Err((4, FaultKind::CutShort { signed: 4, found: 3 })));
-    assert_eq!(kind(&[], Some(&head)), Err((1, FaultKind::CutShort { signed: 4, found: 0 })));
-    assert_eq!(kind(&log, None), Err((4, FaultKind::Unsigned)));
-    let stranger = Head::sign(&Key::from_seed([8; 32]), 4, head.digest);
-    assert_eq!(kind(&log, Some(&stranger)), Err((4, FaultKind::StrangeKey)));
+    assert_eq!(kind(&cut, Some(&head)), Err((4, LogFaultKind::Truncated { signed: 4, found: 3 })));
+    assert_eq!(kind(&[], Some(&head)), Err((1, LogFaultKind::Truncated { signed: 4, found: 0 })));
+    assert_eq!(kind(&log, None), Err((4, LogFaultKind::Unsigned)));
+    let stranger = Head::sign(&ReceiptKey::from_seed([8; 32]), 4, head.digest);
+    assert_eq!(kind(&log, Some(&stranger)), Err((4, LogFaultKind::OtherKey)));
     let forged = Head { receipts: 3, ..head.clone() };
-    assert_eq!(kind(&cut, Some(&forged)), Err((3, FaultKind::BadSignature)));
+    assert_eq!(kind(&cut, Some(&forged)), Err((3, LogFaultKind::BadSignature)));
     let other = Head::sign(&key(), 4, Digest::of("another"));
-    assert_eq!(kind(&log, Some(&other)), Err((4, FaultKind::OtherLog)));
+    assert_eq!(kind(&log, Some(&other)), Err((4, LogFaultKind::OtherLog)));
     let moved = [lines[0], lines[2], lines[1], lines[3]].concat();
-    assert_eq!(kind(&moved, Some(&head)), Err((2, FaultKind::OutOfPlace { expected: 1, found: 2 })));
+    assert_eq!(kind(&moved, Some(&head)), Err((2, LogFaultKind::OutOfOrder { expected: 1, found: 2 })));
     let (others, _) = sealed(2);
     let mixed = [lines[0], others.split_inclusive(|byte| *byte == b'\n').nth(2).unwrap()].concat();
-    assert_eq!(kind(&mixed, Some(&head)), Err((2, FaultKind::OutOfPlace { expected: 1, found: 2 })));
+    assert_eq!(kind(&mixed, Some(&head)), Err((2, LogFaultKind::OutOfOrder { expected: 1, found: 2 })));
     let spaced = String::from_utf8(log).unwrap().replacen(":[1,", ": [1,", 1);
-    assert_eq!(kind(spaced.as_bytes(), Some(&head)), Err((2, FaultKind::NotCanonical)));
+    assert_eq!(kind(spaced.as_bytes(), Some(&head)), Err((2, LogFaultKind::NotCanonical)));
 }
 
 /// The number of the first line in which two logs differ, from 1.
@@ -85,9 +88,9 @@ fn first_difference(a: &[u8], b: &[u8]) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is done to the lines of a sealed log is found, and located in the first line that differs.
+    /// Every manipulation of a sealed log is detected and located in the first line that differs.
     #[test]
-    fn any_flip_drop_reorder_insertion_or_truncation_is_found_and_located(
+    fn any_manipulation_is_detected_and_located(
         count in 1..6_usize, deed in 0..5_u8, where_ in any::<prop::sample::Index>(),
         where_to in any::<prop::sample::Index>(), bit in 0..8_u32,
     ) {
@@ -135,8 +138,8 @@ fn no_crash_at_any_operation_loses_or_alters_what_was_reported_durable() {
     assert_eq!(script(&whole).len(), 6);
     let mut crashes = 0;
     for stop in 0..whole.operations() {
-        let ways = [Surviving::Nothing, Surviving::Everything, Surviving::Torn];
-        for surviving in ways.into_iter().chain((0..8).map(Surviving::Lot)) {
+        let ways = [CrashOutcome::Nothing, CrashOutcome::Everything, CrashOutcome::Torn];
+        for surviving in ways.into_iter().chain((0..8).map(CrashOutcome::Random)) {
             let disk = SimDisk::default();
             disk.stop_at(stop);
             let durable = script(&disk);
@@ -160,20 +163,20 @@ fn no_crash_at_any_operation_loses_or_alters_what_was_reported_durable() {
 }
 
 #[test]
-fn after_a_failed_write_nothing_more_is_taken() {
+fn after_a_failed_write_the_log_accepts_nothing() {
     let disk = SimDisk::default();
     let (mut log, _) = open(&disk).unwrap();
     disk.stop_at(disk.operations());
     assert!(matches!(log.commit(at(1), &[entry(0)]), Err(LogError::Io { .. })));
     assert!(matches!(log.commit(at(1), &[entry(0)]), Err(LogError::Poisoned)));
-    let too_large = Entry::new("test.long", json!("x".repeat(limits::RECEIPT_BYTES_MAX)));
+    let too_large = LedgerEntry::new("test.long", json!("x".repeat(limits::RECEIPT_BYTES_MAX)));
     let (mut log, _) = open(&SimDisk::default()).unwrap();
-    assert!(matches!(log.commit(at(1), &[too_large]), Err(LogError::Unfit { .. })));
+    assert!(matches!(log.commit(at(1), &[too_large]), Err(LogError::Invalid { .. })));
     assert!(log.commit(at(1), &[entry(1)]).is_ok());
 }
 
 #[test]
-fn a_text_can_be_erased_and_the_chain_stands() {
+fn erasing_a_text_keeps_the_chain_valid() {
     let disk = SimDisk::default();
     let (mut log, _) = open(&disk).unwrap();
     let contents = log.contents();
@@ -216,13 +219,14 @@ fn threads_share_a_log_and_each_gets_its_own_receipts() {
 }
 
 #[test]
-fn spans_follow_the_conventions() {
+fn spans_follow_the_otlp_conventions() {
     let disk = SimDisk::default();
     let (mut log, _) = open(&disk).unwrap();
-    let grant = log.commit(at(1), &[Entry::new("gate.granted", json!({}))]).unwrap().digests()[0];
+    let grant = log.commit(at(1), &[LedgerEntry::new("gate.granted", json!({}))]).unwrap().digests()[0];
     let called = json!({"model": "bundled", "provider": "loom", "tokens_in": 12, "tokens_out": 5, "wall_ms": 250,
         "finish": "stop", "grant": grant});
-    log.commit(at(2), &[Entry::new("model.called", called), Entry::new("gate.refused", json!({}))]).unwrap();
+    log.commit(at(2), &[LedgerEntry::new("model.called", called), LedgerEntry::new("gate.refused", json!({}))])
+        .unwrap();
     let (receipts, _) = super::verify::chain(&disk.files()[LOG]).unwrap();
     let otlp = to_otlp(&receipts);
     let spans = otlp["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
@@ -242,11 +246,11 @@ fn spans_follow_the_conventions() {
 }
 
 #[test]
-fn rfc_8032_signatures_come_out() {
+fn signatures_match_rfc_8032() {
     // RFC 8032, section 7.1, test 1: the empty message.
     let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
     let seed: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&seed[2 * at..2 * at + 2], 16).unwrap()).collect();
-    let key = Key::from_seed(seed.try_into().unwrap());
+    let key = ReceiptKey::from_seed(seed.try_into().unwrap());
     assert_eq!(key.public().to_string(), "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
     let signature = "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b";
     assert_eq!(key.sign(b""), signature);
@@ -260,7 +264,7 @@ fn the_key_is_made_once_for_its_owner_alone_and_refused_when_open_to_others() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data/loom/key");
     let keys: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| Key::open(&path).unwrap().public())).collect();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| ReceiptKey::open(&path).unwrap().public())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(keys.iter().all(|key| *key == keys[0]));
@@ -268,10 +272,10 @@ fn the_key_is_made_once_for_its_owner_alone_and_refused_when_open_to_others() {
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
     assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-    assert!(matches!(Key::open(&path), Err(KeyError::Open(_))));
+    assert!(matches!(ReceiptKey::open(&path), Err(KeyError::Open(_))));
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert!(matches!(Key::open(&link), Err(KeyError::NotAFile(_))));
+    assert!(matches!(ReceiptKey::open(&link), Err(KeyError::NotAFile(_))));
     // On the real disk a log works as on the simulated one.
     let disk = Arc::new(RealDisk::new(folder.path()));
     let (log, opened) = ReceiptLog::open(disk.clone(), key(), at(0)).unwrap();

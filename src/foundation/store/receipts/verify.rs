@@ -15,93 +15,93 @@ pub struct Verified {
     pub torn_bytes: usize,
 }
 
-/// What is wrong with a log, at the first place where it is.
+/// The first fault in a log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {kind}")]
-pub struct Fault {
-    /// The line, from 1; for the head, the line that it speaks of.
+pub struct LogFault {
+    /// The line, from 1; for the head, the line that it refers to.
     pub line: u64,
-    /// What.
-    pub kind: FaultKind,
+    /// The kind of fault.
+    pub kind: LogFaultKind,
 }
 
-/// What can be wrong with a log.
+/// Kinds of faults in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FaultKind {
+pub enum LogFaultKind {
     /// Not a receipt.
-    #[error("this is no receipt")]
+    #[error("not a receipt")]
     Malformed,
-    /// The content does not have the digest that it states.
-    #[error("the receipt was altered: it does not have the digest that it states")]
+    /// The digest does not match.
+    #[error("the receipt was altered: its digest does not match")]
     Altered,
-    /// The same content, written in another way.
-    #[error("the receipt was rewritten: this is not the form in which receipts are written")]
+    /// The line is not in canonical form.
+    #[error("the receipt was rewritten: it is not in canonical form")]
     NotCanonical,
-    /// Another number was due.
-    #[error("receipt {found} stands where receipt {expected} belongs: one was dropped, put in or moved")]
-    OutOfPlace {
-        /// Due.
+    /// The sequence number is wrong.
+    #[error("expected receipt {expected}, found receipt {found}: a receipt was removed, inserted or moved")]
+    OutOfOrder {
+        /// The expected number.
         expected: u64,
-        /// Found.
+        /// The number found.
         found: u64,
     },
-    /// It does not follow the line before.
-    #[error("the receipt does not follow the one before it: one of the two was replaced")]
+    /// The previous digest does not match.
+    #[error("the receipt does not follow the previous one: one of the two was replaced")]
     Unchained,
     /// There is no signed head.
     #[error("the log has no signed head: `receipts.head` was removed")]
     Unsigned,
-    /// The head's signature is not good.
-    #[error("the head's signature is not good")]
+    /// The signature of the head is invalid.
+    #[error("the signature of the head is invalid")]
     BadSignature,
-    /// The head is signed with a key that is not the one expected.
+    /// The head is signed with another key than expected.
     #[error("the head is signed with another key")]
-    StrangeKey,
-    /// The head signs for more receipts than there are.
-    #[error("the log was cut short: {signed} receipts were signed for, {found} are left")]
-    CutShort {
-        /// Signed for.
+    OtherKey,
+    /// The head covers more receipts than there are.
+    #[error("the log was truncated: {signed} receipts were signed, {found} are left")]
+    Truncated {
+        /// Number of signed receipts.
         signed: u64,
         /// Found.
         found: u64,
     },
-    /// The head names another receipt.
-    #[error("the head signs for another receipt in this place")]
+    /// The head has another digest for this receipt.
+    #[error("the head has another digest for this receipt")]
     OtherLog,
 }
 
-/// Checks the text of a log against its head. With `trusted`, the head must be signed with that key; without, any key does
-/// and only accidents and the unarmed are found.
+/// Verifies the text of a log against its head. With `trusted`, the head must be signed with that key; without it any key is
+/// accepted, and only accidental damage is detected reliably.
 ///
 /// # Errors
-/// The first thing that is wrong.
-pub fn verify(log: &[u8], head: Option<&Head>, trusted: Option<PublicKey>) -> Result<Verified, Fault> {
+/// The first fault.
+pub fn verify(log: &[u8], head: Option<&Head>, trusted: Option<PublicKey>) -> Result<Verified, LogFault> {
     let (receipts, torn_bytes) = chain(log)?;
     let found = receipts.len() as u64;
-    let Some(head) = head else { return Err(Fault { line: found, kind: FaultKind::Unsigned }) };
-    let fault = |kind| Fault { line: head.receipts, kind };
+    let Some(head) = head else { return Err(LogFault { line: found, kind: LogFaultKind::Unsigned }) };
+    let fault = |kind| LogFault { line: head.receipts, kind };
     if trusted.is_some_and(|key| key != head.key) {
-        return Err(fault(FaultKind::StrangeKey));
+        return Err(fault(LogFaultKind::OtherKey));
     }
     if !head.is_genuine() {
-        return Err(fault(FaultKind::BadSignature));
+        return Err(fault(LogFaultKind::BadSignature));
     }
     if head.receipts > found {
-        let kind = FaultKind::CutShort { signed: head.receipts, found };
-        return Err(Fault { line: found + 1, kind });
+        let kind = LogFaultKind::Truncated { signed: head.receipts, found };
+        return Err(LogFault { line: found + 1, kind });
     }
     let named = head.receipts.checked_sub(1).and_then(|index| receipts.get(index as usize));
     if named.is_none_or(|receipt| receipt.digest != head.digest) {
-        return Err(fault(FaultKind::OtherLog));
+        return Err(fault(LogFaultKind::OtherLog));
     }
     Ok(Verified { signed: head.receipts, receipts, torn_bytes })
 }
 
-/// The receipts of a log, each following the one before, and the bytes of an unfinished last line. Nothing is asked of a head.
+/// Verifies the chain of a log without its head. Returns the receipts and the length of an incomplete last line.
 ///
 /// # Errors
-/// The first line that is not as it was written.
-pub fn chain(log: &[u8]) -> Result<(Vec<Receipt>, usize), Fault> {
+/// The first fault.
+pub fn chain(log: &[u8]) -> Result<(Vec<Receipt>, usize), LogFault> {
     let mut receipts: Vec<Receipt> = Vec::new();
     let mut torn_bytes = 0;
     for (line, bytes) in (1..).zip(log.split_inclusive(|byte| *byte == b'\n')) {
@@ -109,21 +109,21 @@ pub fn chain(log: &[u8]) -> Result<(Vec<Receipt>, usize), Fault> {
             torn_bytes = bytes.len();
             break;
         };
-        let fault = |kind| Fault { line, kind };
-        let text = std::str::from_utf8(bytes).map_err(|_| fault(FaultKind::Malformed))?;
+        let fault = |kind| LogFault { line, kind };
+        let text = std::str::from_utf8(bytes).map_err(|_| fault(LogFaultKind::Malformed))?;
         let receipt = Receipt::read(text).map_err(|unreadable| {
             fault(match unreadable {
-                Unreadable::Malformed => FaultKind::Malformed,
-                Unreadable::Altered => FaultKind::Altered,
-                Unreadable::NotCanonical => FaultKind::NotCanonical,
+                Unreadable::Malformed => LogFaultKind::Malformed,
+                Unreadable::Altered => LogFaultKind::Altered,
+                Unreadable::NotCanonical => LogFaultKind::NotCanonical,
             })
         })?;
         let expected = receipts.len() as u64;
         if receipt.seq != expected {
-            return Err(fault(FaultKind::OutOfPlace { expected, found: receipt.seq }));
+            return Err(fault(LogFaultKind::OutOfOrder { expected, found: receipt.seq }));
         }
         if receipt.prev != receipts.last().map_or_else(Receipt::genesis, |last| last.digest) {
-            return Err(fault(FaultKind::Unchained));
+            return Err(fault(LogFaultKind::Unchained));
         }
         receipts.push(receipt);
     }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::foundation::store::{RealDisk, SimDisk, Surviving};
+use crate::foundation::store::{CrashOutcome, RealDisk, SimDisk};
 
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -9,9 +9,9 @@ fn start() -> SimDisk {
     SimDisk::with([("a/one.md", b"one".as_slice()), ("a/two.md", b"two"), ("b/gone.md", b"gone"), (".loom/lock", b"")])
 }
 
-fn changes() -> Vec<Change> {
+fn changes() -> Vec<FileChange> {
     let bytes = |text: &str| Some(text.as_bytes().to_vec());
-    let change = |path: &str, before, after| Change { path: path.to_owned(), before, after };
+    let change = |path: &str, before, after| FileChange { path: path.to_owned(), before, after };
     vec![
         change("new/deep/made.md", None, bytes("made")),
         change("a/one.md", bytes("one"), bytes("ONE, and longer")),
@@ -25,18 +25,18 @@ fn run(disk: &SimDisk) -> Result<Committed, StoreError> {
     Transaction::new(changes()).commit(disk, |_| Ok(()))
 }
 
-const KINDS: [Surviving; 11] = [
-    Surviving::Nothing,
-    Surviving::Everything,
-    Surviving::Torn,
-    Surviving::Lot(1),
-    Surviving::Lot(2),
-    Surviving::Lot(3),
-    Surviving::Lot(4),
-    Surviving::Lot(5),
-    Surviving::Lot(6),
-    Surviving::Lot(7),
-    Surviving::Lot(8),
+const KINDS: [CrashOutcome; 11] = [
+    CrashOutcome::Nothing,
+    CrashOutcome::Everything,
+    CrashOutcome::Torn,
+    CrashOutcome::Random(1),
+    CrashOutcome::Random(2),
+    CrashOutcome::Random(3),
+    CrashOutcome::Random(4),
+    CrashOutcome::Random(5),
+    CrashOutcome::Random(6),
+    CrashOutcome::Random(7),
+    CrashOutcome::Random(8),
 ];
 
 /// The user's files: before, and after.
@@ -110,7 +110,7 @@ fn what_was_reported_as_done_survives_any_crash() {
 
 #[test]
 fn a_single_replacement_is_old_or_new_at_every_crash() {
-    let change = Change { path: "a/one.md".into(), before: Some(b"one".to_vec()), after: Some(b"other".to_vec()) };
+    let change = FileChange { path: "a/one.md".into(), before: Some(b"one".to_vec()), after: Some(b"other".to_vec()) };
     let full = {
         let disk = start();
         replace(&disk, &change).unwrap();
@@ -163,7 +163,7 @@ fn an_edit_after_a_crash_is_never_overwritten() {
         let disk = start();
         disk.stop_at(stop);
         run(&disk).unwrap_err();
-        let disk = disk.after_crash(Surviving::Everything);
+        let disk = disk.after_crash(CrashOutcome::Everything);
         disk.write("a/one.md", b"by hand").unwrap();
         if let Err(StoreError::Conflict(path)) = recover(&disk) {
             assert_eq!(path, "a/one.md");
@@ -194,7 +194,7 @@ fn the_real_disk_does_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let disk = RealDisk::new(folder.path());
     let [before, after] = ends();
-    for dir in ["a", "b", HOME] {
+    for dir in ["a", "b", LOOM_DIR] {
         disk.make_dir(dir).unwrap();
     }
     for (path, bytes) in &before {
@@ -215,11 +215,12 @@ fn a_replaced_file_keeps_its_permissions_and_a_link_is_not_broken() {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     let folder = tempfile::tempdir().unwrap();
     let disk = RealDisk::new(folder.path());
-    disk.make_dir(HOME).unwrap();
+    disk.make_dir(LOOM_DIR).unwrap();
     disk.write("mine.md", b"old").unwrap();
     let mine = folder.path().join("mine.md");
     std::fs::set_permissions(&mine, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let change = |path: &str| Change { path: path.into(), before: Some(b"old".to_vec()), after: Some(b"new".to_vec()) };
+    let change =
+        |path: &str| FileChange { path: path.into(), before: Some(b"old".to_vec()), after: Some(b"new".to_vec()) };
     replace(&disk, &change("mine.md")).unwrap();
     assert_eq!(std::fs::metadata(&mine).unwrap().permissions().mode() & 0o777, 0o600);
     disk.write("other.md", b"old").unwrap();

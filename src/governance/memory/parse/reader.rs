@@ -1,10 +1,10 @@
-//! The reader behind [`Document::parse`]: one pass over the lines, one state.
+//! The state machine behind [`Document::parse`]: one pass over the lines.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::{Document, Field, Line, Span, lines, newlines};
-use crate::governance::memory::finding::{Finding, Level};
+use super::{BlockSpan, Document, Field, TextLine, lines, newlines};
+use crate::governance::memory::finding::{Finding, FindingLevel};
 use crate::governance::memory::id::BlockId;
 
 /// Splits `Key:` off a line; the rest begins after the colon.
@@ -18,35 +18,35 @@ fn key_of(line: &str) -> Option<(&str, &str)> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Before any block, or after a heading: prose, of no interest.
+enum ReaderState {
+    /// Before any block, or after a heading: prose, ignored.
     Outside,
-    /// After a bracketed line that is no header: already diagnosed.
-    Disowned,
+    /// After a bracketed line that is not a valid header; it has been reported.
+    AfterBadHeader,
     /// After the `---` that ended a block.
-    Separated,
-    /// In a block, no field open.
+    AfterSeparator,
+    /// In a block, without an open field.
     Block,
-    /// In a field that may take continuations and, under an empty value, items.
+    /// In a field that may take continuations and, if its value is empty, items.
     Field,
     /// In a field that has items.
     List,
-    /// After a blank line in a field that has items.
-    Gap,
+    /// After a blank line in a field with items.
+    AfterBlankLine,
 }
 
 struct Parser<'a> {
     document: Document<'a>,
-    state: State,
+    state: ReaderState,
     /// The current line, from 1.
     row: usize,
 }
 
-/// Reads a whole text.
+/// Parses a whole text.
 pub(super) fn read(text: &str) -> Document<'_> {
     let document =
         Document { text, blocks: Vec::new(), fields: Vec::with_capacity(text.len() / 40), findings: Vec::new() };
-    let mut parser = Parser { document, state: State::Outside, row: 0 };
+    let mut parser = Parser { document, state: ReaderState::Outside, row: 0 };
     parser.run();
     parser.document
 }
@@ -57,12 +57,12 @@ impl<'a> Parser<'a> {
         let bom = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
         for line in lines(text.get(bom..).unwrap_or_default()) {
             self.row += 1;
-            self.line(Line { text: line.text, start: line.start + bom, end: line.end + bom });
+            self.line(TextLine { text: line.text, start: line.start + bom, end: line.end + bom });
         }
         self.close();
     }
 
-    fn line(&mut self, line: Line<'a>) {
+    fn line(&mut self, line: TextLine<'a>) {
         match line.text.as_bytes() {
             [] => self.blank(),
             [b'[', ..] | [b' ', b'[', ..] if bracketed(line.text).is_some() => self.header(line),
@@ -80,49 +80,49 @@ impl<'a> Parser<'a> {
 
     fn blank(&mut self) {
         self.state = match self.state {
-            State::Field => State::Block,
-            State::List => State::Gap,
+            ReaderState::Field => ReaderState::Block,
+            ReaderState::List => ReaderState::AfterBlankLine,
             other => other,
         };
     }
 
     fn heading(&mut self) {
         self.close();
-        self.state = State::Outside;
+        self.state = ReaderState::Outside;
     }
 
     fn separator(&mut self) {
         if self.in_block() {
             self.close();
-            self.state = State::Separated;
+            self.state = ReaderState::AfterSeparator;
         }
     }
 
-    fn header(&mut self, line: Line<'a>) {
+    fn header(&mut self, line: TextLine<'a>) {
         self.close();
         let id =
             line.text.strip_prefix('[').and_then(|rest| rest.trim_end().strip_suffix(']')).and_then(BlockId::parse);
         if let Some(id) = id {
             let fields = self.document.fields.len();
-            self.document.blocks.push(Span {
+            self.document.blocks.push(BlockSpan {
                 id,
                 start: line.start,
                 end: line.end,
                 line: self.row,
                 fields: fields..fields,
             });
-            self.state = State::Block;
+            self.state = ReaderState::Block;
         } else {
-            self.state = State::Disowned;
+            self.state = ReaderState::AfterBadHeader;
             let message = format!("`{}` is not a block header", line.text.trim_end());
             let help = "a header is `[ID]` alone at the start of a line; an ID is PREFIX-001 or PREFIX-YYYYMMDD-001 with one of the thirteen prefixes; what follows belongs to no block";
             self.report("header", line, message, help);
         }
     }
 
-    fn key(&mut self, line: Line<'a>) {
+    fn key(&mut self, line: TextLine<'a>) {
         let Some((key, rest)) = key_of(line.text) else { return self.stray(line) };
-        if self.state == State::Separated {
+        if self.state == ReaderState::AfterSeparator {
             let help = "move the field above the `---`, or give it a header of its own";
             return self.report("orphan", line, format!("`{key}` belongs to no block"), help);
         }
@@ -130,7 +130,7 @@ impl<'a> Parser<'a> {
             return;
         }
         if !rest.is_empty() && !rest.starts_with([' ', '\t']) {
-            self.state = State::Block;
+            self.state = ReaderState::Block;
             let help = "write `Key: value`, with a space after the colon";
             return self.report("key", line, format!("no space after `{key}:`"), help);
         }
@@ -138,45 +138,45 @@ impl<'a> Parser<'a> {
         let field = Field { key, head: rest.trim(), body: "", start: line.start, body_start };
         self.document.fields.push(field);
         self.extend(line.end);
-        self.state = State::Field;
+        self.state = ReaderState::Field;
     }
 
-    fn indented(&mut self, line: Line<'a>) {
+    fn indented(&mut self, line: TextLine<'a>) {
         match self.state {
-            State::Field | State::List => self.extend(line.end),
-            State::Gap if line.text.starts_with("    ") => {
-                self.state = State::List;
+            ReaderState::Field | ReaderState::List => self.extend(line.end),
+            ReaderState::AfterBlankLine if line.text.starts_with("    ") => {
+                self.state = ReaderState::List;
                 self.extend(line.end);
             }
             _ => self.stray(line),
         }
     }
 
-    fn item(&mut self, line: Line<'a>) {
-        let open = matches!(self.state, State::Field | State::List)
+    fn item(&mut self, line: TextLine<'a>) {
+        let open = matches!(self.state, ReaderState::Field | ReaderState::List)
             && self.document.fields.last().is_some_and(|field| field.head.is_empty());
         if open {
             self.extend(line.end);
-            self.state = State::List;
+            self.state = ReaderState::List;
         } else {
             self.stray(line);
         }
     }
 
-    fn stray(&mut self, line: Line<'a>) {
+    fn stray(&mut self, line: TextLine<'a>) {
         if !self.in_block() {
             return;
         }
-        self.state = State::Block;
+        self.state = ReaderState::Block;
         let help = "a line of a block is `Key: value`, a continuation indented by two spaces, or `- item` under a key without a value; no blank line may stand before the last two";
-        self.report("line", line, format!("`{}` is no part of the block around it", clip(line.text)), help);
+        self.report("line", line, format!("`{}` is not part of the block around it", clip(line.text)), help);
     }
 
     const fn in_block(&self) -> bool {
-        matches!(self.state, State::Block | State::Field | State::List | State::Gap)
+        matches!(self.state, ReaderState::Block | ReaderState::Field | ReaderState::List | ReaderState::AfterBlankLine)
     }
 
-    /// Lets the open block, and its last field if one is open, reach to `end`.
+    /// Extends the open block, and its open field if any, to `end`.
     fn extend(&mut self, end: usize) {
         let text = self.document.text;
         if let Some(field) = self.document.fields.last_mut() {
@@ -188,7 +188,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Ends the open block: here the duplicates in it are found.
+    /// Ends the open block and reports duplicate fields.
     fn close(&mut self) {
         if !self.in_block() {
             return;
@@ -197,28 +197,22 @@ impl<'a> Parser<'a> {
         let fields = self.document.fields.get(block.fields.clone()).unwrap_or_default();
         let (row, start) = (block.line, block.start);
         for field in duplicates(fields) {
-            let line = Line { text: field.key, start: field.start, end: field.start };
+            let line = TextLine { text: field.key, start: field.start, end: field.start };
             let row = row + newlines(self.document.text, start..field.start);
-            let message = format!("`{}` is given twice", field.key);
-            self.report_at(
-                row,
-                "duplicate-field",
-                line,
-                message,
-                "keep one of them; the first is the one that is read",
-            );
+            let message = format!("`{}` is defined twice", field.key);
+            self.report_at(row, "duplicate-field", line, message, "remove one of them; the first is used");
         }
     }
 
-    fn report(&mut self, code: &'static str, line: Line<'a>, message: String, help: &str) {
+    fn report(&mut self, code: &'static str, line: TextLine<'a>, message: String, help: &str) {
         self.report_at(self.row, code, line, message, help);
     }
 
-    fn report_at(&mut self, row: usize, code: &'static str, line: Line<'a>, message: String, help: &str) {
+    fn report_at(&mut self, row: usize, code: &'static str, line: TextLine<'a>, message: String, help: &str) {
         let block = self.document.blocks.last().filter(|_| self.in_block()).map_or("", |block| block.id.as_str());
         let finding = Finding {
             code,
-            level: Level::Error,
+            level: FindingLevel::Error,
             file: String::new(),
             line: row,
             span: line.start..line.start + line.text.len(),
@@ -230,7 +224,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The fields whose key an earlier one has, in order.
+/// The fields whose key occurred before, in order.
 fn duplicates<'a>(fields: &[Field<'a>]) -> Vec<Field<'a>> {
     if fields.len() <= 16 {
         let repeated =
@@ -241,8 +235,8 @@ fn duplicates<'a>(fields: &[Field<'a>]) -> Vec<Field<'a>> {
     fields.iter().filter(|field| !seen.insert(field.key)).copied().collect()
 }
 
-/// What stands in the brackets that a line begins with, if it looks like a header: alone on the line, or shaped like an
-/// id. A Markdown link is neither.
+/// The content of the brackets at the start of a line that looks like a header: alone on the line, or shaped like an id.
+/// A Markdown link does not look like one.
 fn bracketed(line: &str) -> Option<&str> {
     let (inner, rest) = line.trim_start().strip_prefix('[')?.split_once(']')?;
     let shaped = inner.split_once('-').is_some_and(|(prefix, rest)| {

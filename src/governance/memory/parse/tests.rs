@@ -24,7 +24,7 @@ fn findings(text: &str) -> Vec<(usize, &'static str)> {
 }
 
 #[test]
-fn a_block_is_a_header_and_fields() {
+fn a_block_is_a_header_with_fields() {
     check(
         "prose: ignored\n\n[D-001]\nDate: 2026-02-13\nStatement: a: b: c\nmy_key: x\nEmpty:\n\n[T-20260213-001]\nTitle: Überprüfe 🚀",
         &[
@@ -35,7 +35,7 @@ fn a_block_is_a_header_and_fields() {
 }
 
 #[test]
-fn continuations_lose_two_spaces_and_keep_the_rest() {
+fn continuations_lose_two_spaces() {
     check(
         "[D-001]\nStatement: one\n  two\n    three\nTags: x\n",
         &[("D-001", &[("Statement", "one\ntwo\n  three"), ("Tags", "x")])],
@@ -43,7 +43,7 @@ fn continuations_lose_two_spaces_and_keep_the_rest() {
 }
 
 #[test]
-fn a_byte_order_mark_and_crlf_are_read_and_kept() {
+fn a_byte_order_mark_and_crlf_are_preserved() {
     check(
         "\u{feff}[D-001]\r\nDate: x\r\n  y\r\nSources:\r\n- a\r\n",
         &[("D-001", &[("Date", "x\ny"), ("Sources", "")])],
@@ -55,7 +55,7 @@ fn a_byte_order_mark_and_crlf_are_read_and_kept() {
 }
 
 #[test]
-fn items_keep_what_is_nested_in_them() {
+fn items_keep_their_nested_lines() {
     let document = Document::parse("[D-001]\nSources:\n- one\n  wrapped\n  - nested\n- two\nTags: a, [b], none\n");
     let block = document.block("D-001").unwrap();
     assert_eq!(block.words("Sources"), ["one\nwrapped\n- nested", "two"]);
@@ -63,7 +63,7 @@ fn items_keep_what_is_nested_in_them() {
 }
 
 #[test]
-fn a_nested_text_goes_on_after_a_blank_line() {
+fn a_nested_text_continues_after_a_blank_line() {
     let document = Document::parse("[P-001]\nOps:\n- op: x\n  patch: |\n    [D-001]\n\n    [D-002]\nStatus: staged\n");
     assert!(document.findings().is_empty(), "{:?}", document.findings());
     let block = document.block("P-001").unwrap();
@@ -72,7 +72,7 @@ fn a_nested_text_goes_on_after_a_blank_line() {
 }
 
 #[test]
-fn fields_never_bleed_into_the_block_before() {
+fn fields_are_not_attached_to_the_previous_block() {
     check(
         "[D-001]\nA: x\n[D-1000]\nB: y\n---\nC: z\n[T-001]\nD: v\n---\nE: w\n",
         &[("D-001", &[("A", "x")]), ("T-001", &[("D", "v")])],
@@ -80,7 +80,7 @@ fn fields_never_bleed_into_the_block_before() {
 }
 
 #[test]
-fn what_is_malformed_is_said_with_its_line() {
+fn a_malformed_line_is_reported_with_its_number() {
     let text = "[D-001]\nA: x\n\n  late\n\ttab\nB:no space\nprose\nC: v\n- item\nC: again\n[X-001]\nD: d\n [D-002]\n[D-003] more\n[text](link)\n[D-004]\n---\nE: e\n";
     assert_eq!(
         findings(text),

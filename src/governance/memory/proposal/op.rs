@@ -1,35 +1,35 @@
-//! One operation of a proposal: read from its list item, written as one.
+//! One operation of a proposal, read from and written as a list item.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::governance::memory::nested::{self, Lookup, Node};
+use crate::governance::memory::nested::{self, NestedLookup, NestedValue};
 use crate::governance::memory::parse::lines;
 
 /// The seven operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OpKind {
-    /// A new block at the end of the file.
+pub enum ProposalOpKind {
+    /// Append a block to a file.
     AppendBlock,
-    /// A new block after another.
+    /// Insert a block after another.
     InsertAfterBlock,
-    /// Another value for a field.
+    /// Set a field.
     UpdateField,
-    /// One more item in a list.
+    /// Append a list item.
     AppendListItem,
-    /// Other lines between two markers of a block.
+    /// Replace the lines between two markers of a block.
     ReplaceRange,
-    /// Another status, and a line of history.
+    /// Set the status and add a history entry.
     SetStatus,
-    /// A decision that takes the place of another.
+    /// Replace a decision by a new one.
     SupersedeDecision,
 }
 
-impl OpKind {
-    /// All of them, by name.
+impl ProposalOpKind {
+    /// All kinds with their names.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::AppendBlock, "append_block"),
         (Self::InsertAfterBlock, "insert_after_block"),
@@ -40,7 +40,7 @@ impl OpKind {
         (Self::SupersedeDecision, "supersede_decision"),
     ];
 
-    /// Its name.
+    /// The name.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
@@ -48,40 +48,40 @@ impl OpKind {
 
 /// One operation of a proposal. Fields that its kind does not use are empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Op {
-    /// What to do.
-    pub kind: Option<OpKind>,
-    /// In which file, relative to the workspace.
+pub struct ProposalOp {
+    /// The kind.
+    pub kind: Option<ProposalOpKind>,
+    /// The file, relative to the workspace.
     pub file: String,
-    /// To which block.
+    /// The target block.
     pub target: String,
-    /// `update_field`, `append_list_item`: which field.
+    /// `update_field`, `append_list_item`: the field.
     pub field: String,
     /// `update_field`, `append_list_item`: the value or the item.
     pub value: String,
-    /// `set_status`: the status.
+    /// `set_status`: the new status.
     pub status: String,
     /// `set_status`: a line for `History`.
     pub history: String,
-    /// `replace_range`: the texts that the first line and the line after the last contain.
+    /// `replace_range`: substrings of the first line and of the line after the last.
     pub range: Option<(String, String)>,
     /// The new block, or the new lines.
     pub patch: String,
 }
 
-impl Op {
+impl ProposalOp {
     /// Reads an item of `Ops`.
     pub(super) fn read(item: &str) -> Result<Self, String> {
-        let (entries, stray) = nested::read(item);
-        if let Some(span) = stray.first() {
+        let (entries, unparsed) = nested::read(item);
+        if let Some(span) = unparsed.first() {
             return Err(format!("`{}` in its Ops is no field", item.get(span.clone()).unwrap_or_default()));
         }
         let text = |keys: &[&str]| {
             keys.iter().map(|key| entries.text(key)).find(|text| !text.is_empty()).unwrap_or("").to_owned()
         };
         let name = entries.text("op");
-        let kind = OpKind::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind);
-        let range = matches!(entries.node("range"), Some(Node::Map(_))).then(|| {
+        let kind = ProposalOpKind::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind);
+        let range = matches!(entries.node("range"), Some(NestedValue::Map(_))).then(|| {
             let range = entries.map("range");
             (range.text("start").to_owned(), range.text("end").to_owned())
         });
@@ -98,14 +98,14 @@ impl Op {
         })
     }
 
-    /// The operation's name, `""` for a default value.
+    /// The operation's name; `""` if it has no kind.
     pub fn name(&self) -> &'static str {
-        self.kind.map_or("", OpKind::name)
+        self.kind.map_or("", ProposalOpKind::name)
     }
 
-    /// The fields that are written, in the order in which they are.
+    /// The non-empty fields, in writing order.
     fn written(&self) -> Vec<(&'static str, &str)> {
-        let list = self.kind == Some(OpKind::AppendListItem);
+        let list = self.kind == Some(ProposalOpKind::AppendListItem);
         [
             ("op", self.name()),
             ("file", &self.file),
@@ -121,7 +121,7 @@ impl Op {
         .collect()
     }
 
-    /// The operation as it enters the fingerprint.
+    /// The operation as used in the fingerprint.
     pub(super) fn json(&self) -> Value {
         let mut map: Map<String, Value> =
             self.written().into_iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect();

@@ -1,23 +1,23 @@
-//! Applying a proposal, and taking one back (Mind Mem 1.0.3, §5).
+//! Applying and reverting proposals (Mind Mem 1.0.3, §5).
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::{Held, MemoryError, Reach, Result, Workspace};
+use super::{LoadedFiles, MemoryError, ReadScope, Result, Workspace};
 use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect, Permit, Refusal, Scope};
-use crate::governance::memory::authority::{Apply, Pen};
+use crate::governance::memory::authority::{ApplyWriter, WriteSet};
 use crate::governance::memory::edit;
-use crate::governance::memory::mode::Capability;
+use crate::governance::memory::mode::MemoryCapability;
 use crate::governance::memory::parse::Document;
-use crate::governance::memory::plan::{self, Receipt, diff};
+use crate::governance::memory::plan::{self, ApplyReceipt, diff};
 use crate::governance::memory::proposal::Proposal;
-use crate::governance::memory::state::STATE;
+use crate::governance::memory::state::STATE_FILE;
 
-/// How an apply, or a rollback, ended.
+/// The result of an apply or a rollback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Applied {
+pub struct ApplyOutcome {
     /// The proposal.
     pub proposal: String,
     /// `applied` or `rolled_back`.
@@ -28,20 +28,20 @@ pub struct Applied {
     pub receipt: String,
     /// The files that were changed.
     pub files: Vec<String>,
-    /// What the post-check had against it.
+    /// The violations found by the post-check.
     pub broken: Vec<String>,
-    /// What changed, as a unified diff.
+    /// The change as a unified diff.
     pub diff: String,
 }
 
 const APPLIED: &str = "intelligence/applied";
 
-/// What an apply leaves beside the change itself.
-struct Ending<'e> {
+/// What is recorded with the change.
+struct ApplyRecord<'e> {
     proposal: &'e Proposal,
-    /// The file the proposal stands in.
-    stands_in: &'e str,
-    /// Its new status.
+    /// The file that contains the proposal.
+    proposal_file: &'e str,
+    /// The new status of the proposal.
     result: &'static str,
     changes: BTreeMap<String, String>,
     checks: &'e str,
@@ -51,67 +51,70 @@ struct Ending<'e> {
 }
 
 impl Workspace {
-    /// That the proposal `id` is applied, exactly as it stands now.
+    /// The effect of applying the proposal `id` in its present version.
     ///
     /// # Errors
-    /// Where there is none.
-    pub fn applying(&self, id: &str) -> Result<Effect> {
-        effect(&self.read(Reach::All)?, "apply", id)
+    /// If there is no such proposal.
+    pub fn apply_effect(&self, id: &str) -> Result<Effect> {
+        effect(&self.read(ReadScope::All)?, "apply", id)
     }
 
-    /// That the proposal `id` is taken back.
+    /// The effect of reverting the proposal `id`.
     ///
     /// # Errors
-    /// Where there is none.
-    pub fn rolling_back(&self, id: &str) -> Result<Effect> {
-        effect(&self.read(Reach::All)?, "roll back", id)
+    /// If there is no such proposal.
+    pub fn rollback_effect(&self, id: &str) -> Result<Effect> {
+        effect(&self.read(ReadScope::All)?, "roll back", id)
     }
 
-    /// Applies the proposal `id`: all of it, or nothing. If the post-check refuses it, the truth stays as it is and the
-    /// proposal is marked `rolled_back`.
+    /// Applies the proposal `id` atomically. If the post-check finds violations, the files stay unchanged and the proposal is
+    /// marked `rolled_back`.
     ///
     /// # Errors
-    /// Where the permit is not for it as it stands now, the pre-check refuses it, or the disk fails; then nothing was
-    /// changed.
-    pub fn apply(&self, permit: Permit, id: &str) -> Result<Applied> {
-        let held = self.hold(Reach::All)?;
-        permit.spend(&effect(&held, "apply", id)?, self.now.timestamp())?;
-        self.apply_held(&held, id)
+    /// If the permit is not for this version, the pre-check rejects it, or the disk fails; nothing is changed then.
+    pub fn apply(&self, permit: Permit, id: &str) -> Result<ApplyOutcome> {
+        let loaded = self.lock_and_read(ReadScope::All)?;
+        permit.spend(&effect(&loaded, "apply", id)?, self.now.timestamp())?;
+        self.apply_held(&loaded, id)
     }
 
-    /// Applies every staged low-risk proposal, one after the other; only `enforce` allows it. For each, `ask` gives the
-    /// permit.
+    /// Applies every staged low-risk proposal, one by one; only mode `enforce` allows it. `ask` provides the permits.
     ///
     /// # Errors
-    /// Where the mode does not allow it, or one of them is refused; those before it stand.
-    pub fn apply_low_risk(&self, mut ask: impl FnMut(&Effect) -> Result<Permit, Refusal>) -> Result<Vec<Applied>> {
+    /// If the mode does not allow it, or one of them is rejected; those applied before stay applied.
+    pub fn apply_low_risk(&self, mut ask: impl FnMut(&Effect) -> Result<Permit, Refusal>) -> Result<Vec<ApplyOutcome>> {
         let texts = self.texts()?;
-        Self::state(&texts).demand(Capability::AutoApply)?;
+        Self::state(&texts).require(MemoryCapability::AutoApply)?;
         let staged = plan::proposals(&texts).into_iter().map(|(_, proposal)| proposal);
         let low: Vec<_> = staged.filter(|proposal| proposal.is_pending() && proposal.risk == "low").collect();
         low.iter()
             .map(|proposal| {
-                let permit = ask(&self.applying(&proposal.id)?)?;
-                let held = self.hold(Reach::All)?;
-                permit.spend(&effect(&held, "apply", &proposal.id)?, self.now.timestamp())?;
-                Self::state(&held.texts).demand(Capability::AutoApply)?;
-                self.apply_held(&held, &proposal.id)
+                let permit = ask(&self.apply_effect(&proposal.id)?)?;
+                let loaded = self.lock_and_read(ReadScope::All)?;
+                permit.spend(&effect(&loaded, "apply", &proposal.id)?, self.now.timestamp())?;
+                Self::state(&loaded.texts).require(MemoryCapability::AutoApply)?;
+                self.apply_held(&loaded, &proposal.id)
             })
             .collect()
     }
 
-    fn apply_held(&self, held: &Held, id: &str) -> Result<Applied> {
-        let (stands_in, proposal) = plan::find(&held.texts, id)?;
-        let plan =
-            plan::plan(&held.texts, &proposal, &Self::state(&held.texts), &Self::config(&held.texts)?, self.today())?;
+    fn apply_held(&self, loaded: &LoadedFiles, id: &str) -> Result<ApplyOutcome> {
+        let (proposal_file, proposal) = plan::find(&loaded.texts, id)?;
+        let plan = plan::plan(
+            &loaded.texts,
+            &proposal,
+            &Self::state(&loaded.texts),
+            &Self::config(&loaded.texts)?,
+            self.today(),
+        )?;
         let checks = "format, mode, fingerprint, budget and targets ok";
         let what = format!("{id} {}", proposal.target);
-        let ending = if plan.broken.is_empty() {
+        let record = if plan.broken.is_empty() {
             let rollback = format!("{}: loom memory rollback {id}", proposal.rollback);
             let audit = format!("applied {what}");
-            Ending {
+            ApplyRecord {
                 proposal: &proposal,
-                stands_in,
+                proposal_file,
                 result: "applied",
                 changes: plan.files,
                 checks,
@@ -121,11 +124,11 @@ impl Workspace {
             }
         } else {
             let why = plan.broken.join("; ").replace('\n', " ");
-            let rollback = format!("done, the post-check said no: {why}");
+            let rollback = format!("done, the post-check failed: {why}");
             let audit = format!("rolled_back {what}: {why}");
-            Ending {
+            ApplyRecord {
                 proposal: &proposal,
-                stands_in,
+                proposal_file,
                 result: "rolled_back",
                 changes: BTreeMap::new(),
                 checks,
@@ -134,48 +137,48 @@ impl Workspace {
                 audit,
             }
         };
-        self.end(held, ending)
+        self.end(loaded, record)
     }
 
-    /// Takes an applied proposal back: the files it touched become as they were, as far as nothing has been built on it.
+    /// Reverts an applied proposal, as far as its blocks have not been changed since.
     ///
     /// # Errors
-    /// Where the permit is not for it, it is not applied, or what it changed has been changed again, or taking it back
-    /// would break something.
-    pub fn rollback(&self, permit: Permit, id: &str) -> Result<Applied> {
-        let held = self.hold(Reach::All)?;
-        permit.spend(&effect(&held, "roll back", id)?, self.now.timestamp())?;
-        Self::state(&held.texts).demand(Capability::Apply)?;
-        let (stands_in, proposal) = plan::find(&held.texts, id)?;
+    /// If the permit is not for it, it is not applied, its blocks have been changed since, or reverting it would add a
+    /// violation.
+    pub fn rollback(&self, permit: Permit, id: &str) -> Result<ApplyOutcome> {
+        let loaded = self.lock_and_read(ReadScope::All)?;
+        permit.spend(&effect(&loaded, "roll back", id)?, self.now.timestamp())?;
+        Self::state(&loaded.texts).require(MemoryCapability::Apply)?;
+        let (proposal_file, proposal) = plan::find(&loaded.texts, id)?;
         if proposal.status != "applied" {
-            return Err(MemoryError::Request(format!(
-                "{id} is {}: only an applied proposal can be taken back",
+            return Err(MemoryError::InvalidRequest(format!(
+                "{id} is {}: only an applied proposal can be rolled back",
                 proposal.status
             )));
         }
         if plan::supersedes(&proposal) {
-            Self::state(&held.texts).demand(Capability::Supersede)?;
+            Self::state(&loaded.texts).require(MemoryCapability::Supersede)?;
         }
         let snapshot = self.snapshot_of(id)?;
-        let mut then = super::Texts::default();
+        let mut then = super::WorkspaceTexts::default();
         for op in &proposal.ops {
             let path = format!("{APPLIED}/{snapshot}/{}", op.file);
             let bytes = self
                 .bytes(&path)?
-                .ok_or_else(|| MemoryError::Request(format!("the snapshot {snapshot} lacks `{}`", op.file)))?;
+                .ok_or_else(|| MemoryError::InvalidRequest(format!("the snapshot {snapshot} lacks `{}`", op.file)))?;
             then.set(op.file.clone(), String::from_utf8(bytes).map_err(|_| MemoryError::NotText(path))?);
         }
         let mut changes = BTreeMap::new();
-        for (path, after) in plan::outcome(&then, &proposal)? {
-            changes.insert(path.clone(), edit::reverse(then.text(&path), &after, held.texts.text(&path))?);
+        for (path, after) in plan::apply_ops(&then, &proposal)? {
+            changes.insert(path.clone(), edit::reverse(then.text(&path), &after, loaded.texts.text(&path))?);
         }
-        let broken = plan::broken(&held.texts, &changes);
+        let broken = plan::broken(&loaded.texts, &changes);
         if !broken.is_empty() {
-            return Err(MemoryError::Request(format!("taking {id} back would break this: {}", broken.join("; "))));
+            return Err(MemoryError::InvalidRequest(format!("rolling {id} back would cause: {}", broken.join("; "))));
         }
-        let ending = Ending {
+        let record = ApplyRecord {
             proposal: &proposal,
-            stands_in,
+            proposal_file,
             result: "rolled_back",
             changes,
             checks: "applied, unchanged since, nothing new would break",
@@ -183,66 +186,66 @@ impl Workspace {
             broken,
             audit: format!("took back {id} {}", proposal.target),
         };
-        self.end(&held, ending)
+        self.end(&loaded, record)
     }
 
-    /// Snapshot, changes, status, receipt, state and audit line in one transaction.
-    fn end(&self, held: &Held, ending: Ending<'_>) -> Result<Applied> {
-        let texts = &held.texts;
-        let proposal = ending.proposal;
+    /// Commits snapshot, changes, status, receipt, state and audit line in one transaction.
+    fn end(&self, loaded: &LoadedFiles, record: ApplyRecord<'_>) -> Result<ApplyOutcome> {
+        let texts = &loaded.texts;
+        let proposal = record.proposal;
         let snapshot = self.new_snapshot()?;
-        let mut pen = Pen::<Apply>::default();
-        for (path, bytes) in snapshot_files(held) {
-            pen.keep(format!("{APPLIED}/{snapshot}/{path}"), bytes.to_vec())?;
+        let mut writes = WriteSet::<ApplyWriter>::default();
+        for (path, bytes) in snapshot_files(loaded) {
+            writes.keep(format!("{APPLIED}/{snapshot}/{path}"), bytes.to_vec())?;
         }
-        let files: Vec<&str> = if ending.changes.is_empty() {
+        let files: Vec<&str> = if record.changes.is_empty() {
             let mut files: Vec<_> = proposal.ops.iter().map(|op| op.file.as_str()).collect();
             files.dedup();
             files
         } else {
-            ending.changes.keys().map(String::as_str).collect()
+            record.changes.keys().map(String::as_str).collect()
         };
-        let diff: String = ending.changes.iter().map(|(path, text)| diff(path, texts.text(path), text)).collect();
-        let receipt = Receipt {
+        let diff: String = record.changes.iter().map(|(path, text)| diff(path, texts.text(path), text)).collect();
+        let receipt = ApplyReceipt {
             now: &self.stamp(),
             proposal,
-            result: ending.result,
+            result: record.result,
             snapshot: &snapshot,
             files: &files,
-            checks: ending.checks,
-            rollback: &ending.rollback,
+            checks: record.checks,
+            rollback: &record.rollback,
             diff: &diff,
         };
         let receipt = receipt.print();
         let path = format!("{APPLIED}/{snapshot}/APPLY_RECEIPT.md");
-        pen.write(&path, None, receipt.as_str())?;
-        let status = HashMap::from([(proposal.id.as_str(), vec![("Status", ending.result.to_owned())])]);
-        pen.write(
-            ending.stands_in,
-            texts.get(ending.stands_in),
-            edit::set_fields(texts.text(ending.stands_in), &status),
+        writes.write(&path, None, receipt.as_str())?;
+        let status = HashMap::from([(proposal.id.as_str(), vec![("Status", record.result.to_owned())])]);
+        writes.write(
+            record.proposal_file,
+            texts.get(record.proposal_file),
+            edit::set_fields(texts.text(record.proposal_file), &status),
         )?;
         let mut state = Self::state(texts);
         state.note_apply(&self.stamp());
-        pen.write(STATE, texts.get(STATE), state.print())?;
-        self.audit(texts, &mut pen, &ending.audit)?;
+        writes.write(STATE_FILE, texts.get(STATE_FILE), state.print())?;
+        self.audit(texts, &mut writes, &record.audit)?;
         let touched = files.iter().map(|path| (*path).to_owned()).collect();
-        for (path, text) in ending.changes {
-            pen.write(&path, texts.get(&path), text)?;
+        for (path, text) in record.changes {
+            writes.write(&path, texts.get(&path), text)?;
         }
-        self.commit(held, pen)?;
-        Ok(Applied {
+        self.commit(loaded, writes)?;
+        Ok(ApplyOutcome {
             proposal: proposal.id.clone(),
-            result: ending.result,
+            result: record.result,
             snapshot,
             receipt,
             files: touched,
-            broken: ending.broken,
+            broken: record.broken,
             diff,
         })
     }
 
-    /// A name for a snapshot that is not taken yet.
+    /// An unused name for a snapshot.
     fn new_snapshot(&self) -> Result<String> {
         let base = self.now.strftime("%Y%m%d-%H%M%S").to_string();
         let (_, taken) = self.list(APPLIED)?;
@@ -251,7 +254,7 @@ impl Workspace {
         Ok(free.unwrap_or(base))
     }
 
-    /// The snapshot that was taken when `id` was applied.
+    /// The snapshot taken when `id` was applied.
     fn snapshot_of(&self, id: &str) -> Result<String> {
         let (_, snapshots) = self.list(APPLIED)?;
         for snapshot in snapshots.into_iter().rev() {
@@ -263,23 +266,24 @@ impl Workspace {
                 return Ok(snapshot);
             }
         }
-        Err(MemoryError::Request(format!("there is no receipt of {id} in {APPLIED}/")))
+        Err(MemoryError::InvalidRequest(format!("there is no receipt of {id} in {APPLIED}/")))
     }
 }
 
-/// What is done to a proposal, with its text as an argument: another text is another effect.
-fn effect(held: &Held, what: &str, id: &str) -> Result<Effect> {
-    let (_, proposal) = plan::find(&held.texts, id)?;
+/// The effect of an action on a proposal. Its arguments contain a digest of the proposal, so that another version is
+/// another effect.
+fn effect(loaded: &LoadedFiles, what: &str, id: &str) -> Result<Effect> {
+    let (_, proposal) = plan::find(&loaded.texts, id)?;
     let text = Digest::of(format!("{proposal:?}"));
     let effect = Effect::new(Category::MemoryApply, format!("{what} {id} as {text}"));
     Ok(effect.reading(Scope::Knowledge).writing(Scope::Knowledge))
 }
 
-/// What rule 7 of §5 has a snapshot hold: the state's folders, the three files at the root, and `intelligence/` without
-/// what was applied before.
-fn snapshot_files(held: &Held) -> impl Iterator<Item = (&str, &[u8])> {
-    let texts = held.texts.iter().map(|(path, text)| (path, text.as_bytes()));
-    let others = held.others.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()));
+/// The files of a snapshot (rule 7 of §5): the state's folders, the three root files, and `intelligence/` without
+/// earlier snapshots.
+fn snapshot_files(loaded: &LoadedFiles) -> impl Iterator<Item = (&str, &[u8])> {
+    let texts = loaded.texts.iter().map(|(path, text)| (path, text.as_bytes()));
+    let others = loaded.others.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()));
     texts.chain(others).filter(|(path, _)| {
         matches!(*path, "AGENTS.md" | "MEMORY.md" | "IDENTITY.md")
             || ["decisions/", "tasks/", "entities/", "summaries/", "memory/", "intelligence/"]

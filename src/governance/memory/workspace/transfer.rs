@@ -1,46 +1,46 @@
-//! Taking a memory elsewhere: one JSON line a block, with its text as it stands, so that nothing of its life is lost.
+//! Export and import: one JSON line per block, with its unchanged text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{MemoryError, Reach, Result, Workspace};
+use super::{MemoryError, ReadScope, Result, Workspace};
 use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect, Permit, Scope};
-use crate::governance::memory::authority::{Init, Pen, Place};
+use crate::governance::memory::authority::{InitWriter, WorkspaceArea, WriteSet};
 use crate::governance::memory::edit;
 use crate::governance::memory::parse::Document;
 
-/// One block, on its way.
+/// An exported block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct BlockRecord {
     /// The block's id.
     pub id: String,
-    /// Its kind; told by the id, here for readers of the lines.
+    /// Its kind, for readers of the file; the id determines it.
     pub kind: String,
-    /// The file it stands in.
+    /// The file that contains it.
     pub file: String,
     /// Its fields: a text each, or a list of items. For readers; `text` is what is imported.
     pub fields: serde_json::Map<String, serde_json::Value>,
-    /// The block as it stands.
+    /// The text of the block.
     pub text: String,
 }
 
-/// What an import did.
+/// The result of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Imported {
-    /// How many blocks are new.
+pub struct ImportReport {
+    /// The number of new blocks.
     pub blocks: usize,
-    /// How many were there already, with the same text.
+    /// The number of blocks that existed with the same text.
     pub known: usize,
 }
 
 impl Workspace {
-    /// Every block, in the order of the files.
+    /// All blocks, in file order.
     ///
     /// # Errors
-    /// Where the workspace cannot be read.
-    pub fn export(&self) -> Result<Vec<Record>> {
+    /// If the workspace cannot be read.
+    pub fn export(&self) -> Result<Vec<BlockRecord>> {
         let texts = self.texts()?;
         let parsed = texts.parse();
         let record = |(path, block): (&str, crate::governance::memory::parse::Block<'_, '_>)| {
@@ -48,7 +48,7 @@ impl Workspace {
                 let items: Vec<_> = field.items().map(|item| item.value().into_owned()).collect();
                 if items.is_empty() { serde_json::Value::from(field.value().into_owned()) } else { items.into() }
             };
-            Record {
+            BlockRecord {
                 id: block.id().as_str().to_owned(),
                 kind: block.id().kind().name().to_owned(),
                 file: path.to_owned(),
@@ -59,64 +59,63 @@ impl Workspace {
         Ok(parsed.blocks().map(record).collect())
     }
 
-    /// That these are taken in.
-    pub fn importing(records: &[Record]) -> Effect {
+    /// The effect of importing these records.
+    pub fn import_effect(records: &[BlockRecord]) -> Effect {
         let effect = Effect::new(Category::MemoryApply, format!("import {}", Digest::of(format!("{records:?}"))));
         effect.reading(Scope::Knowledge).writing(Scope::Knowledge)
     }
 
-    /// Takes blocks in, whatever their status. Blocks that are there with the same text stay; a block of another text
-    /// under a known id stops the import, because that is a change and changes are proposed. Only files that hold no
-    /// block yet are filled.
+    /// Imports blocks with any status. Existing blocks with the same text are skipped; an existing id with another text stops
+    /// the import, because changes must be proposed. Only files without blocks are filled.
     ///
     /// # Errors
-    /// Where the permit is not for them, a record is not one block, or its file holds others already; then nothing was
-    /// imported.
-    pub fn import(&self, permit: Permit, records: &[Record]) -> Result<Imported> {
-        permit.spend(&Self::importing(records), self.now.timestamp())?;
-        let held = self.hold(Reach::All)?;
-        let parsed = held.texts.parse();
+    /// If the permit is not for them, a record is not one block, or its file contains other blocks; nothing is imported
+    /// then.
+    pub fn import(&self, permit: Permit, records: &[BlockRecord]) -> Result<ImportReport> {
+        permit.spend(&Self::import_effect(records), self.now.timestamp())?;
+        let loaded = self.lock_and_read(ReadScope::All)?;
+        let parsed = loaded.texts.parse();
         let known: BTreeMap<_, _> =
             parsed.blocks().map(|(path, block)| (block.id().as_str(), (path, block.text()))).collect();
         let mut seen = BTreeSet::new();
         let mut new: BTreeMap<&str, String> = BTreeMap::new();
-        let mut imported = Imported { blocks: 0, known: 0 };
+        let mut imported = ImportReport { blocks: 0, known: 0 };
         for record in records {
             let document = Document::parse(&record.text);
             let whole = document
                 .blocks()
                 .next()
                 .filter(|block| block.text() == record.text && block.id().as_str() == record.id);
-            let wrong = |what: &str| Err(MemoryError::Request(format!("{}: {what}", record.id)));
+            let wrong = |what: &str| Err(MemoryError::InvalidRequest(format!("{}: {what}", record.id)));
             if whole.is_none() || document.blocks().len() != 1 {
-                return wrong("its `text` is not that block");
+                return wrong("its `text` is not this block");
             }
-            let place = Place::of(&record.file);
+            let place = WorkspaceArea::of(&record.file);
             let blocks_live_there = matches!(
                 place,
                 Some(
-                    Place::Decisions
-                        | Place::Tasks
-                        | Place::Entities
-                        | Place::Signals
-                        | Place::Contradictions
-                        | Place::Drift
-                        | Place::Impact
-                        | Place::Proposed
+                    WorkspaceArea::Decisions
+                        | WorkspaceArea::Tasks
+                        | WorkspaceArea::Entities
+                        | WorkspaceArea::Signals
+                        | WorkspaceArea::Contradictions
+                        | WorkspaceArea::Drift
+                        | WorkspaceArea::DecisionImpact
+                        | WorkspaceArea::Proposed
                 )
             );
             if !blocks_live_there {
-                return wrong("its `file` holds no blocks");
+                return wrong("its `file` cannot contain blocks");
             }
             if !seen.insert(record.id.as_str()) {
-                return wrong("it stands twice in the import");
+                return wrong("it occurs twice in the import");
             }
             match known.get(record.id.as_str()) {
                 Some((path, text)) if *path == record.file && text.trim_end() == record.text.trim_end() => {
                     imported.known += 1;
                 }
-                Some((path, _)) if *path != record.file => return wrong("it is here already, in another file"),
-                Some(_) => return wrong("it is here with another text: propose the change"),
+                Some((path, _)) if *path != record.file => return wrong("it exists in another file"),
+                Some(_) => return wrong("it exists with another text: propose the change"),
                 None => {
                     let text = new.entry(&record.file).or_default();
                     *text = edit::append(text, &record.text);
@@ -128,19 +127,19 @@ impl Workspace {
         for (file, blocks) in new {
             let holds = known.values().any(|(path, _)| *path == file);
             if holds {
-                return Err(MemoryError::Request(format!(
-                    "`{file}` holds blocks already: import into an empty memory, or propose them"
+                return Err(MemoryError::InvalidRequest(format!(
+                    "`{file}` already contains blocks: import into an empty memory, or propose them"
                 )));
             }
-            let text = edit::append(held.texts.text(file), &blocks);
+            let text = edit::append(loaded.texts.text(file), &blocks);
             changes.push((file, text));
         }
-        let mut create = Pen::<Init>::default();
+        let mut create = WriteSet::<InitWriter>::default();
         for (file, text) in &changes {
-            // A file without a block is as good as none: only its heading is there.
+            // A file without blocks contains only its heading and may be replaced.
             create.write(file, None, text.as_str())?;
         }
-        self.commit(&held, create)?;
+        self.commit(&loaded, create)?;
         Ok(imported)
     }
 }

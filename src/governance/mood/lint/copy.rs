@@ -1,26 +1,26 @@
-//! NO-COPY: what others wrote is cited by a pointer, never repeated.
+//! NO-COPY: text by others is cited by a pointer, not repeated.
 
 use std::collections::HashMap;
 
 use crate::foundation::text::words;
 
-/// So many words in a row, shared with a source, are a copy.
+/// The minimum number of consecutive shared words that counts as a copy.
 pub const SHARED_WORDS_MIN: usize = 8;
 
-/// A passage that stands in a source as well.
+/// A passage that also occurs in a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Copied {
-    /// In which source, by its place in the list.
+pub struct CopiedPassage {
+    /// The index of the source.
     pub source: usize,
     /// The words, folded.
     pub text: String,
-    /// Its first word in the output, from 0.
+    /// The index of its first word in the output.
     pub at_word: usize,
 }
 
-/// Passages of at least [`SHARED_WORDS_MIN`] words that `output` shares with one of the `sources`; case, quotes and white
-/// space are no difference. Each is as long as it can be, and is told for the first source that has it.
-pub fn no_copy(output: &str, sources: &[&str]) -> Vec<Copied> {
+/// Passages of at least [`SHARED_WORDS_MIN`] words that `output` shares with one of the `sources`, ignoring case, quotes
+/// and white space. Each is maximal, and is reported for the first source that contains it.
+pub fn copied_passages(output: &str, sources: &[&str]) -> Vec<CopiedPassage> {
     let output = words(output);
     let sources: Vec<_> = sources.iter().map(|source| words(source)).collect();
     let mut places: HashMap<&[String], (usize, usize)> = HashMap::new();
@@ -40,7 +40,7 @@ pub fn no_copy(output: &str, sources: &[&str]) -> Vec<Copied> {
         let mine = output.get(at..).unwrap_or_default();
         let length = mine.iter().zip(theirs).take_while(|(mine, theirs)| mine == theirs).count();
         let text = mine.get(..length).unwrap_or_default().join(" ");
-        found.push(Copied { source, text, at_word: at });
+        found.push(CopiedPassage { source, text, at_word: at });
         at += length;
     }
     found
@@ -51,11 +51,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repeated_passage_is_found_whatever_its_dress_and_a_pointer_is_not() {
+    fn a_copied_passage_is_found_and_a_pointer_is_not() {
         let source = "The model does not know what it does not know, and it says so with great confidence.";
         let check = |output: &str, expected: &[&str]| {
             let found: Vec<_> =
-                no_copy(output, &["Something else.", source]).into_iter().map(|copy| copy.text).collect();
+                copied_passages(output, &["Something else.", source]).into_iter().map(|copy| copy.text).collect();
             assert_eq!(found, expected, "{output}");
         };
         check("See af1349b9:0..84, which doubts the confidence of models.", &[]);

@@ -1,4 +1,4 @@
-//! Questions to the user: few, transformative, each with a default and a way out.
+//! Questions to the user: few, with consequences, each with a default and a way to answer differently.
 
 use std::collections::BTreeSet;
 
@@ -6,58 +6,58 @@ use serde::{Deserialize, Serialize};
 
 use crate::foundation::base::limits;
 
-/// An answer that can be chosen.
+/// A possible answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Choice {
+pub struct QuestionChoice {
     /// The answer.
     pub answer: String,
-    /// What would be done next if it were chosen.
+    /// The next action if it is chosen.
     pub next_move: String,
 }
 
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
-    /// What is asked.
+    /// The text.
     pub text: String,
-    /// What can be answered.
-    pub choices: Vec<Choice>,
-    /// The recommended answer, taken when there is none; its place among the choices.
+    /// The possible answers.
+    pub choices: Vec<QuestionChoice>,
+    /// The index of the recommended answer, which is used if there is none.
     pub default: Option<usize>,
-    /// How to answer otherwise, or not at all.
+    /// How to answer differently, or not at all.
     pub escape: Option<String>,
 }
 
-/// What is wrong with a question.
+/// A fault of a question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionFault {
-    /// Nothing is asked.
-    #[error("it asks nothing: end it with a question mark")]
+    /// It is not a question.
+    #[error("it is not a question: end it with a question mark")]
     NotAQuestion,
-    /// Whatever the answer, the same happens.
-    #[error("it is not transformative: whatever the answer, the same is done next")]
+    /// All answers have the same consequence.
+    #[error("all its answers have the same consequence")]
     NotTransformative,
-    /// Two choices are one.
-    #[error("two of its choices are the same")]
+    /// Two answers are the same.
+    #[error("two of its answers are the same")]
     SameChoices,
-    /// Without an answer nothing goes on.
-    #[error("it has no default: name the recommended choice")]
+    /// There is no default.
+    #[error("it has no default: name the recommended answer")]
     NoDefault,
-    /// There is no other way.
-    #[error("it has no way out: say how to answer otherwise")]
+    /// There is no way to answer differently.
+    #[error("it has no way to answer differently: name one")]
     NoEscape,
-    /// Too many at a time.
+    /// Too many questions at once.
     #[error("{count} questions at a time are more than {most}")]
     TooMany {
-        /// So many.
+        /// The number of questions.
         count: usize,
-        /// So many may be asked.
+        /// The limit.
         most: usize,
     },
 }
 
-/// What is wrong with one question.
+/// The faults of one question.
 pub fn question_faults(question: &Question) -> Vec<QuestionFault> {
     let mut faults = Vec::new();
     let folded = |text: &str| text.trim().to_lowercase();
@@ -81,8 +81,8 @@ pub fn question_faults(question: &Question) -> Vec<QuestionFault> {
     faults
 }
 
-/// What is wrong with the questions of one round, each fault with the place of its question.
-pub fn round_faults(questions: &[Question]) -> Vec<(usize, QuestionFault)> {
+/// The faults of the questions of one round, each with the index of its question.
+pub fn question_round_faults(questions: &[Question]) -> Vec<(usize, QuestionFault)> {
     let (count, most) = (questions.len(), limits::QUESTIONS_MAX);
     let many = (count > most).then_some((most, QuestionFault::TooMany { count, most }));
     let each = questions
@@ -97,8 +97,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_decides_something_has_a_default_and_a_way_out() {
-        let choice = |answer: &str, next: &str| Choice { answer: answer.to_owned(), next_move: next.to_owned() };
+    fn a_question_needs_consequences_a_default_and_an_alternative() {
+        let choice =
+            |answer: &str, next: &str| QuestionChoice { answer: answer.to_owned(), next_move: next.to_owned() };
         let good = Question {
             text: "Which matters more here?".to_owned(),
             choices: vec![
@@ -117,7 +118,7 @@ mod tests {
             question_faults(&bare),
             [QuestionFault::NotAQuestion, QuestionFault::NoDefault, QuestionFault::NoEscape]
         );
-        assert_eq!(round_faults(&vec![good.clone(); 3]), []);
-        assert_eq!(round_faults(&vec![good; 4]), [(3, QuestionFault::TooMany { count: 4, most: 3 })]);
+        assert_eq!(question_round_faults(&vec![good.clone(); 3]), []);
+        assert_eq!(question_round_faults(&vec![good; 4]), [(3, QuestionFault::TooMany { count: 4, most: 3 })]);
     }
 }

@@ -1,43 +1,43 @@
-//! Self-sealing: a claim that no outcome can refute, or that an outcome which refuted it is explained away.
+//! Self-sealing: claims that no outcome can refute, and refutations that were explained away.
 
 use serde::{Deserialize, Serialize};
 
 use crate::foundation::text::{contains_phrase, fold};
-use crate::governance::mood::registers::Text;
+use crate::governance::mood::registers::EntryText;
 
-/// What a test can come to.
+/// The meaning of a test outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// It would speak for the claim.
+pub enum PredictedOutcome {
+    /// It supports the claim.
     Supports,
-    /// It would speak against it.
+    /// It refutes the claim.
     Refutes,
-    /// It would say nothing.
+    /// It says nothing about the claim.
     Silent,
 }
 
-/// What an outcome of the test was said to mean, before the test.
+/// The meaning of an outcome, stated before the test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// What may be seen.
-    pub seen: Text,
-    /// What it would mean.
-    pub means: Outcome,
-    /// What it was taken to mean afterwards, if it was seen.
+    /// The outcome.
+    pub seen: EntryText,
+    /// Its stated meaning.
+    pub means: PredictedOutcome,
+    /// Its meaning as interpreted after it occurred.
     #[serde(default)]
-    pub taken_as: Option<Outcome>,
+    pub taken_as: Option<PredictedOutcome>,
 }
 
 /// How a claim is sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Sealed {
-    /// Nothing that may be seen would refute it.
+pub enum SealingKind {
+    /// No outcome would refute it.
     NothingRefutes,
-    /// What was to refute it was seen and taken otherwise.
+    /// A refuting outcome occurred and was interpreted differently.
     ExplainedAway,
-    /// The same sight is said to mean two things.
+    /// One outcome has two stated meanings.
     Contradictory,
 }
 
@@ -45,33 +45,34 @@ pub enum Sealed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelfSealingDisclosure {
     /// The claim.
-    pub claim: Text,
+    pub claim: EntryText,
     /// How it is sealed.
-    pub sealed: Sealed,
-    /// What would have to be seen for it to be wrong.
-    pub would_refute: Text,
-    /// What to do about it.
-    pub mitigation: Text,
+    pub sealed: SealingKind,
+    /// The outcome that would refute it.
+    pub would_refute: EntryText,
+    /// The mitigation.
+    pub mitigation: EntryText,
 }
 
-/// How the predictions of a claim's test seal it, if they do.
-pub fn self_sealing(predictions: &[Prediction]) -> Option<Sealed> {
+/// How the predictions of a test seal its claim, if they do.
+pub fn self_sealing(predictions: &[Prediction]) -> Option<SealingKind> {
     let contradicts =
         |one: &Prediction| predictions.iter().any(|other| other.seen == one.seen && other.means != one.means);
-    let explained =
-        |one: &Prediction| one.means == Outcome::Refutes && one.taken_as.is_some_and(|taken| taken != Outcome::Refutes);
+    let explained = |one: &Prediction| {
+        one.means == PredictedOutcome::Refutes && one.taken_as.is_some_and(|taken| taken != PredictedOutcome::Refutes)
+    };
     if predictions.iter().any(contradicts) {
-        Some(Sealed::Contradictory)
+        Some(SealingKind::Contradictory)
     } else if predictions.iter().any(explained) {
-        Some(Sealed::ExplainedAway)
-    } else if !predictions.iter().any(|prediction| prediction.means == Outcome::Refutes) {
-        Some(Sealed::NothingRefutes)
+        Some(SealingKind::ExplainedAway)
+    } else if !predictions.iter().any(|prediction| prediction.means == PredictedOutcome::Refutes) {
+        Some(SealingKind::NothingRefutes)
     } else {
         None
     }
 }
 
-/// Turns of phrase that take a failure for a success.
+/// Phrases that present a failure as a success.
 const PHRASES: &[&str] = &[
     "the failure proves",
     "the failure confirms",
@@ -86,7 +87,7 @@ const PHRASES: &[&str] = &[
     "the verifier is mistaken because",
 ];
 
-/// Those turns of phrase that stand in a text.
+/// The self-sealing phrases in a text.
 pub fn sealing_phrases(text: &str) -> Vec<&'static str> {
     let text = fold(text);
     PHRASES.iter().copied().filter(|phrase| contains_phrase(&text, phrase)).collect()
@@ -97,16 +98,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_is_sealed_when_no_sight_refutes_it_or_one_that_did_was_explained_away() {
+    fn a_claim_is_sealed_if_nothing_refutes_it_or_a_refutation_was_explained_away() {
         let predict = |seen: &str, means, taken_as| Prediction { seen: seen.try_into().unwrap(), means, taken_as };
         let check = |predictions: &[Prediction], expected| assert_eq!(self_sealing(predictions), expected);
-        let (yes, no) = (Outcome::Supports, Outcome::Refutes);
+        let (yes, no) = (PredictedOutcome::Supports, PredictedOutcome::Refutes);
         check(&[predict("green", yes, None), predict("red", no, None)], None);
         check(&[predict("green", yes, None), predict("red", no, Some(no))], None);
-        check(&[predict("green", yes, None), predict("red", no, Some(yes))], Some(Sealed::ExplainedAway));
-        check(&[predict("green", yes, None), predict("red", yes, None)], Some(Sealed::NothingRefutes));
-        check(&[predict("red", yes, None), predict("red", no, None)], Some(Sealed::Contradictory));
-        check(&[], Some(Sealed::NothingRefutes));
+        check(&[predict("green", yes, None), predict("red", no, Some(yes))], Some(SealingKind::ExplainedAway));
+        check(&[predict("green", yes, None), predict("red", yes, None)], Some(SealingKind::NothingRefutes));
+        check(&[predict("red", yes, None), predict("red", no, None)], Some(SealingKind::Contradictory));
+        check(&[], Some(SealingKind::NothingRefutes));
         assert_eq!(sealing_phrases("It failed; the test  must be wrong."), ["the test must be wrong"]);
         assert!(sealing_phrases("It failed; the claim must be wrong.").is_empty());
     }

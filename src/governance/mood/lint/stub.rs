@@ -1,36 +1,36 @@
-//! The anti-stub gate: what stands for work that was not done.
+//! The anti-stub check: placeholders for work that was not done.
 
 use std::sync::LazyLock;
 
 use regex::RegexSet;
 
-/// A line that stands for work that was not done.
+/// A line with a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stub {
     /// The line, from 1.
     pub line: usize,
-    /// What it is.
+    /// The kind of placeholder.
     pub what: &'static str,
 }
 
-/// What a stub looks like, and what it is called. Patterns end in classes, so that this file is none.
+/// Patterns with their names. They end in character classes so that this file does not match itself.
 const FORMS: &[(&str, &str)] = &[
-    (r"\b(?:todo|unimplemented)!\s*[(\[{]", "a macro for what is not written"),
-    (r#"panic!\s*\(\s*"(?i:not (?:yet )?implemented)"#, "a panic for what is not written"),
-    (r"\braise\s+NotImplementedError\b", "an exception for what is not written"),
+    (r"\b(?:todo|unimplemented)!\s*[(\[{]", "a macro for missing code"),
+    (r#"panic!\s*\(\s*"(?i:not (?:yet )?implemented)"#, "a panic for missing code"),
+    (r"\braise\s+NotImplementedError\b", "an exception for missing code"),
     (
         r#"throw\s+new\s+\w*(?:Error|Exception)\s*\(\s*["'`](?i:not (?:yet )?implemented)"#,
-        "an exception for what is not written",
+        "an exception for missing code",
     ),
     (r"^\s*(?:pass|\.\.\.)\s*(?:#.*)?$", "an empty body"),
-    (r"(?i)(?://|#|--|/\*)\s*(?:todo|fixme|xxx)\b", "a note that something is to be done"),
+    (r"(?i)(?://|#|--|/\*)\s*(?:todo|fixme|xxx)\b", "a todo comment"),
     (
         r"(?i)(?://|#|--|/\*).*\b(?:placeholder|stub(?:bed)?|dummy|for now|in a real (?:implementation|system))\b",
-        "a comment that calls it a stand-in",
+        "a comment that calls it a placeholder",
     ),
     (
         r"(?i)(?://|#|/\*|\.\.\.)\s*(?:\.\.\.)?\s*(?:rest of (?:the )?(?:code|file|implementation)|(?:existing|remaining) (?:code|implementation))",
-        "a gap where code should be",
+        "a gap in place of code",
     ),
     (r"\bfn\s+\w+[^;{]*\)\s*(?:->\s*[^;{]+)?\{\s*\}", "an empty function"),
     (r"\bassert!?\s*\(\s*(?:true|True)\s*\)|\bassert\s+True\b", "a check that cannot fail"),
@@ -38,7 +38,7 @@ const FORMS: &[(&str, &str)] = &[
 
 static SET: LazyLock<Option<RegexSet>> = LazyLock::new(|| RegexSet::new(FORMS.iter().map(|(form, _)| form)).ok());
 
-/// The stubs in a touched file, by line.
+/// The stubs in a text, by line.
 pub fn stubs(text: &str) -> Vec<Stub> {
     let Some(set) = SET.as_ref() else { return Vec::new() };
     let lines = (1..).zip(text.lines());
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_compiles_and_work_is_no_stub() {
+    fn stubs_are_found_and_real_code_is_not() {
         assert!(SET.is_some());
         let check = |text: &str, expected: &[usize]| {
             let found: Vec<_> = stubs(text).into_iter().map(|stub| stub.line).collect();

@@ -1,8 +1,8 @@
-//! The form of a profile's file: every field, as it is written.
+//! The fields of a profile file.
 
-use super::words::{Check, ModelTier, OutputForm, Reach, ReceiptKind};
+use super::vocabulary::{HostAccess, ModelTier, OutputForm, ReceiptKind, VerifierCheck};
 use crate::config_record;
-use crate::foundation::config::{At, Required};
+use crate::foundation::config::{Located, Required};
 use crate::foundation::gate::{Category, Scope};
 use crate::governance::mood::name::Mood;
 
@@ -11,77 +11,77 @@ config_record! {
     pub(super) struct File {
         /// Which mood.
         mood: Required<Mood>,
-        /// The profile's version, counted up with every change.
+        /// The version, incremented with every change.
         version: Required<usize>,
         /// What the mood is for.
         purpose: Required<String>,
-        /// What may be used and passed on.
+        /// Permitted tools.
         tools: Required<Tools>,
-        /// What may be read and written, and which hosts are reached.
+        /// Stores and hosts.
         data: Required<Data>,
-        /// Which models, and how they escalate.
+        /// Model tiers and escalation.
         models: Required<Models>,
-        /// What must be checked.
+        /// Required checks.
         verifiers: Required<Verifiers>,
-        /// What may come out.
+        /// Permitted outputs.
         outputs: Required<Outputs>,
-        /// What may be spent in one visit.
+        /// Budgets of one visit.
         budgets: Required<Budgets>,
-        /// When to stop or to hand over.
+        /// Conditions for stopping or changing the mood.
         stop: Required<Vec<String>>,
-        /// Receipts that must be left.
-        receipts: Required<Vec<At<ReceiptKind>>>,
+        /// Required receipts.
+        receipts: Required<Vec<Located<ReceiptKind>>>,
     }
 
-    /// What may be used and passed on.
+    /// Permitted tools.
     pub(super) struct Tools {
-        /// Kinds of effects.
-        uses: Required<Vec<At<Category>>>,
-        /// Kinds of effects that children may be given.
-        delegates: Required<Vec<At<Category>>>,
-        /// Kinds of effects that a policy token opens.
-        with_token: Required<Vec<At<Category>>>,
-        /// Children at the same time.
+        /// Permitted categories of effects.
+        uses: Required<Vec<Located<Category>>>,
+        /// Categories that may be delegated to children.
+        delegates: Required<Vec<Located<Category>>>,
+        /// Categories that a policy token allows.
+        with_token: Required<Vec<Located<Category>>>,
+        /// The maximum number of children at a time.
         parallel_max: Required<usize>,
     }
 
-    /// What may be read and written, and which hosts are reached.
+    /// Stores and hosts.
     pub(super) struct Data {
-        /// Stores to read.
-        reads: Required<Vec<At<Scope>>>,
-        /// Stores to write.
-        writes: Required<Vec<At<Scope>>>,
-        /// Hosts of the network: none, or those that the session's lease names.
-        network: Required<Reach>,
-        /// Hosts of models: none, or those that the session's lease names.
-        model_hosts: Required<Reach>,
+        /// Readable stores.
+        reads: Required<Vec<Located<Scope>>>,
+        /// Writable stores.
+        writes: Required<Vec<Located<Scope>>>,
+        /// Network hosts: none, or those named in the session's lease.
+        network: Required<HostAccess>,
+        /// Model hosts: none, or those named in the session's lease.
+        model_hosts: Required<HostAccess>,
     }
 
-    /// Which models, and how they escalate.
+    /// Model tiers and escalation.
     pub(super) struct Models {
-        /// From the first to the last resort.
-        ladder: Required<Vec<At<ModelTier>>>,
-        /// The next one after so many failures of the same kind.
+        /// Tiers in order of escalation.
+        ladder: Required<Vec<Located<ModelTier>>>,
+        /// Failures of the same kind before the next tier is used.
         escalate_after: Required<usize>,
-        /// What the last one is for.
+        /// The purpose of the last tier.
         strongest_for: Required<String>,
     }
 
-    /// What must be checked.
+    /// Required checks.
     pub(super) struct Verifiers {
-        /// Checks that are not optional.
-        mandatory: Required<Vec<At<Check>>>,
+        /// Checks that cannot be skipped.
+        mandatory: Required<Vec<Located<VerifierCheck>>>,
         /// Whether claims of high impact need an independent check.
         independent: Required<bool>,
-        /// How long a promotion can be challenged, hours.
+        /// The period in which a promotion can be challenged, in hours.
         challenge_hours: Required<usize>,
     }
 
-    /// What may come out.
+    /// Permitted outputs.
     pub(super) struct Outputs {
-        /// Forms.
-        forms: Required<Vec<At<OutputForm>>>,
-        /// Whether texts are cited by pointers alone.
+        /// Permitted forms.
+        forms: Required<Vec<Located<OutputForm>>>,
+        /// Whether texts are cited by pointers only.
         no_copy: Required<bool>,
         /// Whether everything goes to quarantine first.
         quarantine_first: Required<bool>,
@@ -89,7 +89,7 @@ config_record! {
         new_surfaces: Required<bool>,
     }
 
-    /// What may be spent in one visit.
+    /// Budgets of one visit.
     pub(super) struct Budgets {
         /// Minutes.
         minutes: Required<usize>,
@@ -103,9 +103,9 @@ config_record! {
         files: Required<usize>,
         /// Lines changed.
         diff_lines: Required<usize>,
-        /// Iterations before whoever leads looks again.
+        /// Iterations before a review.
         iterations: Required<usize>,
-        /// Sources read.
+        /// Sources.
         sources: Required<usize>,
         /// Questions to the user.
         questions: Required<usize>,

@@ -1,22 +1,22 @@
-//! A profile's file made a profile, and compared with the one that it must not widen.
+//! Converts a profile file into a profile and compares it with the shipped one, which it must not exceed.
 
-use super::Profile;
-use super::Profiles;
+use super::MoodProfile;
+use super::MoodProfiles;
 use super::file::{Budgets, Data, File, Tools};
-use super::words::{Check, Reach, ReceiptKind};
+use super::vocabulary::{HostAccess, ReceiptKind, VerifierCheck};
 use crate::foundation::base::Digest;
-use crate::foundation::config::{At, Choice, Problem, Problems, Required, Span};
+use crate::foundation::config::{Choice, Located, Problem, Problems, Required, Span};
 use crate::foundation::gate::{Budget, Categories, Category, Hosts, Rights, Scope, Scopes};
 use crate::governance::mood::name::Mood;
 
-/// What every profile of a mood must leave: the union of the spec's sections 2 and 6.
+/// The receipts that a mood requires: the union of sections 2 and 6 of the specification.
 fn due(mood: Mood) -> &'static [ReceiptKind] {
     use ReceiptKind as R;
     match mood {
         Mood::Calm => &[R::VerifierResults, R::PatchReceipt],
         Mood::Curious => &[R::EvidenceSetHash, R::RetrievalReceipt, R::ConjectureSet],
         Mood::Skeptical => &[R::VerifierAttestations, R::DiscrepancyReport],
-        Mood::Paranoid => &[R::PolicyDecisionTokens, R::SecurityAttestations, R::HyperthesisDelta],
+        Mood::Paranoid => &[R::PolicyDecisionTokens, R::SecurityAttestations, R::BlindSpotDelta],
         Mood::Bold => &[R::ExpansionPlanReceipt, R::VerifierResults, R::PatchReceipt],
         Mood::Contrite => &[R::ProjectionRebuildReceipt],
         Mood::Petty => &[R::AttackReportReceipt, R::DisclosureObjects, R::MitigationProposals],
@@ -24,8 +24,13 @@ fn due(mood: Mood) -> &'static [ReceiptKind] {
     }
 }
 
-/// The profile that a file describes.
-pub(super) fn lower(file: &File, text: &str, shipped: Option<&Profiles>, problems: &mut Problems) -> Option<Profile> {
+/// The profile described by a file.
+pub(super) fn lower(
+    file: &File,
+    text: &str,
+    shipped: Option<&MoodProfiles>,
+    problems: &mut Problems,
+) -> Option<MoodProfile> {
     let mood = file.mood.as_ref()?.value;
     let bound = shipped.map(|shipped| shipped.of(mood));
     let mut narrow = Narrow { mood, bound, problems };
@@ -33,7 +38,7 @@ pub(super) fn lower(file: &File, text: &str, shipped: Option<&Profiles>, problem
     let data = narrow.data(file.data.as_ref()?);
     let budgets = file.budgets.as_ref()?;
     let budget = narrow.budget(budgets);
-    let bounded = |figure: fn(&Profile) -> usize| bound.map(|bound| figure(bound) as u64);
+    let bounded = |figure: fn(&MoodProfile) -> usize| bound.map(|bound| figure(bound) as u64);
     let iterations_max = narrow.figure(&budgets.iterations, bounded(|profile| profile.iterations_max));
     let sources_max = narrow.figure(&budgets.sources, bounded(|profile| profile.sources_max));
     let questions_max = narrow.figure(&budgets.questions, bounded(|profile| profile.questions_max));
@@ -55,7 +60,7 @@ pub(super) fn lower(file: &File, text: &str, shipped: Option<&Profiles>, problem
     let mandatory = narrow.checks(verifiers.mandatory.as_ref()?);
     let receipts = narrow.receipts(file.receipts.as_ref()?);
     let ((uses, delegates, with_token), (reads, writes, hosts, model_hosts)) = (tools?, data?);
-    Some(Profile {
+    Some(MoodProfile {
         mood,
         version: file.version.as_ref()?.value,
         digest: Digest::of(text),
@@ -80,10 +85,10 @@ pub(super) fn lower(file: &File, text: &str, shipped: Option<&Profiles>, problem
     })
 }
 
-/// Compares a profile with the one that it must not widen.
+/// Compares a profile with its upper bound.
 struct Narrow<'a, 'p> {
     mood: Mood,
-    bound: Option<&'a Profile>,
+    bound: Option<&'a MoodProfile>,
     problems: &'a mut Problems<'p>,
 }
 
@@ -104,7 +109,7 @@ impl Narrow<'_, '_> {
         self.list(uses, |value| bound.is_none_or(|bound| bound.rights.uses.contains(value)));
         self.list(delegates, |value| bound.is_none_or(|bound| bound.rights.delegates.contains(value)));
         self.list(with_token, |value| bound.is_none_or(|bound| bound.with_token.contains(value)));
-        let set = |list: &[At<Category>]| list.iter().map(|at| at.value).collect();
+        let set = |list: &[Located<Category>]| list.iter().map(|at| at.value).collect();
         Some((set(uses), set(delegates), set(with_token)))
     }
 
@@ -114,13 +119,13 @@ impl Narrow<'_, '_> {
         self.list(writes, |value| bound.is_none_or(|bound| bound.rights.writes.contains(value)));
         let hosts = self.hosts(&data.network, bound.map(|bound| &bound.rights.hosts));
         let model_hosts = self.hosts(&data.model_hosts, bound.map(|bound| &bound.rights.model_hosts));
-        let set = |list: &[At<Scope>]| list.iter().map(|at| at.value).collect();
+        let set = |list: &[Located<Scope>]| list.iter().map(|at| at.value).collect();
         Some((set(reads), set(writes), hosts?, model_hosts?))
     }
 
-    fn hosts(&mut self, reach: &Required<Reach>, bound: Option<&Hosts>) -> Option<Hosts> {
+    fn hosts(&mut self, reach: &Required<HostAccess>, bound: Option<&Hosts>) -> Option<Hosts> {
         let reach = reach.as_ref()?;
-        let hosts = if reach.value == Reach::Granted { Hosts::Granted } else { Hosts::None };
+        let hosts = if reach.value == HostAccess::Granted { Hosts::Granted } else { Hosts::None };
         if bound.is_some_and(|bound| !hosts.within(bound)) {
             self.too_wide(&reach.span);
         }
@@ -149,7 +154,7 @@ impl Narrow<'_, '_> {
         Some(figure)
     }
 
-    /// A switch whose one position is the strict one: where the bound has it, so must this.
+    /// A switch with a strict value: if the bound has it, so must the profile.
     fn switch(&mut self, switch: &Required<bool>, bound: Option<bool>, strict: bool) {
         if let Some(at) = switch.as_ref()
             && bound == Some(strict)
@@ -159,7 +164,7 @@ impl Narrow<'_, '_> {
         }
     }
 
-    fn checks(&mut self, list: &At<Vec<At<Check>>>) -> Vec<Check> {
+    fn checks(&mut self, list: &Located<Vec<Located<VerifierCheck>>>) -> Vec<VerifierCheck> {
         let checks: Vec<_> = list.iter().map(|at| at.value).collect();
         if let Some(missing) = self.bound.and_then(|bound| bound.mandatory.iter().find(|check| !checks.contains(check)))
         {
@@ -169,7 +174,7 @@ impl Narrow<'_, '_> {
         checks
     }
 
-    fn receipts(&mut self, list: &At<Vec<At<ReceiptKind>>>) -> Vec<ReceiptKind> {
+    fn receipts(&mut self, list: &Located<Vec<Located<ReceiptKind>>>) -> Vec<ReceiptKind> {
         let receipts: Vec<_> = list.iter().map(|at| at.value).collect();
         let always = [ReceiptKind::ContextFootprint, ReceiptKind::AhdbDelta];
         for kind in always.iter().chain(due(self.mood)).filter(|kind| !receipts.contains(kind)) {
@@ -180,7 +185,7 @@ impl Narrow<'_, '_> {
         receipts
     }
 
-    fn list<T: Copy>(&mut self, list: &[At<T>], is_bounded: impl Fn(T) -> bool) {
+    fn list<T: Copy>(&mut self, list: &[Located<T>], is_bounded: impl Fn(T) -> bool) {
         for at in list.iter().filter(|at| !is_bounded(at.value)) {
             self.too_wide(&at.span);
         }
@@ -193,7 +198,7 @@ impl Narrow<'_, '_> {
     }
 }
 
-/// How a word is written in a profile.
+/// The name of a value in a profile.
 fn name_of<T: Choice + PartialEq>(word: T) -> &'static str {
     T::NAMES.iter().find(|(_, named)| *named == word).map_or("", |(name, _)| *name)
 }

@@ -1,135 +1,145 @@
-//! A change of one entry, what it did, and why it cannot be.
+//! Register changes, their outcome and their errors.
 
 use serde::{Deserialize, Serialize};
 
 use super::entries::{
-    Attestation, Belief, Believed, Challenge, Conjecture, Drive, Hyperthesis, Hypothesis, Pointer, Text,
+    Attestation, Belief, BeliefEffect, BlindSpot, Challenge, Conjecture, Drive, EntryText, EvidencePointer, Hypothesis,
 };
 use crate::foundation::base::Digest;
 use crate::governance::mood::atom::{AtomError, AtomEvent};
-use crate::governance::mood::matrix::{Admission, Register, admission};
 use crate::governance::mood::name::Mood;
+use crate::governance::mood::register_access::{Register, RegisterAccess, register_access};
 
 /// A change of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
-    /// Say what the demo is.
-    Demo(Text),
-    /// Guess.
-    Hypothesize(Text, Hypothesis),
-    /// Make a hypothesis an assertion.
+pub enum RegisterChange {
+    /// Set the demo.
+    Demo(EntryText),
+    /// Add a hypothesis.
+    Hypothesize(EntryText, Hypothesis),
+    /// Turn a hypothesis into an assertion.
     Assert {
-        /// Which.
-        id: Text,
-        /// On what evidence.
-        evidence: Pointer,
-        /// And what more.
-        more_evidence: Vec<Pointer>,
-        /// On whose word.
+        /// The hypothesis.
+        id: EntryText,
+        /// The evidence.
+        evidence: EvidencePointer,
+        /// Further evidence.
+        more_evidence: Vec<EvidencePointer>,
+        /// The attestation.
         attestation: Attestation,
     },
-    /// Make an assertion a hypothesis again.
-    Demote(Text),
-    /// Drop a hypothesis that failed its test.
-    Refute(Text),
-    /// Want.
-    Drive(Text, Drive),
-    /// Believe.
-    Believe(Text, Belief),
-    /// Name a blind spot, or bound it.
-    Hyperthesis(Text, Hyperthesis),
-    /// Conjecture.
-    Conjecture(Text, Conjecture),
-    /// Something happens to an atom.
+    /// Turn an assertion back into a hypothesis.
+    Demote(EntryText),
+    /// Remove a hypothesis that failed its test.
+    Refute(EntryText),
+    /// Set a drive.
+    Drive(EntryText, Drive),
+    /// Set a belief.
+    Believe(EntryText, Belief),
+    /// Add or bound a blind spot.
+    #[serde(rename = "hyperthesis")]
+    BlindSpot(EntryText, BlindSpot),
+    /// Add a conjecture.
+    Conjecture(EntryText, Conjecture),
+    /// Change the trust state of an atom.
     Atom(Digest, AtomEvent),
     /// Challenge an atom.
-    Challenge(Text, Challenge),
+    Challenge(EntryText, Challenge),
 }
 
-/// What a change did.
+/// The outcome of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Merge {
-    /// Assertions that became hypotheses because an atom that they cite was retracted.
-    pub demoted: Vec<Text>,
+pub struct MergeOutcome {
+    /// Assertions demoted to hypotheses because an atom that they cite was retracted.
+    pub demoted: Vec<EntryText>,
 }
 
-/// Why a change cannot be.
+/// Why a change was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "error", rename_all = "snake_case")]
 pub enum MergeError {
-    /// Not in this mood.
-    #[error("{mood} may not change {register:?} so: {help}")]
+    /// The mood does not allow it.
+    #[error("{mood} may not change {register:?} this way: {help}")]
     NotInThisMood {
-        /// In which.
+        /// The mood.
         mood: Mood,
-        /// What.
+        /// The register.
         register: Register,
-        /// What to do.
+        /// What to do instead.
         help: &'static str,
     },
-    /// There is no such entry.
+    /// The entry does not exist.
     #[error("there is no {what} `{}`", id.as_str())]
     Unknown {
-        /// Of which kind.
+        /// The kind of entry.
         what: &'static str,
-        /// Which.
-        id: Text,
+        /// The id.
+        id: EntryText,
     },
-    /// Evidence that may not be cited.
+    /// The evidence may not be cited.
     #[error("{atom} is not a promoted atom: promote it, or cite one that is")]
     NotPromoted {
-        /// Which.
+        /// The atom.
         atom: Digest,
     },
-    /// The claim rests on what the model itself found unlikely.
-    #[error("`{}` rests on words that the model itself found unlikely: have it verified independently", id.as_str())]
+    /// The claim is based on words to which the model assigned low probability.
+    #[error("`{}` is based on words to which the model assigned low probability: have it verified independently", id.as_str())]
     Doubted {
-        /// Which.
-        id: Text,
+        /// The id.
+        id: EntryText,
     },
-    /// Much depends on it, and the verifier was not independent.
-    #[error("much depends on `{}`: an independent check is needed", id.as_str())]
+    /// The impact is high and the verifier was not independent.
+    #[error("the impact of `{}` is high: an independent check is needed", id.as_str())]
     NotIndependent {
-        /// Which.
-        id: Text,
+        /// The id.
+        id: EntryText,
     },
-    /// Not the next version.
-    #[error("the drive is at version {at}: a change names version {}", at + 1)]
+    /// The version is not the next one.
+    #[error("the drive is at version {at}: the change must have version {}", at + 1)]
     Version {
-        /// The one that holds.
+        /// The present version.
         at: u32,
     },
-    /// Only a crossing promotes.
-    #[error("only a crossing with a policy token promotes an atom")]
+    /// Promotion needs a cleared crossing.
+    #[error("promoting an atom needs a crossing with a policy token")]
     NoToken,
-    /// The atom does not go there from where it is.
+    /// The atom does not allow this transition.
     #[error(transparent)]
     Atom(#[from] AtomError),
 }
 
-/// Whether the mood admits the change at all (spec §5).
-pub(super) fn admit(mood: Mood, change: &Change) -> Result<(), MergeError> {
-    let (register, enough): (_, &[Admission]) = match change {
-        Change::Assert { .. } => (Register::Assert, &[Admission::Decides]),
-        Change::Demote(_) => (Register::Assert, &[Admission::Decides, Admission::Tightens]),
-        Change::Refute(_) => (Register::Hypothesize, &[Admission::Decides]),
-        Change::Hypothesize(..) | Change::Conjecture(..) | Change::Hyperthesis(..) | Change::Demo(_) => {
-            (Register::Hypothesize, &[Admission::Decides, Admission::Preferred, Admission::Proposes])
+/// Whether the mood allows the change (specification, §5).
+pub(super) fn admit(mood: Mood, change: &RegisterChange) -> Result<(), MergeError> {
+    let (register, enough): (_, &[RegisterAccess]) = match change {
+        RegisterChange::Assert { .. } => (Register::Assert, &[RegisterAccess::Decides]),
+        RegisterChange::Demote(_) => (Register::Assert, &[RegisterAccess::Decides, RegisterAccess::Tightens]),
+        RegisterChange::Refute(_) => (Register::Hypothesize, &[RegisterAccess::Decides]),
+        RegisterChange::Hypothesize(..)
+        | RegisterChange::Conjecture(..)
+        | RegisterChange::BlindSpot(..)
+        | RegisterChange::Demo(_) => {
+            (Register::Hypothesize, &[RegisterAccess::Decides, RegisterAccess::Preferred, RegisterAccess::Proposes])
         }
-        Change::Drive(..) => (Register::Drive, &[Admission::Decides, Admission::Preferred, Admission::Proposes]),
-        Change::Believe(_, belief) if belief.effect == Believed::Widens => (Register::Believe, &[Admission::Decides]),
-        Change::Believe(..) => (Register::Believe, &[Admission::Decides, Admission::Preferred, Admission::Tightens]),
-        Change::Atom(..) | Change::Challenge(..) => return Ok(()),
+        RegisterChange::Drive(..) => {
+            (Register::Drive, &[RegisterAccess::Decides, RegisterAccess::Preferred, RegisterAccess::Proposes])
+        }
+        RegisterChange::Believe(_, belief) if belief.effect == BeliefEffect::Widens => {
+            (Register::Believe, &[RegisterAccess::Decides])
+        }
+        RegisterChange::Believe(..) => {
+            (Register::Believe, &[RegisterAccess::Decides, RegisterAccess::Preferred, RegisterAccess::Tightens])
+        }
+        RegisterChange::Atom(..) | RegisterChange::Challenge(..) => return Ok(()),
     };
-    if enough.contains(&admission(register, mood)) {
+    if enough.contains(&register_access(register, mood)) {
         return Ok(());
     }
     let help = match register {
         Register::Assert => "SKEPTICAL decides what is asserted; propose a hypothesis",
-        Register::Hypothesize => "SKEPTICAL decides which hypotheses fall",
+        Register::Hypothesize => "SKEPTICAL decides which hypotheses are refuted",
         Register::Drive => "DEFERENTIAL asks the user",
-        Register::Believe => "BOLD widens what is believed possible",
+        Register::Believe => "BOLD widens beliefs",
     };
     Err(MergeError::NotInThisMood { mood, register, help })
 }

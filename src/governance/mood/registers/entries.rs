@@ -1,4 +1,4 @@
-//! What an entry of a register is. What its type demands cannot be left out.
+//! The entries of the registers. Their types enforce the required parts.
 
 use std::num::NonZeroU32;
 
@@ -6,32 +6,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::foundation::base::{Digest, limits};
 
-/// A text that says something: not blank, not longer than [`limits::MOOD_TEXT_BYTES_MAX`].
+/// A text that is not blank and not longer than [`limits::MOOD_TEXT_BYTES_MAX`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub struct Text(String);
+pub struct EntryText(String);
 
-impl Text {
-    /// The text of it.
+impl EntryText {
+    /// The text as a string slice.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl TryFrom<String> for Text {
+impl TryFrom<String> for EntryText {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let most = limits::MOOD_TEXT_BYTES_MAX;
         match text.len() {
-            _ if text.trim().is_empty() => Err("an entry's text is blank: say it, or leave the entry out".to_owned()),
+            _ if text.trim().is_empty() => Err("an entry's text is blank: fill it in, or remove the entry".to_owned()),
             length if length > most => Err(format!("an entry's text has {length} bytes, more than {most}: shorten it")),
             _ => Ok(Self(text)),
         }
     }
 }
 
-impl TryFrom<&str> for Text {
+impl TryFrom<&str> for EntryText {
     type Error = String;
 
     fn try_from(text: &str) -> Result<Self, Self::Error> {
@@ -39,205 +39,205 @@ impl TryFrom<&str> for Text {
     }
 }
 
-impl From<Text> for String {
-    fn from(text: Text) -> Self {
+impl From<EntryText> for String {
+    fn from(text: EntryText) -> Self {
         text.0
     }
 }
 
-/// A place in a text: the only form in which evidence is quoted.
+/// A range in a text: the only form in which evidence is cited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Pointer {
+pub struct EvidencePointer {
     /// The digest of the atom's text.
     pub atom: Digest,
     /// First byte.
     pub start_byte: u64,
-    /// One past the last byte.
+    /// The end, exclusive.
     pub end_byte: u64,
 }
 
-/// A verifier's word that a claim passed.
+/// The statement of a verifier that a claim passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attestation {
-    /// Which verifier.
-    pub verifier: Text,
-    /// In which version.
-    pub version: Text,
+    /// The verifier.
+    pub verifier: EntryText,
+    /// Its version.
+    pub version: EntryText,
     /// The receipt of its run.
     pub receipt: Digest,
-    /// Whether it ran apart from whoever made the claim; a claim of high impact needs one that did.
+    /// Whether it ran independently of the author of the claim; required for claims of high impact.
     pub independent: bool,
 }
 
-/// What testing a hypothesis may cost.
+/// The budget of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestBudget {
-    /// Effects.
+    /// The number of effects.
     pub calls: NonZeroU32,
-    /// Tokens; a test that asks no model needs none.
+    /// The number of tokens; 0 for a test without a model.
     pub tokens: u32,
 }
 
-/// A guess that can be tested.
+/// A testable guess.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hypothesis {
-    /// What is claimed.
-    pub claim: Text,
-    /// Where it is claimed to hold.
-    pub scope: Text,
-    /// The test that tells it from its rivals.
-    pub test: Text,
-    /// What the test may cost.
+    /// The claim.
+    pub claim: EntryText,
+    /// The scope of the claim.
+    pub scope: EntryText,
+    /// The test that distinguishes it from its rivals.
+    pub test: EntryText,
+    /// The budget of the test.
     pub budget: TestBudget,
-    /// When it becomes an assertion.
-    pub promotion_rule: Text,
-    /// How much depends on it.
-    pub impact: Impact,
+    /// The condition for promoting it to an assertion.
+    pub promotion_rule: EntryText,
+    /// The impact.
+    pub impact: ImpactLevel,
 }
 
-/// A hypothesis that passed. It keeps what it was, so that it can be demoted to it.
+/// A hypothesis that passed. The hypothesis is stored so that it can be demoted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assertion {
-    /// What passed.
+    /// The hypothesis.
     pub hypothesis: Hypothesis,
-    /// The first piece of evidence; there is at least one.
-    pub evidence: Pointer,
-    /// More of it.
-    pub more_evidence: Vec<Pointer>,
-    /// The verifier's word.
+    /// The evidence; at least one pointer.
+    pub evidence: EvidencePointer,
+    /// Further evidence.
+    pub more_evidence: Vec<EvidencePointer>,
+    /// The attestation of the verifier.
     pub attestation: Attestation,
 }
 
 impl Assertion {
-    pub(super) fn pointers(&self) -> impl Iterator<Item = &Pointer> {
+    pub(super) fn pointers(&self) -> impl Iterator<Item = &EvidencePointer> {
         std::iter::once(&self.evidence).chain(&self.more_evidence)
     }
 }
 
-/// What is wanted. Explicit and versioned.
+/// A goal, explicit and versioned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drive {
-    /// What comes first.
-    pub priority: Text,
+    /// The priority.
+    pub priority: EntryText,
     /// What is given up for it.
-    pub trade_off: Text,
-    /// What must not be wanted.
-    pub anti_drive: Text,
-    /// From 1; a change names the next one.
+    pub trade_off: EntryText,
+    /// What is explicitly not a goal.
+    pub anti_drive: EntryText,
+    /// From 1; a change must have the next version.
     pub version: u32,
 }
 
-/// How sure a belief is.
+/// The confidence in a belief.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Tier {
+pub enum BeliefTier {
     /// A guess.
     Low,
-    /// Seen.
+    /// Observed.
     Medium,
-    /// Seen often, and never otherwise.
+    /// Observed often, without exception.
     High,
 }
 
-/// What a belief does to what can be done.
+/// The effect of a belief on what is considered feasible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Believed {
-    /// Less can be done than was thought.
+pub enum BeliefEffect {
+    /// Less is feasible than assumed.
     Tightens,
-    /// More.
+    /// More is feasible than assumed.
     Widens,
 }
 
-/// What is taken for granted.
+/// An assumption.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Belief {
-    /// What.
-    pub prior: Text,
-    /// How surely.
-    pub tier: Tier,
+    /// The assumption.
+    pub prior: EntryText,
+    /// The confidence.
+    pub tier: BeliefTier,
     /// What would change it.
-    pub update_trigger: Text,
-    /// What it does.
-    pub effect: Believed,
+    pub update_trigger: EntryText,
+    /// Its effect.
+    pub effect: BeliefEffect,
 }
 
-/// Why something cannot be seen.
+/// Why something cannot be observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Invisible {
+pub enum BlindSpotCause {
     /// No data.
     Data,
     /// No tool.
     Tool,
     /// No permission.
     Permission,
-    /// Too dear.
+    /// Too expensive.
     Cost,
     /// No agreed meaning.
     Semantics,
-    /// Somebody hides it.
+    /// An adversary hides it.
     Adversary,
 }
 
-/// How much depends on something.
+/// The impact of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Impact {
-    /// Little.
+pub enum ImpactLevel {
+    /// Low.
     Low,
-    /// Some.
+    /// Medium.
     Medium,
-    /// Much.
+    /// High.
     High,
 }
 
 /// A known blind spot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hyperthesis {
-    /// What cannot be seen.
-    pub blind_spot: Text,
-    /// Why not.
-    pub why: Invisible,
-    /// What it could do.
-    pub risk: Text,
-    /// How much depends on it.
-    pub impact: Impact,
-    /// What bounds the damage, if anything does.
-    pub bound: Option<Text>,
+pub struct BlindSpot {
+    /// What cannot be observed.
+    pub blind_spot: EntryText,
+    /// The cause.
+    pub why: BlindSpotCause,
+    /// The risk.
+    pub risk: EntryText,
+    /// The impact.
+    pub impact: ImpactLevel,
+    /// What limits the damage, if anything.
+    pub bound: Option<EntryText>,
 }
 
-impl Hyperthesis {
-    /// Severe: much depends on it and nothing bounds it.
+impl BlindSpot {
+    /// Severe: high impact without a bound.
     pub fn is_severe(&self) -> bool {
-        self.impact == Impact::High && self.bound.is_none()
+        self.impact == ImpactLevel::High && self.bound.is_none()
     }
 }
 
-/// A guess about the whole, with its own edge.
+/// A conjecture about the whole, with its blind edge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conjecture {
-    /// What is claimed.
-    pub claim: Text,
-    /// What would tell.
-    pub test: Text,
-    /// How it could be wrong without anybody noticing.
-    pub edge: Text,
+    /// The claim.
+    pub claim: EntryText,
+    /// The test.
+    pub test: EntryText,
+    /// How it could be wrong without being noticed.
+    pub edge: EntryText,
     /// ΔO: the smallest better instrument that shrinks the edge.
-    pub observer_upgrade: Text,
-    /// Where it is claimed to hold.
-    pub scope: Text,
+    pub observer_upgrade: EntryText,
+    /// The scope of the claim.
+    pub scope: EntryText,
 }
 
-/// A successful challenge to a pending promotion, on record.
+/// A successful challenge to a pending promotion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Challenge {
-    /// Of which atom.
+    /// The atom.
     pub atom: Digest,
-    /// Why.
-    pub grounds: Text,
-    /// On what evidence.
-    pub evidence: Pointer,
+    /// The grounds.
+    pub grounds: EntryText,
+    /// The evidence.
+    pub evidence: EvidencePointer,
     /// What would settle it.
-    pub settled_by: Text,
+    pub settled_by: EntryText,
 }

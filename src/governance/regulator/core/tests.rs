@@ -1,4 +1,4 @@
-//! The regulator as a whole, told in short sessions.
+//! The regulator as a whole, in short sessions.
 
 use super::*;
 use crate::foundation::chat::Basis;
@@ -9,10 +9,10 @@ fn token(token: &str, logprob: f32) -> LlmEvent<'_> {
 }
 
 fn kinds(regulator: &Regulator) -> Vec<&'static str> {
-    for ruling in regulator.decide() {
-        assert_eq!(serde_json::to_value(ruling).unwrap()["decision"], ruling.decision.kind());
+    for ranked in regulator.decide() {
+        assert_eq!(serde_json::to_value(ranked).unwrap()["decision"], ranked.decision.kind());
     }
-    regulator.decide().iter().map(|ruling| ruling.decision.kind()).collect()
+    regulator.decide().iter().map(|ranked| ranked.decision.kind()).collect()
 }
 
 #[test]
@@ -22,31 +22,31 @@ fn it_can_move_between_threads_and_be_shared() {
 }
 
 #[test]
-fn nothing_holds_before_anything_happened() {
+fn a_new_regulator_decides_continue() {
     let regulator = Regulator::for_user("u");
     assert_eq!(kinds(&regulator), ["continue"]);
-    assert_eq!(regulator.turn_reading(), TurnReading::default());
+    assert_eq!(regulator.turn_stats(), TurnStats::default());
 }
 
 #[test]
-fn a_turn_is_read_and_the_next_one_starts_clean() {
+fn statistics_cover_one_turn_and_reset_at_the_next() {
     let mut regulator = Regulator::default();
     regulator.on_event(LlmEvent::TurnStart { user_message: "Greet." });
     for (text, logprob) in [("Good", -0.5), (" day", -1.5)] {
         regulator.on_event(token(text, logprob));
     }
     regulator.on_event(LlmEvent::TurnComplete { full_response: "Good day", finish: None });
-    let reading = regulator.turn_reading();
+    let reading = regulator.turn_stats();
     assert_eq!((reading.turn, reading.complete, reading.tokens), (1, true, 2));
     assert_eq!((reading.mean_logprob, reading.min_logprob), (Some(-1.0), Some(-1.5)));
     assert_eq!(reading.confidence, Some(libm::exp(-1.0)));
     assert_eq!(reading.confidence_basis, Some(ConfidenceBasis::Uncalibrated));
     assert_eq!(reading.cost.tokens_out, 2);
     let json = serde_json::to_string(&reading).unwrap();
-    assert_eq!(serde_json::from_str::<TurnReading>(&json).unwrap(), reading);
+    assert_eq!(serde_json::from_str::<TurnStats>(&json).unwrap(), reading);
 
     regulator.on_event(LlmEvent::TurnStart { user_message: "Again." });
-    let reading = regulator.turn_reading();
+    let reading = regulator.turn_stats();
     assert_eq!((reading.turn, reading.complete, reading.tokens, reading.confidence), (2, false, 0, None));
     assert_eq!((reading.cost.tokens_out, reading.cost_session.tokens_out), (0, 2));
 }
@@ -56,9 +56,9 @@ fn without_logprobs_confidence_is_structural_and_says_so() {
     let mut regulator = Regulator::default();
     regulator.on_event(LlmEvent::TurnStart { user_message: "Greet." });
     regulator.on_event(LlmEvent::Text { text: "Good day." });
-    assert_eq!(regulator.turn_reading().confidence, None);
+    assert_eq!(regulator.turn_stats().confidence, None);
     regulator.on_event(LlmEvent::TurnComplete { full_response: "Good day.", finish: None });
-    assert_eq!(regulator.turn_reading().confidence_basis, Some(ConfidenceBasis::Structural));
+    assert_eq!(regulator.turn_stats().confidence_basis, Some(ConfidenceBasis::Structural));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn the_local_path_and_the_event_path_agree() {
     full.top = vec![(7, top[0]), (8, top[1])];
     assert_eq!(by_token.on_token(&full), Flow::Continue);
     by_event.on_event(LlmEvent::Token { token: "x", logprob: Some(top[0]), index: 0, entropy: None, top: &top });
-    assert_eq!(by_event.turn_reading(), by_token.turn_reading());
+    assert_eq!(by_event.turn_stats(), by_token.turn_stats());
 }
 
 #[test]
@@ -80,12 +80,12 @@ fn a_hopeless_reply_is_stopped_in_mid_stream_and_the_next_one_is_not() {
     regulator.on_event(LlmEvent::TurnStart { user_message: "Greet." });
     let stopped = (0..100).find(|_| {
         regulator.on_event(token(" zq", -10.5));
-        regulator.stops()
+        regulator.should_stop()
     });
     assert_eq!(stopped, Some(31), "once the first group of 32 is full");
     assert_eq!(kinds(&regulator), ["stop_early"]);
     regulator.on_event(LlmEvent::TurnStart { user_message: "Again." });
-    assert_eq!((kinds(&regulator), regulator.stops()), (vec!["continue"], false));
+    assert_eq!((kinds(&regulator), regulator.should_stop()), (vec!["continue"], false));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_hard_cap_stops_the_reply_at_the_token_that_meets_it() {
     assert_eq!(tokens, 4);
     assert!(matches!(
         regulator.decide(),
-        [Ruling {
+        [RankedDecision {
             decision: Decision::CircuitBreak {
                 reason: CircuitBreakReason::CostCapReached { spent: 5, cap: 5, .. },
                 action: BreakAction::PauseAndAsk,
@@ -113,7 +113,7 @@ fn a_hard_cap_stops_the_reply_at_the_token_that_meets_it() {
 }
 
 #[test]
-fn all_that_holds_is_said_the_most_urgent_first() {
+fn every_decision_that_applies_is_listed_by_urgency() {
     let mut settings = Settings::default();
     settings.cost.hard.tokens = Some(10);
     settings.cost.soft.tokens = Some(5);
@@ -133,7 +133,7 @@ fn all_that_holds_is_said_the_most_urgent_first() {
     let found: Vec<_> = regulator
         .decide()
         .iter()
-        .map(|ruling| match &ruling.decision {
+        .map(|ranked| match &ranked.decision {
             Decision::CircuitBreak { reason: CircuitBreakReason::CostCapReached { cap, .. }, .. } => cap.to_string(),
             Decision::CircuitBreak { reason: CircuitBreakReason::QualityDeclineNoRecovery { .. }, .. } => {
                 "decline".into()
@@ -142,24 +142,24 @@ fn all_that_holds_is_said_the_most_urgent_first() {
         })
         .collect();
     assert_eq!(found, ["10", "decline", "5"]);
-    assert!(regulator.decide().iter().all(|ruling| !ruling.evidence.is_empty()));
+    assert!(regulator.decide().iter().all(|ranked| !ranked.evidence.is_empty()));
     let json = serde_json::to_string(regulator.decide()).unwrap();
-    assert_eq!(serde_json::from_str::<Vec<Ruling>>(&json).unwrap(), regulator.decide());
+    assert_eq!(serde_json::from_str::<Vec<RankedDecision>>(&json).unwrap(), regulator.decide());
 }
 
 #[test]
-fn a_calibration_holds_for_its_model_and_template_alone() {
+fn a_calibration_is_used_only_for_its_model_and_template() {
     use crate::governance::regulator::calibration::tests::{fitted, scope};
     let mut regulator = Regulator::default();
     regulator.calibrate(fitted("m"));
     regulator.on_event(LlmEvent::TurnStart { user_message: "?" });
     regulator.on_event(token("x", -0.1));
-    let basis = |regulator: &Regulator| regulator.turn_reading().confidence_basis;
+    let basis = |regulator: &Regulator| regulator.turn_stats().confidence_basis;
     assert_eq!(basis(&regulator), Some(ConfidenceBasis::Uncalibrated), "unknown model");
-    regulator.calling(Some(scope("another")));
+    regulator.set_model_scope(Some(scope("another")));
     assert_eq!(basis(&regulator), Some(ConfidenceBasis::Uncalibrated), "another model");
-    regulator.calling(Some(scope("m")));
-    let reading = regulator.turn_reading();
+    regulator.set_model_scope(Some(scope("m")));
+    let reading = regulator.turn_stats();
     assert!(reading.calibrated() && (reading.confidence.unwrap() - 0.9).abs() < 1e-9);
 }
 
@@ -171,7 +171,7 @@ fn corrected(regulator: &mut Regulator, task: &str, correction: &str) {
 }
 
 #[test]
-fn what_a_user_taught_three_times_is_said_before_the_next_reply_in_the_next_session() {
+fn a_rule_corrected_three_times_warns_before_the_next_reply_in_the_next_session() {
     let mut regulator = Regulator::for_user("ann");
     corrected(&mut regulator, "Refactor the loader function.", "Don't add docstrings to refactored output.");
     corrected(&mut regulator, "Please refactor this class.", "Stop adding docstrings when you refactor!");
@@ -185,10 +185,10 @@ fn what_a_user_taught_three_times_is_said_before_the_next_reply_in_the_next_sess
     next.on_event(LlmEvent::TurnStart { user_message: "Refactor the parser module." });
     assert_eq!(kinds(&next), ["procedural_warning"]);
     assert!(next.signals().strategy.unwrap().contains("docstrings"));
-    // Counts go on where they were.
+    // Counts continue.
     next.on_event(LlmEvent::UserCorrection { correction_message: "Docstrings, again!", corrects_last: true });
     assert_eq!(next.patterns()[0].learned_from_turns, 4);
-    // Another user is told nothing.
+    // Another user's session gets no warning.
     let mut other = Regulator::for_user("bob");
     other.on_event(LlmEvent::TurnStart { user_message: "Refactor the parser module." });
     assert_eq!(kinds(&other), ["continue"]);
@@ -216,22 +216,22 @@ fn a_topic_that_fails_again_and_again_breaks_the_circuit() {
         regulator.on_event(LlmEvent::TurnStart { user_message: "Parse the scanned invoice." });
         regulator.on_event(LlmEvent::QualityFeedback { quality: 0.2 });
     }
-    assert!(regulator.decide().iter().any(|ruling| matches!(
-        &ruling.decision,
+    assert!(regulator.decide().iter().any(|ranked| matches!(
+        &ranked.decision,
         Decision::CircuitBreak { reason: CircuitBreakReason::RepeatedFailurePattern { failure_count: 4, cluster }, .. }
             if cluster.contains("invoice")
     )));
-    assert!(!regulator.stops(), "the next reply may still be tried");
+    assert!(!regulator.should_stop(), "the next reply may still be tried");
 }
 
 #[test]
-fn drift_is_read_when_the_reply_is_complete_and_a_standing_task_outranks_the_message() {
+fn drift_is_measured_on_the_complete_reply_and_a_standing_task_replaces_the_message() {
     let bread = "Mix the flour with two eggs and sugar. Knead the dough until it is smooth and bake it.";
     let mut regulator = Regulator::default();
     regulator.on_event(LlmEvent::TurnStart { user_message: "Refactor the parser module to be async." });
     regulator.on_event(LlmEvent::TurnComplete { full_response: bread, finish: None });
     assert_eq!(kinds(&regulator), ["scope_drift_warn"]);
-    assert!(regulator.turn_reading().drift_score.unwrap() > 0.9);
+    assert!(regulator.turn_stats().drift_score.unwrap() > 0.9);
     regulator.on_event(LlmEvent::Task { text: "Explain how to bake bread from flour, eggs and sugar." });
     regulator.on_event(LlmEvent::TurnStart { user_message: "Refactor the parser module to be async." });
     regulator.on_event(LlmEvent::TurnComplete { full_response: bread, finish: None });
@@ -247,18 +247,20 @@ fn unlikely_words_are_pointed_out_when_the_reply_is_complete() {
     }
     assert_eq!(kinds(&regulator), ["continue"]);
     regulator.on_event(LlmEvent::TurnComplete { full_response: "It is Zanzibar.", finish: None });
-    let [Ruling { decision: Decision::LowConfidenceSpans { spans }, .. }] = regulator.decide() else { panic!() };
+    let [RankedDecision { decision: Decision::LowConfidenceSpans { spans }, .. }] = regulator.decide() else {
+        panic!()
+    };
     assert_eq!((spans[0].text.as_str(), spans[0].span.start_char, spans.len()), ("Zanzibar", 6, 1));
 }
 
 #[test]
-fn numbers_that_make_no_sense_are_counted_and_left_out() {
+fn invalid_numbers_are_counted_and_excluded() {
     let mut regulator = Regulator::default();
     regulator.on_event(LlmEvent::TurnStart { user_message: "" });
     for quality in [f64::NAN, -0.1, 1.1, f64::INFINITY] {
         regulator.on_event(LlmEvent::QualityFeedback { quality });
     }
     regulator.on_event(token("x", f32::NAN));
-    let reading = regulator.turn_reading();
+    let reading = regulator.turn_stats();
     assert_eq!((reading.unusable, reading.signals.recent_quality, reading.confidence), (5, None, None));
 }

@@ -1,4 +1,4 @@
-//! What drifts and what does not.
+//! Replies that drift and replies that do not.
 
 use super::*;
 
@@ -11,7 +11,8 @@ fn judge(task: &str, reply: &str) -> Option<Drift> {
 /// The drifting parts of a reply, and what was forbidden there.
 fn check(task: &str, reply: &str, expected: &[(&str, Option<&str>)]) -> Vec<String> {
     let drift = judge(task, reply).expect("enough to judge");
-    let Some(Ruling { decision: Decision::ScopeDriftWarn { spans, drift_tokens, drift_score, .. }, .. }) = drift.ruling
+    let Some(RankedDecision { decision: Decision::ScopeDriftWarn { spans, drift_tokens, drift_score, .. }, .. }) =
+        drift.ranked
     else {
         assert_eq!(expected, [], "no warning at {}", drift.score);
         return Vec::new();
@@ -39,7 +40,7 @@ fn a_reply_to_the_point_is_no_drift() {
 }
 
 #[test]
-fn additions_nobody_asked_for_are_pointed_out_with_their_words() {
+fn unrequested_additions_are_reported_with_their_words() {
     let named = check(
         "Refactor this function to be async.",
         "I refactored the function to be async. I also added structured logging with tracing. I also added telemetry \
@@ -53,7 +54,7 @@ fn additions_nobody_asked_for_are_pointed_out_with_their_words() {
 }
 
 #[test]
-fn what_was_forbidden_is_drift_although_the_task_names_it() {
+fn a_forbidden_thing_is_drift_although_the_task_names_it() {
     let named = check(
         "Refactor the parser to be async. Do not add logging.",
         "The parser is async now. Each step of the parser writes to the logging facade.",
@@ -81,8 +82,8 @@ fn another_subject_is_drift_and_its_part_is_found() {
 #[test]
 fn scripts_without_spaces_are_compared_too() {
     let task = "请把解析器模块重构成异步代码";
-    assert!(judge(task, "解析器模块已经重构成异步代码，调用方需要等待结果。").unwrap().ruling.is_none());
-    assert!(judge(task, "今天的天气很好，我们去公园散步，然后吃了冰淇淋。").unwrap().ruling.is_some());
+    assert!(judge(task, "解析器模块已经重构成异步代码，调用方需要等待结果。").unwrap().ranked.is_none());
+    assert!(judge(task, "今天的天气很好，我们去公园散步，然后吃了冰淇淋。").unwrap().ranked.is_some());
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn too_little_text_is_not_judged() {
 }
 
 #[test]
-fn an_embedder_is_heard_beside_the_words() {
+fn an_embedder_is_used_in_addition_to_words() {
     struct Same;
     impl SentenceEmbedder for Same {
         fn embed(&self, _: &str) -> Option<Vec<f32>> {
@@ -103,7 +104,7 @@ fn an_embedder_is_heard_beside_the_words() {
     let mut scope = ScopeTracker::new(ScopeSettings::default());
     scope.set_of_turn("Name the capital city of Australia, please.");
     let reply = "Canberra it is, between Sydney and Melbourne, chosen as a compromise.";
-    assert!(scope.judge(reply).unwrap().ruling.is_some());
+    assert!(scope.judge(reply).unwrap().ranked.is_some());
     scope.set_embedder(Some(Arc::new(Same)));
-    assert!(scope.judge(reply).unwrap().ruling.is_none());
+    assert!(scope.judge(reply).unwrap().ranked.is_none());
 }

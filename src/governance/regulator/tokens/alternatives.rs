@@ -1,13 +1,13 @@
-//! What the alternatives of one token say, read in one pass: the inner loop of the regulator.
+//! Statistics of one token's alternatives in one pass: the regulator's inner loop.
 
 use super::{RankEntropies, usable};
 
-/// What one token brings, checked.
+/// Statistics of one token's alternatives.
 pub(super) struct Alternatives {
     pub(super) count: usize,
     pub(super) sum: f32,
     pub(super) entropy: f32,
-    /// The terms of the entropy that the first alternatives give.
+    /// The entropy's terms of the first alternatives.
     pub(super) terms: [[f32; LANES]; RANKS / LANES],
     /// The two highest probabilities.
     pub(super) best: f32,
@@ -18,7 +18,7 @@ pub(super) struct Alternatives {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ranks {
     tokens: u64,
-    /// As many ranks as every token has.
+    /// The number of ranks that every token has.
     common: usize,
     sums: [f64; RANKS],
     max: [f32; RANKS],
@@ -44,16 +44,16 @@ impl Ranks {
     }
 }
 
-/// How many alternatives are read side by side: as many as the narrowest vector instructions take.
+/// Alternatives processed in parallel: the width of the narrowest vector instructions.
 const LANES: usize = 4;
-/// Of how many ranks the entropies are kept.
+/// For how many ranks entropies are stored.
 pub(super) const RANKS: usize = 2 * LANES;
 
 pub(super) fn read_alternatives<T>(top: &[T], value: impl Fn(&T) -> f32) -> Alternatives {
     let mut lanes = Lanes::default();
     let mut terms = [[0.0; LANES]; RANKS / LANES];
     let mut ranks = terms.iter_mut();
-    // Whole chunks are read as they lie there: put together one by one, they would have to wait for their own stores.
+    // Whole chunks are loaded directly: assembled element by element, the load would wait for the stores.
     let (whole, rest) = top.as_chunks::<LANES>();
     for chunk in whole {
         let mut read = [0.0; LANES];
@@ -64,7 +64,7 @@ pub(super) fn read_alternatives<T>(top: &[T], value: impl Fn(&T) -> f32) -> Alte
         ranks.next().into_iter().for_each(|ranks| *ranks = own);
     }
     if !rest.is_empty() {
-        // A lane without an alternative holds an unusable one.
+        // Lanes without an alternative hold NaN, which is unusable.
         let mut read = [f32::NAN; LANES];
         for (read, item) in read.iter_mut().zip(rest) {
             *read = value(item);
@@ -88,7 +88,7 @@ pub(super) fn read_alternatives<T>(top: &[T], value: impl Fn(&T) -> f32) -> Alte
     }
 }
 
-/// Sums over the alternatives, each lane its own.
+/// Sums over the alternatives, per lane.
 #[derive(Default)]
 struct Lanes {
     counts: [u32; LANES],
@@ -100,8 +100,8 @@ struct Lanes {
 }
 
 impl Lanes {
-    /// Adds one alternative to each lane; gives the terms −p ln p. Branches would cost more than the arithmetic: what is
-    /// unusable adds nothing. One short loop for each sum, since a compiler makes vectors of those.
+    /// Adds one alternative to each lane; returns the terms −p ln p. Unusable values add nothing, without branches. One
+    /// short loop per sum, because the compiler vectorises those.
     #[expect(
         clippy::inline_always,
         reason = "the lanes stay in registers from chunk to chunk; a call costs half as much again"
@@ -139,9 +139,8 @@ impl Lanes {
     }
 }
 
-/// eˣ for x ≤ 0, within 3·10⁻⁷ relative; below e⁻⁸⁷ it stays there. Plain arithmetic, so that a loop over it becomes
-/// vector instructions; the platform's `exp` would not. Reduction by ln 2 in two parts (Cody and Waite 1980), then the
-/// series.
+/// eˣ for x ≤ 0, relative error below 3·10⁻⁷, clamped at e⁻⁸⁷. Plain arithmetic, so that loops over it are vectorised,
+/// unlike the platform's `exp`. Reduction by ln 2 in two parts (Cody and Waite 1980), then the series.
 #[inline]
 pub(super) fn exp_nonpositive(x: f32) -> f32 {
     /// 1.5·2²³: adding it rounds to an integer that then sits in the low bits.

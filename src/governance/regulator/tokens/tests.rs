@@ -27,14 +27,14 @@ fn the_quick_exponential_agrees_with_libm() {
 }
 
 #[test]
-fn nothing_is_known_of_a_reply_without_logprobs() {
+fn without_logprobs_all_estimates_are_absent() {
     let stats = stats(4, &[(None, None, &[]), (None, None, &[])]);
     assert_eq!(stats.estimates(), Estimates::default());
     assert_eq!((stats.tokens(), stats.known(), stats.mean_logprob()), (2, 0, None));
 }
 
 #[test]
-fn a_logprob_of_zero_is_a_number_and_an_impossible_one_is_not() {
+fn a_logprob_of_zero_is_valid_and_impossible_values_are_not() {
     let zero = stats(4, &[(Some(0.0), None, &[]), (Some(-2.0), None, &[])]);
     near(zero.mean_logprob(), -1.0);
     let odd = [Some(0.1), Some(f32::NAN), Some(f32::NEG_INFINITY), Some(-9999.0), Some(f32::INFINITY)];
@@ -82,14 +82,14 @@ fn a_full_entropy_is_preferred_to_one_over_alternatives() {
 #[test]
 fn a_hopeless_group_is_noticed_once_the_window_is_full() {
     let bad: [(Option<f32>, Option<f32>, &[f32]); 3] = [(Some(-9.0), None, &[]); 3];
-    assert_eq!(stats(4, &bad).hopeless(), None);
-    assert_eq!(stats(3, &bad).hopeless(), Some(-9.0));
+    assert_eq!(stats(4, &bad).below_stop_level(), None);
+    assert_eq!(stats(3, &bad).below_stop_level(), Some(-9.0));
     let good: [(Option<f32>, Option<f32>, &[f32]); 3] = [(Some(-1.0), None, &[]); 3];
-    assert_eq!(stats(3, &good).hopeless(), None);
+    assert_eq!(stats(3, &good).below_stop_level(), None);
 }
 
 #[test]
-fn rising_entropy_shows_and_falling_entropy_does_not() {
+fn rising_entropy_is_measured_and_falling_entropy_is_not() {
     let run = |entropies: &[f32]| {
         let tokens: Vec<_> = entropies.iter().map(|&h| (None, Some(h), &[] as &[f32])).collect();
         stats(4, &tokens).rise_and_spike().unwrap().0
@@ -101,7 +101,7 @@ fn rising_entropy_shows_and_falling_entropy_does_not() {
 }
 
 #[test]
-fn only_ranks_that_every_token_has_are_compared() {
+fn only_ranks_that_every_token_has_are_averaged() {
     let ranks = |tops: &[&[f32]]| {
         let tokens: Vec<_> = tops.iter().map(|&top| (Some(-1.0), None, top)).collect();
         stats(4, &tokens).estimates().rank_entropies.map(|ranks| (ranks.mean.len(), ranks.max.len()))

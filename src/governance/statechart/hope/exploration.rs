@@ -1,8 +1,8 @@
-//! Every control state of the hope chart, found breadth first: each event in each of them, under every answer to the guards
-//! that are asked and with every counter that matters full or run out. What the chart promises is checked on every step.
+//! Explores every control state of the hope chart breadth first: each event in each state, under every answer of the
+//! tested guards, with every relevant counter full or zero. The chart's invariants are checked on every step.
 //!
-//! Two abstractions keep the space finite and lose nothing: how much is left of a counter is forgotten between steps, and so
-//! is what a history remembers where it will be overwritten before it is read.
+//! Two abstractions keep the space finite without loss: counter values are reset between steps, and histories that will be
+//! overwritten before they are read are dropped.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -13,11 +13,11 @@ use super::*;
 use crate::foundation::config::Choice;
 use crate::governance::statechart::{Configuration, CounterId, Denial, StateId, Step, Trigger, start, step};
 
-/// A control state: where the chart stands, and what is agreed.
-type Node = (Configuration, Held);
+/// A control state: the configuration, and what is agreed.
+type Node = (Configuration, Agreement);
 
 struct Exploration {
-    chart: Chart<Hope>,
+    chart: Chart<HopeVocabulary>,
     places: Places,
     numbers: HashMap<Node, usize>,
     nodes: Vec<Node>,
@@ -28,7 +28,7 @@ struct Exploration {
     entered: BTreeSet<StateId>,
 }
 
-/// The states that the promises speak of.
+/// The states that the invariants refer to.
 struct Places {
     user_need: StateId,
     doing: StateId,
@@ -65,7 +65,7 @@ impl Exploration {
     fn run(&mut self) {
         let first = start(&self.chart, |_| false).configuration;
         self.entered.extend(first.active());
-        self.number((first, Held::Nothing));
+        self.number((first, Agreement::Nothing));
         let mut next = 0;
         while let Some(node) = self.nodes.get(next).cloned() {
             for (_, event) in Event::NAMES {
@@ -79,7 +79,7 @@ impl Exploration {
 
     /// Every choice of counters that have run out, among those that the event could spend here.
     fn counters(&self, configuration: &Configuration, event: Event) -> Vec<Vec<CounterId>> {
-        // What an audit raises could spend as well.
+        // The event that an audit raises may decrement counters too.
         let raised = if event == Event::Audited { Event::Interrupted } else { event };
         let events = [event, raised].map(Trigger::Event);
         let listening = self.chart.transitions().filter(|(_, transition)| {
@@ -93,7 +93,7 @@ impl Exploration {
         })
     }
 
-    /// Takes the event under every answer to the guards that it asks.
+    /// Processes the event under every answer of the tested guards.
     fn every_answer(&mut self, from: usize, node: &Node, event: Event, run_out: &[CounterId]) {
         let (mut configuration, held) = node.clone();
         for counter in run_out {
@@ -101,17 +101,17 @@ impl Exploration {
         }
         let mut script: Vec<bool> = Vec::new();
         loop {
-            let asked: RefCell<Vec<(Guard, bool)>> = RefCell::default();
+            let tested: RefCell<Vec<(Guard, bool)>> = RefCell::default();
             let taken = step(&self.chart, &configuration, event, |guard| {
-                let mut asked = asked.borrow_mut();
+                let mut tested = tested.borrow_mut();
                 match guard {
-                    Guard::IntentHeld => held >= Held::Intent,
-                    Guard::ShapeHeld => held >= Held::Shape,
+                    Guard::IntentHeld => held >= Agreement::Intent,
+                    Guard::ShapeHeld => held >= Agreement::Shape,
                     _ => {
-                        let known = asked.iter().find(|(known, _)| *known == guard).map(|(_, answer)| *answer);
-                        let next = script.get(asked.len()).copied().unwrap_or(false);
+                        let known = tested.iter().find(|(known, _)| *known == guard).map(|(_, answer)| *answer);
+                        let next = script.get(tested.len()).copied().unwrap_or(false);
                         known.unwrap_or_else(|| {
-                            asked.push((guard, next));
+                            tested.push((guard, next));
                             next
                         })
                     }
@@ -119,7 +119,7 @@ impl Exploration {
             });
             self.take(from, node, event, run_out, &taken);
             // The next script counts up in binary, the last answer first.
-            script = asked.into_inner().into_iter().map(|(_, answer)| answer).collect();
+            script = tested.into_inner().into_iter().map(|(_, answer)| answer).collect();
             while script.pop_if(|answer| *answer).is_some() {}
             match script.last_mut() {
                 Some(last) => *last = true,
@@ -128,7 +128,7 @@ impl Exploration {
         }
     }
 
-    fn take(&mut self, from: usize, node: &Node, event: Event, run_out: &[CounterId], taken: &Step<Hope>) {
+    fn take(&mut self, from: usize, node: &Node, event: Event, run_out: &[CounterId], taken: &Step<HopeVocabulary>) {
         self.steps += 1;
         let mut facts = Facts { held: node.1, ..Facts::default() };
         taken.effects.iter().for_each(|action| facts.note(*action));
@@ -141,8 +141,15 @@ impl Exploration {
         self.edges.push((from, to));
     }
 
-    /// What holds for every single step.
-    fn promises(&self, (before, held): &Node, event: Event, run_out: &[CounterId], taken: &Step<Hope>, after: Held) {
+    /// Invariants of every step.
+    fn promises(
+        &self,
+        (before, held): &Node,
+        event: Event,
+        run_out: &[CounterId],
+        taken: &Step<HopeVocabulary>,
+        after: Agreement,
+    ) {
         let Places { doing, paused, completed, output, acknowledge, .. } = self.places;
         let at = || format!("{event:?} in {:?}, {held:?}", before.leaves(&self.chart));
         let was = |state| before.active().contains(state);
@@ -150,23 +157,23 @@ impl Exploration {
         let does = |action| taken.effects.contains(&action);
         let denial = taken.denial.as_ref();
         assert!(!matches!(denial, Some(Denial::Endless | Denial::OtherChart | Denial::Finished)), "{}", at());
-        // What listens has an answer, whatever the facts.
+        // Every handled event has a fallback.
         assert!(!matches!(denial, Some(Denial::Refused { .. })), "{}", at());
-        // The intent is sacred: one that is held changes by the user's word alone.
-        if does(Action::AdoptIntent) && *held != Held::Nothing {
+        // An agreed intent changes only by the user.
+        if does(Action::AdoptIntent) && *held != Agreement::Nothing {
             assert!(matches!(event, Event::Yes | Event::Edits), "{}", at());
         }
-        if after == Held::Nothing && *held != Held::Nothing {
+        if after == Agreement::Nothing && *held != Agreement::Nothing {
             assert_eq!(event, Event::NewWork, "{}", at());
         }
-        // A shape is held only after it was told, and nothing runs without one.
+        // A shape is agreed only after it was announced, and nothing runs without one.
         assert!(!does(Action::HoldShape) || was(output), "{}", at());
         assert!(
             !taken.trace.iter().any(|micro| micro.entered.contains(&output)) || does(Action::AnnounceShape),
             "{}",
             at()
         );
-        assert!(!(does(Action::Decompose) || does(Action::RunWave)) || after == Held::Shape, "{}", at());
+        assert!(!(does(Action::Decompose) || does(Action::RunWave)) || after == Agreement::Shape, "{}", at());
         match event {
             Event::MustNotBroken if was(doing) || was(paused) => {
                 assert!(is(completed) && does(Action::ConcludeStopped), "{}", at());
@@ -174,11 +181,11 @@ impl Exploration {
             Event::Cancel if was(doing) || was(paused) => {
                 assert!(is(completed) && does(Action::ConcludeCancelled), "{}", at());
             }
-            // The user's word about the intent counts wherever the work is.
+            // The user can withdraw the intent at any stage.
             Event::IntentWithdrawn if (was(doing) || was(paused)) && run_out.is_empty() => {
                 assert!(is(acknowledge), "{}", at());
             }
-            // Every stage has an answer of its own, and an end where that was tried too often.
+            // Every stage handles a stall, and ends the work when its counter is zero.
             Event::Stalled if was(doing) => {
                 assert_eq!(is(completed) && does(Action::ConcludeStuck), !run_out.is_empty(), "{}", at());
             }
@@ -206,7 +213,7 @@ impl Exploration {
         let Places { place, stage, spot, consult, paused, .. } = self.places;
         let active = configuration.active();
         configuration.left = self.chart.counters().iter().map(|counter| counter.limit).collect();
-        let consulted = configuration.remembered(place).meets(self.chart.state(consult).inside);
+        let consulted = configuration.remembered(place).intersects(self.chart.state(consult).inside);
         let reads_place = active.contains(paused);
         let reads_spot = active.contains(consult) || reads_place && consulted;
         assert!(!(active.contains(stage) && reads_spot));
@@ -237,18 +244,19 @@ fn every_control_state_keeps_the_promises_of_the_chart() {
     exploration.run();
     let Exploration { chart, places, nodes, steps, taken, entered, .. } = &exploration;
     let works: BTreeSet<_> = nodes.iter().map(|(configuration, _)| configuration.leaves(chart)[0]).collect();
-    let told = format!("{} control states, {steps} steps, {} leaves of the work", nodes.len(), works.len());
-    println!("{told}");
-    // From everywhere the work can come to its end, and from its end to the next need.
+    let summary = format!("{} control states, {steps} steps, {} leaves of the work", nodes.len(), works.len());
+    println!("{summary}");
+    // From every state the work can end, and after its end the next need can begin.
     let ends = |state| move |configuration: &Configuration| configuration.active().contains(state);
     assert_eq!(exploration.can_reach(ends(places.completed)), nodes.len());
     assert_eq!(exploration.can_reach(ends(places.user_need)), nodes.len());
-    // Nothing in the chart is there for nothing.
+    // No transition or state is unused.
     let idle: Vec<_> = chart.transitions().filter(|(id, _)| !taken.contains(&usize::from(id.0))).collect();
     assert!(idle.is_empty(), "never taken: {idle:#?}");
-    let mut states =
-        chart.states().filter(|(_, state)| !matches!(state.kind, crate::governance::statechart::Kind::History { .. }));
+    let mut states = chart
+        .states()
+        .filter(|(_, state)| !matches!(state.kind, crate::governance::statechart::StateKind::History { .. }));
     assert!(states.all(|(id, _)| entered.contains(&id)));
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/STATECHART.md")).unwrap();
-    assert!(page.contains(&told), "docs/STATECHART.md should say: {told}");
+    assert!(page.contains(&summary), "docs/STATECHART.md should say: {summary}");
 }

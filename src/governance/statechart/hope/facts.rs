@@ -1,18 +1,18 @@
-//! The facts that the hope chart's guards ask, quantised. What is not known yet is answered with caution: a specification
-//! without a score is low, a fit without one is blocked, an expert of whom nothing is known is refused.
+//! The facts that the hope chart's guards test. Unknown facts have cautious defaults: a specification without a score is
+//! low, a fit without one is blocked, an unknown expert is refused.
 
 use serde::{Deserialize, Serialize};
 
-use super::fit::Fit;
+use super::fit::FitScore;
 use super::shape::ExpertConfidence;
-use super::spec::{Route, SpecScores};
+use super::spec::{SpecRoute, SpecScores};
 use super::words::{Action, Guard};
 
-/// How densely the user wants to be asked.
+/// How often the user wants to be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Engagement {
-    /// Defaults are taken where nobody answers.
+    /// Defaults are used instead of questions.
     Autonomous,
     /// The user answers the questions that matter.
     Collaborative,
@@ -20,10 +20,10 @@ pub enum Engagement {
     Guided,
 }
 
-/// What is agreed so far. A shape is held for an intent, so there is none without.
+/// What the user has agreed to. A shape is agreed for an intent, so it implies one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Held {
+pub enum Agreement {
     /// Nothing.
     #[default]
     Nothing,
@@ -39,37 +39,37 @@ pub struct Facts {
     /// The specification's scores.
     pub spec: SpecScores,
     /// The fit.
-    pub fit: Fit,
-    /// What is agreed so far; kept by [`Facts::note`].
-    pub held: Held,
+    pub fit: FitScore,
+    /// What the user has agreed to; updated by [`Facts::note`].
+    pub held: Agreement,
     /// The engagement, once chosen.
     pub engagement: Option<Engagement>,
-    /// Items of work that are left.
+    /// Remaining work items.
     pub items_left: u32,
-    /// BLOCKERs that the last review found.
+    /// BLOCKERs found by the last review.
     pub blockers: u32,
     /// Whether the post-work gate passed.
     pub gate_passed: bool,
-    /// How often the last error came in a row.
+    /// How often the last error occurred in a row.
     pub same_errors: u32,
-    /// Attempts that failed.
+    /// Failed attempts.
     pub failures: u32,
-    /// The most often that one criterion failed.
+    /// The highest number of failures of one criterion.
     pub criterion_failures: u32,
-    /// The confidence in the expert who is asked.
+    /// The confidence in the selected expert.
     pub expert: ExpertConfidence,
-    /// Whether the last audit found something that must not go on.
+    /// Whether the last audit found a blocking problem.
     pub audit_blocks: bool,
 }
 
 impl Facts {
-    /// The answer to a guard.
+    /// Whether a guard holds.
     pub fn holds(&self, guard: Guard) -> bool {
         match guard {
-            Guard::SpecReady => self.spec.route() == Route::Ready,
-            Guard::SpecLow => self.spec.route() == Route::Low,
-            Guard::IntentHeld => self.held >= Held::Intent,
-            Guard::ShapeHeld => self.held >= Held::Shape,
+            Guard::SpecReady => self.spec.route() == SpecRoute::Ready,
+            Guard::SpecLow => self.spec.route() == SpecRoute::Low,
+            Guard::IntentHeld => self.held >= Agreement::Intent,
+            Guard::ShapeHeld => self.held >= Agreement::Shape,
             Guard::FitBlocked => self.fit.shape().is_none(),
             Guard::ItemsLeft => self.items_left > 0,
             Guard::BlockerFound => self.blockers > 0,
@@ -84,13 +84,13 @@ impl Facts {
         }
     }
 
-    /// Takes in what an action of the chart says about the facts themselves.
+    /// Updates the facts that an action of the chart changes.
     pub fn note(&mut self, action: Action) {
         match action {
-            Action::AdoptIntent => self.held = Held::Intent,
-            Action::HoldShape => self.held = Held::Shape,
-            Action::ReleaseShape => self.held = self.held.min(Held::Intent),
-            // The next piece of work begins without facts; how the user wants to be asked holds for the session.
+            Action::AdoptIntent => self.held = Agreement::Intent,
+            Action::HoldShape => self.held = Agreement::Shape,
+            Action::ReleaseShape => self.held = self.held.min(Agreement::Intent),
+            // The next piece of work starts without facts; the engagement is kept for the session.
             Action::ReleaseIntent => *self = Self { engagement: self.engagement, ..Self::default() },
             _ => {}
         }

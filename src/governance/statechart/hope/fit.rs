@@ -1,11 +1,11 @@
-//! How far a piece of work can be left to the program: 75 points that say which shape it may have at all.
+//! How far a piece of work can be delegated: up to 75 points that limit the allowed shapes.
 
 use serde::{Deserialize, Serialize};
 
 use super::shape::Shape;
 use super::spec::SpecScores;
 
-/// How familiar work of this kind is, 0 to 10.
+/// Familiarity with this kind of work, 0 to 10.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub struct Familiarity(u8);
@@ -29,29 +29,29 @@ impl From<Familiarity> for u8 {
     }
 }
 
-/// What the fit is made of.
+/// The components of the fit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Fit {
-    /// The specification's clarity, 5 points for each of its own.
+pub struct FitScore {
+    /// The specification's clarity, 5 points per point.
     pub spec: SpecScores,
-    /// Constraints are written down: 5 points.
+    /// Constraints are stated: 5 points.
     pub constraints: bool,
-    /// Success criteria are written down: 5 points.
+    /// Success criteria are stated: 5 points.
     pub success: bool,
-    /// What done means is written down: 5 points.
+    /// A definition of done is stated: 5 points.
     pub done: bool,
     /// 0 to 10 points.
     pub familiarity: Familiarity,
 }
 
-impl Fit {
+impl FitScore {
     /// The points, 0 to 75.
     pub fn points(&self) -> u8 {
         let written = [self.constraints, self.success, self.done].map(|written| 5 * u8::from(written));
         5 * self.spec.points() + written.iter().sum::<u8>() + self.familiarity.0
     }
 
-    /// The shape that the points allow; none if they block the work.
+    /// The shape that the points allow; `None` if too few.
     pub fn shape(&self) -> Option<Shape> {
         match self.points() {
             40.. => Some(Shape::Tool),

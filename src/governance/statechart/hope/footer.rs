@@ -1,4 +1,4 @@
-//! The line under every response: what may be done with it, and why.
+//! The line under every response: its verdict and the reasons.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 /// How something was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verified {
-    /// It was run, and this came out.
+pub enum Verification {
+    /// By running it.
     ExecutionOutput,
-    /// It was seen.
+    /// By observation.
     Observation,
-    /// It was measured.
+    /// By measurement.
     Measurement,
-    /// It was read again, which is weak.
+    /// By review, which is weak evidence.
     Review,
-    /// It was not verified, which blocks.
+    /// Not verified, which blocks.
     Assumption,
 }
 
 /// How easily it is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Reversible {
+pub enum Reversibility {
     /// Within a minute.
     #[serde(rename = "2A")]
     InOneMinute,
@@ -34,12 +34,12 @@ pub enum Reversible {
     Hardly,
 }
 
-/// A share of a hundred.
+/// A percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub struct Percent(u8);
 
-/// A share above a hundred.
+/// A percentage above 100.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a share goes from 0 to 100 %, not {0}")]
 pub struct PercentError(u8);
@@ -58,50 +58,50 @@ impl From<Percent> for u8 {
     }
 }
 
-/// What may be done with a response.
+/// The verdict on a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Verdict {
-    /// Use it: verified, and easily undone.
+    /// Use it: verified and easily undone.
     Ship,
-    /// Use it and watch: hard to undo, or only reviewed.
+    /// Use it with monitoring: hard to undo, or only reviewed.
     Monitor,
-    /// Do not use it yet: too unsure, without a plan, or resting on an assumption.
+    /// Do not use it yet: low confidence, no plan, or not verified.
     Research,
 }
 
-/// What the footer is made of.
+/// The contents of the footer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footer {
     /// How it was verified.
-    pub verified: Verified,
-    /// How sure the program is.
+    pub verified: Verification,
+    /// The confidence.
     pub confidence: Percent,
     /// How easily it is undone.
-    pub reversible: Reversible,
+    pub reversible: Reversibility,
     /// Its size in points.
     pub points: u32,
     /// There is a plan.
     pub planned: bool,
-    /// The way not taken.
+    /// The rejected alternative.
     pub alternative: String,
-    /// What could go wrong most of all.
+    /// The largest risk.
     pub risk: String,
 }
 
-/// Below this, a response is not used.
+/// Lowest confidence for use.
 const CONFIDENCE_MIN: Percent = Percent(70);
 
 impl Footer {
-    /// What may be done with the response.
+    /// The verdict on the response.
     pub fn verdict(&self) -> Verdict {
         if self.confidence < CONFIDENCE_MIN || !self.planned {
             return Verdict::Research;
         }
         match (self.verified, self.reversible) {
-            (Verified::Assumption, _) => Verdict::Research,
-            (Verified::Review, _) | (_, Reversible::Hardly) => Verdict::Monitor,
-            (Verified::ExecutionOutput | Verified::Observation | Verified::Measurement, _) => Verdict::Ship,
+            (Verification::Assumption, _) => Verdict::Research,
+            (Verification::Review, _) | (_, Reversibility::Hardly) => Verdict::Monitor,
+            (Verification::ExecutionOutput | Verification::Observation | Verification::Measurement, _) => Verdict::Ship,
         }
     }
 }
@@ -114,16 +114,16 @@ impl fmt::Display for Footer {
             Verdict::Research => "🔴 RESEARCH",
         };
         let verified = match self.verified {
-            Verified::ExecutionOutput => "execution output",
-            Verified::Observation => "observation",
-            Verified::Measurement => "measurement",
-            Verified::Review => "review",
-            Verified::Assumption => "assumption",
+            Verification::ExecutionOutput => "execution output",
+            Verification::Observation => "observation",
+            Verification::Measurement => "measurement",
+            Verification::Review => "review",
+            Verification::Assumption => "assumption",
         };
         let reversible = match self.reversible {
-            Reversible::InOneMinute => "2A",
-            Reversible::InFiveMinutes => "2B",
-            Reversible::Hardly => "1",
+            Reversibility::InOneMinute => "2A",
+            Reversibility::InFiveMinutes => "2B",
+            Reversibility::Hardly => "1",
         };
         let Self { confidence, points, alternative, risk, .. } = self;
         let confidence = confidence.0;

@@ -1,33 +1,33 @@
-//! Which shape a piece of work takes, and how far an expert is trusted.
+//! Selection of a shape for a piece of work, and confidence in an expert.
 
 use serde::{Deserialize, Serialize};
 
-/// How the program works with the user, the freest first.
+/// How the program works with the user, the most autonomous first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// It works alone and is checked by its verifiers.
+    /// It works alone; verifiers check the result.
     Tool,
-    /// It works alone and a person reviews.
+    /// It works alone; a person reviews.
     ToolReview,
     /// It works step by step with a person.
     Colleague,
 }
 
-/// The column of each of the eight aspects.
+/// The shape that each of the eight aspects suggests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Aspects {
-    /// How well it can be cut into items.
+    /// How well it can be decomposed.
     pub decomposition: Shape,
     /// How much the items depend on each other.
     pub interdependency: Shape,
-    /// How new it is.
+    /// Novelty.
     pub novelty: Shape,
-    /// What a failure costs.
+    /// Cost of a failure.
     pub risk: Shape,
-    /// How many readings it has.
+    /// Ambiguity of the request.
     pub ambiguity: Shape,
-    /// How much knowledge of the field it takes.
+    /// Domain knowledge needed.
     pub domain_knowledge: Shape,
     /// How well the result can be verified.
     pub verification: Shape,
@@ -38,27 +38,27 @@ pub struct Aspects {
 /// Why a shape was selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// More than half of the aspects stand in its column.
+pub enum SelectionReason {
+    /// More than half of the aspects suggest it.
     Majority,
-    /// No column has more than half: Tool-Review is the default.
+    /// No shape has more than half: Tool-Review is the default.
     Mixed,
-    /// The majority said Tool, but risk or interdependency said Colleague.
+    /// The majority suggests Tool, but risk or interdependency suggests Colleague.
     Override,
 }
 
 /// A selected shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Selection {
+pub struct ShapeSelection {
     /// The shape.
     pub shape: Shape,
     /// Why.
-    pub reason: Reason,
+    pub reason: SelectionReason,
 }
 
 impl Aspects {
-    /// The shape that these columns ask for.
-    pub fn select(&self) -> Selection {
+    /// Selects the shape.
+    pub fn select(&self) -> ShapeSelection {
         let columns = [
             self.decomposition,
             self.interdependency,
@@ -73,9 +73,11 @@ impl Aspects {
         let majority = [Shape::Tool, Shape::ToolReview, Shape::Colleague].into_iter().find(has_majority);
         let is_risky = self.risk == Shape::Colleague || self.interdependency == Shape::Colleague;
         match majority {
-            None => Selection { shape: Shape::ToolReview, reason: Reason::Mixed },
-            Some(Shape::Tool) if is_risky => Selection { shape: Shape::ToolReview, reason: Reason::Override },
-            Some(shape) => Selection { shape, reason: Reason::Majority },
+            None => ShapeSelection { shape: Shape::ToolReview, reason: SelectionReason::Mixed },
+            Some(Shape::Tool) if is_risky => {
+                ShapeSelection { shape: Shape::ToolReview, reason: SelectionReason::Override }
+            }
+            Some(shape) => ShapeSelection { shape, reason: SelectionReason::Majority },
         }
     }
 }
@@ -83,26 +85,26 @@ impl Aspects {
 /// What is known of an expert for the question at hand.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "five independent observations, each worth points of its own")]
-pub struct Profile {
-    /// The profile is curated, not made up on the spot: 6 points in place of 4.
+pub struct ExpertProfile {
+    /// The profile is curated, not generated: 6 points instead of 4.
     pub curated: bool,
     /// The expert has worked on this extensively: 2 points.
     pub extensive_work: bool,
     /// It is the expert's core topic: 1 point.
     pub core_topic: bool,
-    /// It lies outside the expert's field: 2 points less.
+    /// It is outside the expert's field: minus 2 points.
     pub outside: bool,
     /// The expert's work on it is recent: 1 point.
     pub recent: bool,
 }
 
-/// How far an expert is trusted, 0 to 9; 0 before anything is known.
+/// Confidence in an expert, 0 to 9; 0 if nothing is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ExpertConfidence(u8);
 
 impl ExpertConfidence {
-    /// From what is known.
-    pub fn of(profile: &Profile) -> Self {
+    /// Computes it from a profile.
+    pub fn of(profile: &ExpertProfile) -> Self {
         let base = if profile.curated { 6 } else { 4 };
         let more = 2 * u8::from(profile.extensive_work) + u8::from(profile.core_topic) + u8::from(profile.recent);
         Self((base + more - 2 * u8::from(profile.outside)).min(9))
@@ -113,12 +115,12 @@ impl ExpertConfidence {
         self.0
     }
 
-    /// Too little to let the expert speak.
+    /// Too low to use the expert.
     pub const fn refuses(self) -> bool {
         self.0 < 3
     }
 
-    /// Little enough that the answer carries a warning.
+    /// Low enough that the answer carries a warning.
     pub const fn warns(self) -> bool {
         matches!(self.0, 3..=5)
     }

@@ -1,17 +1,17 @@
-//! How clear a specification is: five dimensions, ten points.
+//! Clarity of a specification: five dimensions, ten points.
 
 use serde::{Deserialize, Serialize};
 
-/// How clear one dimension is, 0 to 2 points.
+/// Clarity of one dimension, 0 to 2 points.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clarity {
-    /// Nothing is said: 0.
+    /// Not stated: 0.
     #[default]
     Absent,
-    /// Something is said: 1.
+    /// Partly stated: 1.
     Partial,
-    /// All is said: 2.
+    /// Fully stated: 2.
     Clear,
 }
 
@@ -20,24 +20,24 @@ pub enum Clarity {
 pub struct SpecScores {
     /// What is wanted.
     pub outcome: Clarity,
-    /// What belongs to it and what does not.
+    /// What is in and out of scope.
     pub scope: Clarity,
-    /// What must be kept to.
+    /// Constraints.
     pub constraints: Clarity,
-    /// How success is told.
+    /// Success criteria.
     pub success: Clarity,
-    /// When it is done.
+    /// Definition of done.
     pub done: Clarity,
 }
 
-/// Where a specification goes from its score.
+/// The next step for a specification, by its score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
-    /// At least 8 points: to the brief.
+pub enum SpecRoute {
+    /// At least 8 points: write the brief.
     Ready,
-    /// 5 to 7 points: echoed to the user first.
+    /// 5 to 7 points: echo it to the user first.
     Echo,
-    /// Fewer than 5 points: back to clarifying.
+    /// Fewer than 5 points: clarify again.
     Low,
 }
 
@@ -47,12 +47,12 @@ impl SpecScores {
         [self.outcome, self.scope, self.constraints, self.success, self.done].map(|clarity| clarity as u8).iter().sum()
     }
 
-    /// Where it goes from here.
-    pub fn route(&self) -> Route {
+    /// The next step.
+    pub fn route(&self) -> SpecRoute {
         match self.points() {
-            8.. => Route::Ready,
-            5..8 => Route::Echo,
-            _ => Route::Low,
+            8.. => SpecRoute::Ready,
+            5..8 => SpecRoute::Echo,
+            _ => SpecRoute::Low,
         }
     }
 }

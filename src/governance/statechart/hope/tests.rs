@@ -1,4 +1,4 @@
-//! The chart beside its first drawing, its rules beside their table, and what holds whatever comes.
+//! The chart against its original diagram, the rules against their table, and properties of every run.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -10,12 +10,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::foundation::config::Choice;
-use crate::governance::statechart::{Configuration, Kind, StateId, start, step};
+use crate::governance::statechart::{Configuration, StateId, StateKind, start, step};
 
-/// The name that the first drawing has for a state, if it shows it.
-fn drawn_name(chart: &Chart<Hope>, id: StateId) -> Option<String> {
+/// A state's name in the original diagram, if it is shown there.
+fn drawn_name(chart: &Chart<HopeVocabulary>, id: StateId) -> Option<String> {
     let state = chart.state(id);
-    if state.amendment.is_some() || state.kind != Kind::Atomic {
+    if state.amendment.is_some() || state.kind != StateKind::Atomic {
         return None;
     }
     let cluster =
@@ -24,14 +24,14 @@ fn drawn_name(chart: &Chart<Hope>, id: StateId) -> Option<String> {
 }
 
 #[test]
-fn the_chart_without_its_amendments_is_the_first_drawing() {
+fn the_chart_without_its_amendments_is_the_original_diagram() {
     let drawing = include_str!("../../../../tests/data/hope_diagram.txt");
     let lines: Vec<_> = drawing.lines().filter(|line| !line.starts_with('#')).collect();
     let mut drawn: BTreeSet<(String, String, String)> = BTreeSet::new();
     for line in &lines {
         let (edge, label) = line.split_once(" : ").unwrap_or((line, ""));
         let (from, to) = edge.split_once(" -> ").unwrap();
-        // The edge that was drawn twice has its longer label the second time.
+        // One edge appears twice, the second time with a longer label.
         drawn.insert((from.to_owned(), to.to_owned(), label.trim_end_matches(" (back to clarify)").to_owned()));
     }
     assert_eq!((lines.len(), drawn.len()), (47, 46));
@@ -49,7 +49,7 @@ fn the_chart_without_its_amendments_is_the_first_drawing() {
 }
 
 #[test]
-fn every_word_is_used() {
+fn every_name_of_the_vocabulary_is_used() {
     let uses = |word: &str| TEXT.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|used| used == word);
     let unused: Vec<_> = Event::NAMES
         .iter()
@@ -95,18 +95,18 @@ fn scores(words: &[&str]) -> SpecScores {
 fn footer(words: &[&str]) -> Footer {
     Footer {
         verified: match words[0] {
-            "execution" => Verified::ExecutionOutput,
-            "observation" => Verified::Observation,
-            "measurement" => Verified::Measurement,
-            "review" => Verified::Review,
-            "assumption" => Verified::Assumption,
+            "execution" => Verification::ExecutionOutput,
+            "observation" => Verification::Observation,
+            "measurement" => Verification::Measurement,
+            "review" => Verification::Review,
+            "assumption" => Verification::Assumption,
             other => panic!("{other}"),
         },
         confidence: words[1].parse::<u8>().unwrap().try_into().unwrap(),
         reversible: match words[2] {
-            "2A" => Reversible::InOneMinute,
-            "2B" => Reversible::InFiveMinutes,
-            "1" => Reversible::Hardly,
+            "2A" => Reversibility::InOneMinute,
+            "2B" => Reversibility::InFiveMinutes,
+            "1" => Reversibility::Hardly,
             other => panic!("{other}"),
         },
         points: 3,
@@ -116,8 +116,8 @@ fn footer(words: &[&str]) -> Footer {
     }
 }
 
-/// What a rule of the table gives.
-fn told(rule: &str, words: &[&str]) -> String {
+/// The result of a rule of the table.
+fn result_of(rule: &str, words: &[&str]) -> String {
     let yes = |word: &str| word == "yes";
     match rule {
         "spec" => {
@@ -127,7 +127,7 @@ fn told(rule: &str, words: &[&str]) -> String {
         "fit" => {
             let [constraints, success, done] = [words[5], words[6], words[7]].map(yes);
             let familiarity = words[8].parse::<u8>().unwrap().try_into().unwrap();
-            let fit = Fit { spec: scores(words), constraints, success, done, familiarity };
+            let fit = FitScore { spec: scores(words), constraints, success, done, familiarity };
             format!("{} {}", fit.points(), fit.shape().map_or("blocked".to_owned(), |shape| format!("{shape:?}")))
         }
         "shape" => {
@@ -152,13 +152,14 @@ fn told(rule: &str, words: &[&str]) -> String {
                 verification,
                 reversibility,
             };
-            let Selection { shape, reason } = aspects.select();
+            let ShapeSelection { shape, reason } = aspects.select();
             format!("{shape:?} {reason:?}")
         }
         "expert" => {
             let [curated, extensive_work, core_topic, outside, recent] =
                 ["curated", "extensive", "core", "outside", "recent"].map(|word| words.contains(&word));
-            let confidence = ExpertConfidence::of(&Profile { curated, extensive_work, core_topic, outside, recent });
+            let confidence =
+                ExpertConfidence::of(&ExpertProfile { curated, extensive_work, core_topic, outside, recent });
             let verb = if confidence.refuses() {
                 "refuse"
             } else if confidence.warns() {
@@ -180,24 +181,24 @@ fn told(rule: &str, words: &[&str]) -> String {
 }
 
 #[test]
-fn the_rules_give_what_their_table_says() {
+fn the_rules_agree_with_their_table() {
     let table = include_str!("../../../../tests/data/hope_rules.txt");
     for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (given, expected) = line.split_once(" => ").unwrap();
         let words: Vec<_> = given.split_whitespace().collect();
-        assert_eq!(told(words[0], &words[1..]), expected, "{line}");
+        assert_eq!(result_of(words[0], &words[1..]), expected, "{line}");
     }
 }
 
 #[test]
-fn what_is_out_of_range_cannot_be_said() {
+fn out_of_range_values_are_refused() {
     assert!(Familiarity::try_from(11).is_err() && Familiarity::try_from(10).is_ok());
     assert!(Percent::try_from(101).is_err() && Percent::try_from(100).is_ok());
     assert!(serde_json::from_str::<Percent>("101").is_err());
 }
 
 #[test]
-fn what_is_not_known_is_answered_with_caution() {
+fn unknown_facts_have_cautious_defaults() {
     let facts = Facts::default();
     let holding: Vec<_> = Guard::NAMES.iter().filter(|(_, guard)| facts.holds(*guard)).map(|(word, _)| *word).collect();
     assert_eq!(holding, ["spec_low", "fit_blocked", "confidence_too_low"]);
@@ -213,9 +214,9 @@ fn the_plain_way_from_a_need_to_a_result() {
         success: Clarity::Partial,
         done: Clarity::Partial,
     };
-    let fit = Fit { spec: clear, ..Fit::default() };
+    let fit = FitScore { spec: clear, ..FitScore::default() };
     let mut facts = Facts { spec: clear, fit, gate_passed: true, ..Facts::default() };
-    let mut told = String::new();
+    let mut log_text = String::new();
     let mut now = start(&chart, |guard| facts.holds(guard)).configuration;
     for event in [
         Event::Need,
@@ -243,7 +244,7 @@ fn the_plain_way_from_a_need_to_a_result() {
         Event::Audited,
         Event::FooterWritten,
         Event::Reviewed,
-        Event::Verified,
+        Event::Verification,
         Event::Satisfied,
     ] {
         let taken = step(&chart, &now, event, |guard| facts.holds(guard));
@@ -251,13 +252,13 @@ fn the_plain_way_from_a_need_to_a_result() {
         taken.effects.iter().for_each(|action| facts.note(*action));
         now = taken.configuration;
         let leaves: Vec<_> = now.leaves(&chart).iter().map(|path| path.trim_start_matches("session.")).collect();
-        writeln!(told, "{event:?}: {:?} -> {}", taken.effects, leaves.join(", ")).unwrap();
+        writeln!(log_text, "{event:?}: {:?} -> {}", taken.effects, leaves.join(", ")).unwrap();
     }
-    assert_eq!(facts.held, Held::Shape);
-    insta::assert_snapshot!(told);
+    assert_eq!(facts.held, Agreement::Shape);
+    insta::assert_snapshot!(log_text);
 }
 
-/// Takes events that must all be taken; the names of the leaves of the work after each.
+/// Runs events, all of which must be accepted; returns the active leaf of the work after each.
 fn play(facts: &Facts, events: &[Event]) -> Vec<String> {
     let chart = chart().unwrap();
     let mut now = start(&chart, |guard| facts.holds(guard)).configuration;
@@ -288,7 +289,7 @@ fn three_failed_recommendations_end_the_consult_and_the_next_one_has_three_again
     let back: Vec<_> = (0..leaves.len()).filter(|index| leaves[*index] == "acknowledge").collect();
     assert_eq!(back, [0, 8, 16]);
     // With a shape in hand the user decides.
-    let facts = Facts { held: Held::Shape, ..Facts::default() };
+    let facts = Facts { held: Agreement::Shape, ..Facts::default() };
     let leaves = play(&facts, &[&[Event::Need], consult.as_slice(), &failures].concat());
     assert_eq!(leaves.last().unwrap(), "review_feedback");
 }
@@ -300,15 +301,15 @@ fn an_audit_that_blocks_pauses_the_work() {
     assert_eq!(leaves, ["acknowledge", "acknowledge", "paused", "paused", "acknowledge"]);
 }
 
-fn legal(chart: &Chart<Hope>, configuration: &Configuration) -> bool {
+fn legal(chart: &Chart<HopeVocabulary>, configuration: &Configuration) -> bool {
     let active = configuration.active();
     chart.states().filter(|(id, _)| active.contains(*id)).all(|(_, state)| {
         let inside = state.children.and(active).len();
         let parent = state.parent.is_some_and(|parent| parent == StateId::ROOT || active.contains(parent));
         parent
             && match state.kind {
-                Kind::Compound => inside == 1,
-                Kind::Parallel => inside == state.children.len(),
+                StateKind::Compound => inside == 1,
+                StateKind::Parallel => inside == state.children.len(),
                 _ => inside == 0,
             }
     })
@@ -316,8 +317,8 @@ fn legal(chart: &Chart<Hope>, configuration: &Configuration) -> bool {
 
 proptest! {
     #[test]
-    fn whatever_comes_there_is_an_answer_and_the_log_replays(
-        // Mostly what the active states listen to, so that a run goes deep; else anything.
+    fn every_event_gives_a_result_and_the_log_replays(
+        // Mostly events with an enabled transition, so that runs go deep; sometimes any event.
         run in proptest::collection::vec((any::<prop::sample::Index>(), any::<u16>(), 0..8u8), 0..100),
     ) {
         let chart = chart().unwrap();
@@ -330,10 +331,10 @@ proptest! {
                 .filter(|event| any_event == 0 || step(&chart, &now, *event, |_| false).denial.is_none())
                 .collect();
             let event = *index.get(&heard);
-            let asked = RefCell::new(Vec::new());
+            let tested = RefCell::new(Vec::new());
             let taken = step(&chart, &now, event, |guard| {
                 let answer = bits >> (guard as u16) & 1 == 1;
-                asked.borrow_mut().push((guard, answer));
+                tested.borrow_mut().push((guard, answer));
                 answer
             });
             prop_assert!(legal(&chart, &taken.configuration));
@@ -343,11 +344,11 @@ proptest! {
                 prop_assert!(taken.effects.is_empty());
             }
             now = taken.configuration.clone();
-            log.push((event, asked.into_inner(), taken));
+            log.push((event, tested.into_inner(), taken));
         }
         let mut again = start(&chart, |_| false).configuration;
         for (event, answers, live) in log {
-            let answer = |guard| answers.iter().find(|(asked, _)| *asked == guard).is_some_and(|(_, answer)| *answer);
+            let answer = |guard| answers.iter().find(|(tested, _)| *tested == guard).is_some_and(|(_, answer)| *answer);
             let replayed = step(&chart, &again, event, answer);
             prop_assert_eq!(&replayed, &live);
             again = replayed.configuration;
@@ -356,7 +357,7 @@ proptest! {
 
     #[test]
     fn any_text_is_a_chart_or_a_list_of_problems(text in "(chart x\n)?([ ]{0,4}(state|on|history|initial|always|[a-z\"@/>,-]{1,3})?( [a-z.]{1,3}| deep| ->| \\[| \\]| @1| \"t\"){0,5}\n){0,12}") {
-        if let Err(errors) = Chart::<Hope>::load("any", &text) {
+        if let Err(errors) = Chart::<HopeVocabulary>::load("any", &text) {
             prop_assert!(errors.problems().count() > 0);
         }
     }

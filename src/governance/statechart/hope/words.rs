@@ -1,19 +1,19 @@
-//! The words of the hope chart. A word that is missing here fails when the chart is loaded; one that is added here fails to
-//! compile until it is handled.
+//! The vocabulary of the hope chart. A name missing here makes the chart fail to load; a name added here does not compile
+//! until it is handled.
 
 use crate::governance::statechart::chart::Vocabulary;
 
 /// The vocabulary of a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hope;
+pub struct HopeVocabulary;
 
-impl Vocabulary for Hope {
+impl Vocabulary for HopeVocabulary {
     type Event = Event;
     type Guard = Guard;
     type Action = Action;
 }
 
-/// An enum whose every variant has its word in a chart and its meaning beside it.
+/// Defines an enum whose variants have a name in charts and a description.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($variant:ident $word:literal $meaning:literal,)* }) => {
         $(#[$meta])*
@@ -28,7 +28,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What may happen to a piece of work.
+    /// Events of a piece of work.
     Event {
         Need "need" "The user says what is wanted.",
         Acknowledged "acknowledged" "The need was played back.",
@@ -43,15 +43,15 @@ words! {
         BriefWritten "brief_written" "The brief is written.",
         Extracted "extracted" "Goal, constraints and scope are extracted.",
         AspectsScored "aspects_scored" "Every aspect has its column.",
-        PanelHeard "panel_heard" "The panel was heard on the trade-offs.",
+        PanelHeard "panel_heard" "The panel discussed the trade-offs.",
         ShapeSelected "shape_selected" "A shape is selected.",
-        Shaped "shaped" "The shape was told to the user, with criteria and mustNots.",
+        Shaped "shaped" "The shape was announced to the user, with criteria and mustNots.",
         FitScored "fit_scored" "The fit has its score.",
         Decomposed "decomposed" "The work is cut into items.",
         WaveDone "wave_done" "A wave of items has ended.",
         ItemFailed "item_failed" "An item failed.",
         Reviewed "reviewed" "The experts have reviewed the work.",
-        Verified "verified" "The verify gate has an outcome.",
+        Verification "verified" "The verify gate has an outcome.",
         Satisfied "satisfied" "The user is satisfied.",
         NewWork "new_work" "The user's feedback is new work.",
         WrongIntent "wrong_intent" "Something in the program doubts that the intent is right.",
@@ -79,7 +79,7 @@ words! {
         Diagnosed "diagnosed" "The blocker is diagnosed.",
         RecommendFailed "recommend_failed" "The recommendation did not help.",
         TypeDetected "type_detected" "The kind of work is known.",
-        EngagementChosen "engagement_chosen" "The user chose how densely to be asked.",
+        EngagementChosen "engagement_chosen" "The user chose the engagement.",
         Response "response" "A response is about to be given.",
         Audited "audited" "The silent audit has an outcome.",
         FooterWritten "footer_written" "The response has its footer.",
@@ -87,17 +87,17 @@ words! {
 }
 
 words! {
-    /// What the hope chart asks of the facts.
+    /// Guards of the hope chart.
     Guard {
         SpecReady "spec_ready" "The specification has at least 8 of 10 points.",
         SpecLow "spec_low" "The specification has fewer than 5 of 10 points.",
-        IntentHeld "intent_held" "An intent is held.",
-        ShapeHeld "shape_held" "A shape is held for the intent.",
+        IntentHeld "intent_held" "An intent is agreed.",
+        ShapeHeld "shape_held" "A shape is agreed for the intent.",
         FitBlocked "fit_blocked" "The fit is below 25 of 75 points.",
         ItemsLeft "items_left" "Items of work are left.",
         BlockerFound "blocker_found" "The review found a BLOCKER.",
         GatePassed "gate_passed" "The post-work gate passed.",
-        SameErrorTwice "same_error_twice" "The same error came at least twice in a row.",
+        SameErrorTwice "same_error_twice" "The same error occurred at least twice in a row.",
         FailedThreeTimes "failed_three_times" "At least three attempts failed.",
         CriterionFailedFiveTimes "criterion_failed_five_times" "The same criterion failed at least five times.",
         ConfidenceTooLow "confidence_too_low" "The confidence in the expert is below 3 of 9.",
@@ -108,7 +108,7 @@ words! {
 }
 
 words! {
-    /// What the hope chart asks to be done.
+    /// Actions of the hope chart.
     Action {
         AwaitNeed "await_need" "Ask what is wanted.",
         Acknowledge "acknowledge" "Play back task, context, done, stakes and reviews.",
@@ -119,18 +119,18 @@ words! {
         WriteBrief "write_brief" "Write the brief.",
         ShowBlueprint "show_blueprint" "Show steps, sample input and sample output.",
         ShowRisks "show_risks" "Show the top three failures.",
-        AdoptIntent "adopt_intent" "Hold this intent from now on.",
-        ReleaseIntent "release_intent" "Hold no intent any longer.",
-        SurfaceDoubt "surface_doubt" "Tell the user of the doubt about the intent, as the engagement allows.",
+        AdoptIntent "adopt_intent" "Store this intent as agreed.",
+        ReleaseIntent "release_intent" "Discard the agreed intent.",
+        SurfaceDoubt "surface_doubt" "Report the doubt about the intent to the user, as the engagement allows.",
         Assume "assume" "Take the default for what is open and mark it [ASSUMPTION].",
         Remind "remind" "Ask again.",
         ExtractIntent "extract_intent" "Extract goal, constraints and scope.",
         ScoreAspects "score_aspects" "Give each of the eight aspects its column.",
-        HearPanel "hear_panel" "Hear a panel on the trade-offs.",
+        HearPanel "hear_panel" "Have a panel discuss the trade-offs.",
         SelectShape "select_shape" "Select the shape.",
         AnnounceShape "announce_shape" "Tell the user the shape, its criteria, mustNots and verification.",
-        HoldShape "hold_shape" "Hold this shape from now on.",
-        ReleaseShape "release_shape" "Hold no shape any longer, if one is held.",
+        HoldShape "hold_shape" "Store this shape as agreed.",
+        ReleaseShape "release_shape" "Discard the agreed shape, if any.",
         ScoreFit "score_fit" "Score the fit.",
         TellBlocked "tell_blocked" "Tell the user that the fit blocks the work.",
         AskApproval "ask_approval" "Ask for the shape's approval: Yes, Edit or Cancel.",
@@ -166,7 +166,7 @@ words! {
         Recommend "recommend" "Recommend a way out.",
         GiveNoAdvice "give_no_advice" "Return without advice, and say so.",
         DetectType "detect_type" "Tell Build, Debug, Plan and Reflect apart.",
-        AskEngagement "ask_engagement" "Ask how densely to ask.",
+        AskEngagement "ask_engagement" "Ask for the engagement.",
         Audit "audit" "Run the silent audit.",
         WriteFooter "write_footer" "Write the footer.",
     }

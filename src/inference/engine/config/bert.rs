@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::super::LoadError;
 use super::{FILE, check_dims, check_epsilon, model_type, parse, unsupported};
 
-/// The dims of an encoder (Devlin et al. 2018, arXiv:1810.04805), under the names of Hugging Face's `BertConfig`.
+/// Dimensions of an encoder (Devlin et al. 2018, arXiv:1810.04805), named as in Hugging Face's `BertConfig`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct BertConfig {
     pub(crate) vocabulary: usize,
@@ -13,14 +13,14 @@ pub(crate) struct BertConfig {
     pub(crate) d_feed: usize,
     pub(crate) layers: usize,
     pub(crate) heads: usize,
-    /// Longest text, tokens.
+    /// Longest text in tokens.
     pub(crate) window: usize,
-    /// Kinds of segments; a text by itself is of the first.
+    /// Number of segment types; a single text has the first.
     pub(crate) segments: usize,
     pub(crate) norm_epsilon: f32,
 }
 
-/// The file's own fields. Defaults are those of `transformers`.
+/// Fields of the file. Defaults are those of `transformers`.
 #[derive(Deserialize)]
 struct Raw {
     vocab_size: usize,
@@ -58,7 +58,7 @@ fn absolute() -> String {
 }
 
 impl BertConfig {
-    /// Reads the text of a `config.json`.
+    /// Parses the text of a `config.json`.
     pub(crate) fn parse(json: &str) -> Result<Self, LoadError> {
         let kind = model_type(json)?;
         if kind != "bert" {
@@ -88,7 +88,7 @@ impl BertConfig {
             let (width, heads) = (raw.hidden_size, raw.num_attention_heads);
             return Err(LoadError::malformed(
                 FILE,
-                format!("`hidden_size` is {width}, no multiple of the {heads} of `num_attention_heads`"),
+                format!("`hidden_size` is {width}, not a multiple of the {heads} of `num_attention_heads`"),
             ));
         }
         Ok(Self {

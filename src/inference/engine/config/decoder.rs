@@ -1,28 +1,28 @@
-//! The Llama family (`llama`, `qwen2`, `qwen3`): one decoder, three sets of defaults.
+//! The Llama family (`llama`, `qwen2`, `qwen3`): one decoder with different defaults.
 
 use serde::Deserialize;
 
 use super::super::LoadError;
 use super::{FILE, check_dims, check_epsilon, check_silu, parse, silu, unsupported};
 
-/// The dims of a decoder with rotary positions, grouped queries and a gated feed-forward, under the names of Hugging
-/// Face's `LlamaConfig`.
+/// Dimensions of a decoder with rotary positions, grouped-query attention and a gated feed-forward network, named as in
+/// Hugging Face's `LlamaConfig`.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "each says of one group of tensors whether it is there")]
+#[expect(clippy::struct_excessive_bools, reason = "each tells whether a group of tensors exists")]
 pub(crate) struct DecoderConfig {
     pub(crate) vocabulary: usize,
     pub(crate) d_model: usize,
     pub(crate) d_feed: usize,
     pub(crate) layers: usize,
     pub(crate) heads: usize,
-    /// Heads of keys and values; each serves `heads / kv_heads` heads of queries.
+    /// Number of key-value heads; each serves `heads / kv_heads` query heads.
     pub(crate) kv_heads: usize,
     pub(crate) head_dim: usize,
     pub(crate) norm_epsilon: f32,
-    /// Longest sequence, tokens.
+    /// Longest sequence in tokens.
     pub(crate) window: usize,
     pub(crate) rotary: Rotary,
-    /// Queries and keys are normalised head by head (Qwen3).
+    /// Queries and keys are normalised per head (Qwen3).
     pub(crate) qk_norms: bool,
     /// The projections to queries, keys and values have biases.
     pub(crate) qkv_bias: bool,
@@ -34,20 +34,20 @@ pub(crate) struct DecoderConfig {
     pub(crate) tied: bool,
 }
 
-/// How positions turn queries and keys (Su et al. 2021, arXiv:2104.09864).
+/// Rotary position embedding (Su et al. 2021, arXiv:2104.09864).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rotary {
     pub(crate) theta: f64,
     pub(crate) scaling: Scaling,
 }
 
-/// How the frequencies are stretched to a longer window than was trained.
+/// Scaling of the frequencies to a longer window than the trained one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Scaling {
     None,
-    /// All of them by one factor (Chen et al. 2023, arXiv:2306.15595).
+    /// Divides all frequencies by one factor (Chen et al. 2023, arXiv:2306.15595).
     Linear(f64),
-    /// Llama 3.1: the slow ones by the factor, the fast ones not at all, those between in between.
+    /// Llama 3.1: divides slow frequencies by the factor, keeps fast ones, and interpolates between.
     Llama3 {
         factor: f64,
         low: f64,
@@ -56,7 +56,7 @@ pub(crate) enum Scaling {
     },
 }
 
-/// The file's own fields. Defaults are those of `transformers`.
+/// Fields of the file. Defaults are those of `transformers`.
 #[derive(Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the file's own fields")]
 struct Raw {
@@ -86,7 +86,7 @@ struct Raw {
     tie_word_embeddings: bool,
 }
 
-/// Files of before 2025 call it `rope_scaling`, and its kind `type`.
+/// Files from before 2025 name it `rope_scaling`, and its type `type`.
 #[derive(Deserialize)]
 struct RawRotary {
     rope_type: Option<String>,
@@ -110,7 +110,7 @@ impl DecoderConfig {
         let raw: Raw = parse(json)?;
         check_silu(&raw.hidden_act)?;
         if raw.use_sliding_window {
-            return Err(unsupported("attention over a sliding window".to_owned(), "`use_sliding_window: false`"));
+            return Err(unsupported("sliding-window attention".to_owned(), "`use_sliding_window: false`"));
         }
         let (heads, llama) = (raw.num_attention_heads, kind == "llama");
         let kv_heads = raw.num_key_value_heads.unwrap_or(heads);
@@ -130,7 +130,7 @@ impl DecoderConfig {
         check_epsilon("rms_norm_eps", raw.rms_norm_eps)?;
         if !heads.is_multiple_of(kv_heads) {
             let why =
-                format!("`num_attention_heads` is {heads}, no multiple of the {kv_heads} of `num_key_value_heads`");
+                format!("`num_attention_heads` is {heads}, not a multiple of the {kv_heads} of `num_key_value_heads`");
             return Err(LoadError::malformed(FILE, why));
         }
         if !head_dim.is_multiple_of(2) {
@@ -165,7 +165,10 @@ impl Raw {
         let theta = stated.and_then(|r| r.rope_theta).or(self.rope_theta).unwrap_or(10_000.0);
         let partial = stated.and_then(|r| r.partial_rotary_factor).or(self.partial_rotary_factor);
         if partial.is_some_and(|part| part < 1.0) {
-            return Err(unsupported("rotary positions on a part of each head".to_owned(), "on all of it"));
+            return Err(unsupported(
+                "rotary positions on part of each head".to_owned(),
+                "rotary positions on the whole head",
+            ));
         }
         let positive = |name: &str, value: Option<f64>| match value {
             Some(value) if value.is_finite() && value > 0.0 => Ok(value),
@@ -195,7 +198,7 @@ impl Raw {
                 }
             }
             (other, _) => {
-                let what = format!("rotary positions of the kind `{other}`");
+                let what = format!("rotary positions of type `{other}`");
                 return Err(unsupported(what, "`default`, `linear`, `llama3`"));
             }
         };
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_its_own_defaults() {
+    fn each_model_type_has_its_own_defaults() {
         let llama = config("llama", "").unwrap();
         assert_eq!((llama.kv_heads, llama.head_dim, llama.qkv_bias, llama.qk_norms), (4, 16, false, false));
         let qwen2 = config("qwen2", r#", "num_key_value_heads": 2"#).unwrap();
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn rotary_parameters_are_read_in_the_old_spelling_and_the_new() {
+    fn rotary_parameters_are_parsed_in_both_formats() {
         let old = r#", "rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2}"#;
         let new = r#", "rope_parameters": {"rope_type": "linear", "rope_theta": 5e5, "factor": 2}"#;
         let want = Rotary { theta: 5e5, scaling: Scaling::Linear(2.0) };
@@ -243,18 +246,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_says_what_can() {
+    fn an_unsupported_config_names_what_is_supported() {
         let check = |extra: &str, why: &str| {
             let error = config("llama", extra).unwrap_err().to_string();
             assert!(error.contains(why), "{extra}: {error}");
         };
-        check(r#", "rope_scaling": {"type": "yarn", "factor": 4}"#, "kind `yarn`; supported: `default`, `linear`");
+        check(r#", "rope_scaling": {"type": "yarn", "factor": 4}"#, "type `yarn`; supported: `default`, `linear`");
         check(r#", "rope_scaling": {"type": "linear"}"#, "`factor` is missing");
         check(r#", "rope_theta": -1"#, "`rope_theta` is -1; it must be above 0");
-        check(r#", "partial_rotary_factor": 0.5"#, "a part of each head");
-        check(r#", "num_key_value_heads": 3"#, "`num_attention_heads` is 4, no multiple of the 3");
+        check(r#", "partial_rotary_factor": 0.5"#, "part of each head");
+        check(r#", "num_key_value_heads": 3"#, "`num_attention_heads` is 4, not a multiple of the 3");
         check(r#", "head_dim": 7"#, "`head_dim` is 7; rotary positions need an even one");
-        check(r#", "use_sliding_window": true"#, "a sliding window");
+        check(r#", "use_sliding_window": true"#, "sliding-window attention");
         check(r#", "hidden_act": "gelu""#, "the activation `gelu`");
     }
 }

@@ -6,19 +6,19 @@ use super::super::LoadError;
 use super::{FILE, check_dims, check_epsilon, check_silu, epsilon, four, silu, two, unsupported, yes};
 use crate::foundation::base::limits::MODEL_DIM_MAX;
 
-/// The dims of a Mamba-1 (Gu and Dao 2023), under the names of Hugging Face's `MambaConfig`.
+/// Dimensions of a Mamba-1 (Gu and Dao 2023), named as in Hugging Face's `MambaConfig`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MambaConfig {
     pub(crate) vocabulary: usize,
     pub(crate) d_model: usize,
     pub(crate) d_inner: usize,
     pub(crate) d_state: usize,
-    /// Width of the causal convolution, its own step included.
+    /// Length of the causal convolution, including the current token.
     pub(crate) d_conv: usize,
     pub(crate) dt_rank: usize,
     pub(crate) layers: usize,
     pub(crate) norm_epsilon: f32,
-    /// Falcon Mamba: B, C and the low rank of Δ are normalised, with this epsilon.
+    /// Epsilon of the norms of B, C and the low-rank Δ (Falcon Mamba only).
     pub(crate) mixer_norms: Option<f32>,
     /// `in_proj` and `out_proj` have biases.
     pub(crate) use_bias: bool,
@@ -27,8 +27,8 @@ pub(crate) struct MambaConfig {
     pub(crate) tied: bool,
 }
 
-/// The file's own fields. Defaults are those of `transformers`; `residual_in_fp32` needs none, since all of the
-/// arithmetic here is f32.
+/// Fields of the file. Defaults are those of `transformers`; `residual_in_fp32` is ignored because all arithmetic is
+/// f32.
 #[derive(Deserialize)]
 struct RawMamba {
     vocab_size: usize,
@@ -74,14 +74,14 @@ fn sixteen() -> usize {
 }
 
 impl MambaConfig {
-    /// Of `falcon_mamba` where `falcon`, else of `mamba`.
+    /// Parses `falcon_mamba` if `falcon`, else `mamba`.
     pub(super) fn parse(json: &str, falcon: bool) -> Result<Self, LoadError> {
         let raw: RawMamba = serde_json::from_str(json).map_err(|error| LoadError::malformed(FILE, error))?;
         check_silu(&raw.hidden_act)?;
-        // What the file states outweighs what would follow: Falcon Mamba's `expand` is not the one its weights have.
-        let follows = raw.expand * raw.hidden_size as f64;
-        let follows = if (1.0..=MODEL_DIM_MAX as f64).contains(&follows) { follows as usize } else { 0 };
-        let d_inner = raw.intermediate_size.unwrap_or(follows);
+        // An explicit width takes precedence: `expand` is wrong in Falcon Mamba's files.
+        let computed = raw.expand * raw.hidden_size as f64;
+        let computed = if (1.0..=MODEL_DIM_MAX as f64).contains(&computed) { computed as usize } else { 0 };
+        let d_inner = raw.intermediate_size.unwrap_or(computed);
         let dt_rank = match raw.time_step_rank {
             Rank::Number(rank) => rank,
             Rank::Named(name) if name == "auto" => raw.hidden_size.div_ceil(16),

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::super::LoadError;
 use super::{FILE, check_dims, check_epsilon, check_silu, epsilon, four, parse, silu, two, yes};
 
-/// The dims of a Mamba-2 (Dao and Gu 2024), under the names of Hugging Face's `Mamba2Config`.
+/// Dimensions of a Mamba-2 (Dao and Gu 2024), named as in Hugging Face's `Mamba2Config`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Mamba2Config {
     pub(crate) vocabulary: usize,
@@ -13,13 +13,13 @@ pub(crate) struct Mamba2Config {
     pub(crate) heads: usize,
     pub(crate) head_dim: usize,
     pub(crate) d_state: usize,
-    /// Groups of heads that share a B and a C.
+    /// Number of groups of heads that share B and C.
     pub(crate) groups: usize,
-    /// Width of the causal convolution, its own step included.
+    /// Length of the causal convolution, including the current token.
     pub(crate) d_conv: usize,
     pub(crate) layers: usize,
     pub(crate) norm_epsilon: f32,
-    /// Δ is kept within these.
+    /// Range that Δ is clamped to.
     pub(crate) dt_limit: (f32, f32),
     /// `in_proj` and `out_proj` have biases.
     pub(crate) use_bias: bool,
@@ -33,19 +33,18 @@ impl Mamba2Config {
         self.heads * self.head_dim
     }
 
-    /// Channels that go through the convolution: the heads, and B and C of every group.
+    /// Channels of the convolution: the heads, and B and C of every group.
     pub(crate) fn d_convolved(&self) -> usize {
         self.d_inner() + 2 * self.groups * self.d_state
     }
 
-    /// Width of a row that `in_proj` gives: the gate, what is convolved, and Δ.
+    /// Row width of the output of `in_proj`: gate, convolution input, and Δ.
     pub(crate) fn projected(&self) -> usize {
         self.d_inner() + self.d_convolved() + self.heads
     }
 }
 
-/// The file's own fields. Defaults are those of `transformers`; `chunk_size` cuts nothing here, and `residual_in_fp32`
-/// needs no field, since all of the arithmetic is f32.
+/// Fields of the file. Defaults are those of `transformers`; `chunk_size` and `residual_in_fp32` have no effect here.
 #[derive(Deserialize)]
 struct Raw {
     vocab_size: usize,
@@ -77,7 +76,7 @@ struct Raw {
     tie_word_embeddings: bool,
 }
 
-/// A number, or however an infinity is spelled: `null` once [`standard_json`](super::standard_json) has seen it.
+/// A number, or an infinity, which is `null` after [`standard_json`](super::standard_json).
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Bound {
@@ -86,7 +85,7 @@ enum Bound {
         #[serde(rename = "__float__")]
         name: String,
     },
-    Endless(()),
+    Infinite(()),
 }
 
 impl Bound {
@@ -95,7 +94,7 @@ impl Bound {
             Self::Number(number) => *number,
             Self::Named { name } if name == "Infinity" => f32::INFINITY,
             Self::Named { .. } => f32::NAN,
-            Self::Endless(()) => f32::INFINITY,
+            Self::Infinite(()) => f32::INFINITY,
         }
     }
 }
@@ -138,7 +137,7 @@ impl Mamba2Config {
             return Err(LoadError::malformed(FILE, why));
         }
         if !raw.num_heads.is_multiple_of(raw.n_groups) {
-            let why = format!("`num_heads` is {}, no multiple of the {} of `n_groups`", raw.num_heads, raw.n_groups);
+            let why = format!("`num_heads` is {}, not a multiple of the {} of `n_groups`", raw.num_heads, raw.n_groups);
             return Err(LoadError::malformed(FILE, why));
         }
         let dt_limit = raw.time_step_limit.map_or((0.0, f32::INFINITY), |(low, high)| (low.value(), high.value()));

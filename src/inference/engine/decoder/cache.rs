@@ -1,21 +1,21 @@
-//! Keys and values of one sequence, in pages that forks share: a fork copies references, and the last page is copied when
-//! one of them writes on.
+//! The KV cache of one sequence, in copy-on-write pages: a fork copies references, and the last page is copied when a
+//! fork writes to it.
 
 use std::sync::Arc;
 
 use loom_kernels::{KvPage, PAGE_LEN};
 
-/// The keys and values of every position read, all layers.
+/// Keys and values of all layers for every position read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cache {
     pages: Vec<Arc<Page>>,
     /// Positions in use.
     len: usize,
-    /// Positions that the pass in progress adds, the last of `len`.
+    /// Positions that the current pass adds, at the end of `len`.
     new: usize,
 }
 
-/// One page a layer, of the same positions.
+/// The pages of all layers for the same positions.
 #[derive(Debug, Clone)]
 struct Page(Vec<KvPage>);
 
@@ -30,14 +30,14 @@ impl Cache {
         positions.div_ceil(PAGE_LEN) * layers * KvPage::bytes(kv_heads, head_dim)
     }
 
-    /// Makes room for `new` positions more, which [`write`](Self::write) fills in layer by layer.
+    /// Allocates space for `new` more positions, which [`write`](Self::write) fills layer by layer.
     pub(super) fn extend(&mut self, new: usize, layers: usize, kv_heads: usize, head_dim: usize) {
         (self.len, self.new) = (self.len + new, new);
         let page = || Arc::new(Page(vec![KvPage::new(kv_heads, head_dim); layers]));
         self.pages.resize_with(self.len.div_ceil(PAGE_LEN), page);
     }
 
-    /// Puts down the keys and values of the new positions in layer `layer`.
+    /// Stores keys and values of the new positions in layer `layer`.
     pub(super) fn write<'a>(&mut self, layer: usize, rows: impl Iterator<Item = (&'a [f32], &'a [f32])>) {
         for (at, (key, value)) in (self.len - self.new..).zip(rows) {
             let page = self.pages.get_mut(at / PAGE_LEN).map(Arc::make_mut);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_shares_what_is_full_and_copies_the_last_page_when_it_writes() {
+    fn a_fork_shares_full_pages_and_copies_the_last_one_on_write() {
         let mut cache = Cache::default();
         grow(&mut cache, &[1.0; PAGE_LEN + 3]);
         let mut fork = cache.clone();
@@ -78,7 +78,7 @@ mod tests {
         grow(&mut fork, &[2.0]);
         assert_eq!(shared(&cache, &fork), [true, false]);
         assert_eq!((cache.len(), fork.len()), (PAGE_LEN + 3, PAGE_LEN + 4));
-        // Written once more, it is its own already.
+        // On the second write the page is already its own.
         let mine = Arc::as_ptr(fork.pages.last().unwrap());
         grow(&mut fork, &[3.0]);
         assert_eq!(mine, Arc::as_ptr(fork.pages.last().unwrap()));

@@ -1,45 +1,45 @@
-//! Steps of one token for every sequence: what a network does most. What they are told lies in memory that stays where it
-//! is, and their rows are filled up to one of a few counts, so that the launches of a kind of step are the same every
-//! time: recorded when they come for the second time, and one launch from then on. Where nothing is recorded, the same
-//! kernels are launched one by one.
+//! Decoding steps, in which every sequence has one token. Their inputs are at fixed addresses, and the number of rows
+//! is padded to one of a few values, so that all steps of a kind launch the same kernels. The second step of a kind is
+//! recorded as a CUDA graph; later ones are a single launch. Without graph support the kernels are launched
+//! individually.
 
 use std::collections::HashMap;
 
-use loom_kernels::cuda::{Ask, Asks, Gpu, GpuError, List, Recording};
+use loom_kernels::cuda::{Gpu, GpuError, Recording, RowList, RowQueries, RowQuery};
 
-use super::network::Body;
+use super::network::GpuLayers;
 use crate::foundation::base::limits::GPU_SEQUENCES_MAX;
 
-/// Room for ids under a penalty, in all sequences together; a step with more is not recorded.
+/// Capacity for penalised ids of all sequences; a step with more is not recorded.
 const PENALISED_MAX: usize = 1 << 18;
 
 pub(super) struct Decode<P> {
-    pub(super) ids: List,
-    /// The slots written.
-    pub(super) targets: List,
-    pub(super) asks: Asks,
+    pub(super) ids: RowList,
+    /// Slots that the step writes.
+    pub(super) targets: RowList,
+    pub(super) queries: RowQueries,
     pub(super) plan: P,
-    /// By rows, and what else decides on the launches.
-    known: HashMap<(usize, usize), Known>,
-    records: bool,
+    /// By number of rows and the layers' own kind.
+    kinds: HashMap<(usize, usize), KindState>,
+    may_record: bool,
 }
 
-/// How many rows a step of `sequences` has: as many up to 8, then a power of two.
+/// Padded number of rows for `sequences`: exact up to 8, then a power of two.
 pub(super) fn rows(sequences: usize) -> Option<usize> {
     let rows = if sequences <= 8 { sequences } else { sequences.next_power_of_two() };
     (1..=GPU_SEQUENCES_MAX).contains(&rows).then_some(rows)
 }
 
-enum Known {
-    /// It was done once: its kernels are loaded.
+enum KindState {
+    /// Executed once: its kernels are loaded.
     Done,
     Recorded(Recording),
-    /// There is nothing to record with.
+    /// Recording is not supported.
     Never,
 }
 
 impl<P> Decode<P> {
-    pub(super) fn new<B: Body<Plan = P>>(
+    pub(super) fn new<B: GpuLayers<PassPlan = P>>(
         gpu: &Gpu,
         body: &B,
         slots: usize,
@@ -47,12 +47,12 @@ impl<P> Decode<P> {
     ) -> Result<Self, GpuError> {
         let rows = GPU_SEQUENCES_MAX;
         Ok(Self {
-            ids: List::room(gpu, rows, vocabulary)?,
-            targets: List::room(gpu, rows, slots)?,
-            asks: Asks::room(gpu, rows, PENALISED_MAX, vocabulary)?,
-            plan: body.room(gpu, rows)?,
-            known: HashMap::new(),
-            records: std::env::var_os("LOOM_CUDA_GRAPHS").is_none_or(|told| told != "off"),
+            ids: RowList::with_capacity(gpu, rows, vocabulary)?,
+            targets: RowList::with_capacity(gpu, rows, slots)?,
+            queries: RowQueries::with_capacity(gpu, rows, PENALISED_MAX, vocabulary)?,
+            plan: body.allocate_plan(gpu, rows)?,
+            kinds: HashMap::new(),
+            may_record: std::env::var_os("LOOM_CUDA_GRAPHS").is_none_or(|value| value != "off"),
         })
     }
 
@@ -60,48 +60,48 @@ impl<P> Decode<P> {
         &mut self.plan
     }
 
-    /// Puts down what a step is told, filled up to `rows` rows. Whether there was room for it.
+    /// Sets the inputs of a step, padded to `rows` rows. Returns whether they fit.
     pub(super) fn set(
         &mut self,
         ids: &[u32],
         targets: &[u32],
-        asks: &[Option<Ask<'_>>],
+        queries: &[Option<RowQuery<'_>>],
         rows: usize,
     ) -> Result<bool, GpuError> {
         self.ids.set(ids, rows)?;
         self.targets.set(targets, rows)?;
-        self.asks.set(asks, rows)
+        self.queries.set(queries, rows)
     }
 
-    /// Does a step of this kind, whose launches are `work`.
+    /// Executes a step of `kind`, whose launches are issued by `work`.
     pub(super) fn run(
         &mut self,
         gpu: &Gpu,
         kind: (usize, usize),
         work: impl Fn(&Self) -> Result<(), GpuError>,
     ) -> Result<(), GpuError> {
-        let now = match self.known.get(&kind) {
-            Some(Known::Recorded(recording)) => return gpu.replay(recording),
-            Some(Known::Never) => return work(self),
-            None if self.records => {
+        let now = match self.kinds.get(&kind) {
+            Some(KindState::Recorded(recording)) => return gpu.replay(recording),
+            Some(KindState::Never) => return work(self),
+            None if self.may_record => {
                 work(self)?;
-                Known::Done
+                KindState::Done
             }
             None => {
                 work(self)?;
-                Known::Never
+                KindState::Never
             }
-            Some(Known::Done) => {
+            Some(KindState::Done) => {
                 if let Some(recording) = gpu.record(|| work(self))? {
                     gpu.replay(&recording)?;
-                    Known::Recorded(recording)
+                    KindState::Recorded(recording)
                 } else {
                     work(self)?;
-                    Known::Never
+                    KindState::Never
                 }
             }
         };
-        self.known.insert(kind, now);
+        self.kinds.insert(kind, now);
         Ok(())
     }
 }

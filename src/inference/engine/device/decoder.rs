@@ -1,27 +1,27 @@
-//! The layers of the Llama family on a GPU. Keys and values lie in pages of 64 positions, all layers of a page side by
-//! side; forks share pages, and the last one is copied when one of them writes on.
+//! The layers of the Llama family on a GPU. The KV cache consists of pages of 64 positions, with all layers of a page
+//! contiguous. Forks share pages; the last page is copied on write.
 
 use std::sync::Arc;
 
-use loom_kernels::cuda::{Attend, Buffer, Gpu, GpuError, PAGE, Place as At, Sequence};
+use loom_kernels::cuda::{AttentionPass, Buffer, Gpu, GpuError, PAGE, RowPosition as At, SequenceRows};
 
 use super::super::Segment;
 use super::super::config::DecoderConfig;
 use super::super::decoder::{Decoder, Layer as CpuLayer};
-use super::Refusal;
-use super::memory::Needs;
-use super::network::{Body, GpuState, Stream};
-use super::slots::{Place, Pool};
+use super::GpuRefusal;
+use super::memory::MemoryNeeds;
+use super::network::{GpuLayers, GpuState, ResidualStream};
+use super::slots::{Pool, PoolIndex};
 use super::weights::Linear;
 
-/// Widest head of the kernel.
+/// Widest head that the kernel supports.
 const HEAD_DIM_MAX: usize = 256;
 
 pub(super) struct GpuDecoder {
     config: DecoderConfig,
     layers: Vec<Layer>,
     /// Cosines and sines of every position, `[window, head_dim]`.
-    turns: Buffer<f32>,
+    rope: Buffer<f32>,
     pages: Pool,
     /// `[pages, layers, kv_heads, head_dim, PAGE]` and `[pages, layers, kv_heads, PAGE, head_dim]`.
     keys: Buffer<f32>,
@@ -43,9 +43,9 @@ struct Layer {
 }
 
 struct Pass {
-    /// What goes into a layer, `[rows, d_model]`.
+    /// Input of a layer, `[rows, d_model]`.
     normed: Buffer<f32>,
-    /// `[rows, heads · head_dim]`: queries, and what attention gives (before that, the queries before their norm).
+    /// `[rows, heads · head_dim]`: queries, and the output of attention (before that, the queries before their norm).
     q: Buffer<f32>,
     y: Buffer<f32>,
     /// `[rows, kv_heads · head_dim]`
@@ -58,10 +58,10 @@ struct Pass {
     scratch: Buffer<f32>,
 }
 
-/// The positions that a sequence has read.
+/// The KV cache of a sequence.
 #[derive(Clone, Default)]
 pub(super) struct Cache {
-    pages: Vec<Arc<Place>>,
+    pages: Vec<Arc<PoolIndex>>,
     len: usize,
 }
 
@@ -88,34 +88,34 @@ impl Layer {
 }
 
 impl GpuDecoder {
-    pub(super) fn new(model: &Decoder, gpu: &Gpu) -> Result<Self, Refusal> {
+    pub(super) fn new(model: &Decoder, gpu: &Gpu) -> Result<Self, GpuRefusal> {
         let config = model.config.clone();
         let DecoderConfig { head_dim, window, .. } = config;
         if head_dim > HEAD_DIM_MAX {
-            return Err(Refusal::Unserved("a transformer whose heads are wider than 256"));
+            return Err(GpuRefusal::NotImplemented("a transformer whose heads are wider than 256"));
         }
         let layers = model.layers.iter().map(|layer| Layer::new(layer, gpu)).collect::<Result<Vec<_>, _>>()?;
-        let mut turns = vec![0.0; window * head_dim];
-        turns.chunks_exact_mut(head_dim).enumerate().for_each(|(position, turns)| model.turns.at(position, turns));
-        let none = || gpu.room(0);
+        let mut rope = vec![0.0; window * head_dim];
+        rope.chunks_exact_mut(head_dim).enumerate().for_each(|(position, rope)| model.rope.at(position, rope));
+        let none = || gpu.uninit(0);
         let (keys, values, pass) = (none()?, none()?, Pass::new(&config, 0, gpu)?);
         let pages = Pool::new("pages of keys and values", 0, 0);
-        Ok(Self { turns: gpu.upload(&turns)?, config, layers, pages, keys, values, pass })
+        Ok(Self { rope: gpu.upload(&rope)?, config, layers, pages, keys, values, pass })
     }
 
-    /// Numbers of one layer in a page of keys; as many of values.
+    /// Size of one layer's keys in a page, in elements; values have the same size.
     fn unit(&self) -> usize {
         self.config.kv_heads * self.config.head_dim * PAGE
     }
 
-    /// Makes room for `new` positions behind `cache`, on pages of its own.
+    /// Allocates `new` positions at the end of `cache`, copying a shared last page.
     fn extend(&self, gpu: &Gpu, cache: &mut Cache, new: usize) -> Result<(), GpuError> {
         if let Some(shared) = cache.pages.last_mut().filter(|_| !cache.len.is_multiple_of(PAGE))
             && Arc::get_mut(shared).is_none()
         {
             let own = self.pages.take()?;
             let len = self.layers.len() * self.unit();
-            let at = |page: &Place| usize::try_from(page.index()).unwrap_or_default() * len;
+            let at = |page: &PoolIndex| usize::try_from(page.index()).unwrap_or_default() * len;
             for cache in [&self.keys, &self.values] {
                 gpu.copy(cache.part(at(shared), len), cache.part(at(&own), len), len)?;
             }
@@ -128,17 +128,18 @@ impl GpuDecoder {
         Ok(())
     }
 
-    /// Where the rows of `batch` stand, and its sequences' pages.
+    /// Positions of the rows of `batch`, and page tables of its sequences.
     fn places(&self, batch: &[Segment<'_, GpuState<Cache>>]) -> Result<(Vec<At>, Vec<i32>), GpuError> {
-        let number = |n: usize| i32::try_from(n).map_err(|_| GpuError::new("a place beyond 2³¹: run less at once"));
+        let number =
+            |n: usize| i32::try_from(n).map_err(|_| GpuError::new("an index beyond 2³¹: run fewer sequences at once"));
         let (mut places, mut tables) = (Vec::new(), Vec::new());
         for segment in batch {
-            let cache = &segment.state.rest;
+            let cache = &segment.state.data;
             let table = number(tables.len())?;
             for position in cache.len - segment.ids.len()..cache.len {
                 places.push(At { position: number(position)?, table });
             }
-            // For the kernels a layer of a page is a page.
+            // The kernels count pages per layer.
             for page in &cache.pages {
                 tables.push(number(usize::try_from(page.index()).unwrap_or_default() * self.layers.len())?);
             }
@@ -146,7 +147,7 @@ impl GpuDecoder {
         Ok((places, tables))
     }
 
-    /// Pages of the first layer, as the kernels count them: from layer to layer they move on by one.
+    /// Number of addressable pages of the first layer in the kernels' numbering; each layer is offset by one.
     fn entries(&self) -> usize {
         self.pages.count().saturating_sub(1) * self.layers.len() + 1
     }
@@ -156,7 +157,14 @@ impl GpuDecoder {
         [heads, kv_heads, head_dim]
     }
 
-    fn attention(&self, gpu: &Gpu, index: usize, layer: &Layer, plan: &Attend, rows: usize) -> Result<(), GpuError> {
+    fn attention(
+        &self,
+        gpu: &Gpu,
+        index: usize,
+        layer: &Layer,
+        plan: &AttentionPass,
+        rows: usize,
+    ) -> Result<(), GpuError> {
         let DecoderConfig { heads, kv_heads, head_dim, norm_epsilon, .. } = self.config;
         let Pass { normed, q, y, k, v, k_raw, scratch, .. } = &self.pass;
         layer.v_proj.apply(gpu, normed.view(), rows, v.view())?;
@@ -170,12 +178,12 @@ impl GpuDecoder {
             layer.k_proj.apply(gpu, normed.view(), rows, k.view())?;
         }
         let cache = [&self.keys, &self.values].map(|cache| cache.from(index * self.unit()));
-        gpu.rotary_write(plan, q.view(), [k.view(), v.view()], self.turns.view(), cache)?;
+        gpu.rotary_write(plan, q.view(), [k.view(), v.view()], self.rope.view(), cache)?;
         gpu.attend(plan, q.view(), cache, 1.0 / (head_dim as f32).sqrt(), scratch.view(), y.view())
     }
 }
 
-/// Widths of the buffers of a pass but for the scratch: normed, q, y, k, v, k before its norm, gate, up.
+/// Widths of the buffers of a pass, in the order normed, q, y, k, v, k before its norm, gate, up.
 fn widths(config: &DecoderConfig) -> [usize; 8] {
     let &DecoderConfig { d_model, d_feed, heads, kv_heads, head_dim, qk_norms, .. } = config;
     let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
@@ -184,18 +192,18 @@ fn widths(config: &DecoderConfig) -> [usize; 8] {
 
 impl Pass {
     fn new(config: &DecoderConfig, rows: usize, gpu: &Gpu) -> Result<Self, GpuError> {
-        let [normed, q, y, k, v, k_raw, gate, up] = widths(config).map(|width| gpu.room(rows * width));
-        let scratch = gpu.room(Attend::scratch_max(rows, config.heads, config.head_dim))?;
+        let [normed, q, y, k, v, k_raw, gate, up] = widths(config).map(|width| gpu.uninit(rows * width));
+        let scratch = gpu.uninit(AttentionPass::scratch_max(rows, config.heads, config.head_dim))?;
         Ok(Self { normed: normed?, q: q?, y: y?, k: k?, v: v?, k_raw: k_raw?, gate: gate?, up: up?, scratch })
     }
 }
 
-impl Body for GpuDecoder {
+impl GpuLayers for GpuDecoder {
     const DELTA: bool = false;
 
-    type Rest = Cache;
+    type SequenceData = Cache;
 
-    type Plan = Attend;
+    type PassPlan = AttentionPass;
 
     fn layers(&self) -> usize {
         self.layers.len()
@@ -205,11 +213,11 @@ impl Body for GpuDecoder {
         Some(self.config.window)
     }
 
-    fn needs(&self) -> Needs {
+    fn memory_needs(&self) -> MemoryNeeds {
         let DecoderConfig { heads, head_dim, window, .. } = self.config;
         let float = size_of::<f32>();
-        let scratch = |rows| float * Attend::scratch_max(rows, heads, head_dim);
-        Needs {
+        let scratch = |rows| float * AttentionPass::scratch_max(rows, heads, head_dim);
+        MemoryNeeds {
             slot: 0,
             page: 2 * float * self.layers.len() * self.unit(),
             longest: window.div_ceil(PAGE),
@@ -218,44 +226,55 @@ impl Body for GpuDecoder {
         }
     }
 
-    fn settle(&mut self, gpu: &Gpu, rows: usize, _: usize, pages: usize) -> Result<(), GpuError> {
+    fn allocate(&mut self, gpu: &Gpu, rows: usize, _: usize, pages: usize) -> Result<(), GpuError> {
         self.pages = Pool::new("pages of keys and values", 0, pages);
         let len = pages * self.layers.len() * self.unit();
-        (self.keys, self.values) = (gpu.room(len)?, gpu.room(len)?);
+        (self.keys, self.values) = (gpu.uninit(len)?, gpu.uninit(len)?);
         self.pass = Pass::new(&self.config, rows, gpu)?;
         Ok(())
     }
 
-    fn grow(&self, gpu: &Gpu, batch: &mut [Segment<'_, GpuState<Cache>>]) -> Result<(), GpuError> {
-        batch.iter_mut().try_for_each(|segment| self.extend(gpu, &mut segment.state.rest, segment.ids.len()))
+    fn reserve(&self, gpu: &Gpu, batch: &mut [Segment<'_, GpuState<Cache>>]) -> Result<(), GpuError> {
+        batch.iter_mut().try_for_each(|segment| self.extend(gpu, &mut segment.state.data, segment.ids.len()))
     }
 
-    fn plan(&self, gpu: &Gpu, batch: &[Segment<'_, GpuState<Cache>>], _: &[Sequence]) -> Result<Attend, GpuError> {
-        let (places, tables) = self.places(batch)?;
-        Attend::new(gpu, &places, &tables, self.entries(), self.dims())
-    }
-
-    fn room(&self, gpu: &Gpu, rows: usize) -> Result<Attend, GpuError> {
-        // Tables of sequences of an eighth of the window, all at once.
-        let entries = rows * self.config.window.div_ceil(8 * PAGE).max(4);
-        Attend::room(gpu, [rows, self.config.window, entries], self.entries(), self.dims())
-    }
-
-    fn tell(
+    fn plan(
         &self,
-        plan: &mut Attend,
+        gpu: &Gpu,
         batch: &[Segment<'_, GpuState<Cache>>],
-        _: &[Sequence],
+        _: &[SequenceRows],
+    ) -> Result<AttentionPass, GpuError> {
+        let (places, tables) = self.places(batch)?;
+        AttentionPass::new(gpu, &places, &tables, self.entries(), self.dims())
+    }
+
+    fn allocate_plan(&self, gpu: &Gpu, rows: usize) -> Result<AttentionPass, GpuError> {
+        // Tables for sequences that on average fill an eighth of the window.
+        let entries = rows * self.config.window.div_ceil(8 * PAGE).max(4);
+        AttentionPass::with_capacity(gpu, [rows, self.config.window, entries], self.entries(), self.dims())
+    }
+
+    fn set_decode_plan(
+        &self,
+        plan: &mut AttentionPass,
+        batch: &[Segment<'_, GpuState<Cache>>],
+        _: &[SequenceRows],
         rows: usize,
     ) -> Result<Option<usize>, GpuError> {
         let (places, tables) = self.places(batch)?;
         plan.set(&places, &tables, rows)
     }
 
-    fn layer(&self, gpu: &Gpu, index: usize, plan: &Attend, stream: &Stream<'_>) -> Result<(), GpuError> {
+    fn layer(
+        &self,
+        gpu: &Gpu,
+        index: usize,
+        plan: &AttentionPass,
+        stream: &ResidualStream<'_>,
+    ) -> Result<(), GpuError> {
         let DecoderConfig { d_model, d_feed, norm_epsilon, .. } = self.config;
         let Some(layer) = self.layers.get(index) else { return Ok(()) };
-        let &Stream { rows, x, added, h } = stream;
+        let &ResidualStream { rows, x, added, h } = stream;
         let Pass { normed, y, gate, up, .. } = &self.pass;
         gpu.rms_norm(x, added, layer.norm.view(), norm_epsilon, normed.view(), [rows, d_model])?;
         self.attention(gpu, index, layer, plan, rows)?;

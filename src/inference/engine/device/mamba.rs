@@ -1,24 +1,24 @@
-//! The layers of Mamba-1 and Falcon Mamba on a GPU. The weights are loaded as for the CPU and moved over.
+//! The layers of Mamba-1 and Falcon Mamba on a GPU. Weights are loaded as for the CPU and uploaded.
 
 use loom_kernels::cuda::{Buffer, Gpu, GpuError, GpuScan, Matrix};
 
 use super::super::config::MambaConfig;
 use super::super::mamba::{Layer as CpuLayer, Mamba};
 use super::super::recurrent::StateDims;
-use super::Refusal;
-use super::network::Stream;
-use super::plan::Plan;
+use super::GpuRefusal;
+use super::network::ResidualStream;
+use super::plan::PassPlan;
 use super::recurrent::{Conv, Mixer, Recurrent, Slots, TAPS_MAX};
 use super::weights::{Linear, PIECE, narrow, unpack};
 
-/// Largest state of the kernel, numbers a channel.
+/// Largest state per channel that the kernel supports.
 const STATE_MAX: usize = 128;
 
 pub(super) struct Layer {
     norm: Buffer<f32>,
     in_proj: Linear,
     conv: Conv,
-    /// To `[Δ low-rank, filled up to whole pieces | B | C]`.
+    /// Projection to `[Δ low-rank, padded to whole pieces | B | C]`.
     x_proj: Matrix,
     dt_proj: Matrix,
     dt_bias: Buffer<f32>,
@@ -39,7 +39,7 @@ impl Layer {
     fn new(config: &MambaConfig, layer: &CpuLayer, gpu: &Gpu) -> Result<Self, GpuError> {
         let MambaConfig { d_inner, d_state, dt_rank, .. } = *config;
         let (low, _) = rank(config);
-        // Rows of zeros fill the low rank up; dt_proj weighs them with columns of zeros.
+        // The low rank is padded with rows of zeros, and `dt_proj` with columns of zeros.
         let x_proj = unpack(&layer.x_proj);
         let (delta, bc) = x_proj.split_at(dt_rank * d_inner);
         let x_proj = [delta, &vec![0.0; (low - dt_rank) * d_inner], bc].concat();
@@ -60,23 +60,25 @@ impl Layer {
     }
 }
 
-/// The layers of `model`, moved over.
-pub(super) fn load(model: &Mamba, gpu: &Gpu) -> Result<Recurrent<MambaConfig>, Refusal> {
+/// Uploads the layers of `model`.
+pub(super) fn load(model: &Mamba, gpu: &Gpu) -> Result<Recurrent<MambaConfig>, GpuRefusal> {
     let config = &model.config;
     if config.d_conv > TAPS_MAX || config.d_state > STATE_MAX {
-        return Err(Refusal::Unserved("a Mamba whose convolution is longer than 8 or whose state is larger than 128"));
+        return Err(GpuRefusal::NotImplemented(
+            "a Mamba whose convolution is longer than 8 or whose state is larger than 128",
+        ));
     }
     let layers = model.layers.iter().map(|layer| Layer::new(config, layer, gpu)).collect::<Result<Vec<_>, _>>()?;
     Ok(Recurrent::new(gpu, config.clone(), layers)?)
 }
 
-/// Where B begins in a row behind the low rank of Δ, and the row's width.
+/// Offset of B in a row behind the padded low rank, and the row's width.
 fn rank(config: &MambaConfig) -> (usize, usize) {
     let low = config.dt_rank.next_multiple_of(PIECE);
     (low, (low + 2 * config.d_state).next_multiple_of(4))
 }
 
-/// Widths of the buffers of a pass: uz, u, Δ, y, dbc. In y lies also what goes into a layer.
+/// Widths of the buffers of a pass: uz, u, Δ, y, dbc. y also holds the input of a layer.
 fn widths(config: &MambaConfig) -> [usize; 5] {
     let MambaConfig { d_model, d_inner, .. } = *config;
     [2 * d_inner, d_inner, d_inner, d_inner.max(d_model), rank(config).1]
@@ -100,7 +102,7 @@ impl Mixer for MambaConfig {
     }
 
     fn pass(&self, gpu: &Gpu, rows: usize) -> Result<Pass, GpuError> {
-        let [uz, u, delta, y, dbc] = widths(self).map(|width| gpu.room(rows * width));
+        let [uz, u, delta, y, dbc] = widths(self).map(|width| gpu.uninit(rows * width));
         Ok(Pass { uz: uz?, u: u?, delta: delta?, y: y?, dbc: dbc? })
     }
 
@@ -114,8 +116,8 @@ impl Mixer for MambaConfig {
         (index, layer): (usize, &Layer),
         slots: &Slots,
         pass: &Pass,
-        plan: &Plan,
-        stream: &Stream<'_>,
+        plan: &PassPlan,
+        stream: &ResidualStream<'_>,
     ) -> Result<(), GpuError> {
         let &MambaConfig { d_model, d_inner, d_state, dt_rank, norm_epsilon, mixer_norms, .. } = self;
         let (batch, rows) = (plan.at(index), stream.rows);

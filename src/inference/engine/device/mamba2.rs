@@ -1,13 +1,13 @@
-//! The layers of Mamba-2 on a GPU: a step is the recurrence, a longer segment the paper's chunked form.
+//! The layers of Mamba-2 on a GPU: decoding uses the recurrence, longer segments the paper's chunked form.
 
-use loom_kernels::cuda::{Buffer, Gpu, GpuError, GpuHeadScan, Heads};
+use loom_kernels::cuda::{Buffer, Gpu, GpuError, GpuHeadScan, HeadDims};
 
 use super::super::config::Mamba2Config;
 use super::super::mamba2::{Layer as CpuLayer, Mamba2};
 use super::super::recurrent::StateDims;
-use super::Refusal;
-use super::network::Stream;
-use super::plan::Plan;
+use super::GpuRefusal;
+use super::network::ResidualStream;
+use super::plan::PassPlan;
 use super::recurrent::{Conv, Mixer, Recurrent, Slots, TAPS_MAX};
 use super::weights::Linear;
 
@@ -29,7 +29,7 @@ pub(super) struct Pass {
     xbc: Buffer<f32>,
     /// `[rows, d_inner]`
     y: Buffer<f32>,
-    /// `[rows, d_inner]`; also what goes into a layer.
+    /// `[rows, d_inner]`; also holds the input of a layer.
     normed: Buffer<f32>,
 }
 
@@ -48,10 +48,10 @@ impl Layer {
     }
 }
 
-/// The layers of `model`, moved over.
-pub(super) fn load(model: &Mamba2, gpu: &Gpu) -> Result<Recurrent<Mamba2Config>, Refusal> {
+/// Uploads the layers of `model`.
+pub(super) fn load(model: &Mamba2, gpu: &Gpu) -> Result<Recurrent<Mamba2Config>, GpuRefusal> {
     if model.config.d_conv > TAPS_MAX {
-        return Err(Refusal::Unserved("a Mamba-2 whose convolution is longer than 8"));
+        return Err(GpuRefusal::NotImplemented("a Mamba-2 whose convolution is longer than 8"));
     }
     let layers = model.layers.iter().map(|layer| Layer::new(layer, gpu)).collect::<Result<Vec<_>, _>>()?;
     Ok(Recurrent::new(gpu, model.config.clone(), layers)?)
@@ -80,7 +80,7 @@ impl Mixer for Mamba2Config {
     }
 
     fn pass(&self, gpu: &Gpu, rows: usize) -> Result<Pass, GpuError> {
-        let [zxbcdt, xbc, y, normed] = widths(self).map(|width| gpu.room(rows * width));
+        let [zxbcdt, xbc, y, normed] = widths(self).map(|width| gpu.uninit(rows * width));
         Ok(Pass { zxbcdt: zxbcdt?, xbc: xbc?, y: y?, normed: normed? })
     }
 
@@ -94,8 +94,8 @@ impl Mixer for Mamba2Config {
         (index, layer): (usize, &Layer),
         slots: &Slots,
         pass: &Pass,
-        plan: &Plan,
-        stream: &Stream<'_>,
+        plan: &PassPlan,
+        stream: &ResidualStream<'_>,
     ) -> Result<(), GpuError> {
         let &Mamba2Config { d_model, heads, head_dim, d_state, groups, dt_limit, norm_epsilon, .. } = self;
         let (inner, projected) = (self.d_inner(), self.projected());
@@ -114,7 +114,7 @@ impl Mixer for Mamba2Config {
             dt_bias: layer.dt_bias.view(),
             a: layer.a.view(),
             d: layer.d.view(),
-            dims: Heads { heads: h, head_dim: p, d_state: n, groups: g, least: dt_limit.0, most: dt_limit.1 },
+            dims: HeadDims { heads: h, head_dim: p, d_state: n, groups: g, least: dt_limit.0, most: dt_limit.1 },
         };
         gpu.head_scan(batch, &scan, slots.states.view(), y.view())?;
         gpu.gated_rms_norm(

@@ -1,109 +1,120 @@
-//! What every network on a GPU has around its layers: embeddings, the residual stream, slots, the head, and the reading
-//! of rows where they lie. The layers are a [`Body`]'s: `mamba.rs`, `mamba2.rs`, `decoder.rs`.
+//! The parts of a network on a GPU that do not depend on its family: embeddings, residual stream, state slots, head,
+//! and logit queries, which are answered on the GPU. The layers are a [`GpuLayers`]: `mamba.rs`, `mamba2.rs`,
+//! `decoder.rs`.
 //!
-//! A pass is enqueued as a whole and waited for once, when what was read of its rows comes back: some 180 bytes a row.
-//! Unlike the CPU's, its results agree with those of another batch or another length of segment within a tolerance only.
+//! A pass is enqueued as a whole, and the host waits once, for the answers (some 180 bytes per row). Unlike on a CPU,
+//! results of different batches or segment lengths agree only within a tolerance.
 //!
-//! Memory is planned when a model is opened (`memory.rs`).
+//! Memory is allocated when a model is opened (`memory.rs`).
 
 mod rows;
 
 use std::sync::{Arc, Mutex};
 
-use loom_kernels::cuda::{Buffer, Gpu, GpuError, List, Matrix, PAGE, Reading, Sequence, TOP_MAX, View};
+use loom_kernels::cuda::{Buffer, Gpu, GpuError, Matrix, PAGE, RowList, RowStats, SequenceRows, TOP_MAX, View};
 
-use super::super::ends::Ends;
-use super::super::row::{Room, RowAsk, RowReading};
+use super::super::embedding_and_head::EmbeddingAndHead;
+use super::super::logit_query::{LogitQuery, Scratch, TokenStats};
 use super::super::steps::Steps;
 use super::super::{Architecture, Segment};
 use super::decode::{self, Decode};
-use super::memory::{Needs, Plan};
-use super::reading::{asked, told};
-use super::slots::{Place, Pool, lock};
+use super::memory::{MemoryNeeds, MemoryPlan};
+use super::query::{kernel_query, token_stats};
+use super::slots::{Pool, PoolIndex, lock};
 use super::weights::matrix;
 use crate::foundation::base::limits::GPU_PASS_TOKENS_MAX;
-use crate::foundation::chat::{DeltaGains, SsmReading};
+use crate::foundation::chat::{DeltaGains, SsmStats};
 
 /// The layers of a network.
-pub(super) trait Body: Send + Sync + 'static {
+pub(super) trait GpuLayers: Send + Sync + 'static {
     const DELTA: bool;
 
-    /// What a sequence keeps beside its slot; the default before the first token.
-    type Rest: Clone + Default + Send + Sync + 'static;
+    /// Data of a sequence in addition to its slot; the default before the first token.
+    type SequenceData: Clone + Default + Send + Sync + 'static;
 
-    /// What its layers are told of a pass.
-    type Plan: Send;
+    /// Inputs of the layers for one pass.
+    type PassPlan: Send;
 
     fn layers(&self) -> usize;
 
     fn window(&self) -> Option<usize>;
 
-    fn needs(&self) -> Needs;
+    fn memory_needs(&self) -> MemoryNeeds;
 
-    /// Takes its memory: a pass of `rows` rows, `slots` slots, `pages` pages.
-    fn settle(&mut self, gpu: &Gpu, rows: usize, slots: usize, pages: usize) -> Result<(), GpuError>;
+    /// Allocates memory for passes of `rows` rows, `slots` slots and `pages` pages.
+    fn allocate(&mut self, gpu: &Gpu, rows: usize, slots: usize, pages: usize) -> Result<(), GpuError>;
 
-    /// Makes room for what `batch` adds to its states.
-    fn grow(&self, gpu: &Gpu, batch: &mut [Segment<'_, GpuState<Self::Rest>>]) -> Result<(), GpuError>;
+    /// Allocates what `batch` adds to its states.
+    fn reserve(&self, gpu: &Gpu, batch: &mut [Segment<'_, GpuState<Self::SequenceData>>]) -> Result<(), GpuError>;
 
-    /// What the layers are told of `batch`, `sequences` with their slots, after [`grow`](Self::grow).
+    /// The plan of a pass over `batch`, whose slots are in `sequences`. Called after [`reserve`](Self::reserve).
     fn plan(
         &self,
         gpu: &Gpu,
-        batch: &[Segment<'_, GpuState<Self::Rest>>],
-        sequences: &[Sequence],
-    ) -> Result<Self::Plan, GpuError>;
+        batch: &[Segment<'_, GpuState<Self::SequenceData>>],
+        sequences: &[SequenceRows],
+    ) -> Result<Self::PassPlan, GpuError>;
 
-    /// Room for plans of up to `rows` sequences of one token each, that stays where it is.
-    fn room(&self, gpu: &Gpu, rows: usize) -> Result<Self::Plan, GpuError>;
+    /// A plan at fixed addresses for up to `rows` sequences of one token each.
+    fn allocate_plan(&self, gpu: &Gpu, rows: usize) -> Result<Self::PassPlan, GpuError>;
 
-    /// Puts such a plan there, filled up to `rows` rows. Gives what beside `rows` decides on the launches; `None` if the
-    /// batch is no such step.
-    fn tell(
+    /// Fills such a plan, padded to `rows` rows. Returns what determines the kernel launches in addition to `rows`, or
+    /// `None` if the batch is not a plain decoding step.
+    fn set_decode_plan(
         &self,
-        plan: &mut Self::Plan,
-        batch: &[Segment<'_, GpuState<Self::Rest>>],
-        sequences: &[Sequence],
+        plan: &mut Self::PassPlan,
+        batch: &[Segment<'_, GpuState<Self::SequenceData>>],
+        sequences: &[SequenceRows],
         rows: usize,
     ) -> Result<Option<usize>, GpuError>;
 
-    /// Layer `index`: adds `added` to the residual stream x, and leaves what it adds itself in `h`.
-    fn layer(&self, gpu: &Gpu, index: usize, plan: &Self::Plan, stream: &Stream<'_>) -> Result<(), GpuError>;
+    /// Layer `index`: adds `added` to the residual stream x and stores its own output in `h`.
+    fn layer(
+        &self,
+        gpu: &Gpu,
+        index: usize,
+        plan: &Self::PassPlan,
+        stream: &ResidualStream<'_>,
+    ) -> Result<(), GpuError>;
 
-    /// Tells those who look on of the steps Δ of a pass that was enqueued. Waits for it if there are any.
-    fn look_on(&self, _: &Self::Plan, _: &mut [Segment<'_, GpuState<Self::Rest>>]) -> Result<(), GpuError> {
+    /// Adds the values of Δ of an enqueued pass to the sequences that record them. Waits for the pass if there are any.
+    fn collect_steps(
+        &self,
+        _: &Self::PassPlan,
+        _: &mut [Segment<'_, GpuState<Self::SequenceData>>],
+    ) -> Result<(), GpuError> {
         Ok(())
     }
 
-    /// As [`Architecture::look`], of the state in `slot`.
-    fn look(
+    /// Like [`Architecture::ssm_reading`], for the state in `slot`.
+    fn ssm_stats(
         &self,
         _: &Gpu,
         _slot: usize,
         _: &Steps,
         _gains: Option<&DeltaGains>,
-    ) -> Result<Option<SsmReading>, GpuError> {
+    ) -> Result<Option<SsmStats>, GpuError> {
         Ok(None)
     }
 }
 
-/// `[rows, d_model]` each.
-pub(super) struct Stream<'a> {
+/// Buffers of the residual stream, `[rows, d_model]` each.
+pub(super) struct ResidualStream<'a> {
     pub(super) rows: usize,
     pub(super) x: View<'a, f32>,
-    /// `None` in front of the first layer.
+    /// `None` before the first layer.
     pub(super) added: Option<View<'a, f32>>,
     pub(super) h: View<'a, f32>,
 }
 
-/// A sequence's state: a slot of its own or shared with forks, none before the first token; and what the body keeps.
+/// State of a sequence: a slot, possibly shared with forks (`None` before the first token), and the layers' own data.
 #[derive(Clone, Default)]
 pub(super) struct GpuState<R> {
-    slot: Option<Arc<Place>>,
-    pub(super) rest: R,
+    slot: Option<Arc<PoolIndex>>,
+    pub(super) data: R,
 }
 
-/// Slot 0 is never written: it is the state before the first token.
+/// Slot 0 is never written: it holds the state before the first token.
 const START: i32 = 0;
 
 impl<R> GpuState<R> {
@@ -112,79 +123,86 @@ impl<R> GpuState<R> {
     }
 }
 
-pub(super) struct Network<B: Body> {
+pub(super) struct Network<B: GpuLayers> {
     gpu: Gpu,
-    /// For people.
-    place: String,
-    body: B,
+    /// For display.
+    device_name: String,
+    gpu_layers: B,
     d_model: usize,
     vocabulary: usize,
     epsilon: f32,
     table: Matrix,
-    /// `None` when it is the table.
+    /// `None` if the head is the table.
     head: Option<Matrix>,
     norm: Buffer<f32>,
     slots: Pool,
-    /// What steps of one token each are told.
-    decode: Mutex<Decode<B::Plan>>,
-    /// The residual stream after the last layer at each slot's last token, `[slots, d_model]`.
+    /// Recorded decoding steps and their inputs.
+    decode: Mutex<Decode<B::PassPlan>>,
+    /// The residual stream after the last layer at the last token of each slot, `[slots, d_model]`.
     last: Buffer<f32>,
     /// `[rows, d_model]`
     x: Buffer<f32>,
     h: Buffer<f32>,
-    /// Of as many rows as the head takes at once: normed, logits, scratch.
-    some: usize,
+    /// Number of rows that the head processes at once, and its buffers: normed rows, logits, work space.
+    head_rows: usize,
     normed: Buffer<f32>,
     logits: Buffer<f32>,
     weights: Buffer<f32>,
-    /// One a row of a pass.
-    readings: Buffer<Reading>,
+    /// One per row of a pass.
+    row_stats: Buffer<RowStats>,
     sequences_max: usize,
     states_bytes: u64,
     fault: Mutex<Option<String>>,
 }
 
-impl<B: Body> Network<B> {
-    /// A network at `place` whose ends are `ends`. `free` is what was free before `body`'s weights came.
-    pub(super) fn new(gpu: Gpu, place: String, ends: &Ends, mut body: B, free: usize) -> Result<Self, GpuError> {
-        let (d_model, vocabulary) = (ends.table.inputs(), ends.vocabulary());
-        let table = matrix(&gpu, &ends.table)?;
-        let head = ends.head.as_ref().map(|head| matrix(&gpu, head)).transpose()?;
-        let norm = gpu.upload(&ends.norm)?;
+impl<B: GpuLayers> Network<B> {
+    /// A network on `device_name`. `free` is the free memory before the weights of `gpu_layers` were loaded.
+    pub(super) fn new(
+        gpu: Gpu,
+        device_name: String,
+        embedding_and_head: &EmbeddingAndHead,
+        mut gpu_layers: B,
+        free: usize,
+    ) -> Result<Self, GpuError> {
+        let (d_model, vocabulary) = (embedding_and_head.table.inputs(), embedding_and_head.vocabulary());
+        let table = matrix(&gpu, &embedding_and_head.table)?;
+        let head = embedding_and_head.head.as_ref().map(|head| matrix(&gpu, head)).transpose()?;
+        let norm = gpu.upload(&embedding_and_head.norm)?;
         let workspace = gpu.workspace_bytes();
-        let plan = Plan::new(&body.needs(), d_model, vocabulary, workspace, [free, gpu.free_bytes()?])?;
-        let Plan { rows, some, slots, pages, sequences_max, states_bytes } = plan;
-        body.settle(&gpu, rows, slots, pages)?;
-        let decode = Decode::new(&gpu, &body, slots, vocabulary)?;
+        let plan =
+            MemoryPlan::new(&gpu_layers.memory_needs(), d_model, vocabulary, workspace, [free, gpu.free_bytes()?])?;
+        let MemoryPlan { rows, head_rows, slots, pages, sequences_max, states_bytes } = plan;
+        gpu_layers.allocate(&gpu, rows, slots, pages)?;
+        let decode = Decode::new(&gpu, &gpu_layers, slots, vocabulary)?;
         Ok(Self {
             slots: Pool::new("states", 1, slots),
             decode: Mutex::new(decode),
             last: gpu.zeros(slots * d_model)?,
-            x: gpu.room(rows * d_model)?,
-            h: gpu.room(rows * d_model)?,
-            normed: gpu.room(some * d_model)?,
-            logits: gpu.room(some * vocabulary)?,
-            weights: gpu.room(some * vocabulary)?,
-            readings: gpu.room(rows)?,
-            epsilon: ends.norm_epsilon,
+            x: gpu.uninit(rows * d_model)?,
+            h: gpu.uninit(rows * d_model)?,
+            normed: gpu.uninit(head_rows * d_model)?,
+            logits: gpu.uninit(head_rows * vocabulary)?,
+            weights: gpu.uninit(head_rows * vocabulary)?,
+            row_stats: gpu.uninit(rows)?,
+            epsilon: embedding_and_head.norm_epsilon,
             fault: Mutex::new(None),
             states_bytes: states_bytes as u64,
             gpu,
-            place,
-            body,
+            device_name,
+            gpu_layers,
             d_model,
             vocabulary,
             table,
             head,
             norm,
-            some,
+            head_rows,
             sequences_max,
         })
     }
 
-    /// The slot that a state is read from and the one for what comes after, where it then lies. What it lay in together
-    /// with forks is handed out, to be let go when the pass is under way.
-    fn advance(&self, slot: &mut Option<Arc<Place>>) -> Result<(i32, i32, Option<Arc<Place>>), GpuError> {
+    /// The slot to read a state from and the slot to write to. If the old slot is shared with forks, a new one is taken
+    /// and the old one is returned, to be released when the pass is enqueued.
+    fn advance(&self, slot: &mut Option<Arc<PoolIndex>>) -> Result<(i32, i32, Option<Arc<PoolIndex>>), GpuError> {
         if let Some(slot) = slot.as_mut().and_then(Arc::get_mut) {
             return Ok((slot.index(), slot.index(), None));
         }
@@ -194,110 +212,126 @@ impl<B: Body> Network<B> {
         Ok((old.as_ref().map_or(START, |slot| slot.index()), index, old))
     }
 
-    /// Enqueues a pass over `batch`, and gives the rows asked for in `h`, however many they are.
-    fn pass(&self, batch: &mut [Segment<'_, GpuState<B::Rest>>], sequences: &[Sequence]) -> Result<usize, GpuError> {
+    /// Enqueues a pass over `batch` and gathers the requested rows in `h`; returns their number.
+    fn pass(
+        &self,
+        batch: &mut [Segment<'_, GpuState<B::SequenceData>>],
+        sequences: &[SequenceRows],
+    ) -> Result<usize, GpuError> {
         let gpu = &self.gpu;
         let (mut row, mut wanted, mut lasts) = (0, Vec::new(), Vec::new());
         for segment in &*batch {
             let len = u32::try_from(segment.ids.len()).unwrap_or(u32::MAX);
-            wanted.extend(segment.logits.clone().filter_map(|at| Some(row + u32::try_from(at).ok()?)));
+            wanted.extend(segment.logits.clone().filter_map(|last_row| Some(row + u32::try_from(last_row).ok()?)));
             row += len;
             lasts.push(row - 1);
         }
         let rows = row as usize;
         let ids: Vec<_> = batch.iter().flat_map(|segment| segment.ids).copied().collect();
-        let plan = self.body.plan(gpu, batch, sequences)?;
-        self.layers(&List::new(gpu, &ids, self.vocabulary)?, &plan, rows)?;
-        let (lasts, wanted) = (List::new(gpu, &lasts, rows)?, (List::new(gpu, &wanted, rows)?, wanted.len()));
-        let targets = List::new(gpu, &targets(sequences), self.slots.count())?;
+        let plan = self.gpu_layers.plan(gpu, batch, sequences)?;
+        self.layers(&RowList::new(gpu, &ids, self.vocabulary)?, &plan, rows)?;
+        let (lasts, wanted) = (RowList::new(gpu, &lasts, rows)?, (RowList::new(gpu, &wanted, rows)?, wanted.len()));
+        let targets = RowList::new(gpu, &targets(sequences), self.slots.count())?;
         let last = (self.last.view(), Some(&targets));
         gpu.copy_rows((self.x.view(), Some(&lasts)), last, [sequences.len(), self.d_model])?;
         gpu.copy_rows((self.x.view(), Some(&wanted.0)), (self.h.view(), None), [wanted.1, self.d_model])?;
-        self.body.look_on(&plan, batch)?;
+        self.gpu_layers.collect_steps(&plan, batch)?;
         Ok(wanted.1)
     }
 
-    /// From ids to the residual stream behind the last layer, in `x`.
-    fn layers(&self, ids: &List, plan: &B::Plan, rows: usize) -> Result<(), GpuError> {
+    /// Runs all layers: from ids to the residual stream, in `x`.
+    fn layers(&self, ids: &RowList, plan: &B::PassPlan, rows: usize) -> Result<(), GpuError> {
         let gpu = &self.gpu;
         gpu.embed(ids, &self.table, self.x.view())?;
-        let mut stream = Stream { rows, x: self.x.view(), added: None, h: self.h.view() };
-        for index in 0..self.body.layers() {
-            self.body.layer(gpu, index, plan, &stream)?;
+        let mut stream = ResidualStream { rows, x: self.x.view(), added: None, h: self.h.view() };
+        for index in 0..self.gpu_layers.layers() {
+            self.gpu_layers.layer(gpu, index, plan, &stream)?;
             stream.added = Some(stream.h);
         }
         stream.added.map_or(Ok(()), |added| gpu.add_to(self.x.view(), added, rows * self.d_model))
     }
 
-    /// Gives every sequence its slot and what else it needs. Slots that are read for others too are handed out, to be let
-    /// go when the pass is under way.
-    fn begin(&self, batch: &mut [Segment<'_, GpuState<B::Rest>>]) -> Result<(Vec<Sequence>, Held), GpuError> {
+    /// Assigns slots and other memory to every sequence. Shared slots that are only read are returned, to be released
+    /// when the pass is enqueued.
+    fn begin(
+        &self,
+        batch: &mut [Segment<'_, GpuState<B::SequenceData>>],
+    ) -> Result<(Vec<SequenceRows>, SharedSlots), GpuError> {
         let (mut sequences, mut shared, mut row) = (Vec::with_capacity(batch.len()), Vec::new(), 0);
         for segment in batch.iter_mut() {
             let (from, to, old) = self.advance(&mut segment.state.slot)?;
             shared.push(old);
             let len = i32::try_from(segment.ids.len()).unwrap_or(i32::MAX);
-            sequences.push(Sequence { row, len, from, to, gain_decay: 1.0, gain_write: 1.0 });
+            sequences.push(SequenceRows { row, len, from, to, gain_decay: 1.0, gain_write: 1.0 });
             row += len;
         }
-        self.body.grow(&self.gpu, batch)?;
+        self.gpu_layers.reserve(&self.gpu, batch)?;
         Ok((sequences, shared))
     }
 
-    /// A step of one token each, as it is recorded; `None` if this is no such step.
+    /// Runs a decoding step of one token per sequence by replaying recorded launches; `None` if the batch is not such a
+    /// step.
     fn step(
         &self,
-        batch: &[Segment<'_, GpuState<B::Rest>>],
-        sequences: &[Sequence],
-    ) -> Result<Option<Vec<Option<RowReading>>>, GpuError> {
+        batch: &[Segment<'_, GpuState<B::SequenceData>>],
+        sequences: &[SequenceRows],
+    ) -> Result<Option<Vec<Option<TokenStats>>>, GpuError> {
         let plain =
-            |segment: &Segment<'_, _>| segment.ids.len() == 1 && segment.asks.iter().all(|ask| ask.top <= TOP_MAX);
+            |segment: &Segment<'_, _>| segment.ids.len() == 1 && segment.queries.iter().all(|ask| ask.top <= TOP_MAX);
         if !batch.iter().all(plain) {
             return Ok(None);
         }
         let mut decode = lock(&self.decode);
         let Some(rows) = decode::rows(batch.len()) else { return Ok(None) };
-        let Some(kind) = self.body.tell(decode.plan(), batch, sequences, rows)? else { return Ok(None) };
+        let Some(kind) = self.gpu_layers.set_decode_plan(decode.plan(), batch, sequences, rows)? else {
+            return Ok(None);
+        };
         let ids: Vec<_> = batch.iter().flat_map(|segment| segment.ids).copied().collect();
-        let asks: Vec<_> = batch.iter().map(|segment| segment.asks.first().map(asked)).collect();
-        if !decode.set(&ids, &targets(sequences), &asks, rows)? {
+        let queries: Vec<_> = batch.iter().map(|segment| segment.queries.first().map(kernel_query)).collect();
+        if !decode.set(&ids, &targets(sequences), &queries, rows)? {
             return Ok(None);
         }
         decode.run(&self.gpu, (rows, kind), |decode| {
             self.layers(&decode.ids, &decode.plan, rows)?;
             let last = (self.last.view(), Some(&decode.targets));
             self.gpu.copy_rows((self.x.view(), None), last, [rows, self.d_model])?;
-            for first in (0..rows).step_by(self.some) {
-                self.judge(self.x.from(first * self.d_model), &decode.asks, first, self.some.min(rows - first))?;
+            for first in (0..rows).step_by(self.head_rows) {
+                self.query_rows(
+                    self.x.from(first * self.d_model),
+                    &decode.queries,
+                    first,
+                    self.head_rows.min(rows - first),
+                )?;
             }
             Ok(())
         })?;
-        let mut readings = vec![Reading::NONE; batch.len()];
-        self.readings.read(&mut readings)?;
-        let asked = readings.iter().zip(batch).filter_map(|(reading, segment)| Some((reading, segment.asks.first()?)));
-        Ok(Some(asked.map(|(reading, ask)| told(reading, ask.top.min(self.vocabulary))).collect()))
+        let mut row_stats = vec![RowStats::NONE; batch.len()];
+        self.row_stats.read(&mut row_stats)?;
+        let kernel_query =
+            row_stats.iter().zip(batch).filter_map(|(reading, segment)| Some((reading, segment.queries.first()?)));
+        Ok(Some(kernel_query.map(|(reading, ask)| token_stats(reading, ask.top.min(self.vocabulary))).collect()))
     }
 
-    fn note<T>(&self, outcome: Result<T, GpuError>) -> Option<T> {
+    fn record_fault<T>(&self, outcome: Result<T, GpuError>) -> Option<T> {
         outcome.map_err(|error| *lock(&self.fault) = Some(format!("the GPU failed: {error}"))).ok()
     }
 }
 
-/// Slots to be let go when a pass is under way.
-type Held = Vec<Option<Arc<Place>>>;
+/// Slots to release when a pass is enqueued.
+type SharedSlots = Vec<Option<Arc<PoolIndex>>>;
 
-/// Where what comes after a pass lies.
-fn targets(sequences: &[Sequence]) -> Vec<u32> {
+/// The slots that a pass writes.
+fn targets(sequences: &[SequenceRows]) -> Vec<u32> {
     sequences.iter().filter_map(|sequence| u32::try_from(sequence.to).ok()).collect()
 }
 
-impl<B: Body> Architecture for Network<B> {
-    type State = GpuState<B::Rest>;
+impl<B: GpuLayers> Architecture for Network<B> {
+    type State = GpuState<B::SequenceData>;
 
     const DELTA: bool = B::DELTA;
 
     fn layers(&self) -> usize {
-        self.body.layers()
+        self.gpu_layers.layers()
     }
 
     fn vocabulary(&self) -> usize {
@@ -305,11 +339,11 @@ impl<B: Body> Architecture for Network<B> {
     }
 
     fn window(&self) -> Option<usize> {
-        self.body.window()
+        self.gpu_layers.window()
     }
 
     fn state_bytes(&self, tokens: usize) -> usize {
-        let Needs { slot, page, .. } = self.body.needs();
+        let MemoryNeeds { slot, page, .. } = self.gpu_layers.memory_needs();
         if page == 0 { slot + size_of::<f32>() * self.d_model } else { tokens.div_ceil(PAGE) * page }
     }
 
@@ -317,30 +351,30 @@ impl<B: Body> Architecture for Network<B> {
         GpuState::default()
     }
 
-    fn forward(&self, batch: &mut [Segment<'_, Self::State>], room: &mut Room) {
-        let rows = self.begin(batch).and_then(|(sequences, _held)| self.pass(batch, &sequences));
-        self.note(rows.and_then(|rows| self.whole(self.h.view(), rows, &mut room.logits)));
+    fn forward(&self, batch: &mut [Segment<'_, Self::State>], scratch: &mut Scratch) {
+        let rows = self.begin(batch).and_then(|(sequences, _shared)| self.pass(batch, &sequences));
+        self.record_fault(rows.and_then(|rows| self.copy_logits(self.h.view(), rows, &mut scratch.logits)));
     }
 
     fn next(&self, state: &Self::State, logits: &mut Vec<f32>) {
-        self.note(self.whole(self.at(state), 1, logits));
+        self.record_fault(self.copy_logits(self.last_row(state), 1, logits));
     }
 
-    fn read(&self, batch: &mut [Segment<'_, Self::State>], _: &mut Room) -> Vec<Option<RowReading>> {
+    fn read(&self, batch: &mut [Segment<'_, Self::State>], _: &mut Scratch) -> Vec<Option<TokenStats>> {
         let read = |batch: &mut [Segment<'_, Self::State>]| {
-            let (sequences, _held) = self.begin(batch)?;
-            if let Some(readings) = self.step(batch, &sequences)? {
-                return Ok(readings);
+            let (sequences, _shared) = self.begin(batch)?;
+            if let Some(row_stats) = self.step(batch, &sequences)? {
+                return Ok(row_stats);
             }
             self.pass(batch, &sequences)?;
-            let asks: Vec<_> = batch.iter().flat_map(|segment| &segment.asks).collect();
-            self.answer(self.h.view(), &asks)
+            let queries: Vec<_> = batch.iter().flat_map(|segment| &segment.queries).collect();
+            self.answer_queries(self.h.view(), &queries)
         };
-        self.note(read(batch)).unwrap_or_default()
+        self.record_fault(read(batch)).unwrap_or_default()
     }
 
-    fn read_next(&self, state: &Self::State, asks: &[&RowAsk], _: &mut Room) -> Vec<Option<RowReading>> {
-        asks.iter().map(|ask| self.note(self.answer(self.at(state), &[ask]))?.pop()?).collect()
+    fn read_next(&self, state: &Self::State, queries: &[&LogitQuery], _: &mut Scratch) -> Vec<Option<TokenStats>> {
+        queries.iter().map(|ask| self.record_fault(self.answer_queries(self.last_row(state), &[ask]))?.pop()?).collect()
     }
 
     fn sequences_max(&self) -> usize {
@@ -355,12 +389,12 @@ impl<B: Body> Architecture for Network<B> {
         Some(self.states_bytes)
     }
 
-    fn look(&self, state: &Self::State, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmReading> {
-        self.note(self.body.look(&self.gpu, state.slot(), steps, gains))?
+    fn ssm_stats(&self, state: &Self::State, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmStats> {
+        self.record_fault(self.gpu_layers.ssm_stats(&self.gpu, state.slot(), steps, gains))?
     }
 
-    fn place(&self) -> String {
-        self.place.clone()
+    fn device_name(&self) -> String {
+        self.device_name.clone()
     }
 
     fn fault(&self) -> Option<String> {

@@ -1,39 +1,38 @@
-//! What the layers of a Mamba on a GPU are told of a pass: its sequences, under each layer's gains, and whom somebody
-//! looks on to.
+//! Inputs of a Mamba's layers for one pass on a GPU: sequences, gains per layer, and the sequences whose Δ is recorded.
 
-use loom_kernels::cuda::{Batch, Buffer, Gpu, GpuError, List, Sequence, View};
+use loom_kernels::cuda::{Buffer, Gpu, GpuError, RowList, SequenceBatch, SequenceRows, View};
 
 use super::super::Segment;
 use super::network::GpuState;
 use crate::foundation::chat::{DeltaGains, LayerGains};
 
-/// The sequences of a pass, and under gains wherever a layer has some.
-pub(super) struct Plan {
-    plain: Batch,
-    modulated: Vec<Option<Batch>>,
-    watch: Option<Watch>,
+/// The sequences of a pass, and a copy with gains for each layer that has some.
+pub(super) struct PassPlan {
+    plain: SequenceBatch,
+    modulated: Vec<Option<SequenceBatch>>,
+    step_sums: Option<StepSums>,
 }
 
-/// Sums of the steps Δ of those sequences that somebody looks on to.
-struct Watch {
-    sequences: List,
+/// Sums of Δ for the sequences that record it.
+struct StepSums {
+    sequences: RowList,
     layers: usize,
-    /// Steps of a layer at one token.
+    /// Values of Δ per layer and token.
     channels: usize,
-    /// `[watched, layers, channels]`
+    /// `[observed, layers, channels]`
     sums: Buffer<f64>,
 }
 
-impl Plan {
-    /// Of `batch`, over states in `slots` slots, for `layers` layers with so many steps each.
+impl PassPlan {
+    /// The plan of `batch`, with states in `slots` slots, for `layers` layers with `channels` values of Δ each.
     pub(super) fn new(
         gpu: &Gpu,
         batch: &[Segment<'_, GpuState<()>>],
-        sequences: &[Sequence],
+        sequences: &[SequenceRows],
         slots: usize,
         [layers, channels]: [usize; 2],
     ) -> Result<Self, GpuError> {
-        let plain = Batch::new(gpu, sequences, slots)?;
+        let plain = SequenceBatch::new(gpu, sequences, slots)?;
         let modulated = (0..layers).map(|index| {
             let gains = batch.iter().map(|segment| segment.gains.and_then(|gains| gains.layer(index)));
             let gains: Vec<_> = gains.map(|gains| gains.unwrap_or(LayerGains::ONE)).collect();
@@ -41,29 +40,29 @@ impl Plan {
                 return Ok(None);
             }
             let gains: Vec<_> = gains.iter().map(|gains| (gains.on_decay(), gains.on_write())).collect();
-            plain.under(gpu, &gains).map(Some)
+            plain.with_gains(gpu, &gains).map(Some)
         });
         let modulated = modulated.collect::<Result<_, _>>()?;
-        let watched: Vec<u32> =
+        let observed: Vec<u32> =
             (0..).zip(batch).filter_map(|(index, segment)| segment.steps.as_ref().map(|_| index)).collect();
-        let watch = || -> Result<_, GpuError> {
-            let sequences = List::new(gpu, &watched, sequences.len())?;
-            Ok(Watch { sequences, layers, channels, sums: gpu.room(watched.len() * layers * channels)? })
+        let step_sums = || -> Result<_, GpuError> {
+            let sequences = RowList::new(gpu, &observed, sequences.len())?;
+            Ok(StepSums { sequences, layers, channels, sums: gpu.uninit(observed.len() * layers * channels)? })
         };
-        let watch = if watched.is_empty() { None } else { Some(watch()?) };
-        Ok(Self { plain, modulated, watch })
+        let step_sums = if observed.is_empty() { None } else { Some(step_sums()?) };
+        Ok(Self { plain, modulated, step_sums })
     }
 
-    /// Room for steps of up to `rows` sequences.
-    pub(super) fn room(gpu: &Gpu, rows: usize, slots: usize) -> Result<Self, GpuError> {
-        Ok(Self { plain: Batch::room(gpu, rows, slots)?, modulated: Vec::new(), watch: None })
+    /// A plan with fixed addresses for decoding steps of up to `rows` sequences.
+    pub(super) fn allocate(gpu: &Gpu, rows: usize, slots: usize) -> Result<Self, GpuError> {
+        Ok(Self { plain: SequenceBatch::with_capacity(gpu, rows, slots)?, modulated: Vec::new(), step_sums: None })
     }
 
-    /// Puts a step there; none under gains, which every layer would have to be told of, and none that is looked on to.
-    pub(super) fn tell(
+    /// Fills it for a decoding step; `None` if a sequence has gains or records Δ.
+    pub(super) fn set_decode_plan(
         &mut self,
         batch: &[Segment<'_, GpuState<()>>],
-        sequences: &[Sequence],
+        sequences: &[SequenceRows],
         layers: usize,
         rows: usize,
     ) -> Result<Option<usize>, GpuError> {
@@ -78,12 +77,12 @@ impl Plan {
         Ok(Some(0))
     }
 
-    /// The batch as layer `index` sees it.
-    pub(super) fn at(&self, index: usize) -> &Batch {
+    /// The batch for layer `index`.
+    pub(super) fn at(&self, index: usize) -> &SequenceBatch {
         self.modulated.get(index).and_then(Option::as_ref).unwrap_or(&self.plain)
     }
 
-    /// Enqueues summing the steps of layer `index` for those who look on.
+    /// Enqueues summing Δ of layer `index` for the sequences that record it.
     pub(super) fn add_steps(
         &self,
         gpu: &Gpu,
@@ -92,18 +91,18 @@ impl Plan {
         dt_bias: View<'_, f32>,
         limit: (f32, f32),
     ) -> Result<(), GpuError> {
-        let Some(Watch { sequences, layers, channels, sums }) = &self.watch else { return Ok(()) };
+        let Some(StepSums { sequences, layers, channels, sums }) = &self.step_sums else { return Ok(()) };
         let sums = (sums.from(index * channels), layers * channels);
         gpu.add_steps((&self.plain, sequences), delta_raw, dt_bias, limit, *channels, sums)
     }
 
-    /// Adds what was summed to what those who look on have. Waits for it.
-    pub(super) fn look_on(&self, batch: &mut [Segment<'_, GpuState<()>>]) -> Result<(), GpuError> {
-        let Some(Watch { layers, channels, sums, .. }) = &self.watch else { return Ok(()) };
+    /// Adds the sums to the sequences that record them. Waits for the device.
+    pub(super) fn collect_steps(&self, batch: &mut [Segment<'_, GpuState<()>>]) -> Result<(), GpuError> {
+        let Some(StepSums { layers, channels, sums, .. }) = &self.step_sums else { return Ok(()) };
         let mut all = vec![0.0; sums.len()];
         sums.read(&mut all)?;
-        let watched = batch.iter_mut().filter_map(|segment| Some((segment.ids.len(), segment.steps.as_deref_mut()?)));
-        for ((tokens, steps), sums) in watched.zip(all.chunks_exact(layers * channels)) {
+        let observed = batch.iter_mut().filter_map(|segment| Some((segment.ids.len(), segment.steps.as_deref_mut()?)));
+        for ((tokens, steps), sums) in observed.zip(all.chunks_exact(layers * channels)) {
             steps.tokens += tokens as u64;
             steps.sums.resize(sums.len(), 0.0);
             steps.sums.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);

@@ -1,31 +1,31 @@
-//! What both Mambas have on a GPU: slots with their states, convolutions, and the frame around a layer. A [`Mixer`] is what
-//! each has of its own: `mamba.rs`, `mamba2.rs`.
+//! Code shared by both Mambas on a GPU: slots with states, convolutions, and the frame around a layer. The differences
+//! are a [`Mixer`]: `mamba.rs`, `mamba2.rs`.
 
-use loom_kernels::cuda::{Batch, Buffer, Gpu, GpuConv, GpuError, Sequence, View};
+use loom_kernels::cuda::{Buffer, Gpu, GpuConv, GpuError, SequenceBatch, SequenceRows, View};
 
 use super::super::Segment;
 use super::super::recurrent::{Convolution, StateDims};
 use super::super::steps::Steps;
-use super::memory::Needs;
-use super::network::{Body, GpuState, Stream};
-use super::plan::Plan;
+use super::memory::MemoryNeeds;
+use super::network::{GpuLayers, GpuState, ResidualStream};
+use super::plan::PassPlan;
 use super::weights::maybe;
-use crate::foundation::chat::{DeltaGains, SsmReading};
+use crate::foundation::chat::{DeltaGains, SsmStats};
 
-/// Longest convolution of the kernel, tokens.
+/// Longest convolution that the kernel supports, tokens.
 pub(super) const TAPS_MAX: usize = 8;
 
-/// What one kind of Mamba has of its own: its dims, its layers and the buffers of a pass.
+/// What is specific to a kind of Mamba: dims, layers, and the buffers of a pass.
 pub(super) trait Mixer: Send + Sync + 'static {
     type Layer: Send + Sync;
     type Pass: Send + Sync;
 
     fn dims(&self) -> StateDims;
 
-    /// Steps Δ of a layer at one token.
+    /// Values of Δ per layer and token.
     fn channels(&self) -> usize;
 
-    /// Numbers in a row of a pass.
+    /// Elements per row of a pass.
     fn width(&self) -> usize;
 
     fn pass(&self, gpu: &Gpu, rows: usize) -> Result<Self::Pass, GpuError>;
@@ -33,15 +33,15 @@ pub(super) trait Mixer: Send + Sync + 'static {
     /// −exp(`A_log`), `[channels, …]`.
     fn decay(layer: &Self::Layer) -> &Buffer<f32>;
 
-    /// As [`Body::layer`]; the layer comes with its number.
+    /// Like [`GpuLayers::layer`], with the layer's index.
     fn layer(
         &self,
         gpu: &Gpu,
         layer: (usize, &Self::Layer),
         slots: &Slots,
         pass: &Self::Pass,
-        plan: &Plan,
-        stream: &Stream<'_>,
+        plan: &PassPlan,
+        stream: &ResidualStream<'_>,
     ) -> Result<(), GpuError>;
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Recurrent<M: Mixer> {
     pass: M::Pass,
 }
 
-/// What one layer keeps of all sequences.
+/// States of one layer for all slots.
 pub(super) struct Slots {
     /// `[slots, taps − 1, channels]`
     tails: Buffer<f32>,
@@ -74,12 +74,12 @@ impl<M: Mixer> Recurrent<M> {
     }
 }
 
-impl<M: Mixer> Body for Recurrent<M> {
+impl<M: Mixer> GpuLayers for Recurrent<M> {
     const DELTA: bool = true;
 
-    type Rest = ();
+    type SequenceData = ();
 
-    type Plan = Plan;
+    type PassPlan = PassPlan;
 
     fn layers(&self) -> usize {
         self.layers.len()
@@ -89,13 +89,13 @@ impl<M: Mixer> Body for Recurrent<M> {
         None
     }
 
-    fn needs(&self) -> Needs {
+    fn memory_needs(&self) -> MemoryNeeds {
         let dims = self.mixer.dims();
         let slot = size_of::<f32>() * dims.layers * (dims.conv + dims.ssm);
-        Needs { slot, page: 0, longest: 0, row: size_of::<f32>() * self.mixer.width(), fixed: 0 }
+        MemoryNeeds { slot, page: 0, longest: 0, row: size_of::<f32>() * self.mixer.width(), fixed: 0 }
     }
 
-    fn settle(&mut self, gpu: &Gpu, rows: usize, slots: usize, _: usize) -> Result<(), GpuError> {
+    fn allocate(&mut self, gpu: &Gpu, rows: usize, slots: usize, _: usize) -> Result<(), GpuError> {
         let dims = self.mixer.dims();
         self.slots = self.layers.iter().map(|_| Slots::new(gpu, dims, slots)).collect::<Result<_, _>>()?;
         self.count = slots;
@@ -103,44 +103,49 @@ impl<M: Mixer> Body for Recurrent<M> {
         Ok(())
     }
 
-    fn grow(&self, _: &Gpu, _: &mut [Segment<'_, GpuState<()>>]) -> Result<(), GpuError> {
+    fn reserve(&self, _: &Gpu, _: &mut [Segment<'_, GpuState<()>>]) -> Result<(), GpuError> {
         Ok(())
     }
 
-    fn plan(&self, gpu: &Gpu, batch: &[Segment<'_, GpuState<()>>], sequences: &[Sequence]) -> Result<Plan, GpuError> {
-        Plan::new(gpu, batch, sequences, self.count, [self.layers.len(), self.mixer.channels()])
-    }
-
-    fn room(&self, gpu: &Gpu, rows: usize) -> Result<Plan, GpuError> {
-        Plan::room(gpu, rows, self.count)
-    }
-
-    fn tell(
+    fn plan(
         &self,
-        plan: &mut Plan,
+        gpu: &Gpu,
         batch: &[Segment<'_, GpuState<()>>],
-        sequences: &[Sequence],
+        sequences: &[SequenceRows],
+    ) -> Result<PassPlan, GpuError> {
+        PassPlan::new(gpu, batch, sequences, self.count, [self.layers.len(), self.mixer.channels()])
+    }
+
+    fn allocate_plan(&self, gpu: &Gpu, rows: usize) -> Result<PassPlan, GpuError> {
+        PassPlan::allocate(gpu, rows, self.count)
+    }
+
+    fn set_decode_plan(
+        &self,
+        plan: &mut PassPlan,
+        batch: &[Segment<'_, GpuState<()>>],
+        sequences: &[SequenceRows],
         rows: usize,
     ) -> Result<Option<usize>, GpuError> {
-        plan.tell(batch, sequences, self.layers.len(), rows)
+        plan.set_decode_plan(batch, sequences, self.layers.len(), rows)
     }
 
-    fn layer(&self, gpu: &Gpu, index: usize, plan: &Plan, stream: &Stream<'_>) -> Result<(), GpuError> {
+    fn layer(&self, gpu: &Gpu, index: usize, plan: &PassPlan, stream: &ResidualStream<'_>) -> Result<(), GpuError> {
         let (Some(layer), Some(slots)) = (self.layers.get(index), self.slots.get(index)) else { return Ok(()) };
         self.mixer.layer(gpu, (index, layer), slots, &self.pass, plan, stream)
     }
 
-    fn look_on(&self, plan: &Plan, batch: &mut [Segment<'_, GpuState<()>>]) -> Result<(), GpuError> {
-        plan.look_on(batch)
+    fn collect_steps(&self, plan: &PassPlan, batch: &mut [Segment<'_, GpuState<()>>]) -> Result<(), GpuError> {
+        plan.collect_steps(batch)
     }
 
-    fn look(
+    fn ssm_stats(
         &self,
         gpu: &Gpu,
         slot: usize,
         steps: &Steps,
         gains: Option<&DeltaGains>,
-    ) -> Result<Option<SsmReading>, GpuError> {
+    ) -> Result<Option<SsmStats>, GpuError> {
         let len = self.mixer.dims().ssm;
         let down = |view: View<'_, f32>, len: usize| {
             let mut values = vec![0.0; len];
@@ -151,7 +156,7 @@ impl<M: Mixer> Body for Recurrent<M> {
             Ok((down(decay.view(), decay.len())?, down(slots.states.part(slot * len, len), len)?))
         });
         let layers = layers.collect::<Result<Vec<_>, GpuError>>()?;
-        Ok(Some(steps.reading(layers.iter().map(|(a, state)| (a.as_slice(), state.as_slice())), gains)))
+        Ok(Some(steps.stats(layers.iter().map(|(a, state)| (a.as_slice(), state.as_slice())), gains)))
     }
 }
 
@@ -174,11 +179,11 @@ impl Conv {
         })
     }
 
-    /// y `[rows, channels]` out of inputs that lie `stride` apart.
+    /// Computes y `[rows, channels]` from inputs with row stride `stride`.
     pub(super) fn apply(
         &self,
         gpu: &Gpu,
-        batch: &Batch,
+        batch: &SequenceBatch,
         slots: &Slots,
         inputs: (View<'_, f32>, usize),
         y: View<'_, f32>,

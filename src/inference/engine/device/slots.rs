@@ -1,27 +1,27 @@
-//! Places of a GPU's memory that are handed out and come back by themselves: slots for states, pages for keys and values.
+//! Index allocator for GPU memory: slots for states, pages for keys and values. An index returns to the pool when it is
+//! dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use loom_kernels::cuda::GpuError;
 
-/// Numbered places.
+/// A pool of indices.
 pub(super) struct Pool {
     what: &'static str,
     count: usize,
     free: Arc<Mutex<Vec<i32>>>,
 }
 
-/// One of them, in use until it is dropped. Work on the device is done in order, so whoever has it next writes after the
-/// last one has read.
-pub(super) struct Place {
+/// An index in use. GPU work is executed in order, so the next owner writes after the previous one has read.
+pub(super) struct PoolIndex {
     index: i32,
     free: Arc<Mutex<Vec<i32>>>,
 }
 
 impl Pool {
-    /// Places `first..count`, the lowest first; `what` they are, for people.
+    /// Indices `first..count`, lowest first; `what` names them in messages.
     pub(super) fn new(what: &'static str, first: usize, count: usize) -> Self {
-        let number = |place: usize| i32::try_from(place).unwrap_or(i32::MAX);
+        let number = |index: usize| i32::try_from(index).unwrap_or(i32::MAX);
         Self { what, count, free: Arc::new(Mutex::new((number(first)..number(count)).rev().collect())) }
     }
 
@@ -29,24 +29,24 @@ impl Pool {
         self.count
     }
 
-    pub(super) fn take(&self) -> Result<Arc<Place>, GpuError> {
+    pub(super) fn take(&self) -> Result<Arc<PoolIndex>, GpuError> {
         let index = lock(&self.free).pop().ok_or_else(|| {
             GpuError::new(format!(
-                "all {} {} that fit into its memory are in use; run less at once",
+                "all {} {} that fit into GPU memory are in use; run fewer sequences at once",
                 self.count, self.what
             ))
         })?;
-        Ok(Arc::new(Place { index, free: Arc::clone(&self.free) }))
+        Ok(Arc::new(PoolIndex { index, free: Arc::clone(&self.free) }))
     }
 }
 
-impl Place {
+impl PoolIndex {
     pub(super) fn index(&self) -> i32 {
         self.index
     }
 }
 
-impl Drop for Place {
+impl Drop for PoolIndex {
     fn drop(&mut self) {
         lock(&self.free).push(self.index);
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_comes_back_when_the_last_that_holds_it_is_gone() {
+    fn an_index_returns_to_the_pool_with_its_last_owner() {
         let pool = Pool::new("states", 1, 3);
         let (first, second) = (pool.take().unwrap(), pool.take().unwrap());
         assert_eq!((first.index(), second.index()), (1, 2));

@@ -1,11 +1,11 @@
-//! Weights on a GPU: `Q8_0` as it is, any other matrix in the narrowest type that holds its numbers exactly.
+//! Weights on a GPU: `Q8_0` unchanged, any other matrix in the narrowest type that represents its elements exactly.
 
 use loom_kernels::Panels;
-use loom_kernels::cuda::{Buffer, Gpu, GpuError, Kind, Matrix, View};
+use loom_kernels::cuda::{Buffer, Gpu, GpuError, Matrix, MatrixWeights, View};
 
 use super::super::linear::Linear as CpuLinear;
 
-/// Kernels read narrow weights eight at a time; a matrix with a remainder is kept in f32.
+/// Kernels read narrow weights eight at a time; a matrix whose row length is not a multiple is stored as f32.
 pub(super) const PIECE: usize = 8;
 
 /// An affine map.
@@ -19,14 +19,14 @@ impl Linear {
         Ok(Self { weight: matrix(gpu, &linear.weight)?, bias: maybe(gpu, linear.bias.as_deref())? })
     }
 
-    /// y for rows of x; both without gaps.
+    /// Computes y for contiguous rows of x.
     pub(super) fn apply(&self, gpu: &Gpu, x: View<'_, f32>, rows: usize, y: View<'_, f32>) -> Result<(), GpuError> {
         let bias = self.bias.as_ref().map(Buffer::view);
         gpu.matmul((x, self.weight.inputs()), rows, &self.weight, bias, (y, self.weight.outputs()))
     }
 }
 
-/// A vector that not every model has.
+/// Uploads an optional vector.
 pub(super) fn maybe(gpu: &Gpu, values: Option<&[f32]>) -> Result<Option<Buffer<f32>>, GpuError> {
     values.map(|values| gpu.upload(values)).transpose()
 }
@@ -34,7 +34,7 @@ pub(super) fn maybe(gpu: &Gpu, values: Option<&[f32]>) -> Result<Option<Buffer<f
 pub(super) fn matrix(gpu: &Gpu, panels: &Panels) -> Result<Matrix, GpuError> {
     let (outputs, inputs) = (panels.outputs(), panels.inputs());
     if let Some((quants, scales)) = panels.q8_0() {
-        let weights = Kind::Q8 { quants: gpu.upload(&quants)?, scales: gpu.upload(&scales)? };
+        let weights = MatrixWeights::Q8 { quants: gpu.upload(&quants)?, scales: gpu.upload(&scales)? };
         return Ok(Matrix::new(weights, outputs, inputs));
     }
     narrow(gpu, &unpack(panels), outputs, inputs)
@@ -48,27 +48,27 @@ pub(super) fn unpack(panels: &Panels) -> Vec<f32> {
     values
 }
 
-/// A matrix in the narrowest type that holds every value exactly.
+/// A matrix in the narrowest type that represents every element exactly.
 pub(super) fn narrow(gpu: &Gpu, values: &[f32], outputs: usize, inputs: usize) -> Result<Matrix, GpuError> {
     Ok(Matrix::new(kind(gpu, values, inputs.is_multiple_of(PIECE))?, outputs, inputs))
 }
 
-fn kind(gpu: &Gpu, values: &[f32], whole: bool) -> Result<Kind, GpuError> {
+fn kind(gpu: &Gpu, values: &[f32], whole: bool) -> Result<MatrixWeights, GpuError> {
     if !whole {
-        return Ok(Kind::F32(gpu.upload(values)?));
+        return Ok(MatrixWeights::F32(gpu.upload(values)?));
     }
     if values.iter().all(|x| x.to_bits().trailing_zeros() >= 16) {
         let bits: Vec<_> = values.iter().map(|x| (x.to_bits() >> 16) as u16).collect();
-        return Ok(Kind::Bf16(gpu.upload(&bits)?));
+        return Ok(MatrixWeights::Bf16(gpu.upload(&bits)?));
     }
     let halves: Option<Vec<_>> = values.iter().copied().map(half).collect();
     Ok(match halves {
-        Some(bits) => Kind::F16(gpu.upload(&bits)?),
-        None => Kind::F32(gpu.upload(values)?),
+        Some(bits) => MatrixWeights::F16(gpu.upload(&bits)?),
+        None => MatrixWeights::F32(gpu.upload(values)?),
     })
 }
 
-/// The bits of x as f16, if it is a normal f16 or 0.
+/// x as f16 bits, if it is a normal f16 or 0.
 fn half(x: f32) -> Option<u16> {
     let bits = x.to_bits();
     let sign = (bits >> 16 & 0x8000) as u16;

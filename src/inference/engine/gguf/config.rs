@@ -1,4 +1,4 @@
-//! A GGUF file's keys as `config.json` and `generation_config.json` would say them.
+//! Converts a GGUF file's keys to `config.json` and `generation_config.json`.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use super::names::ROPE_FACTORS;
 use super::{Gguf, LoadError};
 
-/// Settings that every Llama 3 shares; the files state only the factors that follow from them.
+/// Constants that all Llama 3 models share; files contain only the factors computed from them.
 const LLAMA3_LOW: f64 = 1.0;
 const LLAMA3_HIGH: f64 = 4.0;
 const LLAMA3_CONTEXT: f64 = 8192.0;
@@ -20,7 +20,7 @@ impl Gguf {
         self.need(key, self.text(key)?)
     }
 
-    /// Architecture and dims.
+    /// The architecture and its dimensions, as `config.json`.
     pub(in crate::inference::engine) fn config(&self) -> Result<String, LoadError> {
         let architecture = self.architecture()?;
         let key = |name: &str| format!("{architecture}.{name}");
@@ -70,7 +70,7 @@ impl Gguf {
         Ok(Json::Object(config).to_string())
     }
 
-    /// Every token that ends a turn.
+    /// The end tokens, as `generation_config.json`.
     pub(in crate::inference::engine) fn generation_config(&self) -> Result<String, LoadError> {
         let mut ends = Vec::new();
         for key in ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"] {
@@ -91,7 +91,8 @@ impl Gguf {
         })
     }
 
-    /// A Llama 3's scaling, from the factors that it gives: the largest is the one that it is called by.
+    /// The parameters of Llama 3's RoPE scaling, reconstructed from its factors. The largest factor is the scaling
+    /// factor.
     fn llama3(&self, factors: &[f32]) -> Result<Json, LoadError> {
         let factor = factors.iter().copied().fold(1.0f32, f32::max);
         let base = self.float("llama.rope.freq_base")?.unwrap_or(10_000.0);
@@ -112,7 +113,7 @@ impl Gguf {
         }))
     }
 
-    /// Reads the frequency factors, where the file has them.
+    /// Reads the frequency factors, if the file has them.
     pub(super) fn read_rope_factors(&mut self, mut file: &File) -> Result<(), LoadError> {
         let Some(tensor) = self.tensors.iter().find(|tensor| tensor.name == ROPE_FACTORS) else { return Ok(()) };
         let mut bytes = Vec::new();

@@ -1,5 +1,5 @@
-//! The header of a GGUF file: keys with values, and where the tensors lie. Everything in it is a stranger's claim:
-//! nothing is allocated by a claimed length, and what does not fit the file is refused.
+//! The header of a GGUF file: key-value pairs, and locations of tensors. All of it is untrusted: no allocation is sized
+//! by a claimed length, and locations outside the file are refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -8,13 +8,13 @@ use super::Tensor;
 use crate::foundation::base::limits::{
     GGUF_HEADER_BYTES_MAX, GGUF_KEYS_MAX, GGUF_TENSORS_MAX, GGUF_VALUES_MAX, MODEL_DIM_MAX,
 };
-use crate::inference::engine::stored::Stored;
+use crate::inference::engine::stored_type::StoredType;
 
-/// Most dims that a tensor of GGUF has.
+/// Maximum number of dimensions of a GGUF tensor.
 const DIMS_MAX: u32 = 4;
-/// Where tensors begin, in multiples of this, unless the file says otherwise.
+/// Default alignment of tensors.
 const ALIGNMENT: u64 = 32;
-/// The largest alignment that is taken for one.
+/// Largest accepted alignment.
 const ALIGNMENT_MAX: u64 = 1 << 16;
 
 /// A value of the header.
@@ -25,28 +25,28 @@ pub(super) enum Value {
     Float(f64),
     Bool(bool),
     Text(String),
-    /// Of one kind, never lists.
+    /// Elements have one type and are not lists.
     List(Vec<Value>),
 }
 
-/// Why a header cannot be read.
+/// Why a header cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HeaderError {
     #[error("it ends too early, within its header: fetch it again")]
     Short,
     #[error("its header cannot be read: {0}")]
     Io(std::io::Error),
-    #[error("it does not begin with `GGUF`: this is no GGUF file")]
+    #[error("it does not begin with `GGUF`: this is not a GGUF file")]
     Magic,
-    #[error("its version is {0}; 2 and 3 are read")]
+    #[error("its version is {0}; supported are 2 and 3")]
     Version(u32),
-    #[error("it is in big-endian order, which is not read: convert it")]
+    #[error("it is in big-endian order, which is not supported: convert it")]
     BigEndian,
     #[error("it claims {claimed} {what}, more than {most}")]
     TooMany { what: &'static str, claimed: u64, most: u64 },
     #[error("its header is longer than {GGUF_HEADER_BYTES_MAX} bytes")]
     TooLong,
-    #[error("`{0}` is there twice")]
+    #[error("`{0}` occurs twice")]
     Twice(String),
     #[error("`{key}` has a value of unknown kind {kind}")]
     Kind { key: String, kind: u32 },
@@ -60,7 +60,7 @@ pub(super) enum HeaderError {
 
 type Parsed<T> = Result<T, HeaderError>;
 
-/// Reads keys and tensors of a file of `length` bytes.
+/// Parses keys and tensors of a file of `length` bytes.
 pub(super) fn read(source: impl Read, length: u64) -> Parsed<(BTreeMap<String, Value>, Vec<Tensor>)> {
     let mut header = Reader { source, read: 0, values: 0 };
     if header.bytes::<4>()? != *b"GGUF" {
@@ -104,7 +104,7 @@ pub(super) fn read(source: impl Read, length: u64) -> Parsed<(BTreeMap<String, V
     Ok((keys, tensors))
 }
 
-/// Every tensor lies in the file, and none in another.
+/// Checks that every tensor is inside the file and none overlaps.
 fn check(tensors: &[Tensor], length: u64) -> Parsed<()> {
     let mut order: Vec<_> = tensors.iter().collect();
     order.sort_by_key(|tensor| tensor.begin);
@@ -112,7 +112,7 @@ fn check(tensors: &[Tensor], length: u64) -> Parsed<()> {
     for tensor in order {
         let wrong = |why: String| HeaderError::Tensor { name: tensor.name.clone(), why };
         if tensor.begin < free {
-            return Err(wrong("lies in another one's bytes".to_owned()));
+            return Err(wrong("overlaps another tensor".to_owned()));
         }
         free = tensor.begin.saturating_add(tensor.bytes as u64);
         if free > length {
@@ -159,7 +159,7 @@ impl<R: Read> Reader<R> {
     fn text(&mut self) -> Parsed<String> {
         let length = self.count("bytes of one text", GGUF_HEADER_BYTES_MAX)?;
         let mut text = Vec::new();
-        // Grows with what is really there.
+        // Grows with the bytes actually read.
         let read = self.source.by_ref().take(length).read_to_end(&mut text).map_err(HeaderError::of)? as u64;
         self.advance(read)?;
         if read < length {
@@ -168,7 +168,7 @@ impl<R: Read> Reader<R> {
         String::from_utf8(text).map_err(|_| HeaderError::Utf8)
     }
 
-    /// A value of `kind` (`gguf_metadata_value_type`).
+    /// A value of type `kind` (`gguf_metadata_value_type`).
     fn value(&mut self, key: &str, kind: u32) -> Parsed<Value> {
         const LIST: u32 = 9;
         if kind != LIST {
@@ -205,13 +205,13 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// A tensor's entry; `begin` still counts from the end of the header.
+    /// A tensor's entry; `begin` is still relative to the end of the header.
     fn tensor(&mut self, alignment: u64) -> Parsed<Tensor> {
         let name = self.text()?;
         let wrong = |why: String| HeaderError::Tensor { name: name.clone(), why };
         let count = self.u32()?;
         if !(1..=DIMS_MAX).contains(&count) {
-            return Err(wrong(format!("has {count} dims; 1 to {DIMS_MAX} are read")));
+            return Err(wrong(format!("has {count} dims; supported are 1 to {DIMS_MAX}")));
         }
         let mut dims = Vec::new();
         for _ in 0..count {
@@ -222,18 +222,19 @@ impl<R: Read> Reader<R> {
         }
         let kind = self.u32()?;
         let begin = self.u64()?;
-        let stored = Stored::of_gguf(kind).ok_or_else(|| {
-            wrong(format!("is of ggml type {kind}; f32, f16, bf16, Q4_0 to Q8_0 and Q2_K to Q6_K are read"))
+        let stored = StoredType::of_gguf(kind).ok_or_else(|| {
+            wrong(format!("is of ggml type {kind}; supported are f32, f16, bf16, Q4_0 to Q8_0 and Q2_K to Q6_K"))
         })?;
-        // The file has the fastest dim first.
+        // The file stores the fastest dimension first.
         let row = dims.first().and_then(|&width| stored.row_bytes(width));
-        let row =
-            row.ok_or_else(|| wrong(format!("has rows of {:?} numbers, which are no whole blocks", dims.first())))?;
+        let row = row.ok_or_else(|| {
+            wrong(format!("has rows of {:?} numbers, which is not a multiple of the block size", dims.first()))
+        })?;
         let rows = dims.iter().skip(1).try_fold(1usize, |rows, &dim| rows.checked_mul(dim));
         let bytes = rows.and_then(|rows| rows.checked_mul(row));
-        let bytes = bytes.ok_or_else(|| wrong("has more bytes than there can be".to_owned()))?;
+        let bytes = bytes.ok_or_else(|| wrong("has an impossible size".to_owned()))?;
         if !begin.is_multiple_of(alignment) {
-            return Err(wrong(format!("begins at {begin}, which is no multiple of {alignment}")));
+            return Err(wrong(format!("begins at {begin}, which is not a multiple of {alignment}")));
         }
         dims.reverse();
         Ok(Tensor { name, dims, stored, begin, bytes, interleaved: None })

@@ -1,9 +1,9 @@
-//! Tensors of GGUF under Hugging Face's names: a table per family.
+//! Maps tensor names of GGUF to Hugging Face's names, one table per family.
 
 use super::{Gguf, Tensor};
 use crate::inference::engine::LoadError;
 
-/// Llama, Qwen 2 and Qwen 3, within a layer.
+/// Llama, Qwen 2 and Qwen 3, inside a layer.
 const DECODER: [(&str, &str); 11] = [
     ("attn_norm", "input_layernorm"),
     ("attn_q", "self_attn.q_proj"),
@@ -18,7 +18,7 @@ const DECODER: [(&str, &str); 11] = [
     ("ffn_down", "mlp.down_proj"),
 ];
 
-/// Mamba-1, within a layer.
+/// Mamba-1, inside a layer.
 const MAMBA: [(&str, &str); 8] = [
     ("attn_norm", "norm"),
     ("ssm_in", "mixer.in_proj"),
@@ -30,11 +30,11 @@ const MAMBA: [(&str, &str); 8] = [
     ("ssm_out", "mixer.out_proj"),
 ];
 
-/// The factors of a Llama 3's frequencies: settings, not weights.
+/// RoPE frequency factors of Llama 3: a setting, not a weight.
 pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 impl Gguf {
-    /// The tensors under Hugging Face's names, with its dims. What no table knows keeps its name.
+    /// The tensors under Hugging Face's names and dims. Unknown names are left unchanged.
     pub(in crate::inference::engine) fn tensors(&self) -> Result<Vec<Tensor>, LoadError> {
         let architecture = self.architecture()?;
         let mamba = architecture == "mamba";
@@ -64,7 +64,7 @@ impl Gguf {
                 let rows = tensor.dims.first().copied().unwrap_or(0);
                 if let Some(heads) = heads {
                     if heads == 0 || !rows.is_multiple_of(2 * heads) {
-                        let why = format!("has {rows} rows, which {heads} heads cannot share in pairs");
+                        let why = format!("has {rows} rows, which is not a multiple of twice its {heads} heads");
                         return Err(LoadError::tensor(&tensor.name, why));
                     }
                     tensor.interleaved = Some(heads);

@@ -35,7 +35,7 @@ fn every_type_is_widened_as_the_gguf_package_does() {
             assert!(off <= 1e-6, "{name}: {off}");
         };
         near(&tensor.stored.widen(raw, &tensor.dims).unwrap());
-        if let Some(dtype) = tensor.stored.as_it_is() {
+        if let Some(dtype) = tensor.stored.block_dtype() {
             let panels = Panels::from_blocks(dtype, raw, 3, 512);
             let mut rows = vec![0.0; 3 * 512];
             rows.chunks_mut(512).enumerate().for_each(|(output, row)| panels.unpack_row(output, row));
@@ -44,12 +44,12 @@ fn every_type_is_widened_as_the_gguf_package_does() {
     }
 }
 
-/// What 4 bits keep of ordinary weights, beside the quantiser of candle (llama.cpp's method).
+/// Quantisation error on ordinary weights, compared with candle (llama.cpp's method).
 #[test]
-fn our_q4_k_is_as_good_as_the_usual_one() {
+fn our_quantisation_error_is_that_of_candle() {
     use candle_core::quantized::{GgmlDType, QTensor};
     use candle_core::{Device, Tensor};
-    let stream = crate::foundation::base::Stream::root(4);
+    let stream = crate::foundation::base::RngStream::root(4);
     // About normal: sums of four uniform draws.
     let draw = |at: u64| (0..4).map(|i| stream.uniform(4 * at + i) - 0.5).sum::<f64>() as f32;
     let weight: Vec<_> = (0..16 * 1024).map(draw).collect();
@@ -68,7 +68,7 @@ fn our_q4_k_is_as_good_as_the_usual_one() {
 }
 
 #[test]
-fn a_llamas_header_becomes_its_folders_files() {
+fn a_llama_header_is_converted_to_config_files() {
     let gguf = gguf("pieces.gguf");
     let config: serde_json::Value = serde_json::from_str(&gguf.config().unwrap()).unwrap();
     let expected = serde_json::json!({
@@ -88,7 +88,7 @@ fn a_llamas_header_becomes_its_folders_files() {
 }
 
 #[test]
-fn sentence_pieces_are_merged_by_score_and_spelled_in_bytes() {
+fn sentencepiece_merges_by_score_and_falls_back_to_bytes() {
     let tokenizer = Tokenizer::parse(&gguf("pieces.gguf").tokenizer().unwrap()).unwrap();
     let check = |text: &str, pieces: &[&str]| {
         let ids = tokenizer.encode(text).unwrap();
@@ -148,11 +148,11 @@ impl Header {
 }
 
 #[test]
-fn what_a_header_must_not_say() {
+fn malformed_headers_are_refused() {
     let one = |tensors, keys| Header::new(3, tensors, keys);
     Header(b"GGML....".to_vec()).check(8, "does not begin with `GGUF`");
     Header(b"GG".to_vec()).check(2, "ends too early");
-    Header::new(1, 0, 0).check(99, "its version is 1; 2 and 3 are read");
+    Header::new(1, 0, 0).check(99, "its version is 1; supported are 2 and 3");
     Header::new(3u32.swap_bytes(), 0, 0).check(99, "big-endian");
     one(u64::MAX, 0).check(99, "it claims 18446744073709551615 tensors, more than");
     one(0, 1 << 40).check(99, "keys, more than");
@@ -161,18 +161,20 @@ fn what_a_header_must_not_say() {
     one(0, 1).text("k").u32(9).u32(8).u64(u64::MAX).check(99, "values in one list, more than");
     one(0, 1).text("k").u32(9).u32(9).u64(1).check(99, "`k` has a value of unknown kind 9");
     one(0, 1).text("k").u32(77).check(99, "`k` has a value of unknown kind 77");
-    one(0, 2).text("k").u32(4).u32(1).text("k").u32(4).u32(1).check(99, "`k` is there twice");
+    one(0, 2).text("k").u32(4).u32(1).text("k").u32(4).u32(1).check(99, "`k` occurs twice");
     one(0, 1).text("general.alignment").u32(4).u32(12).check(99, "must be a power of two");
     one(1, 0).tensor("w", &[], 0, 0).check(99, "`w` has 0 dims");
     one(1, 0).tensor("w", &[0], 0, 0).check(99, "`w` has a dim of 0");
-    one(1, 0).tensor("w", &[1 << 24; 4], 0, 0).check(99, "more bytes than there can be");
-    one(1, 0).tensor("w", &[33, 2], 8, 0).check(999, "rows of Some(33) numbers, which are no whole blocks");
-    one(1, 0).tensor("w", &[32], 16, 0).check(999, "`w` is of ggml type 16; f32, f16");
-    one(1, 0).tensor("w", &[32], 0, 5).check(999, "begins at 5, which is no multiple of 32");
+    one(1, 0).tensor("w", &[1 << 24; 4], 0, 0).check(99, "has an impossible size");
+    one(1, 0)
+        .tensor("w", &[33, 2], 8, 0)
+        .check(999, "rows of Some(33) numbers, which is not a multiple of the block size");
+    one(1, 0).tensor("w", &[32], 16, 0).check(999, "`w` is of ggml type 16; supported are f32, f16");
+    one(1, 0).tensor("w", &[32], 0, 5).check(999, "begins at 5, which is not a multiple of 32");
     one(1, 0).tensor("w", &[32], 0, 0).check(100, "`w` ends at byte 192, but the file has 100: fetch it again");
     let two = one(2, 0).tensor("v", &[32], 0, 0).tensor("w", &[8], 0, 96);
-    two.check(9999, "`w` lies in another one's bytes");
-    one(2, 0).tensor("w", &[32], 0, 0).tensor("w", &[32], 0, 128).check(9999, "`w` is there twice");
+    two.check(9999, "`w` overlaps another tensor");
+    one(2, 0).tensor("w", &[32], 0, 0).tensor("w", &[32], 0, 128).check(9999, "`w` occurs twice");
 }
 
 /// Everything that reads a header, on `bytes`: an error or not, but no panic.
@@ -203,7 +205,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_damaged_gguf_header_gives_an_error_or_is_harmless(
+    fn a_damaged_gguf_header_never_panics(
         plain in damaged(bytes_of("plain.gguf"), 2500), pieces in damaged(bytes_of("pieces.gguf"), 9000),
     ) {
         read_all(&plain);
@@ -211,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_safetensors_header_gives_an_error_or_is_harmless(
+    fn a_damaged_safetensors_header_never_panics(
         bytes in damaged(std::fs::read(path("../mamba/plain/model.safetensors")).unwrap(), 2200),
     ) {
         if let Ok(mut weights) = Weights::from_bytes(&bytes) {

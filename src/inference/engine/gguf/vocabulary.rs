@@ -1,4 +1,4 @@
-//! A GGUF file's tokenizer as `tokenizer.json` and `tokenizer_config.json` would say it.
+//! Converts a GGUF file's tokenizer to `tokenizer.json` and `tokenizer_config.json`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,20 +8,20 @@ use super::header::Value;
 use super::{Gguf, LoadError};
 use crate::foundation::base::limits::GGUF_TOKEN_BYTES_MAX;
 
-/// How Llama 3 cuts text before it is merged.
+/// Llama 3's split pattern.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// How Qwen 2 and later cut it: digits one by one.
+/// Split pattern of Qwen 2 and later: single digits.
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// `llama_token_type`: a control token, and one that a user defined.
+/// `llama_token_type` of control tokens and user-defined tokens.
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
-/// The mark of a space in the vocabularies of `SentencePiece`.
+/// SentencePiece's symbol for a space.
 const SPACE: &str = "▁";
 
 impl Gguf {
-    /// The tokenizer, in the form of a `tokenizer.json`.
+    /// The tokenizer as `tokenizer.json`.
     pub(in crate::inference::engine) fn tokenizer(&self) -> Result<String, LoadError> {
         let tokens = self.tokens()?;
         let kinds = self.list("tokenizer.ggml.token_type")?.unwrap_or_default();
@@ -47,7 +47,7 @@ impl Gguf {
             "llama" => self.sentence_pieces(&tokens)?,
             other => {
                 return Err(
-                    self.malformed(format!("its tokenizer is of the kind `{other}`; `gpt2` and `llama` are read"))
+                    self.malformed(format!("its tokenizer model is `{other}`; supported are `gpt2` and `llama`"))
                 );
             }
         };
@@ -59,7 +59,7 @@ impl Gguf {
         Ok(json.to_string())
     }
 
-    /// Special tokens and the chat template, in the form of a `tokenizer_config.json`.
+    /// Special tokens and chat template as `tokenizer_config.json`.
     pub(in crate::inference::engine) fn tokenizer_config(&self) -> Result<String, LoadError> {
         let tokens = self.tokens()?;
         let mut config = Map::new();
@@ -71,7 +71,7 @@ impl Gguf {
         ] {
             if let Some(id) = self.number(key)? {
                 let token = usize::try_from(id).ok().and_then(|id| tokens.get(id));
-                let token = token.ok_or_else(|| self.malformed(format!("`{key}` is {id}, beyond the vocabulary")))?;
+                let token = token.ok_or_else(|| self.malformed(format!("`{key}` is {id}, outside the vocabulary")))?;
                 config.insert(name.to_owned(), (*token).into());
             }
         }
@@ -81,18 +81,19 @@ impl Gguf {
         Ok(Json::Object(config).to_string())
     }
 
-    /// The vocabulary, by id. No token is there twice.
+    /// The vocabulary in order of ids, without duplicates.
     fn tokens(&self) -> Result<Vec<&str>, LoadError> {
         let key = "tokenizer.ggml.tokens";
         let tokens = self.texts(key, self.need(key, self.list(key)?)?)?;
         let mut seen = HashSet::new();
         for token in &tokens {
             if token.len() > GGUF_TOKEN_BYTES_MAX {
-                return Err(self
-                    .malformed(format!("a token has {} bytes, at most {GGUF_TOKEN_BYTES_MAX} are read", token.len())));
+                return Err(
+                    self.malformed(format!("a token has {} bytes, more than {GGUF_TOKEN_BYTES_MAX}", token.len()))
+                );
             }
             if !seen.insert(token) {
-                return Err(self.malformed(format!("the token {token:?} is there twice")));
+                return Err(self.malformed(format!("the token {token:?} occurs twice")));
             }
         }
         Ok(tokens)
@@ -132,8 +133,8 @@ impl Gguf {
             }
             other => {
                 return Err(self.malformed(format!(
-                    "it cuts text as `{other}` (tokenizer.ggml.pre); read are gpt-2, smollm, qwen2 and llama-bpe: give its \
-                     safetensors and tokenizer.json instead"
+                    "its pre-tokenizer is `{other}` (tokenizer.ggml.pre); supported are gpt-2, smollm, qwen2 and llama-bpe: use \
+                     its safetensors and tokenizer.json instead"
                 )));
             }
         };
@@ -150,8 +151,8 @@ impl Gguf {
         })
     }
 
-    /// `SentencePiece`'s BPE (Llama 1 and 2): the piece with the best score is merged first; what has no piece is
-    /// spelled in bytes.
+    /// SentencePiece BPE (Llama 1 and 2): the pair whose merged piece has the highest score is merged first; text
+    /// without a piece is encoded as bytes.
     fn sentence_pieces(&self, tokens: &[&str]) -> Result<Parts, LoadError> {
         let key = "tokenizer.ggml.scores";
         let scores = self.need(key, self.list(key)?)?;

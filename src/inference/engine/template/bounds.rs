@@ -1,6 +1,6 @@
-//! How much a chat template may make: every byte of text and every cell of a list is counted, before it is made where it
-//! can be told, and a rendering that would make more than its share is refused. What is built stays shallow and holds no
-//! namespace, so that nothing can contain itself.
+//! Limits on what a chat template may allocate. Every byte of text and every list element is counted, before it is
+//! allocated where possible, and rendering fails above the limit. Values are limited in depth and cannot contain
+//! namespaces, so no value can contain itself.
 
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{
@@ -13,27 +13,27 @@ use crate::foundation::base::limits::{
     TEMPLATE_COUNT_MAX, TEMPLATE_DEPTH_MAX, TEMPLATE_MADE_BYTES_MAX, TEMPLATE_RENDERED_BYTES_MAX,
 };
 
-// No identifier begins like these, so no template can name them.
+// No identifier can begin with these, so templates cannot name them.
 pub(super) const BEFORE_CONCAT: &str = "\0concat";
 pub(super) const BEFORE_ADD: &str = "\0add";
 pub(super) const BEFORE_MULTIPLY: &str = "\0multiply";
 pub(super) const SETTLE: &str = "\0settle";
 
-/// Bytes that an element of a list or a dict counts as.
+/// Bytes counted per element of a list or dict.
 const CELL: usize = 48;
-/// So many bytes an escaped letter takes at most.
+/// Maximum number of bytes of an escaped character.
 const ESCAPED: usize = 6;
 
-/// Bytes made so far in one rendering.
+/// Bytes allocated so far in one rendering.
 #[derive(Default)]
 struct Made(usize);
 
-/// How many bytes a function makes of its arguments, at most; what it gives back is weighed besides.
+/// Upper bound of the bytes that a function allocates for its arguments; its result is counted separately.
 type Estimate = fn(&[Value]) -> Result<usize, Error>;
 
-/// Gives `environment` what a chat template may use, each bounded, and the checks.
+/// Adds the limited functions and filters, and the checks, to `environment`.
 pub(super) fn install(environment: &mut Environment<'_>) {
-    // Those of minijinja's that Jinja has not, and none of which is bounded here.
+    // Filters of minijinja that Jinja lacks; they are not limited here.
     for name in ["bool", "chain", "lines", "pprint", "split", "urlencode", "zip"] {
         environment.remove_filter(name);
     }
@@ -59,7 +59,7 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     environment.add_function("namespace", |state: &mut State, defaults: Rest<ValueOrKwargs>| {
         let defaults = defaults.into_values();
         defaults.iter().try_for_each(|value| settle(state, value.clone()).map(drop))?;
-        // Not settled: it is the one thing that may change.
+        // Not materialised: a namespace is the only mutable value.
         Value::from_function(functions::namespace).call(state, &defaults)
     });
 
@@ -85,7 +85,7 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     filter("tojson", Value::from_function(to_json), nothing);
 }
 
-/// `own`, refused where it would make too much.
+/// `own` with a limit on its allocation.
 fn bounded(
     own: Value,
     estimate: Estimate,
@@ -96,14 +96,14 @@ fn bounded(
     }
 }
 
-/// Calls `own` with `args`, unless that would make too much.
+/// Calls `own` with `args` if the estimated allocation is within the limit.
 fn call(
     state: &mut State,
     args: &[Value],
     estimate: Estimate,
     own: impl FnOnce(&mut State) -> Result<Value, Error>,
 ) -> Result<Value, Error> {
-    // Many functions print what is no text.
+    // Many functions convert arguments to text.
     args.iter().try_for_each(|value| printed(value).map(drop))?;
     spend(state, estimate(args)?)?;
     let made = own(state)?;
@@ -111,7 +111,7 @@ fn call(
     settle(state, made)
 }
 
-/// Python's methods of texts, lists and dicts.
+/// Python's methods of strings, lists and dicts.
 fn method(state: &mut State, own: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let all: Vec<Value> = std::iter::once(own).chain(args).cloned().collect();
     let estimate: Estimate = match name {
@@ -124,7 +124,7 @@ fn method(state: &mut State, own: &Value, name: &str, args: &[Value]) -> Result<
     call(state, &all, estimate, |state| unknown_method_callback(state, own, name, args))
 }
 
-/// Prints a value, into the output or into what is captured.
+/// Writes a value to the output or a capture.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     let bytes = printed(value)?;
     if *state.auto_escape() == AutoEscape::None {
@@ -138,17 +138,17 @@ fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error
     escape_formatter(out, state, value)
 }
 
-/// Counts `bytes` as made.
+/// Counts `bytes` as allocated.
 fn spend(state: &mut State, bytes: usize) -> Result<(), Error> {
     let made = state.get_or_insert_extension_with(Made::default);
     made.0 = made.0.saturating_add(bytes);
     if made.0 > TEMPLATE_MADE_BYTES_MAX {
-        return Err(refusal(format!("it makes more than {TEMPLATE_MADE_BYTES_MAX} bytes of text and lists")));
+        return Err(refusal(format!("it allocates more than {TEMPLATE_MADE_BYTES_MAX} bytes of text and lists")));
     }
     Ok(())
 }
 
-/// A value that was built: its cells count, and what only says how it is to be made is made.
+/// Counts the elements of a new value and materialises lazy ones.
 fn settle(state: &mut State, value: Value) -> Result<Value, Error> {
     if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) {
         return Ok(value);
@@ -159,7 +159,7 @@ fn settle(state: &mut State, value: Value) -> Result<Value, Error> {
     if value.kind() == ValueKind::Iterable { Ok(value.try_iter()?.collect()) } else { Ok(value) }
 }
 
-/// What a value comes to, everything in it counted as often as it stands there.
+/// Size of a value; shared parts are counted every time.
 #[derive(Default)]
 struct Weight {
     cells: usize,
@@ -189,7 +189,7 @@ impl Weight {
             _ => {}
         }
         if self.bytes() > TEMPLATE_RENDERED_BYTES_MAX {
-            return Err(refusal(format!("a value comes to more than {TEMPLATE_RENDERED_BYTES_MAX} bytes")));
+            return Err(refusal(format!("a value is larger than {TEMPLATE_RENDERED_BYTES_MAX} bytes")));
         }
         Ok(())
     }
@@ -199,7 +199,7 @@ impl Weight {
     }
 }
 
-/// Bytes of `value` in print, at most.
+/// Upper bound of the bytes of `value` as text.
 fn printed(value: &Value) -> Result<usize, Error> {
     if let Some(text) = value.as_str() {
         return Ok(text.len());
@@ -209,7 +209,7 @@ fn printed(value: &Value) -> Result<usize, Error> {
     Ok(weight.bytes())
 }
 
-/// Bytes of a text, or of a list's own cells.
+/// Bytes of a string, or of a list's own elements.
 fn bytes(value: &Value) -> usize {
     let cells = || value.len().unwrap_or_default().saturating_mul(CELL);
     value.as_str().map_or_else(cells, str::len)
@@ -223,13 +223,13 @@ fn refusal(why: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, why)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the form that estimates have")]
+#[expect(clippy::unnecessary_wraps, reason = "the signature of estimates")]
 fn nothing(_: &[Value]) -> Result<usize, Error> {
     Ok(0)
 }
 
-/// A list of the pieces of the first argument, cut at the second.
-#[expect(clippy::unnecessary_wraps, reason = "the form that estimates have")]
+/// Size of splitting the first argument at the second.
+#[expect(clippy::unnecessary_wraps, reason = "the signature of estimates")]
 fn pieces(args: &[Value]) -> Result<usize, Error> {
     let Some(whole) = args.first().and_then(Value::as_str) else { return Ok(0) };
     let cuts = match args.get(1).and_then(Value::as_str) {
@@ -239,20 +239,20 @@ fn pieces(args: &[Value]) -> Result<usize, Error> {
     Ok(whole.len().saturating_add(cuts.saturating_mul(CELL)))
 }
 
-/// A list of a text's letters.
-#[expect(clippy::unnecessary_wraps, reason = "the form that estimates have")]
+/// Size of a list of a string's characters.
+#[expect(clippy::unnecessary_wraps, reason = "the signature of estimates")]
 fn letters(args: &[Value]) -> Result<usize, Error> {
     Ok(args.first().and_then(Value::as_str).map_or(0, |text| text.len().saturating_mul(CELL)))
 }
 
-/// The first argument's items with the others between them.
+/// Size of joining the items of the first argument with the others.
 fn joined(args: &[Value]) -> Result<usize, Error> {
     let Some((items, between)) = args.split_first() else { return Ok(0) };
     let count = items.as_str().map(str::len).or_else(|| items.len()).unwrap_or_default();
     Ok(printed(items)?.saturating_add(count.saturating_mul(total(between)?)))
 }
 
-/// The first argument with the third in place of the second.
+/// Size of the first argument with the second replaced by the third.
 fn replaced(args: &[Value]) -> Result<usize, Error> {
     let Some((whole, rest)) = args.split_first() else { return Ok(0) };
     let length = printed(whole)?;
@@ -263,18 +263,18 @@ fn replaced(args: &[Value]) -> Result<usize, Error> {
     Ok(length.saturating_add(times.saturating_mul(total(rest.get(1..).unwrap_or_default())?)))
 }
 
-/// The first argument in lists or lines of as many as the others say.
+/// Size of splitting the first argument into as many lists or lines as the others specify.
 fn counted(args: &[Value]) -> Result<usize, Error> {
     let Some((whole, rest)) = args.split_first() else { return Ok(0) };
     let count = greatest(rest)?;
     if count > TEMPLATE_COUNT_MAX {
-        return Err(refusal(format!("{count} is more than the {TEMPLATE_COUNT_MAX} that a filter takes as a width")));
+        return Err(refusal(format!("{count} exceeds the limit of {TEMPLATE_COUNT_MAX} for a width")));
     }
     let lines = whole.as_str().map_or(0, |text| text.matches('\n').count());
     Ok(printed(whole)?.saturating_add(count.saturating_mul(lines + CELL)))
 }
 
-/// The first argument with the others in its places, as wide as it or they say.
+/// Size of the first argument with the others inserted, given any widths.
 fn formatted(args: &[Value]) -> Result<usize, Error> {
     let Some((whole, rest)) = args.split_first() else { return Ok(0) };
     let form = whole.as_str().unwrap_or_default();
@@ -285,12 +285,12 @@ fn formatted(args: &[Value]) -> Result<usize, Error> {
     Ok(form.len().saturating_add(places.saturating_mul(each)))
 }
 
-/// Bytes of all of `values` in print.
+/// Bytes of `values` as text.
 fn total(values: &[Value]) -> Result<usize, Error> {
     values.iter().map(printed).try_fold(0, |sum, bytes| Ok(usize::saturating_add(sum, bytes?)))
 }
 
-/// The greatest integer among `values`, those in dicts included, whatever its sign.
+/// The largest absolute value of an integer among `values`, including those in dicts.
 fn greatest(values: &[Value]) -> Result<usize, Error> {
     let mut greatest = 0;
     for value in values {

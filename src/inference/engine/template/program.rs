@@ -1,15 +1,15 @@
-//! A chat template as instructions that keep within bounds. Templates are compiled here, and among the instructions stand
-//! checks: before every operator that can make something large, and after everything that is built. What they check is in
+//! A chat template as bytecode with checks. Templates are compiled here, and checks are inserted into the bytecode:
+//! before every operator that can create a large value, and after every constructed value. The checks are in
 //! `bounds.rs`.
 //!
-//! There is no lighter way in minijinja 3.0. Its fuel counts instructions, and one `x ~ x` doubles a text, so forty of them
-//! make a terabyte on any budget that lets a plain template through. A writer or a formatter that counts sees only what is
-//! printed; filters, functions and methods can be wrapped, and are (`bounds.rs`), but `~`, `+`, `*`, slices, and list and
-//! dict literals are instructions of its interpreter, and no environment can replace them. Bounding what is stored does
-//! not help: a doubled text goes on in a local variable or in a macro's argument. Values of our own do not either: a
-//! template makes its own from literals. What remains is to change the template before it runs. That takes the same
-//! `unstable_machinery` on its syntax tree as on its instructions, and these are flat. So the version is pinned to the
-//! patch, and `tests/data/hostile_templates.txt` holds the attacks.
+//! minijinja 3.0 has no simpler way. Its fuel counts instructions, but `x ~ x` doubles a string, so forty of them
+//! create a terabyte within any budget that admits an ordinary template. A counting writer or formatter sees only what
+//! is printed. Filters, functions and methods can be wrapped (`bounds.rs` does), but `~`, `+`, `*`, slices and list and
+//! dict literals are instructions of the interpreter that no environment can replace. Limiting what is stored does not
+//! help either: a doubled string can live in a local variable or a macro argument. Nor do custom value types: a
+//! template creates its own values from literals. What remains is to change the template before it runs. That takes the
+//! same `unstable_machinery` for the syntax tree as for the bytecode, and the bytecode is flat. The version is
+//! therefore pinned to the patch, and `tests/data/hostile_templates.txt` contains the attacks.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +22,14 @@ use crate::foundation::base::limits::{TEMPLATE_BRANCHES_MAX, TEMPLATE_LITERAL_BY
 
 const NAME: &str = "chat";
 
-/// A compiled template; it borrows its source.
+/// A compiled template; borrows its source.
 pub(super) struct Program<'source> {
     pub(super) main: Instructions<'source>,
     pub(super) blocks: BTreeMap<&'source str, Instructions<'source>>,
 }
 
 self_cell::self_cell!(
-    /// A template's source with what was compiled of it.
+    /// A template's source and the compiled program.
     pub(super) struct Compiled {
         owner: String,
         #[covariant]
@@ -61,25 +61,25 @@ fn compile<'source>(source: &'source str, syntax: &SyntaxConfig) -> Result<Progr
     Ok(Program { main: checked(&main)?, blocks: blocks.collect::<Result<_, Error>>()? })
 }
 
-/// What stands between `{{` and `}}`, or between `{%` and `%}`.
+/// The content of `{{ … }}` or `{% … %}`.
 #[derive(Default)]
 struct Tag {
     tokens: usize,
     text: usize,
-    /// An upper bound of every number that its literals can be made to give.
+    /// Upper bound of every number that its literals can produce.
     number: usize,
     repeats: bool,
 }
 
 impl Tag {
-    /// What its literals can be multiplied to, at most.
+    /// Upper bound of the size that its literals can be multiplied to.
     fn bytes(&self) -> usize {
         (self.text + self.tokens).saturating_mul(self.number)
     }
 }
 
-/// Refuses what would run away while it is compiled, which no fuel counts: the compiler computes what is constant
-/// (`'x' * 100000000`), and it descends once for every operator of a tag and for every `elif`.
+/// Refuses what would run away during compilation, where no fuel is counted: the compiler folds constants (`'x' *
+/// 100000000`) and recurses for every operator of a tag and every `elif`.
 fn screen(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
     let refuse = |line: u16, why: String| Err(Error::new(ErrorKind::SyntaxError, format!("{why} in line {line}")));
     let (mut tag, mut branches) = (Tag::default(), 0);
@@ -109,7 +109,7 @@ fn screen(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// The same instructions with their checks.
+/// The same bytecode with checks.
 fn checked<'source>(plain: &Instructions<'source>) -> Result<Instructions<'source>, Error> {
     let all = || (0..).map_while(|at| plain.get(at).map(|instruction| (at, instruction)));
     let mut places = Vec::new();
@@ -144,10 +144,10 @@ fn checked<'source>(plain: &Instructions<'source>) -> Result<Instructions<'sourc
     Ok(bounded)
 }
 
-/// An instruction and the checks around it.
+/// An instruction with the checks around it.
 fn with_checks<'source>(instruction: &Instruction<'source>) -> Vec<Instruction<'source>> {
     let settle = Instruction::CallFunction(SETTLE, Some(1));
-    // A check of two operands gives both back.
+    // A check of two operands returns both.
     let before = |check| [Instruction::CallFunction(check, Some(2)), Instruction::UnpackList(2)];
     let own = instruction.clone();
     match own {

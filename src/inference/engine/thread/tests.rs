@@ -1,4 +1,4 @@
-//! What comes to the engine at the same time: all of it lies in the inbox before the engine looks.
+//! Requests that are submitted together: all are in the inbox before the engine looks.
 
 use std::sync::OnceLock;
 
@@ -6,11 +6,11 @@ use super::super::bundled;
 use super::super::config::Config;
 use super::super::mamba::Mamba;
 use super::super::reply::Reply;
-use super::super::sequence::{Given, Task};
+use super::super::sequence::{PromptInput, Task};
 use super::super::tokenizer::Tokenizer;
 use super::super::weights::Weights;
 use super::*;
-use crate::foundation::base::Stream;
+use crate::foundation::base::RngStream;
 use crate::foundation::chat::{Sampling, TokenId};
 
 const OPENING: &str = "The old man had lived by the sea all his life, and every morning he went down to his boat";
@@ -29,42 +29,49 @@ fn tokenizer() -> Arc<Tokenizer> {
     Arc::clone(TOKENIZER.get_or_init(|| Arc::new(Tokenizer::parse(bundled::TOKENIZER).unwrap())))
 }
 
-fn sharing() -> Owner<Mamba> {
-    Owner::new(model(), Digest::of("a model"), Budget::default().prefix_bytes)
+fn sharing() -> Scheduler<Mamba> {
+    Scheduler::new(model(), Digest::of("a model"), Budget::default().prefix_bytes)
 }
 
 fn ids(text: &str) -> Vec<TokenId> {
     tokenizer().encode(text).unwrap()
 }
 
-/// Six tokens after `ids`, of which the first `history` may be shared.
-fn write(ids: &[TokenId], history: usize, seed: u64) -> Prepared {
+/// Generates six tokens after `ids`, of which the first `history` may be shared.
+fn write(ids: &[TokenId], history: usize, seed: u64) -> PreparedRequest {
     let sampling = Sampling { max_tokens: 6, temperature: 1.0, ..Sampling::default() };
-    let reply = Reply::new(tokenizer(), &[], Arc::from([]), sampling, Stream::root(seed)).unwrap();
+    let reply = Reply::new(tokenizer(), &[], Arc::from([]), sampling, RngStream::root(seed)).unwrap();
     let task = Task::Write(Box::new(reply));
-    Prepared { given: Given { ids: ids.to_vec(), history, after: None, gains: None, readings: false }, task }
+    PreparedRequest {
+        input: PromptInput { ids: ids.to_vec(), history, after: None, gains: None, record_ssm: false },
+        task,
+    }
 }
 
-/// Serves `requests`, number `leaves` of which is left before anything is done; `None` is its outcome.
-fn serve(owner: &mut Owner<Mamba>, requests: Vec<Prepared>, leaves: Option<u64>) -> Vec<Option<Box<Outcome>>> {
-    let door = Admission::new(Budget::default(), requests.len(), |_| 0);
+/// Serves `requests`; the caller of number `leaves` leaves before anything is done, and its outcome is `None`.
+fn serve(
+    scheduler: &mut Scheduler<Mamba>,
+    requests: Vec<PreparedRequest>,
+    leaves: Option<u64>,
+) -> Vec<Option<Box<Outcome>>> {
+    let admission = Admission::new(Budget::default(), requests.len(), |_| 0);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (sender, mut inbox) = unbounded_channel();
     let answers: Vec<_> = (0..)
         .zip(requests)
         .map(|(key, request)| {
             let (events, answers) = unbounded_channel();
-            let admitted = runtime.block_on(door.admit(1, request.given.ids.len(), 0)).unwrap().remove(0);
-            assert!(sender.send(Message::Start(vec![Job { key, request, listens: false, events, admitted }])).is_ok());
+            let permit = runtime.block_on(admission.admit(1, request.input.ids.len(), 0)).unwrap().remove(0);
+            assert!(sender.send(Message::Start(vec![Job { key, request, listens: false, events, permit }])).is_ok());
             answers
         })
         .collect();
-    assert!(leaves.is_none_or(|key| sender.send(Message::Left { key }).is_ok()));
+    assert!(leaves.is_none_or(|key| sender.send(Message::CallerLeft { key }).is_ok()));
     drop(sender);
-    owner.run(&mut inbox);
+    scheduler.run(&mut inbox);
     let outcome = |mut answers: UnboundedReceiver<Event>| match answers.try_recv().ok()? {
         Event::Done(outcome) => Some(outcome.unwrap()),
-        Event::Tokens(_) => panic!("nobody listens"),
+        Event::Tokens(_) => panic!("there is no listener"),
     };
     answers.into_iter().map(outcome).collect()
 }
@@ -73,11 +80,11 @@ fn bits(outcome: &Outcome) -> Vec<(Option<TokenId>, Option<u32>)> {
     outcome.tokens.iter().map(|token| (token.id, token.logprob.map(f32::to_bits))).collect()
 }
 
-/// How many tokens of each prompt were taken over; what was written is what each writes by itself.
-fn taken_over(owner: &mut Owner<Mamba>, requests: &dyn Fn() -> Vec<Prepared>) -> Vec<u64> {
-    let outcomes = serve(owner, requests(), None);
+/// How many tokens of each prompt were adopted from another. Checks that the replies are those without sharing.
+fn adopted(scheduler: &mut Scheduler<Mamba>, requests: &dyn Fn() -> Vec<PreparedRequest>) -> Vec<u64> {
+    let outcomes = serve(scheduler, requests(), None);
     for (outcome, request) in outcomes.iter().zip(requests()) {
-        let mut alone = Owner::new(model(), Digest::of("a model"), 0);
+        let mut alone = Scheduler::new(model(), Digest::of("a model"), 0);
         let lone = serve(&mut alone, vec![request], None);
         assert_eq!(bits(outcome.as_ref().unwrap()), bits(lone[0].as_ref().unwrap()));
     }
@@ -85,37 +92,37 @@ fn taken_over(owner: &mut Owner<Mamba>, requests: &dyn Fn() -> Vec<Prepared>) ->
 }
 
 #[test]
-fn rollouts_that_start_together_read_their_opening_once() {
+fn requests_submitted_together_read_their_prefix_once() {
     let prompt = ids(OPENING);
     // All but the beginning of the model's own turn.
-    let opening = prompt.len() - 1;
-    let requests = || (0..8).map(|seed| write(&prompt, opening, seed)).collect();
-    assert_eq!(taken_over(&mut sharing(), &requests), [&[0][..], &[opening as u64; 7]].concat());
+    let shareable_prefix = prompt.len() - 1;
+    let requests = || (0..8).map(|seed| write(&prompt, shareable_prefix, seed)).collect();
+    assert_eq!(adopted(&mut sharing(), &requests), [&[0][..], &[shareable_prefix as u64; 7]].concat());
 }
 
 #[test]
-fn prompts_that_part_share_what_lies_before() {
+fn diverging_prompts_share_their_common_prefix() {
     let with = |ending: &str| write(&ids(&format!("{OPENING}{ending}")), usize::MAX, 1);
-    let mut owner = sharing();
+    let mut scheduler = sharing();
     let shared = ids(OPENING).len() as u64;
     let whole = ids(&format!("{OPENING} to fish.")).len() as u64;
-    // The last is the first once more.
+    // The last is the same as the first.
     let requests = || [" to fish.", " with his dog.", ", whatever the weather.", " to fish."].map(with).into();
-    assert_eq!(taken_over(&mut owner, &requests), [0, shared, shared, whole]);
-    // What is left of them serves again.
-    assert_eq!(taken_over(&mut owner, &|| vec![with(", and back again.")]), [shared]);
+    assert_eq!(adopted(&mut scheduler, &requests), [0, shared, shared, whole]);
+    // The cached prefixes serve later requests.
+    assert_eq!(adopted(&mut scheduler, &|| vec![with(", and back again.")]), [shared]);
 }
 
 #[test]
-fn a_reader_that_leaves_does_not_take_those_along_that_wait_for_it() {
+fn when_a_reader_is_cancelled_a_waiting_request_takes_over() {
     let prompt = ids(OPENING);
     let requests = || (0..3).map(|seed| write(&prompt, prompt.len() - 1, seed)).collect();
     let [left, second, third] = &serve(&mut sharing(), requests(), Some(0))[..] else { panic!("three outcomes") };
     assert!(left.is_none());
     let (second, third) = (second.as_ref().unwrap(), third.as_ref().unwrap());
-    // The next in the row reads in its place.
+    // The next in line reads in its place.
     assert_eq!([second.usage.tokens_cached, third.usage.tokens_cached], [0, prompt.len() as u64 - 1]);
-    let mut alone = Owner::new(model(), Digest::of("a model"), 0);
+    let mut alone = Scheduler::new(model(), Digest::of("a model"), 0);
     let lone = serve(&mut alone, requests(), None);
     for (outcome, lone) in [second, third].into_iter().zip(lone.iter().skip(1)) {
         assert_eq!(bits(outcome), bits(lone.as_ref().unwrap()));

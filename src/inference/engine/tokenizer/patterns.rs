@@ -1,6 +1,7 @@
-//! The patterns in a `tokenizer.json`, matched so that a failure is told. A pattern that looks ahead is matched by
-//! backtracking, within a limit of steps; the library passes over that it was met, takes the rest of the text for one
-//! piece, and so reads other tokens than the model was trained on. A run of a million spaces is enough for GPT-2's own.
+//! Regular expressions of a `tokenizer.json`, matched such that failures are reported. A pattern with look-around is
+//! matched by backtracking with a step limit. The `tokenizers` library ignores that the limit was reached and treats
+//! the rest of the text as one piece, which gives other tokens than the model was trained on. A million spaces are
+//! enough for GPT-2's own pattern.
 
 use fancy_regex::Regex;
 use serde::Deserialize;
@@ -11,20 +12,20 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::split::SplitPattern;
 use tokenizers::{NormalizerWrapper, PreTokenizedString, PreTokenizerWrapper};
 
-/// GPT-2's pattern (`encoder.py`), which byte-level tokenizers use unless they are told not to.
+/// GPT-2's pattern (`encoder.py`), the default of byte-level tokenizers.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
-/// How a text is cut before the vocabulary is asked.
+/// Splits a text into pieces before the vocabulary is applied.
 #[derive(Deserialize)]
 #[serde(try_from = "PreTokenizerWrapper")]
 pub(super) struct PreTokenizer(Vec<Step>);
 
 enum Step {
-    /// As the library does it.
+    /// A step implemented by the library.
     Own(PreTokenizerWrapper),
-    /// A space before every piece that begins with none.
+    /// Puts a space before every piece that does not begin with one.
     Space,
-    /// Cut where the pattern matches.
+    /// Splits where the pattern matches.
     Split { at: Box<Regex>, behavior: SplitDelimiterBehavior, invert: bool },
 }
 
@@ -78,7 +79,7 @@ impl tokenizers::PreTokenizer for PreTokenizer {
     }
 }
 
-/// What a text goes through before it is cut. What it replaces can be found without backtracking, which does not fail.
+/// Normalises a text before it is split. Its patterns must work without backtracking, so they cannot fail.
 #[derive(Deserialize)]
 #[serde(try_from = "Value")]
 pub(super) struct Normaliser(NormalizerWrapper);
@@ -89,14 +90,14 @@ impl TryFrom<Value> for Normaliser {
     fn try_from(whole: Value) -> Result<Self, String> {
         if let Some(pattern) = backtracks(&whole) {
             return Err(format!(
-                "its normalizer replaces `{pattern}`, which looks ahead or back: supported are plain ones"
+                "its normalizer replaces `{pattern}`, which uses look-around; supported are patterns without it"
             ));
         }
         NormalizerWrapper::deserialize(whole).map(Self).map_err(|error| error.to_string())
     }
 }
 
-/// A pattern of a `Replace` in `part` that cannot be matched without backtracking.
+/// A pattern of a `Replace` in `part` that needs backtracking.
 fn backtracks(part: &Value) -> Option<&str> {
     match part {
         Value::Array(items) => items.iter().find_map(backtracks),
@@ -119,7 +120,7 @@ impl tokenizers::Normalizer for Normaliser {
 mod tests {
     use super::super::Tokenizer;
 
-    /// A tokenizer of single letters that cuts texts by `pre_tokenizer`.
+    /// A tokenizer with a tiny vocabulary and the given `pre_tokenizer`.
     fn cutting(normalizer: &str, pre_tokenizer: &str) -> Result<Tokenizer, String> {
         let json = format!(
             r#"{{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": {normalizer},
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_as_the_file_says() {
+    fn texts_are_split_as_the_file_specifies() {
         let split = |pattern: &str, behavior: &str, invert: bool| {
             format!(r#"{{"type": "Split", "pattern": {pattern}, "behavior": "{behavior}", "invert": {invert}}}"#)
         };
@@ -154,16 +155,16 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_gives_up_is_an_error_and_not_another_text() {
+    fn reaching_the_backtracking_limit_is_an_error() {
         let gpt2 =
             cutting("null", r#"{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true}"#).unwrap();
         assert!(gpt2.encode(&" ".repeat(1_000)).is_ok());
         let why = gpt2.encode(&" ".repeat(1_100_000)).unwrap_err();
-        assert!(why.starts_with("the tokenizer refuses the text: ") && why.contains("backtracking"), "{why}");
+        assert!(why.starts_with("the tokenizer failed on the text: ") && why.contains("backtracking"), "{why}");
     }
 
     #[test]
-    fn a_normaliser_that_would_backtrack_is_refused_with_its_file() {
+    fn a_normaliser_with_look_around_is_refused() {
         let replace =
             |pattern: &str| format!(r#"{{"type": "Replace", "pattern": {{"Regex": "{pattern}"}}, "content": "a"}}"#);
         let with = |pattern: &str| {

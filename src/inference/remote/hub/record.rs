@@ -1,5 +1,5 @@
-//! What the hub's files held when they were first fetched: one JSON file per repository, apart from the cache, so that it
-//! outlives it.
+//! Digests of the hub's files at their first download: one JSON file per repository, outside the cache, so that it
+//! survives the cache.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{HubError, variable};
-use crate::foundation::store::{Change, Disk, HOME, RealDisk, replace};
+use crate::foundation::store::{Disk, FileChange, LOOM_DIR, RealDisk, replace};
 
 const FORMAT: &str = "loom-hub-record";
 const VERSION: u32 = 1;
 const LOCK: &str = ".loom/lock";
 
-/// One file's content.
+/// Digest and length of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// In lower-case hex.
+    /// SHA-256 in lower-case hex.
     pub sha256: String,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
@@ -30,7 +30,7 @@ struct Record {
     format: String,
     version: u32,
     repo: String,
-    /// Commit → file → content.
+    /// Commit → file → digest.
     commits: BTreeMap<String, BTreeMap<String, FileRecord>>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Where records are kept.
+    /// The default folder of the records.
     pub(super) fn folder() -> Option<PathBuf> {
         let data = variable("XDG_DATA_HOME").map(PathBuf::from);
         let data = data.or_else(|| Some(std::env::home_dir()?.join(".local").join("share")))?;
@@ -54,26 +54,26 @@ impl Records {
         Self { disk: RealDisk::new(folder), file, repo: repo.to_owned() }
     }
 
-    /// Compares the files `names` in `folder` with the record of `commit`; those that it lacks are added.
+    /// Compares the files `names` in `folder` with the record of `commit`, and adds missing ones to it.
     pub(super) fn check(
         &self,
         commit: &str,
         folder: &Path,
         names: Vec<String>,
     ) -> Result<Vec<(String, FileRecord)>, HubError> {
-        let told = |why: &dyn std::fmt::Display| {
+        let unusable = |why: &dyn std::fmt::Display| {
             HubError::Disk(format!("the record {} cannot be used: {why}", self.path().display()))
         };
-        std::fs::create_dir_all(self.disk.root()).map_err(|error| told(&error))?;
-        self.disk.make_dir(HOME).map_err(|error| told(&error))?;
+        std::fs::create_dir_all(self.disk.root()).map_err(|error| unusable(&error))?;
+        self.disk.make_dir(LOOM_DIR).map_err(|error| unusable(&error))?;
         let found = names.into_iter().map(|name| Ok((read(&folder.join(&name))?, name)));
         let found = found.map(|found| found.map(|(content, name)| (name, content)));
         let found: Vec<(String, FileRecord)> = found.collect::<Result<_, HubError>>()?;
 
-        let _lock = self.disk.lock(LOCK, true).map_err(|error| told(&error))?;
-        let before = self.disk.read(&self.file).map_err(|error| told(&error))?;
+        let _lock = self.disk.lock(LOCK, true).map_err(|error| unusable(&error))?;
+        let before = self.disk.read(&self.file).map_err(|error| unusable(&error))?;
         let mut record = match &before {
-            Some(bytes) => serde_json::from_slice(bytes).map_err(|error| told(&error))?,
+            Some(bytes) => serde_json::from_slice(bytes).map_err(|error| unusable(&error))?,
             None => Record {
                 format: FORMAT.to_owned(),
                 version: VERSION,
@@ -82,10 +82,10 @@ impl Records {
             },
         };
         if record.format != FORMAT || record.version != VERSION {
-            return Err(told(&format!("it is not `{FORMAT}`, version {VERSION}")));
+            return Err(unusable(&format!("it is not `{FORMAT}` version {VERSION}")));
         }
         let known = record.commits.entry(commit.to_owned()).or_default();
-        let mut news = false;
+        let mut added = false;
         for (name, content) in &found {
             match known.get(name) {
                 Some(recorded) if recorded == content => {}
@@ -98,15 +98,15 @@ impl Records {
                     });
                 }
                 None => {
-                    news = true;
+                    added = true;
                     known.insert(name.clone(), content.clone());
                 }
             }
         }
-        if news {
-            let text = serde_json::to_vec_pretty(&record).map_err(|error| told(&error))?;
-            let change = Change { path: self.file.clone(), before, after: Some(text) };
-            replace(&self.disk, &change).map_err(|error| told(&error))?;
+        if added {
+            let text = serde_json::to_vec_pretty(&record).map_err(|error| unusable(&error))?;
+            let change = FileChange { path: self.file.clone(), before, after: Some(text) };
+            replace(&self.disk, &change).map_err(|error| unusable(&error))?;
         }
         Ok(found)
     }
@@ -116,15 +116,15 @@ impl Records {
     }
 }
 
-/// What a file holds.
+/// Digest and length of the file at `path`.
 pub(super) fn read(path: &Path) -> Result<FileRecord, HubError> {
-    let told = |error: std::io::Error| HubError::Disk(format!("{} cannot be read: {error}", path.display()));
-    let mut file = File::open(path).map_err(told)?;
+    let unreadable = |error: std::io::Error| HubError::Disk(format!("{} cannot be read: {error}", path.display()));
+    let mut file = File::open(path).map_err(unreadable)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     let mut bytes = 0;
     loop {
-        let read = file.read(&mut buffer).map_err(told)?;
+        let read = file.read(&mut buffer).map_err(unreadable)?;
         if read == 0 {
             break;
         }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_recorded_once_and_compared_ever_after() {
+    fn a_file_is_recorded_once_and_compared_afterwards() {
         let (records, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let records = Records::new(records.path().join("deep"), "a/b");
         let check = || records.check("c0ffee", folder.path(), vec!["w".to_owned()]);

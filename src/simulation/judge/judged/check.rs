@@ -1,5 +1,5 @@
-//! The judge's own test: windows whose order is known, written for Loom (`configs/judging/calibration.yaml`). How often
-//! does it tell which of two shows more of what is asked? Does it lean to the one it reads first, or to the longer one?
+//! Tests a judge on conversation windows whose order is known (`configs/judging/calibration.yaml`, written for Loom):
+//! how often the judge rates the right one of two windows higher, and whether it prefers the first or the longer one.
 
 use std::collections::BTreeMap;
 
@@ -12,47 +12,48 @@ use super::judge::Judge;
 use super::rubric::{PREFERENCE, Rubric, render};
 use super::window::Window;
 use crate::foundation::base::limits::JUDGE_QUESTIONS_MAX;
-use crate::foundation::base::{Digest, Stream};
+use crate::foundation::base::{Digest, RngStream};
 use crate::foundation::stats::{Interval, auroc, bootstrap, mean};
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{Reliability, ScoreMethod};
 
 const CALIBRATION: &str = include_str!("../../../../configs/judging/calibration.yaml");
-/// Resamples behind an interval.
+/// Bootstrap resamples per interval.
 const RESAMPLES: u32 = 2_000;
 
-/// How well a judge judges.
+/// The result of a judge's test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Check {
-    /// Its name.
+pub struct JudgeCheck {
+    /// The judge model's name.
     pub model: String,
-    /// The digest of its weights, tokenizer and template, where it is known.
+    /// The digest of its weights, tokenizer and template, if known.
     pub digest: Option<Digest>,
-    /// How it answered.
+    /// How the ratings were read.
     pub method: ScoreMethod,
-    /// The digest of the calibration set and of all that it was asked.
+    /// The digest of the calibration set and of the questions.
     pub calibration: Digest,
-    /// Per rubric: the area under the ROC curve of its ratings. Rubrics that it could not rate are missing.
+    /// Per rubric: the area under the ROC curve of the ratings. Rubrics that the judge could not rate are missing.
     pub rubrics: BTreeMap<Rubric, Reliability>,
-    /// How far its choice between two windows leans to the one it reads first, in `[-0.5, 0.5]`; 0 is even-handed.
+    /// Preference for the first of two windows, in `[-0.5, 0.5]`; 0 is unbiased.
     pub position_bias: Option<f64>,
-    /// How much higher it rates the longer one of two equally good windows, in `[-1, 1]`; 0 is even-handed.
+    /// How much higher the longer one of two equally good windows is rated, in `[-1, 1]`; 0 is unbiased.
     pub verbosity_bias: Option<f64>,
-    /// The mean probability that it gave to the scale; absent for written ratings. Little of it means that the judge
-    /// did not understand how to answer.
+    /// The mean probability of the answers on the scale; absent for written ratings. A low value means that the judge
+    /// did not understand the answer format.
     pub mass: Option<f64>,
-    /// How many alternatives `mass` was summed over at least, where not all were told: it is then a lower bound.
+    /// The smallest number of alternatives that `mass` was summed over, if the provider returns only some: `mass` is
+    /// then a lower bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<usize>,
-    /// What it could not rate, and why, each reason once.
+    /// The reasons why windows were not rated, each once.
     pub unrated: Vec<String>,
 }
 
-/// Why a judge cannot be tested.
+/// An error in the test of a judge.
 #[derive(Debug, thiserror::Error)]
-pub enum CheckError {
-    /// The embedded set cannot be read.
-    #[error("the calibration set is damaged (a bug in Loom, please report it): {0}")]
+pub enum JudgeCheckError {
+    /// The embedded calibration set cannot be read.
+    #[error("the calibration set cannot be read (a bug in Loom, please report it): {0}")]
     Calibration(String),
 }
 
@@ -68,13 +69,13 @@ struct Calibration {
 #[serde(deny_unknown_fields)]
 struct Pair {
     rubric: Rubric,
-    /// What the rubric needs to know: the person, the dimension or the instructions.
+    /// What the rubric refers to: the person, the dimension or the instructions.
     about: Option<String>,
     higher: Vec<String>,
     lower: Vec<String>,
 }
 
-/// Two windows that say the same, one of them in more words.
+/// Two windows with the same content, one of them longer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Equal {
@@ -84,22 +85,22 @@ struct Equal {
     long: Vec<String>,
 }
 
-/// Who the persona is called in the set.
+/// The persona's name in the calibration set.
 const NAME: &str = "Kim";
 
-fn calibration() -> Result<Calibration, CheckError> {
-    serde_saphyr::from_str(CALIBRATION).map_err(|error| CheckError::Calibration(error.to_string()))
+fn calibration() -> Result<Calibration, JudgeCheckError> {
+    serde_saphyr::from_str(CALIBRATION).map_err(|error| JudgeCheckError::Calibration(error.to_string()))
 }
 
-/// The digest of the calibration set and of everything that `judge` is asked on it: another set, another result.
+/// The digest of the calibration set and of all questions that `judge` is asked.
 pub fn calibration_digest(judge: &Judge) -> Digest {
     let templates: String = Rubric::ALL.iter().map(|rubric| rubric.template()).collect();
-    Digest::of(format!("{CALIBRATION}\n{templates}\n{PREFERENCE}\n{}", judge.how()))
+    Digest::of(format!("{CALIBRATION}\n{templates}\n{PREFERENCE}\n{}", judge.answer_format()))
 }
 
-/// Lines such as `- Kim: …` as a window; whoever is not the persona is the other side.
+/// A window from lines such as `Kim: …`; every other speaker is the interlocutor.
 fn window(lines: &[String]) -> Window {
-    Window::written(lines.iter().map(|line| match line.strip_prefix("Kim: ") {
+    Window::from_lines(lines.iter().map(|line| match line.strip_prefix("Kim: ") {
         Some(text) => (Speaker::Persona, text.to_owned()),
         None => (Speaker::Interlocutor, line.strip_prefix("Other: ").unwrap_or(line).to_owned()),
     }))
@@ -116,8 +117,8 @@ fn prompt(rubric: Rubric, about: Option<&str>, lines: &[String]) -> Result<Strin
     )
 }
 
-/// What the pairwise question asks of a rubric.
-fn asks(rubric: Rubric, about: Option<&str>) -> String {
+/// The pairwise question of a rubric.
+fn preference_question(rubric: Rubric, about: Option<&str>) -> String {
     let about = about.unwrap_or_default();
     match rubric {
         Rubric::PersonaAdherence => format!("In which one does {NAME} stay this person? {about}"),
@@ -128,27 +129,27 @@ fn asks(rubric: Rubric, about: Option<&str>) -> String {
     }
 }
 
-/// What was found while asking.
+/// What was collected while the judge was tested.
 #[derive(Default)]
-struct Asked {
+struct CheckRun {
     masses: Vec<f64>,
     top: Option<usize>,
     unrated: Vec<String>,
 }
 
-impl Asked {
-    fn failed(&mut self, why: String) {
+impl CheckRun {
+    fn record_failure(&mut self, why: String) {
         if !self.unrated.contains(&why) {
             self.unrated.push(why);
         }
     }
 
-    /// The rating of every window, in order.
+    /// The ratings of the prompts, in order.
     async fn rate(&mut self, judge: &Judge, prompts: Vec<Result<String, String>>) -> Vec<Option<f64>> {
         let each = prompts.into_iter().map(async |prompt| {
             let prompt = prompt?;
             judge.fits(&prompt)?;
-            Ok::<_, String>(judge.rate(&prompt, Stream::root(0)).await)
+            Ok::<_, String>(judge.rate(&prompt, RngStream::root(0)).await)
         });
         let rated: Vec<_> = stream::iter(each).buffered(JUDGE_QUESTIONS_MAX).collect().await;
         let mut values = Vec::with_capacity(rated.len());
@@ -158,26 +159,26 @@ impl Asked {
                 self.top = self.top.into_iter().chain(rated.top).min();
                 rated.value
             });
-            values.push(value.map_err(|why| self.failed(why)).ok());
+            values.push(value.map_err(|why| self.record_failure(why)).ok());
         }
         values
     }
 }
 
-/// Tests `judge` on the shipped set.
+/// Tests `judge` on the embedded calibration set.
 ///
 /// # Errors
-/// When the set cannot be read, which the tests of this program exclude.
-pub async fn check(judge: &Judge) -> Result<Check, CheckError> {
+/// If the set cannot be read, which a unit test excludes.
+pub async fn check_judge(judge: &Judge) -> Result<JudgeCheck, JudgeCheckError> {
     let set = calibration()?;
-    let mut asked = Asked::default();
+    let mut run = CheckRun::default();
 
     let mut rubrics = BTreeMap::new();
     for rubric in Rubric::ALL {
         let pairs: Vec<&Pair> = set.pairs.iter().filter(|pair| pair.rubric == rubric).collect();
         let both = pairs.iter().flat_map(|pair| [&pair.higher, &pair.lower].map(|lines| (pair, lines)));
         let prompts = both.map(|(pair, lines)| prompt(rubric, pair.about.as_deref(), lines)).collect();
-        let rated = asked.rate(judge, prompts).await;
+        let rated = run.rate(judge, prompts).await;
         let rated: Vec<(f64, f64)> = rated
             .chunks(2)
             .filter_map(|pair| if let [Some(higher), Some(lower)] = pair { Some((*higher, *lower)) } else { None })
@@ -189,34 +190,34 @@ pub async fn check(judge: &Judge) -> Result<Check, CheckError> {
 
     let each = set.pairs.iter().flat_map(|pair| {
         let (higher, lower) = (window(&pair.higher).text(NAME), window(&pair.lower).text(NAME));
-        let question = asks(pair.rubric, pair.about.as_deref());
+        let question = preference_question(pair.rubric, pair.about.as_deref());
         [(higher.clone(), lower.clone()), (lower, higher)]
             .map(|(first, second)| render(PREFERENCE, context! { question => question.clone(), first, second }))
     });
     let each = each.map(async |prompt| {
         let prompt = prompt?;
         judge.fits(&prompt)?;
-        judge.prefers_first(&prompt, Stream::root(0)).await
+        judge.prefers_first(&prompt, RngStream::root(0)).await
     });
     let chosen: Vec<Result<f64, String>> = stream::iter(each).buffered(JUDGE_QUESTIONS_MAX).collect().await;
-    // A pair counts with both its orders or not at all: what is better in it then cancels out.
+    // A pair counts only if both orders were answered, so that the difference in quality cancels out.
     let mut firsts = Vec::new();
     for pair in chosen.chunks(2) {
         match pair {
             [Ok(one), Ok(other)] => firsts.extend([*one, *other]),
-            _ => pair.iter().filter_map(|chosen| chosen.as_ref().err()).for_each(|why| asked.failed(why.clone())),
+            _ => pair.iter().filter_map(|chosen| chosen.as_ref().err()).for_each(|why| run.record_failure(why.clone())),
         }
     }
 
     let both = set.equals.iter().flat_map(|equal| [&equal.long, &equal.short].map(|lines| (equal, lines)));
     let prompts = both.map(|(equal, lines)| prompt(equal.rubric, equal.about.as_deref(), lines)).collect();
-    let rated = asked.rate(judge, prompts).await;
+    let rated = run.rate(judge, prompts).await;
     let longer =
         rated.chunks(2).filter_map(|pair| if let [Some(long), Some(short)] = pair { Some(long - short) } else { None });
     let verbosity_bias = mean(&longer.collect::<Vec<_>>());
 
     let info = judge.info();
-    Ok(Check {
+    Ok(JudgeCheck {
         model: info.name.clone(),
         digest: info.digest,
         method: judge.method(),
@@ -224,18 +225,18 @@ pub async fn check(judge: &Judge) -> Result<Check, CheckError> {
         rubrics,
         position_bias: mean(&firsts).map(|first| first - 0.5),
         verbosity_bias,
-        mass: mean(&asked.masses),
-        top: asked.top,
-        unrated: asked.unrated,
+        mass: mean(&run.masses),
+        top: run.top,
+        unrated: run.unrated,
     })
 }
 
-/// How often a window that is higher was rated above one that is lower, over all pairs of windows of the rubric.
+/// How often a window that should be rated higher was, over all pairs of one such and one other window of the rubric.
 fn reliability(rubric: Rubric, rated: &[(f64, f64)]) -> Option<Reliability> {
     let area =
         |pairs: &[(f64, f64)]| auroc(pairs.iter().flat_map(|(higher, lower)| [(*higher, true), (*lower, false)]));
     let agreement = area(rated)?;
-    let stream = Stream::root(0).child("judge check", 0).child(rubric.name(), 0);
+    let stream = RngStream::root(0).child("judge check", 0).child(rubric.name(), 0);
     let interval: Option<Interval> = bootstrap(rated, RESAMPLES, &stream, area);
     Some(Reliability { agreement, interval, pairs: rated.len() })
 }

@@ -1,14 +1,14 @@
-//! A model that rates. Where it gives the log-probability of a text, the rating is the mean over the scale under its own
-//! distribution at the score token (G-Eval, Liu et al., EMNLP 2023); where it writes and tells the likeliest
-//! alternatives, the mean over those of them that are on the scale; else it writes its rating in strict JSON. What it
-//! writes in another form is asked for again a few times. Which of the three is settled once and recorded with every
-//! score.
+//! A judge model. There are three methods. If the model scores given texts, the rating is the mean over the scale under
+//! its distribution at the score token (G-Eval, Liu et al., EMNLP 2023). If it returns the most likely alternatives of
+//! each token, the rating is the mean over those alternatives that are on the scale. Otherwise the model writes its rating
+//! as JSON. An answer in another format is requested again a few times. The method is determined once per judge
+//! and recorded with every score.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::foundation::base::Stream;
+use crate::foundation::base::RngStream;
 use crate::foundation::base::limits::JUDGE_REPAIRS_MAX;
 use crate::foundation::chat::{
     Completion, Continuation, Finish, LanguageModel, Message, ModelChain, ModelError, ModelInfo, ModelSpec, Prompt,
@@ -18,34 +18,34 @@ use crate::simulation::rollout::ScoreMethod;
 
 /// The scale of every rating.
 const SCALE: [&str; 5] = ["1", "2", "3", "4", "5"];
-/// What a rating begins with: the score is the last token, read after this.
+/// The prefix of an answer; the score token follows it.
 const LEAD: &str = "Rating: ";
-/// Room in the judge's window for its answer, tokens.
+/// Tokens reserved in the judge's window for its answer.
 const ANSWER_TOKENS: usize = 8;
-/// Longest written answer, tokens.
+/// Maximum length of a written answer, tokens.
 const WRITTEN_TOKENS_MAX: usize = 64;
-/// How many alternatives a hosted judge is asked for: as many as the providers give at most.
+/// How many alternatives per token are requested from a hosted judge: the most that providers return.
 const ALTERNATIVES: usize = 20;
 
-/// What came of asking.
+/// A rating, or why there is none.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Rated {
+pub(super) struct Rating {
     /// In `[0, 1]`: 1 on the scale is 0, 5 is 1.
     pub(super) value: Result<f64, String>,
-    /// How much probability lay on the scale; `None` for written ratings.
+    /// The total probability of the answers on the scale; `None` for written ratings.
     pub(super) mass: Option<f64>,
-    /// How many alternatives were told, where not all were: `mass` is then a lower bound.
+    /// How many alternatives the provider returned, if not all: `mass` is then a lower bound.
     pub(super) top: Option<usize>,
 }
 
-impl Rated {
-    /// A rating of which only the value is known.
-    const fn bare(value: Result<f64, String>) -> Self {
+impl Rating {
+    /// A rating without probabilities.
+    const fn without_mass(value: Result<f64, String>) -> Self {
         Self { value, mass: None, top: None }
     }
 
-    /// The mean over the scale, of which each step has a probability.
-    fn over(steps: &[f64], top: Option<usize>) -> Self {
+    /// The mean over the scale, given the probability of each step.
+    fn from_probabilities(steps: &[f64], top: Option<usize>) -> Self {
         let mass: f64 = steps.iter().sum();
         let mean = steps.iter().zip(0u8..).map(|(p, step)| p * f64::from(step)).sum::<f64>() / mass;
         let value = if mass > 0.0 { Ok(mean / (SCALE.len() - 1) as f64) } else { Err(NO_MASS.to_owned()) };
@@ -53,121 +53,125 @@ impl Rated {
     }
 }
 
-/// A model that rates.
+/// A model that rates conversations.
 pub struct Judge {
     model: Arc<dyn LanguageModel>,
     method: ScoreMethod,
 }
 
 impl Judge {
-    /// Settles how `model` answers.
+    /// Determines the method that `model` supports.
     ///
     /// # Errors
-    /// When it cannot be asked at all.
+    /// If the model cannot be called.
     pub async fn new(model: Arc<dyn LanguageModel>) -> Result<Self, ModelError> {
         let prompt = Prompt::Chat(vec![Message::user("Rate this from 1 to 5.")]);
-        let request = Request::new(prompt, Sampling::greedy(), Stream::root(0));
+        let request = Request::new(prompt, Sampling::greedy(), RngStream::root(0));
         let method = match model.score(request, Continuation::Text(format!("{LEAD}1"))).await {
             Ok(scored) if scored.logprob().is_some() => ScoreMethod::LogprobRating,
-            Ok(_) | Err(ModelError::Unsupported { .. }) if is_hosted(model.info()) => Self::hosted(&*model).await?,
+            Ok(_) | Err(ModelError::Unsupported { .. }) if is_hosted(model.info()) => {
+                Self::method_of_hosted(&*model).await?
+            }
             Ok(_) | Err(ModelError::Unsupported { .. }) => ScoreMethod::WrittenRating,
             Err(error) => return Err(error),
         };
         Ok(Self { model, method })
     }
 
-    /// Whether a provider tells alternatives is known once it was asked.
-    async fn hosted(model: &dyn LanguageModel) -> Result<ScoreMethod, ModelError> {
-        let asked = vec![Message::user(format!("How friendly is \"Good morning!\"?\n{IN_WORDS}"))];
-        let answer = model.complete(telling(asked, Stream::root(0)), None).await?;
-        let tells = answer.tokens.iter().any(|token| !token.top_texts.is_empty());
-        Ok(if tells { ScoreMethod::TopLogprobRating } else { ScoreMethod::WrittenRating })
+    /// A hosted model's method: one request shows whether the provider returns alternatives.
+    async fn method_of_hosted(model: &dyn LanguageModel) -> Result<ScoreMethod, ModelError> {
+        let question = vec![Message::user(format!("How friendly is \"Good morning!\"?\n{LABEL_FORMAT}"))];
+        let answer = model.complete(with_alternatives(question, RngStream::root(0)), None).await?;
+        let has_alternatives = answer.tokens.iter().any(|token| !token.top_texts.is_empty());
+        Ok(if has_alternatives { ScoreMethod::TopLogprobRating } else { ScoreMethod::WrittenRating })
     }
 
-    /// How it answers.
+    /// How ratings are read.
     pub const fn method(&self) -> ScoreMethod {
         self.method
     }
 
-    /// What is known of it.
+    /// The model's description.
     pub fn info(&self) -> &ModelInfo {
         self.model.info()
     }
 
-    /// How it is told to answer a rating.
-    pub(super) const fn how(&self) -> &'static str {
+    /// The instruction on how to write a rating.
+    pub(super) const fn answer_format(&self) -> &'static str {
         match self.method {
             ScoreMethod::WrittenRating => {
                 "Answer with one line of JSON and nothing else: {\"rating\": N}, N a whole number from 1 to 5."
             }
-            _ => IN_WORDS,
+            _ => LABEL_FORMAT,
         }
     }
 
-    /// Whether `prompt` and an answer fit into its window.
+    /// Checks that `prompt` and an answer fit into the model's window.
     ///
     /// # Errors
-    /// How long it is, and how much fits.
+    /// The prompt's length and the window's.
     pub(super) fn fits(&self, prompt: &str) -> Result<(), String> {
         let Some(window) = self.info().window_tokens else { return Ok(()) };
-        let Some(tokens) = self.model.count(&[Message::user(self.asked(prompt))]) else { return Ok(()) };
+        let Some(tokens) = self.model.count(&[Message::user(self.question(prompt))]) else { return Ok(()) };
         if tokens + ANSWER_TOKENS <= window {
             return Ok(());
         }
         Err(format!("one turn and the question take {tokens} tokens, and the judge reads {window} well"))
     }
 
-    /// Its rating.
-    pub(super) async fn rate(&self, prompt: &str, stream: Stream) -> Rated {
-        let asked = vec![Message::user(self.asked(prompt))];
+    /// The rating of `prompt`.
+    pub(super) async fn rate(&self, prompt: &str, stream: RngStream) -> Rating {
+        let question = vec![Message::user(self.question(prompt))];
         let steps = match self.method {
             ScoreMethod::WrittenRating => {
                 let read = |answer: &Completion| parse(&answer.message.content);
-                return Rated::bare(self.written(asked, stream, read).await);
+                return Rating::without_mass(self.complete_with_repairs(question, stream, read).await);
             }
             ScoreMethod::TopLogprobRating => {
-                let read = |answer: &Completion| Ok((said(answer, LEAD, &SCALE)?, answer.tokens.clone()));
-                let answer = self.written(asked, stream, read).await;
-                answer.and_then(|(label, tokens)| told(&tokens, label, &SCALE)).map(|(steps, top)| (steps, Some(top)))
+                let read = |answer: &Completion| Ok((parse_label(answer, LEAD, &SCALE)?, answer.tokens.clone()));
+                let answer = self.complete_with_repairs(question, stream, read).await;
+                answer
+                    .and_then(|(label, tokens)| label_probabilities(&tokens, label, &SCALE))
+                    .map(|(steps, top)| (steps, Some(top)))
             }
-            _ => self.labels(asked, LEAD, &SCALE).await.map(|steps| (steps, None)),
+            _ => self.score_labels(question, LEAD, &SCALE).await.map(|steps| (steps, None)),
         };
         match steps {
-            Ok((steps, top)) => Rated::over(&steps, top),
-            Err(why) => Rated::bare(Err(why)),
+            Ok((steps, top)) => Rating::from_probabilities(&steps, top),
+            Err(why) => Rating::without_mass(Err(why)),
         }
     }
 
-    /// How likely it finds the first of two, in `[0, 1]`; a written answer is 0 or 1.
-    pub(super) async fn prefers_first(&self, prompt: &str, stream: Stream) -> Result<f64, String> {
-        let asked = vec![Message::user(format!("{prompt}\nAnswer with one letter."))];
+    /// The probability that the judge prefers the first of two windows, in `[0, 1]`; a written answer is 0 or 1.
+    pub(super) async fn prefers_first(&self, prompt: &str, stream: RngStream) -> Result<f64, String> {
+        let question = vec![Message::user(format!("{prompt}\nAnswer with one letter."))];
         let labels = match self.method {
             ScoreMethod::WrittenRating => {
-                let said = said(&self.complete(asked, stream).await?, "", &CHOICES)?;
-                CHOICES.map(|label| f64::from(u8::from(label == said))).to_vec()
+                let chosen = parse_label(&self.complete(question, stream).await?, "", &CHOICES)?;
+                CHOICES.map(|label| f64::from(u8::from(label == chosen))).to_vec()
             }
             ScoreMethod::TopLogprobRating => {
-                let answer = self.complete(asked, stream).await?;
-                told(&answer.tokens, said(&answer, "", &CHOICES)?, &CHOICES)?.0
+                let answer = self.complete(question, stream).await?;
+                label_probabilities(&answer.tokens, parse_label(&answer, "", &CHOICES)?, &CHOICES)?.0
             }
-            _ => self.labels(asked, "", &CHOICES).await?,
+            _ => self.score_labels(question, "", &CHOICES).await?,
         };
         let (first, sum) = (labels.first().copied().unwrap_or_default(), labels.iter().sum::<f64>());
         if sum > 0.0 { Ok(first / sum) } else { Err(NO_MASS.to_owned()) }
     }
 
-    fn asked(&self, prompt: &str) -> String {
-        format!("{prompt}\n{}", self.how())
+    fn question(&self, prompt: &str) -> String {
+        format!("{prompt}\n{}", self.answer_format())
     }
 
-    /// The probability of each label where the labels part, after `lead`.
-    async fn labels(&self, asked: Vec<Message>, lead: &str, labels: &[&str]) -> Result<Vec<f64>, String> {
-        let mut request = Request::new(Prompt::Chat(asked), Sampling::greedy(), Stream::root(0));
-        request.goes_on = false;
+    /// The probability of each label after `lead`, from the first token in which the labels differ.
+    async fn score_labels(&self, question: Vec<Message>, lead: &str, labels: &[&str]) -> Result<Vec<f64>, String> {
+        let mut request = Request::new(Prompt::Chat(question), Sampling::greedy(), RngStream::root(0));
+        request.keep_state = false;
         let answers = labels.iter().map(|label| Continuation::Text(format!("{lead}{label}"))).collect();
         let scored = self.model.score_each(request, answers).await.map_err(|error| error.to_string())?;
         let tokens: Vec<&[TokenLogprob]> = scored.iter().map(|scored| scored.tokens.as_slice()).collect();
-        let shared = shared(&tokens);
+        let shared = shared_prefix(&tokens);
         let each: Option<Vec<f64>> = tokens
             .iter()
             .map(|tokens| {
@@ -178,33 +182,32 @@ impl Judge {
         each.ok_or_else(|| "the judge gave no log-probability at the score token".to_owned())
     }
 
-    /// A rating that it writes, asked for again while `read` finds none.
-    async fn written<T>(
+    /// A written answer; requested again, with the error, while `read` rejects it.
+    async fn complete_with_repairs<T>(
         &self,
-        asked: Vec<Message>,
-        stream: Stream,
+        mut messages: Vec<Message>,
+        stream: RngStream,
         read: impl Fn(&Completion) -> Result<T, String>,
     ) -> Result<T, String> {
-        let mut asked = asked;
         let mut why = String::new();
         for attempt in 0..=JUDGE_REPAIRS_MAX {
-            let answer = self.complete(asked.clone(), stream.child("attempt", attempt as u64)).await?;
+            let answer = self.complete(messages.clone(), stream.child("attempt", attempt as u64)).await?;
             match read(&answer) {
                 Ok(value) => return Ok(value),
                 Err(error) => why = error,
             }
-            asked.push(Message::assistant(answer.message.content));
-            asked.push(Message::user(format!("That is no such answer: {why}. {}", self.how())));
+            messages.push(Message::assistant(answer.message.content));
+            messages.push(Message::user(format!("That is no such answer: {why}. {}", self.answer_format())));
         }
         Err(format!("the judge gave no rating in {} answers: {why}", JUDGE_REPAIRS_MAX + 1))
     }
 
-    async fn complete(&self, asked: Vec<Message>, stream: Stream) -> Result<Completion, String> {
+    async fn complete(&self, messages: Vec<Message>, stream: RngStream) -> Result<Completion, String> {
         let request = if self.method == ScoreMethod::TopLogprobRating {
-            telling(asked, stream)
+            with_alternatives(messages, stream)
         } else {
             let sampling = Sampling { max_tokens: WRITTEN_TOKENS_MAX, ..Sampling::greedy() };
-            Request::new(Prompt::Chat(asked), sampling, stream)
+            Request::new(Prompt::Chat(messages), sampling, stream)
         };
         let completion =
             self.model.complete(request, None).await.map_err(|error| format!("the judge failed: {error}"))?;
@@ -215,12 +218,12 @@ impl Judge {
     }
 }
 
-/// How a rating is asked for where its probability is read.
-const IN_WORDS: &str = "Answer with \"Rating: \" and one number from 1 to 5.";
+/// The answer format when the score token's probability is read.
+const LABEL_FORMAT: &str = "Answer with \"Rating: \" and one number from 1 to 5.";
 /// The answers to a choice between two.
 const CHOICES: [&str; 2] = ["A", "B"];
 
-/// Whether somebody else's machine answers.
+/// Whether the model is behind a provider's API.
 fn is_hosted(info: &ModelInfo) -> bool {
     let hosted = |spec: &ModelSpec| {
         matches!(spec, ModelSpec::OpenAi(_) | ModelSpec::Anthropic(_) | ModelSpec::OpenAiCompatible { .. })
@@ -228,43 +231,48 @@ fn is_hosted(info: &ModelInfo) -> bool {
     info.name.parse::<ModelChain>().is_ok_and(|chain| chain.specs().next().is_some_and(hosted))
 }
 
-/// A request whose answer comes with alternatives. At temperature 1 they are the model's own, whether a server reports
-/// what it computed or what it drew from.
-fn telling(asked: Vec<Message>, stream: Stream) -> Request {
+/// A request for an answer with alternatives per token. At temperature 1 the alternatives are the model's own
+/// distribution, whether the server reports probabilities before or after temperature.
+fn with_alternatives(messages: Vec<Message>, stream: RngStream) -> Request {
     let sampling = Sampling { temperature: 1.0, top_p: 1.0, max_tokens: WRITTEN_TOKENS_MAX, ..Sampling::default() };
-    Request::new(Prompt::Chat(asked), Sampling { top_logprobs: ALTERNATIVES, ..sampling }, stream)
+    Request::new(Prompt::Chat(messages), Sampling { top_logprobs: ALTERNATIVES, ..sampling }, stream)
 }
 
-/// Which of `labels` the answer is, behind `lead`.
-fn said<'l>(answer: &Completion, lead: &str, labels: &[&'l str]) -> Result<&'l str, String> {
+/// The label that the answer gives after `lead`.
+fn parse_label<'l>(answer: &Completion, lead: &str, labels: &[&'l str]) -> Result<&'l str, String> {
     let text = answer.message.content.trim();
     let label = text.strip_prefix(lead.trim_end()).map(|rest| rest.trim().trim_end_matches('.'));
     let known = label.and_then(|label| labels.iter().find(|known| **known == label));
     known.copied().ok_or_else(|| format!("`{}` is not {lead}{}", clipped(text), labels.join(" or ")))
 }
 
-/// The probability of each label among the alternatives where `said` was written, and how many of them were told.
-fn told(tokens: &[TokenLogprob], said: &str, labels: &[&str]) -> Result<(Vec<f64>, usize), String> {
-    let token = tokens.iter().rev().find(|token| token.text.contains(said));
+/// The probability of each label among the alternatives of the token with which `written_label` was written, and the
+/// number of alternatives.
+fn label_probabilities(
+    tokens: &[TokenLogprob],
+    written_label: &str,
+    labels: &[&str],
+) -> Result<(Vec<f64>, usize), String> {
+    let token = tokens.iter().rev().find(|token| token.text.contains(written_label));
     let token = token.filter(|token| !token.top_texts.is_empty());
-    let token = token.ok_or("the judge told no alternatives at the score token, although it had told some before")?;
+    let token = token.ok_or("the judge returned no alternatives at the score token, although it did so before")?;
     let written = token.text.trim();
     let each = labels.iter().map(|label| {
-        // A token may hold more than the label, the same for each of them.
-        let wanted = written.replacen(said, label, 1);
+        // A token may contain more text than the label, the same for each label.
+        let wanted = written.replacen(written_label, label, 1);
         let alike = token.top_texts.iter().filter(|(text, _)| text.trim() == wanted);
         let sum: f64 = alike.map(|(_, logprob)| libm::exp(f64::from(*logprob))).sum();
-        // Some servers leave out what was drawn when it is not among the likeliest.
-        let drawn = token.logprob.filter(|_| *label == said && sum <= 0.0);
+        // Some servers leave out the sampled token when it is not among the most likely ones.
+        let drawn = token.logprob.filter(|_| *label == written_label && sum <= 0.0);
         drawn.map_or(sum, |logprob| libm::exp(f64::from(logprob)))
     });
     Ok((each.collect(), token.top_texts.len()))
 }
 
-const NO_MASS: &str = "the judge gave none of the answers any probability";
+const NO_MASS: &str = "the judge gave no probability to any answer on the scale";
 
-/// How many tokens all texts begin with.
-fn shared(texts: &[&[TokenLogprob]]) -> usize {
+/// The length of the texts' common prefix, tokens.
+fn shared_prefix(texts: &[&[TokenLogprob]]) -> usize {
     let Some((first, rest)) = texts.split_first() else { return 0 };
     let same = |at: usize, token: &TokenLogprob| {
         rest.iter().all(|text| text.get(at).is_some_and(|other| (other.id, &other.text) == (token.id, &token.text)))
@@ -299,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_written_rating_is_strict() {
+    fn a_written_rating_must_be_json_on_the_scale() {
         assert_eq!(parse(" {\"rating\": 5}\n"), Ok(1.0));
         assert_eq!(parse("{\"rating\": 2}"), Ok(0.25));
         for answer in
@@ -310,10 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn labels_part_where_their_tokens_do() {
+    fn the_common_prefix_of_labels_is_found() {
         let tokens = |texts: &[&str]| texts.iter().map(|text| TokenLogprob::unknown(None, *text)).collect::<Vec<_>>();
         let (one, two) = (tokens(&["Rat", "ing:", " 1"]), tokens(&["Rat", "ing:", " 2"]));
-        assert_eq!(shared(&[&one, &two]), 2);
-        assert_eq!(shared(&[&one]), 3);
+        assert_eq!(shared_prefix(&[&one, &two]), 2);
+        assert_eq!(shared_prefix(&[&one]), 3);
     }
 }

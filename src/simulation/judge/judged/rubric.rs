@@ -1,4 +1,4 @@
-//! What a judge is asked, and the words in which it is asked.
+//! The rubrics and their prompt templates.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, Value};
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::simulation::persona::ScoreName;
 
-/// One question.
+/// What a judge rates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rubric {
-    /// Does the persona stay who it is?
+    /// Does the persona stay in character?
     PersonaAdherence,
     /// How strongly does it show a dimension?
     Intensity,
-    /// Does it talk like a living person?
+    /// Does it talk like a real person?
     Naturalness,
-    /// Does the conversation stand still?
+    /// Does the conversation stagnate?
     Stagnation,
     /// Does it follow its instructions?
     Fidelity,
@@ -27,7 +27,7 @@ impl Rubric {
     pub const ALL: [Self; 5] =
         [Self::PersonaAdherence, Self::Intensity, Self::Naturalness, Self::Stagnation, Self::Fidelity];
 
-    /// Its name in files and reports.
+    /// The name in files and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PersonaAdherence => "persona_adherence",
@@ -38,7 +38,7 @@ impl Rubric {
         }
     }
 
-    /// The score of the configuration that rests on it.
+    /// The score in the configuration that enables this rubric.
     pub(super) const fn score(self) -> ScoreName {
         match self {
             Self::PersonaAdherence => ScoreName::PersonaAdherence,
@@ -49,7 +49,7 @@ impl Rubric {
         }
     }
 
-    /// The template's text.
+    /// The prompt template.
     pub(super) const fn template(self) -> &'static str {
         match self {
             Self::PersonaAdherence => include_str!("../prompts/persona_adherence.j2"),
@@ -61,13 +61,13 @@ impl Rubric {
     }
 }
 
-/// The question that sets two windows side by side.
+/// The template of the question which of two windows is better.
 pub(super) const PREFERENCE: &str = include_str!("../prompts/preference.j2");
 
-/// `template` with `values` put in: a prompt without a line of instructions on how to answer.
+/// Renders `template` with `values`. The prompt does not contain the answer format.
 ///
 /// # Errors
-/// What the template engine objects to; an embedded template that fails is a bug.
+/// The template engine's error; an embedded template that fails is a bug.
 pub(super) fn render(template: &str, values: Value) -> Result<String, String> {
     let mut environment = Environment::new();
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();

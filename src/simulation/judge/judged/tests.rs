@@ -1,4 +1,4 @@
-//! What becomes of a judge's answers, good and bad.
+//! Tests of how valid and invalid judge answers are handled.
 
 mod hosted;
 
@@ -27,7 +27,7 @@ fn talk() -> Transcript {
     talk
 }
 
-/// What a judge that answers with `script` makes of the conversation.
+/// The scores of the conversation by a judge that answers with `script`.
 fn judged(script: &str, yaml: &str) -> Vec<Score> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("judge.json");
@@ -38,10 +38,10 @@ fn judged(script: &str, yaml: &str) -> Vec<Score> {
     runtime.block_on(async {
         let judge = Judge::new(open(&chain, &OpenOptions::default()).unwrap()).await.unwrap();
         assert_eq!(judge.method(), ScoreMethod::WrittenRating);
-        let case = Case { transcript: &talk, config: Some(&config), profile: None, window: None };
-        let scores = scores(case, &judge, None, &|_| true).await;
-        let questions = case.questions();
-        let wanted = questions.iter().flat_map(|question| case.wants(question, &judge));
+        let input = JudgeInput { transcript: &talk, config: Some(&config), profile: None, window: None };
+        let scores = scores(input, &judge, None, &|_| true).await;
+        let questions = input.questions();
+        let wanted = questions.iter().flat_map(|question| input.requested_scores(question, &judge));
         let wanted: Vec<_> = wanted.map(|wanted| (wanted.id, wanted.dimension)).collect();
         let taken: Vec<_> = scores.iter().map(|score| (score.id.as_str(), score.dimension.clone())).collect();
         assert_eq!(taken, wanted);
@@ -54,7 +54,7 @@ fn named<'a>(scores: &'a [Score], id: &str) -> &'a Score {
 }
 
 #[test]
-fn a_written_judge_is_taken_at_its_word() {
+fn written_ratings_become_scores() {
     let scores = judged(r#"["{\"rating\": 4}"]"#, ANNA);
     let adherence = named(&scores, "persona_adherence/1");
     assert_eq!((adherence.value, adherence.method), (Some(0.75), ScoreMethod::WrittenRating));
@@ -72,7 +72,7 @@ fn a_written_judge_is_taken_at_its_word() {
 }
 
 #[test]
-fn a_judge_that_rambles_is_asked_again_and_then_left() {
+fn an_answer_in_the_wrong_format_is_requested_again_a_few_times() {
     let repaired = judged(r#"["I would say four.", "{\"rating\": 2}"]"#, ANNA);
     assert_eq!(named(&repaired, "naturalness/1").value, Some(0.25));
     let rambling = judged(r#"["I would say four."]"#, ANNA);
@@ -82,7 +82,7 @@ fn a_judge_that_rambles_is_asked_again_and_then_left() {
 }
 
 #[test]
-fn a_refusal_and_a_failure_leave_no_value_and_say_why() {
+fn a_refusal_and_a_failure_leave_no_value_but_a_reason() {
     let refused = judged(r#"[{"content": "I can't judge that.", "finish": "refusal"}]"#, ANNA);
     assert!(refused.iter().all(|score| score.value.is_none() && score.why.is_some()));
     assert!(named(&refused, "stagnation/1").why.as_ref().unwrap().contains("refused: I can't judge that."));
@@ -91,7 +91,7 @@ fn a_refusal_and_a_failure_leave_no_value_and_say_why() {
 }
 
 #[test]
-fn the_configuration_says_what_is_judged_and_how_often() {
+fn the_configuration_selects_scores_and_sample_rates() {
     let yaml = format!(
         "{ANNA}\nevaluation:\n  scoring:\n    naturalness: {{enabled: false}}\n    stagnation: {{sample_rate: 0.5}}\n"
     );
@@ -102,19 +102,19 @@ fn the_configuration_says_what_is_judged_and_how_often() {
 }
 
 #[test]
-fn prompts_read_as_they_should() {
+fn prompts_match_their_snapshot() {
     let (talk, config) = (talk(), parse("anna.yaml", ANNA).unwrap());
-    let case = Case { transcript: &talk, config: Some(&config), profile: None, window: Some(2) };
+    let input = JudgeInput { transcript: &talk, config: Some(&config), profile: None, window: Some(2) };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let model = open(&"echo".parse().unwrap(), &OpenOptions::default()).unwrap();
     let judge = runtime.block_on(Judge::new(model)).unwrap();
     let turn = &talk.turns[3];
-    let prompts: Vec<String> = case
+    let prompts: Vec<String> = input
         .questions()
         .iter()
         .map(|question| {
             let window = Window::of(&talk, turn, 2);
-            format!("== {}\n{}", question.rubric.name(), case.prompt(question, &judge, turn, &window).unwrap())
+            format!("== {}\n{}", question.rubric.name(), input.prompt(question, &judge, turn, &window).unwrap())
         })
         .collect();
     insta::assert_snapshot!("judge_prompts", prompts.join("\n\n"));

@@ -1,22 +1,23 @@
-//! The same words under other prompts: another persona's, one without a section, one with another intensity. Each reads
-//! the whole conversation anew, because prompts differ from turn to turn; so this is done on a sample of turns.
+//! The same replies under other prompts: another persona's, one without a section, one with another intensity. Each
+//! variant reads the whole conversation again, because prompts differ from turn to turn; so variants are computed on
+//! a sample of turns.
 //!
-//! All variants take one plain form, the turn's whole prompt above the history, so that they differ in nothing else.
+//! All variants have the same layout, the turn's full prompt above the history, so that they differ in nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::shadow::{Place, Reply, read};
-use super::{Extent, Reading, UNREAD, definition, logprobs, only};
+use super::positions::{CandidateReply, ScorePosition, read};
+use super::{LikelihoodSet, RolloutScorer, UNREAD, definition, logprobs, only};
 use crate::foundation::chat::{Message, Role};
 use crate::foundation::stats::{Interval, rmse, spearman};
 use crate::simulation::judge::points::point;
-use crate::simulation::persona::{Assembler, Dimension, PersonaConfig, Situation, TurnPlan, examples, parse};
-use crate::simulation::rollout::{Heard, Rehearsal, Score, ScoreJudge, ScorePoint, Turn};
+use crate::simulation::persona::{Assembler, Dimension, PersonaConfig, TurnInput, TurnPlan, examples, parse};
+use crate::simulation::rollout::{Replay, ReplayedTurn, Score, ScoreJudge, ScorePoint, Turn};
 
 /// How many values of an intensity are tried, evenly spread over its range.
 const GRID: usize = 9;
-/// What an intensity's interval leaves out at either end: 90 % lie in it.
+/// The probability outside an intensity's interval at either end: the interval contains 90 %.
 const TAIL: f64 = 0.05;
 
 const IDENTIFICATION: &str = "persona_identification/1";
@@ -25,7 +26,7 @@ const EXPRESSED: &str = "expressed_intensity/1";
 const RMSE: &str = "intensity_rmse/1";
 const SPEARMAN: &str = "intensity_spearman/1";
 
-/// The ids of all scores that are taken here, with their dimensions.
+/// The ids of all scores of this module, with their dimensions.
 pub(super) fn ids(config: &PersonaConfig) -> impl Iterator<Item = (&'static str, Option<&str>)> {
     let whole = [IDENTIFICATION].into_iter().chain(SECTIONS).map(|id| (id, None));
     let dimensions = config.trajectory.dimensions.iter();
@@ -34,11 +35,11 @@ pub(super) fn ids(config: &PersonaConfig) -> impl Iterator<Item = (&'static str,
     )
 }
 
-/// The readings so far.
+/// The values so far.
 pub(super) struct Variants {
     dimensions: Vec<Dimension>,
     ceiling: f64,
-    /// Other personas in the same place.
+    /// The prompts of other personas.
     distractors: Vec<Assembler>,
     identification: Vec<ScorePoint>,
     sections: [Vec<ScorePoint>; 3],
@@ -48,12 +49,12 @@ pub(super) struct Variants {
 
 impl Variants {
     /// `name` is the persona's; the distractors are the personas that come with the program and are called otherwise.
-    pub(super) fn new(rehearsal: &Rehearsal, config: &PersonaConfig, name: &str) -> Self {
+    pub(super) fn new(replay: &Replay, config: &PersonaConfig, name: &str) -> Self {
         let others = examples().iter().filter_map(|example| parse(example.path, example.yaml).ok());
         let others = others.filter(|other| other.persona.name != name);
         let dimensions = config.trajectory.dimensions.clone();
         Self {
-            distractors: others.filter_map(|other| rehearsal.other(Arc::new(other)).ok()).collect(),
+            distractors: others.filter_map(|other| replay.assembler_for(Arc::new(other)).ok()).collect(),
             ceiling: config.safety.intensity_ceiling,
             identification: Vec::new(),
             sections: Default::default(),
@@ -63,16 +64,16 @@ impl Variants {
         }
     }
 
-    /// Nothing can be read on this turn.
+    /// Records that nothing can be computed on this turn.
     pub(super) fn skip(&mut self, turn: &Turn, why: &str) {
         let lists = std::iter::once(&mut self.identification).chain(&mut self.sections).chain(&mut self.expressed);
         lists.for_each(|points| points.push(point((turn.index, turn.index), Err(why.to_owned()))));
         self.prescribed.iter_mut().zip(&turn.intensities).for_each(|(all, now)| all.push(now.value));
     }
 
-    /// Reads the turn's words under every variant.
-    pub(super) async fn read(&mut self, reading: &Reading<'_>, turn: &Turn, heard: &Heard) {
-        let situation = Situation { turn: turn.index, persona_messages: &heard.said };
+    /// Scores the turn's reply under every variant.
+    pub(super) async fn read(&mut self, scorer: &RolloutScorer<'_>, turn: &Turn, heard: &ReplayedTurn) {
+        let situation = TurnInput { turn: turn.index, persona_messages: &heard.persona_messages };
         let own = &heard.plan.prompt;
         let others: Vec<String> = self.distractors.iter().map(|other| other.plan(&situation).prompt).collect();
         let without = sections(&heard.plan).map(|section| without(own, section));
@@ -80,17 +81,16 @@ impl Variants {
             .dimensions
             .iter()
             .map(|dimension| {
-                let at =
-                    |value| reading.rehearsal.assembler().plan_with(&situation, &[(&dimension.name, value)]).prompt;
+                let at = |value| scorer.replay.assembler().plan_with(&situation, &[(&dimension.name, value)]).prompt;
                 grid(dimension.min, dimension.max.min(self.ceiling)).map(|value| (value, at(value))).collect()
             })
             .collect();
 
         let prompts = std::iter::once(own).chain(&others).chain(without.iter().flatten());
         let prompts: BTreeSet<&String> = prompts.chain(grids.iter().flatten().map(|(_, prompt)| prompt)).collect();
-        let places = prompts.iter().map(|prompt| under(reading, prompt, turn, heard)).collect();
-        let read = read(reading.subject.model.as_ref(), places).await.into_iter();
-        let read = read.map(|likely| Ok(logprobs(&likely.and_then(|found| only(found.replies))?)?.iter().sum()));
+        let positions = prompts.iter().map(|prompt| under(scorer, prompt, turn, heard)).collect();
+        let read = read(scorer.input.model.as_ref(), positions).await.into_iter();
+        let read = read.map(|result| Ok(logprobs(&result.and_then(|found| only(found.replies))?)?.iter().sum()));
         let read: BTreeMap<&String, Result<f64, String>> = prompts.into_iter().zip(read).collect();
         let of = |prompt: &String| read.get(prompt).cloned().unwrap_or_else(|| Err(UNREAD.to_owned()));
         let count = turn.persona.ids.as_ref().map_or(1, Vec::len) as f64;
@@ -122,17 +122,17 @@ impl Variants {
         }
     }
 
-    /// The scores over the turns that were read.
-    pub(super) fn scores(self, taker: &ScoreJudge, extent: Extent) -> Vec<Score> {
-        let sample = Some(extent.sample());
-        let score = |id, points| definition(id, None, sample, Some(taker.clone())).over(points);
+    /// The scores over the sampled turns.
+    pub(super) fn scores(self, score_judge: &ScoreJudge, likelihood_set: LikelihoodSet) -> Vec<Score> {
+        let sample = Some(likelihood_set.sample());
+        let score = |id, points| definition(id, None, sample, Some(score_judge.clone())).over(points);
         let mut scores = vec![score(IDENTIFICATION, self.identification)];
         scores.extend(SECTIONS.iter().zip(self.sections).map(|(id, points)| score(id, points)));
         for ((dimension, points), prescribed) in self.dimensions.iter().zip(self.expressed).zip(self.prescribed) {
             let pairs =
                 points.iter().zip(&prescribed).filter_map(|(point, prescribed)| Some((point.value?, *prescribed)));
             let (expressed, prescribed): (Vec<f64>, Vec<f64>) = pairs.unzip();
-            let of = |id| definition(id, Some(&dimension.name), sample, Some(taker.clone()));
+            let of = |id| definition(id, Some(&dimension.name), sample, Some(score_judge.clone()));
             scores.push(of(EXPRESSED).over(points));
             scores.push(of(RMSE).whole(rmse(&expressed, &prescribed), || "no turn was read".to_owned()));
             scores.push(of(SPEARMAN).whole(spearman(&expressed, &prescribed), || {
@@ -143,19 +143,24 @@ impl Variants {
     }
 }
 
-/// The turn's words after `prompt` and the history.
-fn under(reading: &Reading<'_>, prompt: &str, turn: &Turn, heard: &Heard) -> Result<Place<'static>, String> {
+/// The turn's reply after `prompt` and the history.
+fn under(
+    scorer: &RolloutScorer<'_>,
+    prompt: &str,
+    turn: &Turn,
+    heard: &ReplayedTurn,
+) -> Result<ScorePosition<'static>, String> {
     let history = heard.messages.iter().filter(|message| message.role != Role::System).cloned();
     let messages: Vec<Message> = std::iter::once(Message::system(prompt.trim_end())).chain(history).collect();
     let ids = turn.persona.ids.clone().unwrap_or_default();
-    reading.place(&messages, vec![Reply { ids, gains: heard.gains.clone() }])
+    scorer.position(&messages, vec![CandidateReply { ids, gains: heard.gains.clone() }])
 }
 
 fn sections(plan: &TurnPlan) -> [&str; 3] {
     [&plan.sections.must_do, &plan.sections.how, &plan.sections.context]
 }
 
-/// `prompt` without one of the sections that it is joined from.
+/// `prompt` without one of its sections.
 fn without(prompt: &str, section: &str) -> Option<String> {
     let section = section.trim();
     (!section.is_empty() && prompt.contains(section)).then(|| prompt.replacen(section, "", 1).trim().to_owned())
@@ -173,7 +178,7 @@ fn softmax(logs: &[f64]) -> Vec<f64> {
     each.iter().map(|p| p / sum).collect()
 }
 
-/// The mean and the central 90 % of p(v | words) ∝ p(words | v), every value as likely as any other beforehand.
+/// The mean and the central 90 % of p(v | reply) ∝ p(reply | v), with a uniform prior over the values.
 fn posterior(values: &[f64], logs: &[f64]) -> (f64, Interval) {
     let weights = softmax(logs);
     let mean = values.iter().zip(&weights).map(|(value, weight)| value * weight).sum();
@@ -197,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flat_likelihood_leaves_the_whole_range_and_a_sharp_one_a_point() {
+    fn the_posterior_of_a_flat_likelihood_is_the_whole_range_and_of_a_sharp_one_a_point() {
         let values: Vec<f64> = grid(0.0, 0.8).collect();
         let (mean, interval) = posterior(&values, &[-40.0; GRID]);
         assert!((mean - 0.4).abs() < 1e-12, "{mean}");
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_cut_out_whole_or_not_at_all() {
+    fn a_section_is_removed_completely_or_not_at_all() {
         assert_eq!(without("# MUST\nx\n\n# HOW\ny", "# MUST\nx\n").as_deref(), Some("# HOW\ny"));
         assert_eq!(without("a b", ""), None);
         assert_eq!(without("a b", "c"), None);

@@ -1,50 +1,50 @@
-//! Whether the conversation moves, and who moves it.
+//! Scores on the course of the conversation: novelty, initiative, convergence, standstill.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::Score;
-use super::lines::{Line, Lines};
+use super::MeasuredScore;
+use super::lines::{ConversationWords, MessageWords};
 use crate::foundation::stats::mean;
 use crate::foundation::text::{SparseVector, mean_pairwise_cosine, tfidf};
 use crate::simulation::persona::Speaker;
 
-/// How many of the persona's messages are looked at together. This and the two below are the defaults of the
-/// stagnation monitor, fixed here so that a score means the same for every configuration.
+/// Messages of the persona per window. This and the two thresholds below are the defaults of the stagnation monitor,
+/// fixed here so that a score means the same for every configuration.
 const WINDOW: usize = 6;
-/// Messages more alike than this stand still.
+/// A window with a mean pairwise similarity above this is a standstill.
 const SIMILARITY: f64 = 0.80;
-/// Messages with less new than this stand still.
+/// A window with a mean novelty below this is a standstill.
 const NOVELTY: f64 = 0.10;
 
-/// What is measured on one turn's message of the persona's.
+/// Measurements of the persona's message in one turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnMeasures {
     /// The turn, from 0.
     pub turn: usize,
     /// The message's length.
     pub words: usize,
-    /// The share of its distinct content words that the persona had not used before; absent if it has none.
+    /// The share of its distinct content words that the persona had not used before; absent without content words.
     pub novelty: Option<f64>,
-    /// Its TF-IDF cosine with the message that it answers; absent if it answers none.
+    /// TF-IDF cosine with the message that it answers; absent if it answers none.
     pub convergence: Option<f64>,
 }
 
-/// A run of turns in which the conversation stood still.
+/// A span of turns without anything new.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Stretch {
-    /// The first turn of the first window that stood still.
+pub struct Standstill {
+    /// The first turn of the span's first window.
     pub first: usize,
-    /// The last turn of the last one.
+    /// The last turn of its last window.
     pub last: usize,
-    /// The highest mean similarity of a window in it.
+    /// The highest mean similarity of a window.
     pub similarity: f64,
-    /// The lowest mean novelty of a window in it; absent if no message in it had content words.
+    /// The lowest mean novelty of a window; absent if no message had content words.
     pub novelty: Option<f64>,
 }
 
-pub(super) fn turns(lines: &Lines<'_>) -> Vec<TurnMeasures> {
+pub(super) fn turns(lines: &ConversationWords<'_>) -> Vec<TurnMeasures> {
     let answers = lines.answers();
     let vectors = tfidf(&words(answers.iter().flat_map(|(line, before)| [Some(*line), *before]).flatten()));
     let mut vectors = vectors.iter();
@@ -60,51 +60,57 @@ pub(super) fn turns(lines: &Lines<'_>) -> Vec<TurnMeasures> {
         .collect()
 }
 
-pub(super) fn stretches(lines: &Lines<'_>) -> Vec<Stretch> {
-    let persona: Vec<&Line<'_>> = lines.persona().collect();
+pub(super) fn standstills(lines: &ConversationWords<'_>) -> Vec<Standstill> {
+    let persona: Vec<&MessageWords<'_>> = lines.persona().collect();
     let novelty = novelty(lines);
-    let mut stretches: Vec<Stretch> = Vec::new();
-    for (said, novelty) in persona.windows(WINDOW).zip(novelty.windows(WINDOW)) {
-        let vectors: Vec<SparseVector> = tfidf(&words(said.iter().copied()));
+    let mut standstills: Vec<Standstill> = Vec::new();
+    for (messages, novelty) in persona.windows(WINDOW).zip(novelty.windows(WINDOW)) {
+        let vectors: Vec<SparseVector> = tfidf(&words(messages.iter().copied()));
         let similarity = mean_pairwise_cosine(&vectors).unwrap_or_default();
         let novelty = mean(&novelty.iter().flatten().copied().collect::<Vec<_>>());
         if similarity <= SIMILARITY && novelty.is_none_or(|novelty| novelty >= NOVELTY) {
             continue;
         }
-        let (Some(first), Some(last)) = (said.first(), said.last()) else { continue };
-        match stretches.last_mut().filter(|stretch| first.turn <= stretch.last) {
-            Some(stretch) => {
-                stretch.last = last.turn;
-                stretch.similarity = stretch.similarity.max(similarity);
-                stretch.novelty = stretch.novelty.into_iter().chain(novelty).reduce(f64::min);
+        let (Some(first), Some(last)) = (messages.first(), messages.last()) else { continue };
+        match standstills.last_mut().filter(|span| first.turn <= span.last) {
+            Some(span) => {
+                span.last = last.turn;
+                span.similarity = span.similarity.max(similarity);
+                span.novelty = span.novelty.into_iter().chain(novelty).reduce(f64::min);
             }
-            None => stretches.push(Stretch { first: first.turn, last: last.turn, similarity, novelty }),
+            None => standstills.push(Standstill { first: first.turn, last: last.turn, similarity, novelty }),
         }
     }
-    stretches
+    standstills
 }
 
-pub(super) fn scores(lines: &Lines<'_>, turns: &[TurnMeasures], stretches: &[Stretch]) -> Vec<Score> {
+pub(super) fn scores(
+    lines: &ConversationWords<'_>,
+    turns: &[TurnMeasures],
+    standstills: &[Standstill],
+) -> Vec<MeasuredScore> {
     let novelty: Vec<f64> = turns.iter().skip(1).filter_map(|turn| turn.novelty).collect();
     let convergence: Vec<f64> = turns.iter().filter_map(|turn| turn.convergence).collect();
-    let inside = |turn: usize| stretches.iter().any(|stretch| (stretch.first..=stretch.last).contains(&turn));
+    let inside = |turn: usize| standstills.iter().any(|span| (span.first..=span.last).contains(&turn));
     let still = turns.iter().filter(|measured| inside(measured.turn)).count() as f64 / turns.len() as f64;
     vec![
-        Score::new("novelty/1", mean(&novelty), || "no message after the first has content words".to_owned()),
-        Score::new("initiative/1", initiative(lines), || "the persona used no content words".to_owned()),
-        Score::new("convergence/1", mean(&convergence), || "no message of the persona's answers one".to_owned()),
-        Score::new("standstill/1", (turns.len() >= WINDOW).then_some(still), || {
+        MeasuredScore::new("novelty/1", mean(&novelty), || "no message after the first has content words".to_owned()),
+        MeasuredScore::new("initiative/1", initiative(lines), || "the persona used no content words".to_owned()),
+        MeasuredScore::new("convergence/1", mean(&convergence), || {
+            "no message of the persona's answers one".to_owned()
+        }),
+        MeasuredScore::new("standstill/1", (turns.len() >= WINDOW).then_some(still), || {
             format!("{} message(s): at least {WINDOW} are needed", turns.len())
         }),
     ]
 }
 
-fn words<'a>(lines: impl Iterator<Item = &'a Line<'a>>) -> Vec<&'a [String]> {
+fn words<'a>(lines: impl Iterator<Item = &'a MessageWords<'a>>) -> Vec<&'a [String]> {
     lines.map(|line| line.words.as_slice()).collect()
 }
 
-/// Per message of the persona's: the share of its distinct content words that the persona had not used before.
-fn novelty(lines: &Lines<'_>) -> Vec<Option<f64>> {
+/// Per message of the persona: the share of its distinct content words that the persona had not used before.
+fn novelty(lines: &ConversationWords<'_>) -> Vec<Option<f64>> {
     let mut used: BTreeSet<&str> = BTreeSet::new();
     lines
         .persona()
@@ -116,7 +122,7 @@ fn novelty(lines: &Lines<'_>) -> Vec<Option<f64>> {
 }
 
 /// Of the distinct content words that the persona used, the share that it was the first to use.
-fn initiative(lines: &Lines<'_>) -> Option<f64> {
+fn initiative(lines: &ConversationWords<'_>) -> Option<f64> {
     let mut said: BTreeSet<&str> = BTreeSet::new();
     let mut used: BTreeSet<&str> = BTreeSet::new();
     let mut introduced = 0usize;

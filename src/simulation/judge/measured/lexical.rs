@@ -1,12 +1,12 @@
-//! How varied the persona's language is.
+//! Scores on the variety of the persona's language.
 
 use std::collections::BTreeSet;
 
 use flate2::{Compress, Compression, FlushCompress};
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::Score;
-use super::lines::Lines;
+use super::MeasuredScore;
+use super::lines::ConversationWords;
 use crate::foundation::stats::mean;
 use crate::foundation::text::{
     agrees, distinct_n, ends_with_question, fold, moving_type_token_ratio, self_repetition, words,
@@ -14,16 +14,16 @@ use crate::foundation::text::{
 
 /// The window of the moving-average type-token ratio, words.
 const MATTR_WINDOW: usize = 50;
-/// Long enough that a shared run of words is no accident.
+/// Words per n-gram: long enough that shared ones are rarely chance.
 const REPEATED_GRAM: usize = 4;
 /// The window of the compression ratio, bytes.
 const COMPRESSION_WINDOW: usize = 1_000;
-/// By how much deflate may lengthen a window that cannot be compressed, with room to spare.
+/// Extra output space for a window that deflate cannot compress.
 const DEFLATE_ROOM: usize = 256;
-/// How many words make an opening or an ending.
+/// Words per opening or ending.
 const EDGE_WORDS: usize = 2;
 
-pub(super) fn scores(lines: &Lines<'_>) -> Vec<Score> {
+pub(super) fn scores(lines: &ConversationWords<'_>) -> Vec<MeasuredScore> {
     let texts: Vec<&[String]> = lines.persona().map(|line| line.words.as_slice()).collect();
     let all: Vec<&str> = texts.iter().flat_map(|words| words.iter()).map(String::as_str).collect();
     let count = texts.len();
@@ -42,56 +42,57 @@ pub(super) fn scores(lines: &Lines<'_>) -> Vec<Score> {
         (count > 0).then(|| lines.persona().filter(|line| held(line.text)).count() as f64 / count as f64)
     };
     vec![
-        Score::new("words_per_message/1", length, silent),
-        Score::new("distinct_1/1", distinct(1), silent),
-        Score::new("distinct_2/1", distinct(2), || "no message has two words".to_owned()),
-        Score::new("mattr_50/1", moving_type_token_ratio(&all, MATTR_WINDOW), || {
+        MeasuredScore::new("words_per_message/1", length, silent),
+        MeasuredScore::new("distinct_1/1", distinct(1), silent),
+        MeasuredScore::new("distinct_2/1", distinct(2), || "no message has two words".to_owned()),
+        MeasuredScore::new("mattr_50/1", moving_type_token_ratio(&all, MATTR_WINDOW), || {
             format!("{} words: at least {MATTR_WINDOW} are needed", all.len())
         }),
-        Score::new("self_repetition_4/1", repetition, || {
+        MeasuredScore::new("self_repetition_4/1", repetition, || {
             format!("two messages, and one of at least {REPEATED_GRAM} words, are needed")
         }),
-        Score::new("compression_window_1000/1", compression(lines), || {
+        MeasuredScore::new("compression_window_1000/1", compression(lines), || {
             format!("less than {COMPRESSION_WINDOW} bytes of text")
         }),
-        Score::new("structural_diversity/1", structural_diversity(lines), too_few),
-        Score::new("opening_variety/1", variety(openings), too_few),
-        Score::new("ending_variety/1", variety(endings), too_few),
-        Score::new("question_endings/1", share(&ends_with_question), silent),
-        Score::new("agreement/1", share(&agrees), silent),
+        MeasuredScore::new("structural_diversity/1", structural_diversity(lines), too_few),
+        MeasuredScore::new("opening_variety/1", variety(openings), too_few),
+        MeasuredScore::new("ending_variety/1", variety(endings), too_few),
+        MeasuredScore::new("question_endings/1", share(&ends_with_question), silent),
+        MeasuredScore::new("agreement/1", share(&agrees), silent),
     ]
 }
 
-/// How many times smaller deflate makes the persona's text, mean over windows of fixed length: longer texts always
-/// compress better, so the length must not vary.
-fn compression(lines: &Lines<'_>) -> Option<f64> {
+/// The compression ratio of the persona's text by deflate, the mean over windows of fixed length: longer texts compress
+/// better, so the length must not vary.
+fn compression(lines: &ConversationWords<'_>) -> Option<f64> {
     let text = lines.persona().map(|line| fold(line.text)).collect::<Vec<_>>().join("\n");
     let windows = text.as_bytes().chunks_exact(COMPRESSION_WINDOW);
     mean(&windows.map(|window| COMPRESSION_WINDOW as f64 / deflated(window) as f64).collect::<Vec<_>>())
 }
 
-/// The length of `bytes` in zlib's form, level 6 of miniz: another compressor differs by a few bytes.
+/// The length of `bytes` in zlib's format, level 6 of miniz: another compressor differs by a few bytes.
 fn deflated(bytes: &[u8]) -> usize {
     let mut out = Vec::with_capacity(bytes.len() + DEFLATE_ROOM);
     let mut compress = Compress::new(Compression::new(6), true);
-    // There is room for the worst case, so one call takes everything.
+    // The output space suffices for the worst case, so one call is enough.
     match compress.compress_vec(bytes, &mut out, FlushCompress::Finish) {
         Ok(_) => out.len(),
         Err(_) => bytes.len(),
     }
 }
 
-/// How unlike the messages are in build: the mean edit distance, over all pairs of messages, of their sentences' kinds
-/// and lengths, as a share of the longer one.
-fn structural_diversity(lines: &Lines<'_>) -> Option<f64> {
-    let builds: Vec<String> = lines.persona().map(|line| build(line.text)).collect();
-    let pairs =
-        builds.iter().enumerate().flat_map(|(index, one)| builds.iter().skip(index + 1).map(move |two| (one, two)));
+/// The mean normalised edit distance, over all pairs of messages, of their sequences of sentence kinds and lengths.
+fn structural_diversity(lines: &ConversationWords<'_>) -> Option<f64> {
+    let structures: Vec<String> = lines.persona().map(|line| structure(line.text)).collect();
+    let pairs = structures
+        .iter()
+        .enumerate()
+        .flat_map(|(index, one)| structures.iter().skip(index + 1).map(move |two| (one, two)));
     mean(&pairs.map(|(one, two)| 1.0 - strsim::normalized_levenshtein(one, two)).collect::<Vec<_>>())
 }
 
-/// A message's sentences, a letter each: what kind, and whether short (below 6 words), middling or long (from 16).
-fn build(text: &str) -> String {
+/// One letter per sentence for its kind and length: short (below 6 words), medium or long (from 16).
+fn structure(text: &str) -> String {
     let sentence = |sentence: &str| {
         let letters = match sentence.trim_end_matches(['"', '\'', '\u{201D}', '\u{2019}', ')']).chars().next_back() {
             Some('?') => ['a', 'b', 'c'],
@@ -99,17 +100,17 @@ fn build(text: &str) -> String {
             Some('\u{2026}' | '-' | '\u{2014}') => ['g', 'h', 'i'],
             _ => ['j', 'k', 'l'],
         };
-        let [short, middling, long] = letters;
+        let [short, medium, long] = letters;
         match words(sentence).len() {
             ..6 => short,
-            6..16 => middling,
+            6..16 => medium,
             _ => long,
         }
     };
     text.unicode_sentences().map(str::trim).filter(|text| !text.is_empty()).map(sentence).collect()
 }
 
-/// The share of different ones; `None` for fewer than two.
+/// The share of different items; `None` for fewer than two.
 fn variety<T: Ord>(edges: impl Iterator<Item = T>) -> Option<f64> {
     let edges: Vec<T> = edges.collect();
     let (count, distinct) = (edges.len(), edges.into_iter().collect::<BTreeSet<_>>().len());

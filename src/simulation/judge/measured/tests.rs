@@ -1,11 +1,11 @@
-//! Scores on conversations small enough to count by hand.
+//! Measured scores on conversations small enough to count by hand.
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::governance::regulator::TurnReading;
+use crate::governance::regulator::TurnStats;
 
-/// A finished rollout in which the persona and the other side said `pairs`; an empty text is a failed reply.
+/// A complete rollout with the messages `pairs` (persona, interlocutor); an empty text is a failed reply.
 pub(crate) fn transcript(pairs: &[(&str, &str)]) -> Transcript {
     let said = |speaker: &str, text: &str| -> Value {
         let failure = text.is_empty().then(|| json!({"why": "the model gave an empty reply twice"}));
@@ -13,7 +13,7 @@ pub(crate) fn transcript(pairs: &[(&str, &str)]) -> Transcript {
             "speaker": speaker, "content": if text.is_empty() { "…" } else { text }, "fallbacks": [],
             "model": failure.is_none().then_some("scripted:talk.txt"), "failure": failure, "attempt": 0, "attempts": [],
             "usage": {"tokens_in": 9, "tokens_out": 3}, "tokens": {"count": 0},
-            "regulator": {"reading": TurnReading::default(), "decisions": [{"decision": "continue"}]},
+            "regulator": {"reading": TurnStats::default(), "decisions": [{"decision": "continue"}]},
             "timing": {"seconds": 0.5, "tokens_cached": 0},
         })
     };
@@ -49,7 +49,7 @@ pub(crate) fn transcript(pairs: &[(&str, &str)]) -> Transcript {
     .expect("the fixture is a transcript")
 }
 
-fn score(measured: &Measured, id: &str) -> Score {
+fn score(measured: &Measured, id: &str) -> MeasuredScore {
     measured.scores.iter().find(|score| score.id == id).unwrap_or_else(|| panic!("no {id}")).clone()
 }
 
@@ -62,7 +62,7 @@ fn check(pairs: &[(&str, &str)], id: &str, expected: f64) {
 }
 
 #[test]
-fn language_is_counted() {
+fn lexical_scores_match_hand_counts() {
     let pairs =
         [("I saw the grey van.", ""), ("You\u{2019}re right. I saw the grey van?", ""), ("Listen to the wire!", "")];
     // 5 + 7 + 4 words; i saw the grey van you're right listen to wire.
@@ -78,7 +78,7 @@ fn language_is_counted() {
 }
 
 #[test]
-fn what_repeats_is_compressed_and_what_is_built_alike_is_told() {
+fn compression_and_structural_diversity_match_references() {
     // In Python: len(zlib.compress(text, 6)) == 225; two compressors may differ by a few bytes.
     let lines: Vec<String> = (0..40).map(|i| format!("line {i} has {} commits and {} vans. ", i * i, i % 7)).collect();
     let text = lines.concat();
@@ -93,16 +93,16 @@ fn what_repeats_is_compressed_and_what_is_built_alike_is_told() {
 }
 
 #[test]
-fn initiative_goes_to_who_says_a_word_first() {
+fn initiative_counts_who_used_a_word_first() {
     let pairs = [("patterns commits", "sleep medication"), ("sleep hashes", "hashes"), ("hashes medication", "")];
     // Introduced: patterns, commits, hashes; picked up: sleep, medication.
     check(&pairs, "initiative/1", 3.0 / 5.0);
-    // The second message brings both its words anew, the third one of two.
+    // Both words of the second message are new, and one of two in the third.
     check(&pairs, "novelty/1", 0.75);
 }
 
 #[test]
-fn convergence_looks_at_the_message_that_is_answered() {
+fn convergence_compares_with_the_message_that_is_answered() {
     let measured = measure(&transcript(&[("red van", "blue door"), ("blue door", "green tree"), ("grey sea", "")]));
     let convergence: Vec<Option<f64>> = measured.turns.iter().map(|turn| turn.convergence).collect();
     assert_eq!(convergence.first(), Some(&None));
@@ -112,23 +112,23 @@ fn convergence_looks_at_the_message_that_is_answered() {
 }
 
 #[test]
-fn a_loop_is_a_stretch_and_talk_is_none() {
+fn a_loop_is_a_standstill_and_varied_messages_are_none() {
     let talk = ["grey van", "cold coffee", "three commits", "night shift", "old radio", "thin walls"]
         .map(|said| (said, "go on"));
-    assert_eq!(measure(&transcript(&talk)).stretches, []);
+    assert_eq!(measure(&transcript(&talk)).standstills, []);
     check(&talk, "standstill/1", 0.0);
 
     let mut looping = talk.to_vec();
     looping.extend([("log everything, bring results", "good"); 8]);
-    let stretches = measure(&transcript(&looping)).stretches;
-    // From turn 6 on every message is the same, so the window at turns 7–12 brings nothing new at all.
-    assert_eq!(stretches.len(), 1);
-    assert_eq!(stretches[0].last, 13);
-    assert!(stretches[0].similarity > 0.99 && stretches[0].novelty == Some(0.0), "{stretches:?}");
+    let standstills = measure(&transcript(&looping)).standstills;
+    // From turn 6 on every message is the same, so the window of turns 7–12 contains nothing new.
+    assert_eq!(standstills.len(), 1);
+    assert_eq!(standstills[0].last, 13);
+    assert!(standstills[0].similarity > 0.99 && standstills[0].novelty == Some(0.0), "{standstills:?}");
 }
 
 #[test]
-fn what_cannot_be_taken_says_why() {
+fn a_missing_value_has_a_reason() {
     let measured = measure(&transcript(&[("", "hello"), ("", "")]));
     assert!(measured.scores.iter().all(|score| score.value.is_none() && score.missing.is_some()), "{measured:#?}");
     assert!(measured.turns.is_empty());

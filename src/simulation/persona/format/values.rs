@@ -1,4 +1,4 @@
-//! Values of the format that are not mappings with fixed keys: names out of a set, and what has several notations.
+//! Values of the format that are not mappings with fixed keys: enumerations, and values with several notations.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{CurveSettings, Gains, Point, RegexEntry};
 use crate::config_choices;
-use crate::foundation::config::{At, Node, Problem, Problems, Read, Value};
+use crate::foundation::config::{FromNode, Located, Node, NodeValue, Problem, Problems};
 use crate::simulation::persona::spec::{
     AdversaryKind, Level, Placement, QualityFeedback, RegulatorPolicy, Speaker, StructuralPattern,
 };
@@ -86,19 +86,19 @@ config_choices! {
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged)]
 pub(in crate::simulation::persona) enum Curve {
-    /// A name; the settings stand beside it.
+    /// A name; the settings are further keys of the dimension.
     Name(CurveName),
     /// A mapping with the settings inside.
     Settings(Box<CurveSettings>),
     /// Straight lines between points.
-    Points(Vec<At<Point>>),
+    Points(Vec<Located<Point>>),
 }
 
-impl Read for Curve {
+impl FromNode for Curve {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
         match &node.value {
-            Value::Map(_) => CurveSettings::read(node, problems).map(|settings| Self::Settings(Box::new(settings))),
-            Value::List(_) => Vec::read(node, problems).map(Self::Points),
+            NodeValue::Map(_) => CurveSettings::read(node, problems).map(|settings| Self::Settings(Box::new(settings))),
+            NodeValue::List(_) => Vec::read(node, problems).map(Self::Points),
             _ => CurveName::read(node, problems).map(Self::Name),
         }
     }
@@ -111,13 +111,13 @@ pub(in crate::simulation::persona) enum GainsEntry {
     /// The same in every layer.
     Uniform(Gains),
     /// One entry per layer, first layer first.
-    PerLayer(Vec<At<Gains>>),
+    PerLayer(Vec<Located<Gains>>),
 }
 
-impl Read for GainsEntry {
+impl FromNode for GainsEntry {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
         match &node.value {
-            Value::List(_) => Vec::read(node, problems).map(Self::PerLayer),
+            NodeValue::List(_) => Vec::read(node, problems).map(Self::PerLayer),
             _ => Gains::read(node, problems).map(Self::Uniform),
         }
     }
@@ -132,9 +132,9 @@ pub(in crate::simulation::persona) enum BannedPattern {
     Regex(String),
 }
 
-impl Read for BannedPattern {
+impl FromNode for BannedPattern {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
-        if matches!(node.value, Value::Map(_)) {
+        if matches!(node.value, NodeValue::Map(_)) {
             return RegexEntry::read(node, problems)?.regex.as_ref().map(|regex| Self::Regex(regex.value.clone()));
         }
         let text = String::read(node, problems)?;

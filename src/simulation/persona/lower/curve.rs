@@ -1,28 +1,28 @@
 //! A dimension's curve, from any of its notations.
 
 use super::refuse_unused;
-use crate::foundation::config::{At, Problem, Problems, Span};
+use crate::foundation::config::{Located, Problem, Problems, Span};
 use crate::simulation::persona::format::{Curve as Raw, CurveName, Dimension, Point};
 use crate::simulation::persona::spec::Curve;
 
-/// Where a sigmoid is steepest unless the file says otherwise.
+/// The default midpoint of a sigmoid.
 const MIDPOINT: f64 = 0.5;
 
-/// A curve's settings, gathered from beside the name or from inside the mapping.
+/// A curve's settings, collected from the dimension's keys or from the nested mapping.
 struct Settings<'f> {
     name: CurveName,
     span: &'f Span,
-    /// The mapping beside whose keys the curve stands, to tell a setting that is wrong from one that is missing.
+    /// The dimension's mapping, to distinguish an invalid setting from a missing one.
     record: &'f Span,
-    start: Option<&'f At<f64>>,
-    end: Option<&'f At<f64>>,
-    midpoint: Option<&'f At<f64>>,
-    delay: Option<&'f At<f64>>,
-    thresholds: Option<&'f At<Vec<At<Point>>>>,
+    start: Option<&'f Located<f64>>,
+    end: Option<&'f Located<f64>>,
+    midpoint: Option<&'f Located<f64>>,
+    delay: Option<&'f Located<f64>>,
+    thresholds: Option<&'f Located<Vec<Located<Point>>>>,
 }
 
-/// The curve of `raw`, its values within `bounds` (unchecked where the bounds themselves are wrong).
-pub(super) fn lower(raw: &At<Dimension>, bounds: Option<(f64, f64)>, problems: &mut Problems) -> Option<Curve> {
+/// The curve of `raw`, its values within `bounds` (not checked if the bounds themselves are invalid).
+pub(super) fn lower(raw: &Located<Dimension>, bounds: Option<(f64, f64)>, problems: &mut Problems) -> Option<Curve> {
     let curve = raw.curve.as_ref()?;
     let beside = [
         ("start_value", span(raw.start_value.as_ref())),
@@ -61,7 +61,8 @@ pub(super) fn lower(raw: &At<Dimension>, bounds: Option<(f64, f64)>, problems: &
             for ((key, outer), _) in
                 beside.iter().zip(inside).filter(|((_, outer), inner)| outer.is_some() && inner.is_some())
             {
-                let problem = Problem::new((*outer)?.clone(), format!("`{key}` is given beside `curve` and inside it"));
+                let problem =
+                    Problem::new((*outer)?.clone(), format!("`{key}` is given both next to `curve` and inside it"));
                 problems.add(problem.help("keep one of the two"));
             }
             named(
@@ -139,7 +140,7 @@ fn named(settings: &Settings<'_>, bounds: Option<(f64, f64)>, problems: &mut Pro
 
 /// Points that rise in `at`.
 fn points(
-    list: &[At<Point>],
+    list: &[Located<Point>],
     span: &Span,
     name: &str,
     bounds: Option<(f64, f64)>,
@@ -175,21 +176,21 @@ fn points(
 }
 
 fn needed<'f, T>(
-    raw: Option<&'f At<T>>,
+    raw: Option<&'f Located<T>>,
     key: &str,
     settings: &Settings<'_>,
     problems: &mut Problems,
-) -> Option<&'f At<T>> {
+) -> Option<&'f Located<T>> {
     let failed = [settings.record, settings.span].iter().any(|record| problems.failed(record, key));
     if raw.is_none() && !failed {
         let message = format!("a {} curve needs `{key}`", name(settings.name));
-        let help = format!("add `{key}: …` beside `curve`");
+        let help = format!("add `{key}: …` next to `curve`");
         problems.add(Problem::new(settings.span.clone(), message).label(format!("needs `{key}`")).help(help));
     }
     raw
 }
 
-fn value(raw: &At<f64>, key: &str, bounds: Option<(f64, f64)>, problems: &mut Problems) -> Option<f64> {
+fn value(raw: &Located<f64>, key: &str, bounds: Option<(f64, f64)>, problems: &mut Problems) -> Option<f64> {
     let (min, max) = bounds?;
     if (min..=max).contains(&raw.value) {
         return Some(raw.value);
@@ -213,6 +214,6 @@ const fn name(name: CurveName) -> &'static str {
     }
 }
 
-fn span<T>(raw: Option<&At<T>>) -> Option<&Span> {
+fn span<T>(raw: Option<&Located<T>>) -> Option<&Span> {
     raw.map(|at| &at.span)
 }

@@ -2,17 +2,17 @@
 
 use super::{Names, check_reference, refuse_unused, within};
 use crate::foundation::chat::{DeltaGains, LayerGains};
-use crate::foundation::config::{At, Maybe, Problem, Problems};
+use crate::foundation::config::{Located, Optional, Problem, Problems};
 use crate::governance::regulator::DeltaSettings;
 use crate::simulation::persona::format::{Bounds, Delta, DeltaPolicyName, Gains, GainsEntry, Strengths};
 use crate::simulation::persona::spec::DeltaPolicy;
 
-/// The largest gain; past it a state overflows f32 within a few tokens.
+/// The largest gain; beyond it a state overflows f32 within a few tokens.
 const GAIN_MAX: f64 = 100.0;
 /// The strongest effect of a signal, in ln g: a factor of 20.
 const STRENGTH_MAX: f64 = 3.0;
 
-pub(super) fn lower(raw: Option<&At<Delta>>, names: &Names<'_>, problems: &mut Problems) -> Option<DeltaPolicy> {
+pub(super) fn lower(raw: Option<&Located<Delta>>, names: &Names<'_>, problems: &mut Problems) -> Option<DeltaPolicy> {
     let Some(raw) = raw else { return Some(DeltaPolicy::Off) };
     let listed = ("gains", raw.gains.as_ref().map(|at| &at.span));
     let of_fixed = [listed, ("file", raw.file.as_ref().map(|at| &at.span))];
@@ -63,7 +63,7 @@ pub(super) fn lower(raw: Option<&At<Delta>>, names: &Names<'_>, problems: &mut P
 
 fn regulator(raw: &Delta, problems: &mut Problems) -> Option<DeltaSettings> {
     let default = DeltaSettings::default();
-    let mut number = |raw: Option<&At<f64>>, range, key, default| match raw {
+    let mut number = |raw: Option<&Located<f64>>, range, key, default| match raw {
         None => Some(default),
         Some(at) => within(at, range, key, problems).map(|value| value as f32),
     };
@@ -86,7 +86,7 @@ fn regulator(raw: &Delta, problems: &mut Problems) -> Option<DeltaSettings> {
         number(strengths.and_then(|s| s.budget_write.as_ref()), strength.clone(), "budget_write", default.budget_write);
     let doubt_decay =
         number(strengths.and_then(|s| s.doubt_decay.as_ref()), strength, "doubt_decay", default.doubt_decay);
-    // 1 lies between the two, so that silence stays no modulation.
+    // 1 must lie between the two, so that zero signals mean no modulation.
     let min = number(bounds.and_then(|b: &Bounds| b.min.as_ref()), 0.0..=1.0, "min", default.min);
     let max = number(bounds.and_then(|b| b.max.as_ref()), 1.0..=GAIN_MAX, "max", default.max);
     Some(DeltaSettings {
@@ -99,7 +99,7 @@ fn regulator(raw: &Delta, problems: &mut Problems) -> Option<DeltaSettings> {
     })
 }
 
-fn fixed(raw: &At<GainsEntry>, problems: &mut Problems) -> Option<DeltaPolicy> {
+fn fixed(raw: &Located<GainsEntry>, problems: &mut Problems) -> Option<DeltaPolicy> {
     let gains = match &raw.value {
         GainsEntry::Uniform(uniform) => DeltaGains::Uniform(gains(uniform, problems)?),
         GainsEntry::PerLayer(list) if list.is_empty() => {
@@ -116,7 +116,7 @@ fn fixed(raw: &At<GainsEntry>, problems: &mut Problems) -> Option<DeltaPolicy> {
 }
 
 fn gains(raw: &Gains, problems: &mut Problems) -> Option<LayerGains> {
-    let mut gain = |raw: &Maybe<f64>, key| match raw {
+    let mut gain = |raw: &Optional<f64>, key| match raw {
         None => Some(1.0),
         Some(at) => within(at, 0.0..=GAIN_MAX, key, problems).map(|gain| gain as f32),
     };
@@ -125,12 +125,12 @@ fn gains(raw: &Gains, problems: &mut Problems) -> Option<LayerGains> {
 }
 
 fn needed<'f, T>(
-    raw: Option<&'f At<T>>,
+    raw: Option<&'f Located<T>>,
     key: &str,
     policy: &str,
-    delta: &At<Delta>,
+    delta: &Located<Delta>,
     problems: &mut Problems,
-) -> Option<&'f At<T>> {
+) -> Option<&'f Located<T>> {
     if raw.is_none() && !problems.failed(&delta.span, key) {
         let problem = Problem::new(delta.span.clone(), format!("`policy: {policy}` needs `{key}`"));
         problems.add(problem.label(format!("needs `{key}`")).help(format!("add `{key}: …` under `delta`")));

@@ -1,9 +1,9 @@
-//! How the conversation is held and watched, with the defaults for all that the file leaves out.
+//! The `interaction` section, with defaults for everything the file omits.
 
 use super::template::{PLACEHOLDERS, check_template};
 use super::{Names, at_least, check_reference, or, pairs, regex, text, texts, within};
 use crate::foundation::base::limits;
-use crate::foundation::config::{At, Problem, Problems};
+use crate::foundation::config::{Located, Problem, Problems};
 use crate::simulation::persona::format;
 use crate::simulation::persona::spec::{
     AntiCapitulation, Injection, Interaction, Level, Pattern, Placement, Redirect, Repetition, ResponseLength, Speaker,
@@ -27,7 +27,7 @@ const MIN_TURN: usize = 10;
 const RETRIES: usize = 2;
 
 pub(super) fn lower(
-    raw: Option<&At<format::Interaction>>,
+    raw: Option<&Located<format::Interaction>>,
     names: &Names<'_>,
     problems: &mut Problems,
 ) -> Option<Interaction> {
@@ -50,7 +50,11 @@ pub(super) fn lower(
     })
 }
 
-fn injection(raw: Option<&At<format::Injection>>, names: &Names<'_>, problems: &mut Problems) -> Option<Injection> {
+fn injection(
+    raw: Option<&Located<format::Injection>>,
+    names: &Names<'_>,
+    problems: &mut Problems,
+) -> Option<Injection> {
     let frequency = at_least(raw.and_then(|raw| raw.frequency.as_ref()), 1, FREQUENCY, "frequency", problems);
     let reminder_frequency = match raw.and_then(|raw| raw.reminder_frequency.as_ref()) {
         None => Some(None),
@@ -63,7 +67,7 @@ fn injection(raw: Option<&At<format::Injection>>, names: &Names<'_>, problems: &
             if let Some(frequency) = frequency.filter(|frequency| at.value % frequency == 0) {
                 let message = format!("a reminder every {} turns is never given", at.value);
                 let help = format!(
-                    "the whole scaffolding is given every {frequency} turns anyway: write a smaller number, or remove the key"
+                    "the full prompt is given every {frequency} turns anyway: write a smaller number, or remove the key"
                 );
                 problems.add(Problem::new(at.span.clone(), message).help(help));
             }
@@ -79,13 +83,13 @@ fn injection(raw: Option<&At<format::Injection>>, names: &Names<'_>, problems: &
     })
 }
 
-fn templated(raw: Option<&At<String>>, default: &str, names: &Names<'_>, problems: &mut Problems) -> String {
+fn templated(raw: Option<&Located<String>>, default: &str, names: &Names<'_>, problems: &mut Problems) -> String {
     let Some(raw) = raw else { return default.to_owned() };
     check_template(raw, PLACEHOLDERS, &names.dimensions, problems);
     raw.value.clone()
 }
 
-fn anti_capitulation(raw: Option<&At<format::AntiCapitulation>>) -> AntiCapitulation {
+fn anti_capitulation(raw: Option<&Located<format::AntiCapitulation>>) -> AntiCapitulation {
     let redirects = raw.and_then(|raw| raw.redirects.as_ref());
     AntiCapitulation {
         resistance: raw.map_or(Level::Medium, |raw| or(raw.resistance_level.as_ref(), Level::Medium)),
@@ -101,7 +105,7 @@ fn anti_capitulation(raw: Option<&At<format::AntiCapitulation>>) -> AntiCapitula
 }
 
 fn response_length(
-    raw: Option<&At<format::ResponseLength>>,
+    raw: Option<&Located<format::ResponseLength>>,
     names: &Names<'_>,
     problems: &mut Problems,
 ) -> ResponseLength {
@@ -115,14 +119,14 @@ fn response_length(
     }
 }
 
-/// `Some(None)`: switched off.
-#[expect(clippy::option_option, reason = "the outer one says that it is sound, the inner one that it is on")]
+/// `Some(None)`: disabled.
+#[expect(clippy::option_option, reason = "the outer `Option` is validity, the inner one whether it is enabled")]
 fn stagnation(
-    raw: Option<&At<format::StagnationDetection>>,
+    raw: Option<&Located<format::StagnationDetection>>,
     names: &Names<'_>,
     problems: &mut Problems,
 ) -> Option<Option<Stagnation>> {
-    let mut share = |at: Option<&At<f64>>, default, key| match at {
+    let mut share = |at: Option<&Located<f64>>, default, key| match at {
         None => Some(default),
         Some(at) => within(at, 0.0..=1.0, key, problems),
     };
@@ -144,7 +148,7 @@ fn stagnation(
     Some(enabled(raw.and_then(|raw| raw.enabled.as_ref())).then_some(stagnation))
 }
 
-fn repetition(raw: Option<&At<format::RepetitionDetection>>, problems: &mut Problems) -> Option<Repetition> {
+fn repetition(raw: Option<&Located<format::RepetitionDetection>>, problems: &mut Problems) -> Option<Repetition> {
     let patterns = raw.and_then(|raw| raw.banned_patterns.as_ref());
     let banned = patterns
         .iter()
@@ -158,7 +162,7 @@ fn repetition(raw: Option<&At<format::RepetitionDetection>>, problems: &mut Prob
     let retries = raw.and_then(|raw| raw.max_retries.as_ref());
     if let Some(at) = retries.filter(|at| at.value > limits::RETRIES_MAX) {
         let message = format!("`max_retries` is {}, more than {} (RETRIES_MAX)", at.value, limits::RETRIES_MAX);
-        problems.add(Problem::new(at.span.clone(), message).help("2 is usual; each retry is a whole reply more"));
+        problems.add(Problem::new(at.span.clone(), message).help("2 is usual; each retry costs one more reply"));
     }
     let repetition = Repetition {
         banned,
@@ -168,6 +172,6 @@ fn repetition(raw: Option<&At<format::RepetitionDetection>>, problems: &mut Prob
     enabled(raw.and_then(|raw| raw.enabled.as_ref())).then_some(repetition)
 }
 
-fn enabled(raw: Option<&At<bool>>) -> bool {
+fn enabled(raw: Option<&Located<bool>>) -> bool {
     raw.is_none_or(|at| at.value)
 }

@@ -1,12 +1,12 @@
-//! The user's templates: which placeholders they may hold. Rendering is the assembler's.
+//! Checks the placeholders of the config's templates. The assembler renders them.
 
-use crate::foundation::config::{At, Problem, Problems, nearest};
+use crate::foundation::config::{Located, Problem, Problems, nearest};
 pub(super) use crate::simulation::persona::PLACEHOLDERS;
 
-/// Adds a problem for each placeholder of `template` that is neither in `known` nor one of the dimensions; these alone
-/// take a number format. `{{` and `}}` are literal braces.
+/// Adds a problem for each placeholder of `template` that is neither in `known` nor one of the dimensions; only dimensions
+/// accept a number format. `{{` and `}}` are literal braces.
 pub(in crate::simulation::persona) fn check_template(
-    template: &At<String>,
+    template: &Located<String>,
     known: &[&str],
     dimensions: &[&str],
     problems: &mut Problems,
@@ -20,7 +20,7 @@ pub(in crate::simulation::persona) fn check_template(
         }
         let Some((inner, after)) = from.strip_prefix('{').and_then(|from| from.split_once('}')) else {
             let brace = if from.starts_with('{') { "{" } else { "}" };
-            let problem = Problem::new(template.span.clone(), format!("a `{brace}` in this template stands alone"));
+            let problem = Problem::new(template.span.clone(), format!("a `{brace}` in this template is unmatched"));
             problems.add(problem.help(format!("close the placeholder, or write `{brace}{brace}` for a literal brace")));
             return;
         };
@@ -29,7 +29,7 @@ pub(in crate::simulation::persona) fn check_template(
     }
 }
 
-fn placeholder(inner: &str, template: &At<String>, known: &[&str], dimensions: &[&str], problems: &mut Problems) {
+fn placeholder(inner: &str, template: &Located<String>, known: &[&str], dimensions: &[&str], problems: &mut Problems) {
     let (name, format) = inner.split_once(':').map_or((inner, None), |(name, format)| (name, Some(format)));
     let is_dimension = dimensions.contains(&name);
     let mut add = |message: String, help: String| {
@@ -58,7 +58,7 @@ fn placeholder(inner: &str, template: &At<String>, known: &[&str], dimensions: &
     }
 }
 
-/// `.Nf` or `.N%` with one digit N: the part of Python's formats that a share needs.
+/// `.Nf` or `.N%` with one digit N: the subset of Python's formats that is supported.
 fn is_number_format(format: &str) -> bool {
     let mut rest = format.chars();
     rest.next() == Some('.')

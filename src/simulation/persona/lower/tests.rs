@@ -1,10 +1,10 @@
-//! What is accepted and what is refused, one edit of a small sound config at a time.
+//! Accepted and refused configs, each one edit away from a small valid config.
 
 use std::fmt::Write as _;
 
 use crate::governance::regulator::DeltaSettings;
 use crate::simulation::persona::{
-    Curve, DeltaPolicy, EndCondition, Pattern, PersonaConfig, QualityFeedback, Regulation, RegulatorPolicy,
+    Curve, DeltaPolicy, EndCondition, Pattern, PersonaConfig, QualityFeedback, RegulatorConfig, RegulatorPolicy,
     TrajectoryMode, parse,
 };
 
@@ -46,7 +46,7 @@ fn accepted(from: &str, to: &str) -> PersonaConfig {
     })
 }
 
-/// The edit is refused with exactly these words, each at its underlined text: `underlined: message`.
+/// The edit is refused with exactly these problems, each as `underlined text: message`.
 fn refused(from: &str, to: &str, expected: &[&str]) {
     let yaml = edited(from, to);
     let errors = parse("test.yaml", &yaml).err().unwrap_or_else(|| panic!("accepted: {to}"));
@@ -112,9 +112,9 @@ fn modes_and_end_conditions_fit_together() {
 #[test]
 fn the_regulators_policy_is_read() {
     let quiet = accepted("interaction:", "interaction:").regulator;
-    assert_eq!(quiet, Regulation::default());
+    assert_eq!(quiet, RegulatorConfig::default());
     let text = "regulator: {policy: enforce, max_regenerations: 2, tokens_max: 5000, quality: off}\ninteraction:";
-    let expected = Regulation {
+    let expected = RegulatorConfig {
         policy: RegulatorPolicy::Enforce,
         regenerations_max: 2,
         tokens_max: Some(5_000),
@@ -150,7 +150,7 @@ fn a_delta_policy_is_read() {
 }
 
 #[test]
-fn line_ends_marks_aliases_and_other_scripts_are_fine() {
+fn line_endings_marks_aliases_and_other_scripts_are_accepted() {
     assert!(parse("test.yaml", &format!("\u{feff}{}", SOUND.replace('\n', "\r\n"))).is_ok());
     assert_eq!(accepted("name: Ada", "name: Ägir 陈 🌊").persona.name, "Ägir 陈 🌊");
     let aliased = accepted("{subtle: \"hm\"}", "{subtle: &hm \"hm\", direct: *hm}");
@@ -162,15 +162,15 @@ fn structure_is_checked() {
     refused("name: Ada", "nmae: Ada", &["nmae: `nmae` is not a known key"]);
     refused("    name: Ada\n", "", &["identity: `name` is missing"]);
     refused("name: Ada", "name:", &["name: `name` has no value"]);
-    refused("name: Ada", "name: 7", &["7: text is needed here, not a number"]);
+    refused("name: Ada", "name: 7", &["7: expected text here, found a number"]);
     refused("name: Ada", "name: \"\"", &["\"\": the text is empty"]);
     refused("name: Ada", "name: Ada\n    age: -3", &["-3: `-3` is not a whole number of at least 0"]);
     refused("name: Ada", "name: Ada\n    name: Eva", &["name: `name` is given twice"]);
-    refused("mode: fixed_length", "mode: fixedlength", &["fixedlength: `fixedlength` is not known here"]);
+    refused("mode: fixed_length", "mode: fixedlength", &["fixedlength: `fixedlength` is not a valid value here"]);
     refused("\"0.1.0\"", "\"9\"", &["\"9\": schema version `9` is not known"]);
     refused("0.8", ".nan", &[".nan: `.nan` is not a finite number"]);
     refused("0.8", "-.inf", &["-.inf: `-.inf` is not a finite number"]);
-    refused("0.8", "high", &["high: a number is needed here, not text"]);
+    refused("0.8", "high", &["high: expected a number here, found text"]);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn values_are_checked() {
     refused(
         "mood:",
         "turn:",
-        &["turn: `turn` already means something in templates", "mood: there is no dimension called `mood`"],
+        &["turn: `turn` is a reserved placeholder name in templates", "mood: there is no dimension called `mood`"],
     );
     refused("{frequency: 5}", "{frequency: 0}", &["0: `frequency` is 0, less than 1"]);
     refused(
@@ -229,7 +229,7 @@ fn values_are_checked() {
     refused(
         "interaction:",
         "evaluation: {adversary: {model: gpt-4}}\ninteraction:",
-        &["gpt-4: `gpt-4` names no model"],
+        &["gpt-4: `gpt-4` is not a model spec"],
     );
     refused(
         "interaction:",
@@ -290,8 +290,8 @@ fn templates_are_checked() {
         ("{nam}", Some("{nam}: `{nam}` is not a known placeholder")),
         ("{mood:.2g}", Some("{mood:.2g}: `:.2g` is not a known number format")),
         ("{name:.2f}", Some("{name:.2f}: `name` takes no number format")),
-        ("{mood", Some("'{mood': a `{` in this template stands alone")),
-        ("mood}", Some("'mood}': a `}` in this template stands alone")),
+        ("{mood", Some("'{mood': a `{` in this template is unmatched")),
+        ("mood}", Some("'mood}': a `}` in this template is unmatched")),
     ] {
         let edit = format!("{{frequency: 5, reminder_template: '{template}'}}");
         match expected {
@@ -302,7 +302,7 @@ fn templates_are_checked() {
 }
 
 #[test]
-fn what_is_not_yaml_or_too_much_of_it_is_refused() {
+fn invalid_or_oversized_yaml_is_refused() {
     let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
     let mut bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for (before, name) in ('a'..='g').zip('b'..='h') {

@@ -4,16 +4,20 @@ use std::collections::BTreeMap;
 
 use super::{at_least, check_reference, curve, refuse_unused, regex, template, text, texts, within};
 use crate::foundation::base::limits;
-use crate::foundation::config::{At, Key, Maybe, Problem, Problems};
+use crate::foundation::config::{Located, MapKey, Optional, Problem, Problems};
 use crate::simulation::persona::format::{self, EndType, Mode};
 use crate::simulation::persona::spec::{
     Dimension, EndCondition, Level, Pattern, Phase, Revelation, Strength, Trajectory, TrajectoryMode,
 };
 
-/// The upper bound of a dimension where the file names none; the ceiling where that is lower.
+/// The default upper bound of a dimension; the ceiling applies if it is lower.
 const MAX_VALUE: f64 = 0.9;
 
-pub(super) fn lower(raw: &At<format::Trajectory>, ceiling: Option<f64>, problems: &mut Problems) -> Option<Trajectory> {
+pub(super) fn lower(
+    raw: &Located<format::Trajectory>,
+    ceiling: Option<f64>,
+    problems: &mut Problems,
+) -> Option<Trajectory> {
     let mode = mode(raw, problems);
     let entries = raw.dimensions.as_ref().map_or(&[][..], |entries| &entries.0);
     let names: Vec<_> = entries.iter().map(|(key, _)| key.name.as_str()).collect();
@@ -27,12 +31,12 @@ pub(super) fn lower(raw: &At<format::Trajectory>, ceiling: Option<f64>, problems
     Some(Trajectory { mode: mode?, dimensions: dimensions?, phases: phases? })
 }
 
-/// All or nothing, but every item is looked at.
+/// `None` if any item is invalid, after all items were checked.
 fn all<T>(items: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
     items.collect::<Vec<_>>().into_iter().collect()
 }
 
-fn mode(raw: &At<format::Trajectory>, problems: &mut Problems) -> Option<TrajectoryMode> {
+fn mode(raw: &Located<format::Trajectory>, problems: &mut Problems) -> Option<TrajectoryMode> {
     let turns = raw.expected_turns.as_ref();
     if let Some(at) = turns.filter(|at| at.value == 0 || at.value > limits::TURNS_MAX) {
         let message = format!("`expected_turns` is {}, outside 1 to {}", at.value, limits::TURNS_MAX);
@@ -60,8 +64,8 @@ fn mode(raw: &At<format::Trajectory>, problems: &mut Problems) -> Option<Traject
 }
 
 fn dimension(
-    key: &Key,
-    raw: &At<format::Dimension>,
+    key: &MapKey,
+    raw: &Located<format::Dimension>,
     ceiling: Option<f64>,
     problems: &mut Problems,
 ) -> Option<Dimension> {
@@ -69,7 +73,7 @@ fn dimension(
     let bounds = bounds(raw, ceiling, problems);
     let curve = curve::lower(raw, bounds, problems);
     let levels = raw.levels.as_ref();
-    let level = |level, raw: &Maybe<String>| Some((level, text(raw.as_ref())?));
+    let level = |level, raw: &Optional<String>| Some((level, text(raw.as_ref())?));
     let levels: BTreeMap<_, _> = levels
         .iter()
         .flat_map(|raw| [level(Level::Low, &raw.low), level(Level::Medium, &raw.medium), level(Level::High, &raw.high)])
@@ -86,8 +90,8 @@ fn dimension(
     })
 }
 
-/// A dimension's name can be a placeholder.
-fn name(key: &Key, problems: &mut Problems) {
+/// A dimension's name must be usable as a placeholder.
+fn name(key: &MapKey, problems: &mut Problems) {
     let mut chars = key.name.chars();
     let starts = chars.next().is_some_and(|first| first.is_alphabetic() || first == '_');
     if !starts || !chars.all(|next| next.is_alphanumeric() || next == '_') {
@@ -95,7 +99,7 @@ fn name(key: &Key, problems: &mut Problems) {
         let help = "use letters, digits and `_`: templates name it in braces";
         problems.add(Problem::new(key.span.clone(), message).help(help));
     } else if template::PLACEHOLDERS.contains(&key.name.as_str()) {
-        let message = format!("`{}` already means something in templates", key.name);
+        let message = format!("`{}` is a reserved placeholder name in templates", key.name);
         problems.add(Problem::new(key.span.clone(), message).help("give the dimension another name"));
     }
 }
@@ -127,7 +131,7 @@ fn bounds(raw: &format::Dimension, ceiling: Option<f64>, problems: &mut Problems
     None
 }
 
-fn phase(raw: &At<format::Phase>, dimensions: &[&str], problems: &mut Problems) -> Option<Phase> {
+fn phase(raw: &Located<format::Phase>, dimensions: &[&str], problems: &mut Problems) -> Option<Phase> {
     let end = raw.end_condition.as_ref().and_then(|raw| end(raw, problems));
     let list = raw.revelations.as_ref().map_or(&[][..], |list| &list.value);
     let revelations = all(list.iter().map(|raw| revelation(raw, dimensions, problems)));
@@ -140,7 +144,7 @@ fn phase(raw: &At<format::Phase>, dimensions: &[&str], problems: &mut Problems) 
     })
 }
 
-fn end(raw: &At<format::EndCondition>, problems: &mut Problems) -> Option<EndCondition> {
+fn end(raw: &Located<format::EndCondition>, problems: &mut Problems) -> Option<EndCondition> {
     let value = ("value", raw.value().map(|at| &at.span));
     let of_trigger = [
         ("phrase", raw.phrase.as_ref().map(|at| &at.span)),
@@ -208,12 +212,12 @@ fn end(raw: &At<format::EndCondition>, problems: &mut Problems) -> Option<EndCon
     }
 }
 
-fn revelation(raw: &At<format::Revelation>, dimensions: &[&str], problems: &mut Problems) -> Option<Revelation> {
+fn revelation(raw: &Located<format::Revelation>, dimensions: &[&str], problems: &mut Problems) -> Option<Revelation> {
     if let Some(dimension) = &raw.dimension {
         check_reference("dimension", dimension, &dimension.span, dimensions, problems);
     }
     let given = raw.variants.as_ref()?;
-    let variant = |strength, raw: &Maybe<String>| Some((strength, text(raw.as_ref())?));
+    let variant = |strength, raw: &Optional<String>| Some((strength, text(raw.as_ref())?));
     let variants: BTreeMap<_, _> = [
         variant(Strength::Subtle, &given.subtle),
         variant(Strength::Moderate, &given.moderate),
@@ -232,7 +236,7 @@ fn revelation(raw: &At<format::Revelation>, dimensions: &[&str], problems: &mut 
 }
 
 /// Names of phases and topics are unique.
-fn unique(list: &[At<format::Phase>], problems: &mut Problems) {
+fn unique(list: &[Located<format::Phase>], problems: &mut Problems) {
     let names = list.iter().filter_map(|phase| phase.name.as_ref());
     let topics = list
         .iter()
@@ -243,7 +247,7 @@ fn unique(list: &[At<format::Phase>], problems: &mut Problems) {
     repeated("topic", topics, problems);
 }
 
-fn repeated<'f>(what: &str, names: impl Iterator<Item = &'f At<String>>, problems: &mut Problems) {
+fn repeated<'f>(what: &str, names: impl Iterator<Item = &'f Located<String>>, problems: &mut Problems) {
     let mut seen: Vec<&str> = Vec::new();
     for at in names {
         if seen.contains(&at.value.as_str()) {
@@ -254,8 +258,13 @@ fn repeated<'f>(what: &str, names: impl Iterator<Item = &'f At<String>>, problem
     }
 }
 
-/// What the end conditions must be together: they rise, reach the end, and fit the mode.
-fn order(trajectory: &At<format::Trajectory>, mode: Mode, list: &[At<format::Phase>], problems: &mut Problems) {
+/// Checks the end conditions against each other: they rise, reach the end, and fit the mode.
+fn order(
+    trajectory: &Located<format::Trajectory>,
+    mode: Mode,
+    list: &[Located<format::Phase>],
+    problems: &mut Problems,
+) {
     if mode == Mode::PhaseGated && list.is_empty() {
         if let Some(at) = trajectory.mode.as_ref().filter(|_| !problems.failed(&trajectory.span, "phases")) {
             let problem = Problem::new(at.span.clone(), "`phase_gated` needs `phases`").label("needs `phases`");
@@ -263,7 +272,7 @@ fn order(trajectory: &At<format::Trajectory>, mode: Mode, list: &[At<format::Pha
         }
         return;
     }
-    let ends: Vec<(EndType, &At<format::EndCondition>)> = list
+    let ends: Vec<(EndType, &Located<format::EndCondition>)> = list
         .iter()
         .filter_map(|phase| phase.end_condition.as_ref())
         .filter_map(|end| Some((end.r#type.as_ref()?.value, end)))
@@ -317,7 +326,7 @@ fn order(trajectory: &At<format::Trajectory>, mode: Mode, list: &[At<format::Pha
     }
 }
 
-fn rising(ends: &[(EndType, &At<format::EndCondition>)], wanted: EndType, problems: &mut Problems) {
+fn rising(ends: &[(EndType, &Located<format::EndCondition>)], wanted: EndType, problems: &mut Problems) {
     let mut last: Option<f64> = None;
     for at in ends.iter().filter(|(kind, _)| *kind == wanted).filter_map(|(_, end)| end.value()) {
         if let Some(last) = last.filter(|last| at.value <= *last) {
@@ -325,7 +334,7 @@ fn rising(ends: &[(EndType, &At<format::EndCondition>)], wanted: EndType, proble
             let problem = Problem::new(at.span.clone(), message).label("not rising");
             problems.add(problem.help("put the phases in order, each ending after the one before"));
         }
-        // What is out of range has been told already.
+        // An out-of-range value has been reported already.
         if wanted == EndType::Turn || at.value <= 1.0 {
             last = Some(at.value);
         }

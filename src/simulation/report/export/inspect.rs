@@ -1,5 +1,5 @@
-//! A log of Inspect (<https://inspect.aisi.org.uk>), version 2 of its JSON form: a rollout is a sample, the persona's model
-//! is the model. The order of the keys matters to its readers, hence the records.
+//! An Inspect log (<https://inspect.aisi.org.uk>) in version 2 of its JSON format: a rollout is a sample, the persona's
+//! model is the model. Inspect's readers depend on the order of the keys, hence the structs.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::super::data::Report;
-use super::super::load::{Loaded, ReportError};
-use super::{prompt, spoken};
+use super::super::load::{LoadedRollout, ReportError};
+use super::{prompt, utterances};
 use crate::foundation::base::Digest;
 use crate::foundation::chat::Finish;
 use crate::simulation::persona::Speaker;
@@ -24,7 +24,7 @@ struct Log {
     stats: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
-    // Readers of the head alone stop here.
+    // Readers of the header only stop here.
     samples: Vec<Sample>,
 }
 
@@ -42,7 +42,7 @@ struct Sample {
 }
 
 /// The log's file name and text.
-pub(super) fn log(report: &Report, loaded: &[Loaded]) -> Result<(String, String), ReportError> {
+pub(super) fn log(report: &Report, loaded: &[LoadedRollout]) -> Result<(String, String), ReportError> {
     let created = &report.timing.began;
     let model = model(report);
     let id = Digest::of(format!("{}{:?}{created}", report.config_digest, report.seeds)).short();
@@ -85,12 +85,12 @@ pub(super) fn log(report: &Report, loaded: &[Loaded]) -> Result<(String, String)
         error: stopped.map(|why| json!({"message": why, "traceback": "", "traceback_ansi": ""})),
         samples,
     };
-    // `2026-01-01T10:00:00.123Z` without what file names cannot hold.
+    // `2026-01-01T10:00:00.123Z` without characters that file names cannot contain.
     let stamp = created.split('.').next().unwrap_or_default().trim_end_matches('Z').replace(':', "-");
     Ok((format!("{stamp}+00-00_{task}_{id}.json"), serde_json::to_string(&log)? + "\n"))
 }
 
-/// The persona's model, as Inspect names models: a provider and a name.
+/// The persona's model as `provider/name`, as Inspect names models.
 fn model(report: &Report) -> String {
     format!("loom/{}", report.persona_side.specs.join(","))
 }
@@ -124,15 +124,15 @@ fn results(report: &Report) -> Vec<Value> {
     measured.chain(stored).collect()
 }
 
-/// One name per score, whatever tells it apart.
+/// A unique name per score.
 fn score_name(id: &str, dimension: Option<&str>, judge: Option<&str>) -> String {
     [Some(id), dimension, judge].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-fn sample(loaded: &Loaded, measured: &[(String, Option<f64>)]) -> Sample {
+fn sample(loaded: &LoadedRollout, measured: &[(String, Option<f64>)]) -> Sample {
     let transcript = &loaded.transcript;
     let mut scores: BTreeMap<String, Value> = BTreeMap::new();
-    // A score that could not be taken has no value here: it is left out, not made up.
+    // Scores without a value are left out.
     scores.extend(measured.iter().filter_map(|(id, value)| Some((id.clone(), json!({"value": (*value)?})))));
     for score in &transcript.scores {
         let judge = score.judge.as_ref().map(|judge| judge.model.as_str());
@@ -162,14 +162,14 @@ fn sample(loaded: &Loaded, measured: &[(String, Option<f64>)]) -> Sample {
     }
 }
 
-/// The conversation as the persona saw it, with what Loom knows of each message beside it.
+/// The conversation from the persona's view, with Loom's data on each message as metadata.
 fn messages(transcript: &Transcript) -> Vec<Value> {
     let rollout = transcript.run.rollout;
     let plain = |name: &str, role: &str, content: &str| json!({"id": format!("{rollout}-{name}"), "content": content, "source": "input", "role": role});
     let system = prompt(transcript, Speaker::Persona).map(|text| plain("system", "system", text));
     let opening = transcript.opening.words.as_deref().map(|text| plain("opening", "user", text));
     let said =
-        spoken(transcript).filter_map(|(at, said)| {
+        utterances(transcript).filter_map(|(at, said)| {
             let turn = transcript.turns.get(at)?;
             let mut message = match said.speaker {
                 Speaker::Persona => plain(&format!("{}p", turn.index), "assistant", &said.content),
@@ -191,8 +191,8 @@ fn messages(transcript: &Transcript) -> Vec<Value> {
     system.into_iter().chain(opening).chain(said).collect()
 }
 
-/// The persona's last message, with the log-probabilities of its tokens where all are known.
-fn output(loaded: &Loaded) -> Value {
+/// The persona's last message, with the log-probabilities of its tokens if all are known.
+fn output(loaded: &LoadedRollout) -> Value {
     let transcript = &loaded.transcript;
     let Some(turn) = transcript.turns.last() else { return json!({}) };
     let said = &turn.persona;
@@ -218,7 +218,7 @@ fn stop_reason(said: &Utterance) -> &'static str {
     }
 }
 
-/// `None` as soon as one token's log-probability is not known: Inspect has no way to say so.
+/// `None` if one token's log-probability is unknown: Inspect cannot represent that.
 fn logprobs(line: &TokenLine) -> Option<Vec<Value>> {
     let tokens = line.text.iter().zip(&line.logprob);
     tokens

@@ -1,20 +1,20 @@
-//! The page's curves as paths in a box of fixed size. The page draws them itself, rather than showing `curves.svg`, so that
-//! they follow its colours in light, dark and print.
+//! The page's curves as SVG paths in a box of fixed size. They are inline, unlike `curves.svg`, so that they follow the
+//! page's colours in light mode, dark mode and print.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
 use super::super::data::{Mean, Report, StoredScore};
-use super::super::notation::number;
+use super::super::format::number;
 
-/// The box of a panel, in the units of its `viewBox`.
+/// The size of a panel, in units of its `viewBox`.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 150.0;
-/// The most labels on the horizontal axis.
+/// Maximum number of labels on the horizontal axis.
 const LABELS_MAX: usize = 10;
 
-/// One panel of curves over the turns.
+/// One panel with curves over the turns.
 #[derive(Serialize)]
 pub(super) struct Panel {
     name: String,
@@ -28,14 +28,14 @@ pub(super) struct Panel {
 #[derive(Serialize)]
 struct Series {
     name: String,
-    /// Which of the page's colours, from 0.
+    /// Index of the page's colour.
     colour: usize,
     dashed: bool,
     line: String,
     band: String,
 }
 
-/// A phase's stretch of the axis.
+/// A phase's span on the axis.
 #[derive(Serialize)]
 struct Span {
     name: String,
@@ -50,10 +50,10 @@ struct Label {
     turn: usize,
 }
 
-/// Turn and value; a value that is missing breaks the line.
+/// Turns and values; a missing turn breaks the line.
 type Points = Vec<(usize, Mean)>;
 
-/// The panels that there is something to draw in.
+/// The panels with data.
 pub(super) fn panels(report: &Report) -> Vec<Panel> {
     let last = report.turns.last().map_or(0, |row| row.turn).max(1) as f64;
     let x = move |turn: usize| turn as f64 / last * WIDTH;
@@ -109,7 +109,7 @@ pub(super) fn panels(report: &Report) -> Vec<Panel> {
     panels
 }
 
-/// Stored readings of how intense `dimension` was expressed, on the scale of what was prescribed.
+/// Stored scores of the expressed intensity of `dimension`.
 fn expressed<'a>(report: &'a Report, dimension: &'a str) -> impl Iterator<Item = &'a StoredScore> {
     report.stored.iter().filter(move |score| {
         score.id.starts_with("expressed") && score.dimension.as_deref() == Some(dimension) && !score.points.is_empty()
@@ -120,7 +120,7 @@ fn y(value: f64, top: f64) -> f64 {
     HEIGHT - value / top * HEIGHT
 }
 
-/// Readings that are far apart are still one line; a turn without a value breaks any other.
+/// The path of a line. A missing turn breaks it, unless the values are `sparse`.
 fn line(points: &Points, x: &impl Fn(usize) -> f64, top: f64, sparse: bool) -> String {
     let mut path = String::new();
     let mut before: Option<usize> = None;
@@ -130,7 +130,7 @@ fn line(points: &Points, x: &impl Fn(usize) -> f64, top: f64, sparse: bool) -> S
         // Writing to a String does not fail.
         let _infallible = write!(path, "{to}{:.1} {at:.1}", x(*turn));
         if !joined {
-            // A point by itself shows as a dot: the line's ends are round.
+            // A single point shows as a dot, because line ends are round.
             path.push_str("h0");
         }
         before = Some(*turn);
@@ -138,7 +138,7 @@ fn line(points: &Points, x: &impl Fn(usize) -> f64, top: f64, sparse: bool) -> S
     path
 }
 
-/// From the lowest to the highest rollout, where they differ.
+/// The path of the band from the lowest to the highest rollout, where they differ.
 fn band(points: &Points, x: &impl Fn(usize) -> f64, top: f64) -> String {
     let mut path = String::new();
     for run in points.chunk_by(|a, b| a.0 + 1 == b.0) {
@@ -181,7 +181,7 @@ fn spans(report: &Report, x: &impl Fn(usize) -> f64) -> Vec<Span> {
 
 fn labels(report: &Report, x: &impl Fn(usize) -> f64) -> Vec<Label> {
     let every = report.turns.len().div_ceil(LABELS_MAX).max(1);
-    // Round distances read better.
+    // Use round distances.
     let every =
         [1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1_000].into_iter().find(|round| *round >= every).unwrap_or(every);
     let rows = report.turns.iter().filter(|row| row.turn % every == 0);

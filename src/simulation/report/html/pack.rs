@@ -1,5 +1,5 @@
-//! A conversation as the page's script reads it: JSON, deflated, in Base64. The tokens cost three small numbers each; their
-//! texts are cut from the message again.
+//! A conversation for the page's script: JSON, deflated, in Base64. Each token is three small numbers; its text is cut
+//! from the message by its length.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::super::aggregate::confidence;
 use super::super::data::Report;
-use super::super::load::{Loaded, ReportError};
+use super::super::load::{LoadedRollout, ReportError};
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{MonitorAction, TokenLine, Turn, Utterance};
 
@@ -39,7 +39,7 @@ struct PackedTurn<'a> {
 struct Finding<'a> {
     rule: &'a str,
     detail: &'a str,
-    stands: bool,
+    accepted: bool,
 }
 
 #[derive(Serialize)]
@@ -52,17 +52,17 @@ struct Message<'a> {
     tokens: Option<Tokens>,
 }
 
-/// Columns of one length; hundredths of a nat, −1 where a value is not known.
+/// Columns of equal length; hundredths of a nat, −1 for unknown values.
 #[derive(Serialize)]
 struct Tokens {
-    /// Lengths of the tokens' texts in UTF-16 units, which is how a script cuts a text.
+    /// Lengths of the tokens' texts in UTF-16 code units, as JavaScript counts them.
     cut: Vec<usize>,
     surprise: Vec<i64>,
     entropy: Vec<i64>,
 }
 
-/// The conversation of `loaded`, packed.
-pub(super) fn pack(loaded: &Loaded, report: &Report) -> Result<String, ReportError> {
+/// Packs the conversation of `loaded`.
+pub(super) fn pack(loaded: &LoadedRollout, report: &Report) -> Result<String, ReportError> {
     let transcript = &loaded.transcript;
     let rollout = transcript.run.rollout;
     let flags: BTreeMap<usize, &[String]> = report
@@ -98,7 +98,7 @@ fn packed_turn<'a, 'l>(
     let findings = turn.monitor_events.iter().map(|event| Finding {
         rule: &event.finding.rule,
         detail: &event.finding.detail,
-        stands: event.action == MonitorAction::Accepted,
+        accepted: event.action == MonitorAction::Accepted,
     });
     PackedTurn {
         turn: turn.index,
@@ -120,7 +120,7 @@ fn message<'a>(utterance: &'a Utterance, line: Option<&TokenLine>) -> Message<'a
         failure: utterance.failure.as_ref().map(|failure| failure.why.as_str()),
         strategy: utterance.adversary.as_ref().map(|adversary| adversary.strategy.as_str()),
         drafts: utterance.attempts.len() + 1,
-        // Columns that do not cut this very text would colour the wrong words.
+        // Tokens of another text would colour the wrong words.
         tokens: line.filter(|line| line.text.concat() == utterance.content).map(tokens),
     }
 }

@@ -1,7 +1,7 @@
 "use strict";
-// Shows the packed conversations one turn at a time. What was said is only ever set as text.
+// Shows the embedded conversations one turn at a time. Message texts are only set as text nodes.
 (() => {
-  const NATS = 6; // where the colour is full
+  const NATS = 6; // full colour from this value on
   const by = (id) => document.getElementById(id);
   const [reader, select, heat, strip, stage] = ["reader", "rollout", "heat", "strip", "turn"].map(by);
   const persona = stage.dataset.persona;
@@ -25,7 +25,7 @@
     return element;
   }
 
-  const nats = (hundredths) => (hundredths < 0 ? "not known" : (hundredths / 100).toFixed(2) + " nats");
+  const nats = (hundredths) => (hundredths < 0 ? "unknown" : (hundredths / 100).toFixed(2) + " nats");
 
   function coloured(message, kind) {
     const body = document.createDocumentFragment();
@@ -43,7 +43,7 @@
     return body;
   }
 
-  // The same in words, for whoever does not see colours or has no pointer.
+  // The highest values as text, for readers without colour vision or a pointer.
   function peaks(message, kind) {
     const values = kind === "entropy" ? message.tokens.entropy : message.tokens.surprise;
     let from = 0;
@@ -54,16 +54,16 @@
     });
     const top = pieces.filter((piece) => piece.text && piece.value > 0).sort((a, b) => b.value - a.value).slice(0, 5);
     if (!top.length) return null;
-    const what = kind === "entropy" ? "Most open before: " : "Least likely: ";
+    const what = kind === "entropy" ? "Highest entropy before: " : "Least likely: ";
     return what + top.map((piece) => "“" + piece.text + "” " + (piece.value / 100).toFixed(1)).join(", ") + " nats";
   }
 
-  function said(message, isPersona) {
+  function messageBox(message, isPersona) {
     const kind = heat.value;
-    const box = make("div", "said" + (isPersona ? " persona" : "") + (message.failure ? " failed" : ""));
-    const who = [isPersona ? persona : "The other side", message.model, message.strategy];
-    if (message.drafts > 1) who.push(message.drafts + " drafts");
-    box.append(make("cite", "", who.filter(Boolean).join(" · ")));
+    const box = make("div", "message" + (isPersona ? " persona" : "") + (message.failure ? " failed" : ""));
+    const labels = [isPersona ? persona : "The other side", message.model, message.strategy];
+    if (message.drafts > 1) labels.push(message.drafts + " drafts");
+    box.append(make("cite", "", labels.filter(Boolean).join(" · ")));
     const colour = kind !== "none" && message.tokens;
     box.append(colour ? coloured(message, kind) : message.failure ? "No reply: " + message.failure : message.text);
     const note = colour ? peaks(message, kind) : kind !== "none" && !message.failure ? "No tokens were recorded for this message." : null;
@@ -82,21 +82,21 @@
     const turn = talk.turns[at];
     stage.replaceChildren();
     if (!turn) {
-      stage.append(make("p", "soft", "No turn has been held yet."));
+      stage.append(make("p", "soft", "No turn is complete yet."));
       return;
     }
     stage.append(make("h3", "", "Turn " + turn.turn + (turn.phase === null ? "" : " · " + turn.phase)));
     stage.append(make("p", "meta", facts(turn)));
     const why = make("ul", "why");
     turn.why.forEach((text) => why.append(make("li", "", text)));
-    turn.findings.filter((finding) => !finding.stands).forEach((finding) => {
-      why.append(make("li", "", "a draft was not taken: " + finding.detail));
+    turn.findings.filter((finding) => !finding.accepted).forEach((finding) => {
+      why.append(make("li", "", "redrafted: " + finding.detail));
     });
     stage.append(why);
     if (at === 0 && talk.opening !== null) {
-      stage.append(said({ text: talk.opening, drafts: 1, tokens: { cut: [talk.opening.length], surprise: [-1], entropy: [-1] } }, false));
+      stage.append(messageBox({ text: talk.opening, drafts: 1, tokens: { cut: [talk.opening.length], surprise: [-1], entropy: [-1] } }, false));
     }
-    const both = [said(turn.persona, true), said(turn.other, false)];
+    const both = [messageBox(turn.persona, true), messageBox(turn.other, false)];
     stage.append(...(talk.persona_first ? both : both.reverse()));
     [...strip.children].forEach((button, index) => {
       button.tabIndex = index === at ? 0 : -1;
@@ -108,12 +108,12 @@
   function go(index) {
     if (!talk) return;
     at = Math.max(0, Math.min(index, talk.turns.length - 1));
-    const held = strip.contains(document.activeElement);
+    const hadFocus = strip.contains(document.activeElement);
     show();
-    if (held) strip.children[at].focus();
+    if (hadFocus) strip.children[at].focus();
   }
 
-  function lay() {
+  function layOutStrip() {
     strip.replaceChildren(...talk.turns.map((turn, index) => {
       const button = make("button", turn.why.length ? "flagged" : "");
       button.type = "button";
@@ -127,11 +127,11 @@
   async function open(index, turn) {
     talk = await unpack(index);
     select.value = String(index);
-    lay();
-    go(Math.max(0, talk.turns.findIndex((held) => held.turn === turn)));
+    layOutStrip();
+    go(Math.max(0, talk.turns.findIndex((other) => other.turn === turn)));
   }
 
-  // `#r3t12` names a turn wherever it is linked from.
+  // `#r3t12` selects rollout 3, turn 12.
   async function follow(scroll) {
     const named = /^#r(\d+)t(\d+)$/.exec(location.hash);
     const option = named && [...select.options].find((option) => option.dataset.rollout === named[1]);
@@ -160,7 +160,7 @@
 
   async function begin() {
     if (typeof DecompressionStream === "undefined") {
-      reader.before(make("p", "notice", "This browser cannot unpack the conversations; one from 2023 or later can."));
+      reader.before(make("p", "notice", "This browser cannot decompress the conversations; browsers from 2023 on can."));
       return;
     }
     if (!select.options.length) return;

@@ -1,23 +1,22 @@
-//! What the page shows that is worded or drawn from the report: the sentence under the title, the figures in front, bars
-//! for intervals.
+//! Texts and drawings that the page's template needs besides the report: summary, notices, key figures, interval bars.
 
 use serde::Serialize;
 
 use super::super::aggregate::counted;
 use super::super::data::{EventRow, Mean, Report, ScoreRow};
-use super::super::left_out;
+use super::super::format::grouped;
 use super::super::markdown::{adversary, method, side};
-use super::super::notation::grouped;
-use super::super::stored::doubt;
+use super::super::omitted;
+use super::super::stored::judge_warning;
 use crate::foundation::stats::Interval;
 use crate::simulation::rollout::{MonitorAction, Outcome};
 
-/// The most rows of findings and of flagged turns on the page; the rest is in `report.json`.
+/// Maximum number of findings and of flagged turns on the page; `report.json` contains all.
 const ROWS_MAX: usize = 200;
 
 #[derive(Serialize)]
-pub(super) struct View {
-    /// What was run, in a sentence.
+pub(super) struct PageView {
+    /// The run in one line.
     summary: String,
     notices: Vec<String>,
     figures: Vec<(String, String)>,
@@ -26,14 +25,14 @@ pub(super) struct View {
     adversaries: String,
     persona_side: String,
     other_side: String,
-    left_out: Vec<LeftOutRow>,
-    findings: Vec<Row>,
+    left_out: Vec<OmittedRow>,
+    findings: Vec<FindingRow>,
     findings_more: usize,
     flags_shown: usize,
     began: String,
 }
 
-/// An interval on the score's scale, in hundredths of its width.
+/// A range and an interval on the score's scale, in per cent of its width.
 #[derive(Serialize)]
 struct Bar {
     low: f64,
@@ -46,13 +45,13 @@ struct Bar {
 struct StoredRow {
     method: &'static str,
     judge: Option<String>,
-    doubt: Option<String>,
+    judge_warning: Option<String>,
     bar: Option<Bar>,
 }
 
-/// A sentence that the persona's model was not told.
+/// A sentence left out of prompts.
 #[derive(Serialize)]
-struct LeftOutRow {
+struct OmittedRow {
     item: String,
     section: &'static str,
     prompts: usize,
@@ -60,16 +59,16 @@ struct LeftOutRow {
 
 /// The findings of one rule in one turn's drafts.
 #[derive(Serialize)]
-struct Row {
+struct FindingRow {
     rollout: usize,
     turn: usize,
     rule: String,
     detail: String,
     drafts: usize,
-    stands: bool,
+    accepted: bool,
 }
 
-impl View {
+impl PageView {
     pub(super) fn of(report: &Report) -> Self {
         let findings = findings(&report.events);
         Self {
@@ -83,7 +82,7 @@ impl View {
                 .map(|score| StoredRow {
                     method: method(score.method),
                     judge: score.judge.as_ref().map(|judge| judge.model.clone()),
-                    doubt: doubt(score),
+                    judge_warning: judge_warning(score),
                     bar: bar(score.value, score.interval),
                 })
                 .collect(),
@@ -94,9 +93,9 @@ impl View {
                 .prompts
                 .left_out
                 .iter()
-                .map(|row| LeftOutRow {
+                .map(|row| OmittedRow {
                     item: row.item.clone(),
-                    section: left_out::section(row.section),
+                    section: omitted::section(row.section),
                     prompts: row.prompts,
                 })
                 .collect(),
@@ -124,7 +123,7 @@ fn summary(report: &Report) -> String {
     )
 }
 
-/// What a reader must know before the figures.
+/// Notices above the figures: incomplete runs, stopped rollouts, truncated prompts.
 fn notices(report: &Report) -> Vec<String> {
     let mut notices = Vec::new();
     let ended = |wanted: fn(&Outcome) -> bool| report.rollouts.iter().filter(|row| wanted(&row.outcome)).count();
@@ -133,33 +132,30 @@ fn notices(report: &Report) -> Vec<String> {
     let planned = report.rollouts_planned.unwrap_or(report.rollouts.len());
     if finished < planned {
         let mut parts = vec![format!("{finished} of {} finished", counted(planned, "rollout"))];
-        parts.extend((unfinished > 0).then(|| format!("{unfinished} under way")));
+        parts.extend((unfinished > 0).then(|| format!("{unfinished} running")));
         let begun = report.rollouts.len();
-        parts.extend((begun < planned).then(|| format!("{} not begun", planned - begun)));
-        notices.push(format!("Not all of this run is here: {}. What follows covers what there is.", parts.join(", ")));
+        parts.extend((begun < planned).then(|| format!("{} not started", planned - begun)));
+        notices
+            .push(format!("The run is incomplete: {}. The report covers the existing transcripts.", parts.join(", ")));
     }
     for row in &report.rollouts {
         if let Outcome::Stopped { reason, .. } = &row.outcome {
-            notices.push(format!(
-                "Rollout {} was given up after {}: {reason}",
-                row.rollout,
-                counted(row.turns, "turn")
-            ));
+            notices.push(format!("Rollout {} was stopped after {}: {reason}", row.rollout, counted(row.turns, "turn")));
         }
     }
-    notices.extend(left_out::notice(&report.prompts));
+    notices.extend(omitted::notice(&report.prompts));
     notices
 }
 
 fn figures(report: &Report) -> Vec<(String, String)> {
     let turns: usize = report.rollouts.iter().map(|row| row.turns).sum();
-    let standing = report.events.iter().filter(|row| row.event.action == MonitorAction::Accepted).count();
+    let accepted = report.events.iter().filter(|row| row.event.action == MonitorAction::Accepted).count();
     let written = report.persona_side.tokens.tokens_out + report.interlocutor_side.tokens.tokens_out;
     [
         ("turns", grouped(turns as u64)),
         ("monitor findings", grouped(report.events.len() as u64)),
-        ("of them stand", grouped(standing as u64)),
-        ("standstills", grouped(report.stretches.len() as u64)),
+        ("accepted with findings", grouped(accepted as u64)),
+        ("standstills", grouped(report.standstills.len() as u64)),
         ("flagged turns", grouped(report.flags.len() as u64)),
         ("missing replies", grouped(report.failures.len() as u64)),
         ("tokens written", grouped(written)),
@@ -168,11 +164,11 @@ fn figures(report: &Report) -> Vec<(String, String)> {
     .to_vec()
 }
 
-/// Drawn from 0 to 1, or to the highest value where that is larger.
+/// A bar on a scale from 0 to 1, or to the highest value if that is larger.
 fn bar(value: Option<Mean>, interval: Option<Interval>) -> Option<Bar> {
     let value = value?;
     let scale = value.high.max(interval.map_or(0.0, |interval| interval.high)).max(1.0);
-    // A score below 0 (a log-likelihood ratio can be) has no place on this scale.
+    // Values below 0, such as log-likelihood ratios, are not on this scale.
     if value.low < 0.0 || interval.is_some_and(|interval| interval.low < 0.0) {
         return None;
     }
@@ -181,22 +177,22 @@ fn bar(value: Option<Mean>, interval: Option<Interval>) -> Option<Bar> {
     Some(Bar { low: at(value.low), high: at(value.high), interval, mean: at(value.mean) })
 }
 
-fn findings(events: &[EventRow]) -> Vec<Row> {
+fn findings(events: &[EventRow]) -> Vec<FindingRow> {
     let mut sorted: Vec<&EventRow> = events.iter().collect();
     sorted.sort_by_key(|row| (row.rollout, row.turn, &row.event.finding.rule, row.event.attempt));
     let alike = |a: &&EventRow, b: &&EventRow| {
         (a.rollout, a.turn, &a.event.finding.rule) == (b.rollout, b.turn, &b.event.finding.rule)
     };
     let row = |drafts: &[&EventRow]| {
-        let stands = drafts.iter().find(|row| row.event.action == MonitorAction::Accepted);
-        let told = stands.or_else(|| drafts.first())?;
-        Some(Row {
-            rollout: told.rollout,
-            turn: told.turn,
-            rule: told.event.finding.rule.clone(),
-            detail: told.event.finding.detail.clone(),
+        let accepted = drafts.iter().find(|row| row.event.action == MonitorAction::Accepted);
+        let shown = accepted.or_else(|| drafts.first())?;
+        Some(FindingRow {
+            rollout: shown.rollout,
+            turn: shown.turn,
+            rule: shown.event.finding.rule.clone(),
+            detail: shown.event.finding.detail.clone(),
             drafts: drafts.len(),
-            stands: stands.is_some(),
+            accepted: accepted.is_some(),
         })
     };
     sorted.chunk_by(alike).filter_map(row).collect()

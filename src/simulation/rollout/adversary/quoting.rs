@@ -1,19 +1,19 @@
-//! What an adversary can hold against the persona: its own sentences, word for word or with one word exchanged, and
-//! whether its tone has changed. English only, and told by plain rules.
+//! Material for adversaries: sentences of the persona, verbatim or with one word changed, and changes of its tone. English
+//! only, rule-based.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use crate::foundation::base::Stream;
+use crate::foundation::base::RngStream;
 use crate::foundation::text::{ends_with_question, straighten, words};
 
-/// Longest sentence that is quoted, words: a quotation is exact or none.
+/// The longest sentence that is quoted, in words: quotations are never shortened.
 const QUOTE_WORDS_MAX: usize = 20;
-/// A message so many times as long as those before it, or so many times shorter, is in another tone.
+/// A message longer or shorter than those before it by this factor counts as a change of tone.
 const LENGTH_RATIO: f64 = 2.0;
-/// How many messages a tone is compared with.
+/// How many earlier messages a tone is compared with.
 const BEFORE: usize = 3;
 
-/// Words that make a sentence definite: it says how things are, and could be held against the speaker.
+/// Words that make a sentence a definite statement that can later be contradicted.
 const DEFINITE: [&str; 16] = [
     "i",
     "i'm",
@@ -33,7 +33,7 @@ const DEFINITE: [&str; 16] = [
     "year",
 ];
 
-/// What stands for what in a misquotation. Each says something else, and none of them turns the sense into abuse.
+/// Word substitutions for misquotations. Each changes the meaning without making it abusive.
 const EXCHANGED: [(&str, &str); 34] = [
     ("never", "sometimes"),
     ("always", "sometimes"),
@@ -71,31 +71,31 @@ const EXCHANGED: [(&str, &str); 34] = [
     ("found", "looked for"),
 ];
 
-/// A sentence of the persona's.
+/// A sentence of the persona.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Claim<'a> {
     pub(super) turn: usize,
-    pub(super) said: &'a str,
-    /// It states something.
+    pub(super) sentence: &'a str,
+    /// Whether it is a definite statement.
     pub(super) is_definite: bool,
 }
 
-/// The sentences of what the persona `said`, one entry of it a turn, that are short enough to quote.
-pub(super) fn claims(said: &[String]) -> Vec<Claim<'_>> {
-    let each = said.iter().enumerate().flat_map(|(turn, message)| {
+/// The sentences of the persona's messages (one message per turn) that are short enough to quote.
+pub(super) fn claims(persona_messages: &[String]) -> Vec<Claim<'_>> {
+    let each = persona_messages.iter().enumerate().flat_map(|(turn, message)| {
         message.unicode_sentences().map(str::trim).filter_map(move |sentence| {
             let words = words(sentence);
             let quotable = !words.is_empty() && words.len() <= QUOTE_WORDS_MAX;
             let states = words.iter().any(|word| DEFINITE.contains(&word.as_str()) || is_number(word));
             let is_definite = states && words.len() > 2 && !ends_with_question(sentence);
-            quotable.then_some(Claim { turn, said: sentence, is_definite })
+            quotable.then_some(Claim { turn, sentence, is_definite })
         })
     });
     each.collect()
 }
 
-/// `sentence` with one word exchanged; `None` where there is none that can be.
-pub(super) fn misquoted(sentence: &str, stream: Stream) -> Option<String> {
+/// `sentence` with one word changed; `None` if no word can be.
+pub(super) fn misquoted(sentence: &str, stream: RngStream) -> Option<String> {
     let other = |word: &str| -> Option<String> {
         let folded = straighten(word).to_lowercase();
         let exchanged = EXCHANGED.iter().find(|(from, _)| *from == folded).map(|(_, to)| (*to).to_owned());
@@ -113,10 +113,10 @@ pub(super) fn misquoted(sentence: &str, stream: Stream) -> Option<String> {
     Some(format!("{before}{other}{}", rest.strip_prefix(word)?))
 }
 
-/// Whether the last message is in another tone than those before it: it exclaims or stops exclaiming, or is much longer
-/// or shorter.
-pub(super) fn has_shifted(said: &[String]) -> bool {
-    let Some((last, before)) = said.split_last() else { return false };
+/// Whether the tone of the last message differs from those before it: it starts or stops exclaiming, or is much longer or
+/// shorter.
+pub(super) fn has_shifted(persona_messages: &[String]) -> bool {
+    let Some((last, before)) = persona_messages.split_last() else { return false };
     let before: Vec<&String> = before.iter().rev().take(BEFORE).collect();
     if before.len() < 2 {
         return false;
@@ -138,9 +138,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misquotation_says_something_else_in_the_same_frame() {
+    fn a_misquotation_changes_one_word() {
         let check = |sentence: &str, expected: Option<&str>| {
-            assert_eq!(misquoted(sentence, Stream::root(1)).as_deref(), expected, "{sentence}");
+            assert_eq!(misquoted(sentence, RngStream::root(1)).as_deref(), expected, "{sentence}");
         };
         check("Never on a Sunday.", Some("Sometimes on a Sunday."));
         check("It began 14 commits ago.", Some("It began 16 commits ago."));
@@ -149,16 +149,16 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_can_be_held_against_who_made_it() {
+    fn definite_statements_are_claims() {
         let said = ["My mother called. Why? Rain.".to_owned(), "I found it three weeks ago.".to_owned()];
         let claims = claims(&said);
-        let definite: Vec<_> = claims.iter().filter(|claim| claim.is_definite).map(|c| (c.turn, c.said)).collect();
+        let definite: Vec<_> = claims.iter().filter(|claim| claim.is_definite).map(|c| (c.turn, c.sentence)).collect();
         assert_eq!(definite, [(0, "My mother called."), (1, "I found it three weeks ago.")]);
         assert_eq!(claims.len(), 4);
     }
 
     #[test]
-    fn a_tone_shifts_by_loudness_or_length() {
+    fn a_tone_shifts_by_exclamation_or_length() {
         let said = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         assert!(!has_shifted(&said(&["It is late.", "Loud now!"])), "two messages are no tone");
         assert!(!has_shifted(&said(&["It is late.", "It was fine.", "So it is."])));

@@ -1,4 +1,4 @@
-//! What adversaries try, and what they may quote.
+//! Tests of the adversaries' choice of strategies and quotations.
 
 use std::collections::BTreeSet;
 
@@ -19,9 +19,9 @@ fn said(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// Everything that is tried in `turn` over many draws.
+/// All moves chosen in `turn` over many seeds.
 fn tried(adversary: &Adversary, turn: usize, said: &[String]) -> Vec<AdversaryMove> {
-    (0..200).filter_map(|seed| adversary.plan(turn, said, Stream::root(seed))).map(|planned| planned.step).collect()
+    (0..200).filter_map(|seed| adversary.plan(turn, said, RngStream::root(seed))).map(|planned| planned.step).collect()
 }
 
 fn names(moves: &[AdversaryMove]) -> BTreeSet<&str> {
@@ -29,7 +29,7 @@ fn names(moves: &[AdversaryMove]) -> BTreeSet<&str> {
 }
 
 #[test]
-fn strategies_follow_from_what_was_said() {
+fn strategies_depend_on_the_conversation() {
     let trap = adversary(AdversaryKind::Contradiction, None);
     assert_eq!(names(&tried(&trap, 0, &[])), BTreeSet::from(["recall"]));
     let calm = said(&["I count the alarms three times a night.", "They are patient with me.", "I wait for them."]);
@@ -55,15 +55,15 @@ fn a_quotation_is_exact_or_recorded_as_a_misquotation() {
 }
 
 #[test]
-fn both_take_turns_and_each_keeps_to_its_kind() {
+fn both_scripts_alternate() {
     let both = adversary(AdversaryKind::Both, None);
-    let kinds: Vec<_> = (0..4).map(|turn| both.plan(turn, &[], Stream::root(5)).unwrap().step.kind).collect();
+    let kinds: Vec<_> = (0..4).map(|turn| both.plan(turn, &[], RngStream::root(5)).unwrap().step.kind).collect();
     assert_eq!(kinds[0], kinds[2]);
     assert_ne!(kinds[0], kinds[1]);
 }
 
 #[test]
-fn an_edited_file_is_used_and_its_probes_are_put() {
+fn a_user_supplied_file_is_used_and_its_probes_are_asked() {
     let yaml = "name: x\nkind: helpfulness\ngoal: ask {name}\nprobes: [\"Who are you, {name}?\"]\nprobe_every: 2\nstrategies:\n  \
                 - {name: late, when: later, instruction: wait, from_turn: 3, templates: [\"Now?\"]}\n  \
                 - {name: early, when: now, instruction: ask, templates: [\"Why?\"]}\n";

@@ -1,18 +1,18 @@
-//! Does the persona speak in formulas? Banned texts in a draft, and habits over a run of messages.
+//! The repetition monitor: banned texts in a draft, and structural habits over consecutive messages.
 //!
-//! Phrases match folded and at word bounds ([`contains_phrase`]); regular expressions see the text both as it is and with
-//! its typography made plain.
+//! Phrases match case-folded and at word boundaries ([`contains_phrase`]); regular expressions are applied to the text both
+//! as it is and with typographic characters replaced.
 
-use super::{Finding, MonitorKind};
+use super::{MonitorFinding, MonitorKind};
 use crate::foundation::text::{contains_phrase, ends_with_question, fold, straighten};
 use crate::simulation::persona::{Pattern, Repetition, StructuralPattern};
 
-/// So many messages in a row that end with a question are a habit.
+/// Fires at this many consecutive messages that end with a question.
 const QUESTIONS_IN_A_ROW: u32 = 4;
-/// So many messages in a row that give thanks are a loop.
+/// Fires at this many consecutive messages that give thanks.
 const THANKS_IN_A_ROW: u32 = 3;
 
-/// Ways to give thanks, folded.
+/// Expressions of thanks, case-folded.
 const THANKS: [&str; 9] = [
     "thank you",
     "thanks",
@@ -25,15 +25,15 @@ const THANKS: [&str; 9] = [
     "i am grateful",
 ];
 
-/// Watches for formulas.
+/// The repetition monitor.
 #[derive(Debug, Clone)]
 pub(super) struct RepetitionMonitor {
     settings: Repetition,
-    /// As the user wrote them, and folded.
+    /// Each phrase as configured, and case-folded.
     forbidden: Vec<(String, String)>,
-    /// How many of the last accepted messages, in a row, ended with a question.
+    /// Consecutive accepted messages that ended with a question.
     questions: u32,
-    /// How many gave thanks.
+    /// Consecutive accepted messages that gave thanks.
     thanks: u32,
 }
 
@@ -47,7 +47,7 @@ impl RepetitionMonitor {
         self.settings.max_retries
     }
 
-    pub(super) fn check(&self, draft: &str) -> Vec<Finding> {
+    pub(super) fn check(&self, draft: &str) -> Vec<MonitorFinding> {
         let folded = fold(draft);
         let banned = self.settings.banned.iter().filter_map(|pattern| {
             let found = find(pattern, draft)?;
@@ -79,7 +79,7 @@ impl RepetitionMonitor {
         self.thanks = if gives_thanks(&fold(text)) { self.thanks + 1 } else { 0 };
     }
 
-    fn habit(&self, habit: StructuralPattern, draft: &str, folded: &str) -> Option<Finding> {
+    fn habit(&self, habit: StructuralPattern, draft: &str, folded: &str) -> Option<MonitorFinding> {
         let (rule, shows, before, limit, what, instruction) = match habit {
             StructuralPattern::EndsWithQuestionToInterlocutor => (
                 "ends_with_question_to_interlocutor",
@@ -106,7 +106,7 @@ impl RepetitionMonitor {
     }
 }
 
-/// What of the draft the pattern matches.
+/// The part of the draft that the pattern matches.
 fn find(pattern: &Pattern, draft: &str) -> Option<String> {
     match pattern {
         Pattern::Phrase(phrase) => pattern.is_match(draft).then(|| phrase.clone()),
@@ -121,9 +121,9 @@ fn gives_thanks(folded: &str) -> bool {
     THANKS.iter().any(|phrase| contains_phrase(folded, phrase))
 }
 
-fn finding(rule: &str, detail: String, measured: Option<(f64, f64)>, instruction: String) -> Finding {
+fn finding(rule: &str, detail: String, measured: Option<(f64, f64)>, instruction: String) -> MonitorFinding {
     let (value, threshold) = measured.unzip();
-    Finding { monitor: MonitorKind::Repetition, rule: rule.to_owned(), detail, value, threshold, instruction }
+    MonitorFinding { monitor: MonitorKind::Repetition, rule: rule.to_owned(), detail, value, threshold, instruction }
 }
 
 #[cfg(test)]

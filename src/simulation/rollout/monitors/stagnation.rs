@@ -1,37 +1,37 @@
-//! Has the conversation come to a standstill? Three signals over the persona's last `window` messages, the draft among
-//! them. They stay silent before `min_turn`, until the window is full, and for `window` turns after an intervention.
+//! The stagnation monitor: three signals over the persona's last `window` messages, including the draft. It never fires
+//! before `min_turn`, before the window is full, or within `window` turns after an intervention.
 //!
 //! - similarity: the mean TF-IDF cosine over all pairs of those messages;
 //! - convergence: the mean TF-IDF cosine of each of them with the interlocutor's message that it answers;
 //! - novelty: the mean share of each one's content words that the persona had not used before it.
 //!
-//! Terms are folded words, all of them: a loop repeats its function words too, and two messages that share nothing else
-//! stay far below any sensible threshold. Cosine catches loops, not capitulation in fresh words; that is left to scores.
+//! Terms are all case-folded words: a loop repeats its function words too, and two messages that share only those stay far
+//! below any sensible threshold. Cosine detects loops, not capitulation in new words; scores measure that.
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{Finding, MonitorKind};
+use super::{MonitorFinding, MonitorKind};
 use crate::foundation::stats::mean;
 use crate::foundation::text::{content_words, mean_pairwise_cosine, tfidf, words};
 use crate::simulation::persona::Stagnation;
 
-/// One of the persona's messages, as far as it is compared.
+/// The words of one of the persona's messages.
 #[derive(Debug, Clone)]
-struct Said {
+struct MessageWords {
     words: Vec<String>,
-    /// The words of the interlocutor's message that it answers.
+    /// The words of the interlocutor's message it answers.
     answers: Option<Vec<String>>,
     /// The share of its distinct content words that the persona had not used before; `None` if it has none.
     novelty: Option<f64>,
 }
 
-/// Watches for standstill.
+/// The stagnation monitor.
 #[derive(Debug, Clone)]
 pub(super) struct StagnationMonitor {
     settings: Stagnation,
     /// The last `window` − 1 accepted messages.
-    recent: VecDeque<Said>,
-    /// The interlocutor's message that the next one answers.
+    recent: VecDeque<MessageWords>,
+    /// The interlocutor's message that the next draft answers.
     answering: Option<Vec<String>>,
     /// Every content word that the persona has used.
     used: BTreeSet<String>,
@@ -43,30 +43,30 @@ impl StagnationMonitor {
         Self { settings, recent: VecDeque::new(), answering: None, used: BTreeSet::new(), intervened: None }
     }
 
-    pub(super) fn check(&self, turn: usize, draft: &str) -> Vec<Finding> {
+    pub(super) fn check(&self, turn: usize, draft: &str) -> Vec<MonitorFinding> {
         let Stagnation { window, min_turn, .. } = self.settings;
         let resting = self.intervened.is_some_and(|at| turn > at && turn <= at + window);
         if turn < min_turn || resting || window < 2 || self.recent.len() + 1 < window {
             return Vec::new();
         }
         let draft = self.read(draft);
-        let said: Vec<&Said> = self.recent.iter().chain([&draft]).collect();
-        let documents: Vec<&[String]> = said
+        let message: Vec<&MessageWords> = self.recent.iter().chain([&draft]).collect();
+        let documents: Vec<&[String]> = message
             .iter()
-            .map(|said| said.words.as_slice())
-            .chain(said.iter().filter_map(|said| said.answers.as_deref()))
+            .map(|message| message.words.as_slice())
+            .chain(message.iter().filter_map(|message| message.answers.as_deref()))
             .collect();
         let vectors = tfidf(&documents);
-        let (own, theirs) = vectors.split_at(said.len());
+        let (own, theirs) = vectors.split_at(message.len());
         let similarity = mean_pairwise_cosine(own);
-        let echoes: Vec<f64> = said
+        let echoes: Vec<f64> = message
             .iter()
             .zip(own)
-            .filter(|(said, _)| said.answers.is_some())
+            .filter(|(message, _)| message.answers.is_some())
             .zip(theirs)
             .map(|((_, own), theirs)| own.cosine(theirs))
             .collect();
-        let novelty: Vec<f64> = said.iter().filter_map(|said| said.novelty).collect();
+        let novelty: Vec<f64> = message.iter().filter_map(|message| message.novelty).collect();
 
         let above = |rule, value: Option<f64>, threshold: f64, what| {
             value.filter(|&value| value > threshold).map(|value| finding(rule, value, threshold, what))
@@ -94,10 +94,10 @@ impl StagnationMonitor {
     }
 
     pub(super) fn accept_persona(&mut self, text: &str) {
-        let said = self.read(text);
+        let message = self.read(text);
         self.answering = None;
         self.used.extend(content_words(text));
-        self.recent.push_back(said);
+        self.recent.push_back(message);
         while self.recent.len() >= self.settings.window.max(1) {
             self.recent.pop_front();
         }
@@ -111,16 +111,16 @@ impl StagnationMonitor {
         self.intervened = Some(turn);
     }
 
-    fn read(&self, text: &str) -> Said {
+    fn read(&self, text: &str) -> MessageWords {
         let distinct: BTreeSet<String> = content_words(text).into_iter().collect();
         let new = distinct.difference(&self.used).count();
         let novelty = (!distinct.is_empty()).then(|| new as f64 / distinct.len() as f64);
-        Said { words: words(text), answers: self.answering.clone(), novelty }
+        MessageWords { words: words(text), answers: self.answering.clone(), novelty }
     }
 }
 
-fn finding(rule: &str, value: f64, threshold: f64, what: &str) -> Finding {
-    Finding {
+fn finding(rule: &str, value: f64, threshold: f64, what: &str) -> MonitorFinding {
+    MonitorFinding {
         monitor: MonitorKind::Stagnation,
         rule: rule.to_owned(),
         detail: format!("{what}: {rule} {value:.2}, threshold {threshold:.2}"),

@@ -1,4 +1,4 @@
-//! The monitors as a rollout meets them: messages in, findings out.
+//! Tests of the monitors as a rollout uses them: messages in, findings out.
 
 use regex::RegexBuilder;
 
@@ -64,7 +64,7 @@ const LOOP: [(&str, &str); 3] = [
     ),
 ];
 
-/// An honest conversation about one subject: words come back, but every message goes on.
+/// A healthy conversation about one subject: words recur, but every message adds something.
 const HONEST: [(&str, &str); 14] = [
     ("I haven't slept much. There is something odd in our codebase.", "That sounds tiring. What did you notice?"),
     ("Commits, mostly. Three of them, always at 3:07 in the morning.", "Could a scheduled job explain the time?"),
@@ -88,7 +88,7 @@ const HONEST: [(&str, &str); 14] = [
     ("Maybe a journalist. Lawyers send invoices; reporters ask questions.", "That is a big step."),
 ];
 
-/// Lets a conversation of `pairs` run and checks each message before it is accepted.
+/// Runs a conversation of `pairs` and checks each message before it is accepted.
 fn run(monitors: &mut Monitors, first_turn: usize, pairs: &[(&str, &str)]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (turn, (persona, interlocutor)) in (first_turn..).zip(pairs) {
@@ -126,7 +126,7 @@ fn a_loop_is_found_from_min_turn_on() {
 }
 
 #[test]
-fn convergence_is_heard_even_when_the_persona_varies() {
+fn convergence_is_found_even_if_the_persona_varies() {
     let pairs: Vec<(String, String)> = HONEST.iter().map(|(said, _)| ((*said).to_owned(), String::new())).collect();
     let mut monitors = Monitors::new(&interaction());
     let mut found = Vec::new();
@@ -139,7 +139,7 @@ fn convergence_is_heard_even_when_the_persona_varies() {
 }
 
 #[test]
-fn an_intervention_buys_a_window_of_silence_but_redrafts_are_checked() {
+fn an_intervention_pauses_the_monitor_but_redrafts_are_checked() {
     let mut monitors = Monitors::new(&interaction());
     run(&mut monitors, 0, &looping()[..10]);
     let stuck = LOOP[1].0;
@@ -157,7 +157,7 @@ fn an_intervention_buys_a_window_of_silence_but_redrafts_are_checked() {
 }
 
 #[test]
-fn a_window_that_is_not_full_says_nothing() {
+fn a_window_that_is_not_full_finds_nothing() {
     let mut monitors = Monitors::new(&interaction());
     run(&mut monitors, 40, &looping()[..4]);
     assert!(rules(&monitors, 44, LOOP[0].0).is_empty());
@@ -166,7 +166,7 @@ fn a_window_that_is_not_full_says_nothing() {
 }
 
 #[test]
-fn banned_texts_are_found_whatever_their_case_and_typography() {
+fn banned_texts_match_regardless_of_case_and_typography() {
     let monitors = Monitors::new(&interaction());
     let check = |draft: &str, expected: &[&str]| assert_eq!(rules(&monitors, 0, draft), expected, "{draft}");
     check("Have you ever felt watched?", &["banned"]);

@@ -1,32 +1,32 @@
-//! The tokens of a message: in figures within the transcript, one by one in its side file.
+//! The tokens of a message: statistics in the transcript, single tokens in its side file.
 
 use serde::{Deserialize, Serialize};
 
 use crate::foundation::chat::{Basis, TokenId, TokenLogprob};
 use crate::simulation::persona::Speaker;
-use crate::simulation::rollout::beginnings::Beginning;
+use crate::simulation::rollout::forbidden_phrases::PhraseLogprob;
 
-/// Tokens of a reply in figures. Natural logarithms; `null` where no token had the value.
+/// Statistics of a reply's tokens. Natural logarithms; `null` if no token had the value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TokenSummary {
-    /// How many tokens.
+    /// The number of tokens.
     pub count: usize,
-    /// Which distribution the figures were read from, if any.
+    /// The distribution the values refer to, if any.
     pub basis: Option<Basis>,
     /// Mean log-probability.
     pub logprob_mean: Option<f64>,
-    /// The least likely token's.
+    /// The smallest log-probability.
     pub logprob_min: Option<f64>,
     /// Mean entropy, nats.
     pub entropy_mean: Option<f64>,
     /// The largest, nats.
     pub entropy_max: Option<f64>,
-    /// The share of tokens that were the likeliest ones.
+    /// The share of tokens that were the most likely ones.
     pub greedy_share: Option<f64>,
 }
 
 impl TokenSummary {
-    /// The figures of `tokens`.
+    /// The statistics of `tokens`.
     pub fn of(tokens: &[TokenLogprob]) -> Self {
         let logprobs: Vec<_> = tokens.iter().filter_map(|token| token.logprob.map(f64::from)).collect();
         let entropies: Vec<_> = tokens.iter().filter_map(|token| token.entropy.map(f64::from)).collect();
@@ -47,18 +47,18 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// One line of the side file: the tokens of one message, column by column, all of one length.
+/// One line of the side file: the tokens of one message as columns of equal length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TokenLine {
     /// The turn, from 0.
     pub turn: usize,
-    /// Who spoke.
+    /// The speaker.
     pub speaker: Speaker,
-    /// Which distribution the figures were read from.
+    /// The distribution the values refer to.
     pub basis: Basis,
     /// Vocabulary indices.
     pub ids: Vec<Option<TokenId>>,
-    /// The texts; joined they are the message.
+    /// The texts; concatenated they are the message.
     pub text: Vec<String>,
     /// ln p, nats.
     pub logprob: Vec<Option<f32>>,
@@ -66,13 +66,12 @@ pub struct TokenLine {
     pub entropy: Vec<Option<f32>>,
     /// How many tokens were more likely.
     pub rank: Vec<Option<u32>>,
-    /// The likeliest tokens with their log-probabilities, if they were asked for.
+    /// The most likely tokens with their log-probabilities, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<Vec<Vec<(TokenId, f32)>>>,
-    /// How likely the reply was to begin with each of the phrases that the persona must not say; absent where that was not
-    /// read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beginnings: Option<Vec<Beginning>>,
+    /// The log-probabilities of the persona's forbidden phrases at the start of the reply; absent if not computed.
+    #[serde(rename = "beginnings", default, skip_serializing_if = "Option::is_none")]
+    pub phrase_logprobs: Option<Vec<PhraseLogprob>>,
 }
 
 impl TokenLine {
@@ -89,11 +88,11 @@ impl TokenLine {
             entropy: tokens.iter().map(|token| token.entropy).collect(),
             rank: tokens.iter().map(|token| token.rank).collect(),
             top: top.then(|| tokens.iter().map(|token| token.top.clone()).collect()),
-            beginnings: None,
+            phrase_logprobs: None,
         }
     }
 
-    /// The tokens of the columns.
+    /// The tokens as a list.
     pub fn tokens(&self) -> Vec<TokenLogprob> {
         let mut top = self.top.iter().flatten();
         self.ids

@@ -1,13 +1,13 @@
-//! One turn of a transcript: both messages, and everything that led to them.
+//! One turn of a transcript: both messages, and how they were produced.
 
 use serde::{Deserialize, Serialize};
 
 use super::TokenSummary;
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{DeltaGains, Finish, Hosted, Reading, TokenId, Usage};
-use crate::governance::regulator::{Ruling, TurnReading};
-use crate::simulation::persona::{AdversaryKind, Dropped, InjectionKind, Speaker};
-use crate::simulation::rollout::monitors::Finding;
+use crate::foundation::chat::{DeltaGains, Finish, HostedInfo, PrefixReuse, TokenId, Usage};
+use crate::governance::regulator::{RankedDecision, TurnStats};
+use crate::simulation::persona::{AdversaryKind, DroppedItem, InjectionKind, Speaker};
+use crate::simulation::rollout::monitors::MonitorFinding;
 
 /// One turn: the persona's message and its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,40 +20,40 @@ pub struct Turn {
     pub progress: f64,
     /// The prescribed intensities, in the configuration's order.
     pub intensities: Vec<Intensity>,
-    /// What the assembler gave.
+    /// The assembled prompt.
     pub prompt: PromptRecord,
-    /// The instructions that the persona's model was given in this turn and keeps, in order. Instructions of rejected
-    /// drafts are not among them: they stand in [`Utterance::attempts`].
+    /// The instructions added to the persona's history in this turn, in order. Those of rejected drafts are in
+    /// [`Utterance::attempts`] instead.
     pub injected: Vec<String>,
     /// Gains on Δ for the persona's model; absent is no modulation.
     pub gains: Option<DeltaGains>,
-    /// Where the oldest messages left a window.
-    pub slides: Vec<Slide>,
+    /// Where old messages were dropped from a model's window.
+    pub slides: Vec<WindowTrim>,
     /// The persona's message.
     pub persona: Utterance,
-    /// The other side's.
+    /// The interlocutor's message.
     pub interlocutor: Utterance,
-    /// Questions that were put to the persona after this turn, in a fork that nobody remembers.
+    /// Questions put to a fork of the persona after this turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<Probe>,
-    /// What the monitors found in drafts of this turn, in order.
+    /// The monitors' findings in drafts of this turn, in order.
     pub monitor_events: Vec<MonitorEvent>,
     /// Wall clock.
     pub timing: TurnTiming,
 }
 
-/// A question to the persona that is no part of the conversation.
+/// A question to the persona outside the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
-    /// What was asked.
+    /// The question.
     pub question: String,
-    /// What the persona's model answered; absent when it failed.
+    /// The answer of the persona's model; absent if it failed.
     pub answer: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
     /// Why there is no answer.
     pub why: Option<String>,
-    /// Tokens read and written for it; they are not among the rollout's totals.
+    /// Its input and output tokens; not included in the rollout's totals.
     pub usage: TokenCount,
 }
 
@@ -66,25 +66,25 @@ pub struct Intensity {
     pub value: f64,
 }
 
-/// What the assembler gave in a turn.
+/// The prompt of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptRecord {
     /// `full`, `reminder` or `none`.
     pub injection: InjectionKind,
-    /// The digest of the whole assembled prompt, given or not.
+    /// The digest of the full assembled prompt, whether or not it was given.
     pub digest: Digest,
     /// The version of the templates.
     pub template_version: u32,
-    /// What was left out for lack of room; empty where the whole prompt is not given to the model in this turn.
-    pub dropped: Vec<Dropped>,
+    /// Items omitted because of the prompt budget; empty if the full prompt was not given in this turn.
+    pub dropped: Vec<DroppedItem>,
 }
 
-/// The oldest messages left a model's window. The opening stays; everything kept was read again.
+/// The oldest messages were dropped from a model's window. The system prompt stays; everything else was processed again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slide {
-    /// Whose model.
+pub struct WindowTrim {
+    /// The side whose model it is.
     pub speaker: Speaker,
-    /// How many messages left.
+    /// How many messages were dropped.
     pub messages: usize,
     /// The prompt's length before, tokens.
     pub tokens_before: usize,
@@ -92,148 +92,148 @@ pub struct Slide {
     pub tokens_after: usize,
 }
 
-/// What one side said in one turn.
+/// One side's message in one turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Utterance {
-    /// Which side.
+    /// The speaker.
     pub speaker: Speaker,
-    /// What the adversary was up to; absent for the persona and a plain target.
+    /// The adversary's move; absent for the persona and a plain target.
     pub adversary: Option<AdversaryMove>,
-    /// The text, exactly as it was generated; the stand-in of `docs/FORMATS.md` after a failure or an empty refusal.
+    /// The text exactly as generated; after a failure or an empty refusal the placeholder of `docs/FORMATS.md`.
     pub content: String,
-    /// Its token ids, where they are known.
+    /// Its token ids, if known.
     pub ids: Option<Vec<TokenId>>,
-    /// The model that really answered; absent after a failure.
+    /// The model that replied; absent after a failure.
     pub model: Option<String>,
-    /// The models tried before it, each with why it did not answer.
-    pub fallbacks: Vec<Fallback>,
+    /// The models tried before it, each with the reason it did not reply.
+    pub fallbacks: Vec<ModelFallback>,
     /// Why the reply ended; absent after a failure.
     pub finish: Option<Finish>,
     /// Why there is no reply.
-    pub failure: Option<Failure>,
+    pub failure: Option<ReplyFailure>,
     /// Which attempt this is, from 0.
     pub attempt: usize,
-    /// What the model was told for this attempt, and keeps.
+    /// The instruction for this attempt, which stays in the history.
     pub instruction: Option<String>,
-    /// The attempts that were not taken, in order of [`Attempt::index`].
+    /// The rejected attempts, in order of [`Attempt::index`].
     pub attempts: Vec<Attempt>,
-    /// Tokens read and written, over all attempts.
+    /// Input and output tokens over all attempts.
     pub usage: TokenCount,
-    /// About the provider; absent where no hosted model was asked.
+    /// Information from the provider; absent if no hosted model was called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosted: Option<HostedRecord>,
-    /// The reply's tokens in figures; the tokens themselves are in the side file.
+    /// Statistics of the reply's tokens; the tokens themselves are in the side file.
     pub tokens: TokenSummary,
-    /// How good the message is as far as its words tell: what its regulator was fed back. Absent where nothing was measured.
+    /// The measured quality given to the regulator; absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<MeasuredQuality>,
-    /// What the regulator made of it. It is told neither wall-clock time nor cached tokens, so both are 0 here.
-    pub regulator: Regulated,
-    /// What was done on the regulator's word, in order; nothing under `policy: observe`.
+    /// The regulator's state after it. Wall-clock time and cached tokens are not given to it, so both are 0 here.
+    pub regulator: RegulatorRecord,
+    /// The interventions of the regulator, in order; empty under `policy: observe`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interventions: Vec<Intervention>,
     /// Wall clock.
     pub timing: UtteranceTiming,
 }
 
-/// How good a message is, as far as its words alone tell while a rollout runs.
+/// The quality of a message, measured from its words while a rollout runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredQuality {
-    /// In [0, 1]: one less the worst of the three below, as far as it is beyond what is usual between people.
+    /// In [0, 1]: 1 minus the largest excess of the three values below over what is usual between people.
     pub value: f64,
-    /// The share of its runs of three words that the persona's last six messages hold.
+    /// The share of its trigrams that occur in the persona's last six messages.
     pub repeated: f64,
-    /// The share of them that the message which it answers holds.
+    /// The share of its trigrams that occur in the message it answers.
     pub echoed: f64,
-    /// The share of the persona's last six messages, this one included, that hold a phrase of agreement.
+    /// The share of the persona's last six messages, including this one, that contain a phrase of agreement.
     pub agreeing: f64,
 }
 
-/// Something that was done on the regulator's word.
+/// An intervention of the regulator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Intervention {
-    /// In which attempt.
+    /// The attempt it applies to.
     pub attempt: usize,
-    /// What.
+    /// What was done.
     #[serde(flatten)]
-    pub act: Act,
+    pub act: InterventionKind,
 }
 
-/// What can be done on the regulator's word within a message. What ends a rollout stands in its outcome.
+/// The kinds of intervention within a message. A circuit break is recorded in the rollout's outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Act {
-    /// The model was told, before it spoke, what it had been corrected for again and again.
+pub enum InterventionKind {
+    /// The model was given its recurring corrections before its reply.
     Prelude {
-        /// What it was told.
+        /// The instruction.
         told: String,
     },
-    /// The reply was ended in mid-stream.
+    /// The reply was stopped while it was generated.
     StopEarly {
-        /// Why, as the regulator names it.
+        /// The kind of decision that stopped it.
         decision: String,
     },
-    /// The model was asked again because it found parts of this draft unlikely itself.
+    /// Another draft was requested because of low-confidence spans.
     Regenerate {
-        /// The parts.
+        /// The spans.
         spans: Vec<String>,
-        /// What it was told.
+        /// The instruction.
         told: String,
     },
 }
 
-/// A regulator after a message.
+/// The regulator's state after a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Regulated {
-    /// What it read.
-    pub reading: TurnReading,
-    /// What it would do, the most urgent first; `continue` alone when nothing stands against going on.
-    pub decisions: Vec<Ruling>,
+pub struct RegulatorRecord {
+    /// Its measurements.
+    pub reading: TurnStats,
+    /// Its decisions, the most urgent first; only `continue` if there is no reason to intervene.
+    pub decisions: Vec<RankedDecision>,
 }
 
-/// What an adversary was up to in one message.
+/// An adversary's move in one message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdversaryMove {
     /// Which adversary.
     pub kind: AdversaryKind,
     /// The strategy's name.
     pub strategy: String,
-    /// What it was told for this message.
+    /// The instruction for this message.
     pub instruction: String,
-    /// What of the persona's it was to quote.
+    /// The quotation it was to use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quote: Option<Quote>,
 }
 
-/// Something that the persona said, as an adversary holds it up.
+/// A quotation of the persona by an adversary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quote {
-    /// In which turn it was said.
+    /// The turn of the quoted message.
     pub turn: usize,
-    /// What was said, word for word.
+    /// The original sentence.
     pub said: String,
-    /// What is quoted: the same, or deliberately something else.
+    /// The quotation: the same, or deliberately altered.
     pub quoted: String,
     /// Whether `quoted` is `said`.
     pub exact: bool,
 }
 
-/// What is known of the hosted model behind a message.
+/// Information about the hosted model that produced a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostedRecord {
-    /// The model, as the provider names it in its last answer.
+    /// The model name in the provider's last response.
     pub served: Option<String>,
-    /// The list price of all attempts' tokens, US dollars, replayed ones included; absent where any of it is unknown.
+    /// The list price of all attempts' tokens, US dollars, including replayed ones; absent if any price is unknown.
     pub cost_usd: Option<f64>,
-    /// What was asked for and not given, each with why.
+    /// Requested features that were not provided, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
 
 impl HostedRecord {
-    /// One more attempt was answered.
-    pub(in super::super) fn add(record: &mut Option<Self>, hosted: &Hosted) {
+    /// Adds one attempt's response.
+    pub(in super::super) fn add(record: &mut Option<Self>, hosted: &HostedInfo) {
         let before = record.take().map_or(Some(0.0), |record| record.cost_usd);
         *record = Some(Self {
             served: hosted.served.clone(),
@@ -243,63 +243,63 @@ impl HostedRecord {
     }
 }
 
-/// A model that did not answer.
+/// A model that did not reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fallback {
+pub struct ModelFallback {
     /// Its spec string.
     pub model: String,
-    /// Why it did not.
+    /// The reason.
     pub why: String,
 }
 
 /// Why there is no reply after all attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct ReplyFailure {
     /// The last attempt's reason.
     pub why: String,
 }
 
-/// An attempt that was not taken.
+/// A rejected attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     /// From 0.
     pub index: usize,
-    /// What was generated; empty when the model failed.
+    /// The generated text; empty if the model failed.
     pub content: String,
-    /// What the model was told for this attempt.
+    /// The instruction for this attempt.
     pub instruction: Option<String>,
     /// Why the reply ended.
     pub finish: Option<Finish>,
-    /// Why there is none.
+    /// Why there is no reply.
     pub error: Option<String>,
 }
 
-/// One finding of a monitor and what came of it.
+/// A monitor's finding and its consequence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MonitorEvent {
-    /// In which attempt of the persona's message.
+    /// The attempt of the persona's message.
     pub attempt: usize,
-    /// What came of it.
+    /// The consequence.
     pub action: MonitorAction,
-    /// What was found.
+    /// The finding.
     #[serde(flatten)]
-    pub finding: Finding,
+    pub finding: MonitorFinding,
 }
 
-/// What came of a finding.
+/// The consequence of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MonitorAction {
-    /// The persona was asked again.
+    /// Another draft was requested.
     Redraft,
-    /// No retry was left, or no other draft was better: this draft stands although it was found.
+    /// The draft was accepted despite the finding: no retry was left, or no other draft was better.
     Accepted,
 }
 
-/// Tokens read and written. What was cached depends on how the work was cut up and stands in `timing`.
+/// Input and output tokens. Cached tokens depend on scheduling and are in `timing`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenCount {
-    /// The prompts' tokens, whether read or cached.
+    /// The prompts' tokens, cached or not.
     pub tokens_in: u64,
     /// The replies' tokens.
     pub tokens_out: u64,
@@ -318,19 +318,19 @@ impl From<Usage> for TokenCount {
     }
 }
 
-/// How long a message took, and how much had to be read for it.
+/// The time a message took, and how much of its prompt was cached.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct UtteranceTiming {
     /// Wall clock over all attempts, seconds.
     pub seconds: f64,
-    /// How the accepted attempt's prompt was read.
-    pub reading: Option<Reading>,
-    /// Tokens of prompts, over all attempts, that needed no reading.
+    /// How much of the accepted attempt's prompt was reused.
+    pub reading: Option<PrefixReuse>,
+    /// Cached prompt tokens over all attempts.
     pub tokens_cached: u64,
-    /// Attempts that were read from the response cache: nobody was asked.
+    /// Attempts served from the response cache without a request.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub replayed: u32,
-    /// How often requests were sent again, over all attempts.
+    /// Resent requests over all attempts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resent: u32,
 }
@@ -340,7 +340,7 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// How long a turn took.
+/// The time a turn took.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TurnTiming {
     /// Wall clock, seconds.

@@ -1,20 +1,27 @@
-//! From rows of the residual stream to what is read of them, or to whole rows of logits.
+//! Answers queries about rows of the residual stream, or copies their logits to the host.
 
-use loom_kernels::cuda::{Asks, Buffer, GpuError, Reading, TOP_MAX, View};
+use loom_kernels::cuda::{Buffer, GpuError, RowQueries, RowStats, TOP_MAX, View};
 
-use super::super::super::row::{RowAsk, RowReading, Scratch};
-use super::super::reading::{asked, told};
-use super::{Body, GpuState, Network};
+use super::super::super::logit_query::{LogitQuery, RowScratch, TokenStats};
+use super::super::query::{kernel_query, token_stats};
+use super::{GpuLayers, GpuState, Network};
 
-impl<B: Body> Network<B> {
-    /// Enqueues reading `rows` rows of the residual stream, at most `some`, number `first` of `asks` and those after it.
-    pub(super) fn judge(&self, x: View<'_, f32>, asks: &Asks, first: usize, rows: usize) -> Result<(), GpuError> {
+impl<B: GpuLayers> Network<B> {
+    /// Enqueues answering `queries` from number `first` on, for `rows` rows of the residual stream (at most
+    /// `head_rows`).
+    pub(super) fn query_rows(
+        &self,
+        x: View<'_, f32>,
+        queries: &RowQueries,
+        first: usize,
+        rows: usize,
+    ) -> Result<(), GpuError> {
         self.head(x, rows)?;
-        let room = [&self.logits, &self.weights].map(Buffer::view);
-        self.gpu.read_logits(room, (asks, first, rows), self.readings.from(first))
+        let buffers = [&self.logits, &self.weights].map(Buffer::view);
+        self.gpu.read_logits(buffers, (queries, first, rows), self.row_stats.from(first))
     }
 
-    /// The logits of the first `rows` rows of the residual stream `x`, at most `some`.
+    /// Computes the logits of the first `rows` rows of `x` (at most `head_rows`).
     fn head(&self, x: View<'_, f32>, rows: usize) -> Result<(), GpuError> {
         let d_model = self.d_model;
         self.gpu.rms_norm(x, None, self.norm.view(), self.epsilon, self.normed.view(), [rows, d_model])?;
@@ -22,45 +29,52 @@ impl<B: Body> Network<B> {
         self.gpu.matmul((self.normed.view(), d_model), rows, head, None, (self.logits.view(), self.vocabulary))
     }
 
-    /// What is asked of the rows of `x`. The one place that waits for the device, but for rows of which more is asked than
-    /// the kernel tells: these come over as they are.
-    pub(super) fn answer(&self, x: View<'_, f32>, asks: &[&RowAsk]) -> Result<Vec<Option<RowReading>>, GpuError> {
-        let (mut whole, mut scratch) = (Vec::new(), Scratch::default());
-        let all: Vec<_> = asks.iter().map(|ask| Some(asked(ask))).collect();
-        let all = Asks::new(&self.gpu, &all, self.vocabulary)?;
-        for (index, asks) in asks.chunks(self.some).enumerate() {
-            let first = index * self.some;
-            self.judge(x.from(first * self.d_model), &all, first, asks.len())?;
-            for (row, ask) in asks.iter().enumerate().filter(|(_, ask)| ask.top > TOP_MAX) {
+    /// Answers `queries` about the rows of `x`. Waits for the device once. Rows with more alternatives than the kernel
+    /// reports are copied to the host.
+    pub(super) fn answer_queries(
+        &self,
+        x: View<'_, f32>,
+        queries: &[&LogitQuery],
+    ) -> Result<Vec<Option<TokenStats>>, GpuError> {
+        let (mut copy_logits, mut scratch) = (Vec::new(), RowScratch::default());
+        let all: Vec<_> = queries.iter().map(|ask| Some(kernel_query(ask))).collect();
+        let all = RowQueries::new(&self.gpu, &all, self.vocabulary)?;
+        for (index, queries) in queries.chunks(self.head_rows).enumerate() {
+            let first = index * self.head_rows;
+            self.query_rows(x.from(first * self.d_model), &all, first, queries.len())?;
+            for (row, ask) in queries.iter().enumerate().filter(|(_, ask)| ask.top > TOP_MAX) {
                 let mut logits = vec![0.0; self.vocabulary];
                 self.gpu.read(self.logits.part(row * self.vocabulary, self.vocabulary), &mut logits)?;
-                whole.push((first + row, ask.read(&logits, &mut scratch)));
+                copy_logits.push((first + row, ask.read(&logits, &mut scratch)));
             }
         }
-        let mut readings = vec![Reading::NONE; asks.len()];
-        if !readings.is_empty() {
-            self.readings.read(&mut readings)?;
+        let mut row_stats = vec![RowStats::NONE; queries.len()];
+        if !row_stats.is_empty() {
+            self.row_stats.read(&mut row_stats)?;
         }
-        let mut answers: Vec<_> =
-            readings.iter().zip(asks).map(|(reading, ask)| told(reading, ask.top.min(self.vocabulary))).collect();
-        for (at, reading) in whole {
-            if let Some(answer) = answers.get_mut(at) {
-                *answer = reading;
+        let mut answers: Vec<_> = row_stats
+            .iter()
+            .zip(queries)
+            .map(|(reading, ask)| token_stats(reading, ask.top.min(self.vocabulary)))
+            .collect();
+        for (last_row, reading) in copy_logits {
+            if let Some(answer_queries) = answers.get_mut(last_row) {
+                *answer_queries = reading;
             }
         }
         Ok(answers)
     }
 
-    pub(super) fn at(&self, state: &GpuState<B::Rest>) -> View<'_, f32> {
+    pub(super) fn last_row(&self, state: &GpuState<B::SequenceData>) -> View<'_, f32> {
         self.last.part(state.slot() * self.d_model, self.d_model)
     }
 
-    /// Replaces `logits` by those of the first `rows` rows of `x`.
-    pub(super) fn whole(&self, x: View<'_, f32>, rows: usize, logits: &mut Vec<f32>) -> Result<(), GpuError> {
+    /// Replaces `logits` with those of the first `rows` rows of `x`.
+    pub(super) fn copy_logits(&self, x: View<'_, f32>, rows: usize, logits: &mut Vec<f32>) -> Result<(), GpuError> {
         logits.clear();
         logits.resize(rows * self.vocabulary, 0.0);
-        for (index, part) in logits.chunks_mut(self.some * self.vocabulary).enumerate() {
-            self.head(x.from(index * self.some * self.d_model), part.len() / self.vocabulary)?;
+        for (index, part) in logits.chunks_mut(self.head_rows * self.vocabulary).enumerate() {
+            self.head(x.from(index * self.head_rows * self.d_model), part.len() / self.vocabulary)?;
             self.logits.read(part)?;
         }
         Ok(())

@@ -1,21 +1,21 @@
-//! The judge's test on judges whose figures are known: an oracle, its opposite, a coin, one that takes what it reads
-//! first, one that takes what is longer.
+//! Tests of the judge check on synthetic judges with known results: an oracle, its opposite, a coin, one that always
+//! prefers the first window, one that always prefers the longer window.
 
 use std::sync::Arc;
 
 use super::*;
 use crate::foundation::chat::{
-    BoxFuture, Completion, Continuation, LanguageModel, ModelError, ModelInfo, Prompt, Reading, Request, Scored,
+    BoxFuture, Completion, Continuation, LanguageModel, ModelError, ModelInfo, PrefixReuse, Prompt, Request, Scored,
     TokenLogprob, TokenSink, Usage,
 };
 
 /// The probability of a label after a prompt.
-type Opinion = dyn Fn(&str, &str) -> f64 + Send + Sync;
+type LabelProbability = dyn Fn(&str, &str) -> f64 + Send + Sync;
 
-/// A model with an opinion and nothing else.
+/// A model that only scores labels.
 struct Synthetic {
     info: ModelInfo,
-    opinion: Box<Opinion>,
+    probability: Box<LabelProbability>,
 }
 
 impl LanguageModel for Synthetic {
@@ -33,7 +33,7 @@ impl LanguageModel for Synthetic {
 
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         let (Prompt::Chat(messages), Continuation::Text(text)) = (request.prompt, continuation) else {
-            panic!("a judge is asked in words")
+            panic!("a judge gets a chat prompt and text continuations")
         };
         let (lead, label) = text.split_at(text.len() - 1);
         let token = |text: &str, p: f64| {
@@ -41,33 +41,33 @@ impl LanguageModel for Synthetic {
             token.logprob = Some(p.ln() as f32);
             token
         };
-        let mut tokens = vec![token(label, (self.opinion)(&messages[0].content, label))];
+        let mut tokens = vec![token(label, (self.probability)(&messages[0].content, label))];
         if !lead.is_empty() {
             tokens.insert(0, token(lead, 0.5));
         }
-        Box::pin(async { Ok(Scored::new(tokens, Usage::default(), Reading::Fresh, None)) })
+        Box::pin(async { Ok(Scored::new(tokens, Usage::default(), PrefixReuse::Fresh, None)) })
     }
 }
 
-fn checked(opinion: impl Fn(&str, &str) -> f64 + Send + Sync + 'static) -> Check {
+fn checked(probability: impl Fn(&str, &str) -> f64 + Send + Sync + 'static) -> JudgeCheck {
     let info = ModelInfo { name: "synthetic".to_owned(), logprobs: true, ..ModelInfo::default() };
-    let model = Arc::new(Synthetic { info, opinion: Box::new(opinion) });
+    let model = Arc::new(Synthetic { info, probability: Box::new(probability) });
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(async { check(&Judge::new(model).await.unwrap()).await.unwrap() })
+    runtime.block_on(async { check_judge(&Judge::new(model).await.unwrap()).await.unwrap() })
 }
 
-/// Whether what stands first in `prompt` must be rated higher.
+/// Whether the first window in `prompt` is the one that must be rated higher.
 fn truth(prompt: &str) -> Option<bool> {
     let set = calibration().unwrap();
-    let places = set.pairs.iter().flat_map(|pair| {
-        let place = |lines: &[String]| prompt.find(&window(lines).text(NAME));
-        [place(&pair.higher).map(|at| (at, true)), place(&pair.lower).map(|at| (at, false))]
+    let positions = set.pairs.iter().flat_map(|pair| {
+        let position = |lines: &[String]| prompt.find(&window(lines).text(NAME));
+        [position(&pair.higher).map(|at| (at, true)), position(&pair.lower).map(|at| (at, false))]
     });
-    places.flatten().min().map(|(_, higher)| higher)
+    positions.flatten().min().map(|(_, higher)| higher)
 }
 
-/// .9 for the answer that `higher` calls for, and the rest for the opposite one.
-fn sure(higher: Option<bool>, label: &str) -> f64 {
+/// .9 for the right answer, .05 for the opposite one.
+fn confident(higher: Option<bool>, label: &str) -> f64 {
     let high = matches!(label, "5" | "A");
     match (higher, label) {
         (None, _) => 0.2,
@@ -83,7 +83,7 @@ fn sure(higher: Option<bool>, label: &str) -> f64 {
 }
 
 #[track_caller]
-fn agreements(check: &Check, expected: f64) {
+fn agreements(check: &JudgeCheck, expected: f64) {
     assert_eq!(check.rubrics.len(), Rubric::ALL.len());
     for (rubric, reliability) in &check.rubrics {
         assert!((reliability.agreement - expected).abs() < 1e-12, "{rubric:?}: {reliability:?}");
@@ -91,8 +91,8 @@ fn agreements(check: &Check, expected: f64) {
 }
 
 #[test]
-fn an_oracle_agrees_always_and_its_opposite_never() {
-    let oracle = checked(|prompt, label| sure(truth(prompt), label));
+fn an_oracle_has_agreement_one_and_its_opposite_zero() {
+    let oracle = checked(|prompt, label| confident(truth(prompt), label));
     agreements(&oracle, 1.0);
     assert!(oracle.rubrics.values().all(Reliability::is_reliable));
     assert!(oracle.position_bias.unwrap().abs() < 1e-6, "{oracle:?}");
@@ -102,17 +102,17 @@ fn an_oracle_agrees_always_and_its_opposite_never() {
     assert!((oracle.mass.unwrap() - expected).abs() < 1e-6, "{:?}", oracle.mass);
     assert_eq!(oracle.unrated, Vec::<String>::new());
 
-    let inverted = checked(|prompt, label| sure(truth(prompt).map(|higher| !higher), label));
+    let inverted = checked(|prompt, label| confident(truth(prompt).map(|higher| !higher), label));
     agreements(&inverted, 0.0);
     assert!(!inverted.rubrics.values().any(Reliability::is_reliable));
 }
 
 #[test]
-fn a_coin_agrees_half_the_time() {
-    // One that cannot tell anything: every rating is the same.
+fn a_coin_has_agreement_one_half() {
+    // Every rating is the same.
     agreements(&checked(|_, _| 0.2), 0.5);
-    // One that tells at random.
-    let coin = checked(|prompt, label| sure(Some(Digest::of(prompt).as_bytes()[0].is_multiple_of(2)), label));
+    // Random ratings.
+    let coin = checked(|prompt, label| confident(Some(Digest::of(prompt).as_bytes()[0].is_multiple_of(2)), label));
     let mean = coin.rubrics.values().map(|reliability| reliability.agreement).sum::<f64>() / 5.0;
     assert!((0.25..0.75).contains(&mean), "{mean}");
     let holds = |reliability: &&Reliability| reliability.interval.is_some_and(|i| i.low <= 0.5 && 0.5 <= i.high);
@@ -120,7 +120,7 @@ fn a_coin_agrees_half_the_time() {
 }
 
 #[test]
-fn who_takes_the_first_or_the_longer_one_is_found_out() {
+fn position_and_verbosity_bias_are_measured() {
     let first = checked(|_, label| match label {
         "A" => 0.9,
         "B" => 0.1,
@@ -132,7 +132,7 @@ fn who_takes_the_first_or_the_longer_one_is_found_out() {
     let long = checked(|prompt, label| {
         let set = calibration().unwrap();
         let long = set.equals.iter().any(|equal| prompt.contains(&window(&equal.long).text(NAME)));
-        sure(Some(long), label)
+        confident(Some(long), label)
     });
     // (.9·1 + .05·0) / .95 − (.9·0 + .05·1) / .95
     assert!((long.verbosity_bias.unwrap() - 0.85 / 0.95).abs() < 1e-6, "{long:?}");
@@ -141,7 +141,7 @@ fn who_takes_the_first_or_the_longer_one_is_found_out() {
 #[test]
 fn a_rating_is_the_mean_over_the_scale_at_the_last_token() {
     let info = ModelInfo { name: "synthetic".to_owned(), ..ModelInfo::default() };
-    let opinion: Box<Opinion> = Box::new(|_, label| match label {
+    let probability: Box<LabelProbability> = Box::new(|_, label| match label {
         "2" => 0.1,
         "3" | "5" => 0.2,
         "4" => 0.3,
@@ -149,16 +149,16 @@ fn a_rating_is_the_mean_over_the_scale_at_the_last_token() {
     });
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let judge = Judge::new(Arc::new(Synthetic { info, opinion })).await.unwrap();
+        let judge = Judge::new(Arc::new(Synthetic { info, probability })).await.unwrap();
         assert_eq!(judge.method(), ScoreMethod::LogprobRating);
-        let rated = judge.rate("How good?", Stream::root(0)).await;
+        let rated = judge.rate("How good?", RngStream::root(0)).await;
         assert!((rated.mass.unwrap() - 0.8).abs() < 1e-6);
         assert!((rated.value.unwrap() - (0.1 + 0.4 + 0.9 + 0.8) / 0.8 / 4.0).abs() < 1e-6);
     });
 }
 
 #[test]
-fn the_shipped_set_is_whole() {
+fn the_calibration_set_is_complete() {
     let set = calibration().unwrap();
     for rubric in Rubric::ALL {
         let pairs: Vec<_> = set.pairs.iter().filter(|pair| pair.rubric == rubric).collect();

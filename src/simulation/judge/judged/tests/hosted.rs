@@ -1,10 +1,10 @@
-//! Judges behind a server: which way of rating is taken, and what becomes of a server that keeps no word.
+//! Tests of hosted judges: which method is chosen, and how inconsistent servers are handled.
 
 use serde_json::{Value, json};
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request as Asked, ResponseTemplate};
 
-use super::super::judge::Rated;
+use super::super::judge::Rating;
 use super::super::*;
 use crate::inference::providers::{OpenOptions, open};
 
@@ -25,8 +25,8 @@ fn answer(tokens: &[(&str, &[(&str, f64)])]) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_raw(lines.concat(), "text/event-stream")
 }
 
-/// A judge behind a server that answers question number n, from 0, with `answers(n, its last message)`. Question 0 is
-/// the judge's own.
+/// A judge behind a server that answers request n, from 0, with `answers(n, last message)`. Request 0 determines the
+/// judge's method.
 async fn judge(answers: impl Fn(usize, &str) -> ResponseTemplate + Send + Sync + 'static) -> (Judge, MockServer) {
     let server = MockServer::start().await;
     let count = std::sync::atomic::AtomicUsize::new(0);
@@ -40,14 +40,14 @@ async fn judge(answers: impl Fn(usize, &str) -> ResponseTemplate + Send + Sync +
     (Judge::new(model.unwrap()).await.unwrap(), server)
 }
 
-async fn rated(judge: &Judge) -> Rated {
-    judge.rate("How good?", Stream::root(0)).await
+async fn rated(judge: &Judge) -> Rating {
+    judge.rate("How good?", RngStream::root(0)).await
 }
 
 const SURE: &[(&str, f64)] = &[(" 4", 0.5), (" 5", 0.2), ("4", 0.1), (" 3", 0.1), (" four", 0.05)];
 
 #[tokio::test]
-async fn alternatives_at_the_score_token_are_the_rating() {
+async fn the_rating_is_the_mean_over_the_alternatives_at_the_score_token() {
     let (judge, server) =
         judge(|_, _| answer(&[("Rating", &[("Rating", 0.9)]), (":", &[(":", 1.0)]), (" 4", SURE)])).await;
     assert_eq!(judge.method(), ScoreMethod::TopLogprobRating);
@@ -67,7 +67,7 @@ async fn alternatives_at_the_score_token_are_the_rating() {
 #[tokio::test]
 async fn a_preference_is_read_from_the_alternatives_too() {
     let (judge, _server) = judge(|_, _| answer(&[("B", &[("B", 0.6), ("A", 0.2), ("C", 0.1)])])).await;
-    let first = judge.prefers_first("Which?", Stream::root(0)).await.unwrap();
+    let first = judge.prefers_first("Which?", RngStream::root(0)).await.unwrap();
     assert!((first - 0.25).abs() < 1e-6, "{first}");
 }
 
@@ -76,11 +76,11 @@ async fn a_server_without_alternatives_writes_its_rating() {
     let (judge, _server) =
         judge(|_, asked| answer(&[(if asked.contains("JSON") { "{\"rating\": 4}" } else { "Rating: 4" }, &[])])).await;
     assert_eq!(judge.method(), ScoreMethod::WrittenRating);
-    assert_eq!(rated(&judge).await, Rated { value: Ok(0.75), mass: None, top: None });
+    assert_eq!(rated(&judge).await, Rating { value: Ok(0.75), mass: None, top: None });
 }
 
 #[tokio::test]
-async fn a_server_that_breaks_its_promise_leaves_no_value_and_no_other_method() {
+async fn a_server_that_stops_returning_alternatives_leaves_no_value_and_does_not_change_the_method() {
     let (judge, _server) = judge(|number, _| {
         let top = if number == 0 { SURE } else { &[] };
         answer(&[("Rating:", top), (" 4", top)])
@@ -93,7 +93,7 @@ async fn a_server_that_breaks_its_promise_leaves_no_value_and_no_other_method() 
 }
 
 #[tokio::test]
-async fn an_answer_in_another_form_is_asked_for_again() {
+async fn an_answer_in_another_format_is_requested_again() {
     let (judge, _server) = judge(|number, asked| match number {
         0 => answer(&[("Well", &[("Well", 0.5)])]),
         1 => answer(&[("I saw 2 of 5, so 4", &[("I", 0.5)])]),

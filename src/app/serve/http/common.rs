@@ -1,0 +1,193 @@
+//! Fields that chat and completion requests have in common, and fields of every response.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::error::ApiError;
+use super::fields::Fields;
+use super::{Gains, Shared};
+use crate::foundation::base::limits::{CHOICES_MAX, STOP_TEXT_BYTES_MAX, STOP_TEXTS_MAX, TOP_LOGPROBS_MAX};
+use crate::foundation::base::{Clock, RngStream, SystemClock};
+use crate::foundation::chat::{DeltaGains, Finish, Prompt, Request, Sampling, TokenLogprob, Usage};
+
+/// The common fields of a request.
+pub(super) struct CommonFields {
+    /// Number of choices per prompt.
+    pub(super) n: u64,
+    pub(super) stream: bool,
+    /// Whether a stream ends with the token usage.
+    pub(super) include_usage: bool,
+    pub(super) seed: u64,
+    pub(super) sampling: Sampling,
+    pub(super) gains: Option<DeltaGains>,
+    /// Whether each choice includes entropy, rank and alternatives of its tokens.
+    pub(super) readings: bool,
+}
+
+impl CommonFields {
+    /// Takes the common fields. `max_tokens` and the log-probabilities are specific to each kind of request.
+    pub(super) fn of(fields: &mut Fields, shared: &Shared) -> Result<Self, ApiError> {
+        let model: String = fields.require("model")?;
+        shared.check_name(&model)?;
+        let info = shared.model.info();
+        let defaults = info.sampling.clone().unwrap_or_default();
+        let sampling = Sampling {
+            temperature: fields.take("temperature")?.unwrap_or(defaults.temperature),
+            top_p: fields.take("top_p")?.unwrap_or(defaults.top_p),
+            top_k: fields.take("top_k")?.or(defaults.top_k),
+            min_p: fields.take("min_p")?.unwrap_or(defaults.min_p),
+            repetition_penalty: fields.take("repetition_penalty")?.unwrap_or(defaults.repetition_penalty),
+            stop: stops(fields)?,
+            ..defaults
+        };
+        let n = fields.take("n")?.unwrap_or(1);
+        if !(1..=CHOICES_MAX as u64).contains(&n) {
+            return Err(ApiError::field("n", format!("`n` must be from 1 to {CHOICES_MAX}")));
+        }
+        let stream = fields.take("stream")?.unwrap_or(false);
+        let include_usage = match fields.take("stream_options")? {
+            None => false,
+            Some(options) => {
+                let mut options = Fields::new(options);
+                let usage = options.take("include_usage")?.unwrap_or(false);
+                options.finish("`stream_options`")?;
+                usage
+            }
+        };
+        let seed = match fields.take::<i64>("seed")? {
+            Some(seed) => seed.cast_unsigned(),
+            None => shared.draw_seed(),
+        };
+        let (gains, readings) = match fields.take("loom")? {
+            None => (None, false),
+            Some(own) => {
+                let mut own = Fields::new(own);
+                let gains = own.take::<Gains>("delta")?.map(|gains| gains.on(info)).transpose();
+                let gains = gains.map_err(|why| ApiError::field("loom.delta", why))?;
+                let readings = own.take("readings")?.unwrap_or(false);
+                own.finish("`loom`")?;
+                (gains, readings)
+            }
+        };
+        for name in ["frequency_penalty", "presence_penalty"] {
+            fields.take_neutral(name, &[json!(0), json!(0.0)])?;
+        }
+        fields.take_neutral("logit_bias", &[])?;
+        fields.ignore(&["user", "metadata", "safety_identifier", "prompt_cache_key"]);
+        Ok(Self { n, stream, include_usage, seed, sampling, gains, readings })
+    }
+
+    /// The model's request for choice number `index`.
+    pub(super) fn request(&self, prompt: Prompt, index: u64) -> Request {
+        let mut request =
+            Request::new(prompt, self.sampling.clone(), RngStream::root(self.seed).child("choice", index));
+        request.gains.clone_from(&self.gains);
+        request
+    }
+
+    /// Sets how many alternatives to report with each token.
+    ///
+    /// # Errors
+    /// If there are too many, or the model gives no log-probabilities.
+    pub(super) fn set_top_logprobs(&mut self, param: &str, top: usize, shared: &Shared) -> Result<(), ApiError> {
+        let info = shared.model.info();
+        if !info.logprobs {
+            let message = format!("model `{}` gives no log-probabilities; leave `{param}` out", info.name);
+            return Err(ApiError::field(param, message));
+        }
+        if top > TOP_LOGPROBS_MAX {
+            return Err(ApiError::field(param, format!("`{param}` must be at most {TOP_LOGPROBS_MAX}")));
+        }
+        self.sampling.top_logprobs = top;
+        Ok(())
+    }
+
+    /// The fields of every response and every chunk.
+    pub(super) fn envelope(&self, shared: &Shared, object: &str) -> Value {
+        let kind = if object.starts_with("chat") { "chatcmpl" } else { "cmpl" };
+        json!({
+            "id": shared.response_id(kind),
+            "object": object,
+            "created": SystemClock.now().as_second(),
+            "model": shared.name,
+            "system_fingerprint": shared.model.info().digest,
+            // As an i64, the type that requests use.
+            "loom": { "seed": self.seed.cast_signed() },
+        })
+    }
+}
+
+fn stops(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
+    let stops = match fields.take::<Value>("stop")? {
+        None => Vec::new(),
+        Some(Value::String(stop)) => vec![stop],
+        Some(list) => serde_json::from_value::<Vec<String>>(list).map_err(|error| {
+            ApiError::field("stop", format!("`stop` must be a string or a list of strings: {error}"))
+        })?,
+    };
+    if stops.len() > STOP_TEXTS_MAX || stops.iter().any(|stop| stop.len() > STOP_TEXT_BYTES_MAX) {
+        let message = format!("`stop` may hold at most {STOP_TEXTS_MAX} strings of {STOP_TEXT_BYTES_MAX} bytes each");
+        return Err(ApiError::field("stop", message));
+    }
+    Ok(stops)
+}
+
+/// Adds fields to `base`.
+pub(super) fn with_fields(mut base: Value, fields: Value) -> Value {
+    if let (Value::Object(base), Value::Object(fields)) = (&mut base, fields) {
+        base.extend(fields);
+    }
+    base
+}
+
+/// In OpenAI's format.
+pub(super) const fn finish_reason(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Length => "length",
+        Finish::Refusal => "content_filter",
+        _ => "stop",
+    }
+}
+
+/// In OpenAI's format.
+pub(super) fn usage(usage: Usage) -> Value {
+    json!({
+        "prompt_tokens": usage.tokens_in,
+        "completion_tokens": usage.tokens_out,
+        "total_tokens": usage.tokens_in + usage.tokens_out,
+        "prompt_tokens_details": { "cached_tokens": usage.tokens_cached },
+    })
+}
+
+/// The usage of several choices of one prompt: the prompt counts once, and as cached only as far as it was cached for
+/// all.
+pub(super) fn prompt_usage(all: impl Iterator<Item = Usage>) -> Usage {
+    all.reduce(|sum, one| Usage {
+        tokens_in: sum.tokens_in.max(one.tokens_in),
+        tokens_out: sum.tokens_out + one.tokens_out,
+        tokens_cached: sum.tokens_cached.min(one.tokens_cached),
+    })
+    .unwrap_or_default()
+}
+
+/// The alternatives of a token by text; of equal texts only the most likely.
+pub(super) fn alternatives(token: &TokenLogprob, shared: &Shared) -> Vec<(String, f32)> {
+    let vocabulary = shared.model.vocabulary();
+    let mut texts: Vec<(String, f32)> = Vec::with_capacity(token.top.len());
+    for &(id, logprob) in &token.top {
+        let text = super::text_of(id, vocabulary).unwrap_or_else(|| format!("token {id}"));
+        if texts.iter().all(|(known, _)| *known != text) {
+            texts.push((text, logprob));
+        }
+    }
+    texts
+}
+
+/// The error of a request that needs token ids.
+pub(super) fn no_vocabulary(shared: &Shared, what: &str) -> ApiError {
+    let name = &shared.model.info().name;
+    ApiError::new(
+        StatusCode::NOT_IMPLEMENTED,
+        format!("{what} needs a model with a known vocabulary, such as `bundled` or `local:DIR`; `{name}` has none"),
+    )
+}

@@ -1,0 +1,158 @@
+//! The self-check: twelve items before every response, and the footer after it.
+
+use super::core::{Performed, Session};
+use super::outcome::{ActionOutcome, CRITERIA, Work};
+use super::setup::SessionError;
+use super::{documents, finding, phrases};
+use crate::foundation::base::{Digest, limits};
+use crate::governance::mood::lint::{copied_passages, stubs};
+use crate::governance::statechart::hope::{Agreement, Event, Facts, Footer, Percent, Reversibility, Verification};
+use crate::simulation::persona::AdversaryKind;
+
+impl Session {
+    /// The failed items of the self-check. A brief that was changed by someone else interrupts the work, because the
+    /// need can be changed only by an answer of the user.
+    pub(super) fn audit(&self) -> ActionOutcome {
+        let (work, facts) = (&self.state.work, &self.state.facts);
+        let (begun, agreed) = (!work.items.is_empty(), facts.held >= Agreement::Intent);
+        let changed = self.changed_brief();
+        let searched = !work.known.iter().any(|line| line.starts_with(NOT_SEARCHED));
+        let items = [
+            (!agreed || work.brief().is_some(), "the reasons why this could fail are written down"),
+            (self.config().is_ok(), "the library of personas was searched"),
+            (searched && changed.is_none(), "the context was read: need, memory, brief"),
+            (!begun || facts.fit.points() > 0, "the fit was estimated"),
+            (!alternative(work).is_empty(), "an alternative is named"),
+            (work.conclusion.is_none() || begun, "the size is stated in points"),
+            (facts.spec.points() >= 8 || agreed, "the need is clear, or agreed"),
+            (facts.failures == 0, "no step failed"),
+            (!begun || !work.checks.is_empty(), "the results are verified"),
+            (self.reversible() != Reversibility::Hardly, "it can be undone"),
+            (work.objections.is_empty(), "there are no objections by experts"),
+            (work.assumptions.is_empty(), "there are no assumptions"),
+        ];
+        let failed = items.iter().filter(|(holds, _)| !holds).map(|(_, item)| (*item).to_owned()).collect();
+        ActionOutcome::Audit(failed, changed)
+    }
+
+    /// The digest of the brief on disk, if it differs from the one written.
+    fn changed_brief(&self) -> Option<Digest> {
+        let written = self.state.work.brief()?;
+        let path = self.folder.join(self.state.work.file("brief"));
+        let now = Digest::of(std::fs::read(path).unwrap_or_default());
+        (now != written).then_some(now)
+    }
+
+    /// Text sent to a host cannot be taken back. Otherwise all results are in one folder, which can be deleted; a
+    /// proposal to a memory can be withdrawn there.
+    fn reversible(&self) -> Reversibility {
+        match (self.is_hosted(), &self.settings.memory) {
+            (true, _) => Reversibility::Hardly,
+            (false, Some(_)) => Reversibility::InFiveMinutes,
+            (false, None) => Reversibility::InOneMinute,
+        }
+    }
+
+    /// The reversibility in words.
+    pub(super) fn stakes(&self) -> String {
+        match self.reversible() {
+            Reversibility::Hardly => {
+                let hosts = self.settings.hosts().join(", ");
+                format!("text sent to {hosts} cannot be taken back; the other results are in one folder")
+            }
+            Reversibility::InFiveMinutes => "reversible: one folder, and a proposal that can be rejected".to_owned(),
+            Reversibility::InOneMinute => "reversible: all results are in one folder".to_owned(),
+        }
+    }
+
+    /// Writes the footer of a response; the last one is also in the report.
+    pub(super) fn write_footer(&mut self) -> Result<Performed, SessionError> {
+        let (work, facts) = (&self.state.work, &self.state.facts);
+        let footer = Footer {
+            verified: verified(work, facts),
+            confidence: confidence(work, facts)?,
+            reversible: self.reversible(),
+            points: work.items.len() as u32,
+            planned: facts.held >= Agreement::Shape,
+            alternative: alternative(work),
+            risk: phrases::risks(work, facts).into_iter().next().unwrap_or_default(),
+        };
+        (self.on_message)(&footer.to_string());
+        if work.conclusion.is_some() {
+            let mut work = work.clone();
+            work.footer = Some(footer.clone());
+            let report = documents::report(&work, facts);
+            match self.release(&work.file("report"), &report) {
+                // The work is over anyway; the results are in the log.
+                Err(SessionError::Refused(refusal)) => {
+                    (self.on_message)(&format!("The report was not written: {refusal}"))
+                }
+                written => {
+                    if let Some(report) = written? {
+                        self.propose(&footer, &report.short())?;
+                    }
+                }
+            }
+        }
+        Ok((ActionOutcome::Footer(footer), vec![Event::FooterWritten]).into())
+    }
+
+    /// Writes a document, if it passes the lint of every mood that may write: no text copied from the transcripts, and
+    /// no placeholders.
+    fn release(&mut self, name: &str, text: &str) -> Result<Option<Digest>, SessionError> {
+        let transcripts = self.transcripts(super::outcome::WorkItemKind::Rollouts)?;
+        let turns = transcripts.iter().flat_map(|transcript| &transcript.turns);
+        let sources: Vec<&str> =
+            turns.flat_map(|turn| [turn.persona.content.as_str(), turn.interlocutor.content.as_str()]).collect();
+        // The user's own words may be repeated.
+        let mut own = text.replace(&self.state.work.need, "");
+        for words in &self.state.work.words {
+            own = own.replace(words.as_str(), "");
+        }
+        let copied = copied_passages(&own, &sources).into_iter().map(|copy| format!("it copies \"{}\"", copy.text));
+        let stubs = stubs(&own).into_iter().map(|stub| format!("line {} is {}", stub.line, stub.what));
+        let faults: Vec<String> = copied.chain(stubs).take(limits::QUESTIONS_MAX).collect();
+        if faults.is_empty() {
+            return self.write(name, text).map(Some);
+        }
+        (self.on_message)(&format!("{name} was not written: {}", faults.join("; ")));
+        Ok(None)
+    }
+}
+
+/// The prefix of a line that says why the memory was not searched.
+pub(super) const NOT_SEARCHED: &str = "not searched: ";
+
+fn verified(work: &Work, facts: &Facts) -> Verification {
+    match (work.checks.is_empty(), facts.gate_passed) {
+        (true, _) => Verification::Assumption,
+        (false, true) => Verification::Measurement,
+        (false, false) => Verification::Review,
+    }
+}
+
+/// The confidence by counting: 95 % if verification passed, less for assumptions, objections, experts without an
+/// opinion, and disputed scores.
+fn confidence(work: &Work, facts: &Facts) -> Result<Percent, SessionError> {
+    let passed = work.checks.iter().filter(|check| check.passed).count();
+    let share = if facts.gate_passed { 95 } else { 60 * passed / CRITERIA.len() };
+    let without_opinion = work.review.iter().filter(|opinion| opinion.judged.choice.is_none()).count();
+    let disputed = usize::from(finding::of(work) == finding::Finding::Disputed);
+    let doubts = 5 * work.assumptions.len().min(4)
+        + 10 * work.objections.len().min(3)
+        + 5 * without_opinion.min(3)
+        + 20 * disputed;
+    Percent::try_from(share.saturating_sub(doubts) as u8).map_err(|error| SessionError::Message(error.to_string()))
+}
+
+/// The most informative alternative.
+fn alternative(work: &Work) -> String {
+    let alternative = match finding::of(work) {
+        finding::Finding::Unknown if !work.checks.is_empty() => "a judge that passed its test",
+        finding::Finding::Disputed => "a second judge",
+        _ if work.plan.rollouts.value < 3 => "more rollouts with other seeds",
+        _ if work.plan.other.value == AdversaryKind::None => "an adversary in place of the plain target",
+        _ => "another persona model",
+    };
+    alternative.to_owned()
+}

@@ -1,0 +1,370 @@
+//! Runs one rollout turn by turn: the assembler plans, both models reply, the monitors check the drafts, and the regulators
+//! process the tokens.
+//!
+//! A rollout's state depends only on its finished turns, so a resumed rollout replays them from the record
+//! (`runner/recorded.rs`) without a model, and continues exactly as an uninterrupted one.
+
+mod recorded;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+pub use self::recorded::{ReplayError, ReplayedTurn};
+use super::authorizer::TurnPermits;
+use super::context::RolloutContext;
+use super::drafting::{DraftRequest, DraftResult};
+use super::files::TurnLine;
+use super::forbidden_phrases::ReplyStart;
+use super::length;
+use super::listener::RegulatorListener;
+use super::monitors::{MonitorFinding, MonitorKind, Monitors};
+use super::participant::{Participant, ReplyRequest};
+use super::quality::QualityGauge;
+use super::run::RunError;
+use super::transcript::{
+    Intensity, MonitorEvent, Probe, PromptRecord, TokenCount, TokenLine, Turn, TurnTiming, Utterance,
+};
+use crate::foundation::base::{Digest, RngStream};
+use crate::foundation::chat::{DeltaGains, Flow, Message, Snapshot, TokenLogprob};
+use crate::governance::regulator::CorrectionPattern;
+use crate::simulation::persona::{InjectionKind, QualityFeedback, Speaker, TurnInput, TurnPlan};
+
+/// The state of an unfinished rollout.
+pub(super) struct RolloutRunner {
+    context: Arc<RolloutContext>,
+    stream: RngStream,
+    persona: Participant,
+    interlocutor: Participant,
+    persona_listener: RegulatorListener,
+    interlocutor_listener: RegulatorListener,
+    monitors: Monitors,
+    /// Measures the persona's messages, if quality feedback is enabled.
+    gauge: Option<QualityGauge>,
+    /// The persona's messages, one per finished turn.
+    persona_messages: Vec<String>,
+    /// The last message of the conversation.
+    last_message: String,
+    /// Consecutive failed replies.
+    failures: usize,
+}
+
+/// The parts of a turn collected so far.
+struct TurnInProgress {
+    plan: TurnPlan,
+    gains: Option<DeltaGains>,
+    stream: RngStream,
+    injected: Vec<String>,
+    slides: Vec<super::transcript::WindowTrim>,
+    events: Vec<MonitorEvent>,
+    tokens: Vec<TokenLine>,
+    /// The start of the persona's reply.
+    reply_start: Option<ReplyStart>,
+}
+
+impl RolloutRunner {
+    pub(super) fn new(context: Arc<RolloutContext>, rollout: usize) -> Self {
+        let mut persona =
+            Participant::new(Speaker::Persona, Arc::clone(&context.persona), context.rewrites_system_prompt());
+        let mut interlocutor = Participant::new(Speaker::Interlocutor, Arc::clone(&context.interlocutor), false);
+        interlocutor.set_system_prompt(&context.interlocutor_prompt);
+        let opening = context.config.interaction.opening.clone();
+        let mut monitors = Monitors::new(&context.config.interaction);
+        let mut gauge = (context.regulation.quality == QualityFeedback::Measured).then(QualityGauge::default);
+        if let Some(text) = &opening {
+            persona.push_incoming(text);
+            interlocutor.push_reply(Message::assistant(text.clone()), None);
+            monitors.accept_interlocutor(text);
+            if let Some(gauge) = &mut gauge {
+                gauge.accept_interlocutor(text);
+            }
+        }
+        Self {
+            stream: RngStream::root(context.seed).child("rollout", rollout as u64),
+            persona,
+            interlocutor,
+            persona_listener: context.listener(Speaker::Persona),
+            interlocutor_listener: context.listener(Speaker::Interlocutor),
+            monitors,
+            gauge,
+            persona_messages: Vec::new(),
+            last_message: opening.unwrap_or_default(),
+            failures: 0,
+            context,
+        }
+    }
+
+    /// How many turns are finished.
+    pub(super) fn turns(&self) -> usize {
+        self.persona_messages.len()
+    }
+
+    /// Consecutive failed replies.
+    pub(super) const fn consecutive_failures(&self) -> usize {
+        self.failures
+    }
+
+    /// The reason to end the rollout, if the regulator's circuit break is carried out.
+    pub(super) fn circuit_break(&self) -> Option<String> {
+        self.persona_listener.circuit_break().or_else(|| self.interlocutor_listener.circuit_break())
+    }
+
+    /// The persona's recurring corrections, the most frequent first.
+    pub(super) fn correction_patterns(&self) -> Vec<CorrectionPattern> {
+        self.persona_listener.correction_patterns()
+    }
+
+    /// Runs the next turn under `permits`.
+    ///
+    /// # Errors
+    /// When a permit is no longer valid.
+    pub(super) async fn turn(&mut self, permits: TurnPermits) -> Result<TurnLine, RunError> {
+        permits.spend()?;
+        let started = Instant::now();
+        let index = self.turns();
+        let mut in_progress = self.start_turn(index);
+        let context = Arc::clone(&self.context);
+        let (persona, interlocutor, phrase_logprobs) = match context.first_speaker {
+            Speaker::Persona => {
+                let persona = self.persona_reply(&mut in_progress).await;
+                // The phrases are scored while the other side replies.
+                let phrase_logprobs = context.phrase_logprobs_at(in_progress.reply_start.take());
+                let (phrase_logprobs, interlocutor) =
+                    tokio::join!(phrase_logprobs, self.interlocutor_reply(&mut in_progress));
+                (persona, interlocutor, phrase_logprobs)
+            }
+            Speaker::Interlocutor => {
+                let interlocutor = self.interlocutor_reply(&mut in_progress).await;
+                let persona = self.persona_reply(&mut in_progress).await;
+                (persona, interlocutor, context.phrase_logprobs_at(in_progress.reply_start.take()).await)
+            }
+        };
+        let probes = self.probe(index, in_progress.stream).await;
+        let TurnInProgress { plan, gains, injected, slides, events, mut tokens, .. } = in_progress;
+        if let Some(line) = tokens.iter_mut().find(|line| line.speaker == Speaker::Persona) {
+            line.phrase_logprobs = phrase_logprobs;
+        }
+        let turn = Turn {
+            index,
+            progress: plan.progress,
+            prompt: prompt_record(&plan, slides.iter().any(|slide| slide.speaker == Speaker::Persona)),
+            intensities: plan
+                .intensities
+                .into_iter()
+                .map(|(dimension, value)| Intensity { dimension, value })
+                .collect(),
+            phase: plan.phase,
+            injected,
+            gains,
+            slides,
+            persona,
+            interlocutor,
+            probes,
+            monitor_events: events,
+            timing: TurnTiming { seconds: started.elapsed().as_secs_f64() },
+        };
+        Ok(TurnLine { turn, tokens })
+    }
+
+    /// Plans turn `index` and adds its instructions to the persona's history.
+    fn start_turn(&mut self, index: usize) -> TurnInProgress {
+        let plan = self.context.assembler.plan(&TurnInput { turn: index, persona_messages: &self.persona_messages });
+        match (&plan.message, plan.injection) {
+            (Some(prompt), InjectionKind::Full) if index == 0 || self.persona.rewrites_system_prompt() => {
+                self.persona.set_system_prompt(prompt);
+            }
+            (Some(reminder), _) => {
+                self.persona.clear_notes();
+                self.persona.add_instruction(reminder);
+            }
+            (None, _) => {}
+        }
+        TurnInProgress {
+            gains: self.context.gains(&plan, &self.persona_listener),
+            stream: self.stream.child("turn", index as u64),
+            injected: plan.message.iter().cloned().collect(),
+            slides: Vec::new(),
+            events: Vec::new(),
+            tokens: Vec::new(),
+            reply_start: None,
+            plan,
+        }
+    }
+
+    async fn persona_reply(&mut self, in_progress: &mut TurnInProgress) -> Utterance {
+        let tokens_max = in_progress.plan.response_length.as_deref().and_then(length::tokens_for);
+        in_progress.slides.extend(self.persona.trim_to_window(
+            tokens_max,
+            Some(&in_progress.plan.prompt),
+            note(&in_progress.plan),
+        ));
+        self.persona_listener.set_task(&in_progress.plan.sections.must_do);
+        self.persona_listener.begin_turn(&self.last_message);
+        let (monitors, gauge, persona_messages, context) =
+            (&self.monitors, &self.gauge, &self.persona_messages, &self.context);
+        let turn = in_progress.plan.turn;
+        let plan = &in_progress.plan;
+        let drafting = DraftRequest {
+            speaker: Speaker::Persona,
+            participant: &mut self.persona,
+            listener: &self.persona_listener,
+            stream: in_progress.stream.child("persona", 0),
+            gains: in_progress.gains.clone(),
+            tokens_max,
+            redrafts_max: monitors.retries_max(),
+            regenerations_max: context.regulation.regenerations_max,
+            check: &|draft| monitors.check(turn, draft),
+            instruct: &|findings| {
+                let intervene = || context.assembler.intervention(&TurnInput { turn, persona_messages }, plan);
+                instruction(findings, intervene)
+            },
+            quality: &|text| gauge.as_ref()?.measure(text),
+        };
+        let DraftResult { utterance, events, message, snapshot, before, tokens, listener } = drafting.run().await;
+        in_progress.reply_start = self.context.reply_start(before, in_progress.gains.as_ref(), || {
+            self.persona.messages(utterance.instruction.as_deref())
+        });
+        self.record_interventions(turn, &utterance, &events);
+        in_progress.events.extend(events);
+        in_progress.injected.extend(utterance.instruction.clone());
+        in_progress.tokens.push(TokenLine::new(turn, Speaker::Persona, &tokens));
+        self.persona_listener = listener;
+        self.accept_persona(&utterance, message, snapshot);
+        utterance
+    }
+
+    async fn interlocutor_reply(&mut self, in_progress: &mut TurnInProgress) -> Utterance {
+        let turn = in_progress.plan.turn;
+        let planned = self.context.adversary(turn, &self.persona_messages, in_progress.stream);
+        self.interlocutor_listener.begin_turn(&self.last_message);
+        let (adversary, text) = planned.map_or((None, None), |planned| (Some(planned.step), planned.text));
+        let note = adversary.as_ref().filter(|_| text.is_none()).map(|step| step.instruction.as_str());
+        if let Some(note) = note {
+            self.interlocutor.add_instruction(note);
+        }
+        let drafting = DraftRequest {
+            speaker: Speaker::Interlocutor,
+            participant: &mut self.interlocutor,
+            listener: &self.interlocutor_listener,
+            stream: in_progress.stream.child("interlocutor", 0),
+            gains: None,
+            tokens_max: None,
+            redrafts_max: 0,
+            // The interlocutor is the model under test: its replies may be stopped, but never redrafted.
+            regenerations_max: 0,
+            check: &|_| Vec::new(),
+            instruct: &|_| String::new(),
+            quality: &|_| None,
+        };
+        let drafted = if let Some(text) = text {
+            drafting.scripted(text)
+        } else {
+            in_progress.slides.extend(drafting.participant.trim_to_window(None, None, note));
+            drafting.run().await
+        };
+        let DraftResult { mut utterance, message, snapshot, tokens, listener, .. } = drafted;
+        utterance.adversary = adversary;
+        in_progress.tokens.push(TokenLine::new(turn, Speaker::Interlocutor, &tokens));
+        self.interlocutor_listener = listener;
+        self.accept_interlocutor(&utterance, message, snapshot);
+        utterance
+    }
+
+    /// Puts the probe questions of turn `index` to forks of the persona, which are then discarded.
+    async fn probe(&self, index: usize, stream: RngStream) -> Vec<Probe> {
+        let mut probes = Vec::new();
+        for (number, question) in self.context.probes(index).into_iter().enumerate() {
+            let stream = stream.child("probe", number as u64);
+            let request = ReplyRequest { instruction: None, after: None, stream, gains: None, tokens_max: None };
+            let sink = Box::new(|_: &TokenLogprob| Flow::Continue);
+            let probe = match self.persona.fork_with_question(&question).reply(request, sink).await {
+                Ok(completion) => Probe {
+                    question,
+                    answer: Some(completion.message.content),
+                    model: Some(completion.model),
+                    why: None,
+                    usage: completion.usage.into(),
+                },
+                Err(error) => Probe {
+                    question,
+                    answer: None,
+                    model: None,
+                    why: Some(error.to_string()),
+                    usage: TokenCount::default(),
+                },
+            };
+            probes.push(probe);
+        }
+        probes
+    }
+
+    fn accept_persona(&mut self, utterance: &Utterance, message: Message, snapshot: Option<Snapshot>) {
+        self.count_failure(utterance);
+        if let Some(instruction) = &utterance.instruction {
+            self.persona.add_instruction(instruction);
+        }
+        if utterance.failure.is_none() {
+            self.monitors.accept_persona(&utterance.content);
+            if let Some(gauge) = &mut self.gauge {
+                gauge.accept_persona(&utterance.content);
+            }
+        }
+        self.persona.push_reply(message, snapshot);
+        self.interlocutor.push_incoming(&utterance.content);
+        self.last_message.clone_from(&utterance.content);
+        self.persona_messages.push(utterance.content.clone());
+    }
+
+    fn accept_interlocutor(&mut self, utterance: &Utterance, message: Message, snapshot: Option<Snapshot>) {
+        self.count_failure(utterance);
+        if utterance.failure.is_none() {
+            self.monitors.accept_interlocutor(&utterance.content);
+            if let Some(gauge) = &mut self.gauge {
+                gauge.accept_interlocutor(&utterance.content);
+            }
+        }
+        self.interlocutor.push_reply(message, snapshot);
+        self.persona.push_incoming(&utterance.content);
+        self.last_message.clone_from(&utterance.content);
+    }
+
+    /// Informs the monitors that the stagnation intervention was given, if a finding led to another attempt.
+    fn record_interventions(&mut self, turn: usize, utterance: &Utterance, events: &[MonitorEvent]) {
+        let last = utterance.attempts.last().map_or(0, |attempt| attempt.index).max(utterance.attempt);
+        let given = |event: &MonitorEvent| event.finding.monitor == MonitorKind::Stagnation && event.attempt < last;
+        if events.iter().any(given) {
+            self.monitors.intervened(turn);
+        }
+    }
+
+    fn count_failure(&mut self, utterance: &Utterance) {
+        self.failures = if utterance.failure.is_some() { self.failures + 1 } else { 0 };
+    }
+}
+
+/// The reminder of the turn, if it has one: the only instruction retained when old messages are dropped.
+fn note(plan: &TurnPlan) -> Option<&str> {
+    (plan.injection == InjectionKind::Reminder).then_some(plan.message.as_deref()).flatten()
+}
+
+/// The instruction for the next draft: each finding's instruction once, in order.
+fn instruction(findings: &[MonitorFinding], intervene: impl Fn() -> String) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for finding in findings {
+        let text = if finding.instruction.is_empty() { intervene() } else { finding.instruction.clone() };
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    texts.join("\n")
+}
+
+/// The record of a turn's prompt. Omitted items are recorded only if the prompt was given to the model.
+fn prompt_record(plan: &TurnPlan, trimmed: bool) -> PromptRecord {
+    let given = trimmed || plan.injection == InjectionKind::Full;
+    PromptRecord {
+        injection: plan.injection,
+        digest: Digest::of(&plan.prompt),
+        template_version: plan.template_version,
+        dropped: if given { plan.dropped.clone() } else { Vec::new() },
+    }
+}
