@@ -12,13 +12,13 @@
 //!     regulator.on_event(LlmEvent::Token { token, logprob: Some(logprob), index, entropy: None, top: &[] });
 //! }
 //! regulator.on_event(LlmEvent::TurnComplete { full_response: "Done.", finish: None });
-//! assert_eq!(regulator.turn_reading().tokens_with_logprob, 2);
-//! assert!(!regulator.stops());
+//! assert_eq!(regulator.turn_stats().tokens_with_logprob, 2);
+//! assert!(!regulator.should_stop());
 //!
 //! regulator.on_event(LlmEvent::Cost {
 //!     tokens_in: 1_200, tokens_out: 2, tokens_cached: 0, money_micros: 0, wallclock_ms: 80, provider: None,
 //! });
-//! assert!(regulator.stops());
+//! assert!(regulator.should_stop());
 //! let Decision::CircuitBreak { reason: CircuitBreakReason::CostCapReached { spent, cap, .. }, .. } =
 //!     &regulator.decide()[0].decision
 //! else {

@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_model_that_could_not_be_opened() {
-        assert!(refusal("openai-compatible:nowhere#m").contains("its base URL is no URL"));
+        assert!(refusal("openai-compatible:nowhere#m").contains("its base URL is not a URL"));
         assert!(refusal("scripted:/nowhere.txt").contains("/nowhere.txt"));
         let both = refusal("openai-compatible:ftp://a#a,scripted:/nowhere.txt");
         assert!(both.contains("ftp://a#a") && both.contains("/nowhere.txt"), "{both}");

@@ -55,8 +55,8 @@ const RAW: &[(&[&str], &[&str])] = &[
             "app/session/authorizer.rs",
             "foundation/gate/",
             // Test files.
-            "governance/mood/attempts.rs",
-            "governance/memory/workspace/permitted.rs",
+            "governance/mood/denial_tests.rs",
+            "governance/memory/workspace/test_permits.rs",
         ],
     ),
     // Only the memory writes decided records, with permits.
@@ -75,8 +75,12 @@ fn models_are_opened_under_their_full_path() {
         if renames_opening(&code) {
             faults.push(format!("src/{name} imports `open` by itself: call `CommandGate::open_model`"));
         }
-        // Scoring gets options with an authorizer.
-        let made = code.matches("Scoring {").count() - code.matches("struct Scoring {").count();
+        // Scorers get options with an authorizer.
+        let made = code.matches("TranscriptScorer {").count()
+            - ["struct", "for"]
+                .map(|before| code.matches(&format!("{before} TranscriptScorer {{")).count())
+                .iter()
+                .sum::<usize>();
         if name != "simulation/judge/scoring.rs" && made != code.matches("options: gate.guarded_options(").count() {
             faults.push(format!("src/{name} scores with unguarded models: use `options: gate.guarded_options(…)`"));
         }
@@ -155,8 +159,8 @@ fn in_a_session_every_effect_is_described_to_the_gate() {
         assert_eq!(used, performs, "{file}");
     }
     // A turn takes one as well.
-    let player = fs::read_to_string(src().join("simulation/rollout/player.rs")).unwrap();
-    assert!(program(&player).contains("fn turn(&mut self, permitted: Permitted)"));
+    let runner = fs::read_to_string(src().join("simulation/rollout/runner.rs")).unwrap();
+    assert!(program(&runner).contains("fn turn(&mut self, permits: TurnPermits)"));
 }
 
 #[test]

@@ -134,16 +134,19 @@ fn a_hostile_template_stays_within_little_memory() {
     for (template, why) in [
         (
             "{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
-            "makes more than",
+            "allocates more than",
         ),
         ("{{ 'x' * 99999999 ~ 'y' * 99999999 ~ 'z' * 99999999 }}", "repeated too often"),
-        ("{% set l = range(99999) | list %}{{ l | join('a long text between the items' * 4000) }}", "makes more than"),
+        (
+            "{% set l = range(99999) | list %}{{ l | join('a long text between the items' * 4000) }}",
+            "allocates more than",
+        ),
         (
             "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}",
-            "comes to more",
+            "a value is larger than",
         ),
         ("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "puts a namespace into another value"),
-        ("{{ '%999999999d' | format(1) }}", "makes more than"),
+        ("{{ '%999999999d' | format(1) }}", "allocates more than"),
     ] {
         std::fs::write(&path, template).unwrap();
         let limited = format!("ulimit -v {} && exec \"$0\" \"$@\"", 4 << 20);
@@ -188,9 +191,9 @@ fn what_cannot_be_done_is_told() {
         (&["generate", "x", "--temperature", "-1"], "", 5, "`temperature` must be 0 (greedy) or a positive number"),
         (&["generate", "x", "--max-tokens", "18446744073709551615"], "", 5, "it may be at most 524288"),
         (&["generate", "x", "--threads", "0"], "", 2, "must be at least 1"),
-        (&["generate", "x", "--threads", "100000"], "", 5, "100000 threads were asked for; it takes 1 to 1024"),
+        (&["generate", "x", "--threads", "100000"], "", 5, "100000 threads were requested; the range is 1 to 1024"),
         (&["generate", "x", "-m", "local:/nowhere"], "", 5, "`/nowhere` cannot be read: No such file"),
-        (&["serve", "--host", "0.0.0.0"], "", 2, "others reach 0.0.0.0: give an API key"),
+        (&["serve", "--host", "0.0.0.0"], "", 2, "0.0.0.0 is reachable by other machines: set an API key"),
         (&["serve", "--api-key", "/nowhere"], "", 2, "/nowhere cannot be read: "),
     ] {
         let output = loom(arguments, input);
@@ -216,7 +219,7 @@ fn offline_nobody_is_asked_for_a_model() {
         let output = program::fed(program::command(tempfile::tempdir().unwrap().path(), &arguments), "x");
         let told = program::told(&output);
         assert_eq!(output.status.code(), Some(5), "{told}");
-        assert!(told.contains("offline nothing is fetched: run `loom model fetch`"), "{told}");
+        assert!(told.contains("cannot be downloaded offline: run `loom model fetch"), "{told}");
     }
 }
 

@@ -120,7 +120,7 @@ fn invalid_profiles_are_located_errors() {
     };
     check("name: Lena", "`core_belief` is missing");
     check("[]", "a profile must be a mapping");
-    check(&V1.1.replace("speech_patterns: [", "speech_patterns: [1, "), "text is needed");
+    check(&V1.1.replace("speech_patterns: [", "speech_patterns: [1, "), "expected text here");
     let short = "phases: [{name: a, end_pct: 0.4, belief: [0, 1], distress: [0, 1], action: [0, 2]}]";
     let error =
         config(&PortPlan { profile: V1, schedule: Some(("s", short)), presentation: None, turns: 5 }).unwrap_err();

@@ -139,7 +139,7 @@ fn errors_say_what_to_do() {
         assert_eq!(output.status.code(), Some(code), "{}", told(&output));
         assert!(told(&output).contains(what), "{}", told(&output));
     };
-    check(&["anna.yaml", "--target", "openai-compatible:nowhere#m"], 5, "its base URL is no URL");
+    check(&["anna.yaml", "--target", "openai-compatible:nowhere#m"], 5, "its base URL is not a URL");
     check(&["anna.yaml", "--target", "gpt-4.1"], 2, "is not a model spec");
     check(&["anna.yaml", "--turns", "0"], 2, "TURNS_MAX");
     check(&["--resume", "nowhere"], 2, "contains no run");
@@ -219,7 +219,7 @@ fn run_is_deterministic(config: &str) -> Transcript {
     let (transcript, tokens) = cut(&path, &broken.join("rollout_000.partial.jsonl"), 4);
     let output = loom(dir.path(), &["--resume", "broken", "--no-score"]);
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
-    assert!(told(&output).contains("torn"), "{}", told(&output));
+    assert!(told(&output).contains("incomplete last line"), "{}", told(&output));
     assert_eq!(files(&broken), files(&dir.path().join("one")));
     // The model gives what only a local model gives.
     assert!(tokens.iter().all(|line| line.logprob.iter().all(Option::is_some) && !line.ids.is_empty()));

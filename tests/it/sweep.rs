@@ -42,7 +42,7 @@ fn three_shards_merge_to_the_bytes_of_one_process() {
     }
     let parts = [at("part1"), at("part2"), at("part3")];
     // A sweep runs in the mood BOLD: the gate is asked before each cell.
-    let receipts = fs::read_to_string(dir.path().join("whole/receipts.jsonl")).unwrap();
+    let receipts = fs::read_to_string(dir.path().join("whole/receipts/1-of-1/receipts.jsonl")).unwrap();
     let granted = receipts.lines().filter(|line| line.contains("gate.granted") && line.contains("\"rollout\"")).count();
     assert!(receipts.contains("\"mood\":\"bold\"") && granted == 8, "{receipts}");
     let output = loom(&["merge", &parts[0], &parts[2], "--output", &at("two")]);
@@ -123,6 +123,31 @@ fn equal_cells_are_pooled_once() {
         .map(|row| (&row["factor"], &row["scores"][0]["rollouts"]))
         .collect();
     assert_eq!(pooled, [(&"seed".into(), &2.into()), (&"seed".into(), &2.into())]);
+}
+
+#[test]
+fn eight_shards_started_together_fill_one_folder() {
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let children: Vec<_> = (1..=8)
+        .map(|k| {
+            let (shard, output) = (format!("{k}/8"), at("shared"));
+            let mut command =
+                program::command(&program::root(), &["sweep", SWEEP, "--shard", &shard, "--output", &output]);
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    runs(&["merge", &at("shared"), "--output", &at("shared")]);
+    runs(&["sweep", SWEEP, "--output", &at("whole")]);
+    for name in ["sweep.json", "sweep_report.json", "sweep_report.md"] {
+        assert_eq!(bytes(&dir.path().join("shared"), name), bytes(&dir.path().join("whole"), name), "{name}");
+    }
+    let verified = runs(&["receipts", "verify", &at("shared")]);
+    assert_eq!(verified.lines().filter(|line| line.contains("receipts,")).count(), 8, "{verified}");
 }
 
 #[test]

@@ -82,7 +82,15 @@ enum Format {
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         match &self.command {
-            Command::Verify { folder, key } => check(folder, *key, terminal),
+            Command::Verify { folder, key } => {
+                let mut exit = Exit::Ok;
+                for log in logs(folder)? {
+                    if check(&log, *key, terminal)? != Exit::Ok {
+                        exit = Exit::CheckFailed;
+                    }
+                }
+                Ok(exit)
+            }
             Command::Show { folder, kind } => {
                 for receipt in receipts(folder)?.iter().filter(|receipt| receipt.entry.kind.starts_with(kind)) {
                     let Receipt { seq, at, entry, digest, .. } = receipt;
@@ -104,6 +112,23 @@ impl Args {
             Command::Erase { folder, digest } => erase(folder, digest, terminal),
         }
     }
+}
+
+/// The folders of the logs in `folder`: itself, or those of a sweep's shards.
+fn logs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let shards = folder.join("receipts");
+    if folder.join(LOG).exists() || !shards.is_dir() {
+        return Ok(vec![folder.to_owned()]);
+    }
+    let mut logs = Vec::new();
+    for entry in std::fs::read_dir(&shards)? {
+        let path = entry?.path();
+        if path.join(LOG).exists() {
+            logs.push(path);
+        }
+    }
+    logs.sort();
+    Ok(logs)
 }
 
 fn erase(folder: &Path, named: &str, terminal: &mut Terminal) -> Result<Exit, Failure> {

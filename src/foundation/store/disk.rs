@@ -9,7 +9,12 @@ use super::lock::FileLock;
 use crate::foundation::base::limits;
 
 /// A lock, released when it is dropped.
-pub trait DiskLock: Send {}
+pub trait DiskLock: Send {
+    /// Whether other processes are really kept out; `false` on a file system without locks.
+    fn is_enforced(&self) -> bool {
+        true
+    }
+}
 
 /// File metadata for change detection: if two stamps are equal and the first is settled, the content is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,8 +191,11 @@ impl Disk for RealDisk {
         let mut pause = Duration::from_micros(200);
         loop {
             let file = open()?;
-            if let Some(lock) = if exclusive { FileLock::exclusive(file)? } else { FileLock::shared(file)? } {
-                return Ok(Box::new(lock));
+            match if exclusive { FileLock::exclusive(file) } else { FileLock::shared(file) } {
+                Ok(Some(lock)) => return Ok(Box::new(lock)),
+                Ok(None) => {}
+                Err(error) if lacks_locks(&error) => return Ok(Box::new(UnsupportedLock)),
+                Err(error) => return Err(error),
             }
             if begun.elapsed() > limits::LOCK_WAIT_MAX {
                 let message = format!("another process has held `{path}` for over {:?}", limits::LOCK_WAIT_MAX);
@@ -197,6 +205,25 @@ impl Disk for RealDisk {
             pause = (pause * 2).min(Duration::from_millis(10));
         }
     }
+}
+
+/// Stands for the lock on a file system that has none, some network file systems for example.
+#[derive(Debug)]
+struct UnsupportedLock;
+
+impl DiskLock for UnsupportedLock {
+    fn is_enforced(&self) -> bool {
+        false
+    }
+}
+
+/// Whether the file system has no locks: `ENOLCK`, `ENOSYS` or `EOPNOTSUPP`.
+fn lacks_locks(error: &io::Error) -> bool {
+    #[cfg(target_os = "linux")]
+    let codes = [37, 38, 95];
+    #[cfg(not(target_os = "linux"))]
+    let codes: [i32; 0] = [];
+    error.kind() == io::ErrorKind::Unsupported || error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 fn is_denied(error: &io::Error) -> bool {
@@ -218,5 +245,18 @@ fn absent<T: Default>(result: io::Result<T>) -> io::Result<T> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_errors_of_file_systems_without_locks_count_as_such() {
+        for (code, expected) in [(37, true), (38, true), (95, true), (13, false), (11, false), (28, false)] {
+            assert_eq!(lacks_locks(&io::Error::from_raw_os_error(code)), expected, "{code}");
+        }
     }
 }

@@ -191,7 +191,7 @@ mod tests {
         check(r#"{"model_type": "mamba"}"#, "missing field `vocab_size`");
         check(
             r#"{"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4}}"#,
-            "asks for weights quantised with `gptq`; supported: plain f32, bf16 or f16",
+            "requires weights quantised with `gptq`; supported: plain f32, bf16 or f16",
         );
         let with = |extra: &str| {
             format!(r#"{{"model_type": "mamba", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, {extra}}}"#)

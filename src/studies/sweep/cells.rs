@@ -92,6 +92,11 @@ impl Shard {
     pub const fn contains(self, cell: usize) -> bool {
         cell % self.of == self.number - 1
     }
+
+    /// The name of the shard's folder of receipts, such as `2-of-8`.
+    pub fn folder(self) -> String {
+        format!("{}-of-{}", self.number, self.of)
+    }
 }
 
 impl FromStr for Shard {

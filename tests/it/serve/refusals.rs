@@ -65,7 +65,7 @@ async fn unsupported_fields_are_rejected_by_name() {
     check(&server, bare, json!({ "loom": { "mood": 1 } }), Some("mood"), "`mood` in `loom` is not supported").await;
     let layers = json!({ "loom": { "delta": { "layers": [6] } } });
     check(&server, bare, layers, Some("loom.delta"), "there is no layer 6").await;
-    check(&server, bare, json!({ "max_tokens": 100_000_000 }), None, "all requests together have 2048.0 MiB").await;
+    check(&server, bare, json!({ "max_tokens": 100_000_000 }), None, "the budget for all requests is 2048.0 MiB").await;
 }
 
 #[tokio::test]
@@ -82,9 +82,9 @@ async fn invalid_requests_are_explained() {
     check(json("{\"model\""), StatusCode::BAD_REQUEST, "the body is not a JSON object").await;
     check(json("[1]"), StatusCode::BAD_REQUEST, "the body is not a JSON object").await;
     let long = server.post("/v1/completions", &json!({ "prompt": "x".repeat(200) }));
-    check(long, StatusCode::PAYLOAD_TOO_LARGE, "larger than this server takes").await;
+    check(long, StatusCode::PAYLOAD_TOO_LARGE, "too large for this server").await;
     let plain = server.get("/v1/completions");
-    check(plain, StatusCode::METHOD_NOT_ALLOWED, "takes another method").await;
+    check(plain, StatusCode::METHOD_NOT_ALLOWED, "needs another HTTP method").await;
     check(server.get("/v1/images"), StatusCode::NOT_FOUND, "no such endpoint").await;
     check(server.get("/v1/models/gpt-4"), StatusCode::NOT_FOUND, "no model `gpt-4` here").await;
     check(server.get("/v1/models/%ff"), StatusCode::NOT_FOUND, "Invalid UTF-8").await;
@@ -92,7 +92,7 @@ async fn invalid_requests_are_explained() {
     let form = server.client.post(format!("http://{}/v1/completions", server.at)).body("{}");
     check(form, StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type: application/json").await;
     let rebound = server.get("/v1/models").header("host", "evil.example");
-    check(rebound, StatusCode::FORBIDDEN, "not as `evil.example`").await;
+    check(rebound, StatusCode::FORBIDDEN, "not `evil.example`").await;
 }
 
 #[tokio::test]

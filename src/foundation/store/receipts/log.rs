@@ -76,7 +76,7 @@ pub struct ReceiptLog {
     last: Digest,
     signed: u64,
     poisoned: bool,
-    _lock: Box<dyn DiskLock>,
+    lock: Box<dyn DiskLock>,
 }
 
 impl std::fmt::Debug for ReceiptLog {
@@ -105,12 +105,16 @@ impl ReceiptLog {
             }
         };
         let (next, last) = (receipts.len() as u64, receipts.last().map_or_else(Receipt::genesis, |last| last.digest));
-        let mut log = Self { disk, key, next, last, signed, poisoned: false, _lock: lock };
+        let mut log = Self { disk, key, next, last, signed, poisoned: false, lock };
         if torn > 0 {
             let whole = text.get(..text.len() - torn).unwrap_or_default();
             log.replace(LOG, whole).map_err(io_error("repair"))?;
         }
-        log.commit(at, &[LedgerEntry::new("log.opened", json!({"receipts": next, "cut_bytes": torn}))])?;
+        let mut opened = json!({"receipts": next, "cut_bytes": torn});
+        if !log.lock.is_enforced() {
+            opened["locked"] = false.into();
+        }
+        log.commit(at, &[LedgerEntry::new("log.opened", opened)])?;
         // Makes the name of a new log durable.
         log.disk.sync_dir("").map_err(io_error("sync"))?;
         log.seal()?;

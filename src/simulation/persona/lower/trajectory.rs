@@ -168,7 +168,16 @@ fn end(raw: &Located<format::EndCondition>, problems: &mut Problems) -> Option<E
             };
             if at.value > 1.0 && at.value <= 100.0 {
                 let problem = Problem::new(at.span.clone(), format!("`value` is {}, outside (0, 1]", at.value));
-                problems.add(problem.label("a share, not a percentage").help(format!("write {}", at.value / 100.0)));
+                // Only a whole number is plausibly meant as a percentage.
+                let problem = if at.value.fract() == 0.0 && at.value > 1.0 {
+                    let share = format!("{:.2}", at.value / 100.0);
+                    problem
+                        .label("a share, not a percentage")
+                        .help(format!("write {}", share.trim_end_matches('0').trim_end_matches('.')))
+                } else {
+                    problem.label("outside (0, 1]").help("write a share of the conversation, such as 0.5")
+                };
+                problems.add(problem);
                 return None;
             }
             super::positive_share(at, "value", problems).map(EndCondition::Pct)
