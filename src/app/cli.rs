@@ -43,6 +43,9 @@ use std::process::ExitCode;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
+use crate::foundation::chat::ModelSpecError;
+use crate::inference::providers;
+
 pub use terminal::{Exit, Failure, Terminal};
 
 /// Persona simulations on local models: run, monitor, govern and measure them token by token.
@@ -152,7 +155,8 @@ pub fn main() -> ExitCode {
 fn run() -> Exit {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(mut error) => {
+            suggest_model(&mut error);
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
             // A closed pipe while printing help is not an error.
             let _closed_pipe = error.print();
@@ -162,6 +166,17 @@ fn run() -> Exit {
     let mut terminal = Terminal::stdout(cli.color);
     let outcome = cli.command.run(&mut terminal);
     terminal.finish(outcome)
+}
+
+/// Adds a tip to the error about a bare model name: the spec that was probably meant.
+fn suggest_model(error: &mut clap::Error) {
+    use clap::error::{ContextKind, ContextValue};
+    let is_spec = std::error::Error::source(error).is_some_and(|source| source.is::<ModelSpecError>());
+    let Some(ContextValue::String(text)) = error.get(ContextKind::InvalidValue).filter(|_| is_spec) else { return };
+    if let Some(spec) = providers::similar_spec(text) {
+        let tip = format!("did you mean `{spec}`?").into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
 }
 
 /// A clap parser for numbers of at least 1.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
-pub use self::catalog::{CatalogEntry, catalog};
+pub use self::catalog::{CatalogEntry, catalog, similar_spec};
 use self::chain::FallbackChain;
 use self::echo::Echo;
 pub use self::facts::{FactsSource, ModelFacts, WeightMemory};

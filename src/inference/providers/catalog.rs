@@ -46,6 +46,29 @@ pub fn catalog() -> Result<Vec<CatalogEntry>, LoadError> {
     FILES.into_iter().map(read).collect()
 }
 
+/// The spec that a bare name such as `qwen3` or `gpt-4o` probably stands for.
+pub fn similar_spec(name: &str) -> Option<String> {
+    let plain = |text: &str| text.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+    let wanted = plain(name);
+    if wanted.len() < 3 || name.contains([':', '/', '#', '\\', ' ', ',']) {
+        return None;
+    }
+    for (prefix, spec) in [("gpt", "openai"), ("o1", "openai"), ("o3", "openai"), ("claude", "anthropic")] {
+        if wanted.starts_with(prefix) {
+            return Some(format!("{spec}/{name}"));
+        }
+    }
+    if "bundled".starts_with(&wanted) || strsim::damerau_levenshtein("bundled", &wanted) <= 2 {
+        return Some("bundled".to_owned());
+    }
+    let specs = catalog().unwrap_or_default().into_iter().map(|entry| entry.spec);
+    // The shortest spec whose repository's name begins with the words, or contains them.
+    let mut close: Vec<_> =
+        specs.filter(|spec| plain(spec.rsplit('/').next().unwrap_or(spec)).contains(&wanted)).collect();
+    close.sort_by_key(|spec| (!plain(spec.rsplit('/').next().unwrap_or(spec)).starts_with(&wanted), spec.len()));
+    close.into_iter().next()
+}
+
 impl CatalogEntry {
     /// The model's dims.
     ///
@@ -60,6 +83,17 @@ impl CatalogEntry {
 mod tests {
     use super::*;
     use crate::foundation::chat::ModelSpec;
+
+    #[test]
+    fn a_bare_name_suggests_a_spec() {
+        let check = |name: &str, expected: Option<&str>| assert_eq!(similar_spec(name).as_deref(), expected, "{name}");
+        check("qwen3", Some("hf:Qwen/Qwen3-0.6B"));
+        check("Mamba-130M", Some("hf:state-spaces/mamba-130m-hf"));
+        check("gpt-4o-mini", Some("openai/gpt-4o-mini"));
+        check("bundeld", Some("bundled"));
+        check("unheard-of", None);
+        check("./folder", None);
+    }
 
     #[test]
     fn every_manifest_is_read_and_has_a_size() {
