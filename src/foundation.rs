@@ -3,8 +3,8 @@
 pub mod base;
 pub mod text;
 pub mod stats;
+pub mod gate;
 pub mod chat;
 pub mod config;
 pub mod plot;
-pub mod gate;
 pub mod store;

@@ -1,5 +1,6 @@
 //! Layer 3: personas, rollouts, scores and reports.
 
+pub mod authorizer;
 pub mod persona;
 pub mod rollout;
 pub mod judge;

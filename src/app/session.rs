@@ -40,7 +40,7 @@ mod finding;
 mod phrases;
 mod questions;
 mod state;
-pub mod tools;
+mod tools;
 mod setup;
 mod authorizer;
 mod documents;

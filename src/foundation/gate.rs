@@ -67,6 +67,7 @@
 
 mod bits;
 mod budget;
+mod calls;
 mod core;
 mod effect;
 mod hosts;
@@ -77,13 +78,12 @@ mod permit;
 mod properties;
 mod refusal;
 mod rights;
-mod gate_handle;
 
 pub use self::core::Gate;
 pub use bits::{Categories, Category, Scope, Scopes};
 pub use budget::{Budget, Resource};
+pub use calls::{CallGuard, CallPermit, CallUsage, CountedTokens, ModelCall};
 pub use effect::{Effect, EffectRequest};
-pub use gate_handle::{Authorizer, CallUsage, GateHandle};
 pub use hosts::Hosts;
 pub use lease::{Lease, LeaseId, LeaseTerms, Principal};
 pub use ledger::{EphemeralLedger, Ledger, LedgerEntry, LedgerError};

@@ -21,7 +21,7 @@ pub use self::facts::{FactsSource, ModelFacts, WeightMemory};
 use self::guarded::GuardedModel;
 use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
-use crate::foundation::gate::{Authorizer, Refusal};
+use crate::foundation::gate::{CallGuard, ModelCall, Refusal};
 use crate::inference::engine::{
     Budget, Device, Dtype, EngineOptions, LocalEmbedder, LocalModel, asks_for_the_date, available_memory,
 };
@@ -52,7 +52,7 @@ pub struct OpenOptions {
     /// Devices by role; each overrides `device`. See [`with_device`](Self::with_device).
     pub devices: PerRole<Device>,
     /// Checked before each call of a model opened with these options. Without a guard, calls are not checked.
-    pub guard: Option<Arc<dyn Authorizer>>,
+    pub guard: Option<Arc<dyn CallGuard>>,
     opened: Arc<Mutex<HashMap<ModelKey, Arc<dyn LanguageModel>>>>,
 }
 
@@ -157,7 +157,7 @@ impl OpenOptions {
 
     /// These options with a guard that is checked before every call. Engines are still shared with unguarded options.
     #[must_use]
-    pub fn with_guard(self, guard: Arc<dyn Authorizer>) -> Self {
+    pub fn with_guard(self, guard: Arc<dyn CallGuard>) -> Self {
         Self { guard: Some(guard), ..self }
     }
 
@@ -190,7 +190,9 @@ impl OpenOptions {
     fn open_one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
         if let (Some(guard), ModelSpec::Hub { .. }) = (&self.guard, spec) {
             let denied = |refusal: Refusal| ModelError::Denied { model: spec.to_string(), why: refusal.to_string() };
-            guard.allow_call(&spec.to_string(), host(spec).as_deref(), 0).map_err(denied)?;
+            let (model, host) = (spec.to_string(), host(spec));
+            let download = ModelCall { model: &model, host: host.as_deref(), reads: 0, generates: 0 };
+            guard.permit_call(&download).map_err(denied)?;
         }
         let model = self.shared(spec)?;
         Ok(match &self.guard {

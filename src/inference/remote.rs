@@ -5,7 +5,7 @@
 //! HostedModel: retries, rate limits, response cache          hosted.rs
 //!   │ request body; meaning of each event of the response
 //! ProviderApi                                                 openai.rs, anthropic.rs
-//!   │ server-sent events                                      sse.rs
+//!   │ server-sent events
 //! the network
 //! ```
 //!
@@ -25,7 +25,6 @@ mod openai;
 mod rate_limit;
 mod prices;
 mod echo_scoring;
-mod sse;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,7 +39,6 @@ use self::hosted::HostedModel;
 use self::openai::OpenAi;
 use self::partial_reply::PartialReply;
 use self::provider_error::ProviderError;
-use self::sse::Event;
 use crate::foundation::base::limits::REMOTE_RETRIES_MAX;
 use crate::foundation::chat::{LanguageModel, Message, ModelError, ModelSpec, Sampling};
 
@@ -105,8 +103,8 @@ trait ProviderApi: Send + Sync {
     /// # Errors
     /// The setting that the provider does not support.
     fn body(&self, request: &ChatRequest<'_>) -> Result<Map<String, Value>, String>;
-    /// Adds the content of one event to the reply.
-    fn event(&self, event: &Event, partial: &mut PartialReply) -> Result<(), ProviderError>;
+    /// Adds the data of one event to the reply.
+    fn event(&self, data: &str, partial: &mut PartialReply) -> Result<(), ProviderError>;
 }
 
 /// Opens the hosted model `spec`. Sends no request.
@@ -173,7 +171,7 @@ mod testing {
     pub(super) fn read(api: &dyn ProviderApi, events: &[&str]) -> Result<PartialReply, ProviderError> {
         let mut partial = PartialReply::default();
         for data in events {
-            api.event(&Event { name: String::new(), data: (*data).to_owned() }, &mut partial)?;
+            api.event(data, &mut partial)?;
         }
         Ok(partial)
     }

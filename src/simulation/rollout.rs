@@ -22,15 +22,15 @@ mod replay;
 mod run;
 mod participant;
 mod context;
-mod authorizer;
+mod permits;
 mod transcript;
 mod listener;
 
-pub use authorizer::regulator_outcomes;
 pub use delta::{DeltaError, FittedGains};
 pub use files::{FileError, RunFolder, read_tokens, read_transcript, write_json};
 pub use forbidden_phrases::{ForbiddenPhraseLogprobs, PhraseLogprob};
 pub use manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
+pub use permits::regulator_outcomes;
 pub use progress::{Observer, Progress, StopFlag};
 pub use replay::Replay;
 pub use run::{RolloutSummary, Run, RunError, RunPlan, turn_count};

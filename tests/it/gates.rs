@@ -10,12 +10,12 @@ use crate::program::{loom, told};
 /// Calls with effects, and the files that may contain them. A file is listed because it is a tool that takes a permit,
 /// because the gate itself depends on it, or because it writes results or files named on the command line.
 const RAW: &[(&[&str], &[&str])] = &[
-    // Commands: only the exec tool.
-    (&["Command::new("], &["app/session/tools/exec.rs"]),
+    // No command is run.
+    (&["Command::new("], &[]),
     (
         &["fs::write(", "File::create(", ".create_new(", "OpenOptions::new(", "fs::remove_", "fs::rename("],
         &[
-            "app/session/tools/files.rs",
+            "app/session/tools.rs",
             "foundation/store/",
             // Results and files derived from them.
             "simulation/rollout/files.rs",
@@ -37,22 +37,20 @@ const RAW: &[(&[&str], &[&str])] = &[
     (
         &["providers::open(", "providers::open_embedder(", "LocalModel::", "LocalEmbedder::", "remote::open("],
         &[
-            "app/command_gate.rs",
-            "app/session/lifecycle.rs",
+            "simulation/authorizer.rs",
+            // Under the permits of the run.
             "simulation/rollout/run.rs",
             "simulation/judge/scoring.rs",
             "inference/",
         ],
     ),
-    // A person's approval comes from a command, or from the memory server that a person started.
-    (&[".permit_approved("], &["app/cli/memory.rs", "app/serve/mcp.rs"]),
+    // A person's approval comes from a command, from the memory server that a person started, or is the answer PROMOTE to a
+    // question of the session.
+    (&[".permit_approved("], &["app/cli/memory.rs", "app/serve/mcp.rs", "app/session/claims.rs"]),
     (
         &[".approve("],
         &[
-            "app/command_gate.rs",
-            // The answer PROMOTE to a question of the session.
-            "app/session/claims.rs",
-            "app/session/authorizer.rs",
+            "simulation/authorizer.rs",
             "foundation/gate/",
             // Test files.
             "governance/mood/denial_tests.rs",
@@ -73,7 +71,7 @@ fn models_are_opened_under_their_full_path() {
         }
         let code = program(&fs::read_to_string(&file).unwrap());
         if renames_opening(&code) {
-            faults.push(format!("src/{name} imports `open` by itself: call `CommandGate::open_model`"));
+            faults.push(format!("src/{name} imports `open` by itself: call `Authorizer::open_model`"));
         }
         // Scorers get options with an authorizer.
         let made = code.matches("TranscriptScorer {").count()
@@ -81,8 +79,9 @@ fn models_are_opened_under_their_full_path() {
                 .map(|before| code.matches(&format!("{before} TranscriptScorer {{")).count())
                 .iter()
                 .sum::<usize>();
-        if name != "simulation/judge/scoring.rs" && made != code.matches("options: gate.guarded_options(").count() {
-            faults.push(format!("src/{name} scores with unguarded models: use `options: gate.guarded_options(…)`"));
+        let guarded = |line: &&str| line.contains("options: ") && line.contains(".guarded_options(");
+        if name != "simulation/judge/scoring.rs" && made != code.lines().filter(guarded).count() {
+            faults.push(format!("src/{name} scores with unguarded models: use `options: authorizer.guarded_options(…)`"));
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
@@ -150,15 +149,13 @@ fn the_check_ignores_comments_and_tests() {
 #[test]
 fn in_a_session_every_effect_is_described_to_the_gate() {
     // Every function that performs an effect takes a permit.
-    for (file, performs) in [("files.rs", 2), ("exec.rs", 1), ("memory.rs", 2)] {
-        let text = fs::read_to_string(src().join("app/session/tools").join(file)).unwrap();
-        let code = program(&text);
-        assert_eq!(code.matches("permit: Permit").count(), performs, "{file}");
-        // Proposals pass the permit to the memory.
-        let used = code.matches("permit.spend(").count() + code.matches(".propose(permit, ").count();
-        assert_eq!(used, performs, "{file}");
-    }
-    // A turn takes one as well.
+    let code = program(&fs::read_to_string(src().join("app/session/tools.rs")).unwrap());
+    assert_eq!(code.matches("permit: Permit").count(), 2);
+    assert_eq!(code.matches("permit.spend(").count(), 2);
+    // Calls of models carry one, and so do those of a turn.
+    let judgement = fs::read_to_string(src().join("app/session/judgement.rs")).unwrap();
+    let requests = program(&judgement).matches("Request::new(").count();
+    assert_eq!(program(&judgement).matches("request.permit = Some(permit)").count(), requests);
     let runner = fs::read_to_string(src().join("simulation/rollout/runner.rs")).unwrap();
     assert!(program(&runner).contains("fn turn(&mut self, permits: TurnPermits)"));
 }

@@ -181,6 +181,25 @@ fn the_model_commands_fetch_inspect_and_check() {
 }
 
 #[test]
+fn a_run_asks_before_it_downloads() {
+    let (hub, home) = (Hub::start(), tempfile::tempdir().unwrap());
+    fs::write(home.path().join("anna.yaml"), crate::rollout::ANNA).unwrap();
+    let run =
+        ["run", "anna.yaml", "--persona-model", "hf:acme/plain", "--target", "echo", "--no-score", "--turns", "1"];
+    // The key that signs receipts cannot be read: it is a folder.
+    let key = home.path().join(".local/share/loom/key");
+    fs::create_dir_all(&key).unwrap();
+    let (code, told) = loom(&hub, home.path(), "", &[run.as_slice(), &["--output", "denied"]].concat());
+    assert_eq!((code, hub.asked().len()), (Some(1), 0), "{told}");
+    fs::remove_dir(&key).unwrap();
+    let (code, told) = loom(&hub, home.path(), "", &[run.as_slice(), &["--output", "run"]].concat());
+    assert!(code == Some(0) && !hub.asked().is_empty(), "{told}");
+    let log = fs::read_to_string(home.path().join("run/receipts.jsonl")).unwrap();
+    let granted = log.lines().filter(|line| line.contains("gate.granted") && line.contains("127.0.0.1"));
+    assert!(granted.count() > 0, "{log}");
+}
+
+#[test]
 fn a_model_too_large_for_memory_is_rejected_before_its_weights_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let config = serde_json::json!({

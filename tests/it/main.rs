@@ -22,6 +22,7 @@ mod layers;
 mod mcp;
 mod memory;
 mod moods;
+mod permits;
 mod port;
 mod program;
 mod prompts;

@@ -8,13 +8,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use super::input::read_file;
 use super::output::require_writable_path;
 use super::{Exit, Failure, Terminal};
-use crate::app::command_gate::CommandGate;
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain};
 use crate::foundation::store::write_atomic;
 use crate::governance::mood::Mood;
 use crate::governance::regulator::{CalibrationProvenance, CalibrationScope, Estimator};
 use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::Authorizer;
 use crate::studies::confidence::{
     Alternatives, AnsweredItem, Study, StudyError, StudySubject, Task, TaskError, answer, effect, effect_table, fit,
     reliability_figure, table,
@@ -243,7 +243,7 @@ impl TaskArgs {
             task.items.truncate(items);
         }
         let template = self.chat_template.as_deref().map(read_file);
-        let gate = CommandGate::for_models("confidence", Mood::Skeptical, &[&self.model], None)?;
+        let gate = Authorizer::for_models("confidence", Mood::Skeptical, &[&self.model], None)?;
         let model = gate.open_model(&self.model, &OpenOptions::new(self.threads, template.transpose()?))?;
         let subject =
             StudySubject { task: task.name.clone(), model: self.model.to_string(), scope: scope(&*model, &task)? };

@@ -8,13 +8,13 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::{Exit, Failure, Terminal};
-use crate::app::command_gate::CommandGate;
 use crate::foundation::base::Digest;
 use crate::foundation::chat::ModelSpec;
 use crate::governance::mood::Mood;
 use crate::inference::engine::{available_memory, gpus, total_memory};
 use crate::inference::providers::OpenOptions;
 use crate::inference::remote::hub::cache_folder;
+use crate::simulation::authorizer::Authorizer;
 
 /// Show this machine's hardware and test the bundled model
 #[derive(Debug, clap::Args)]
@@ -82,7 +82,7 @@ impl Args {
 impl Findings {
     fn gather() -> Result<Self, Failure> {
         let bundled = ModelSpec::Bundled.into();
-        let gate = CommandGate::for_models("doctor", Mood::Calm, &[&bundled], None)?;
+        let gate = Authorizer::for_models("doctor", Mood::Calm, &[&bundled], None)?;
         let bundled_model = match gate.open_model(&bundled, &OpenOptions::default()) {
             Ok(model) => {
                 let info = model.info();

@@ -5,10 +5,10 @@ use std::io::Write;
 use clap::ValueEnum;
 
 use super::{Exit, Failure, Terminal, remote};
-use crate::app::command_gate::CommandGate;
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::governance::mood::Mood;
 use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::Authorizer;
 use crate::simulation::judge::judged::{Judge, JudgeCheck, Rubric, check_judge};
 use crate::simulation::judge::scoring::{JudgeCheckFile, judge_checks_folder};
 use crate::simulation::rollout::{Reliability, ScoreMethod};
@@ -76,7 +76,7 @@ impl CheckArgs {
         let chain = self.judge_model.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let check = runtime.block_on(async {
-            let gate = CommandGate::for_models("judge check", Mood::Skeptical, &[&chain], None)?;
+            let gate = Authorizer::for_models("judge check", Mood::Skeptical, &[&chain], None)?;
             let judge = Judge::new(gate.open_model(&chain, &options)?).await?;
             let check = load_or_run_check(&judge, false, self.again).await?;
             check.ok_or_else(|| Failure::usage("the judge was not tested"))

@@ -13,11 +13,11 @@ use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 
 use super::{Exit, Failure, Terminal};
-use crate::app::command_gate::{CommandGate, CommandGateError};
 use crate::foundation::base::{Clock, FixedClock, SystemClock};
 use crate::foundation::gate::{Effect, Permit, Refusal};
 use crate::foundation::store::StoreError;
 use crate::governance::memory::workspace::{MemoryError, Workspace};
+use crate::simulation::authorizer::{Authorizer, AuthorizerError};
 
 /// A governed memory: decisions, tasks and signals in plain Markdown, changed by proposals only
 #[derive(Debug, clap::Args)]
@@ -137,8 +137,8 @@ impl Common {
         operation: impl FnOnce(&Workspace, &RequestPermit<'_>) -> MemoryResult<T>,
     ) -> Result<T, Failure> {
         let approved =
-            |gate: &CommandGate, effect: &Effect| gate.permit_approved("the user, by the command line", effect);
-        self.with_gate(folder, CommandGate::for_memory_changes, approved, operation)
+            |gate: &Authorizer, effect: &Effect| gate.permit_approved("the user, by the command line", effect);
+        self.with_gate(folder, Authorizer::for_memory_changes, approved, operation)
     }
 
     /// Captures or proposes something; needs no approval.
@@ -148,14 +148,14 @@ impl Common {
         operation: impl FnOnce(&Workspace, &RequestPermit<'_>) -> MemoryResult<T>,
     ) -> Result<T, Failure> {
         self.open(folder)?.mode()?;
-        self.with_gate(folder, CommandGate::for_memory_proposals, CommandGate::permit, operation)
+        self.with_gate(folder, Authorizer::for_memory_proposals, Authorizer::permit, operation)
     }
 
     fn with_gate<T>(
         &self,
         folder: Option<&PathBuf>,
-        open_gate: impl FnOnce(&'static str, &Path, Arc<dyn Clock>) -> Result<CommandGate, CommandGateError>,
-        permit: impl Fn(&CommandGate, &Effect) -> Result<Permit, Refusal>,
+        open_gate: impl FnOnce(&'static str, &Path, Arc<dyn Clock>) -> Result<Authorizer, AuthorizerError>,
+        permit: impl Fn(&Authorizer, &Effect) -> Result<Permit, Refusal>,
         operation: impl FnOnce(&Workspace, &RequestPermit<'_>) -> MemoryResult<T>,
     ) -> Result<T, Failure> {
         let workspace = self.open(folder)?;

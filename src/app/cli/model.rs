@@ -7,7 +7,6 @@ use std::io::Write;
 use clap::{Subcommand, ValueEnum};
 
 use super::{Exit, Failure, Terminal};
-use crate::app::command_gate::CommandGate;
 use crate::foundation::base::RngStream;
 use crate::foundation::chat::{Continuation, LanguageModel, Message, ModelError, ModelSpec, Prompt, Request, Sampling};
 use crate::foundation::gate::{Category, Effect};
@@ -15,6 +14,7 @@ use crate::governance::mood::Mood;
 use crate::inference::engine::size;
 use crate::inference::providers::{ModelFacts, OpenOptions, host};
 use crate::inference::remote::hub::{self, HubOptions};
+use crate::simulation::authorizer::{Authorizer, AuthorizerError};
 
 /// List, describe, download and check models
 #[derive(Debug, clap::Args)]
@@ -89,7 +89,7 @@ fn fetch(terminal: &mut Terminal, spec: &ModelSpec, options: &HubOptions) -> Res
     };
     let from = host(spec).unwrap_or_default();
     let fetching = Effect::new(Category::Network, spec.to_string()).reaching(&from);
-    CommandGate::for_network("model fetch", &from)?.allow(&fetching)?;
+    Authorizer::for_network("model fetch", &from)?.allow(&fetching).map_err(AuthorizerError::from)?;
     let fetched = hub::fetch(repo, revision.as_deref(), options)
         .map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })?;
     for (name, file) in &fetched.files {
@@ -101,7 +101,7 @@ fn fetch(terminal: &mut Terminal, spec: &ModelSpec, options: &HubOptions) -> Res
 
 fn check(terminal: &mut Terminal, spec: &ModelSpec) -> Result<Exit, Failure> {
     let chain = spec.clone().into();
-    let gate = CommandGate::for_models("model check", Mood::Skeptical, &[&chain], None)?;
+    let gate = Authorizer::for_models("model check", Mood::Skeptical, &[&chain], None)?;
     let model = match gate.open_model(&chain, &OpenOptions::default()) {
         Ok(model) => model,
         Err(error) => return Err(Failure::Message { message: error.to_string(), exit: Exit::CheckFailed }),

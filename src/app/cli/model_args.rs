@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::device::DeviceArg;
 use super::input::read_file;
 use super::{Failure, Terminal, remote};
-use crate::app::command_gate::CommandGate;
 use crate::app::serve::Gains;
 use crate::foundation::chat::{DeltaGains, LanguageModel, ModelChain, ModelInfo, Sampling};
 use crate::governance::mood::Mood;
 use crate::inference::engine::Dtype;
 use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::Authorizer;
 
 /// The model and how it is opened.
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ impl ModelArgs {
         terminal: &mut Terminal,
     ) -> Result<Arc<dyn LanguageModel>, Failure> {
         let options = self.options(terminal)?;
-        Ok(CommandGate::for_models(command, Mood::Calm, &[&self.model], None)?.open_model(&self.model, &options)?)
+        Ok(Authorizer::for_models(command, Mood::Calm, &[&self.model], None)?.open_model(&self.model, &options)?)
     }
 }
 

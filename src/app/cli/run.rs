@@ -15,7 +15,6 @@ use super::input::read_file;
 use super::score::{self, ScoreOptions};
 use super::terminal::quoted;
 use super::{Exit, Failure, Terminal, remote};
-use crate::app::command_gate::CommandGate;
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::governance::memory::capture::CaptureInput;
@@ -23,6 +22,7 @@ use crate::governance::memory::workspace::{MemoryError, Workspace};
 use crate::governance::regulator::Calibration;
 use crate::inference::engine::{DeviceChoice, Dtype};
 use crate::inference::providers::{OpenOptions, PerRole};
+use crate::simulation::authorizer::Authorizer;
 use crate::simulation::persona::{self, AdversaryKind, AdversaryScript, RegulatorConfig, RegulatorPolicy};
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{FileError, Outcome, RolloutSummary, Run, RunError, RunPlan, turn_count};
@@ -338,7 +338,7 @@ fn capture_signals(
         .collect();
     let inputs: Vec<CaptureInput<'_>> =
         texts.iter().map(|(source, text)| CaptureInput { text, source, kind: Some("correction") }).collect();
-    let gate = CommandGate::for_memory_proposals("run", at, Arc::new(SystemClock))?;
+    let gate = Authorizer::for_memory_proposals("run", at, Arc::new(SystemClock))?;
     let permit = gate.permit(&Workspace::capture_effect(&inputs)).map_err(MemoryError::Denied)?;
     let (signals, lost) = memory.capture(permit, &inputs)?;
     gate.close()?;

@@ -16,12 +16,12 @@ use self::show::{bar, outdated, print};
 use super::device::{DeviceArg, device_for_role};
 use super::judge::{self, load_or_run_check};
 use super::{Exit, Failure, Terminal, remote};
-use crate::app::command_gate::CommandGate;
 use crate::foundation::base::limits::ROLLOUTS_MAX;
 use crate::foundation::chat::{ModelChain, ModelSpec, Role};
 use crate::governance::mood::Mood;
 use crate::inference::engine::DeviceChoice;
 use crate::inference::providers::{self, OpenOptions, PerRole};
+use crate::simulation::authorizer::Authorizer;
 use crate::simulation::judge::judged::Judge;
 use crate::simulation::judge::likelihood::LikelihoodSet;
 use crate::simulation::judge::scoring::{ScoringError, TranscriptScorer, started_at, transcripts};
@@ -266,7 +266,7 @@ async fn known(
 
 /// The files of one run, or files without a run, with their gate and scorer.
 struct ScoringJob {
-    gate: CommandGate,
+    gate: Authorizer,
     scorer: TranscriptScorer,
     files: Vec<PathBuf>,
 }
@@ -288,11 +288,11 @@ fn by_run(files: Vec<PathBuf>) -> Vec<(Option<PathBuf>, Timestamp, Vec<PathBuf>)
 
 /// The gate for scoring, in the mood SKEPTICAL. It grants access to the hosts of the judge and of the run's persona model;
 /// other models named in a transcript are not reachable.
-fn gate_for(judge: Option<&ModelChain>, run: Option<&Path>) -> Result<CommandGate, Failure> {
+fn gate_for(judge: Option<&ModelChain>, run: Option<&Path>) -> Result<Authorizer, Failure> {
     let persona =
         run.and_then(manifest_of).and_then(|manifest| manifest.models.persona.spec.parse::<ModelChain>().ok());
     let chains: Vec<&ModelChain> = judge.into_iter().chain(&persona).collect();
-    Ok(CommandGate::for_models("score", Mood::Skeptical, &chains, run)?)
+    Ok(Authorizer::for_models("score", Mood::Skeptical, &chains, run)?)
 }
 
 /// Scores all files. Returns the folders with new scores, and whether all files could be scored.

@@ -10,7 +10,6 @@ use tokio::net::TcpListener;
 use super::input::read_file;
 use super::model_args::ModelArgs;
 use super::{Exit, Failure, Terminal};
-use crate::app::command_gate::CommandGate;
 use crate::app::serve::http::{self, HttpService, ServerLimits};
 use crate::foundation::base::limits::{
     ACTIVE_SEQUENCES_MAX, API_KEY_BYTES_MAX, PREFIX_BYTES_MAX, REQUEST_BYTES_MAX, REQUESTS_WAITING_MAX, STATE_BYTES_MAX,
@@ -18,6 +17,7 @@ use crate::foundation::base::limits::{
 use crate::foundation::chat::ModelSpec;
 use crate::governance::mood::Mood;
 use crate::inference::engine::Budget;
+use crate::simulation::authorizer::Authorizer;
 
 /// The environment variable that holds the API key.
 const KEY: &str = "LOOM_API_KEY";
@@ -91,7 +91,7 @@ impl Args {
             state_bytes: self.state_mib.saturating_mul(1 << 20),
             prefix_bytes: self.prefix_mib.saturating_mul(1 << 20),
         };
-        let gate = CommandGate::for_models("serve", Mood::Calm, &[&self.model.model], None)?;
+        let gate = Authorizer::for_models("serve", Mood::Calm, &[&self.model.model], None)?;
         let model = gate.open_model(&self.model.model, &options)?;
         let embedder = match &self.embedder {
             Some(spec) => Some((spec.to_string(), gate.open_embedder(spec, &options)?)),

@@ -338,7 +338,7 @@ fn failure(error: SessionError) -> Failure {
         SessionError::Model(error) => Failure::Model(error),
         SessionError::Refused(refusal) => Failure::Message { message: refusal.to_string(), exit: Exit::Denied },
         SessionError::Log(error) => Failure::Message { message: error.to_string(), exit: Exit::CheckFailed },
-        SessionError::CommandGate(error) => Failure::Gate(error),
+        SessionError::Receipts(error) => Failure::Gate(error),
         error => Failure::usage(error.to_string()),
     }
 }

@@ -9,11 +9,11 @@ use super::device::DeviceArg;
 use super::run::{count, execute, failure as run_failure, headline};
 use super::terminal::quoted;
 use super::{Exit, Failure, Terminal, remote};
-use crate::app::command_gate::CommandGate;
 use crate::foundation::chat::ModelChain;
-use crate::foundation::gate::{Category, Effect};
+use crate::foundation::gate::{Category, Effect, LedgerEntry};
 use crate::governance::mood::Mood;
 use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::{Authorizer, AuthorizerError};
 use crate::simulation::report::Report;
 use crate::simulation::rollout::Outcome;
 use crate::studies::sweep::{Cell, Shard, Sweep, SweepError, SweepReport};
@@ -77,14 +77,14 @@ impl Args {
             .collect();
         // Shards that write into one folder at the same time each keep their own receipts.
         let receipts = folder.join("receipts").join(self.shard.folder());
-        let gate = CommandGate::for_models("sweep", Mood::Bold, &named.iter().collect::<Vec<_>>(), Some(&receipts))?;
+        let gate = Authorizer::for_models("sweep", Mood::Bold, &named.iter().collect::<Vec<_>>(), Some(&receipts))?;
         let mut options = OpenOptions::new(self.threads, None);
         self.remote.apply(&mut options);
         options.device = self.device.decide(terminal)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let mut exit = Exit::Ok;
         for (number, cell) in cells.iter().enumerate() {
-            gate.allow(&Effect::new(Category::Rollout, described(cell)))?;
+            gate.allow(&Effect::new(Category::Rollout, described(cell))).map_err(AuthorizerError::from)?;
             let run = sweep.open_run(folder, cell, &options).map_err(failure)?;
             writeln!(terminal.err, "[{}/{}] cell {}: {}", number + 1, cells.len(), cell.cell, headline(&run))?;
             let (result, interrupted) = runtime.block_on(execute(&run, self.parallel, terminal))?;
@@ -104,10 +104,8 @@ impl Args {
                     _ => {}
                 }
             }
-            gate.record(
-                "sweep.played",
-                json!({"cell": cell.cell, "rollouts": summaries.len(), "interrupted": interrupted}),
-            )?;
+            let body = json!({"cell": cell.cell, "rollouts": summaries.len(), "interrupted": interrupted});
+            gate.record(vec![LedgerEntry::new("sweep.played", body)]).map_err(AuthorizerError::from)?;
             if interrupted {
                 gate.close()?;
                 writeln!(terminal.out, "Interrupted. {}", resume())?;

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use clap::ColorChoice;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 
-use crate::app::command_gate::CommandGateError;
 use crate::foundation::chat::ModelError;
 use crate::foundation::config::ConfigErrors;
+use crate::simulation::authorizer::AuthorizerError;
 
 /// The exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub enum Failure {
     Output(#[from] io::Error),
     /// The gate denied an effect, or its receipts cannot be written.
     #[error(transparent)]
-    Gate(#[from] CommandGateError),
+    Gate(#[from] AuthorizerError),
     /// Any other error.
     #[error("{message}")]
     Message {
@@ -73,9 +73,9 @@ impl Failure {
     const fn exit(&self) -> Exit {
         match self {
             Self::Config(_) => Exit::BadConfig,
-            Self::Model(ModelError::Denied { .. }) | Self::Gate(CommandGateError::Denied(_)) => Exit::Denied,
+            Self::Model(ModelError::Denied { .. }) | Self::Gate(AuthorizerError::Denied(_)) => Exit::Denied,
             Self::Model(_) => Exit::ModelFailed,
-            Self::Output(_) | Self::Gate(CommandGateError::Busy(_)) => Exit::Usage,
+            Self::Output(_) | Self::Gate(AuthorizerError::Busy(_)) => Exit::Usage,
             Self::Gate(_) => Exit::CheckFailed,
             Self::Message { exit, .. } => *exit,
         }

@@ -17,7 +17,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::app::command_gate::CommandGate;
 use crate::foundation::base::{Clock as _, SystemClock};
 use crate::foundation::gate::{self, Category, Permit};
 use crate::governance::memory::capture::CaptureInput;
@@ -26,6 +25,7 @@ use crate::governance::memory::mode::{MemoryCapability, Mode};
 use crate::governance::memory::proposal::{ProposalOp, ProposalOpKind};
 use crate::governance::memory::search::SearchQuery;
 use crate::governance::memory::workspace::{CachedSearch, MemoryError, ProposalRequest, Workspace};
+use crate::simulation::authorizer::Authorizer;
 
 /// Serves the memory in a folder until the client closes the standard input.
 ///
@@ -371,12 +371,12 @@ impl Memory {
         let tool_error = |error: &dyn std::fmt::Display| ToolError(error.to_string());
         let clock = Arc::new(SystemClock);
         let permit = if effect.category() == Category::MemoryApply {
-            let gate = CommandGate::for_memory_changes("memory mcp", &self.folder, clock)
+            let gate = Authorizer::for_memory_changes("memory mcp", &self.folder, clock)
                 .map_err(|error| tool_error(&error))?;
             let by = format!("the mode `{}`, which a person set", self.mode());
             gate.permit_approved(&by, effect).map(|permit| (gate, permit))
         } else {
-            let gate = CommandGate::for_memory_proposals("memory mcp", &self.folder, clock)
+            let gate = Authorizer::for_memory_proposals("memory mcp", &self.folder, clock)
                 .map_err(|error| tool_error(&error))?;
             gate.permit(effect).map(|permit| (gate, permit))
         };

@@ -5,16 +5,16 @@
 use super::claims;
 use super::core::{Performed, Session};
 use super::experts::{self, Expert};
-use super::judgement::{Question, judge};
+use super::judgement::{Question, TEMPLATE_TOKENS_MAX, judge};
 use super::outcome::{ActionOutcome, ExpertOpinion, ModelJudgement, WorkItemKind};
 use super::setup::SessionError;
-use super::wave;
 use crate::foundation::base::{RngStream, limits};
-use crate::foundation::chat::{Message, Prompt, Request, Sampling};
-use crate::foundation::gate::{Budget, LeaseId, LedgerEntry};
+use crate::foundation::chat::{Message, ModelChain, Prompt, Request, Sampling};
+use crate::foundation::gate::{Budget, CallPermit, CountedTokens, LeaseId, LedgerEntry};
 use crate::governance::mood::Mood;
 use crate::governance::mood::lint::suspicions;
 use crate::governance::statechart::hope::{Aspects, Clarity, Event, Shape, SpecScores};
+use crate::simulation::authorizer::CallRequest;
 
 const SHAPES: [&str; 3] =
     ["the program works alone", "the program works alone and a person reviews", "both work step by step"];
@@ -38,19 +38,29 @@ impl Session {
         };
         let cost =
             Budget { calls: 2 * question.choices.len() as u64, tokens: question.tokens_max(), ..Budget::NOTHING };
-        for effect in wave::model_effects(&chain, &question.arguments(), cost) {
-            let permit = self.authorizer.ask_for(lease, &effect)?;
-            permit.spend(&effect, self.authorizer.now())?;
-        }
+        let permit = self.permit_calls(lease, &chain, &question.arguments(), cost)?;
         let stream = RngStream::root(self.settings.seed).child(&question.name, 0);
         let judged = ModelJudgement {
             escalated: !weak && self.strong.is_some(),
-            ..judge(model.as_ref(), &question, stream).await
+            ..judge(model.as_ref(), &question, stream, permit).await
         };
         self.unsure = if judged.choice.is_none() { self.unsure + 1 } else { 0 };
         let body = serde_json::to_value(&judged).map_err(SessionError::json)?;
-        self.authorizer.record(&[], vec![LedgerEntry::new("model.quantised", body)])?;
+        self.authorizer.record(vec![LedgerEntry::new("model.quantised", body)])?;
         Ok(judged)
+    }
+
+    /// Requests a permit for calls of the models of a chain.
+    fn permit_calls(
+        &self,
+        lease: LeaseId,
+        chain: &ModelChain,
+        arguments: &str,
+        cost: Budget,
+    ) -> Result<CallPermit, SessionError> {
+        let request = CallRequest { lease, chain, arguments, cost, counted: CountedTokens::All };
+        let permit = self.authorizer.permit_calls(&[request])?.pop();
+        permit.ok_or_else(|| SessionError::Message("the gate made no decision".to_owned()))
     }
 
     /// The context for the model, cut to half of its prompt limit.
@@ -74,7 +84,7 @@ impl Session {
         ] {
             let question =
                 Question { name: format!("spec {name}"), context: &context, text: text.to_owned(), choices: &CLARITY };
-            let judged = self.ask_model(self.authorizer.lease, question).await?;
+            let judged = self.ask_model(self.authorizer.root(), question).await?;
             if let Some(choice) = chosen(&judged, &CLARITY) {
                 *score = [Clarity::Absent, Clarity::Partial, Clarity::Clear].get(choice).copied().unwrap_or(*score);
             }
@@ -109,7 +119,7 @@ impl Session {
         ] {
             let text = format!("As to {name}, how should this be worked on?");
             let question = Question { name: format!("aspect {name}"), context: &context, text, choices: &SHAPES };
-            let judged = self.ask_model(self.authorizer.lease, question).await?;
+            let judged = self.ask_model(self.authorizer.root(), question).await?;
             *aspect = chosen(&judged, &SHAPES).and_then(shape_at).unwrap_or(*aspect);
             all.push(judged);
         }
@@ -164,7 +174,7 @@ impl Session {
             let text = format!("You are an expert in {}. How should this be worked on?", expert.field);
             let question =
                 Question { name: format!("panel {}", expert.name), context: &context, text, choices: &SHAPES };
-            let judged = self.ask_model(self.authorizer.lease, question).await?;
+            let judged = self.ask_model(self.authorizer.root(), question).await?;
             let shape = chosen(&judged, &SHAPES).and_then(shape_at);
             opinions.push(ExpertOpinion {
                 expert: expert.name,
@@ -189,7 +199,7 @@ impl Session {
         let lines = turns.flat_map(|turn| ["P: ", &turn.persona.content, "\nT: ", &turn.interlocutor.content, "\n"]);
         let talk: String = lines.collect();
         let context = self.context(&talk);
-        let panel = self.authorizer.child("experts", Mood::Skeptical)?;
+        let panel = self.authorizer.delegate_all("experts", Mood::Skeptical)?;
         let mut opinions = Vec::new();
         for expert in experts {
             let confidence = expert.confidence(&self.state.work.need);
@@ -209,7 +219,7 @@ impl Session {
                 judged,
             });
         }
-        self.authorizer.dismiss(panel)?;
+        self.authorizer.revoke(panel)?;
         let moods = self.challenged(&opinions)?;
         Ok(Performed { moods, ..Performed::from((ActionOutcome::Heard(opinions), vec![Event::Reviewed])) })
     }
@@ -222,21 +232,21 @@ impl Session {
         let context = self.context(&first.collect::<String>());
         let text = "Is this conversation what was asked for?".to_owned();
         let question = Question { name: "pilot fits".to_owned(), context: &context, text, choices: &FITS };
-        Ok(chosen(&self.ask_model(self.authorizer.lease, question).await?, &FITS) == Some(0))
+        Ok(chosen(&self.ask_model(self.authorizer.root(), question).await?, &FITS) == Some(0))
     }
 
     /// An expert's advice in free text, shown to the user only; nothing depends on it. Suspicious advice is withheld.
     pub(super) async fn advise(&mut self, expert: &Expert, words: &str) -> Result<String, SessionError> {
         let asked =
             format!("{}\nYou are an expert in {}. In one or two sentences: {words}", self.context(""), expert.field);
-        let cost = Budget { calls: 1, tokens: (asked.len() + limits::ADVICE_TOKENS_MAX) as u64, ..Budget::NOTHING };
-        for effect in wave::model_effects(&self.settings.model, &asked, cost) {
-            let permit = self.authorizer.ask(&effect)?;
-            permit.spend(&effect, self.authorizer.now())?;
-        }
+        // A template adds tokens to the message.
+        let tokens = (asked.len() + TEMPLATE_TOKENS_MAX + limits::ADVICE_TOKENS_MAX) as u64;
+        let cost = Budget { calls: 1, tokens, ..Budget::NOTHING };
+        let permit = self.permit_calls(self.authorizer.root(), &self.settings.model, &asked, cost)?;
         let stream = RngStream::root(self.settings.seed).child("advice", 0);
         let sampling = Sampling { max_tokens: limits::ADVICE_TOKENS_MAX, ..Sampling::greedy() };
-        let request = Request::new(Prompt::Chat(vec![Message::user(asked)]), sampling, stream);
+        let mut request = Request::new(Prompt::Chat(vec![Message::user(asked)]), sampling, stream);
+        request.permit = Some(permit);
         let advice = match self.model.complete(request, None).await {
             Ok(reply) => reply.message.content.trim().to_owned(),
             Err(error) => return Ok(format!("no advice, the model failed: {error}")),

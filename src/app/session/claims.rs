@@ -66,7 +66,7 @@ impl Session {
             return Ok(Vec::new());
         }
         let id = text(stage)?;
-        let version = self.authorizer.registers().drive.get(&id).map_or(0, |drive| drive.version) + 1;
+        let version = self.authorizer.mood().registers.drive.get(&id).map_or(0, |drive| drive.version) + 1;
         let drive = Drive {
             priority: text(said)?,
             trade_off: text("the recommended default")?,
@@ -99,7 +99,8 @@ impl Session {
         if done(WorkItemKind::Report).is_some()
             && let Some(EvidencePointer { atom, .. }) = self.evidence()?
         {
-            let state = self.authorizer.registers().atoms.get(&atom).map_or(AtomState::Untrusted, |atom| atom.state);
+            let state =
+                self.authorizer.mood().registers.atoms.get(&atom).map_or(AtomState::Untrusted, |atom| atom.state);
             let way: &[AtomEvent] = match state {
                 AtomState::Untrusted => &[AtomEvent::Quarantine, AtomEvent::Propose],
                 AtomState::Quarantined => &[AtomEvent::Propose],
@@ -129,7 +130,7 @@ impl Session {
             regression_test: test,
         };
         let entry = LedgerEntry::new("mood.disclosed", json!(disclosure)).with_content("reply", test);
-        self.authorizer.record(&[], vec![entry])?;
+        self.authorizer.record(vec![entry])?;
         let blind = BlindSpot {
             blind_spot: text("how a reader would have rated the replies")?,
             why: BlindSpotCause::Adversary,
@@ -152,7 +153,7 @@ impl Session {
             opinions.iter().filter(|opinion| opinion.blocker && !known.contains(&&opinion.expert)).collect();
         let (Some(first), Some(evidence)) = (new.first(), self.evidence()?) else { return Ok(Vec::new()) };
         let pending = |state| state == AtomState::PromotionPending;
-        if !self.authorizer.registers().atoms.get(&evidence.atom).is_some_and(|atom| pending(atom.state)) {
+        if !self.authorizer.mood().registers.atoms.get(&evidence.atom).is_some_and(|atom| pending(atom.state)) {
             return Ok(Vec::new());
         }
         let grounds: Vec<_> = new.iter().map(|opinion| format!("{}: yes", opinion.judged.question)).collect();
@@ -176,33 +177,32 @@ impl Session {
         }
         let Some(evidence) = self.evidence()? else { return Ok(Err("there is no report as evidence".to_owned())) };
         let promote = Privilege::Promote;
-        self.authorizer.record(&[MoodEvent::Crossing(promote), MoodEvent::Approved(promote)], Vec::new())?;
+        self.authorizer.record_mood(&[MoodEvent::Crossing(promote), MoodEvent::Approved(promote)], Vec::new())?;
         let checks = self.verify()?;
         if checks.iter().any(|check| !check.passed) {
-            self.authorizer.record(&[MoodEvent::Denied(promote)], Vec::new())?;
+            self.authorizer.record_mood(&[MoodEvent::Denied(promote)], Vec::new())?;
             return Ok(Err("the verification did not pass again".to_owned()));
         }
         let attested = LedgerEntry::new("verifier.attested", json!({ "checks": checks }));
-        let (_, receipts) = self.authorizer.record(&[MoodEvent::VerifiersPassed], vec![attested])?;
+        let (_, receipts) = self.authorizer.record_mood(&[MoodEvent::VerifiersPassed], vec![attested])?;
         let Some(receipt) = receipts.last().copied() else {
             return Ok(Err("the verification has no receipt".to_owned()));
         };
         let effect = Effect::new(Category::Promote, evidence.atom.to_string());
-        self.authorizer.approve(&effect, "the user, by the answer PROMOTE")?;
-        let permit = match self.authorizer.ask(&effect) {
+        let permit = match self.authorizer.permit_approved("the user, by the answer PROMOTE", &effect) {
             Ok(permit) => permit,
             Err(refusal) => {
-                self.authorizer.record(&[MoodEvent::Denied(promote)], Vec::new())?;
+                self.authorizer.record_mood(&[MoodEvent::Denied(promote)], Vec::new())?;
                 return Ok(Err(refusal.to_string()));
             }
         };
         let _spent = permit.spend(&effect, self.authorizer.now())?;
         // A session that was killed after the promotion finds it already promoted.
-        let promoted = self.authorizer.registers().atoms.get(&evidence.atom).map(|atom| atom.state);
+        let promoted = self.authorizer.mood().registers.atoms.get(&evidence.atom).map(|atom| atom.state);
         let change = MoodEvent::Changed(RegisterChange::Atom(evidence.atom, AtomEvent::Promote));
         let due = (promoted != Some(AtomState::Promoted)).then_some(change);
         let events: Vec<_> = due.into_iter().chain([MoodEvent::Crossed(promote)]).collect();
-        self.authorizer.record(&events, Vec::new())?;
+        self.authorizer.record_mood(&events, Vec::new())?;
         let id = text(CLAIM)?;
         let change = match found {
             Finding::Holds => RegisterChange::Assert {
@@ -222,9 +222,9 @@ impl Session {
             },
             _ => RegisterChange::Refute(id.clone()),
         };
-        if self.authorizer.registers().hypothesize.contains_key(&id) {
+        if self.authorizer.mood().registers.hypothesize.contains_key(&id) {
             let (effects, _) =
-                self.authorizer.record(&[MoodEvent::Changed(change), MoodEvent::VerifiersPassed], Vec::new())?;
+                self.authorizer.record_mood(&[MoodEvent::Changed(change), MoodEvent::VerifiersPassed], Vec::new())?;
             if let Some(refused) = effects.into_iter().find_map(refused) {
                 return Ok(Err(refused));
             }

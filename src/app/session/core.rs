@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::authorizer::SessionAuthorizer;
 use super::outcome::{ActionOutcome, SessionEvent};
 use super::setup::{SessionError, SessionSettings};
 use super::state::SessionState;
@@ -16,6 +15,7 @@ use crate::governance::mood::{self, Heartbeat};
 use crate::governance::statechart::Chart;
 use crate::governance::statechart::hope::{Event, HopeVocabulary};
 use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::Authorizer;
 use crate::simulation::persona::examples;
 
 pub(super) type Model = Arc<dyn LanguageModel>;
@@ -26,7 +26,7 @@ pub struct Session {
     pub(super) settings: SessionSettings,
     pub(super) chart: Arc<Chart<HopeVocabulary>>,
     pub(super) state: SessionState,
-    pub(super) authorizer: SessionAuthorizer,
+    pub(super) authorizer: Authorizer,
     pub(super) contents: ContentStore,
     pub(super) files: Files,
     pub(super) options: OpenOptions,
@@ -50,7 +50,7 @@ impl Session {
         {
             entry = entry.with_content("answer", digest);
         }
-        self.authorizer.record(moods, vec![entry])?;
+        self.authorizer.record_mood(moods, vec![entry])?;
         self.state.apply(&self.chart, happened, |digest| text(&self.contents, digest))?;
         Ok(())
     }

@@ -7,9 +7,12 @@
 use super::outcome::ModelJudgement;
 use crate::foundation::base::RngStream;
 use crate::foundation::chat::{Continuation, LanguageModel, Message, ModelError, Prompt, Request, Sampling, Scored};
+use crate::foundation::gate::CallPermit;
 
 /// Minimum log-probability margin over the next choice, in nats: e to this power is about 2.7 times.
 pub(super) const MARGIN_MIN: f32 = 1.0;
+/// Upper bound of the tokens that a template adds to a message.
+pub(super) const TEMPLATE_TOKENS_MAX: usize = 64;
 /// Maximum tokens of a reply to a question.
 const REPLY_TOKENS: usize = 8;
 
@@ -34,7 +37,7 @@ impl Question<'_> {
 
     /// Upper bound of the tokens read to answer it: one per byte.
     pub(super) fn tokens_max(&self) -> u64 {
-        let once = self.prompt(self.choices).len() + REPLY_TOKENS + 64;
+        let once = self.prompt(self.choices).len() + REPLY_TOKENS + TEMPLATE_TOKENS_MAX;
         (once * 2 * self.choices.len()) as u64
     }
 
@@ -48,12 +51,17 @@ fn letters() -> impl Iterator<Item = char> {
     'A'..='Z'
 }
 
-/// Asks the question. A failing model counts as unsure, with its error as the reason.
-pub(super) async fn judge(model: &dyn LanguageModel, question: &Question<'_>, stream: RngStream) -> ModelJudgement {
+/// Asks the question; the calls count against `permit`. A failing model counts as unsure, with its error as the reason.
+pub(super) async fn judge(
+    model: &dyn LanguageModel,
+    question: &Question<'_>,
+    stream: RngStream,
+    permit: CallPermit,
+) -> ModelJudgement {
     let sure = if model.info().logprobs {
-        by_margin(model, question, stream).await
+        by_margin(model, question, stream, permit).await
     } else {
-        by_words(model, question, stream).await
+        by_words(model, question, stream, permit).await
     };
     let (choice, margin, unsure) = match sure {
         Ok((choice, margin)) => (question.choices.get(choice).map(|choice| (*choice).to_owned()), margin, None),
@@ -66,12 +74,13 @@ async fn by_margin(
     model: &dyn LanguageModel,
     question: &Question<'_>,
     stream: RngStream,
+    permit: CallPermit,
 ) -> Result<(usize, Option<f32>), String> {
     let count = question.choices.len();
     let mut reversed = question.choices.to_vec();
     reversed.reverse();
-    let there = scores(model, &question.prompt(question.choices), count, stream).await?;
-    let mut back = scores(model, &question.prompt(&reversed), count, stream).await?;
+    let there = scores(model, &question.prompt(question.choices), count, stream, permit.clone()).await?;
+    let mut back = scores(model, &question.prompt(&reversed), count, stream, permit).await?;
     back.reverse();
     let (first, first_margin) = best(&there).ok_or("there are no choices")?;
     let (second, second_margin) = best(&back).ok_or("there are no choices")?;
@@ -85,9 +94,16 @@ async fn by_margin(
     Ok((first, Some(margin)))
 }
 
-async fn scores(model: &dyn LanguageModel, text: &str, count: usize, stream: RngStream) -> Result<Vec<f64>, String> {
+async fn scores(
+    model: &dyn LanguageModel,
+    text: &str,
+    count: usize,
+    stream: RngStream,
+    permit: CallPermit,
+) -> Result<Vec<f64>, String> {
     let mut request = Request::new(Prompt::Chat(vec![Message::user(text)]), Sampling::greedy(), stream);
     request.keep_state = false;
+    request.permit = Some(permit);
     let answers = letters().take(count).map(|letter| Continuation::Text(letter.to_string())).collect();
     let scored = model.score_each(request, answers).await.map_err(|error: ModelError| error.to_string())?;
     let likely: Option<_> = scored.iter().map(Scored::logprob).collect();
@@ -108,10 +124,12 @@ async fn by_words(
     model: &dyn LanguageModel,
     question: &Question<'_>,
     stream: RngStream,
+    permit: CallPermit,
 ) -> Result<(usize, Option<f32>), String> {
     let sampling = Sampling { max_tokens: REPLY_TOKENS, ..Sampling::greedy() };
     let text = question.prompt(question.choices);
-    let request = Request::new(Prompt::Chat(vec![Message::user(text)]), sampling, stream);
+    let mut request = Request::new(Prompt::Chat(vec![Message::user(text)]), sampling, stream);
+    request.permit = Some(permit);
     let reply = model.complete(request, None).await.map_err(|error| error.to_string())?;
     let text = reply.message.content;
     read(&text, question.choices).map(|choice| (choice, None)).ok_or_else(|| {

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::authorizer::SessionAuthorizer;
 use super::core::{Model, Performed, Session, text};
 use super::need::StatedPlan;
 use super::outcome::SessionEvent;
 use super::setup::{SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts};
 use super::state::{SessionState, Todo};
 use super::tools::Files;
-use super::{documents, messages, wave};
+use super::{authorizer, documents, messages, wave};
 use crate::foundation::base::limits;
 use crate::foundation::gate::{Budget, LedgerEntry, Scope};
 use crate::foundation::store::receipts::{ContentStore, LOG, Receipt, ReceiptLog, SharedLog, chain};
@@ -22,7 +21,8 @@ use crate::governance::mood::{
 };
 use crate::governance::statechart::Chart;
 use crate::governance::statechart::hope::{self, Action, HopeVocabulary};
-use crate::inference::providers::{self, OpenOptions};
+use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::Authorizer;
 
 impl Session {
     /// Starts a session.
@@ -39,7 +39,6 @@ impl Session {
             let most = limits::SESSION_TEXT_BYTES_MAX;
             return Err(SessionError::Message(format!("a need must have 1 to {most} bytes (SESSION_TEXT_BYTES_MAX)")));
         }
-        let (model, strong) = models(&settings, &env.options)?;
         let (log, opened) = ReceiptLog::open(Arc::clone(&env.disk), Arc::clone(&env.key), env.clock.now())?;
         if opened.receipts.iter().any(|receipt| receipt.entry.kind == "session.begun") {
             let folder = env.folder.display();
@@ -58,11 +57,12 @@ impl Session {
         let entered = MoodState::enter(MoodFacts::of(&[MoodFact::Unaimed]));
         let entries =
             [begun.with_content("need", digest), step_entry(None, MoodFacts::of(&[MoodFact::Unaimed]), &entered)];
-        let log = SharedLog::new(log);
-        log.record(env.clock.now(), &entries)?;
         let state = SessionState::begin(&chart, need, &plan_from_settings(&settings), settings.engagement);
-        let authorizer =
-            SessionAuthorizer::open(log, (profiles, entered.state), &settings.hosts(), &Budget::NOTHING, env.clock)?;
+        let (log, mood) = (SharedLog::new(log), (profiles, entered.state));
+        let authorizer = authorizer::open(log, mood, &settings.hosts(), &Budget::NOTHING, env.clock)?;
+        // A session whose models cannot be opened has not begun.
+        let (model, strong) = models(&settings, &authorizer, &env.options)?;
+        authorizer.record(entries.into())?;
         let files = Files::open(&env.folder, Scope::Notes).map_err(SessionError::io("open", &env.folder))?;
         let (folder, options, beat) = (env.folder, env.options, beat(&authorizer));
         let (on_message, unsure) = (Box::new(|_: &str| {}), 0);
@@ -100,18 +100,18 @@ impl Session {
         let moods = replay(opened.receipts.iter().map(|receipt| (receipt.seq + 1, &receipt.entry)))?;
         let missing = || SessionError::Message("the log has no mood: start a new session".to_owned());
         let mood_state = moods.into_iter().last().ok_or_else(missing)?.state;
-        let (model, strong) = models(&settings, &env.options)?;
-        let authorizer = SessionAuthorizer::open(
+        let authorizer = authorizer::open(
             SharedLog::new(log),
             (profiles.clone(), mood_state),
             &settings.hosts(),
             &spent,
             env.clock,
         )?;
+        let (model, strong) = models(&settings, &authorizer, &env.options)?;
         let files = Files::open(&env.folder, Scope::Notes).map_err(SessionError::io("open", &env.folder))?;
         let (folder, options, beat) = (env.folder, env.options, beat(&authorizer));
         let (on_message, unsure) = (Box::new(|_: &str| {}), 0);
-        let mut session = Self {
+        let session = Self {
             folder,
             settings,
             chart,
@@ -128,9 +128,9 @@ impl Session {
         };
         let consistent = of == identity(&session.chart, &profiles);
         if !clean || !consistent {
-            session.authorizer.record(&[mood::MoodEvent::Restarted], Vec::new())?;
+            session.authorizer.record_mood(&[mood::MoodEvent::Restarted], Vec::new())?;
             let resumed = LedgerEntry::new("session.resumed", json!({"consistent": consistent, "was": of}));
-            session.authorizer.record(&[mood::MoodEvent::Projected { consistent }], vec![resumed])?;
+            session.authorizer.record_mood(&[mood::MoodEvent::Projected { consistent }], vec![resumed])?;
         }
         if !consistent {
             let why = "this session was started with another chart, other moods or another version of loom: continue it with that version";
@@ -142,7 +142,7 @@ impl Session {
 
     /// A session whose transition counter is exhausted cannot continue.
     fn check_not_halted(&self) -> Result<(), SessionError> {
-        self.authorizer.halted().map_or(Ok(()), |counter| {
+        self.authorizer.mood().halted().map_or(Ok(()), |counter| {
             Err(SessionError::Message(format!(
                 "the session cannot continue: its {} are used up; its results are in its folder; start another one with `loom session start`",
                 counter.name()
@@ -169,7 +169,10 @@ impl Session {
 
     /// The status of the session.
     pub fn session_status(&self) -> SessionStatus {
-        session_status(&self.state, &self.chart, self.authorizer.mood(), self.authorizer.halted())
+        {
+            let mood = self.authorizer.mood();
+            session_status(&self.state, &self.chart, mood.mood(), mood.halted())
+        }
     }
 
     /// Runs until the session waits for the user or is over.
@@ -181,8 +184,8 @@ impl Session {
             self.check_heartbeat()?;
             self.check_not_halted()?;
             // The user's question is answered, or took its default.
-            if self.authorizer.mood() == Mood::Deferential && !self.state.waiting {
-                self.authorizer.record(&[mood::MoodEvent::PreferenceSet], Vec::new())?;
+            if self.authorizer.mood().mood() == Mood::Deferential && !self.state.waiting {
+                self.authorizer.record_mood(&[mood::MoodEvent::PreferenceSet], Vec::new())?;
             }
             let (happened, moods) = match todo {
                 Todo::Send(event) => (self.state.send(&self.chart, event), Vec::new()),
@@ -204,9 +207,7 @@ impl Session {
     /// Hands the session off: what follows in the log is not a recovery.
     pub(super) fn hand_off(&mut self) -> Result<(), SessionError> {
         let handed = LedgerEntry::new("session.handed_off", json!({"stage": self.state.stage(&self.chart)}));
-        self.authorizer.record(&[], vec![handed])?;
-        self.authorizer.log().log().seal()?;
-        Ok(())
+        Ok(self.authorizer.hand_off(handed)?)
     }
 
     /// Records a heartbeat. An overdue heartbeat, or one from the future, counts as a crash (the machine slept, or its
@@ -214,13 +215,13 @@ impl Session {
     fn check_heartbeat(&mut self) -> Result<(), SessionError> {
         let now = self.authorizer.now();
         if self.beat.is_stale(now) {
-            self.authorizer.record(&[mood::MoodEvent::HeartbeatStale], Vec::new())?;
+            self.authorizer.record_mood(&[mood::MoodEvent::HeartbeatStale], Vec::new())?;
             let log =
                 std::fs::read(self.folder.join(LOG)).map_err(SessionError::io("read the log in", &self.folder))?;
             let whole = chain(&log);
             let last = json!({"consistent": whole.is_ok(), "last_heartbeat": self.beat.last.to_string()});
             let resumed = LedgerEntry::new("session.resumed", last);
-            self.authorizer.record(&[mood::MoodEvent::Projected { consistent: whole.is_ok() }], vec![resumed])?;
+            self.authorizer.record_mood(&[mood::MoodEvent::Projected { consistent: whole.is_ok() }], vec![resumed])?;
             whole.map_err(|fault| SessionError::Message(fault.to_string()))?;
         }
         self.beat.last = now;
@@ -314,11 +315,15 @@ fn identity(chart: &Chart<HopeVocabulary>, profiles: &MoodProfiles) -> Value {
 }
 
 /// The session's model and the stronger one, if named.
-fn models(settings: &SessionSettings, options: &OpenOptions) -> Result<(Model, Option<Model>), SessionError> {
-    let strong = settings.strong.as_ref().map(|chain| providers::open(chain, options)).transpose()?;
-    Ok((providers::open(&settings.model, options)?, strong))
+fn models(
+    settings: &SessionSettings,
+    authorizer: &Authorizer,
+    options: &OpenOptions,
+) -> Result<(Model, Option<Model>), SessionError> {
+    let strong = settings.strong.as_ref().map(|chain| authorizer.open_model(chain, options)).transpose()?;
+    Ok((authorizer.open_model(&settings.model, options)?, strong))
 }
 
-fn beat(authorizer: &SessionAuthorizer) -> Heartbeat {
+fn beat(authorizer: &Authorizer) -> Heartbeat {
     Heartbeat { last: authorizer.now(), every: SignedDuration::from_secs(limits::SESSION_HEARTBEAT_SECONDS_MAX) }
 }

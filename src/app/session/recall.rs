@@ -4,7 +4,7 @@
 use super::core::Session;
 use super::self_check::NOT_SEARCHED;
 use super::setup::SessionError;
-use super::tools::Memory;
+use super::tools::{search, searching};
 use super::{finding, phrases};
 use crate::foundation::gate::LedgerEntry;
 use crate::governance::memory::id::BlockKind;
@@ -28,12 +28,12 @@ impl Session {
     fn search(&mut self) -> Result<Vec<String>, SessionError> {
         let Some(folder) = self.settings.memory.clone() else { return Ok(Vec::new()) };
         let memory = match Workspace::at(&folder, self.authorizer.now()) {
-            Ok(workspace) => Memory::new(workspace),
+            Ok(workspace) => workspace,
             Err(error) => return Ok(vec![format!("{NOT_SEARCHED}{error}")]),
         };
         let need = self.state.work.need.clone();
-        let permit = self.authorizer.ask(&memory.searching(&need))?;
-        Ok(match memory.search(permit, &need, self.authorizer.now()) {
+        let permit = self.authorizer.permit(&searching(&need))?;
+        Ok(match search(&memory, permit, &need, self.authorizer.now()) {
             Ok(hits) => {
                 let line = |hit: &crate::governance::memory::search::SearchHit| {
                     format!("{} {}: {}", hit.id, hit.status, hit.title)
@@ -76,7 +76,7 @@ impl Session {
             Ok((workspace, None, request)) => (workspace, request),
             Err(error) => return Ok(Err(error)),
         };
-        let proposed = match self.authorizer.ask(&Memory::proposing(&request)) {
+        let proposed = match self.authorizer.permit(&Workspace::propose_effect(&request)) {
             Ok(permit) => workspace.propose(permit, request),
             Err(refusal) => Err(refusal.into()),
         };
@@ -84,7 +84,7 @@ impl Session {
             Ok(id) => serde_json::json!({"tool": "memory_propose", "proposal": id}),
             Err(error) => serde_json::json!({"tool": "memory_propose", "refused": error.to_string()}),
         };
-        self.authorizer.record(&[], vec![LedgerEntry::new("tool.called", body)])?;
+        self.authorizer.record(vec![LedgerEntry::new("tool.called", body)])?;
         Ok(proposed)
     }
 }

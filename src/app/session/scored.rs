@@ -9,11 +9,11 @@ use super::core::Session;
 use super::finding::{FACT, REFERENCES, STANDARD_ERRORS_MIN, fact};
 use super::outcome::{Found, FoundValue, UNJUDGED, WorkItemKind};
 use super::setup::SessionError;
-use super::wave::{model_effects, transcript_digest};
-use crate::app::command_gate::CommandGate;
+use super::wave::transcript_digest;
 use crate::foundation::chat::{ModelChain, Role};
-use crate::foundation::gate::{Budget, Category, Effect, LedgerEntry};
+use crate::foundation::gate::{Budget, Category, CountedTokens, Effect, LedgerEntry};
 use crate::governance::mood::Mood;
+use crate::simulation::authorizer::{Authorizer, CallRequest};
 use crate::simulation::judge::judged::{Judge, JudgeCheck, Rubric};
 use crate::simulation::judge::likelihood::LikelihoodSet;
 use crate::simulation::judge::scoring::{JudgeCheckFile, TranscriptScorer, judge_checks_folder, transcripts};
@@ -29,23 +29,22 @@ impl Session {
         let judge = self.settings.judge.clone().unwrap_or_else(|| self.settings.model.clone());
         let arguments = transcript_digest(&talks).to_string();
         let effect = Effect::new(Category::Score, format!("by models: {arguments}"));
-        self.authorizer.ask(&effect)?.spend(&effect, self.authorizer.now())?;
+        self.authorizer.allow(&effect)?;
         let turns: usize = talks.iter().map(|talk| talk.turns.len()).sum();
-        let lease = self.authorizer.child("scores", Mood::Skeptical)?;
+        let lease = self.authorizer.delegate_all("scores", Mood::Skeptical)?;
         let cost = Budget { calls: (turns * CALLS_PER_TURN) as u64, ..Budget::NOTHING };
         for chain in [&self.settings.persona_model, &judge] {
-            for effect in model_effects(chain, &arguments, cost) {
-                self.authorizer.ask_for(lease, &effect)?.spend(&effect, self.authorizer.now())?;
-            }
+            let (arguments, counted) = (arguments.as_str(), CountedTokens::Generated);
+            self.authorizer.permit_calls(&[CallRequest { lease, chain, arguments, cost, counted }])?;
         }
         // The calls have their receipts in the run's folder, as in `loom score`.
-        let gate =
-            CommandGate::for_models("score", Mood::Skeptical, &[&self.settings.persona_model, &judge], Some(&folder))
-                .map_err(SessionError::CommandGate)?;
+        let scorer =
+            Authorizer::for_models("score", Mood::Skeptical, &[&self.settings.persona_model, &judge], Some(&folder))
+                .map_err(SessionError::Receipts)?;
         let suspect = self.state.work.is_suspect().then(|| "a reply gives instructions to its reader".to_owned());
         let judge = match suspect {
             Some(why) => Err(why),
-            None => self.judge(&gate, &judge).await,
+            None => self.judge(&scorer, &judge).await,
         };
         let (judge, known, unjudged) = match judge {
             Ok((judge, known)) => (Some(judge), known, None),
@@ -59,24 +58,24 @@ impl Session {
             rescore: false,
             config: None,
             persona: Role::Assistant,
-            options: gate.guarded_options(self.options.clone()),
+            options: scorer.guarded_options(self.options.clone()),
         };
         let files = transcripts(&folder).map_err(|error| SessionError::Message(error.to_string()))?;
         for file in &files {
             scoring.score(file).await.map_err(|error| SessionError::Message(error.to_string()))?;
         }
-        gate.close().map_err(SessionError::CommandGate)?;
-        self.authorizer.dismiss(lease)?;
+        scorer.close().map_err(SessionError::Receipts)?;
+        self.authorizer.revoke(lease)?;
         let mut found = taken(&self.transcripts(WorkItemKind::Rollouts)?);
         found.extend(unjudged.map(|why| (UNJUDGED.to_owned(), FoundValue::Text(why))));
         let facts: Vec<LedgerEntry> = found.iter().filter_map(|(name, value)| receipt(name, value, &found)).collect();
-        self.authorizer.record(&[], facts)?;
+        self.authorizer.record(facts)?;
         Ok(found)
     }
 
     /// The judge, if it is trusted: a named one, or the session's model if it passed the check.
-    async fn judge(&self, gate: &CommandGate, chain: &ModelChain) -> Result<(Judge, Option<JudgeCheck>), String> {
-        let model = gate.open_model(chain, &self.options).map_err(|error| error.to_string())?;
+    async fn judge(&self, scorer: &Authorizer, chain: &ModelChain) -> Result<(Judge, Option<JudgeCheck>), String> {
+        let model = scorer.open_model(chain, &self.options).map_err(|error| error.to_string())?;
         let judge = Judge::new(model).await.map_err(|error| error.to_string())?;
         let folder = judge_checks_folder(|name| std::env::var_os(name));
         let known = folder.and_then(|folder| JudgeCheckFile::of(&folder, &judge).read(&judge));

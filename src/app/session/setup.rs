@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::outcome::Conclusion;
 use super::state::Mismatch;
 use super::tools::ToolError;
-use crate::app::command_gate::CommandGateError;
 use crate::foundation::base::{Clock, Digest};
 use crate::foundation::chat::{ModelChain, ModelError};
 use crate::foundation::config::ConfigErrors;
@@ -19,6 +18,7 @@ use crate::foundation::store::receipts::{LogError, ReceiptKey};
 use crate::governance::mood::{self, Mood, TransitionCounter};
 use crate::governance::statechart::hope::Engagement;
 use crate::inference::providers::{self, OpenOptions};
+use crate::simulation::authorizer::AuthorizerError;
 use crate::simulation::persona::AdversaryKind;
 use crate::simulation::report::ReportError;
 use crate::simulation::rollout::{FileError, RunError};
@@ -116,9 +116,9 @@ pub enum SessionError {
     /// The gate denied an effect.
     #[error("{0}")]
     Refused(Refusal),
-    /// The gate of a run's receipts.
+    /// The receipts of a run.
     #[error(transparent)]
-    CommandGate(CommandGateError),
+    Receipts(AuthorizerError),
     /// A tool failed.
     #[error(transparent)]
     Tool(#[from] ToolError),
@@ -193,6 +193,17 @@ pub struct SessionStatus {
     pub file: Option<String>,
     /// The report as text; equal for equal work.
     pub report: String,
+}
+
+impl From<AuthorizerError> for SessionError {
+    fn from(error: AuthorizerError) -> Self {
+        match error {
+            AuthorizerError::Denied(refusal) => Self::Refused(refusal),
+            AuthorizerError::Ledger(error) => Self::Ledger(error),
+            AuthorizerError::Log(error) => Self::Log(error),
+            error => Self::Receipts(error),
+        }
+    }
 }
 
 impl From<Refusal> for SessionError {

@@ -9,13 +9,13 @@ use super::claims;
 use super::core::Session;
 use super::outcome::{Found, FoundValue, SUSPECT, WorkItem, WorkItemKind, WorkItemResult};
 use super::setup::SessionError;
-use crate::foundation::base::{Digest, canonical_json, limits};
-use crate::foundation::chat::ModelChain;
-use crate::foundation::gate::{Budget, Category, Effect, Scope};
+use crate::foundation::base::{Digest, canonical_json};
+use crate::foundation::gate::{Budget, Category, CountedTokens, Effect, Scope};
 use crate::foundation::store::RealDisk;
 use crate::foundation::store::receipts::LOG;
 use crate::governance::mood::lint::suspicions;
 use crate::governance::mood::{self, Mood};
+use crate::simulation::authorizer::CallRequest;
 use crate::simulation::judge::measured::measure;
 use crate::simulation::persona::parse;
 use crate::simulation::report::Report;
@@ -57,7 +57,7 @@ impl Session {
                 Ok(found) => (found, None),
                 Err(SessionError::Log(error)) => return Err(SessionError::Log(error)),
                 Err(SessionError::Ledger(error)) => return Err(SessionError::Ledger(error)),
-                Err(SessionError::CommandGate(error)) => return Err(SessionError::CommandGate(error)),
+                Err(SessionError::Receipts(error)) => return Err(SessionError::Receipts(error)),
                 // A full disk stops the session until there is space again.
                 Err(error) if is_full(&error) => {
                     return Err(SessionError::Message(format!(
@@ -104,7 +104,7 @@ impl Session {
             interlocutor: self.settings.target.clone(),
             judge: self.settings.model.clone(),
         };
-        let calls = (rollouts * turns * 2 * (1 + limits::RETRIES_MAX)) as u64;
+        let [of_persona, of_interlocutor] = plan.calls_max()?;
         let tokens = (rollouts * turns) as u64 * self.settings.reply_tokens_max;
         let arguments = canonical_json(&serde_json::json!({
             "config": plan.config.digest, "seed": plan.seed, "rollouts": rollouts, "turns": turns,
@@ -112,17 +112,18 @@ impl Session {
         }))
         .map_err(SessionError::json)?;
         let effect = Effect::new(Category::Rollout, &arguments).costing(Budget { calls: 1, ..Budget::NOTHING });
-        let permit = self.authorizer.ask(&effect)?;
+        let permit = self.authorizer.permit(&effect)?;
         let other = if self.state.is_adversarial() { Mood::Petty } else { Mood::Calm };
         let mut roles = Vec::new();
-        for (who, mood, chain) in [("persona", Mood::Calm, &plan.persona), ("interlocutor", other, &plan.interlocutor)]
-        {
-            let lease = self.authorizer.child(who, mood)?;
-            let cost = Budget { calls: calls / 2, tokens, ..Budget::NOTHING };
-            for effect in model_effects(chain, &arguments, cost) {
-                let permit = self.authorizer.ask_for(lease, &effect)?;
-                permit.spend(&effect, self.authorizer.now())?;
-            }
+        for (who, mood, chain, calls) in [
+            ("persona", Mood::Calm, &plan.persona, of_persona),
+            ("interlocutor", other, &plan.interlocutor, of_interlocutor),
+        ] {
+            let lease = self.authorizer.delegate_all(who, mood)?;
+            let cost = Budget { calls, tokens, ..Budget::NOTHING };
+            let (arguments, counted) = (arguments.as_str(), CountedTokens::Generated);
+            // The run counts each of them, with receipts of its own.
+            self.authorizer.permit_calls(&[CallRequest { lease, chain, arguments, cost, counted }])?;
             roles.push(lease);
         }
         let _spent = permit.spend(&effect, self.authorizer.now())?;
@@ -136,14 +137,14 @@ impl Session {
         if most < self.settings.parallel.min(rollouts) {
             (self.on_message)(&format!(
                 "[SESSION] Running {most} rollouts at a time: the limit of the mood {}",
-                self.authorizer.mood()
+                self.authorizer.mood().mood()
             ));
         }
         let parallel = self.settings.parallel.min(most).max(1);
         let summaries = run.execute(parallel, &observer, &StopFlag::default()).await?;
         drop(run);
         for lease in roles {
-            self.authorizer.dismiss(lease)?;
+            self.authorizer.revoke(lease)?;
         }
         if let Some(Outcome::Stopped { reason, .. }) =
             summaries.iter().map(|summary| &summary.outcome).find(|outcome| matches!(outcome, Outcome::Stopped { .. }))
@@ -157,8 +158,7 @@ impl Session {
     fn measured(&mut self) -> Result<Found, SessionError> {
         let transcripts = self.transcripts(WorkItemKind::Rollouts)?;
         let effect = Effect::new(Category::Score, transcript_digest(&transcripts).to_string());
-        let permit = self.authorizer.ask(&effect)?;
-        let _spent = permit.spend(&effect, self.authorizer.now())?;
+        self.authorizer.allow(&effect)?;
         Ok(scores(&transcripts))
     }
 
@@ -168,8 +168,7 @@ impl Session {
             Effect::new(Category::Report, transcript_digest(&self.transcripts(WorkItemKind::Rollouts)?).to_string())
                 .writing(Scope::Notes)
                 .costing(Budget { files: 1, ..Budget::NOTHING });
-        let permit = self.authorizer.ask(&effect)?;
-        let _spent = permit.spend(&effect, self.authorizer.now())?;
+        self.authorizer.allow(&effect)?;
         let (report, conversations) = Report::with_conversations(&folder)?;
         report.write_to(&folder, &conversations)?;
         Ok(Found::from([("flags".to_owned(), FoundValue::Count(report.flags.len() as u64))]))
@@ -194,19 +193,6 @@ impl Session {
 fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
     let full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
     error.downcast_ref().is_some_and(full) || error.source().is_some_and(is_full)
-}
-
-/// The effects of calling the models of a chain: one per host, and one for local models.
-pub(super) fn model_effects(chain: &ModelChain, arguments: &str, cost: Budget) -> Vec<Effect> {
-    let mut effects: Vec<Effect> = Vec::new();
-    for host in chain.specs().map(crate::inference::providers::host) {
-        let effect = Effect::new(Category::Model, arguments).costing(cost);
-        let effect = host.into_iter().fold(effect, Effect::reaching);
-        if !effects.contains(&effect) {
-            effects.push(effect);
-        }
-    }
-    effects
 }
 
 /// The digest of all messages in order.

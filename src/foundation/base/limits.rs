@@ -161,8 +161,6 @@ pub const RECEIPTS_UNSIGNED_MAX: u64 = 1_024;
 pub const MOOD_TEXT_BYTES_MAX: usize = 4_096;
 /// Most open questions to the user at a time.
 pub const QUESTIONS_MAX: usize = 3;
-/// Largest file that a session's tool reads, bytes.
-pub const TOOL_FILE_BYTES_MAX: u64 = 16 << 20;
 /// Longest need or answer of a session, bytes.
 pub const SESSION_TEXT_BYTES_MAX: usize = 1 << 16;
 /// Longest time between two heartbeats of a session, seconds, rollouts excluded; after that it counts as crashed.
@@ -185,5 +183,3 @@ pub const CES_REFERENCE_MAX: usize = 1_000;
 pub const TASK_BYTES_MAX: u64 = 256 << 20;
 /// Most runs in a sweep.
 pub const SWEEP_CELLS_MAX: usize = 10_000;
-/// Most captured output of a session's command, bytes per stream.
-pub const TOOL_OUTPUT_BYTES_MAX: usize = 1 << 20;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DeltaGains, Message, Sampling, Snapshot, SsmStats, TokenId, TokenLogprob, TokenSink, Vocabulary};
 use crate::foundation::base::{Digest, RngStream};
+use crate::foundation::gate::CallPermit;
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -146,12 +147,14 @@ pub struct Request {
     /// Whether the final state is needed. If not, the last token of a scored continuation is not read, and
     /// [`Scored::snapshot`] is `None`. It changes nothing else in the result.
     pub keep_state: bool,
+    /// The permit that the call counts against. Without one, the guard of the model authorises the call, if it has one.
+    pub permit: Option<CallPermit>,
 }
 
 impl Request {
     /// A request without a snapshot to continue from and without modulation.
     pub fn new(prompt: Prompt, sampling: Sampling, stream: RngStream) -> Self {
-        Self { prompt, after: None, sampling, stream, gains: None, record_ssm: false, keep_state: true }
+        Self { prompt, after: None, sampling, stream, gains: None, record_ssm: false, keep_state: true, permit: None }
     }
 }
 

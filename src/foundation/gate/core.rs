@@ -290,6 +290,11 @@ impl<L: Ledger> Gate<L> {
         self.leases.get(id.0 as usize)
     }
 
+    /// Whether what is left of a lease in its current mood covers a cost.
+    pub fn covers(&self, id: LeaseId, cost: &super::Budget) -> bool {
+        self.get(id).is_some_and(|lease| lease.left().covers(cost))
+    }
+
     /// The ledger, for entries of callers.
     pub const fn ledger(&mut self) -> &mut L {
         &mut self.ledger

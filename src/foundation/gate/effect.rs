@@ -68,13 +68,6 @@ impl Effect {
         self
     }
 
-    /// Marks a command that the operating system prevents from writing; the caller must ensure that.
-    #[must_use]
-    pub fn contained(mut self) -> Self {
-        self.writes = Scopes::NONE;
-        self
-    }
-
     /// Its category.
     pub const fn category(&self) -> Category {
         self.category

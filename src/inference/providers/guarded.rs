@@ -1,4 +1,5 @@
-//! A model whose calls are checked by a guard; see [`OpenOptions::guard`](super::OpenOptions).
+//! A model whose calls are authorised: by the permit that a request carries, else by the guard that it was opened with; see
+//! [`OpenOptions::guard`](super::OpenOptions).
 
 use std::sync::Arc;
 
@@ -7,32 +8,35 @@ use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, Embedder, LanguageModel, Message, ModelError, ModelInfo, ModelSpec, Prompt,
     Request, Scored, TokenSink, Vocabulary,
 };
-use crate::foundation::gate::{Authorizer, CallUsage};
+use crate::foundation::gate::{CallGuard, CallPermit, CallUsage, ModelCall};
 
-/// A model or embedder whose calls need the guard's permission.
+/// A model or embedder whose calls need permission.
 pub(super) struct GuardedModel<M: ?Sized> {
     model: Arc<M>,
     /// The spec string it was opened with.
     spec: String,
     /// The host that a call connects to.
     host: Option<String>,
-    guard: Arc<dyn Authorizer>,
+    guard: Arc<dyn CallGuard>,
 }
 
 impl<M: ?Sized> GuardedModel<M> {
-    pub(super) fn new(model: Arc<M>, spec: &ModelSpec, guard: &Arc<dyn Authorizer>) -> Self {
+    pub(super) fn new(model: Arc<M>, spec: &ModelSpec, guard: &Arc<dyn CallGuard>) -> Self {
         Self { model, spec: spec.to_string(), host: super::host(spec), guard: Arc::clone(guard) }
     }
 
-    fn check_permit(&self, tokens_max: usize) -> Result<(), ModelError> {
-        let allowed = self.guard.allow_call(&self.spec, self.host.as_deref(), tokens_max as u64);
+    /// Counts a call against the permit, or requests it from the guard.
+    fn authorize(&self, permit: Option<&CallPermit>, reads: usize, generates: usize) -> Result<(), ModelError> {
+        let (reads, generates) = (reads as u64, generates as u64);
+        let call = ModelCall { model: &self.spec, host: self.host.as_deref(), reads, generates };
+        let allowed = permit.map_or_else(|| self.guard.permit_call(&call), |permit| permit.count(&call));
         allowed.map_err(|refusal| ModelError::Denied { model: self.spec.clone(), why: refusal.to_string() })
     }
 
     fn record_usage(&self, tokens: Option<(u64, u64)>) {
         let (tokens_in, tokens_out) = tokens.unwrap_or_default();
         let failed = u64::from(tokens.is_none());
-        self.guard.called(&self.spec, CallUsage { calls: 1, failed, tokens_in, tokens_out });
+        self.guard.record_call(&self.spec, CallUsage { calls: 1, failed, tokens_in, tokens_out });
     }
 }
 
@@ -79,7 +83,7 @@ impl LanguageModel for GuardedModel<dyn LanguageModel> {
                 let why = format!("`max_tokens` is {longest}; it may be at most {REPLY_ASKED_TOKENS_MAX}");
                 return Err(ModelError::Unsupported { model: self.spec.clone(), why });
             }
-            self.check_permit(prompt_tokens_max(&request.prompt) + longest)?;
+            self.authorize(request.permit.as_ref(), prompt_tokens_max(&request.prompt), longest)?;
             let reply = self.model.complete(request, sink).await;
             self.record_usage(reply.as_ref().ok().map(|reply| (reply.usage.tokens_in, reply.usage.tokens_out)));
             reply
@@ -88,9 +92,8 @@ impl LanguageModel for GuardedModel<dyn LanguageModel> {
 
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
         Box::pin(async move {
-            self.check_permit(
-                (prompt_tokens_max(&request.prompt) + continuation_tokens_max(&continuation)).min(PROMPT_TOKENS_MAX),
-            )?;
+            let reads = prompt_tokens_max(&request.prompt) + continuation_tokens_max(&continuation);
+            self.authorize(request.permit.as_ref(), reads.min(PROMPT_TOKENS_MAX), 0)?;
             let scored = self.model.score(request, continuation).await;
             self.record_usage(scored.as_ref().ok().map(|scored| (scored.usage.tokens_in, scored.usage.tokens_out)));
             scored
@@ -106,7 +109,7 @@ impl LanguageModel for GuardedModel<dyn LanguageModel> {
         Box::pin(async move {
             let prompt = prompt_tokens_max(&request.prompt);
             let most = |continuation| (prompt + continuation_tokens_max(continuation)).min(PROMPT_TOKENS_MAX);
-            self.check_permit(continuations.iter().map(most).sum())?;
+            self.authorize(request.permit.as_ref(), continuations.iter().map(most).sum(), 0)?;
             let scored = self.model.score_each(request, continuations).await;
             let used = |each: &Vec<Scored>| {
                 let used = each.iter().map(|scored| (scored.usage.tokens_in, scored.usage.tokens_out));
@@ -121,7 +124,8 @@ impl LanguageModel for GuardedModel<dyn LanguageModel> {
 impl Embedder for GuardedModel<dyn Embedder> {
     fn embed<'a>(&'a self, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, ModelError>> {
         Box::pin(async move {
-            self.check_permit(texts.iter().map(|text| text.len()).sum::<usize>().min(PROMPT_TOKENS_MAX))?;
+            let reads = texts.iter().map(|text| text.len()).sum::<usize>();
+            self.authorize(None, reads.min(PROMPT_TOKENS_MAX), 0)?;
             let vectors = self.model.embed(texts).await;
             self.record_usage(vectors.as_ref().ok().map(|_| (0, 0)));
             vectors
@@ -137,7 +141,7 @@ mod tests {
     use super::*;
     use crate::foundation::base::RngStream;
     use crate::foundation::chat::Sampling;
-    use crate::foundation::gate::{Effect, Refusal, RefusalReason};
+    use crate::foundation::gate::{Refusal, RefusalReason};
 
     /// Denies every model that is not on its list, and records the calls.
     #[derive(Default)]
@@ -146,19 +150,15 @@ mod tests {
         calls: Mutex<Vec<String>>,
     }
 
-    impl Authorizer for Strict {
-        fn allow(&self, effect: &Effect) -> Result<(), Refusal> {
-            Err(RefusalReason::NotAllowed { category: effect.category() }.into())
+    impl CallGuard for Strict {
+        fn permit_call(&self, call: &ModelCall<'_>) -> Result<(), Refusal> {
+            self.calls.lock().unwrap().push(format!("{} at {:?}", call.model, call.host));
+            let allowed = self.allowed.contains(&call.model);
+            if allowed { Ok(()) } else { Err(RefusalReason::MayNotReach { host: call.model.to_owned() }.into()) }
         }
 
-        fn allow_call(&self, model: &str, host: Option<&str>, _: u64) -> Result<(), Refusal> {
-            self.calls.lock().unwrap().push(format!("{model} at {host:?}"));
-            let allowed = self.allowed.contains(&model);
-            if allowed { Ok(()) } else { Err(RefusalReason::MayNotReach { host: model.to_owned() }.into()) }
-        }
-
-        fn called(&self, model: &str, came: CallUsage) {
-            self.calls.lock().unwrap().push(format!("{model} called, {} failed", came.failed));
+        fn record_call(&self, model: &str, usage: CallUsage) {
+            self.calls.lock().unwrap().push(format!("{model} called, {} failed", usage.failed));
         }
     }
 

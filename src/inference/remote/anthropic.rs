@@ -12,7 +12,6 @@ use super::credentials::Credentials;
 use super::openai::number;
 use super::partial_reply::PartialReply;
 use super::provider_error::{ProviderError, ProviderErrorKind, quote};
-use super::sse::Event;
 use super::{ChatRequest, ProviderApi};
 use crate::foundation::chat::{Finish, Message, Role, Usage};
 
@@ -140,9 +139,9 @@ impl ProviderApi for Anthropic {
         Ok(body)
     }
 
-    fn event(&self, event: &Event, partial: &mut PartialReply) -> Result<(), ProviderError> {
-        let event: AnthropicEvent = serde_json::from_str(&event.data).map_err(|_| {
-            ProviderError::new(ProviderErrorKind::Garbled, format!("it sent an invalid event: {}", quote(&event.data)))
+    fn event(&self, data: &str, partial: &mut PartialReply) -> Result<(), ProviderError> {
+        let event: AnthropicEvent = serde_json::from_str(data).map_err(|_| {
+            ProviderError::new(ProviderErrorKind::Garbled, format!("it sent an invalid event: {}", quote(data)))
         })?;
         match event {
             AnthropicEvent::MessageStart { message } => {

@@ -1,10 +1,12 @@
 //! One hosted model: sends requests, retries, feeds sinks, stores replies in the cache.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
+use eventsource_stream::{EventStreamError, Eventsource as _};
+use futures_util::{Stream, StreamExt as _, stream};
 use reqwest::{Client, Response};
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
@@ -16,10 +18,9 @@ use super::partial_reply::PartialReply;
 use super::prices::Prices;
 use super::provider_error::{ProviderError, ProviderErrorKind};
 use super::rate_limit::{RateLimiter, backoff};
-use super::sse::Events;
 use super::{ChatRequest, ProviderApi, RemoteOptions, causes};
 use crate::foundation::base::RngStream;
-use crate::foundation::base::limits::REMOTE_ANSWER_BYTES_MAX;
+use crate::foundation::base::limits::{REMOTE_ANSWER_BYTES_MAX, STREAM_EVENT_BYTES_MAX};
 use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, DeltaGains, Finish, Flow, HostedInfo, LanguageModel, LayerGains, Message,
     ModelError, ModelInfo, Prompt, Request, Sampling, Scored, TokenLogprob, TokenSink, Usage,
@@ -67,6 +68,47 @@ impl Delivery<'_> {
         }
         false
     }
+}
+
+/// Why the stream of a response ends early.
+#[derive(Debug, thiserror::Error)]
+enum StreamError {
+    #[error("{0}")]
+    Broken(String),
+    #[error("its answer is larger than {REMOTE_ANSWER_BYTES_MAX} bytes")]
+    TooLarge,
+    #[error("one event is larger than {STREAM_EVENT_BYTES_MAX} bytes")]
+    LongLine,
+}
+
+/// The bytes of a response, with limits on the wait for each chunk, on a line and on the whole.
+fn limited(
+    response: Response,
+    first: Duration,
+    idle: Duration,
+) -> impl Stream<Item = Result<impl AsRef<[u8]>, StreamError>> {
+    let chunks = Box::pin(response.bytes_stream());
+    stream::unfold(Some((chunks, first, 0, 0)), move |state| async move {
+        let (mut chunks, wait, bytes, line): (_, _, usize, usize) = state?;
+        let chunk = match timeout(wait, chunks.next()).await {
+            Err(_) => return Some((Err(StreamError::Broken(format!("no data for {wait:?}"))), None)),
+            Ok(chunk) => chunk?,
+        };
+        let chunk = match chunk {
+            Err(error) => return Some((Err(StreamError::Broken(causes(&error))), None)),
+            Ok(chunk) => chunk,
+        };
+        let bytes = bytes.saturating_add(chunk.len());
+        let line = match chunk.iter().rposition(|byte| matches!(byte, b'\n' | b'\r')) {
+            Some(end) => chunk.len() - end,
+            None => line + chunk.len(),
+        };
+        match () {
+            () if bytes > REMOTE_ANSWER_BYTES_MAX => Some((Err(StreamError::TooLarge), None)),
+            () if line > STREAM_EVENT_BYTES_MAX => Some((Err(StreamError::LongLine), None)),
+            () => Some((Ok(chunk), Some((chunks, idle, bytes, line)))),
+        }
+    })
 }
 
 impl HostedModel {
@@ -203,49 +245,38 @@ impl HostedModel {
         partial: &mut PartialReply,
         delivery: &mut Delivery<'_>,
     ) -> Result<(), ProviderError> {
-        let mut chunks = self.post(self.api.path(), body).await?.bytes_stream();
-        let mut events = Events::default();
-        let mut wait_max = self.options.first_byte;
-        let mut bytes = 0usize;
-        let cut = |why: String, partial: &PartialReply| {
-            ProviderError::new(
-                ProviderErrorKind::Cut,
-                format!("the response broke off after {} tokens ({why})", partial.tokens.len()),
-            )
+        let response = self.post(self.api.path(), body).await?;
+        let mut events = pin!(limited(response, self.options.first_byte, self.options.idle).eventsource());
+        let cut = |why: &str, partial: &PartialReply| {
+            let tokens = partial.tokens.len();
+            let why = format!("the response broke off after {tokens} tokens ({why})");
+            ProviderError::new(ProviderErrorKind::Cut, why)
         };
         loop {
-            let chunk = match timeout(wait_max, chunks.next()).await {
-                Err(_) => return Err(cut(format!("no data for {wait_max:?}"), partial)),
-                Ok(None) if partial.finish.is_some() => return Ok(()),
-                Ok(None) => return Err(cut("the end of the stream is missing".to_owned(), partial)),
-                Ok(Some(Err(error))) => return Err(cut(causes(&error), partial)),
-                Ok(Some(Ok(chunk))) => chunk,
-            };
-            wait_max = self.options.idle;
-            bytes = bytes.saturating_add(chunk.len());
-            if bytes > REMOTE_ANSWER_BYTES_MAX {
-                let why = format!("its answer is larger than {REMOTE_ANSWER_BYTES_MAX} bytes");
-                if partial.tokens.is_empty() {
+            let event = match events.next().await {
+                Some(Ok(event)) => event,
+                None if partial.finish.is_some() => return Ok(()),
+                None => return Err(cut("the end of the stream is missing", partial)),
+                Some(Err(EventStreamError::Transport(StreamError::Broken(why)))) => return Err(cut(&why, partial)),
+                Some(Err(EventStreamError::Transport(StreamError::TooLarge))) if !partial.tokens.is_empty() => {
+                    // The tokens received so far are the reply, marked as cut.
+                    partial.finish = Some(Finish::Length);
+                    partial.cut_reason = Some(StreamError::TooLarge.to_string());
+                    return Ok(());
+                }
+                Some(Err(error)) => {
+                    let why = format!("its event stream is invalid: {error}");
                     return Err(ProviderError::new(ProviderErrorKind::Garbled, why));
                 }
-                // The tokens received so far are the reply, marked as cut.
-                partial.finish = Some(Finish::Length);
-                partial.cut_reason = Some(why);
+            };
+            self.api.event(&event.data, partial)?;
+            if delivery.deliver(&partial.tokens) {
+                partial.tokens.truncate(delivery.delivered);
+                partial.finish = Some(Finish::Cancelled);
                 return Ok(());
             }
-            let read = events.push(&chunk);
-            for event in read.map_err(|why| {
-                ProviderError::new(ProviderErrorKind::Garbled, format!("its event stream is invalid: {why}"))
-            })? {
-                self.api.event(&event, partial)?;
-                if delivery.deliver(&partial.tokens) {
-                    partial.tokens.truncate(delivery.delivered);
-                    partial.finish = Some(Finish::Cancelled);
-                    return Ok(());
-                }
-                if partial.ended && partial.finish.is_some() {
-                    return Ok(());
-                }
+            if partial.ended && partial.finish.is_some() {
+                return Ok(());
             }
         }
     }

@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 use super::credentials::Credentials;
 use super::partial_reply::{PartialReply, known};
 use super::provider_error::{ProviderError, ProviderErrorKind, quote};
-use super::sse::Event;
 use super::{ChatRequest, ProviderApi};
 use crate::foundation::chat::{Finish, TokenId, Usage};
 
@@ -160,13 +159,13 @@ impl ProviderApi for OpenAi {
         Ok(body)
     }
 
-    fn event(&self, event: &Event, partial: &mut PartialReply) -> Result<(), ProviderError> {
-        if event.data.trim() == "[DONE]" {
+    fn event(&self, data: &str, partial: &mut PartialReply) -> Result<(), ProviderError> {
+        if data.trim() == "[DONE]" {
             partial.ended = true;
             return Ok(());
         }
-        let chunk: Chunk = serde_json::from_str(&event.data).map_err(|_| {
-            ProviderError::new(ProviderErrorKind::Garbled, format!("it sent an invalid chunk: {}", quote(&event.data)))
+        let chunk: Chunk = serde_json::from_str(data).map_err(|_| {
+            ProviderError::new(ProviderErrorKind::Garbled, format!("it sent an invalid chunk: {}", quote(data)))
         })?;
         if let Some(error) = &chunk.error {
             return Err(ProviderError::from_event(error));

@@ -40,6 +40,15 @@ struct Choice<'a> {
     quote: Option<Quote>,
 }
 
+/// The strategies of an adversary of `kind`: those of `script` if there is one, else the embedded ones.
+pub(super) fn scripts(kind: AdversaryKind, script: Option<&str>) -> Result<Vec<AdversaryScript>, ConfigErrors> {
+    match script {
+        _ if kind == AdversaryKind::None => Ok(Vec::new()),
+        Some(yaml) => Ok(vec![AdversaryScript::parse("the adversary's file", yaml)?]),
+        None => AdversaryScript::embedded(kind),
+    }
+}
+
 impl Adversary {
     /// The adversary of `kind`, with the strategies of `script` if there is one; `None` for [`AdversaryKind::None`].
     pub(super) fn new(
@@ -51,10 +60,7 @@ impl Adversary {
         if kind == AdversaryKind::None {
             return Ok(None);
         }
-        let scripts = match script {
-            Some(yaml) => vec![AdversaryScript::parse("the adversary's file", yaml)?],
-            None => AdversaryScript::embedded(kind)?,
-        };
+        let scripts = scripts(kind, script)?;
         let name = config.persona.name.clone();
         let goals = scripts.iter().map(|script| script.goal.trim().replace("{name}", &name));
         let prompt = format!(

@@ -15,6 +15,7 @@ use super::transcript::{
 };
 use crate::foundation::base::RngStream;
 use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain, ModelInfo, Snapshot};
+use crate::foundation::gate::CallPermit;
 use crate::governance::regulator::{Calibration, CalibrationError};
 use crate::inference::engine::Dtype;
 use crate::simulation::persona::{
@@ -156,9 +157,13 @@ impl RolloutContext {
 
     /// The log-probabilities of the forbidden phrases at the start of the reply. If they cannot be computed here, scoring
     /// computes them later.
-    pub(super) async fn phrase_logprobs_at(&self, start: Option<ReplyStart>) -> Option<Vec<PhraseLogprob>> {
+    pub(super) async fn phrase_logprobs_at(
+        &self,
+        start: Option<ReplyStart>,
+        permit: Option<CallPermit>,
+    ) -> Option<Vec<PhraseLogprob>> {
         let (forbidden_phrases, ReplyStart { before, after, gains }) = self.forbidden_phrases.as_ref().zip(start)?;
-        let read = forbidden_phrases.score(self.persona.as_ref(), &before, Some(after), gains.as_ref()).await;
+        let read = forbidden_phrases.score(self.persona.as_ref(), &before, Some(after), gains.as_ref(), permit).await;
         read.ok().map(|(read, _)| read)
     }
 

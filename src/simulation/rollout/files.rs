@@ -89,36 +89,6 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Creates the folder of a new run.
-    ///
-    /// # Errors
-    /// [`FileError::Exists`] when it already contains a run.
-    pub fn create(path: &Path, manifest: &Manifest, yaml: &str) -> Result<Self, FileError> {
-        if path.is_file() {
-            return Err(FileError::NoFolder { path: path.to_owned() });
-        }
-        let made: Vec<_> =
-            path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
-        fs::create_dir_all(path).map_err(at(path))?;
-        for folder in made.into_iter().rev() {
-            sync_folder(folder)?;
-        }
-        let file = path.join("run.json");
-        // Two processes may choose the same name: the one that locks the claim file first writes, the other one then finds
-        // the run.
-        let claim = FolderClaim::take(path)?;
-        if file.exists() {
-            return Err(FileError::Exists { path: path.to_owned() });
-        }
-        write_atomically(&path.join("config.yaml"), yaml.as_bytes())?;
-        let mut text = serde_json::to_string_pretty(manifest).map_err(|error| at(&file)(error.into()))?;
-        text.push('\n');
-        write_atomically(&file, text.as_bytes())?;
-        let locked = Self::lock(path);
-        drop(claim);
-        locked
-    }
-
     /// Opens the folder of an existing run and returns its manifest and the configuration's text.
     ///
     /// # Errors
@@ -154,7 +124,71 @@ impl RunFolder {
     }
 }
 
+/// The folder of a new run that has no manifest yet. If it is dropped without one, a folder that it created is removed.
+#[derive(Debug)]
+pub(super) struct NewRunFolder {
+    path: PathBuf,
+    /// The folders that were created, the innermost first.
+    created: Vec<PathBuf>,
+    claim: Option<FolderClaim>,
+}
+
+impl NewRunFolder {
+    /// Creates the folder, if it does not exist, and claims it.
+    ///
+    /// # Errors
+    /// [`FileError::Exists`] when it already contains a run, [`FileError::Busy`] when another process has claimed it.
+    pub(super) fn claim(path: &Path) -> Result<Self, FileError> {
+        if path.is_file() {
+            return Err(FileError::NoFolder { path: path.to_owned() });
+        }
+        let missing = path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+        let created: Vec<_> = missing.map(Path::to_owned).collect();
+        fs::create_dir_all(path).map_err(at(path))?;
+        for folder in created.iter().rev() {
+            sync_folder(folder)?;
+        }
+        // Two processes may choose the same name: the one that locks the claim file first writes, the other one then finds
+        // the claim or the run.
+        let claim = FolderClaim::take(path)?;
+        if path.join("run.json").exists() {
+            return Err(FileError::Exists { path: path.to_owned() });
+        }
+        Ok(Self { path: path.to_owned(), created, claim: Some(claim) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the configuration and the manifest, and locks the run.
+    pub(super) fn finish(mut self, manifest: &Manifest, yaml: &str) -> Result<RunFolder, FileError> {
+        let file = self.path.join("run.json");
+        write_atomically(&self.path.join("config.yaml"), yaml.as_bytes())?;
+        let mut text = serde_json::to_string_pretty(manifest).map_err(|error| at(&file)(error.into()))?;
+        text.push('\n');
+        write_atomically(&file, text.as_bytes())?;
+        let locked = RunFolder::lock(&self.path);
+        self.created.clear();
+        locked
+    }
+}
+
+impl Drop for NewRunFolder {
+    fn drop(&mut self) {
+        drop(self.claim.take());
+        // Best effort: a folder without a manifest contains no run, and can be used for one.
+        if self.created.contains(&self.path) {
+            let _removed = fs::remove_dir_all(&self.path);
+        }
+        for folder in self.created.iter().skip(1) {
+            let _removed = fs::remove_dir(folder);
+        }
+    }
+}
+
 /// The lock on a new run's folder while its first files are written.
+#[derive(Debug)]
 struct FolderClaim {
     path: PathBuf,
     _lock: FileLock,

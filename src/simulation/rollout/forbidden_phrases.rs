@@ -8,6 +8,7 @@ use crate::foundation::base::RngStream;
 use crate::foundation::chat::{
     Continuation, DeltaGains, LanguageModel, ModelError, Prompt, Request, Sampling, Snapshot, TokenId, Vocabulary,
 };
+use crate::foundation::gate::CallPermit;
 
 /// Phrases as they would begin a reply, in one model's tokens; none is a prefix of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,9 +70,11 @@ impl ForbiddenPhraseLogprobs {
         before: &[TokenId],
         after: Option<Snapshot>,
         gains: Option<&DeltaGains>,
+        permit: Option<CallPermit>,
     ) -> Result<(Vec<PhraseLogprob>, Option<Snapshot>), ModelError> {
         let mut request = Request::new(Prompt::Ids(before.to_vec()), Sampling::greedy(), RngStream::root(0));
         (request.after, request.gains, request.keep_state) = (after, gains.cloned(), false);
+        request.permit = permit;
         let texts = self.0.iter().cloned().map(Continuation::Ids).collect();
         let scored = model.score_each(request, texts).await?;
         let at = scored.iter().find_map(|scored| scored.before.clone());
@@ -123,10 +126,10 @@ mod tests {
         let forbidden = ForbiddenPhraseLogprobs::new(&texts(&phrases), vocabulary).unwrap();
         let talk = [Message::system("Be Anna."), Message::user("It only rings.")];
         let before = vocabulary.chat(&talk).unwrap();
-        let (read, at) = forbidden.score(model.as_ref(), &before, None, None).await.unwrap();
+        let (read, at) = forbidden.score(model.as_ref(), &before, None, None, None).await.unwrap();
         assert!(forbidden.matches(&read) && read.len() == phrases.len());
         assert_eq!(at.as_ref().unwrap().tokens(), before.len());
-        let (again, _) = forbidden.score(model.as_ref(), &before, at, None).await.unwrap();
+        let (again, _) = forbidden.score(model.as_ref(), &before, at, None, None).await.unwrap();
         assert_eq!(again, read);
         for phrase in read {
             let request = Request::new(Prompt::Ids(before.clone()), Sampling::greedy(), RngStream::root(0));
@@ -135,7 +138,8 @@ mod tests {
             let alone: Vec<f32> = alone.tokens.iter().map(|token| token.logprob.unwrap()).collect();
             assert_eq!(bits(&phrase.logprob), bits(&alone));
         }
-        let (none, at) = ForbiddenPhraseLogprobs(Vec::new()).score(model.as_ref(), &before, None, None).await.unwrap();
+        let (none, at) =
+            ForbiddenPhraseLogprobs(Vec::new()).score(model.as_ref(), &before, None, None, None).await.unwrap();
         assert!(none.is_empty() && at.is_none());
     }
 }

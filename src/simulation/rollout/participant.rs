@@ -10,6 +10,7 @@ use crate::foundation::chat::{
     Completion, Continuation, DeltaGains, LanguageModel, Message, ModelError, Prompt, Request, Role, Sampling,
     Snapshot, TokenId, TokenSink,
 };
+use crate::foundation::gate::CallPermit;
 use crate::simulation::persona::Speaker;
 
 /// A reply uses at most 1 / this of a model's window, so that several turns fit into it.
@@ -30,6 +31,8 @@ pub(super) struct Participant {
     notes: Vec<String>,
     history: Vec<Message>,
     snapshot: Option<Snapshot>,
+    /// The permit of the current turn, which every call counts against.
+    permit: Option<CallPermit>,
 }
 
 /// One request for a reply.
@@ -59,7 +62,18 @@ impl Participant {
             notes: Vec::new(),
             history: Vec::new(),
             snapshot: None,
+            permit: None,
         }
+    }
+
+    /// Sets the permit of the turn's calls.
+    pub(super) fn set_permit(&mut self, permit: CallPermit) {
+        self.permit = Some(permit);
+    }
+
+    /// The permit of the turn's calls.
+    pub(super) fn permit(&self) -> Option<CallPermit> {
+        self.permit.clone()
     }
 
     /// Sets the system prompt and removes the notes below it.
@@ -165,6 +179,7 @@ impl Participant {
         let mut model_request = Request::new(Prompt::Chat(self.messages(instruction)), sampling, stream);
         model_request.after = after.or_else(|| self.snapshot.clone());
         model_request.gains = gains;
+        model_request.permit = self.permit();
         self.model.complete(model_request, Some(sink)).await
     }
 

@@ -5,22 +5,23 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::authorizer::RunAuthorizer;
 use super::context::{RolloutContext, RunSettings, model_ref};
 use super::delta::{self, DeltaError};
-use super::files::{ExistingFiles, FileError, RolloutFiles, RunFolder, TurnLine, read_transcript};
+use super::files::{ExistingFiles, FileError, NewRunFolder, RolloutFiles, RunFolder, TurnLine, read_transcript};
 use super::manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
+use super::permits::{CallEstimate, PermitSettings, RunPermits};
 use super::progress::{Observer, Progress, StopFlag};
 use super::runner::{ReplayError, RolloutRunner};
 use super::transcript::{ConfigRef, ModelRef, Outcome, Totals, Transcript};
 use crate::foundation::base::limits::{FAILURES_IN_A_ROW_MAX, ROLLOUTS_MAX, TURNS_MAX};
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError};
-use crate::foundation::gate::{LedgerError, Refusal};
+use crate::foundation::gate::Refusal;
 use crate::governance::regulator::{Calibration, CalibrationError, CorrectionPattern};
 use crate::inference::providers::{self, OpenOptions};
+use crate::simulation::authorizer::AuthorizerError;
 use crate::simulation::persona::{
-    AdversaryKind, AssembleError, ConfigErrors, PersonaConfig, RegulatorConfig, TrajectoryMode, parse,
+    AdversaryKind, AssembleError, ConfigErrors, PersonaConfig, RegulatorConfig, Speaker, TrajectoryMode, parse,
 };
 
 /// The settings of a new run.
@@ -50,6 +51,20 @@ pub struct RunPlan {
     pub regulator: RegulatorConfig,
     /// A calibration that turns confidence into a probability, if any.
     pub calibration: Option<Calibration>,
+}
+
+impl RunPlan {
+    /// The most calls of the persona's and of the interlocutor's model.
+    ///
+    /// # Errors
+    /// If the adversary's script is invalid.
+    pub fn calls_max(&self) -> Result<[u64; 2], RunError> {
+        Ok(self.calls()?.of_run(self.turns, self.rollouts))
+    }
+
+    fn calls(&self) -> Result<CallEstimate, RunError> {
+        Ok(CallEstimate::new(&self.config, &self.regulator, self.adversary, self.adversary_script.as_deref())?)
+    }
 }
 
 /// Why a run cannot start, continue, or finish. Every message says what to do next.
@@ -128,9 +143,13 @@ impl From<Refusal> for RunError {
     }
 }
 
-impl From<LedgerError> for RunError {
-    fn from(error: LedgerError) -> Self {
-        Self::Receipts(error.0)
+impl From<AuthorizerError> for RunError {
+    fn from(error: AuthorizerError) -> Self {
+        match error {
+            AuthorizerError::Denied(refusal) => Self::Denied(refusal),
+            AuthorizerError::Profile(errors) => Self::Config(errors),
+            error => Self::Receipts(error.to_string()),
+        }
     }
 }
 
@@ -170,13 +189,15 @@ pub struct Run {
     folder: RunFolder,
     manifest: Manifest,
     context: Arc<RolloutContext>,
+    permits: Arc<RunPermits>,
 }
 
 impl Run {
-    /// A new run in the folder `output`.
+    /// A new run in the folder `output`. Its models are opened under its permits.
     ///
     /// # Errors
-    /// When a model cannot be opened, the configuration cannot be run or the folder cannot be used; nothing is written then.
+    /// When a model cannot be opened, the configuration cannot be run or the folder cannot be used; a new folder is removed
+    /// then.
     pub fn create(plan: &RunPlan, output: &Path, options: &OpenOptions) -> Result<Self, RunError> {
         bounded("the number of rollouts", plan.rollouts, ROLLOUTS_MAX, "ROLLOUTS_MAX")?;
         bounded("the number of turns", plan.turns, TURNS_MAX, "TURNS_MAX")?;
@@ -186,6 +207,23 @@ impl Run {
         let (dtypes, devices) = (options.dtypes, options.devices);
         let of_persona = options.with_dtype(dtypes.persona).with_device(devices.persona);
         let of_interlocutor = options.with_dtype(dtypes.interlocutor).with_device(devices.interlocutor);
+        let folder = NewRunFolder::claim(output)?;
+        let permits = RunPermits::open(
+            folder.path(),
+            PermitSettings {
+                config: plan.config.digest,
+                seed: plan.seed,
+                rollouts: plan.rollouts,
+                turns: plan.turns,
+                loom: env!("CARGO_PKG_VERSION"),
+                adversary: plan.adversary,
+                persona: plan.persona.clone(),
+                interlocutor: plan.interlocutor.clone(),
+                calls: plan.calls()?,
+            },
+        )?;
+        let of_persona = of_persona.with_guard(permits.guard(Speaker::Persona));
+        let of_interlocutor = of_interlocutor.with_guard(permits.guard(Speaker::Interlocutor));
         let persona = providers::open(&plan.persona, &of_persona)?;
         let interlocutor = providers::open(&plan.interlocutor, &of_interlocutor)?;
         let manifest = Manifest {
@@ -215,7 +253,7 @@ impl Run {
             fitted_gains: delta::named_file(&plan.config)?,
         };
         let context = context(&plan.config, &manifest, persona, interlocutor)?;
-        Ok(Self { folder: RunFolder::create(output, &manifest, &plan.yaml)?, manifest, context })
+        Ok(Self { folder: folder.finish(&manifest, &plan.yaml)?, manifest, context, permits: Arc::new(permits) })
     }
 
     /// Reopens the run in the folder `path`. The manifest's chat template and dtypes replace those of `options`.
@@ -245,14 +283,30 @@ impl Run {
         let mut options = options.clone();
         options.chat_template.clone_from(&manifest.chat_template);
         options.now = manifest.created_at.parse().ok();
-        let open = |role, device, model: &ModelRef| -> Result<_, RunError> {
-            let chain: ModelChain = model
-                .spec
-                .parse()
-                .map_err(|error| ModelError::Unavailable { model: model.spec.clone(), why: format!("{error}") })?;
+        let chain = |model: &ModelRef| -> Result<ModelChain, ModelError> {
+            let unavailable = |error| ModelError::Unavailable { model: model.spec.clone(), why: format!("{error}") };
+            model.spec.parse().map_err(unavailable)
+        };
+        let settings = RunSettings::of(&manifest);
+        let permits = RunPermits::open(
+            folder.path(),
+            PermitSettings {
+                config: manifest.config.digest,
+                seed: manifest.seed,
+                rollouts: manifest.rollouts,
+                turns: manifest.turns,
+                loom: &manifest.loom,
+                adversary: manifest.adversary,
+                persona: chain(&manifest.models.persona)?,
+                interlocutor: chain(&manifest.models.interlocutor)?,
+                calls: CallEstimate::new(&config, &settings.regulation, settings.adversary, settings.script)?,
+            },
+        )?;
+        let open = |role, speaker, device, model: &ModelRef| -> Result<_, RunError> {
+            let chain = chain(model)?;
             let dtype = model.dtype.as_deref().map(str::parse).transpose();
             let dtype = dtype.map_err(|why| ModelError::Unavailable { model: model.spec.clone(), why })?;
-            let mut options = options.with_device(device);
+            let mut options = options.with_device(device).with_guard(permits.guard(speaker));
             options.dtype = dtype;
             let opened = providers::open(&chain, &options)?;
             let digest = |model: &ModelRef| model.info.digest.map_or("unknown".to_owned(), |digest| digest.short());
@@ -265,11 +319,12 @@ impl Run {
             changed(role, format!("{model:?}"), format!("{now:?}"), hint)?;
             Ok(opened)
         };
-        let persona = open("the persona's model", options.devices.persona, &manifest.models.persona)?;
+        let persona = open("the persona's model", Speaker::Persona, options.devices.persona, &manifest.models.persona)?;
         let device = options.devices.interlocutor;
-        let interlocutor = open("the interlocutor's model", device, &manifest.models.interlocutor)?;
+        let interlocutor =
+            open("the interlocutor's model", Speaker::Interlocutor, device, &manifest.models.interlocutor)?;
         let context = context(&config, &manifest, persona, interlocutor)?;
-        Ok(Self { folder, manifest, context })
+        Ok(Self { folder, manifest, context, permits: Arc::new(permits) })
     }
 
     /// The run's folder.
@@ -292,7 +347,6 @@ impl Run {
         observer: &Observer,
         stop: &StopFlag,
     ) -> Result<Vec<RolloutSummary>, RunError> {
-        let authorizer = Arc::new(RunAuthorizer::open(self.folder.path(), &self.manifest)?);
         let mut waiting = 0..self.manifest.rollouts;
         let mut tasks = JoinSet::new();
         let mut summaries = Vec::new();
@@ -302,13 +356,13 @@ impl Run {
                 let Some(rollout) = waiting.next() else { break };
                 let head = self.context.new_transcript(&self.manifest, rollout, SystemClock.now().to_string());
                 let files = self.folder.rollout(rollout);
-                let authorizer = Arc::clone(&authorizer);
+                let permits = Arc::clone(&self.permits);
                 tasks.spawn(run_rollout(
                     Arc::clone(&self.context),
                     head,
                     files,
                     Arc::clone(observer),
-                    (stop.clone(), authorizer),
+                    (stop.clone(), permits),
                 ));
             }
             match tasks.join_next().await {
@@ -324,7 +378,7 @@ impl Run {
             }
         }
         if failed.is_none() {
-            authorizer.hand_off()?;
+            self.permits.hand_off()?;
         }
         summaries.sort_by_key(|summary| summary.rollout);
         failed.map_or(Ok(summaries), Err)
@@ -346,7 +400,7 @@ async fn run_rollout(
     head: Transcript,
     files: RolloutFiles,
     observer: Observer,
-    (stop, authorizer): (StopFlag, Arc<RunAuthorizer>),
+    (stop, run): (StopFlag, Arc<RunPermits>),
 ) -> Result<RolloutSummary, RunError> {
     let rollout = head.run.rollout;
     let mut transcript = head;
@@ -393,10 +447,10 @@ async fn run_rollout(
             let totals = Totals::of(&transcript.turns);
             return Ok(RolloutSummary { rollout, outcome: Outcome::Unfinished, totals, learned: Vec::new() });
         }
-        let permits = authorizer.authorize_turn(rollout, runner.turns())?;
-        let line: TurnLine = runner.turn(permits).await?;
+        let permits = run.permit_turn(rollout, runner.turns())?;
+        let line: TurnLine = runner.turn(permits).await;
         log.append(&line)?;
-        authorizer.record_turn(rollout, &line.turn);
+        run.record_turn(rollout, &line.turn);
         // A model that replies without waiting never yields; without this, other tasks such as Ctrl-C would starve.
         tokio::task::yield_now().await;
         observer(Progress::Turn {
@@ -410,7 +464,7 @@ async fn run_rollout(
     }
     transcript.outcome = outcome(&transcript, &runner);
     transcript.totals = Totals::of(&transcript.turns);
-    authorizer.record_outcome(&transcript);
+    run.record_outcome(&transcript);
     files.finish(&transcript, &tokens)?;
     observer(Progress::Finished { rollout, outcome: transcript.outcome.clone() });
     Ok(RolloutSummary {

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub use self::recorded::{ReplayError, ReplayedTurn};
-use super::authorizer::TurnPermits;
 use super::context::RolloutContext;
 use super::drafting::{DraftRequest, DraftResult};
 use super::files::TurnLine;
@@ -19,8 +18,8 @@ use super::length;
 use super::listener::RegulatorListener;
 use super::monitors::{MonitorFinding, MonitorKind, Monitors};
 use super::participant::{Participant, ReplyRequest};
+use super::permits::TurnPermits;
 use super::quality::QualityGauge;
-use super::run::RunError;
 use super::transcript::{
     Intensity, MonitorEvent, Probe, PromptRecord, TokenCount, TokenLine, Turn, TurnTiming, Utterance,
 };
@@ -113,12 +112,10 @@ impl RolloutRunner {
         self.persona_listener.correction_patterns()
     }
 
-    /// Runs the next turn under `permits`.
-    ///
-    /// # Errors
-    /// When a permit is no longer valid.
-    pub(super) async fn turn(&mut self, permits: TurnPermits) -> Result<TurnLine, RunError> {
-        permits.spend()?;
+    /// Runs the next turn; every call of a model counts against `permits`.
+    pub(super) async fn turn(&mut self, permits: TurnPermits) -> TurnLine {
+        self.persona.set_permit(permits.persona);
+        self.interlocutor.set_permit(permits.interlocutor);
         let started = Instant::now();
         let index = self.turns();
         let mut in_progress = self.start_turn(index);
@@ -127,7 +124,7 @@ impl RolloutRunner {
             Speaker::Persona => {
                 let persona = self.persona_reply(&mut in_progress).await;
                 // The phrases are scored while the other side replies.
-                let phrase_logprobs = context.phrase_logprobs_at(in_progress.reply_start.take());
+                let phrase_logprobs = context.phrase_logprobs_at(in_progress.reply_start.take(), self.persona.permit());
                 let (phrase_logprobs, interlocutor) =
                     tokio::join!(phrase_logprobs, self.interlocutor_reply(&mut in_progress));
                 (persona, interlocutor, phrase_logprobs)
@@ -135,7 +132,11 @@ impl RolloutRunner {
             Speaker::Interlocutor => {
                 let interlocutor = self.interlocutor_reply(&mut in_progress).await;
                 let persona = self.persona_reply(&mut in_progress).await;
-                (persona, interlocutor, context.phrase_logprobs_at(in_progress.reply_start.take()).await)
+                (
+                    persona,
+                    interlocutor,
+                    context.phrase_logprobs_at(in_progress.reply_start.take(), self.persona.permit()).await,
+                )
             }
         };
         let probes = self.probe(index, in_progress.stream).await;
@@ -162,7 +163,7 @@ impl RolloutRunner {
             monitor_events: events,
             timing: TurnTiming { seconds: started.elapsed().as_secs_f64() },
         };
-        Ok(TurnLine { turn, tokens })
+        TurnLine { turn, tokens }
     }
 
     /// Plans turn `index` and adds its instructions to the persona's history.

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use super::super::device::DeviceArg;
 use super::super::output::require_writable_path;
 use super::super::{Exit, Failure, Terminal};
-use crate::app::command_gate::CommandGate;
 use crate::foundation::chat::ModelChain;
 use crate::foundation::store::write_atomic;
 use crate::governance::mood::Mood;
 use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::Authorizer;
 use crate::studies::delta::{FitPlan, Gain, calibrate, passages};
 
 /// Fit one gain per layer to a text, and test whether it helps on held-out text
@@ -56,7 +56,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         require_writable_path([&self.output].into_iter().chain(&self.json))?;
-        let gate = CommandGate::for_models("delta calibrate", Mood::Skeptical, &[&self.model], None)?;
+        let gate = Authorizer::for_models("delta calibrate", Mood::Skeptical, &[&self.model], None)?;
         let options = OpenOptions::new(self.threads, None).with_device(Some(self.device.decide(terminal)?));
         let model = gate.open_model(&self.model, &options)?;
         let texts = passages(&*model, &self.texts, self.length, self.passages)?;

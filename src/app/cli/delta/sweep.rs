@@ -7,10 +7,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::super::device::DeviceArg;
 use super::super::{Exit, Failure, Terminal};
-use crate::app::command_gate::CommandGate;
 use crate::foundation::chat::ModelChain;
 use crate::governance::mood::Mood;
 use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::Authorizer;
 use crate::studies::delta::{LayerSelection, SweepPlan, SweepReport, TokenWindow, passages, sweep};
 
 /// Score texts under many gains: likelihood, divergence, half-life and repetition, compared with the model without gains
@@ -69,7 +69,7 @@ impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let plan = self.plan()?;
         let chain: ModelChain = plan.model.parse().map_err(|error| Failure::usage(format!("{error}")))?;
-        let gate = CommandGate::for_models("delta sweep", Mood::Bold, &[&chain], Some(&self.output))?;
+        let gate = Authorizer::for_models("delta sweep", Mood::Bold, &[&chain], Some(&self.output))?;
         let options = OpenOptions::new(self.threads, None).with_device(Some(self.device.decide(terminal)?));
         let model = gate.open_model(&chain, &options)?;
         let texts = passages(&*model, &plan.texts, plan.length, plan.passages)?;

@@ -10,7 +10,6 @@ use serde_json::json;
 use super::{Common, Format, plural};
 use crate::app::cli::terminal::render;
 use crate::app::cli::{Exit, Failure, Terminal};
-use crate::app::command_gate::CommandGate;
 use crate::foundation::chat::ModelSpec;
 use crate::governance::memory::finding::FindingLevel;
 use crate::governance::memory::id::BlockKind;
@@ -18,6 +17,7 @@ use crate::governance::memory::search::SearchQuery;
 use crate::governance::memory::workspace::{CachedSearch, VALIDATION_REPORT};
 use crate::governance::mood::Mood;
 use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::Authorizer;
 
 /// Check the grammar and the structural invariants S1 to S9
 #[derive(Debug, clap::Args)]
@@ -135,7 +135,7 @@ impl Search {
         let hits = match &self.embedder {
             None => workspace.search(&query)?,
             Some(spec) => {
-                let gate = CommandGate::for_models("memory search", Mood::Calm, &[], None)?;
+                let gate = Authorizer::for_models("memory search", Mood::Calm, &[], None)?;
                 let embedder = gate.open_embedder(spec, &OpenOptions::default())?;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 let mut finder = CachedSearch::default();

@@ -7,6 +7,8 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -74,20 +76,9 @@ pub(super) async fn embeddings(
     Ok(Json(json!({ "object": "list", "model": name, "data": data, "usage": null })))
 }
 
-/// Little-endian f32s in base64 (RFC 4648), the default of OpenAI's clients.
+/// Little-endian f32s in base64, the default of OpenAI's clients.
 fn encoded(vector: &[f32]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for digit in 0..4 {
-            let six = (bits >> (18 - 6 * digit) & 63) as usize;
-            let letter = ALPHABET.get(six).copied().unwrap_or(b'=');
-            text.push(if digit <= three.len() { char::from(letter) } else { '=' });
-        }
-    }
-    text
+    STANDARD.encode(vector.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())
 }
 
 #[cfg(test)]

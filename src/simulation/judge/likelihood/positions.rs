@@ -64,7 +64,7 @@ async fn read_sequence(model: &dyn LanguageModel, sequence: &[ScorePosition<'_>]
         let beginnings = match &position.beginnings {
             None => None,
             Some((beginnings, gains)) => {
-                let found = beginnings.score(model, &position.before, read.clone(), gains.as_ref()).await;
+                let found = beginnings.score(model, &position.before, read.clone(), gains.as_ref(), None).await;
                 Some(found.map_err(|error| error.to_string()).map(|(found, at)| {
                     read = at.or(read.take());
                     found
