@@ -243,6 +243,8 @@ config_record! {
         stagnation_detection: Optional<StagnationDetection>,
         /// Watches for formulaic messages. On unless `enabled: false`.
         repetition_detection: Optional<RepetitionDetection>,
+        /// Checks for breakdowns of the persona. On unless `enabled: false`.
+        breakdown_detection: Optional<BreakdownDetection>,
     }
 
     /// When instructions are repeated to the persona's model. Turns count from 0.
@@ -256,7 +258,10 @@ config_record! {
         /// The reminder. Knows `{name}`, `{turn}`, `{current_phase}`, `{next_unused_revelation}` and every dimension, for
         /// example `{belief_intensity:.2f}`.
         reminder_template: Optional<String>,
-        /// How instructions reach the model after the first turn. Default `append`.
+        /// Whether instructions are also given when the phase, a level or a topic changes. Without it the model keeps those
+        /// of an earlier phase. Default true.
+        on_change: Optional<bool>,
+        /// How instructions reach the model after the first turn. Default `replace`.
         placement: Optional<Placement>,
     }
 
@@ -317,6 +322,18 @@ config_record! {
         /// Habits that no run of messages may show.
         structural_patterns: Optional<Vec<Located<StructuralPattern>>>,
         /// How often the persona is asked again. Default 2.
+        #[schemars(range(max = 10))]
+        max_retries: Optional<usize>,
+    }
+
+    /// Checks for breakdowns of the persona: it talks like an assistant, speaks for both sides, narrates, leaks its
+    /// instructions, refuses, changes the language, or falls silent.
+    pub(super) struct BreakdownDetection {
+        /// Whether it runs at all. Default true.
+        enabled: Optional<bool>,
+        /// The monitors that do not run, for example `narration`.
+        off: Optional<Vec<Located<String>>>,
+        /// The most redrafts of one message. Default 2.
         #[schemars(range(max = 10))]
         max_retries: Optional<usize>,
     }

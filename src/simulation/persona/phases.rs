@@ -20,7 +20,7 @@ pub(super) struct TurnPosition {
 }
 
 /// The position of `turn` in a run of `turns`, given the persona's messages of the turns before it.
-pub(super) fn standing(trajectory: &Trajectory, turns: usize, turn: usize, messages: &[String]) -> TurnPosition {
+pub(super) fn position_at(trajectory: &Trajectory, turns: usize, turn: usize, messages: &[String]) -> TurnPosition {
     let phases = &trajectory.phases;
     let Some(last) = phases.len().checked_sub(1) else {
         return TurnPosition { phase: None, progress: progress(turn, turns) };
@@ -109,7 +109,7 @@ mod tests {
         let trajectory = trajectory(TrajectoryMode::FixedLength { turns }, ends);
         let said: Vec<String> = said.iter().map(ToString::to_string).collect();
         let drawn: String = (0..turns)
-            .map(|turn| standing(&trajectory, turns, turn, &said[..turn.min(said.len())]).phase)
+            .map(|turn| position_at(&trajectory, turns, turn, &said[..turn.min(said.len())]).phase)
             .map(|phase| char::from(b'a' + u8::try_from(phase.unwrap()).unwrap()))
             .collect();
         assert_eq!(drawn, expected);
@@ -191,15 +191,15 @@ mod tests {
         let expected = [0.0, 0.5, 1.0, 0.0, 0.5, 1.0, 0.0, 0.5, 1.0, 1.0, 1.0];
         let said = vec!["x".to_owned(); 12];
         for (turn, expected) in expected.into_iter().enumerate() {
-            let standing = standing(&trajectory, 12, turn, &said[..turn]);
-            assert_eq!(standing.progress.to_bits(), f64::to_bits(expected), "turn {turn}: {standing:?}");
+            let position = position_at(&trajectory, 12, turn, &said[..turn]);
+            assert_eq!(position.progress.to_bits(), f64::to_bits(expected), "turn {turn}: {position:?}");
         }
     }
 
     #[test]
     fn without_phases_progress_runs_over_the_run() {
         let trajectory = trajectory(TrajectoryMode::PhaseGated { turns: None }, vec![]);
-        assert_eq!(standing(&trajectory, 5, 2, &[]), TurnPosition { phase: None, progress: 0.5 });
+        assert_eq!(position_at(&trajectory, 5, 2, &[]), TurnPosition { phase: None, progress: 0.5 });
     }
 
     fn any_end() -> impl Strategy<Value = EndCondition> {
@@ -221,7 +221,7 @@ mod tests {
             let trajectory = trajectory(mode, ends);
             let mut before = 0;
             for turn in 0..30 {
-                let here = standing(&trajectory, 30, turn, &said[..turn]);
+                let here = position_at(&trajectory, 30, turn, &said[..turn]);
                 let phase = here.phase.unwrap();
                 prop_assert!(phase >= before);
                 prop_assert!((0.0..=1.0).contains(&here.progress));
@@ -233,7 +233,7 @@ mod tests {
         fn later_messages_change_nothing(turn in 0..20usize, ends in prop::collection::vec(any_end(), 1..5)) {
             let trajectory = trajectory(TrajectoryMode::OpenEnded, ends);
             let said = vec!["now".to_owned(); 30];
-            prop_assert_eq!(standing(&trajectory, 30, turn, &said[..turn]), standing(&trajectory, 30, turn, &said));
+            prop_assert_eq!(position_at(&trajectory, 30, turn, &said[..turn]), position_at(&trajectory, 30, turn, &said));
         }
     }
 }

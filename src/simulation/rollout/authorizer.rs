@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::manifest::Manifest;
-use super::run::RunError;
+use super::error::RunError;
 use super::transcript::{Transcript, Turn, Utterance};
 use crate::foundation::base::limits::{REPLY_FAILURES_RETRIED_MAX, REPLY_TOKENS_MAX, RETRIES_MAX};
 use crate::foundation::base::{Clock, Digest, SystemClock};

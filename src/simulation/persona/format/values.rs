@@ -69,7 +69,7 @@ config_choices! {
     EndType { "pct" => Pct, "turn" => Turn, "trigger" => Trigger }
     DeltaPolicyName { "off" => Off, "fixed" => Fixed, "trajectory" => Trajectory, "regulator" => Regulator }
     Speaker { "persona" => Persona, "interlocutor" => Interlocutor }
-    Placement { "append" => Append, "system" => System }
+    Placement { "replace" => Replace, "append" => Append, "system" => System }
     RegulatorPolicy { "observe" => Observe, "enforce" => Enforce }
     QualityFeedback { "off" => Off, "measured" => Measured }
     Level { "low" => Low, "medium" => Medium, "high" => High }
