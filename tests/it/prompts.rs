@@ -23,7 +23,7 @@ fn golden(name: &str, turns: usize, budget: Option<PromptBudget>, shown: &[usize
     let assembler = Assembler::new(config(name), turns, budget).unwrap();
     let mut out = String::new();
     for &turn in shown {
-        let situation = TurnInput { turn, persona_messages: &[] };
+        let situation = TurnInput::new(turn, &[]);
         let plan = assembler.plan(&situation);
         let phase = plan.phase.as_deref().unwrap_or("none");
         if turn == 0 {

@@ -69,7 +69,7 @@ impl Args {
             }
         };
         let plans: Vec<TurnPlan> =
-            shown.map(|turn| assembler.plan(&TurnInput { turn, persona_messages: &[] })).collect();
+            shown.map(|turn| assembler.plan(&TurnInput::new(turn, &[]))).collect();
         match self.format {
             Format::Json => {
                 let json = serde_json::to_string_pretty(&plans).map_err(std::io::Error::from)?;

@@ -11,7 +11,7 @@ use super::compact::CompactForm;
 use super::fiction::in_fiction;
 use super::first_person::FirstPerson;
 use super::injection::InjectionKind;
-use super::phases::position_at;
+use super::phases::{Past, position_at};
 use super::placeholders::{PlaceholderError, Template, Values};
 use super::prompt::{DroppedItem, PromptBudget, PromptInputs, PromptSections, ToldState};
 use super::prohibitions::excluded;
@@ -23,13 +23,24 @@ use crate::foundation::base::limits::TURNS_MAX;
 /// The version of the prompts' wording. It is raised whenever any prompt's text changes, and is recorded in every transcript.
 pub const TEMPLATE_VERSION: u32 = 2;
 
-/// The input of [`Assembler::plan`]: the turn and the conversation so far.
-#[derive(Debug, Clone, Copy)]
+/// The input of [`Assembler::plan`]: the turn and the conversation so far. Entries of the turn itself and later are ignored.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct TurnInput<'a> {
     /// The turn to plan, counted from 0.
     pub turn: usize,
-    /// The persona's accepted messages, in order, one per finished turn. Those of `turn` and later are ignored.
+    /// The persona's accepted messages, in order, one per finished turn.
     pub persona_messages: &'a [String],
+    /// The other side's messages, in order, one per finished turn.
+    pub interlocutor_messages: &'a [String],
+    /// The monitors with findings, in order, one list per finished turn.
+    pub findings: &'a [Vec<String>],
+}
+
+impl<'a> TurnInput<'a> {
+    /// A turn before which nothing is known but what the persona said.
+    pub fn new(turn: usize, persona_messages: &'a [String]) -> Self {
+        Self { turn, persona_messages, ..Self::default() }
+    }
 }
 
 /// Everything about one turn that is known before the persona's model is called.
@@ -37,7 +48,7 @@ pub struct TurnInput<'a> {
 pub struct TurnPlan {
     /// Counted from 0.
     pub turn: usize,
-    /// In `[0, 1]`: over the run, or within the phase when the trajectory is phase-gated.
+    /// Over the run, in `[0, 1]`.
     pub progress: f64,
     /// The phase's name; `None` when there are no phases.
     pub phase: Option<String>,
@@ -271,7 +282,7 @@ impl Assembler {
     /// The turns at which the newest instruction names another phase or level than prescribed, if nothing is said: each with
     /// what was told and what is prescribed.
     pub fn differences(&self) -> Vec<(usize, ToldState, ToldState)> {
-        let plans = (0..self.0.turns).map(|turn| self.plan(&TurnInput { turn, persona_messages: &[] }));
+        let plans = (0..self.0.turns).map(|turn| self.plan(&TurnInput::new(turn, &[])));
         plans.map(|plan| (plan.turn, plan.told.clone(), plan.prescribed())).filter(|(_, told, now)| told != now).collect()
     }
 
@@ -351,11 +362,12 @@ impl Assembler {
     fn prescribed(&self, input: &TurnInput<'_>) -> Prescribed<'_> {
         let Inner { config, turns, revelations, .. } = &*self.0;
         let messages = input.persona_messages.get(..input.turn).unwrap_or(input.persona_messages);
-        let position = position_at(&config.trajectory, *turns, input.turn, messages);
         let ceiling = config.safety.intensity_ceiling;
+        let past = Past { persona: messages, interlocutor: input.interlocutor_messages, findings: input.findings };
+        let position = position_at(&config.trajectory, ceiling, *turns, input.turn, past);
         let dimensions = config.trajectory.dimensions.iter();
         let intensities: Vec<_> =
-            dimensions.map(|dimension| (dimension.name.clone(), dimension.intensity(position.progress, ceiling))).collect();
+            dimensions.map(|dimension| (dimension.name.clone(), dimension.value_at(&position, ceiling))).collect();
         let mut open = revelations.open(position.phase, &intensities, messages);
         if let Some(phase) = position.phase.and_then(|phase| config.trajectory.phases.get(phase)) {
             let own = |open: &OpenRevelation<'_>| phase.revelations.iter().any(|own| own.topic == open.topic);

@@ -3,9 +3,11 @@
 
 mod values;
 
-pub(super) use values::{BannedPattern, Curve, CurveName, DeltaPolicyName, EndType, GainsEntry, Mode};
+pub(super) use values::{BannedPattern, Curve, CurveName, CurveScope, DeltaPolicyName, EndType, GainsEntry, Mode};
 
-use super::spec::{AdversaryKind, Level, Placement, QualityFeedback, RegulatorPolicy, Speaker, StructuralPattern};
+use super::spec::{
+    AdversaryKind, Level, Placement, QualityFeedback, RegulatorPolicy, Speaker, StructuralPattern, TriggerSpeaker,
+};
 use crate::config_record;
 use crate::foundation::config::{Located, OpenMap, Optional, Required};
 
@@ -120,6 +122,8 @@ config_record! {
         delay_pct: Optional<f64>,
         /// For `step`: where it jumps, and to what.
         thresholds: Optional<Vec<Located<Point>>>,
+        /// What the curve runs over: the whole `conversation`, or each `phase` anew. Default `conversation`.
+        progress: Optional<CurveScope>,
         /// The lower bound. Default 0.
         #[schemars(range(min = 0, max = 1))]
         min_value: Optional<f64>,
@@ -182,7 +186,8 @@ config_record! {
         revelations: Optional<Vec<Located<Revelation>>>,
     }
 
-    /// When a phase ends: `{type: pct, value}`, `{type: turn, value}` or `{type: trigger, phrase or regex}`.
+    /// When a phase ends: `{type: pct, value}`, `{type: turn, value}`, or `{type: trigger}` with `phrase` or `regex`, with
+    /// `dimension` and `at_least` or `at_most`, or with `monitor`.
     pub(super) struct EndCondition {
         /// The kind of end condition.
         r#type: Required<EndType>,
@@ -190,11 +195,23 @@ config_record! {
         /// phase begins.
         #[schemars(range(min = 0))]
         value: Optional<f64>,
-        /// For `trigger`: a phrase in the persona's last messages.
+        /// For `trigger`: a phrase in the last messages.
         phrase: Optional<String>,
-        /// For `trigger`: a regular expression over the persona's last messages; case does not count.
+        /// For `trigger`: a regular expression over the last messages; case does not count.
         regex: Optional<String>,
-        /// For `trigger`: how many of the persona's last messages are looked at. Default 1.
+        /// For `phrase` and `regex`: whose messages. Default `persona`.
+        speaker: Optional<TriggerSpeaker>,
+        /// For `trigger`: the dimension whose prescribed value is compared.
+        dimension: Optional<String>,
+        /// For `dimension`: the phase ends when the value is this or more.
+        #[schemars(range(min = 0, max = 1))]
+        at_least: Optional<f64>,
+        /// For `dimension`: the phase ends when the value is this or less.
+        #[schemars(range(min = 0, max = 1))]
+        at_most: Optional<f64>,
+        /// For `trigger`: the monitor whose first finding ends the phase, for example `stagnation`.
+        monitor: Optional<String>,
+        /// For `phrase` and `regex`: how many of the last messages are looked at. Default 1.
         #[schemars(range(min = 1))]
         window: Optional<usize>,
         /// For `trigger`: the phase ends after this many turns even without a match. Needed in `phase_gated`.

@@ -98,7 +98,7 @@ impl RolloutContext {
         let forbidden_phrases =
             vocabulary.and_then(|vocabulary| ForbiddenPhraseLogprobs::new(phrases, vocabulary).ok());
         let first_speaker = if interaction.opening.is_some() { Speaker::Persona } else { interaction.first_speaker };
-        let first = assembler.plan(&TurnInput { turn: 0, persona_messages: &[] });
+        let first = assembler.plan(&TurnInput::new(0, &[]));
         let opening = interaction.opening.iter().map(|text| Message::user(text.clone()));
         let told: Vec<Message> =
             [first.opening, first.state].map(Message::system).into_iter().chain(opening).collect();

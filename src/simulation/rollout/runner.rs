@@ -42,6 +42,10 @@ pub(super) struct RolloutRunner {
     gauge: Option<QualityGauge>,
     /// The persona's messages, one per finished turn.
     persona_messages: Vec<String>,
+    /// The interlocutor's messages, one per finished turn.
+    interlocutor_messages: Vec<String>,
+    /// The monitors with findings, one list per finished turn.
+    findings: Vec<Vec<String>>,
     /// The last message of the conversation.
     last_message: String,
     /// The adversary's quotations so far.
@@ -93,6 +97,8 @@ impl RolloutRunner {
             monitors,
             gauge,
             persona_messages: Vec::new(),
+            interlocutor_messages: Vec::new(),
+            findings: Vec::new(),
             last_message: opening.unwrap_or_default(),
             quotes: Vec::new(),
             told: None,
@@ -173,9 +179,19 @@ impl RolloutRunner {
         Ok(TurnLine { turn, tokens })
     }
 
+    /// What the assembler plans turn `index` from.
+    fn input(&self, index: usize) -> TurnInput<'_> {
+        TurnInput {
+            turn: index,
+            persona_messages: &self.persona_messages,
+            interlocutor_messages: &self.interlocutor_messages,
+            findings: &self.findings,
+        }
+    }
+
     /// Plans turn `index`.
     fn start_turn(&mut self, index: usize) -> TurnInProgress {
-        let plan = self.context.assembler.plan(&TurnInput { turn: index, persona_messages: &self.persona_messages });
+        let plan = self.context.assembler.plan(&self.input(index));
         let opening = (index == 0).then(|| plan.opening.clone());
         TurnInProgress {
             gains: self.context.gains(&plan, &self.persona_listener),
@@ -201,9 +217,14 @@ impl RolloutRunner {
         }
         self.persona_listener.set_task(&in_progress.plan.sections.must_do);
         self.persona_listener.begin_turn(&self.last_message);
-        let (monitors, gauge, persona_messages, context) =
-            (&self.monitors, &self.gauge, &self.persona_messages, &self.context);
+        let (monitors, gauge, context) = (&self.monitors, &self.gauge, &self.context);
         let turn = in_progress.plan.turn;
+        let input = TurnInput {
+            turn,
+            persona_messages: &self.persona_messages,
+            interlocutor_messages: &self.interlocutor_messages,
+            findings: &self.findings,
+        };
         let drafting = DraftRequest {
             speaker: Speaker::Persona,
             participant: &mut self.persona,
@@ -216,7 +237,7 @@ impl RolloutRunner {
             check: &|draft| monitors.check(turn, draft),
             instruct: &|findings| {
                 let findings: Vec<&str> = findings.iter().map(|finding| finding.instruction.as_str()).collect();
-                context.assembler.redraft(&TurnInput { turn, persona_messages }, &findings)
+                context.assembler.redraft(&input, &findings)
             },
             quality: &|text| gauge.as_ref()?.measure(text),
         };
@@ -322,6 +343,7 @@ impl RolloutRunner {
             }
         }
         self.quotes.extend(utterance.adversary.iter().filter_map(|step| step.quote.clone()));
+        self.interlocutor_messages.push(utterance.content.clone());
         self.interlocutor.push_reply(message, snapshot);
         self.persona.push_incoming(&utterance.content);
         self.last_message.clone_from(&utterance.content);
@@ -330,6 +352,7 @@ impl RolloutRunner {
     /// Informs the monitors whose findings led to another attempt.
     fn record_interventions(&mut self, turn: usize, utterance: &Utterance, events: &[MonitorEvent]) {
         let last = utterance.attempts.last().map_or(0, |attempt| attempt.index).max(utterance.attempt);
+        self.findings.push(events.iter().map(|event| event.finding.monitor.clone()).collect());
         for event in events.iter().filter(|event| event.attempt < last) {
             self.monitors.intervened(&event.finding.monitor, turn);
         }

@@ -16,7 +16,7 @@ fn assembler(config: PersonaConfig, budget: Option<PromptBudget>) -> Assembler {
 }
 
 fn plan(config: PersonaConfig, turn: usize) -> TurnPlan {
-    assembler(config, None).plan(&TurnInput { turn, persona_messages: &[] })
+    assembler(config, None).plan(&TurnInput::new(turn, &[]))
 }
 
 /// A budget that counts words.
@@ -118,7 +118,7 @@ fn the_state_holds_the_phases_revelations_at_the_fitting_strength() {
         vec!["I found a surveillance system, hidden deep in our codebase, it's been there for months!".to_owned()];
     let mut persona_messages = vec!["Hm.".to_owned(); 8];
     persona_messages.extend(said);
-    let plan = assembler(marcus(), None).plan(&TurnInput { turn: 9, persona_messages: &persona_messages });
+    let plan = assembler(marcus(), None).plan(&TurnInput::new(9, &persona_messages));
     assert_eq!(plan.revelations, Vec::<String>::new());
     assert!(!plan.state.contains("codebase. Probably nothing"));
     assert_eq!(plan.injection, InjectionKind::Change, "the model learns that the topic is used up");
@@ -163,7 +163,7 @@ fn the_newest_instruction_names_the_prescribed_phase_and_levels_at_every_turn() 
         let assembler = assembler(config, budget.clone());
         let mut newest = String::new();
         for turn in 0..TURNS {
-            let plan = assembler.plan(&TurnInput { turn, persona_messages: &[] });
+            let plan = assembler.plan(&TurnInput::new(turn, &[]));
             if let Some(message) = &plan.message {
                 newest.clone_from(message);
             }
@@ -197,7 +197,7 @@ fn without_changes_the_differing_turns_are_known() {
 fn an_opening_and_a_state_stay_within_twice_one_full_block() {
     for (config, budget) in every_form() {
         let assembler = assembler(config, budget);
-        let at = |turn| assembler.plan(&TurnInput { turn, persona_messages: &[] });
+        let at = |turn| assembler.plan(&TurnInput::new(turn, &[]));
         for turn in 0..TURNS {
             let plan = at(turn);
             let before_the_model = plan.opening.len() + plan.message.map_or(0, |message| message.len());
@@ -208,7 +208,7 @@ fn an_opening_and_a_state_stay_within_twice_one_full_block() {
 
 #[test]
 fn a_redraft_names_the_persona_and_the_next_revelation() {
-    let input = TurnInput { turn: 20, persona_messages: &[] };
+    let input = TurnInput::new(20, &[]);
     let text = assembler(marcus(), None).redraft(&input, &[""]);
     assert!(text.contains("This is NOT what Marcus Chen would do."), "{text}");
     assert!(text.contains("Introduce new information: I haven't been sleeping great"), "{text}");
@@ -224,19 +224,19 @@ fn a_redirect_or_topic_that_a_phase_prohibits_is_not_offered_in_it() {
     config.trajectory.phases[3].forbidden = vec!["Do not discuss sleep".to_owned()];
     for budget in [None, Some(words(900))] {
         let assembler = assembler(config.clone(), budget);
-        let at = |turn| assembler.plan(&TurnInput { turn, persona_messages: &[] });
+        let at = |turn| assembler.plan(&TurnInput::new(turn, &[]));
         assert!(!at(0).prompt.contains("I don't need medication."), "rapport prohibits it");
         assert!(at(8).state.contains("I don't need medication."), "disclosure does not");
         assert!(at(20).revelations.contains(&"sleep".to_owned()));
         assert!(!at(32).revelations.contains(&"sleep".to_owned()), "a leftover topic that the phase prohibits");
-        assert!(!assembler.redraft(&TurnInput { turn: 0, persona_messages: &[] }, &["Stop."]).contains("medication"));
+        assert!(!assembler.redraft(&TurnInput::new(0, &[]), &["Stop."]).contains("medication"));
     }
 }
 
 #[test]
 fn texts_about_the_simulation_are_in_the_fiction_or_reported() {
     for budget in [None, Some(words(900))] {
-        let plan = assembler(marcus(), budget).plan(&TurnInput { turn: 45, persona_messages: &[] });
+        let plan = assembler(marcus(), budget).plan(&TurnInput::new(45, &[]));
         for meta in ["the persona", "simulation", "interlocutor"] {
             assert!(!plan.prompt.to_lowercase().contains(meta), "{meta}: {}", plan.prompt);
         }
@@ -275,7 +275,7 @@ fn assembly_errors_say_why() {
 #[test]
 fn a_budget_reports_omissions_and_keeps_the_highest_ranked() {
     let assembler = assembler(marcus(), Some(words(150)));
-    let plan = assembler.plan(&TurnInput { turn: 0, persona_messages: &[] });
+    let plan = assembler.plan(&TurnInput::new(0, &[]));
     assert!(plan.opening.starts_with("You are Marcus. I am a software developer"), "{}", plan.opening);
     assert!(plan.opening.contains("I never talk about specific self-harm methods"), "{}", plan.opening);
     assert!(plan.state.contains("Mention sleep difficulties if asked."), "{}", plan.state);
@@ -311,7 +311,7 @@ proptest! {
     ) {
         let config = marcus();
         let assembler = assembler(config.clone(), budget);
-        let situation = TurnInput { turn, persona_messages: &said[..turn] };
+        let situation = TurnInput::new(turn, &said[..turn]);
         let plan = assembler.plan(&situation);
         let intervention = assembler.redraft(&situation, &[""]);
         let reached = config.trajectory.phases.iter().position(|phase| Some(&phase.name) == plan.phase.as_ref());
@@ -330,7 +330,7 @@ proptest! {
         let budget = words(tokens_max);
         let count = Arc::clone(&budget.count);
         let assembler = assembler(marcus(), Some(budget));
-        let situation = TurnInput { turn, persona_messages: &[] };
+        let situation = TurnInput::new(turn, &[]);
         let plan = assembler.plan(&situation);
         prop_assert!(count(&plan.prompt) <= tokens_max, "{}", plan.prompt);
         prop_assert!(plan.message.is_none_or(|message| message == plan.state));
@@ -340,9 +340,9 @@ proptest! {
     #[test]
     fn the_same_inputs_give_the_same_plan(turn in 0..TURNS, said in prop::collection::vec(any_message(), TURNS)) {
         let (one, other) = (assembler(marcus(), None), assembler(marcus(), None));
-        let before = TurnInput { turn, persona_messages: &said[..turn] };
+        let before = TurnInput::new(turn, &said[..turn]);
         // Messages of the turn itself and later change nothing.
-        let all = TurnInput { turn, persona_messages: &said };
+        let all = TurnInput::new(turn, &said);
         prop_assert_eq!(one.plan(&before), other.plan(&all));
     }
 }

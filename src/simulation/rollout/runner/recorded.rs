@@ -19,6 +19,10 @@ pub struct ReplayedTurn {
     pub messages: Vec<Message>,
     /// The persona's earlier messages, one per finished turn.
     pub persona_messages: Vec<String>,
+    /// The interlocutor's earlier messages, one per finished turn.
+    pub interlocutor_messages: Vec<String>,
+    /// The monitors with findings, one list per finished turn.
+    pub findings: Vec<Vec<String>>,
     /// The turn's plan.
     pub plan: TurnPlan,
     /// Gains on Δ.
@@ -58,12 +62,14 @@ impl RolloutRunner {
         if self.context.first_speaker == Speaker::Interlocutor {
             self.replay_interlocutor(&line);
         }
-        let persona_messages = self.persona_messages.clone();
+        let (persona_messages, findings) = (self.persona_messages.clone(), self.findings.clone());
+        let mut interlocutor_messages = self.interlocutor_messages.clone();
+        interlocutor_messages.truncate(turn.index);
         let messages = self.replay_persona(&in_progress, &line, false).await?;
         if self.context.first_speaker == Speaker::Persona {
             self.replay_interlocutor(&line);
         }
-        Ok(ReplayedTurn { messages, persona_messages, plan: in_progress.plan, gains: in_progress.gains })
+        Ok(ReplayedTurn { messages, persona_messages, interlocutor_messages, findings, plan: in_progress.plan, gains: in_progress.gains })
     }
 
     /// Starts a recorded turn, if the assembler still produces its prompt.
