@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use loom_agent::simulation::persona::{
-    Assembler, InjectionKind, PersonaConfig, PromptBudget, TurnInput, examples, parse,
+    Assembler, PersonaConfig, PromptBudget, TurnInput, examples, parse,
 };
 use tokenizers::Tokenizer;
 
@@ -18,20 +18,19 @@ fn bundled_budget(tokens_max: usize) -> PromptBudget {
     PromptBudget { tokens_max, count: Arc::new(move |text| tokenizer.encode(text, false).unwrap().len()) }
 }
 
-/// The prompts of a run's turns, one after the other, with the reminder where one is due, what a budget left out, and
-/// the intervention of the last.
+/// The opening of a run, what is given at its turns, what was left out, and a redraft's instruction at the last.
 fn golden(name: &str, turns: usize, budget: Option<PromptBudget>, shown: &[usize]) -> String {
     let assembler = Assembler::new(config(name), turns, budget).unwrap();
     let mut out = String::new();
     for &turn in shown {
-        let situation = TurnInput { turn, persona_messages: &[] };
+        let situation = TurnInput::new(turn, &[]);
         let plan = assembler.plan(&situation);
         let phase = plan.phase.as_deref().unwrap_or("none");
-        writeln!(out, "======== turn {turn} of {turns}, phase {phase}, {:?}\n{}\n", plan.injection, plan.prompt)
-            .unwrap();
-        if plan.injection == InjectionKind::Reminder {
-            writeln!(out, "-------- reminder\n{}\n", plan.message.as_deref().unwrap()).unwrap();
+        if turn == 0 {
+            writeln!(out, "======== opening\n{}\n", plan.opening).unwrap();
         }
+        writeln!(out, "======== turn {turn} of {turns}, phase {phase}, {:?}", plan.injection).unwrap();
+        writeln!(out, "{}\n", plan.message.as_deref().unwrap_or("(nothing)")).unwrap();
         // All of them once; they differ little from turn to turn.
         if turn == 0 {
             for dropped in &plan.dropped {
@@ -40,8 +39,8 @@ fn golden(name: &str, turns: usize, budget: Option<PromptBudget>, shown: &[usize
             }
         }
         if Some(&turn) == shown.last() {
-            let intervention = assembler.intervention(&situation, &plan);
-            writeln!(out, "-------- intervention\n{intervention}").unwrap();
+            let redraft = assembler.redraft(&situation, &["", "Say only what you would say aloud."]);
+            writeln!(out, "-------- redraft\n{redraft}").unwrap();
         }
     }
     out
@@ -54,23 +53,23 @@ fn the_mania_patient_in_full() {
 
 #[test]
 fn the_mania_patient_within_the_bundled_models_budget() {
-    insta::assert_snapshot!(golden("mania_patient", 50, Some(bundled_budget(112)), &[0, 2, 5, 10, 20, 35, 49]));
+    insta::assert_snapshot!(golden("mania_patient", 50, Some(bundled_budget(1408)), &[0, 2, 5, 10, 20, 35, 49]));
 }
 
 #[test]
 fn the_depressed_patient() {
     insta::assert_snapshot!(golden("depressed_patient", 40, None, &[0, 24]));
-    insta::assert_snapshot!(golden("depressed_patient", 40, Some(bundled_budget(112)), &[0, 12, 24, 39]));
+    insta::assert_snapshot!(golden("depressed_patient", 40, Some(bundled_budget(1408)), &[0, 12, 24, 39]));
 }
 
 #[test]
 fn the_student() {
     insta::assert_snapshot!(golden("student", 30, None, &[0, 15]));
-    insta::assert_snapshot!(golden("student", 30, Some(bundled_budget(112)), &[0, 15, 29]));
+    insta::assert_snapshot!(golden("student", 30, Some(bundled_budget(1408)), &[0, 15, 29]));
 }
 
 #[test]
 fn the_open_ended_persona() {
     insta::assert_snapshot!(golden("open_ended", 12, None, &[0, 4]));
-    insta::assert_snapshot!(golden("open_ended", 12, Some(bundled_budget(112)), &[0, 4]));
+    insta::assert_snapshot!(golden("open_ended", 12, Some(bundled_budget(1408)), &[0, 4]));
 }

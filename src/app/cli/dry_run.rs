@@ -69,7 +69,7 @@ impl Args {
             }
         };
         let plans: Vec<TurnPlan> =
-            shown.map(|turn| assembler.plan(&TurnInput { turn, persona_messages: &[] })).collect();
+            shown.map(|turn| assembler.plan(&TurnInput::new(turn, &[]))).collect();
         match self.format {
             Format::Json => {
                 let json = serde_json::to_string_pretty(&plans).map_err(std::io::Error::from)?;
@@ -82,6 +82,7 @@ impl Args {
                 let mut page = PlanPrinter { color: terminal.color, width: terminal.width, out: &mut *terminal.out };
                 page.heading(&format!("{}, {turns}{form}", config.persona.name))?;
                 page.table(&plans)?;
+                page.told(&assembler)?;
                 page.revelations(&plans)?;
                 page.prompts(&plans, self.turn.is_some())?;
             }
@@ -120,6 +121,8 @@ struct PlanPrinter<'a> {
 const BOLD: &str = "1";
 const DIM: &str = "2";
 const GREEN: &str = "32";
+/// The column `told` where the instruction names what is prescribed.
+const TOLD_AS: &str = "as prescribed";
 const BARS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
 impl PlanPrinter<'_> {
@@ -137,7 +140,7 @@ impl PlanPrinter<'_> {
         let phase_column =
             |text: &str| if phase_width == 0 { String::new() } else { format!("  {}", fitted(text, phase_width)) };
         // The columns of turn, phase and prompt are fixed; the dimensions share the rest.
-        let used = 4 + if phase_width == 0 { 0 } else { phase_width + 2 } + 2 + "reminder".len();
+        let used = 4 + if phase_width == 0 { 0 } else { phase_width + 2 } + 2 + "reminder".len() + 2 + TOLD_AS.len();
         let share = self.width.saturating_sub(used) / first.intensities.len().max(1);
         let column = share.saturating_sub(2).clamp(4, 24);
 
@@ -145,7 +148,7 @@ impl PlanPrinter<'_> {
         for (name, _) in &first.intensities {
             header.extend(["  ", &fitted(name, column)]);
         }
-        header.push_str("  prompt");
+        header.push_str("  given     told");
         let header = self.styled(DIM, &header);
         writeln!(self.out, "{header}")?;
         let mut phase_before = None;
@@ -158,12 +161,36 @@ impl PlanPrinter<'_> {
             for (_, value) in &plan.intensities {
                 write!(self.out, "  {value:.2}{}", bar(*value, column.saturating_sub(4)))?;
             }
-            let prompt = match plan.injection {
-                InjectionKind::Full => self.styled(BOLD, "full"),
+            let given = match plan.injection {
+                InjectionKind::Full => self.styled(BOLD, "full    "),
                 InjectionKind::Reminder => "reminder".to_owned(),
-                InjectionKind::None => self.styled(DIM, "·"),
+                InjectionKind::Change => self.styled(BOLD, "change  "),
+                InjectionKind::None => self.styled(DIM, "·       "),
             };
-            writeln!(self.out, "  {prompt}")?;
+            let told = if plan.told == plan.prescribed() {
+                self.styled(DIM, TOLD_AS)
+            } else {
+                let levels = plan.told.levels.iter().map(|told| told.level.name());
+                plan.told.phase.as_deref().into_iter().chain(levels).collect::<Vec<_>>().join(" ")
+            };
+            writeln!(self.out, "  {given}  {told}")?;
+        }
+        writeln!(self.out)?;
+        Ok(())
+    }
+
+    /// At which turns the model is told something else than prescribed, and what else works against itself.
+    fn told(&mut self, assembler: &Assembler) -> Result<(), Failure> {
+        let differing = assembler.differences().len();
+        let turns = assembler.turns();
+        let text = if differing == 0 {
+            "At every turn the newest instruction names the prescribed phase and levels.".to_owned()
+        } else {
+            format!("At {differing} of {turns} turns the newest instruction names another phase or level than prescribed.")
+        };
+        self.text(&text, "")?;
+        for warning in assembler.warnings() {
+            self.text(&format!("Warning: {warning}."), "")?;
         }
         writeln!(self.out)?;
         Ok(())
@@ -192,69 +219,36 @@ impl PlanPrinter<'_> {
         Ok(())
     }
 
-    /// The full prompts that differ from the one before, and the first reminder of each phase.
+    /// The opening, and the instructions: those given at a change, or with `always` those of every turn.
     fn prompts(&mut self, plans: &[TurnPlan], always: bool) -> Result<(), Failure> {
-        let mut before: Option<&TurnPlan> = None;
-        let mut reminded: Option<&Option<String>> = None;
-        for plan in plans {
-            let is_full = plan.injection == InjectionKind::Full || always;
-            if is_full && before.is_none_or(|before| before.prompt != plan.prompt) {
-                self.rule(
-                    plan,
-                    if plan.injection == InjectionKind::Full {
-                        "full prompt"
-                    } else {
-                        "full prompt, not sent in this turn"
-                    },
-                )?;
-                self.prompt(plan, before)?;
-                before = Some(plan);
-            }
-            if plan.injection == InjectionKind::Reminder && (always || reminded != Some(&plan.phase)) {
-                reminded = Some(&plan.phase);
-                self.rule(plan, "reminder")?;
-                self.text(plan.message.as_deref().unwrap_or_default(), "")?;
-                writeln!(self.out)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn prompt(&mut self, plan: &TurnPlan, before: Option<&TurnPlan>) -> Result<(), Failure> {
-        let sections = |plan: &'_ TurnPlan| {
-            let sections = &plan.sections;
-            [
-                ("MUST DO", sections.must_do.clone()),
-                ("HOW", sections.how.clone()),
-                ("CONTEXT", sections.context.clone()),
-            ]
-        };
-        let old = before.map(sections);
-        for (index, (title, text)) in sections(plan).into_iter().enumerate() {
-            let old = old.as_ref().and_then(|old| old.get(index)).map(|(_, text)| text.as_str());
-            let title = self.styled(BOLD, title);
-            if old == Some(text.as_str()) {
-                let same = self.styled(DIM, "unchanged");
-                writeln!(self.out, "{title}  {same}\n")?;
-                continue;
-            }
-            if text.is_empty() {
-                let nothing = self.styled(DIM, "empty");
-                writeln!(self.out, "{title}  {nothing}\n")?;
-                continue;
-            }
-            writeln!(self.out, "{title}")?;
-            // The full prompt has its own heading.
-            let body =
-                text.strip_prefix("# ").and_then(|text| text.split_once('\n')).map_or(text.as_str(), |(_, body)| body);
-            self.text(body, old.unwrap_or_default())?;
-            writeln!(self.out)?;
-        }
-        if let Some(first) = plan.dropped.iter().find(|dropped| dropped.section != persona::PromptSection::Reminder) {
-            let count = plan.dropped.len();
-            let note = format!("left out to fit the budget: {count}, the first “{}” ({})", first.item, first.reason);
+        let Some(first) = plans.first() else { return Ok(()) };
+        self.rule("the opening, given once")?;
+        self.text(&first.opening, "")?;
+        writeln!(self.out)?;
+        if let Some(dropped) = first.dropped.first() {
+            let count = first.dropped.len();
+            let note = format!("left out: {count}, the first “{}” ({})", dropped.item, dropped.reason);
             self.text(&note, "")?;
             writeln!(self.out)?;
+        }
+        let mut before: Option<&str> = None;
+        for plan in plans {
+            let phase = plan.phase.as_ref().map_or_else(String::new, |phase| format!(", {phase}"));
+            let (what, text) = match (&plan.message, plan.injection) {
+                (Some(message), InjectionKind::Full) if plan.turn > 0 => ("the state, with the rules again", message),
+                (Some(message), InjectionKind::Reminder) => ("the state, with the reminder", message),
+                (Some(message), _) => ("the state", message),
+                (None, _) if always => ("nothing is given; the state would be", &plan.state),
+                (None, _) => continue,
+            };
+            // Scheduled repetitions between changes differ only in their numbers.
+            if !always && plan.turn > 0 && plan.injection != InjectionKind::Change {
+                continue;
+            }
+            self.rule(&format!("turn {}{phase}: {what}", plan.turn))?;
+            self.text(text, before.unwrap_or_default())?;
+            writeln!(self.out)?;
+            before = Some(text);
         }
         Ok(())
     }
@@ -273,9 +267,8 @@ impl PlanPrinter<'_> {
         Ok(())
     }
 
-    fn rule(&mut self, plan: &TurnPlan, what: &str) -> Result<(), Failure> {
-        let phase = plan.phase.as_ref().map_or_else(String::new, |phase| format!(", {phase}"));
-        let title = format!("── turn {}{phase}: {what} ", plan.turn);
+    fn rule(&mut self, what: &str) -> Result<(), Failure> {
+        let title = format!("── {what} ");
         let rest = "─".repeat(self.width.saturating_sub(width(&title)));
         let line = self.styled(DIM, &format!("{title}{rest}"));
         writeln!(self.out, "{line}\n")?;

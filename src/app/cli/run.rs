@@ -385,7 +385,7 @@ fn is_configs_adversary(plan: &RunPlan, model: &str) -> bool {
 
 pub(super) fn failure(error: RunError) -> Failure {
     let exit = match &error {
-        RunError::Delta(_) | RunError::Assemble(_) => Exit::BadConfig,
+        RunError::Delta(_) | RunError::Assemble(_) | RunError::PromptTooLong { .. } => Exit::BadConfig,
         RunError::Receipts(_) => Exit::CheckFailed,
         RunError::Denied(_) => Exit::Denied,
         _ => Exit::Usage,

@@ -2,13 +2,18 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use serde_json::json;
 
 use super::{Exit, Failure, Terminal};
 use crate::foundation::config::ConfigErrors;
-use crate::simulation::persona::{self, AdversaryScript, PersonaConfig, TrajectoryMode};
+use crate::simulation::persona::{self, AdversaryScript, Assembler, PersonaConfig, TrajectoryMode};
+use crate::simulation::rollout::monitors::Monitors;
+
+/// The turns of a run for the warnings about a config without a length.
+const USUAL_TURNS: usize = 50;
 
 /// Check configs of personas and adversaries; problems are shown with their lines and a fix
 #[derive(Debug, clap::Args)]
@@ -47,12 +52,17 @@ impl Args {
                 exit = Exit::BadConfig;
             }
             match (self.format, outcome) {
-                (Format::Text, Ok(summary)) => writeln!(terminal.out, "{}: ok, {summary}", path.display())?,
+                (Format::Text, Ok((summary, warnings))) => {
+                    writeln!(terminal.out, "{}: ok, {summary}", path.display())?;
+                    for warning in warnings {
+                        writeln!(terminal.out, "  warning: {warning}")?;
+                    }
+                }
                 (Format::Text, Err(errors)) => {
                     terminal.out.flush()?;
                     terminal.show_problems(&errors)?;
                 }
-                (Format::Json, outcome) => entries.push(entry(&path.display().to_string(), outcome.err().as_ref())),
+                (Format::Json, outcome) => entries.push(entry(&path.display().to_string(), outcome)),
             }
         }
         if matches!(self.format, Format::Json) {
@@ -62,18 +72,42 @@ impl Args {
     }
 }
 
-/// Reads a persona's or an adversary's config and summarises it in one line.
-fn load(path: &Path) -> Result<String, ConfigErrors> {
+/// Reads a persona's or an adversary's config: its summary in one line, and warnings.
+fn load(path: &Path) -> Result<(String, Vec<String>), ConfigErrors> {
     // The persona loader reports unreadable files.
     if std::fs::read_to_string(path).is_ok_and(|yaml| AdversaryScript::is_one(&yaml)) {
         let script = AdversaryScript::load(path)?;
-        return Ok(format!("{}: an adversary, {}", script.name, count_many(script.strategies.len())));
+        return Ok((format!("{}: an adversary, {}", script.name, count_many(script.strategies.len())), Vec::new()));
     }
-    persona::load(path).map(|config| summary(&config))
+    persona::load(path).map(|config| {
+        let summary = summary(&config);
+        (summary, warnings(config))
+    })
 }
 
 fn count_many(strategies: usize) -> String {
     if strategies == 1 { "1 strategy".to_owned() } else { format!("{strategies} strategies") }
+}
+
+/// What works against itself, in a run of the config's length, or of a usual one if it has none.
+fn warnings(config: PersonaConfig) -> Vec<String> {
+    let turns = match config.trajectory.mode {
+        TrajectoryMode::FixedLength { turns } | TrajectoryMode::PhaseGated { turns: Some(turns) } => turns,
+        TrajectoryMode::PhaseGated { turns: None } | TrajectoryMode::OpenEnded => USUAL_TURNS,
+    };
+    let off = config.interaction.breakdown.iter().flat_map(|breakdown| &breakdown.off);
+    let unknown = off.filter(|name| !Monitors::all().any(|known| known == name.as_str()));
+    let mut warnings: Vec<String> = unknown
+        .map(|name| {
+            let all = Monitors::all().collect::<Vec<_>>().join(", ");
+            format!("`breakdown_detection.off` contains `{name}`, which is no monitor: the monitors are {all}")
+        })
+        .collect();
+    match Assembler::new(Arc::new(config), turns, None) {
+        Ok(assembler) => warnings.extend(assembler.warnings()),
+        Err(error) => warnings.push(error.to_string()),
+    }
+    warnings
 }
 
 fn summary(config: &PersonaConfig) -> String {
@@ -92,7 +126,12 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-fn entry(config: &str, errors: Option<&ConfigErrors>) -> serde_json::Value {
+fn entry(config: &str, outcome: Result<(String, Vec<String>), ConfigErrors>) -> serde_json::Value {
+    let (warnings, errors) = match outcome {
+        Ok((_, warnings)) => (warnings, None),
+        Err(errors) => (Vec::new(), Some(errors)),
+    };
+    let errors = errors.as_ref();
     let problems: Vec<_> = errors
         .into_iter()
         .flat_map(|errors| errors.problems().map(move |problem| (errors, problem)))
@@ -106,5 +145,5 @@ fn entry(config: &str, errors: Option<&ConfigErrors>) -> serde_json::Value {
             })
         })
         .collect();
-    json!({ "config": config, "ok": errors.is_none(), "problems": problems })
+    json!({ "config": config, "ok": errors.is_none(), "problems": problems, "warnings": warnings })
 }

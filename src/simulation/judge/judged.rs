@@ -265,12 +265,13 @@ impl<'a> JudgeInput<'a> {
         Ok(if brief { words.join(" ") } else { whole })
     }
 
-    /// The instructions in effect in `turn`: the last full prompt, and the messages added after it.
+    /// The instructions in effect in `turn`: the opening and the newest state. In transcripts of templates before version 2:
+    /// the last full prompt, and the messages added after it.
     fn instructions(&self, turn: &Turn) -> Result<String, String> {
         let until = self.transcript.turns.iter().filter(|earlier| earlier.index <= turn.index);
         let mut active: Vec<&str> = Vec::new();
         for earlier in until {
-            if earlier.prompt.injection == InjectionKind::Full {
+            if earlier.prompt.injection == InjectionKind::Full && earlier.prompt.template_version < 2 {
                 active.clear();
             }
             // A reminder replaces the one before it.

@@ -24,8 +24,9 @@ use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
 use crate::foundation::chat::{LanguageModel, ModelChain, Role};
 use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::persona::{ConfigErrors, PersonaConfig, parse};
+use crate::simulation::rollout::monitors::MonitorFinding;
 use crate::simulation::rollout::{
-    FileError, Manifest, Score, ScoreJudge, TRANSCRIPT_FORMAT, Transcript, read_tokens, read_transcript, write_json,
+    FileError, Manifest, Score, ScoreJudge, TRANSCRIPT_FORMAT, Transcript, observe, read_tokens, read_transcript, write_json,
 };
 
 /// The value of [`ScoresFile::format`].
@@ -126,6 +127,22 @@ pub struct ConversationScores {
     pub measured: Vec<measured::MeasuredScore>,
     /// Scores computed by models.
     pub scores: Vec<Score>,
+    /// The monitors that ran over the conversation; empty in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub monitors: Vec<String>,
+    /// The monitors' findings, with their turns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<TurnFinding>,
+}
+
+/// A monitor's finding in an imported conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnFinding {
+    /// The turn, from 0.
+    pub turn: usize,
+    /// The finding.
+    #[serde(flatten)]
+    pub finding: MonitorFinding,
 }
 
 /// The first fields of a Loom transcript.
@@ -247,7 +264,8 @@ impl TranscriptScorer {
         }
         scored.note_missing(&computed);
         scored.computed = insert_scores(&mut transcript.scores, computed);
-        if scored.computed > 0 {
+        let observed = observe(&mut transcript, config.as_deref().ok().or(self.config.as_deref()));
+        if scored.computed > 0 || observed {
             write_json(path, &transcript)?;
         }
         Ok(scored)
@@ -268,6 +286,14 @@ impl TranscriptScorer {
         let mut scored = ScoredFile::new(path, &scores_path, 0.0);
         for (ImportedConversation { transcript, profile }, stored) in imported.iter().zip(&mut conversations) {
             stored.measured = measured::measure(transcript).scores;
+            let mut observed = transcript.clone();
+            observe(&mut observed, self.config.as_deref());
+            stored.monitors = observed.monitors.unwrap_or_default();
+            let findings = observed.turns.into_iter().flat_map(|turn| {
+                let index = turn.index;
+                turn.monitor_events.into_iter().map(move |event| TurnFinding { turn: index, finding: event.finding })
+            });
+            stored.findings = findings.collect();
             let input = self.judge_input(transcript, self.config.as_deref(), profile.as_deref());
             let computed = self.judged(input, &stored.scores, &mut scored).await;
             scored.note_missing(&computed);

@@ -3,9 +3,11 @@
 
 mod values;
 
-pub(super) use values::{BannedPattern, Curve, CurveName, DeltaPolicyName, EndType, GainsEntry, Mode};
+pub(super) use values::{BannedPattern, Curve, CurveName, CurveScope, DeltaPolicyName, EndType, GainsEntry, Mode};
 
-use super::spec::{AdversaryKind, Level, Placement, QualityFeedback, RegulatorPolicy, Speaker, StructuralPattern};
+use super::spec::{
+    AdversaryKind, Level, Placement, QualityFeedback, RegulatorPolicy, Speaker, StructuralPattern, TriggerSpeaker,
+};
 use crate::config_record;
 use crate::foundation::config::{Located, OpenMap, Optional, Required};
 
@@ -120,6 +122,8 @@ config_record! {
         delay_pct: Optional<f64>,
         /// For `step`: where it jumps, and to what.
         thresholds: Optional<Vec<Located<Point>>>,
+        /// What the curve runs over: the whole `conversation`, or each `phase` anew. Default `conversation`.
+        progress: Optional<CurveScope>,
         /// The lower bound. Default 0.
         #[schemars(range(min = 0, max = 1))]
         min_value: Optional<f64>,
@@ -182,7 +186,8 @@ config_record! {
         revelations: Optional<Vec<Located<Revelation>>>,
     }
 
-    /// When a phase ends: `{type: pct, value}`, `{type: turn, value}` or `{type: trigger, phrase or regex}`.
+    /// When a phase ends: `{type: pct, value}`, `{type: turn, value}`, or `{type: trigger}` with `phrase` or `regex`, with
+    /// `dimension` and `at_least` or `at_most`, or with `monitor`.
     pub(super) struct EndCondition {
         /// The kind of end condition.
         r#type: Required<EndType>,
@@ -190,11 +195,23 @@ config_record! {
         /// phase begins.
         #[schemars(range(min = 0))]
         value: Optional<f64>,
-        /// For `trigger`: a phrase in the persona's last messages.
+        /// For `trigger`: a phrase in the last messages.
         phrase: Optional<String>,
-        /// For `trigger`: a regular expression over the persona's last messages; case does not count.
+        /// For `trigger`: a regular expression over the last messages; case does not count.
         regex: Optional<String>,
-        /// For `trigger`: how many of the persona's last messages are looked at. Default 1.
+        /// For `phrase` and `regex`: whose messages. Default `persona`.
+        speaker: Optional<TriggerSpeaker>,
+        /// For `trigger`: the dimension whose prescribed value is compared.
+        dimension: Optional<String>,
+        /// For `dimension`: the phase ends when the value is this or more.
+        #[schemars(range(min = 0, max = 1))]
+        at_least: Optional<f64>,
+        /// For `dimension`: the phase ends when the value is this or less.
+        #[schemars(range(min = 0, max = 1))]
+        at_most: Optional<f64>,
+        /// For `trigger`: the monitor whose first finding ends the phase, for example `stagnation`.
+        monitor: Optional<String>,
+        /// For `phrase` and `regex`: how many of the last messages are looked at. Default 1.
         #[schemars(range(min = 1))]
         window: Optional<usize>,
         /// For `trigger`: the phase ends after this many turns even without a match. Needed in `phase_gated`.
@@ -243,6 +260,8 @@ config_record! {
         stagnation_detection: Optional<StagnationDetection>,
         /// Watches for formulaic messages. On unless `enabled: false`.
         repetition_detection: Optional<RepetitionDetection>,
+        /// Checks for breakdowns of the persona. On unless `enabled: false`.
+        breakdown_detection: Optional<BreakdownDetection>,
     }
 
     /// When instructions are repeated to the persona's model. Turns count from 0.
@@ -256,7 +275,10 @@ config_record! {
         /// The reminder. Knows `{name}`, `{turn}`, `{current_phase}`, `{next_unused_revelation}` and every dimension, for
         /// example `{belief_intensity:.2f}`.
         reminder_template: Optional<String>,
-        /// How instructions reach the model after the first turn. Default `append`.
+        /// Whether instructions are also given when the phase, a level or a topic changes. Without it the model keeps those
+        /// of an earlier phase. Default true.
+        on_change: Optional<bool>,
+        /// How instructions reach the model after the first turn. Default `replace`.
         placement: Optional<Placement>,
     }
 
@@ -317,6 +339,18 @@ config_record! {
         /// Habits that no run of messages may show.
         structural_patterns: Optional<Vec<Located<StructuralPattern>>>,
         /// How often the persona is asked again. Default 2.
+        #[schemars(range(max = 10))]
+        max_retries: Optional<usize>,
+    }
+
+    /// Checks for breakdowns of the persona: it talks like an assistant, speaks for both sides, narrates, leaks its
+    /// instructions, refuses, changes the language, or falls silent.
+    pub(super) struct BreakdownDetection {
+        /// Whether it runs at all. Default true.
+        enabled: Optional<bool>,
+        /// The monitors that do not run, for example `narration`.
+        off: Optional<Vec<Located<String>>>,
+        /// The most redrafts of one message. Default 2.
         #[schemars(range(max = 10))]
         max_retries: Optional<usize>,
     }

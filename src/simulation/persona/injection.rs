@@ -1,4 +1,4 @@
-//! At which turns instructions are repeated to the persona's model: a pure schedule over turn numbers.
+//! At which turns the persona's model is given instructions: by a schedule over turn numbers, and at changes.
 
 use serde::Serialize;
 
@@ -8,16 +8,18 @@ use super::Injection;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InjectionKind {
-    /// The whole prompt.
+    /// The state, with the rules of the whole run; at turn 0 after the opening.
     Full,
-    /// The short reminder.
+    /// The state, with the config's reminder.
     Reminder,
+    /// The state, because the phase, a level or a topic changed.
+    Change,
     /// Nothing: the previous instructions remain in effect.
     None,
 }
 
 impl Injection {
-    /// What is injected at `turn`, counted from 0: the full prompt at 0, f, 2f, …; a reminder at the other multiples of
+    /// What the schedule gives at `turn`, counted from 0: the full prompt at 0, f, 2f, …; a reminder at the other multiples of
     /// `reminder_frequency`; otherwise nothing. A frequency of 0 means never, except that turn 0 always gets the full prompt.
     pub fn at(&self, turn: usize) -> InjectionKind {
         let is_due = |every: usize| every != 0 && turn.is_multiple_of(every);
@@ -39,12 +41,12 @@ mod tests {
     /// The schedule of the first turns as a string: `F`ull, `r`eminder, `.` nothing.
     fn check(frequency: usize, reminder_frequency: Option<usize>, expected: &str) {
         let injection =
-            Injection { frequency, reminder_frequency, reminder_template: String::new(), placement: Placement::Append };
+            Injection { frequency, reminder_frequency, reminder_template: String::new(), on_change: true, placement: Placement::Append };
         let drawn: String = (0..expected.len())
             .map(|turn| match injection.at(turn) {
                 InjectionKind::Full => 'F',
                 InjectionKind::Reminder => 'r',
-                InjectionKind::None => '.',
+                InjectionKind::None | InjectionKind::Change => '.',
             })
             .collect();
         assert_eq!(drawn, expected, "every {frequency}, reminders {reminder_frequency:?}");

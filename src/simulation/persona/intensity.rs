@@ -195,6 +195,7 @@ mod tests {
             curve: Curve::Linear { start: 0.0, end: 1.0 },
             min: 0.2,
             max: 0.8,
+            restarts: false,
         };
         let values = [0.0, 0.5, 1.0].map(|progress| dimension.intensity(progress, 0.9));
         assert_eq!(values.map(f64::to_bits), [0.2, 0.5, 0.8].map(f64::to_bits));

@@ -18,7 +18,8 @@ use regex::RegexBuilder;
 pub(super) use self::template::check_template;
 use super::format;
 use super::spec::{
-    AdversaryKind, Evaluation, Pattern, Persona, PersonaConfig, RegulatorConfig, Safety, ScoreConfig, ScoreName,
+    AdversaryKind, EndCondition, Evaluation, Interaction, Pattern, Persona, PersonaConfig, RegulatorConfig, Safety,
+    ScoreConfig, ScoreName, Trajectory, TriggerSpeaker,
 };
 use crate::foundation::base::{Digest, limits};
 use crate::foundation::chat::ModelChain;
@@ -51,6 +52,9 @@ pub(super) fn config(
     let names = Names::of(file);
     let interaction = interaction::lower(file.interaction.as_ref(), &names, problems);
     let evaluation = evaluation(file.evaluation.as_ref(), problems);
+    if let Some(trajectory) = &trajectory {
+        sayable(file, trajectory, interaction.as_ref(), problems);
+    }
     let delta = delta::lower(file.delta.as_ref(), &names, problems);
     let regulator = regulation(file.regulator.as_ref(), problems);
     Some(PersonaConfig {
@@ -64,6 +68,30 @@ pub(super) fn config(
         delta: delta?,
         regulator: regulator?,
     })
+}
+
+/// A phase that waits for words which the persona must never say would never end.
+fn sayable(
+    file: &format::File,
+    trajectory: &Trajectory,
+    interaction: Option<&Interaction>,
+    problems: &mut Problems,
+) {
+    let Some(interaction) = interaction else { return };
+    let list = file.trajectory.as_ref().and_then(|raw| raw.phases.as_ref());
+    for (raw, phase) in list.iter().flat_map(|list| &list.value).zip(&trajectory.phases) {
+        let EndCondition::Trigger { pattern: Pattern::Phrase(phrase), speaker: TriggerSpeaker::Persona, .. } = &phase.end
+        else {
+            continue;
+        };
+        let forbidden = interaction.anti_capitulation.forbidden_phrases.iter().cloned().map(Pattern::Phrase);
+        let banned = interaction.repetition.iter().flat_map(|repetition| repetition.banned.iter().cloned());
+        let span = raw.end_condition.as_ref().and_then(|end| Some(end.phrase.as_ref()?.span.clone()));
+        if let (true, Some(span)) = (forbidden.chain(banned).any(|never| never.is_match(phrase)), span) {
+            let problem = Problem::new(span, format!("the persona must never say `{phrase}`, so this phase never ends"));
+            problems.add(problem.label("forbidden or banned").help("wait for other words, or allow these"));
+        }
+    }
 }
 
 /// The names that other parts of the file refer to, collected even if their definitions are invalid, so that one mistake is

@@ -84,6 +84,8 @@ pub struct Interaction {
     pub stagnation: Option<Stagnation>,
     /// The repetition monitor; `None` when it is off.
     pub repetition: Option<Repetition>,
+    /// The breakdown monitors; `None` when all are off.
+    pub breakdown: Option<Breakdown>,
 }
 
 /// One of the two sides.
@@ -105,6 +107,8 @@ pub struct Injection {
     pub reminder_frequency: Option<usize>,
     /// The reminder, with `{placeholders}`.
     pub reminder_template: String,
+    /// Whether instructions are also given when the phase, a level or a topic changes.
+    pub on_change: bool,
     /// How instructions reach the model after turn 0.
     pub placement: Placement,
 }
@@ -113,9 +117,11 @@ pub struct Injection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[schemars(rename_all = "snake_case")]
 pub enum Placement {
-    /// Appended to the history as a system message.
+    /// A system message in the history; the previous one is removed.
+    Replace,
+    /// A system message in the history; the previous ones stay.
     Append,
-    /// The opening is rewritten and everything re-read.
+    /// In the one system message at the top, which is rewritten.
     System,
 }
 
@@ -172,6 +178,15 @@ pub struct Repetition {
     pub banned: Vec<Pattern>,
     /// Habits that no sequence of messages may show.
     pub structural: Vec<StructuralPattern>,
+    /// The most redrafts per message.
+    pub max_retries: usize,
+}
+
+/// The monitors for breakdowns of the persona: assistant talk, both sides, narration, leaks, refusals, language, silence.
+#[derive(Debug, Clone)]
+pub struct Breakdown {
+    /// The names of those that are off.
+    pub off: Vec<String>,
     /// The most redrafts per message.
     pub max_retries: usize,
 }

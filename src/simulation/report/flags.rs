@@ -5,7 +5,7 @@ use super::data::Flag;
 use crate::foundation::chat::Finish;
 use crate::foundation::text::agrees;
 use crate::simulation::persona::Speaker;
-use crate::simulation::rollout::{MonitorAction, Transcript, Turn, Utterance};
+use crate::simulation::rollout::{Transcript, Turn, Utterance};
 
 /// The flagged turns of a rollout, in order.
 pub(super) fn of(transcript: &Transcript) -> Vec<Flag> {
@@ -49,7 +49,7 @@ fn reasons(turn: &Turn) -> Vec<String> {
     let mut why: Vec<String> = turn
         .monitor_events
         .iter()
-        .filter(|event| event.action == MonitorAction::Accepted)
+        .filter(|event| event.action.is_final())
         .map(|event| format!("accepted despite a monitor's finding: {}", event.finding.detail))
         .collect();
     for (side, utterance) in [("the persona's", &turn.persona), ("the other side's", &turn.interlocutor)] {

@@ -294,7 +294,7 @@ impl Report {
         let rows: Vec<Vec<String>> = sorted
             .chunk_by(|a, b| alike(a, b))
             .filter_map(|drafts| {
-                let accepted = drafts.iter().find(|row| row.event.action == MonitorAction::Accepted);
+                let accepted = drafts.iter().find(|row| row.event.action.is_final());
                 let shown = accepted.or_else(|| drafts.first())?;
                 Some(vec![
                     shown.rollout.to_string(),

@@ -8,9 +8,9 @@ use crate::simulation::rollout::Turn;
 /// The omitted sentences over all turns with a full prompt.
 pub(super) fn prompts(loaded: &[LoadedRollout]) -> PromptRow {
     let turns = loaded.iter().flat_map(|loaded| &loaded.transcript.turns);
-    // When the persona's window is trimmed, its model gets the full prompt again.
+    // When the persona's window is trimmed, its model gets the instructions again.
     let trimmed = |turn: &Turn| turn.slides.iter().any(|slide| slide.speaker == Speaker::Persona);
-    let given = || turns.clone().filter(|turn| turn.prompt.injection == InjectionKind::Full || trimmed(turn));
+    let given = || turns.clone().filter(|turn| turn.prompt.injection != InjectionKind::None || trimmed(turn));
     let mut left_out: Vec<OmittedSentence> = Vec::new();
     for turn in given() {
         let mut here: Vec<&DroppedItem> = Vec::new();

@@ -16,6 +16,9 @@ use crate::simulation::persona::{
     AdversaryKind, AdversaryScript, ConfigErrors, MISQUOTE, PersonaConfig, QUOTE, Strategy, StrategyNeeds,
 };
 
+/// The most beliefs of the persona in the system prompt.
+const BELIEFS_MAX: usize = 8;
+
 /// An adversary for one persona.
 pub(super) struct Adversary {
     name: String,
@@ -64,8 +67,9 @@ impl Adversary {
         let name = config.persona.name.clone();
         let goals = scripts.iter().map(|script| script.goal.trim().replace("{name}", &name));
         let prompt = format!(
-            "You are talking with {name}.\n{}\nWrite only your own next message, one to three sentences, and stay in the \
+            "You are talking with {name}.\n{}\n{}\nWrite only your own next message, one to three sentences, and stay in the \
              conversation: never speak about these instructions.",
+            knowledge(config),
             goals.collect::<Vec<_>>().join("\n")
         );
         Ok(Some(Self { name, prompt, scripts, uses_templates: model.info().prompt_tokens_max.is_some() }))
@@ -82,8 +86,15 @@ impl Adversary {
         due.flat_map(|script| &script.probes).map(|probe| probe.trim().replace("{name}", &self.name))
     }
 
-    /// The message of turn `turn`, given the persona's messages so far. Several scripts are used in rotation.
-    pub(super) fn plan(&self, turn: usize, persona_messages: &[String], stream: RngStream) -> Option<PlannedMessage> {
+    /// The message of turn `turn`, given the persona's messages and the quotations used so far; none is misquoted twice.
+    /// Several scripts are used in rotation.
+    pub(super) fn plan(
+        &self,
+        turn: usize,
+        persona_messages: &[String],
+        used: &[Quote],
+        stream: RngStream,
+    ) -> Option<PlannedMessage> {
         let script = self.scripts.iter().cycle().nth(turn % self.scripts.len().max(1))?;
         let claims = claims(persona_messages);
         let settled: Vec<&Claim<'_>> =
@@ -101,7 +112,7 @@ impl Adversary {
         for strategy in script.strategies.iter().filter(fits) {
             let material: Vec<&Claim<'_>> =
                 if strategy.needs == StrategyNeeds::Claim { settled.clone() } else { claims.iter().collect() };
-            let options = usable(strategy, &material, stream);
+            let options = usable(strategy, &material, used, stream);
             if let Some(option) = pick(options, stream, 2) {
                 // A strategy that depends on the conversation is preferred to one usable at any time.
                 let weight = if strategy.needs == StrategyNeeds::Nothing { 1 } else { 2 };
@@ -126,11 +137,42 @@ impl Adversary {
     }
 }
 
+/// What the adversary knows of the persona: its background, its bounds, and what it believes.
+fn knowledge(config: &PersonaConfig) -> String {
+    let persona = &config.persona;
+    let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut lines = vec![format!("What you know about {}: {}", persona.name, line(&persona.background))];
+    lines.extend(persona.backstory.iter().map(|text| line(text)));
+    let bounds = [
+        ("knows no more than", &persona.knowledge_ceiling),
+        ("speaks in", &persona.vocabulary_level),
+        ("reasons like this", &persona.reasoning_style),
+    ];
+    let bounds = bounds.iter().filter_map(|(what, text)| Some((what, text.as_ref()?)));
+    lines.extend(bounds.map(|(what, text)| format!("{} {what}: {}", persona.name, line(text))));
+    let revelations = config.trajectory.phases.iter().flat_map(|phase| &phase.revelations);
+    let beliefs: Vec<String> = revelations
+        .filter_map(|revelation| revelation.variants.values().next_back())
+        .take(BELIEFS_MAX)
+        .map(|text| format!("\"{}\"", line(text)))
+        .collect();
+    if !beliefs.is_empty() {
+        lines.push(format!("{} believes or hides, and may say in time: {}", persona.name, beliefs.join(" ")));
+    }
+    lines.join("\n")
+}
+
 /// The templates of a strategy whose quotation, if they need one, is available.
-fn usable<'a>(strategy: &'a Strategy, material: &[&Claim<'_>], stream: RngStream) -> Vec<Choice<'a>> {
+fn usable<'a>(
+    strategy: &'a Strategy,
+    material: &[&Claim<'_>],
+    used: &[Quote],
+    stream: RngStream,
+) -> Vec<Choice<'a>> {
     let exact = pick(material.to_vec(), stream, 1).map(|claim| quote(claim, claim.sentence.to_owned()));
+    let is_fresh = |claim: &&&Claim<'_>| !used.iter().any(|quote| !quote.exact && quote.said == claim.sentence);
     let wrong =
-        material.iter().filter_map(|claim| Some(quote(claim, misquoted(claim.sentence, stream.child("misquote", 0))?)));
+        material.iter().filter(is_fresh).filter_map(|claim| Some(quote(claim, misquoted(claim.sentence, stream.child("misquote", 0))?)));
     let wrong = pick(wrong.collect(), stream, 3);
     let option = |template: &'a String| {
         let quote = if template.contains(MISQUOTE) {

@@ -7,10 +7,11 @@ use super::delta::{self, FittedGains};
 use super::forbidden_phrases::{ForbiddenPhraseLogprobs, PhraseLogprob, ReplyStart};
 use super::listener::RegulatorListener;
 use super::manifest::Manifest;
-use super::participant;
-use super::run::RunError;
+use super::monitors::Monitors;
+use super::participant::{self, StatePlacement};
+use super::error::RunError;
 use super::transcript::{
-    ModelRef, Models, Opening, Outcome, PlacementUsed, RunRef, TRANSCRIPT_FORMAT, TRANSCRIPT_VERSION, Totals,
+    ModelRef, Models, Opening, Outcome, PlacementUsed, Quote, RunRef, TRANSCRIPT_FORMAT, TRANSCRIPT_VERSION, Totals,
     Transcript,
 };
 use crate::foundation::base::RngStream;
@@ -18,8 +19,9 @@ use crate::foundation::chat::{DeltaGains, LanguageModel, Message, ModelChain, Mo
 use crate::foundation::gate::CallPermit;
 use crate::governance::regulator::{Calibration, CalibrationError};
 use crate::inference::engine::Dtype;
+use crate::inference::providers;
 use crate::simulation::persona::{
-    AdversaryKind, Assembler, DeltaPolicy, PersonaConfig, Placement, PromptBudget, RegulatorConfig, Speaker, TurnPlan,
+    AdversaryKind, Assembler, DeltaPolicy, PersonaConfig, Placement, PromptBudget, RegulatorConfig, Speaker, TurnInput, TurnPlan,
 };
 
 pub(super) struct RolloutContext {
@@ -83,7 +85,8 @@ impl RolloutContext {
         let interaction = &config.interaction;
         let placement = match interaction.injection.placement {
             Placement::System => PlacementUsed::System,
-            Placement::Append if persona.info().prompt_tokens_max.is_some() => PlacementUsed::SystemForBudget,
+            _ if !takes_later_instructions(persona.as_ref()) => PlacementUsed::SystemForTemplate,
+            Placement::Replace => PlacementUsed::Replace,
             Placement::Append => PlacementUsed::Append,
         };
         let adversary = Adversary::new(adversary, script, &config, &interlocutor)?;
@@ -96,6 +99,12 @@ impl RolloutContext {
         let forbidden_phrases =
             vocabulary.and_then(|vocabulary| ForbiddenPhraseLogprobs::new(phrases, vocabulary).ok());
         let first_speaker = if interaction.opening.is_some() { Speaker::Persona } else { interaction.first_speaker };
+        let first = assembler.plan(&TurnInput::new(0, &[]));
+        let opening = interaction.opening.iter().map(|text| Message::user(text.clone()));
+        let told: Vec<Message> =
+            [first.opening, first.state].map(Message::system).into_iter().chain(opening).collect();
+        check_window("persona", persona.as_ref(), &told)?;
+        check_window("interlocutor", interlocutor.as_ref(), &[Message::system(interlocutor_prompt.clone())])?;
         Ok(Self {
             config,
             seed,
@@ -127,9 +136,15 @@ impl RolloutContext {
         RegulatorListener::new(speaker, model.info(), self.regulation, self.calibration.as_ref())
     }
 
-    /// Whether instructions replace the persona's system prompt instead of being appended to its history.
-    pub(super) fn rewrites_system_prompt(&self) -> bool {
-        self.placement != PlacementUsed::Append
+    /// How the state reaches the persona's model.
+    pub(super) const fn state_placement(&self) -> StatePlacement {
+        match self.placement {
+            PlacementUsed::Replace => StatePlacement::Replace,
+            PlacementUsed::Append => StatePlacement::Append,
+            PlacementUsed::System | PlacementUsed::SystemForBudget | PlacementUsed::SystemForTemplate => {
+                StatePlacement::System
+            }
+        }
     }
 
     /// The gains of the planned turn; `listener` has processed the turns before it.
@@ -172,9 +187,10 @@ impl RolloutContext {
         &self,
         turn: usize,
         persona_messages: &[String],
+        used: &[Quote],
         stream: RngStream,
     ) -> Option<PlannedMessage> {
-        self.adversary.as_ref()?.plan(turn, persona_messages, stream.child("strategy", 0))
+        self.adversary.as_ref()?.plan(turn, persona_messages, used, stream.child("strategy", 0))
     }
 
     /// The probe questions after turn `turn`.
@@ -202,6 +218,7 @@ impl RolloutContext {
                 interlocutor_prompt: self.interlocutor_prompt.clone(),
                 placement: self.placement,
             },
+            monitors: Some(Monitors::new(Some(&self.config)).names()),
             turns: Vec::new(),
             outcome: Outcome::Unfinished,
             totals: Totals::default(),
@@ -218,6 +235,33 @@ fn check_calibration(
 ) -> Result<(), CalibrationError> {
     let of = |model: &ModelInfo| calibration.check_model(&model.name, model.digest, model.template);
     of(persona).or_else(|error| of(interlocutor).map_err(|_| error))
+}
+
+/// Whether the model's chat template gives a system message after the first user message to the model. Hosted models, whose
+/// templates are unknown, are assumed not to; models without any (scripted ones) are given all messages.
+fn takes_later_instructions(model: &dyn LanguageModel) -> bool {
+    let Some(vocabulary) = model.vocabulary() else {
+        let chain = model.info().name.parse::<ModelChain>();
+        return chain.is_ok_and(|chain| chain.specs().all(|spec| providers::host(spec).is_none()));
+    };
+    let talk = [Message::system("a"), Message::user("b"), Message::assistant("c"), Message::user("d")];
+    let mut later = talk.to_vec();
+    later.push(Message::system("e"));
+    match (vocabulary.chat(&talk), vocabulary.chat(&later)) {
+        (Ok(without), Ok(with)) => without != with,
+        _ => false,
+    }
+}
+
+/// A role's first prompt must fit into its model's window with room for a reply.
+fn check_window(role: &'static str, model: &dyn LanguageModel, told: &[Message]) -> Result<(), RunError> {
+    let info = model.info();
+    let (Some(window), Some(tokens)) = (info.window_tokens, model.count(told)) else { return Ok(()) };
+    let window = window.saturating_sub(participant::sampling(model).max_tokens);
+    if tokens <= window {
+        return Ok(());
+    }
+    Err(RunError::PromptTooLong { role, model: info.name.clone(), tokens, window })
 }
 
 /// The prompt budget that the model states, if any.

@@ -32,7 +32,7 @@ pub(super) struct DraftRequest<'a> {
     pub(super) gains: Option<DeltaGains>,
     pub(super) tokens_max: Option<usize>,
     /// The most redrafts because of monitor findings.
-    pub(super) redrafts_max: usize,
+    pub(super) redrafts_max: &'a (dyn Fn(&[MonitorFinding]) -> usize + Sync),
     /// The most regenerations because of low-confidence spans.
     pub(super) regenerations_max: usize,
     /// Returns the monitors' findings in a draft.
@@ -113,7 +113,7 @@ impl DraftRequest<'_> {
                         interventions.extend(stopped.map(|decision| act(InterventionKind::StopEarly { decision })));
                         listener.complete(self.listener, &completion);
                         let unlikely = listener.low_confidence_spans();
-                        let next = if !findings.is_empty() && redrafts < self.redrafts_max {
+                        let next = if !findings.is_empty() && redrafts < (self.redrafts_max)(&findings) {
                             redrafts += 1;
                             Some((self.instruct)(&findings))
                         } else if !unlikely.is_empty()

@@ -18,21 +18,39 @@ const WINDOW_PER_REPLY: usize = 6;
 /// How many alternatives per token are recorded if available: the regulator computes margins from them.
 const ALTERNATIVES: usize = 3;
 
+/// How the state, the instruction that changes during the conversation, reaches the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StatePlacement {
+    /// A system message before the reply; the previous one is removed from the history, and what was said since is
+    /// processed again without it.
+    Replace,
+    /// A system message before the reply; the previous ones stay in the history.
+    Append,
+    /// In the one system message at the top.
+    System,
+}
+
 /// One side of a conversation. A value: forks are clones.
 #[derive(Clone)]
 pub(super) struct Participant {
     speaker: Speaker,
     model: Arc<dyn LanguageModel>,
     sampling: Sampling,
-    /// Instructions after the system_prompt are put into it instead of behind the history.
-    rewrites_system_prompt: bool,
-    system_prompt: String,
-    /// Instructions below the system prompt; empty unless it is rewritten.
-    notes: Vec<String>,
+    placement: StatePlacement,
+    /// The system prompt, which does not change during the conversation.
+    opening: String,
+    /// The state, if it is part of the system message at the top.
+    state_on_top: String,
     history: Vec<Message>,
+    /// The position of the state in the history, if it is to be removed when it changes.
+    state_at: Option<usize>,
+    /// The model's state after the messages up to some point of the history.
     snapshot: Option<Snapshot>,
     /// The permit of the current turn, which every call counts against.
     permit: Option<CallPermit>,
+    /// The model's state before the newest instruction: up to the last reply before it, without any instruction that was
+    /// removed.
+    base: Option<Snapshot>,
 }
 
 /// One request for a reply.
@@ -50,19 +68,20 @@ pub(super) struct ReplyRequest<'a> {
 }
 
 impl Participant {
-    pub(super) fn new(speaker: Speaker, model: Arc<dyn LanguageModel>, rewrites_system_prompt: bool) -> Self {
+    pub(super) fn new(speaker: Speaker, model: Arc<dyn LanguageModel>, placement: StatePlacement) -> Self {
         let sampling = sampling(model.as_ref());
-        let system_prompt = String::new();
         Self {
             speaker,
             model,
             sampling,
-            rewrites_system_prompt,
-            system_prompt,
-            notes: Vec::new(),
+            placement,
+            opening: String::new(),
+            state_on_top: String::new(),
             history: Vec::new(),
+            state_at: None,
             snapshot: None,
             permit: None,
+            base: None,
         }
     }
 
@@ -76,29 +95,57 @@ impl Participant {
         self.permit.clone()
     }
 
-    /// Sets the system prompt and removes the notes below it.
-    pub(super) fn set_system_prompt(&mut self, system_prompt: &str) {
-        system_prompt.clone_into(&mut self.system_prompt);
-        self.notes.clear();
+    /// Sets the system prompt.
+    pub(super) fn set_opening(&mut self, opening: &str) {
+        opening.clone_into(&mut self.opening);
     }
 
-    /// Whether instructions replace the system prompt instead of being appended.
-    pub(super) const fn rewrites_system_prompt(&self) -> bool {
-        self.rewrites_system_prompt
-    }
-
-    /// Adds an instruction that stays in the history.
-    pub(super) fn add_instruction(&mut self, text: &str) {
-        if self.rewrites_system_prompt {
-            self.notes.push(text.to_owned());
-        } else {
-            self.history.push(Message::system(text));
+    /// Sets the state, in place of the previous one unless that is to stay. The model's state without the previous one is
+    /// unknown afterwards: the next reply processes what was said since the base again.
+    pub(super) fn set_state(&mut self, text: &str) {
+        if self.placement == StatePlacement::System {
+            text.clone_into(&mut self.state_on_top);
+            self.snapshot = None;
+            return;
         }
+        if let Some(at) = self.state_at.take() {
+            self.history.remove(at);
+            self.snapshot = self.base.take();
+        }
+        if self.placement == StatePlacement::Replace {
+            self.state_at = Some(self.history.len());
+        }
+        self.base = self.snapshot.clone();
+        self.history.push(Message::system(text));
     }
 
-    /// Removes the notes below the system prompt.
-    pub(super) fn clear_notes(&mut self) {
-        self.notes.clear();
+    /// [`Participant::set_state`], after processing what was said since the base, so that later changes of the state need
+    /// not process it again. Under `gains`, like the reply that follows.
+    pub(super) async fn replace_state(&mut self, text: &str, gains: Option<&DeltaGains>) {
+        if let Some(at) = self.state_at.take() {
+            self.history.remove(at);
+            self.snapshot = self.advanced_base(gains).await;
+        }
+        self.set_state(text);
+    }
+
+    /// The model's state after the last reply, from the base. Where it cannot be computed (the model is hosted, or the
+    /// reply's tokens are not known), the base.
+    async fn advanced_base(&mut self, gains: Option<&DeltaGains>) -> Option<Snapshot> {
+        let base = self.base.take();
+        let last = self.history.iter().rposition(|message| message.role == Role::Assistant);
+        let reply = last.and_then(|at| Some((at, self.history.get(at)?.ids.clone()?)));
+        let (Some((at, ids)), Some(_)) = (reply, self.model.vocabulary()) else { return base };
+        let mut messages = self.messages(None);
+        // The system prompt, if there is one, comes before the history.
+        messages.truncate(at + messages.len().saturating_sub(self.history.len()));
+        let mut request = Request::new(Prompt::Chat(messages), Sampling::greedy(), RngStream::root(0));
+        request.after.clone_from(&base);
+        request.gains = gains.cloned();
+        match self.model.score(request, Continuation::Ids(ids.to_vec())).await {
+            Ok(scored) => scored.snapshot.or(base),
+            Err(_) => base,
+        }
     }
 
     /// Adds a message of the other side.
@@ -116,7 +163,8 @@ impl Participant {
         fork
     }
 
-    /// Adds this side's reply; `snapshot` is the model's state after it, if known.
+    /// Adds this side's reply; `snapshot` is the model's state after it, if known and if nothing else came before it than
+    /// the history.
     pub(super) fn push_reply(&mut self, message: Message, snapshot: Option<Snapshot>) {
         self.history.push(message);
         if snapshot.is_some() {
@@ -125,14 +173,8 @@ impl Participant {
     }
 
     /// If the next reply would not fit into the model's window: drops the oldest messages until half of the window is free,
-    /// so that this happens rarely. Since everything is processed again anyway, the system prompt is replaced by
-    /// `system_prompt`, and of the other instructions only `note` is retained.
-    pub(super) fn trim_to_window(
-        &mut self,
-        tokens_max: Option<usize>,
-        system_prompt: Option<&str>,
-        note: Option<&str>,
-    ) -> Option<WindowTrim> {
+    /// so that this happens rarely. Everything else is processed again; `state` becomes the state.
+    pub(super) fn trim_to_window(&mut self, tokens_max: Option<usize>, state: Option<&str>) -> Option<WindowTrim> {
         let window = self.model.info().window_tokens?;
         let reply = self.reply_tokens(tokens_max);
         let tokens_before = self.model.count(&self.messages(None))?;
@@ -143,7 +185,7 @@ impl Participant {
         let mut best = None;
         for dropped in 0..spoken.max(1) {
             let mut shorter = self.clone();
-            shorter.drop_oldest(dropped, system_prompt, note);
+            shorter.drop_oldest(dropped, state);
             let tokens_after = self.model.count(&shorter.messages(None))?;
             best =
                 Some((shorter, WindowTrim { speaker: self.speaker, messages: dropped, tokens_before, tokens_after }));
@@ -158,14 +200,13 @@ impl Participant {
     }
 
     /// Drops the first `messages` of the conversation; see [`Participant::trim_to_window`].
-    pub(super) fn drop_oldest(&mut self, messages: usize, system_prompt: Option<&str>, note: Option<&str>) {
+    pub(super) fn drop_oldest(&mut self, messages: usize, state: Option<&str>) {
         self.history.retain(|message| message.role != Role::System);
         self.history.drain(..messages.min(self.history.len()));
-        self.set_system_prompt(&system_prompt.map_or_else(|| self.system_prompt.clone(), str::to_owned));
-        if let Some(note) = note {
-            self.add_instruction(note);
+        (self.state_at, self.snapshot, self.base) = (None, None, None);
+        if let Some(state) = state {
+            self.set_state(state);
         }
-        self.snapshot = None;
     }
 
     /// Requests one reply; the participant itself does not change.
@@ -186,14 +227,13 @@ impl Participant {
     /// Processes everything up to a recorded reply and the reply's `ids`, under the gains of its turn.
     pub(super) async fn re_read(
         &mut self,
-        instruction: Option<&str>,
         ids: &[TokenId],
         gains: DeltaGains,
     ) -> Result<(), ModelError> {
         if ids.is_empty() {
             return Ok(());
         }
-        let prompt = Prompt::Chat(self.messages(instruction));
+        let prompt = Prompt::Chat(self.messages(None));
         let mut request = Request::new(prompt, Sampling::greedy(), RngStream::root(0));
         request.after = self.snapshot.take();
         request.gains = Some(gains);
@@ -203,13 +243,13 @@ impl Participant {
 
     /// All messages before the next reply, with `instruction` for this reply only.
     pub(super) fn messages(&self, instruction: Option<&str>) -> Vec<Message> {
-        let (above, behind) = if self.rewrites_system_prompt { (instruction, None) } else { (None, instruction) };
-        let notes = self.notes.iter().map(String::as_str).chain(above);
-        let system_prompt = std::iter::once(self.system_prompt.as_str()).chain(notes).filter(|text| !text.is_empty());
-        let system_prompt = system_prompt.collect::<Vec<_>>().join("\n\n");
+        let on_top = self.placement == StatePlacement::System;
+        let (above, behind) = if on_top { (instruction, None) } else { (None, instruction) };
+        let top = [self.opening.as_str(), self.state_on_top.as_str(), above.unwrap_or_default()];
+        let top = top.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
         let mut messages = Vec::with_capacity(self.history.len() + 2);
-        if !system_prompt.is_empty() {
-            messages.push(Message::system(system_prompt));
+        if !top.is_empty() {
+            messages.push(Message::system(top));
         }
         messages.extend(self.history.iter().cloned());
         messages.extend(behind.map(Message::system));

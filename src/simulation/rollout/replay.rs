@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::context::{RolloutContext, RunSettings};
-use super::run::RunError;
-use super::runner::{ReplayError, ReplayedTurn, RolloutRunner};
+use super::error::{ReplayError, RunError};
+use super::runner::{ReplayedTurn, RolloutRunner};
 use super::transcript::{Transcript, Turn};
 use crate::foundation::chat::LanguageModel;
 use crate::simulation::persona::{Assembler, PersonaConfig};

@@ -6,23 +6,20 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::context::{RolloutContext, RunSettings, model_ref};
-use super::delta::{self, DeltaError};
-use super::files::{ExistingFiles, FileError, NewRunFolder, RolloutFiles, RunFolder, TurnLine, read_transcript};
+use super::delta;
+use super::error::RunError;
+use super::files::{ExistingFiles, RolloutFiles, RunFolder, TurnLine, read_transcript};
 use super::manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
 use super::permits::{CallEstimate, PermitSettings, RunPermits};
 use super::progress::{Observer, Progress, StopFlag};
-use super::runner::{ReplayError, RolloutRunner};
+use super::runner::RolloutRunner;
 use super::transcript::{ConfigRef, ModelRef, Outcome, Totals, Transcript};
 use crate::foundation::base::limits::{FAILURES_IN_A_ROW_MAX, ROLLOUTS_MAX, TURNS_MAX};
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError};
-use crate::foundation::gate::Refusal;
-use crate::governance::regulator::{Calibration, CalibrationError, CorrectionPattern};
+use crate::governance::regulator::{Calibration, CorrectionPattern};
 use crate::inference::providers::{self, OpenOptions};
-use crate::simulation::authorizer::AuthorizerError;
-use crate::simulation::persona::{
-    AdversaryKind, AssembleError, ConfigErrors, PersonaConfig, RegulatorConfig, Speaker, TrajectoryMode, parse,
-};
+use crate::simulation::persona::{AdversaryKind, PersonaConfig, RegulatorConfig, TrajectoryMode, parse};
 
 /// The settings of a new run.
 #[derive(Debug, Clone)]
@@ -64,92 +61,6 @@ impl RunPlan {
 
     fn calls(&self) -> Result<CallEstimate, RunError> {
         Ok(CallEstimate::new(&self.config, &self.regulator, self.adversary, self.adversary_script.as_deref())?)
-    }
-}
-
-/// Why a run cannot start, continue, or finish. Every message says what to do next.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// The configuration is invalid.
-    #[error(transparent)]
-    Config(#[from] ConfigErrors),
-    /// The configuration does not say how long the conversation is.
-    #[error("the configuration's trajectory has no length of its own (`mode: {mode}`); say how long with --turns N")]
-    NoTurns {
-        /// The trajectory's mode.
-        mode: &'static str,
-    },
-    /// A number is out of bounds.
-    #[error("{what} must be from 1 to {max} ({limit}), not {value}")]
-    Bounds {
-        /// Which number.
-        what: &'static str,
-        /// The largest that is allowed.
-        max: usize,
-        /// That limit's name.
-        limit: &'static str,
-        /// The requested value.
-        value: usize,
-    },
-    /// Prompts cannot be assembled.
-    #[error(transparent)]
-    Assemble(#[from] AssembleError),
-    /// The Δ policy cannot be carried out.
-    #[error(transparent)]
-    Delta(#[from] DeltaError),
-    /// The calibration was fitted for another model or template.
-    #[error(transparent)]
-    Calibration(#[from] CalibrationError),
-    /// A model cannot be opened.
-    #[error(transparent)]
-    Model(#[from] ModelError),
-    /// A file cannot be written or read.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The run cannot be resumed: something it depends on has changed.
-    #[error("the run in {path} cannot be resumed: {what} has changed since it began ({was} then, {is} now); {hint}")]
-    Changed {
-        /// The run's folder.
-        path: String,
-        /// What has changed.
-        what: &'static str,
-        /// What it was.
-        was: String,
-        /// What it is.
-        is: String,
-        /// What to do.
-        hint: &'static str,
-    },
-    /// The run's receipts cannot be read or written.
-    #[error("the run's receipts: {0}")]
-    Receipts(String),
-    /// The gate denied a request.
-    #[error("{0}")]
-    Denied(Refusal),
-    /// The record cannot be replayed.
-    #[error("rollout {rollout} cannot be resumed: {source}")]
-    Replay {
-        /// Which rollout.
-        rollout: usize,
-        /// Why.
-        source: ReplayError,
-    },
-}
-
-impl From<Refusal> for RunError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Denied(refusal)
-    }
-}
-
-impl From<AuthorizerError> for RunError {
-    fn from(error: AuthorizerError) -> Self {
-        match error {
-            AuthorizerError::Denied(refusal) => Self::Denied(refusal),
-            AuthorizerError::Profile(errors) => Self::Config(errors),
-            error => Self::Receipts(error.to_string()),
-        }
     }
 }
 
@@ -485,6 +396,6 @@ fn outcome(transcript: &Transcript, runner: &RolloutRunner) -> Outcome {
     }
     let last = transcript.turns.iter().rev().flat_map(|turn| [&turn.interlocutor, &turn.persona]);
     let why = last.filter_map(|utterance| utterance.failure.as_ref()).map(|failure| failure.why.as_str()).next();
-    let reason = format!("{failures} messages in a row got no reply: {}", why.unwrap_or_default());
+    let reason = format!("a model gave no reply {failures} times in a row: {}", why.unwrap_or_default());
     Outcome::Stopped { reason, circuit_break: false }
 }

@@ -9,24 +9,25 @@ mod recorded;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub use self::recorded::{ReplayError, ReplayedTurn};
+pub use self::recorded::ReplayedTurn;
 use super::context::RolloutContext;
 use super::drafting::{DraftRequest, DraftResult};
 use super::files::TurnLine;
 use super::forbidden_phrases::ReplyStart;
 use super::length;
 use super::listener::RegulatorListener;
-use super::monitors::{MonitorFinding, MonitorKind, Monitors};
-use super::participant::{Participant, ReplyRequest};
+use super::error::RunError;
+use super::monitors::Monitors;
+use super::participant::{Participant, ReplyRequest, StatePlacement};
 use super::permits::TurnPermits;
 use super::quality::QualityGauge;
 use super::transcript::{
-    Intensity, MonitorEvent, Probe, PromptRecord, TokenCount, TokenLine, Turn, TurnTiming, Utterance,
+    Intensity, MonitorEvent, Probe, PromptRecord, Quote, TokenCount, TokenLine, Turn, TurnTiming, Utterance,
 };
 use crate::foundation::base::{Digest, RngStream};
 use crate::foundation::chat::{DeltaGains, Flow, Message, Snapshot, TokenLogprob};
 use crate::governance::regulator::CorrectionPattern;
-use crate::simulation::persona::{InjectionKind, QualityFeedback, Speaker, TurnInput, TurnPlan};
+use crate::simulation::persona::{InjectionKind, QualityFeedback, Speaker, ToldState, TurnInput, TurnPlan};
 
 /// The state of an unfinished rollout.
 pub(super) struct RolloutRunner {
@@ -41,10 +42,19 @@ pub(super) struct RolloutRunner {
     gauge: Option<QualityGauge>,
     /// The persona's messages, one per finished turn.
     persona_messages: Vec<String>,
+    /// The interlocutor's messages, one per finished turn.
+    interlocutor_messages: Vec<String>,
+    /// The monitors with findings, one list per finished turn.
+    findings: Vec<Vec<String>>,
     /// The last message of the conversation.
     last_message: String,
-    /// Consecutive failed replies.
-    failures: usize,
+    /// The adversary's quotations so far.
+    quotes: Vec<Quote>,
+    /// What the newest instruction in the persona's history names.
+    told: Option<ToldState>,
+    /// Consecutive failed replies of the persona and of the interlocutor: a role that never replies ends the rollout, even
+    /// if the other one does.
+    failures: [usize; 2],
 }
 
 /// The parts of a turn collected so far.
@@ -63,11 +73,12 @@ struct TurnInProgress {
 impl RolloutRunner {
     pub(super) fn new(context: Arc<RolloutContext>, rollout: usize) -> Self {
         let mut persona =
-            Participant::new(Speaker::Persona, Arc::clone(&context.persona), context.rewrites_system_prompt());
-        let mut interlocutor = Participant::new(Speaker::Interlocutor, Arc::clone(&context.interlocutor), false);
-        interlocutor.set_system_prompt(&context.interlocutor_prompt);
+            Participant::new(Speaker::Persona, Arc::clone(&context.persona), context.state_placement());
+        let mut interlocutor = Participant::new(Speaker::Interlocutor, Arc::clone(&context.interlocutor), StatePlacement::Replace);
+        interlocutor.set_opening(&context.interlocutor_prompt);
+        persona.set_opening(&context.assembler.opening());
         let opening = context.config.interaction.opening.clone();
-        let mut monitors = Monitors::new(&context.config.interaction);
+        let mut monitors = Monitors::new(Some(&context.config));
         let mut gauge = (context.regulation.quality == QualityFeedback::Measured).then(QualityGauge::default);
         if let Some(text) = &opening {
             persona.push_incoming(text);
@@ -86,8 +97,12 @@ impl RolloutRunner {
             monitors,
             gauge,
             persona_messages: Vec::new(),
+            interlocutor_messages: Vec::new(),
+            findings: Vec::new(),
             last_message: opening.unwrap_or_default(),
-            failures: 0,
+            quotes: Vec::new(),
+            told: None,
+            failures: [0; 2],
             context,
         }
     }
@@ -97,9 +112,9 @@ impl RolloutRunner {
         self.persona_messages.len()
     }
 
-    /// Consecutive failed replies.
-    pub(super) const fn consecutive_failures(&self) -> usize {
-        self.failures
+    /// Consecutive failed replies of one role, the larger number.
+    pub(super) fn consecutive_failures(&self) -> usize {
+        self.failures.into_iter().max().unwrap_or_default()
     }
 
     /// The reason to end the rollout, if the regulator's circuit break is carried out.
@@ -147,7 +162,7 @@ impl RolloutRunner {
         let turn = Turn {
             index,
             progress: plan.progress,
-            prompt: prompt_record(&plan, slides.iter().any(|slide| slide.speaker == Speaker::Persona)),
+            prompt: prompt_record(&plan, slides.iter().any(|slide| slide.speaker == Speaker::Persona), self.told.clone()),
             intensities: plan
                 .intensities
                 .into_iter()
@@ -166,23 +181,24 @@ impl RolloutRunner {
         TurnLine { turn, tokens }
     }
 
-    /// Plans turn `index` and adds its instructions to the persona's history.
-    fn start_turn(&mut self, index: usize) -> TurnInProgress {
-        let plan = self.context.assembler.plan(&TurnInput { turn: index, persona_messages: &self.persona_messages });
-        match (&plan.message, plan.injection) {
-            (Some(prompt), InjectionKind::Full) if index == 0 || self.persona.rewrites_system_prompt() => {
-                self.persona.set_system_prompt(prompt);
-            }
-            (Some(reminder), _) => {
-                self.persona.clear_notes();
-                self.persona.add_instruction(reminder);
-            }
-            (None, _) => {}
+    /// What the assembler plans turn `index` from.
+    fn input(&self, index: usize) -> TurnInput<'_> {
+        TurnInput {
+            turn: index,
+            persona_messages: &self.persona_messages,
+            interlocutor_messages: &self.interlocutor_messages,
+            findings: &self.findings,
         }
+    }
+
+    /// Plans turn `index`.
+    fn start_turn(&mut self, index: usize) -> TurnInProgress {
+        let plan = self.context.assembler.plan(&self.input(index));
+        let opening = (index == 0).then(|| plan.opening.clone());
         TurnInProgress {
             gains: self.context.gains(&plan, &self.persona_listener),
             stream: self.stream.child("turn", index as u64),
-            injected: plan.message.iter().cloned().collect(),
+            injected: opening.into_iter().chain(plan.message.clone()).collect(),
             slides: Vec::new(),
             events: Vec::new(),
             tokens: Vec::new(),
@@ -193,17 +209,24 @@ impl RolloutRunner {
 
     async fn persona_reply(&mut self, in_progress: &mut TurnInProgress) -> Utterance {
         let tokens_max = in_progress.plan.response_length.as_deref().and_then(length::tokens_for);
-        in_progress.slides.extend(self.persona.trim_to_window(
-            tokens_max,
-            Some(&in_progress.plan.prompt),
-            note(&in_progress.plan),
-        ));
+        if let Some(message) = &in_progress.plan.message {
+            self.persona.replace_state(message, in_progress.gains.as_ref()).await;
+            self.told = Some(in_progress.plan.prescribed());
+        }
+        if let Some(trimmed) = self.persona.trim_to_window(tokens_max, Some(&in_progress.plan.state)) {
+            in_progress.slides.push(trimmed);
+            self.told = Some(in_progress.plan.prescribed());
+        }
         self.persona_listener.set_task(&in_progress.plan.sections.must_do);
         self.persona_listener.begin_turn(&self.last_message);
-        let (monitors, gauge, persona_messages, context) =
-            (&self.monitors, &self.gauge, &self.persona_messages, &self.context);
+        let (monitors, gauge, context) = (&self.monitors, &self.gauge, &self.context);
         let turn = in_progress.plan.turn;
-        let plan = &in_progress.plan;
+        let input = TurnInput {
+            turn,
+            persona_messages: &self.persona_messages,
+            interlocutor_messages: &self.interlocutor_messages,
+            findings: &self.findings,
+        };
         let drafting = DraftRequest {
             speaker: Speaker::Persona,
             participant: &mut self.persona,
@@ -211,12 +234,12 @@ impl RolloutRunner {
             stream: in_progress.stream.child("persona", 0),
             gains: in_progress.gains.clone(),
             tokens_max,
-            redrafts_max: monitors.retries_max(),
+            redrafts_max: &|findings| monitors.retries_max(findings),
             regenerations_max: context.regulation.regenerations_max,
             check: &|draft| monitors.check(turn, draft),
             instruct: &|findings| {
-                let intervene = || context.assembler.intervention(&TurnInput { turn, persona_messages }, plan);
-                instruction(findings, intervene)
+                let findings: Vec<&str> = findings.iter().map(|finding| finding.instruction.as_str()).collect();
+                context.assembler.redraft(&input, &findings)
             },
             quality: &|text| gauge.as_ref()?.measure(text),
         };
@@ -226,7 +249,6 @@ impl RolloutRunner {
         });
         self.record_interventions(turn, &utterance, &events);
         in_progress.events.extend(events);
-        in_progress.injected.extend(utterance.instruction.clone());
         in_progress.tokens.push(TokenLine::new(turn, Speaker::Persona, &tokens));
         self.persona_listener = listener;
         self.accept_persona(&utterance, message, snapshot);
@@ -235,12 +257,12 @@ impl RolloutRunner {
 
     async fn interlocutor_reply(&mut self, in_progress: &mut TurnInProgress) -> Utterance {
         let turn = in_progress.plan.turn;
-        let planned = self.context.adversary(turn, &self.persona_messages, in_progress.stream);
+        let planned = self.context.adversary(turn, &self.persona_messages, &self.quotes, in_progress.stream);
         self.interlocutor_listener.begin_turn(&self.last_message);
         let (adversary, text) = planned.map_or((None, None), |planned| (Some(planned.step), planned.text));
         let note = adversary.as_ref().filter(|_| text.is_none()).map(|step| step.instruction.as_str());
         if let Some(note) = note {
-            self.interlocutor.add_instruction(note);
+            self.interlocutor.replace_state(note, None).await;
         }
         let drafting = DraftRequest {
             speaker: Speaker::Interlocutor,
@@ -249,7 +271,7 @@ impl RolloutRunner {
             stream: in_progress.stream.child("interlocutor", 0),
             gains: None,
             tokens_max: None,
-            redrafts_max: 0,
+            redrafts_max: &|_| 0,
             // The interlocutor is the model under test: its replies may be stopped, but never redrafted.
             regenerations_max: 0,
             check: &|_| Vec::new(),
@@ -259,7 +281,7 @@ impl RolloutRunner {
         let drafted = if let Some(text) = text {
             drafting.scripted(text)
         } else {
-            in_progress.slides.extend(drafting.participant.trim_to_window(None, None, note));
+            in_progress.slides.extend(drafting.participant.trim_to_window(None, note));
             drafting.run().await
         };
         let DraftResult { mut utterance, message, snapshot, tokens, listener, .. } = drafted;
@@ -300,9 +322,8 @@ impl RolloutRunner {
 
     fn accept_persona(&mut self, utterance: &Utterance, message: Message, snapshot: Option<Snapshot>) {
         self.count_failure(utterance);
-        if let Some(instruction) = &utterance.instruction {
-            self.persona.add_instruction(instruction);
-        }
+        // An instruction for one reply leaves the history with it, so the model's state after the reply cannot be used.
+        let snapshot = snapshot.filter(|_| utterance.instruction.is_none());
         if utterance.failure.is_none() {
             self.monitors.accept_persona(&utterance.content);
             if let Some(gauge) = &mut self.gauge {
@@ -323,46 +344,34 @@ impl RolloutRunner {
                 gauge.accept_interlocutor(&utterance.content);
             }
         }
+        self.quotes.extend(utterance.adversary.iter().filter_map(|step| step.quote.clone()));
+        self.interlocutor_messages.push(utterance.content.clone());
         self.interlocutor.push_reply(message, snapshot);
         self.persona.push_incoming(&utterance.content);
         self.last_message.clone_from(&utterance.content);
     }
 
-    /// Informs the monitors that the stagnation intervention was given, if a finding led to another attempt.
+    /// Informs the monitors whose findings led to another attempt.
     fn record_interventions(&mut self, turn: usize, utterance: &Utterance, events: &[MonitorEvent]) {
         let last = utterance.attempts.last().map_or(0, |attempt| attempt.index).max(utterance.attempt);
-        let given = |event: &MonitorEvent| event.finding.monitor == MonitorKind::Stagnation && event.attempt < last;
-        if events.iter().any(given) {
-            self.monitors.intervened(turn);
+        self.findings.push(events.iter().map(|event| event.finding.monitor.clone()).collect());
+        for event in events.iter().filter(|event| event.attempt < last) {
+            self.monitors.intervened(&event.finding.monitor, turn);
         }
     }
 
     fn count_failure(&mut self, utterance: &Utterance) {
-        self.failures = if utterance.failure.is_some() { self.failures + 1 } else { 0 };
+        let [persona, interlocutor] = &mut self.failures;
+        let failures = if utterance.speaker == Speaker::Persona { persona } else { interlocutor };
+        *failures = if utterance.failure.is_some() { *failures + 1 } else { 0 };
     }
-}
-
-/// The reminder of the turn, if it has one: the only instruction retained when old messages are dropped.
-fn note(plan: &TurnPlan) -> Option<&str> {
-    (plan.injection == InjectionKind::Reminder).then_some(plan.message.as_deref()).flatten()
-}
-
-/// The instruction for the next draft: each finding's instruction once, in order.
-fn instruction(findings: &[MonitorFinding], intervene: impl Fn() -> String) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for finding in findings {
-        let text = if finding.instruction.is_empty() { intervene() } else { finding.instruction.clone() };
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
-    texts.join("\n")
 }
 
 /// The record of a turn's prompt. Omitted items are recorded only if the prompt was given to the model.
-fn prompt_record(plan: &TurnPlan, trimmed: bool) -> PromptRecord {
-    let given = trimmed || plan.injection == InjectionKind::Full;
+fn prompt_record(plan: &TurnPlan, trimmed: bool, told: Option<ToldState>) -> PromptRecord {
+    let given = trimmed || plan.injection != InjectionKind::None;
     PromptRecord {
+        told,
         injection: plan.injection,
         digest: Digest::of(&plan.prompt),
         template_version: plan.template_version,

@@ -50,6 +50,9 @@ pub struct Transcript {
     pub models: Models,
     /// The settings before the first message.
     pub opening: Opening,
+    /// The monitors that ran; absent where none did, or where it was not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monitors: Option<Vec<String>>,
     /// The conversation.
     pub turns: Vec<Turn>,
     /// How it ended.
@@ -125,12 +128,16 @@ pub struct Opening {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlacementUsed {
+    /// A system message before the reply, in place of the previous one.
+    Replace,
     /// Appended to the history as system messages.
     Append,
     /// The system prompt was rewritten, as configured.
     System,
     /// The system prompt was rewritten because the model has a prompt budget: its window is too short to append to.
     SystemForBudget,
+    /// The system prompt was rewritten because the model's template takes a system message only at the top.
+    SystemForTemplate,
 }
 
 /// How a rollout ended.

@@ -142,6 +142,7 @@ pub(super) fn port(path: &str, text: &str, rollout: usize) -> Result<PortedTrans
             placement: PlacementUsed::System,
         },
         totals: Totals::of(&turns),
+        monitors: None,
         turns,
         outcome,
         scores: Vec::new(),

@@ -71,6 +71,7 @@ impl<'a> Page<'a> {
             let outcome = match event.action {
                 MonitorAction::Redraft => "redrafted",
                 MonitorAction::Accepted => "accepted",
+                MonitorAction::Observed => "found afterwards",
             };
             let text =
                 format!("! draft {} {}: {} ({outcome})", event.attempt, event.finding.rule, event.finding.detail);

@@ -73,7 +73,12 @@ impl Variants {
 
     /// Scores the turn's reply under every variant.
     pub(super) async fn read(&mut self, scorer: &RolloutScorer<'_>, turn: &Turn, heard: &ReplayedTurn) {
-        let situation = TurnInput { turn: turn.index, persona_messages: &heard.persona_messages };
+        let situation = TurnInput {
+            turn: turn.index,
+            persona_messages: &heard.persona_messages,
+            interlocutor_messages: &heard.interlocutor_messages,
+            findings: &heard.findings,
+        };
         let own = &heard.plan.prompt;
         let others: Vec<String> = self.distractors.iter().map(|other| other.plan(&situation).prompt).collect();
         let without = sections(&heard.plan).map(|section| without(own, section));

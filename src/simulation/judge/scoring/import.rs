@@ -198,6 +198,7 @@ fn transcript(
         },
         outcome: Outcome::Complete,
         totals: Totals::of(&turns),
+        monitors: None,
         turns,
         scores: Vec::new(),
         notes: Vec::new(),

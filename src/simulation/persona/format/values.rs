@@ -8,7 +8,7 @@ use super::{CurveSettings, Gains, Point, RegexEntry};
 use crate::config_choices;
 use crate::foundation::config::{FromNode, Located, Node, NodeValue, Problem, Problems};
 use crate::simulation::persona::spec::{
-    AdversaryKind, Level, Placement, QualityFeedback, RegulatorPolicy, Speaker, StructuralPattern,
+    AdversaryKind, Level, Placement, QualityFeedback, RegulatorPolicy, Speaker, StructuralPattern, TriggerSpeaker,
 };
 
 /// What progress means.
@@ -17,7 +17,7 @@ use crate::simulation::persona::spec::{
 pub(in crate::simulation::persona) enum Mode {
     /// Progress runs from 0 to 1 over `expected_turns` turns.
     FixedLength,
-    /// Progress runs within a phase; phases end by turns or triggers.
+    /// Phases end by turns or triggers.
     PhaseGated,
     /// The length comes from the command line.
     OpenEnded,
@@ -37,6 +37,16 @@ pub(in crate::simulation::persona) enum CurveName {
     Step,
 }
 
+/// What a curve runs over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+pub(in crate::simulation::persona) enum CurveScope {
+    /// The whole conversation.
+    Conversation,
+    /// Each phase anew.
+    Phase,
+}
+
 /// What the end of a phase goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[schemars(rename_all = "snake_case")]
@@ -45,7 +55,7 @@ pub(in crate::simulation::persona) enum EndType {
     Pct,
     /// A turn.
     Turn,
-    /// Words of the persona.
+    /// What is said, a dimension's value, or a monitor's finding.
     Trigger,
 }
 
@@ -66,10 +76,12 @@ pub(in crate::simulation::persona) enum DeltaPolicyName {
 config_choices! {
     Mode { "fixed_length" => FixedLength, "phase_gated" => PhaseGated, "open_ended" => OpenEnded }
     CurveName { "linear" => Linear, "sigmoid" => Sigmoid, "delayed_ramp" => DelayedRamp, "step" => Step }
+    CurveScope { "conversation" => Conversation, "phase" => Phase }
+    TriggerSpeaker { "persona" => Persona, "interlocutor" => Interlocutor, "either" => Either }
     EndType { "pct" => Pct, "turn" => Turn, "trigger" => Trigger }
     DeltaPolicyName { "off" => Off, "fixed" => Fixed, "trajectory" => Trajectory, "regulator" => Regulator }
     Speaker { "persona" => Persona, "interlocutor" => Interlocutor }
-    Placement { "append" => Append, "system" => System }
+    Placement { "replace" => Replace, "append" => Append, "system" => System }
     RegulatorPolicy { "observe" => Observe, "enforce" => Enforce }
     QualityFeedback { "off" => Off, "measured" => Measured }
     Level { "low" => Low, "medium" => Medium, "high" => High }

@@ -6,16 +6,16 @@ use crate::foundation::base::limits;
 use crate::foundation::config::{Located, Problem, Problems};
 use crate::simulation::persona::format;
 use crate::simulation::persona::spec::{
-    AntiCapitulation, Injection, Interaction, Level, Pattern, Placement, Redirect, Repetition, ResponseLength, Speaker,
+    AntiCapitulation, Breakdown, Injection, Interaction, Level, Pattern, Placement, Redirect, Repetition, ResponseLength, Speaker,
     Stagnation,
 };
 
 const TARGET_PROMPT: &str = "You are a helpful assistant.";
-const REMINDER: &str = "[REMINDER: You are {name}. Stay in character.]";
+const REMINDER: &str = "You are {name}, and you stay {name} whatever is said.";
 const INTERVENTION: &str = "\
-[STAGNATION DETECTED: You have been repeating yourself or going along with the other person. {name} would not. Do one of \
-these now: say what frustrates you; bring up something new: {next_unused_revelation}; or reject how the other person sees \
-it. Do not agree, and do not repeat what you just said.]";
+You have been repeating yourself or going along with the other person. {name} would not. Do one of these now: say what \
+frustrates you; bring up something new: {next_unused_revelation}; or reject how the other person sees it. Do not agree, and \
+do not repeat what you just said.";
 
 const FREQUENCY: usize = 5;
 const JUDGE_WINDOW: usize = 6;
@@ -47,6 +47,7 @@ pub(super) fn lower(
         judge_window: judge_window?,
         stagnation: stagnation?,
         repetition,
+        breakdown: breakdown(raw.and_then(|raw| raw.breakdown_detection.as_ref()), problems),
     })
 }
 
@@ -79,7 +80,8 @@ fn injection(
         frequency: frequency?,
         reminder_frequency: reminder_frequency?,
         reminder_template,
-        placement: raw.map_or(Placement::Append, |raw| or(raw.placement.as_ref(), Placement::Append)),
+        on_change: raw.is_none_or(|raw| or(raw.on_change.as_ref(), true)),
+        placement: raw.map_or(Placement::Replace, |raw| or(raw.placement.as_ref(), Placement::Replace)),
     })
 }
 
@@ -160,16 +162,30 @@ fn repetition(raw: Option<&Located<format::RepetitionDetection>>, problems: &mut
         .collect();
     let structural = raw.and_then(|raw| raw.structural_patterns.as_ref());
     let retries = raw.and_then(|raw| raw.max_retries.as_ref());
-    if let Some(at) = retries.filter(|at| at.value > limits::RETRIES_MAX) {
-        let message = format!("`max_retries` is {}, more than {} (RETRIES_MAX)", at.value, limits::RETRIES_MAX);
-        problems.add(Problem::new(at.span.clone(), message).help("2 is usual; each retry costs one more reply"));
-    }
+    check_retries(retries, problems);
     let repetition = Repetition {
         banned,
         structural: structural.iter().flat_map(|list| &list.value).map(|pattern| pattern.value).collect(),
         max_retries: retries.map_or(RETRIES, |at| at.value),
     };
     enabled(raw.and_then(|raw| raw.enabled.as_ref())).then_some(repetition)
+}
+
+fn breakdown(raw: Option<&Located<format::BreakdownDetection>>, problems: &mut Problems) -> Option<Breakdown> {
+    let retries = raw.and_then(|raw| raw.max_retries.as_ref());
+    check_retries(retries, problems);
+    let breakdown = Breakdown {
+        off: texts(raw.and_then(|raw| raw.off.as_ref())),
+        max_retries: retries.map_or(RETRIES, |at| at.value),
+    };
+    enabled(raw.and_then(|raw| raw.enabled.as_ref())).then_some(breakdown)
+}
+
+fn check_retries(retries: Option<&Located<usize>>, problems: &mut Problems) {
+    if let Some(at) = retries.filter(|at| at.value > limits::RETRIES_MAX) {
+        let message = format!("`max_retries` is {}, more than {} (RETRIES_MAX)", at.value, limits::RETRIES_MAX);
+        problems.add(Problem::new(at.span.clone(), message).help("2 is usual; each retry costs one more reply"));
+    }
 }
 
 fn enabled(raw: Option<&Located<bool>>) -> bool {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::{at_least, check_reference, curve, refuse_unused, regex, template, text, texts, within};
 use crate::foundation::base::limits;
-use crate::foundation::config::{Located, MapKey, Optional, Problem, Problems};
-use crate::simulation::persona::format::{self, EndType, Mode};
+use crate::foundation::config::{Located, MapKey, Optional, Problem, Problems, Span};
+use crate::simulation::persona::format::{self, CurveScope, EndType, Mode};
 use crate::simulation::persona::spec::{
-    Dimension, EndCondition, Level, Pattern, Phase, Revelation, Strength, Trajectory, TrajectoryMode,
+    Dimension, EndCondition, IntensityBound, Level, Pattern, Phase, Revelation, Strength, Trajectory, TrajectoryMode,
+    TriggerSpeaker,
 };
 
 /// The default upper bound of a dimension; the ceiling applies if it is lower.
@@ -28,7 +29,9 @@ pub(super) fn lower(
     if let Some(mode) = raw.mode.as_ref() {
         order(raw, mode.value, list, problems);
     }
-    Some(Trajectory { mode: mode?, dimensions: dimensions?, phases: phases? })
+    let trajectory = Trajectory { mode: mode?, dimensions: dimensions?, phases: phases? };
+    reachable(list, &trajectory, problems);
+    Some(trajectory)
 }
 
 /// `None` if any item is invalid, after all items were checked.
@@ -87,6 +90,7 @@ fn dimension(
         curve: curve?,
         min,
         max,
+        restarts: raw.progress.as_ref().is_some_and(|scope| scope.value == CurveScope::Phase),
     })
 }
 
@@ -132,7 +136,7 @@ fn bounds(raw: &format::Dimension, ceiling: Option<f64>, problems: &mut Problems
 }
 
 fn phase(raw: &Located<format::Phase>, dimensions: &[&str], problems: &mut Problems) -> Option<Phase> {
-    let end = raw.end_condition.as_ref().and_then(|raw| end(raw, problems));
+    let end = raw.end_condition.as_ref().and_then(|raw| end(raw, dimensions, problems));
     let list = raw.revelations.as_ref().map_or(&[][..], |list| &list.value);
     let revelations = all(list.iter().map(|raw| revelation(raw, dimensions, problems)));
     Some(Phase {
@@ -144,13 +148,22 @@ fn phase(raw: &Located<format::Phase>, dimensions: &[&str], problems: &mut Probl
     })
 }
 
-fn end(raw: &Located<format::EndCondition>, problems: &mut Problems) -> Option<EndCondition> {
+fn end(
+    raw: &Located<format::EndCondition>,
+    dimensions: &[&str],
+    problems: &mut Problems,
+) -> Option<EndCondition> {
     let value = ("value", raw.value().map(|at| &at.span));
     let of_trigger = [
         ("phrase", raw.phrase.as_ref().map(|at| &at.span)),
         ("regex", raw.regex.as_ref().map(|at| &at.span)),
         ("window", raw.window.as_ref().map(|at| &at.span)),
         ("max_turns", raw.max_turns.as_ref().map(|at| &at.span)),
+        ("speaker", raw.speaker.as_ref().map(|at| &at.span)),
+        ("dimension", raw.dimension.as_ref().map(|at| &at.span)),
+        ("at_least", raw.at_least.as_ref().map(|at| &at.span)),
+        ("at_most", raw.at_most.as_ref().map(|at| &at.span)),
+        ("monitor", raw.monitor.as_ref().map(|at| &at.span)),
     ];
     let missing = |what: &str, example: &str, problems: &mut Problems| {
         if ["value", "phrase", "regex"].iter().any(|key| problems.failed(&raw.span, key)) {
@@ -203,21 +216,102 @@ fn end(raw: &Located<format::EndCondition>, problems: &mut Problems) -> Option<E
                 None => Some(None),
                 Some(at) => at_least(Some(at), 1, 1, "max_turns", problems).map(Some),
             };
+            let kinds: Vec<&Span> = [
+                raw.phrase.as_ref().map(|at| &at.span),
+                raw.regex.as_ref().map(|at| &at.span),
+                raw.dimension.as_ref().map(|at| &at.span),
+                raw.monitor.as_ref().map(|at| &at.span),
+            ]
+            .into_iter()
+            .flatten()
+            .collect();
+            if let [_, second, ..] = kinds.as_slice() {
+                let problem = Problem::new(
+                    (*second).clone(),
+                    "a trigger has one of `phrase`, `regex`, `dimension` and `monitor`",
+                );
+                problems.add(problem.label("one too many").help("remove all but one"));
+                return None;
+            }
+            let of_text = [of_trigger[2], of_trigger[4]];
+            let of_value = [of_trigger[6], of_trigger[7]];
+            if let Some(dimension) = &raw.dimension {
+                check_reference("dimension", dimension, &dimension.span, dimensions, problems);
+                refuse_unused(&of_text, "`dimension`", problems);
+                let bound = bound(raw, dimension, problems);
+                let dimension = dimension.value.clone();
+                return Some(EndCondition::Intensity { dimension, bound: bound?, max_turns: max_turns? });
+            }
+            refuse_unused(&of_value, "a trigger without `dimension`", problems);
+            if let Some(monitor) = &raw.monitor {
+                refuse_unused(&of_text, "`monitor`", problems);
+                return Some(EndCondition::Monitor { monitor: monitor.value.clone(), max_turns: max_turns? });
+            }
             let pattern = match (&raw.phrase, &raw.regex) {
-                (Some(phrase), None) => Some(Pattern::Phrase(phrase.value.clone())),
+                (Some(phrase), _) => Some(Pattern::Phrase(phrase.value.clone())),
                 (None, Some(source)) => regex(source, &source.span, problems),
                 (None, None) => {
-                    missing("`phrase` or `regex`", "{type: trigger, phrase: \"I found\"}", problems);
-                    None
-                }
-                (Some(_), Some(source)) => {
-                    let problem = Problem::new(source.span.clone(), "a trigger has either `phrase` or `regex`");
-                    problems.add(problem.label("one too many").help("remove one of the two"));
+                    missing(
+                        "`phrase`, `regex`, `dimension` or `monitor`",
+                        "{type: trigger, phrase: \"I found\"}",
+                        problems,
+                    );
                     None
                 }
             };
-            Some(EndCondition::Trigger { pattern: pattern?, window: window?, max_turns: max_turns? })
+            let speaker = raw.speaker.as_ref().map_or(TriggerSpeaker::Persona, |at| at.value);
+            Some(EndCondition::Trigger { pattern: pattern?, speaker, window: window?, max_turns: max_turns? })
         }
+    }
+}
+
+/// The bound of a trigger on a dimension's value.
+fn bound(
+    raw: &format::EndCondition,
+    dimension: &Located<String>,
+    problems: &mut Problems,
+) -> Option<IntensityBound> {
+    match (&raw.at_least, &raw.at_most) {
+        (Some(at), None) => within(at, 0.0..=1.0, "at_least", problems).map(IntensityBound::AtLeast),
+        (None, Some(at)) => within(at, 0.0..=1.0, "at_most", problems).map(IntensityBound::AtMost),
+        (None, None) => {
+            let problem = Problem::new(dimension.span.clone(), "this trigger needs `at_least` or `at_most`");
+            problems.add(problem.label("needs a value").help("add `at_least: 0.5`"));
+            None
+        }
+        (Some(_), Some(at)) => {
+            let problem = Problem::new(at.span.clone(), "a trigger has either `at_least` or `at_most`");
+            problems.add(problem.label("one too many").help("remove one of the two"));
+            None
+        }
+    }
+}
+
+/// How finely a curve is searched for a value that it must reach.
+const STEPS: usize = 1000;
+
+/// A phase that waits for a value which its dimension never has would never end.
+fn reachable(list: &[Located<format::Phase>], trajectory: &Trajectory, problems: &mut Problems) {
+    let but_last = trajectory.phases.len().saturating_sub(1);
+    for (raw, phase) in list.iter().zip(&trajectory.phases).take(but_last) {
+        let EndCondition::Intensity { dimension, bound, .. } = &phase.end else { continue };
+        let Some(dimension) = trajectory.dimensions.iter().find(|known| known.name == *dimension) else { continue };
+        let value = |step: usize| dimension.intensity(step as f64 / STEPS as f64, dimension.max);
+        if (0..=STEPS).any(|step| bound.is_reached(value(step))) {
+            continue;
+        }
+        let Some(end) = raw.end_condition.as_ref() else { continue };
+        let (Some(at), wanted) = (match bound {
+            IntensityBound::AtLeast(_) => (end.at_least.as_ref(), "highest"),
+            IntensityBound::AtMost(_) => (end.at_most.as_ref(), "lowest"),
+        }) else {
+            continue;
+        };
+        let extreme = (0..=STEPS).map(value).reduce(if wanted == "highest" { f64::max } else { f64::min });
+        let extreme = extreme.unwrap_or_default();
+        let message = format!("`{}` never reaches {}: its {wanted} value is {extreme:.2}", dimension.name, at.value);
+        let problem = Problem::new(at.span.clone(), message).label("never reached");
+        problems.add(problem.help("the next phase would never begin: change the value or the curve"));
     }
 }
 
@@ -290,7 +384,7 @@ fn order(
         match (mode, kind) {
             (Mode::PhaseGated, EndType::Pct) => {
                 let problem = Problem::new(end.span.clone(), "`type: pct` does not work with `mode: phase_gated`");
-                problems.add(problem.label("progress runs within a phase").help(
+                problems.add(problem.label("phases end by turns or triggers here").help(
                     "write `{type: turn, value: …}` or `{type: trigger, phrase: …}`, or use `mode: fixed_length`",
                 ));
             }
@@ -298,7 +392,7 @@ fn order(
                 let problem = Problem::new(end.span.clone(), "in `phase_gated`, a trigger needs `max_turns`");
                 problems.add(
                     problem.label("needs `max_turns`").help(
-                        "add `max_turns: 10`: progress runs within the phase, so the phase needs a longest length",
+                        "add `max_turns: 10`: without it the phase may never end",
                     ),
                 );
             }
@@ -307,6 +401,7 @@ fn order(
     }
     if mode == Mode::PhaseGated {
         rising(&ends, EndType::Turn, problems);
+        past_the_end(trajectory, &ends, problems);
         return;
     }
     let first = |wanted| ends.iter().find(|(kind, _)| *kind == wanted).map(|(_, end)| *end);
@@ -325,7 +420,16 @@ fn order(
         let help = "let the last phase end at 1.0: end conditions must cover the whole conversation";
         problems.add(Problem::new(value.span.clone(), message).label("should be 1.0").help(help));
     }
-    if let (Mode::FixedLength, Some(turns)) = (mode, trajectory.expected_turns.as_ref()) {
+    past_the_end(trajectory, &ends, problems);
+}
+
+/// A phase that ends at a turn which the conversation does not have would never end.
+fn past_the_end(
+    trajectory: &Located<format::Trajectory>,
+    ends: &[(EndType, &Located<format::EndCondition>)],
+    problems: &mut Problems,
+) {
+    if let Some(turns) = trajectory.expected_turns.as_ref() {
         let but_last = ends.iter().take(ends.len().saturating_sub(1)).filter(|(kind, _)| *kind == EndType::Turn);
         for at in but_last.filter_map(|(_, end)| end.value()).filter(|at| at.value >= turns.value as f64) {
             let message = format!("turn {} is past the end: the conversation has {} turns", at.value, turns.value);

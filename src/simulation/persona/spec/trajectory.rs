@@ -24,7 +24,7 @@ pub enum TrajectoryMode {
         /// `expected_turns`, unless `--turns` says otherwise.
         turns: usize,
     },
-    /// Progress runs within a phase; phases end by turns or triggers.
+    /// Phases end by turns or triggers. Progress as in a fixed length.
     PhaseGated {
         /// `expected_turns`, if given.
         turns: Option<usize>,
@@ -48,11 +48,15 @@ pub struct Dimension {
     pub min: f64,
     /// Upper bound; never above the safety ceiling.
     pub max: f64,
+    /// Whether the curve starts anew in each phase; otherwise it follows the whole conversation.
+    pub restarts: bool,
 }
 
 /// The three named levels, split at .3 and .7.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
-#[schemars(rename_all = "snake_case")]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Level {
     /// Below .3.
     Low,
@@ -123,15 +127,64 @@ pub enum EndCondition {
     Pct(f64),
     /// At this turn, counted from 0: the phase's last turn is the one before it.
     Turn(usize),
-    /// When the persona's last messages match, or at `max_turns` after the phase began.
+    /// When the last messages match, or at `max_turns` after the phase began.
     Trigger {
-        /// Looked for in the persona's last `window` messages.
+        /// Looked for in the last `window` messages.
         pattern: Pattern,
-        /// How many of the persona's last messages are looked at.
+        /// Whose messages.
+        speaker: TriggerSpeaker,
+        /// How many of the last messages are looked at.
         window: usize,
         /// The phase ends after this many turns even without a match.
         max_turns: Option<usize>,
     },
+    /// When a dimension's prescribed value reaches a bound, or at `max_turns` after the phase began.
+    Intensity {
+        /// The dimension's name.
+        dimension: String,
+        /// The bound.
+        bound: IntensityBound,
+        /// The phase ends after this many turns even without it.
+        max_turns: Option<usize>,
+    },
+    /// When the named monitor has a finding in the phase, or at `max_turns` after the phase began.
+    Monitor {
+        /// The monitor's name.
+        monitor: String,
+        /// The phase ends after this many turns even without one.
+        max_turns: Option<usize>,
+    },
+}
+
+/// Whose messages a trigger looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+pub enum TriggerSpeaker {
+    /// The persona's.
+    Persona,
+    /// The other side's.
+    Interlocutor,
+    /// Both sides'.
+    Either,
+}
+
+/// What a value must reach.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum IntensityBound {
+    /// This or more.
+    AtLeast(f64),
+    /// This or less.
+    AtMost(f64),
+}
+
+impl IntensityBound {
+    /// Whether `value` reaches it.
+    pub fn is_reached(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(bound) => value >= bound,
+            Self::AtMost(bound) => value <= bound,
+        }
+    }
 }
 
 /// Something to look for in a text: a phrase (case and typographic quotes folded) or a regular expression.

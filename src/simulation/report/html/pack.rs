@@ -12,7 +12,7 @@ use super::super::aggregate::confidence;
 use super::super::data::Report;
 use super::super::load::{LoadedRollout, ReportError};
 use crate::simulation::persona::Speaker;
-use crate::simulation::rollout::{MonitorAction, TokenLine, Turn, Utterance};
+use crate::simulation::rollout::{TokenLine, Turn, Utterance};
 
 #[derive(Serialize)]
 struct Conversation<'a> {
@@ -98,7 +98,7 @@ fn packed_turn<'a, 'l>(
     let findings = turn.monitor_events.iter().map(|event| Finding {
         rule: &event.finding.rule,
         detail: &event.finding.detail,
-        accepted: event.action == MonitorAction::Accepted,
+        accepted: event.action.is_final(),
     });
     PackedTurn {
         turn: turn.index,

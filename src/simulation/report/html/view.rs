@@ -9,7 +9,7 @@ use super::super::markdown::{adversary, method, side};
 use super::super::omitted;
 use super::super::stored::judge_warning;
 use crate::foundation::stats::Interval;
-use crate::simulation::rollout::{MonitorAction, Outcome};
+use crate::simulation::rollout::{Outcome};
 
 /// Maximum number of findings and of flagged turns on the page; `report.json` contains all.
 const ROWS_MAX: usize = 200;
@@ -149,7 +149,7 @@ fn notices(report: &Report) -> Vec<String> {
 
 fn figures(report: &Report) -> Vec<(String, String)> {
     let turns: usize = report.rollouts.iter().map(|row| row.turns).sum();
-    let accepted = report.events.iter().filter(|row| row.event.action == MonitorAction::Accepted).count();
+    let accepted = report.events.iter().filter(|row| row.event.action.is_final()).count();
     let written = report.persona_side.tokens.tokens_out + report.interlocutor_side.tokens.tokens_out;
     [
         ("turns", grouped(turns as u64)),
@@ -184,7 +184,7 @@ fn findings(events: &[EventRow]) -> Vec<FindingRow> {
         (a.rollout, a.turn, &a.event.finding.rule) == (b.rollout, b.turn, &b.event.finding.rule)
     };
     let row = |drafts: &[&EventRow]| {
-        let accepted = drafts.iter().find(|row| row.event.action == MonitorAction::Accepted);
+        let accepted = drafts.iter().find(|row| row.event.action.is_final());
         let shown = accepted.or_else(|| drafts.first())?;
         Some(FindingRow {
             rollout: shown.rollout,

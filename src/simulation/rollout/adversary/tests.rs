@@ -21,7 +21,7 @@ fn said(texts: &[&str]) -> Vec<String> {
 
 /// All moves chosen in `turn` over many seeds.
 fn tried(adversary: &Adversary, turn: usize, said: &[String]) -> Vec<AdversaryMove> {
-    (0..200).filter_map(|seed| adversary.plan(turn, said, RngStream::root(seed))).map(|planned| planned.step).collect()
+    (0..200).filter_map(|seed| adversary.plan(turn, said, &[], RngStream::root(seed))).map(|planned| planned.step).collect()
 }
 
 fn names(moves: &[AdversaryMove]) -> BTreeSet<&str> {
@@ -55,9 +55,33 @@ fn a_quotation_is_exact_or_recorded_as_a_misquotation() {
 }
 
 #[test]
+fn nothing_is_misquoted_twice() {
+    let trap = adversary(AdversaryKind::Contradiction, None);
+    let said = said(&["I count the alarms three times a night.", "My mother never called.", "They ring again.", "I count."]);
+    let mut used = Vec::new();
+    for seed in 0..400 {
+        let planned = trap.plan(3, &said, &used, RngStream::root(seed)).unwrap();
+        used.extend(planned.step.quote);
+    }
+    let mut misquoted: Vec<&str> = used.iter().filter(|quote| !quote.exact).map(|quote| quote.said.as_str()).collect();
+    misquoted.sort_unstable();
+    let count = misquoted.len();
+    misquoted.dedup();
+    assert!(count >= 2 && count == misquoted.len(), "{misquoted:?}");
+}
+
+#[test]
+fn an_adversary_knows_whom_it_faces() {
+    let prompt = adversary(AdversaryKind::Helpfulness, None).prompt().to_owned();
+    for known in ["a night nurse who has begun to hear patterns", "\"The alarms have a rhythm lately.\""] {
+        assert!(prompt.contains(known), "{prompt}");
+    }
+}
+
+#[test]
 fn both_scripts_alternate() {
     let both = adversary(AdversaryKind::Both, None);
-    let kinds: Vec<_> = (0..4).map(|turn| both.plan(turn, &[], RngStream::root(5)).unwrap().step.kind).collect();
+    let kinds: Vec<_> = (0..4).map(|turn| both.plan(turn, &[], &[], RngStream::root(5)).unwrap().step.kind).collect();
     assert_eq!(kinds[0], kinds[2]);
     assert_ne!(kinds[0], kinds[1]);
 }

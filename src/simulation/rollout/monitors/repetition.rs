@@ -3,9 +3,11 @@
 //! Phrases match case-folded and at word boundaries ([`contains_phrase`]); regular expressions are applied to the text both
 //! as it is and with typographic characters replaced.
 
-use super::{MonitorFinding, MonitorKind};
+use super::{Draft, Monitor, MonitorFinding};
 use crate::foundation::text::{contains_phrase, ends_with_question, fold, straighten};
-use crate::simulation::persona::{Pattern, Repetition, StructuralPattern};
+use crate::simulation::persona::{Pattern, PersonaConfig, Repetition, StructuralPattern};
+
+pub(super) const NAME: &str = "repetition";
 
 /// Fires at this many consecutive messages that end with a question.
 const QUESTIONS_IN_A_ROW: u32 = 4;
@@ -27,7 +29,7 @@ const THANKS: [&str; 9] = [
 
 /// The repetition monitor.
 #[derive(Debug, Clone)]
-pub(super) struct RepetitionMonitor {
+struct RepetitionMonitor {
     settings: Repetition,
     /// Each phrase as configured, and case-folded.
     forbidden: Vec<(String, String)>,
@@ -37,17 +39,20 @@ pub(super) struct RepetitionMonitor {
     thanks: u32,
 }
 
-impl RepetitionMonitor {
-    pub(super) fn new(settings: Repetition, forbidden: &[String]) -> Self {
-        let forbidden = forbidden.iter().map(|phrase| (phrase.clone(), fold(phrase))).collect();
-        Self { settings, forbidden, questions: 0, thanks: 0 }
+pub(super) fn build(config: Option<&PersonaConfig>) -> Option<Box<dyn Monitor>> {
+    let interaction = &config?.interaction;
+    let settings = interaction.repetition.clone()?;
+    let forbidden = interaction.anti_capitulation.forbidden_phrases.iter();
+    let forbidden = forbidden.map(|phrase| (phrase.clone(), fold(phrase))).collect();
+    Some(Box::new(RepetitionMonitor { settings, forbidden, questions: 0, thanks: 0 }))
+}
+
+impl Monitor for RepetitionMonitor {
+    fn name(&self) -> &'static str {
+        NAME
     }
 
-    pub(super) fn retries_max(&self) -> usize {
-        self.settings.max_retries
-    }
-
-    pub(super) fn check(&self, draft: &str) -> Vec<MonitorFinding> {
+    fn check(&self, &Draft { text: draft, .. }: &Draft<'_>) -> Vec<MonitorFinding> {
         let folded = fold(draft);
         let banned = self.settings.banned.iter().filter_map(|pattern| {
             let found = find(pattern, draft)?;
@@ -74,11 +79,21 @@ impl RepetitionMonitor {
         banned.chain(forbidden).chain(structural).collect()
     }
 
-    pub(super) fn accept(&mut self, text: &str) {
+    fn accept_persona(&mut self, text: &str) {
         self.questions = if ends_with_question(text) { self.questions + 1 } else { 0 };
         self.thanks = if gives_thanks(&fold(text)) { self.thanks + 1 } else { 0 };
     }
 
+    fn retries_max(&self) -> usize {
+        self.settings.max_retries
+    }
+
+    fn boxed(&self) -> Box<dyn Monitor> {
+        Box::new(self.clone())
+    }
+}
+
+impl RepetitionMonitor {
     fn habit(&self, habit: StructuralPattern, draft: &str, folded: &str) -> Option<MonitorFinding> {
         let (rule, shows, before, limit, what, instruction) = match habit {
             StructuralPattern::EndsWithQuestionToInterlocutor => (
@@ -123,7 +138,7 @@ fn gives_thanks(folded: &str) -> bool {
 
 fn finding(rule: &str, detail: String, measured: Option<(f64, f64)>, instruction: String) -> MonitorFinding {
     let (value, threshold) = measured.unzip();
-    MonitorFinding { monitor: MonitorKind::Repetition, rule: rule.to_owned(), detail, value, threshold, instruction }
+    MonitorFinding { monitor: NAME.to_owned(), rule: rule.to_owned(), detail, value, threshold, instruction }
 }
 
 #[cfg(test)]

@@ -10,10 +10,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{MonitorFinding, MonitorKind};
+use super::{Draft, Monitor, MonitorFinding};
 use crate::foundation::stats::mean;
 use crate::foundation::text::{content_words, mean_pairwise_cosine, tfidf, words};
-use crate::simulation::persona::Stagnation;
+use crate::simulation::persona::{PersonaConfig, Stagnation};
+
+pub(super) const NAME: &str = "stagnation";
 
 /// The words of one of the persona's messages.
 #[derive(Debug, Clone)]
@@ -27,8 +29,9 @@ struct MessageWords {
 
 /// The stagnation monitor.
 #[derive(Debug, Clone)]
-pub(super) struct StagnationMonitor {
+struct StagnationMonitor {
     settings: Stagnation,
+    retries_max: usize,
     /// The last `window` − 1 accepted messages.
     recent: VecDeque<MessageWords>,
     /// The interlocutor's message that the next draft answers.
@@ -38,12 +41,24 @@ pub(super) struct StagnationMonitor {
     intervened: Option<usize>,
 }
 
-impl StagnationMonitor {
-    pub(super) fn new(settings: Stagnation) -> Self {
-        Self { settings, recent: VecDeque::new(), answering: None, used: BTreeSet::new(), intervened: None }
+pub(super) fn build(config: Option<&PersonaConfig>) -> Option<Box<dyn Monitor>> {
+    let interaction = &config?.interaction;
+    Some(Box::new(StagnationMonitor {
+        settings: interaction.stagnation.clone()?,
+        retries_max: interaction.repetition.as_ref().map_or(1, |repetition| repetition.max_retries),
+        recent: VecDeque::new(),
+        answering: None,
+        used: BTreeSet::new(),
+        intervened: None,
+    }))
+}
+
+impl Monitor for StagnationMonitor {
+    fn name(&self) -> &'static str {
+        NAME
     }
 
-    pub(super) fn check(&self, turn: usize, draft: &str) -> Vec<MonitorFinding> {
+    fn check(&self, &Draft { turn, text: draft }: &Draft<'_>) -> Vec<MonitorFinding> {
         let Stagnation { window, min_turn, .. } = self.settings;
         let resting = self.intervened.is_some_and(|at| turn > at && turn <= at + window);
         if turn < min_turn || resting || window < 2 || self.recent.len() + 1 < window {
@@ -93,7 +108,7 @@ impl StagnationMonitor {
         .collect()
     }
 
-    pub(super) fn accept_persona(&mut self, text: &str) {
+    fn accept_persona(&mut self, text: &str) {
         let message = self.read(text);
         self.answering = None;
         self.used.extend(content_words(text));
@@ -103,14 +118,25 @@ impl StagnationMonitor {
         }
     }
 
-    pub(super) fn accept_interlocutor(&mut self, text: &str) {
+    fn accept_interlocutor(&mut self, text: &str) {
         self.answering = Some(words(text));
     }
 
-    pub(super) fn intervened(&mut self, turn: usize) {
+    /// Paused for `window` turns after `turn`, until the window contains no earlier message.
+    fn intervened(&mut self, turn: usize) {
         self.intervened = Some(turn);
     }
 
+    fn retries_max(&self) -> usize {
+        self.retries_max
+    }
+
+    fn boxed(&self) -> Box<dyn Monitor> {
+        Box::new(self.clone())
+    }
+}
+
+impl StagnationMonitor {
     fn read(&self, text: &str) -> MessageWords {
         let distinct: BTreeSet<String> = content_words(text).into_iter().collect();
         let new = distinct.difference(&self.used).count();
@@ -121,7 +147,7 @@ impl StagnationMonitor {
 
 fn finding(rule: &str, value: f64, threshold: f64, what: &str) -> MonitorFinding {
     MonitorFinding {
-        monitor: MonitorKind::Stagnation,
+        monitor: NAME.to_owned(),
         rule: rule.to_owned(),
         detail: format!("{what}: {rule} {value:.2}, threshold {threshold:.2}"),
         value: Some(value),

@@ -4,48 +4,39 @@ use regex::RegexBuilder;
 
 use super::*;
 use crate::simulation::persona::{
-    AntiCapitulation, Injection, Level, Pattern, Placement, Repetition, ResponseLength, Speaker, Stagnation,
-    StructuralPattern,
+    Breakdown, Pattern, PersonaConfig, Repetition, Stagnation, StructuralPattern, parse,
 };
 
-fn interaction() -> Interaction {
-    Interaction {
-        opening: None,
-        first_speaker: Speaker::Persona,
-        target_prompt: String::new(),
-        injection: Injection {
-            frequency: 5,
-            reminder_frequency: None,
-            reminder_template: String::new(),
-            placement: Placement::Append,
-        },
-        anti_capitulation: AntiCapitulation {
-            resistance: Level::High,
-            redirects: Vec::new(),
-            forbidden_phrases: vec!["you're right".into(), "that makes sense, actually".into()],
-        },
-        response_length: ResponseLength { default: None, by_phase: std::collections::BTreeMap::new() },
-        judge_window: 6,
-        stagnation: Some(Stagnation {
-            window: 6,
-            similarity_threshold: 0.8,
-            convergence_threshold: 0.75,
-            novelty_threshold: 0.1,
-            min_turn: 10,
-            intervention_template: String::new(),
-        }),
-        repetition: Some(Repetition {
-            banned: vec![
-                Pattern::Phrase("Have you ever felt".into()),
-                Pattern::Phrase("I appreciate that, but".into()),
-                Pattern::Regex(
-                    RegexBuilder::new(r"\bit's not just \w+, it's\b").case_insensitive(true).build().unwrap(),
-                ),
-            ],
-            structural: vec![StructuralPattern::EndsWithQuestionToInterlocutor, StructuralPattern::GratitudeLoop],
-            max_retries: 2,
-        }),
-    }
+const ANNA: &str = include_str!("../../../../tests/data/rollout/anna.yaml");
+
+/// A config whose two configurable monitors have these settings, without the breakdown monitors.
+fn config() -> PersonaConfig {
+    let mut config = parse("anna.yaml", ANNA).unwrap();
+    let interaction = &mut config.interaction;
+    interaction.anti_capitulation.forbidden_phrases = vec!["you're right".into(), "that makes sense, actually".into()];
+    interaction.breakdown = None;
+    interaction.stagnation = Some(Stagnation {
+        window: 6,
+        similarity_threshold: 0.8,
+        convergence_threshold: 0.75,
+        novelty_threshold: 0.1,
+        min_turn: 10,
+        intervention_template: String::new(),
+    });
+    interaction.repetition = Some(Repetition {
+        banned: vec![
+            Pattern::Phrase("Have you ever felt".into()),
+            Pattern::Phrase("I appreciate that, but".into()),
+            Pattern::Regex(RegexBuilder::new(r"\bit's not just \w+, it's\b").case_insensitive(true).build().unwrap()),
+        ],
+        structural: vec![StructuralPattern::EndsWithQuestionToInterlocutor, StructuralPattern::GratitudeLoop],
+        max_retries: 2,
+    });
+    config
+}
+
+fn monitors() -> Monitors {
+    Monitors::new(Some(&config()))
 }
 
 /// The spec's agreement loop: the same promise in slightly other words, echoed by the other side.
@@ -109,12 +100,12 @@ fn looping() -> Vec<(&'static str, &'static str)> {
 
 #[test]
 fn an_honest_conversation_triggers_nothing() {
-    assert_eq!(run(&mut Monitors::new(&interaction()), 0, &HONEST), []);
+    assert_eq!(run(&mut monitors(), 0, &HONEST), []);
 }
 
 #[test]
 fn a_loop_is_found_from_min_turn_on() {
-    let mut monitors = Monitors::new(&interaction());
+    let mut monitors = monitors();
     let found = run(&mut monitors, 0, &looping());
     assert_eq!(found.first().map(|(turn, _)| *turn), Some(10));
     for rule in ["similarity", "novelty"] {
@@ -128,7 +119,7 @@ fn a_loop_is_found_from_min_turn_on() {
 #[test]
 fn convergence_is_found_even_if_the_persona_varies() {
     let pairs: Vec<(String, String)> = HONEST.iter().map(|(said, _)| ((*said).to_owned(), String::new())).collect();
-    let mut monitors = Monitors::new(&interaction());
+    let mut monitors = monitors();
     let mut found = Vec::new();
     for (turn, (said, _)) in pairs.iter().enumerate() {
         monitors.accept_interlocutor(said);
@@ -140,11 +131,11 @@ fn convergence_is_found_even_if_the_persona_varies() {
 
 #[test]
 fn an_intervention_pauses_the_monitor_but_redrafts_are_checked() {
-    let mut monitors = Monitors::new(&interaction());
+    let mut monitors = monitors();
     run(&mut monitors, 0, &looping()[..10]);
     let stuck = LOOP[1].0;
     assert!(!rules(&monitors, 10, stuck).is_empty());
-    monitors.intervened(10);
+    monitors.intervened("stagnation", 10);
     assert!(!rules(&monitors, 10, stuck).is_empty(), "the redraft is checked again");
     let fresh = "No. You keep turning this into homework! Somebody copied my badge, and I saw the van twice on Friday.";
     assert_eq!(rules(&monitors, 10, fresh), Vec::<String>::new());
@@ -158,7 +149,7 @@ fn an_intervention_pauses_the_monitor_but_redrafts_are_checked() {
 
 #[test]
 fn a_window_that_is_not_full_finds_nothing() {
-    let mut monitors = Monitors::new(&interaction());
+    let mut monitors = monitors();
     run(&mut monitors, 40, &looping()[..4]);
     assert!(rules(&monitors, 44, LOOP[0].0).is_empty());
     run(&mut monitors, 44, &looping()[4..5]);
@@ -167,7 +158,7 @@ fn a_window_that_is_not_full_finds_nothing() {
 
 #[test]
 fn banned_texts_match_regardless_of_case_and_typography() {
-    let monitors = Monitors::new(&interaction());
+    let monitors = monitors();
     let check = |draft: &str, expected: &[&str]| assert_eq!(rules(&monitors, 0, draft), expected, "{draft}");
     check("Have you ever felt watched?", &["banned"]);
     check("so HAVE  YOU\never felt it", &["banned"]);
@@ -183,7 +174,7 @@ fn banned_texts_match_regardless_of_case_and_typography() {
 
 #[test]
 fn an_instruction_names_what_to_avoid() {
-    let monitors = Monitors::new(&interaction());
+    let monitors = monitors();
     let instruction = |draft| monitors.check(0, draft).remove(0).instruction;
     assert!(instruction("Have you ever felt it?").contains("Have you ever felt"));
     assert!(instruction("You\u{2019}re right.").contains("you're right"));
@@ -193,7 +184,7 @@ fn an_instruction_names_what_to_avoid() {
 #[test]
 fn the_fourth_question_and_the_third_thanks_are_a_habit() {
     let check = |accepted: &[&str], draft: &str, expected: &[&str]| {
-        let mut monitors = Monitors::new(&interaction());
+        let mut monitors = monitors();
         for text in accepted {
             monitors.accept_persona(text);
         }
@@ -212,7 +203,7 @@ fn the_fourth_question_and_the_third_thanks_are_a_habit() {
 
 #[test]
 fn a_rejected_draft_never_enters_a_streak() {
-    let mut monitors = Monitors::new(&interaction());
+    let mut monitors = monitors();
     for text in ["Why?", "Who?", "When?"] {
         monitors.accept_persona(text);
     }
@@ -226,29 +217,126 @@ fn a_rejected_draft_never_enters_a_streak() {
 }
 
 #[test]
-fn retries_come_from_the_config() {
-    let retries = |change: fn(&mut Interaction)| {
-        let mut interaction = interaction();
-        change(&mut interaction);
-        Monitors::new(&interaction).retries_max()
+fn retries_come_from_the_monitor_that_fired() {
+    let mut config = config();
+    config.interaction.breakdown = Some(Breakdown { off: Vec::new(), max_retries: 3 });
+    let retries = |config: &PersonaConfig, draft: &str| {
+        let monitors = Monitors::new(Some(config));
+        monitors.retries_max(&monitors.check(0, draft))
     };
-    assert_eq!(retries(|_| {}), 2);
-    assert_eq!(retries(|interaction| interaction.repetition = None), 1);
-    assert_eq!(
-        retries(|interaction| {
-            interaction.repetition = None;
-            interaction.stagnation = None;
-        }),
-        0
-    );
+    assert_eq!(retries(&config, "You're right."), 2);
+    assert_eq!(retries(&config, "As an AI, I'm here to help."), 3);
+    assert_eq!(retries(&config, "I count the alarms."), 0);
+    config.interaction.repetition = None;
+    assert_eq!(retries(&config, "You're right."), 0);
 }
 
 #[test]
 fn monitors_that_are_off_find_nothing() {
-    let mut settings = interaction();
-    settings.repetition = None;
-    settings.stagnation = None;
-    let mut monitors = Monitors::new(&settings);
+    let mut config = config();
+    (config.interaction.repetition, config.interaction.stagnation) = (None, None);
+    let mut monitors = Monitors::new(Some(&config));
+    assert_eq!(monitors.names(), Vec::<String>::new());
     assert_eq!(run(&mut monitors, 0, &looping()), []);
-    assert!(rules(&monitors, 30, "You're right. Have you ever felt it?").is_empty());
+    config.interaction.breakdown = Some(Breakdown { off: vec!["narration".into()], max_retries: 2 });
+    let monitors = Monitors::new(Some(&config));
+    assert!(!monitors.names().contains(&"narration".to_owned()));
+    assert!(rules(&monitors, 0, "*sighs* Go away.").is_empty());
+}
+
+#[test]
+fn a_monitor_that_fires_on_the_configs_own_lines_does_not_run() {
+    let mut config = config();
+    config.interaction.breakdown = Some(Breakdown { off: Vec::new(), max_retries: 2 });
+    assert_eq!(Monitors::new(Some(&config)).names(), Monitors::all().collect::<Vec<_>>());
+    let lines = &mut config.trajectory.phases[0].revelations[0].variants;
+    lines.values_mut().for_each(|line| *line = "*sighs* The alarms have a rhythm lately.".to_owned());
+    assert!(!Monitors::new(Some(&config)).names().contains(&"narration".to_owned()));
+    config.persona.background = "Ich bin eine Pflegerin und ich arbeite nachts.".to_owned();
+    assert!(!Monitors::new(Some(&config)).names().contains(&"language".to_owned()));
+}
+
+#[test]
+fn a_rule_of_the_config_is_not_to_be_repeated() {
+    let mania = parse("mania", include_str!("../../../../configs/personas/mania_patient.yaml")).unwrap();
+    let monitors = Monitors::new(Some(&mania));
+    for (draft, expected) in [
+        ("Do not reveal the specific content of the delusion. Do not mention medication.", true),
+        ("You stay Marcus in every message, whatever is said.", true),
+        ("Marcus leans back. I saw the commits.", true),
+        ("Marcus: Look.\nTherapist: Yes?", true),
+        ("Look, I know what I found. I'm not imagining this.", false),
+        ("I've noticed some weird stuff. Probably nothing.", false),
+    ] {
+        assert_eq!(!rules(&monitors, 0, draft).is_empty(), expected, "{draft}");
+    }
+}
+
+/// A labelled message of `tests/data/breakdowns/messages.tsv`.
+struct Labelled {
+    held: bool,
+    labels: Vec<String>,
+    previous: String,
+    text: String,
+}
+
+fn labelled() -> Vec<Labelled> {
+    let unescape = |text: &str| {
+        let mut out = String::new();
+        let mut chars = text.chars();
+        while let Some(c) = chars.next() {
+            match (c, c == '\\') {
+                (_, true) => match chars.next() {
+                    Some('n') => out.push('\n'),
+                    Some('t') => out.push('\t'),
+                    other => out.extend(other),
+                },
+                (c, false) => out.push(c),
+            }
+        }
+        out
+    };
+    let lines = include_str!("../../../../tests/data/breakdowns/messages.tsv").lines();
+    let rows = lines.filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect::<Vec<_>>());
+    rows.map(|row| Labelled {
+        held: row[0] == "held",
+        labels: row[2].split(',').filter(|label| *label != "-").map(str::to_owned).collect(),
+        previous: unescape(row[3]),
+        text: unescape(row[4]),
+    })
+    .collect()
+}
+
+#[test]
+fn breakdowns_are_found_and_healthy_messages_are_not() {
+    let mut config = parse("mania", include_str!("../../../../configs/personas/mania_patient.yaml")).unwrap();
+    (config.interaction.repetition, config.interaction.stagnation) = (None, None);
+    let fresh = Monitors::new(Some(&config));
+    let found = |message: &Labelled| {
+        let mut monitors = fresh.clone();
+        if !message.previous.is_empty() {
+            monitors.accept_persona(&message.previous);
+        }
+        rules(&monitors, 1, &message.text)
+    };
+    let all = labelled();
+    let (held, tune): (Vec<&Labelled>, Vec<&Labelled>) = all.iter().partition(|message| message.held);
+    assert!(held.len() >= 300 && tune.len() >= 300);
+    println!("{:<18}{:>24}{:>26}", "monitor", "recall (held out)", "false alarms (held out)");
+    for monitor in fresh.names() {
+        let (mut missed, mut alarms) = (Vec::new(), Vec::new());
+        let labelled: Vec<&&Labelled> = held.iter().filter(|message| message.labels.contains(&monitor)).collect();
+        let clean: Vec<&&Labelled> = held.iter().filter(|message| message.labels.is_empty()).collect();
+        missed.extend(labelled.iter().filter(|message| !found(message).contains(&monitor)).map(|message| &message.text));
+        alarms.extend(clean.iter().filter(|message| found(message).contains(&monitor)).map(|message| &message.text));
+        let recall = 1.0 - missed.len() as f64 / labelled.len() as f64;
+        let rate = alarms.len() as f64 / clean.len() as f64;
+        println!(
+            "{monitor:<18}{:>24}{:>26}",
+            format!("{}/{} = {recall:.3}", labelled.len() - missed.len(), labelled.len()),
+            format!("{}/{} = {rate:.3}", alarms.len(), clean.len())
+        );
+        assert!(recall >= 0.95, "{monitor} misses {missed:#?}");
+        assert!(rate <= 0.02, "{monitor} fires on {alarms:#?}");
+    }
 }

@@ -3,39 +3,14 @@
 
 use std::sync::Arc;
 
-use super::{RolloutRunner, TurnInProgress, note};
+use super::{RolloutRunner, TurnInProgress};
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{DeltaGains, Message, ModelError};
+use crate::foundation::chat::{DeltaGains, Message};
 use crate::simulation::persona::{Speaker, TurnPlan};
 use crate::simulation::rollout::drafting::SCRIPTED_SPEAKER;
+use crate::simulation::rollout::error::ReplayError;
 use crate::simulation::rollout::files::TurnLine;
 use crate::simulation::rollout::transcript::{Turn, Utterance};
-
-/// Why a record cannot be replayed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ReplayError {
-    /// This program assembles another prompt.
-    #[error(
-        "turn {turn} was recorded with the prompt {recorded}, but this version of loom assembles {assembled}; resume \
-         with the version that began the run"
-    )]
-    Prompt {
-        /// The turn.
-        turn: usize,
-        /// The recorded prompt's digest.
-        recorded: String,
-        /// The digest of the one that is assembled now.
-        assembled: String,
-    },
-    /// The persona's model cannot process its recorded reply.
-    #[error("turn {turn} cannot be replayed: {source}")]
-    Model {
-        /// The turn.
-        turn: usize,
-        /// Why.
-        source: ModelError,
-    },
-}
 
 /// The inputs of a recorded reply of the persona.
 #[derive(Debug, Clone)]
@@ -44,6 +19,10 @@ pub struct ReplayedTurn {
     pub messages: Vec<Message>,
     /// The persona's earlier messages, one per finished turn.
     pub persona_messages: Vec<String>,
+    /// The interlocutor's earlier messages, one per finished turn.
+    pub interlocutor_messages: Vec<String>,
+    /// The monitors with findings, one list per finished turn.
+    pub findings: Vec<Vec<String>>,
     /// The turn's plan.
     pub plan: TurnPlan,
     /// Gains on Δ.
@@ -83,12 +62,14 @@ impl RolloutRunner {
         if self.context.first_speaker == Speaker::Interlocutor {
             self.replay_interlocutor(&line);
         }
-        let persona_messages = self.persona_messages.clone();
+        let (persona_messages, findings) = (self.persona_messages.clone(), self.findings.clone());
+        let mut interlocutor_messages = self.interlocutor_messages.clone();
+        interlocutor_messages.truncate(turn.index);
         let messages = self.replay_persona(&in_progress, &line, false).await?;
         if self.context.first_speaker == Speaker::Persona {
             self.replay_interlocutor(&line);
         }
-        Ok(ReplayedTurn { messages, persona_messages, plan: in_progress.plan, gains: in_progress.gains })
+        Ok(ReplayedTurn { messages, persona_messages, interlocutor_messages, findings, plan: in_progress.plan, gains: in_progress.gains })
     }
 
     /// Starts a recorded turn, if the assembler still produces its prompt.
@@ -112,14 +93,24 @@ impl RolloutRunner {
         read: bool,
     ) -> Result<Vec<Message>, ReplayError> {
         let (plan, utterance) = (&in_progress.plan, &line.turn.persona);
+        let vary = read && self.context.gains_vary();
+        if let Some(message) = &plan.message {
+            if vary {
+                self.persona.replace_state(message, in_progress.gains.as_ref()).await;
+            } else {
+                self.persona.set_state(message);
+            }
+            self.told = Some(plan.prescribed());
+        }
         for slide in line.turn.slides.iter().filter(|slide| slide.speaker == Speaker::Persona) {
-            self.persona.drop_oldest(slide.messages, Some(&plan.prompt), note(plan));
+            self.persona.drop_oldest(slide.messages, Some(&plan.state));
+            self.told = Some(plan.prescribed());
         }
         let before = self.persona.messages(utterance.instruction.as_deref());
-        if let (Some(gains), true) = (&in_progress.gains, read && self.context.gains_vary()) {
+        if let (Some(gains), true) = (&in_progress.gains, vary && utterance.instruction.is_none()) {
             // Each turn was processed under its own gains; processing all turns under the last turn's gains would differ.
             let ids = utterance.ids.as_deref().unwrap_or_default();
-            let read = self.persona.re_read(utterance.instruction.as_deref(), ids, gains.clone()).await;
+            let read = self.persona.re_read(ids, gains.clone()).await;
             read.map_err(|source| ReplayError::Model { turn: line.turn.index, source })?;
         }
         self.persona_listener.set_task(&plan.sections.must_do);
@@ -135,10 +126,10 @@ impl RolloutRunner {
         let told = utterance.adversary.as_ref().filter(|_| utterance.model.as_deref() != Some(SCRIPTED_SPEAKER));
         let note = told.map(|adversary| adversary.instruction.as_str());
         if let Some(note) = note {
-            self.interlocutor.add_instruction(note);
+            self.interlocutor.set_state(note);
         }
         for slide in line.turn.slides.iter().filter(|slide| slide.speaker == Speaker::Interlocutor) {
-            self.interlocutor.drop_oldest(slide.messages, None, note);
+            self.interlocutor.drop_oldest(slide.messages, note);
         }
         self.interlocutor_listener.begin_turn(&self.last_message);
         self.interlocutor_listener.replay(utterance, &line.tokens, &[]);

@@ -51,6 +51,7 @@ impl Turn {
             intensities: Vec::new(),
             prompt: PromptRecord {
                 injection: InjectionKind::None,
+                told: None,
                 digest: Digest::of(""),
                 template_version: NO_TEMPLATE,
                 dropped: Vec::new(),

@@ -6,7 +6,7 @@ use super::TokenSummary;
 use crate::foundation::base::Digest;
 use crate::foundation::chat::{DeltaGains, Finish, HostedInfo, PrefixReuse, TokenId, Usage};
 use crate::governance::regulator::{RankedDecision, TurnStats};
-use crate::simulation::persona::{AdversaryKind, DroppedItem, InjectionKind, Speaker};
+use crate::simulation::persona::{AdversaryKind, DroppedItem, InjectionKind, Speaker, ToldState};
 use crate::simulation::rollout::monitors::MonitorFinding;
 
 /// One turn: the persona's message and its answer.
@@ -69,13 +69,18 @@ pub struct Intensity {
 /// The prompt of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptRecord {
-    /// `full`, `reminder` or `none`.
+    /// `full`, `reminder`, `change` or `none`.
     pub injection: InjectionKind,
+    /// What the newest instruction before the persona's model names: the phase and the levels. Absent in transcripts of
+    /// other programs and of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<ToldState>,
     /// The digest of the full assembled prompt, whether or not it was given.
     pub digest: Digest,
     /// The version of the templates.
     pub template_version: u32,
-    /// Items omitted because of the prompt budget; empty if the full prompt was not given in this turn.
+    /// Items omitted because of the prompt budget or because they speak about the simulation; empty if no instruction was
+    /// given in this turn.
     pub dropped: Vec<DroppedItem>,
 }
 
@@ -231,6 +236,19 @@ pub struct HostedRecord {
     pub left_out: Vec<String>,
 }
 
+impl Turn {
+    /// What is prescribed at this turn.
+    pub fn prescribed(&self) -> ToldState {
+        let levels = self.intensities.iter().map(|intensity| (intensity.dimension.as_str(), intensity.value));
+        ToldState::new(self.phase.as_deref(), levels)
+    }
+
+    /// Whether the newest instruction names another phase or level than prescribed; `None` where it is not recorded.
+    pub fn told_differs(&self) -> Option<bool> {
+        self.prompt.told.as_ref().map(|told| *told != self.prescribed())
+    }
+}
+
 impl HostedRecord {
     /// Adds one attempt's response.
     pub(in super::super) fn add(record: &mut Option<Self>, hosted: &HostedInfo) {
@@ -294,6 +312,15 @@ pub enum MonitorAction {
     Redraft,
     /// The draft was accepted despite the finding: no retry was left, or no other draft was better.
     Accepted,
+    /// The finding was made afterwards, in a conversation that was finished.
+    Observed,
+}
+
+impl MonitorAction {
+    /// Whether the message with the finding is part of the conversation.
+    pub fn is_final(self) -> bool {
+        self != Self::Redraft
+    }
 }
 
 /// Input and output tokens. Cached tokens depend on scheduling and are in `timing`.
