@@ -25,7 +25,7 @@ pub use assembler::{AssembleError, Assembler, PromptBudget, PromptSections, TEMP
 pub use compact::{DroppedItem, PromptSection};
 pub use examples::{ExampleConfig, STARTER, adversaries, examples};
 pub use injection::InjectionKind;
-pub use load::{json_schema, load, parse};
+pub use load::{json_schema, load, load_with_text, parse};
 pub use placeholders::{PLACEHOLDERS, PlaceholderError, Template};
 pub use spec::*;
 

@@ -76,7 +76,7 @@ fn models_are_opened_under_their_full_path() {
             faults.push(format!("src/{name} imports `open` by itself: call `CommandGate::open_model`"));
         }
         // Scoring gets options with an authorizer.
-        let made = code.matches("Scoring {").count() - code.matches("struct Scoring {").count();
+        let made = code.matches("TranscriptScorer {").count() + code.matches("TranscriptScorer::new(").count();
         if name != "simulation/judge/scoring.rs" && made != code.matches("options: gate.guarded_options(").count() {
             faults.push(format!("src/{name} scores with unguarded models: use `options: gate.guarded_options(…)`"));
         }
@@ -155,8 +155,8 @@ fn in_a_session_every_effect_is_described_to_the_gate() {
         assert_eq!(used, performs, "{file}");
     }
     // A turn takes one as well.
-    let player = fs::read_to_string(src().join("simulation/rollout/player.rs")).unwrap();
-    assert!(program(&player).contains("fn turn(&mut self, permitted: Permitted)"));
+    let runner = fs::read_to_string(src().join("simulation/rollout/runner.rs")).unwrap();
+    assert!(program(&runner).contains("fn turn(&mut self, permits: TurnPermits)"));
 }
 
 #[test]

@@ -10,47 +10,17 @@ use super::context::{RolloutContext, RunSettings, model_ref};
 use super::delta::{self, DeltaError};
 use super::files::{ExistingFiles, FileError, RolloutFiles, RunFolder, TurnLine, read_transcript};
 use super::manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
+use super::plan::{PlanError, RunPlan};
 use super::progress::{Observer, Progress, StopFlag};
 use super::runner::{ReplayError, RolloutRunner};
 use super::transcript::{ConfigRef, ModelRef, Outcome, Totals, Transcript};
-use crate::foundation::base::limits::{FAILURES_IN_A_ROW_MAX, ROLLOUTS_MAX, TURNS_MAX};
+use crate::foundation::base::limits::FAILURES_IN_A_ROW_MAX;
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError};
 use crate::foundation::gate::{LedgerError, Refusal};
-use crate::governance::regulator::{Calibration, CalibrationError, CorrectionPattern};
+use crate::governance::regulator::{CalibrationError, CorrectionPattern};
 use crate::inference::providers::{self, OpenOptions};
-use crate::simulation::persona::{
-    AdversaryKind, AssembleError, ConfigErrors, PersonaConfig, RegulatorConfig, TrajectoryMode, parse,
-};
-
-/// The settings of a new run.
-#[derive(Debug, Clone)]
-pub struct RunPlan {
-    /// The configuration.
-    pub config: Arc<PersonaConfig>,
-    /// Its text, stored with the run.
-    pub yaml: String,
-    /// The seed of all random draws.
-    pub seed: u64,
-    /// How many rollouts.
-    pub rollouts: usize,
-    /// How many turns each; see [`turn_count`].
-    pub turns: usize,
-    /// Who the interlocutor is.
-    pub adversary: AdversaryKind,
-    /// The text of the adversary's file, instead of the embedded strategies.
-    pub adversary_script: Option<String>,
-    /// The persona's model.
-    pub persona: ModelChain,
-    /// The other side's: the target's, or the adversary's if there is one.
-    pub interlocutor: ModelChain,
-    /// The judge's.
-    pub judge: ModelChain,
-    /// Whether the regulator's decisions are carried out, and how far.
-    pub regulator: RegulatorConfig,
-    /// A calibration that turns confidence into a probability, if any.
-    pub calibration: Option<Calibration>,
-}
+use crate::simulation::persona::{AssembleError, ConfigErrors, PersonaConfig, parse};
 
 /// Why a run cannot start, continue, or finish. Every message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -59,24 +29,9 @@ pub enum RunError {
     /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    /// The configuration does not say how long the conversation is.
-    #[error("the configuration's trajectory has no length of its own (`mode: {mode}`); say how long with --turns N")]
-    NoTurns {
-        /// The trajectory's mode.
-        mode: &'static str,
-    },
-    /// A number is out of bounds.
-    #[error("{what} must be from 1 to {max} ({limit}), not {value}")]
-    Bounds {
-        /// Which number.
-        what: &'static str,
-        /// The largest that is allowed.
-        max: usize,
-        /// That limit's name.
-        limit: &'static str,
-        /// The requested value.
-        value: usize,
-    },
+    /// The plan is incomplete or out of bounds.
+    #[error(transparent)]
+    Plan(PlanError),
     /// Prompts cannot be assembled.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
@@ -128,28 +83,19 @@ impl From<Refusal> for RunError {
     }
 }
 
+impl From<PlanError> for RunError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Config(errors) => Self::Config(errors),
+            error => Self::Plan(error),
+        }
+    }
+}
+
 impl From<LedgerError> for RunError {
     fn from(error: LedgerError) -> Self {
         Self::Receipts(error.0)
     }
-}
-
-/// How many turns a run of `config` has; `requested` on the command line takes precedence.
-///
-/// # Errors
-/// When neither gives a number, or it is out of bounds.
-pub fn turn_count(config: &PersonaConfig, requested: Option<usize>) -> Result<usize, RunError> {
-    let (own, mode) = match config.trajectory.mode {
-        TrajectoryMode::FixedLength { turns } => (Some(turns), "fixed_length"),
-        TrajectoryMode::PhaseGated { turns } => (turns, "phase_gated"),
-        TrajectoryMode::OpenEnded => (None, "open_ended"),
-    };
-    let turns = requested.or(own).ok_or(RunError::NoTurns { mode })?;
-    bounded("the number of turns", turns, TURNS_MAX, "TURNS_MAX")
-}
-
-fn bounded(what: &'static str, value: usize, max: usize, limit: &'static str) -> Result<usize, RunError> {
-    if (1..=max).contains(&value) { Ok(value) } else { Err(RunError::Bounds { what, max, limit, value }) }
 }
 
 /// The outcome of one rollout of a run.
@@ -178,8 +124,7 @@ impl Run {
     /// # Errors
     /// When a model cannot be opened, the configuration cannot be run or the folder cannot be used; nothing is written then.
     pub fn create(plan: &RunPlan, output: &Path, options: &OpenOptions) -> Result<Self, RunError> {
-        bounded("the number of rollouts", plan.rollouts, ROLLOUTS_MAX, "ROLLOUTS_MAX")?;
-        bounded("the number of turns", plan.turns, TURNS_MAX, "TURNS_MAX")?;
+        plan.check()?;
         let now = SystemClock.now();
         let mut options = options.clone();
         options.now = Some(now);
