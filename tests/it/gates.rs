@@ -74,14 +74,11 @@ fn models_are_opened_under_their_full_path() {
             faults.push(format!("src/{name} imports `open` by itself: call `Authorizer::open_model`"));
         }
         // Scorers get options with an authorizer.
-        let made = code.matches("TranscriptScorer {").count()
-            - ["struct", "for"]
-                .map(|before| code.matches(&format!("{before} TranscriptScorer {{")).count())
-                .iter()
-                .sum::<usize>();
+        let made = code.matches("TranscriptScorer {").count() + code.matches("TranscriptScorer::new(").count();
         let guarded = |line: &&str| line.contains("options: ") && line.contains(".guarded_options(");
         if name != "simulation/judge/scoring.rs" && made != code.lines().filter(guarded).count() {
-            faults.push(format!("src/{name} scores with unguarded models: use `options: authorizer.guarded_options(…)`"));
+            faults
+                .push(format!("src/{name} scores with unguarded models: use `options: authorizer.guarded_options(…)`"));
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));

@@ -1,7 +1,7 @@
 //! The layering of the crate: imports go to lower layers only, modules of a layer import only modules declared before them,
 //! and some identifiers occur only in certain files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -106,6 +106,96 @@ fn modules_of_ordered_folders_import_only_modules_declared_before() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
+/// Circles of imports between the children of one module, each as `module: child, child, …`.
+const KNOWN_CIRCLES: [&str; 0] = [];
+
+#[test]
+fn sibling_modules_import_each_other_in_no_circle() {
+    let mut circles = Vec::new();
+    for file in rust_files(&src()) {
+        let module = if file.ends_with("lib.rs") || file.ends_with("main.rs") { continue } else { module_path(&file) };
+        let children = modules(&file);
+        if children.len() < 2 {
+            continue;
+        }
+        let exported = re_exports(&fs::read_to_string(&file).unwrap(), &children);
+        let folder = file.with_extension("");
+        let imports = |child: &String| {
+            let of = |path: &Path| {
+                let here = module_path(path);
+                let within = here.strip_prefix(module.as_slice()).and_then(<[_]>::first) == Some(child);
+                if within { production_paths(path, &here) } else { Vec::new() }
+            };
+            let mut used = BTreeSet::new();
+            for path in rust_files(&folder).iter().flat_map(|path| of(path)) {
+                let name = path.strip_prefix(module.as_slice()).and_then(<[_]>::first);
+                let target = name.and_then(|name| exported.get(name).or(children.iter().find(|child| *child == name)));
+                used.extend(target.filter(|target| *target != child).cloned());
+            }
+            used
+        };
+        let graph: BTreeMap<_, _> = children.iter().map(|child| (child.clone(), imports(child))).collect();
+        circles.extend(
+            circles_of(&graph).into_iter().map(|circle| format!("{}: {}", module.join("::"), circle.join(", "))),
+        );
+    }
+    circles.sort();
+    assert_eq!(circles, KNOWN_CIRCLES, "\n{}", circles.join("\n"));
+}
+
+/// The sets of modules that reach each other.
+fn circles_of(graph: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
+    let mut reach = graph.clone();
+    for middle in graph.keys() {
+        let beyond = reach[middle].clone();
+        for to in reach.values_mut().filter(|to| to.contains(middle)) {
+            to.extend(beyond.iter().cloned());
+        }
+    }
+    let together = |one: &String| {
+        let back = |other: &&String| reach.get(*other).is_some_and(|to| to.contains(one));
+        reach[one].iter().filter(back).cloned().collect::<Vec<_>>()
+    };
+    let circles: BTreeSet<_> = graph.keys().map(together).filter(|circle| !circle.is_empty()).collect();
+    circles.into_iter().collect()
+}
+
+/// The names that a module takes from its children, with the child: `use child::Name`, `pub use self::child::{A, B}`.
+fn re_exports(text: &str, children: &[String]) -> BTreeMap<String, String> {
+    let mut paths = Paths { here: Vec::new(), found: Vec::new(), production: true };
+    for item in syn::parse_file(text).unwrap().items {
+        if let syn::Item::Use(item) = item {
+            paths.use_tree(&item.tree, &["self".to_owned()]);
+        }
+    }
+    let named = paths.found.into_iter().filter_map(|path| match path.as_slice() {
+        [child, .., name] if children.contains(child) => Some((name.clone(), child.clone())),
+        _ => None,
+    });
+    named.collect()
+}
+
+#[test]
+fn the_check_finds_circles_of_any_length_and_through_the_parent() {
+    let graph = |edges: &[(&str, &[&str])]| {
+        let set = |to: &[&str]| to.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        edges.iter().map(|(from, to)| ((*from).to_owned(), set(to))).collect::<BTreeMap<_, _>>()
+    };
+    let straight = graph(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &[])]);
+    assert!(circles_of(&straight).is_empty());
+    let round = graph(&[("a", &["b"]), ("b", &["c"]), ("c", &["a"]), ("d", &["a"])]);
+    assert_eq!(circles_of(&round), [["a", "b", "c"]]);
+    let children = ["one", "two"].map(str::to_owned);
+    let exported = re_exports("mod one; mod two; pub use one::{A, inner::B}; use self::two::C; use std::D;", &children);
+    let pairs: Vec<_> = exported.iter().map(|(name, child)| format!("{child}::{name}")).collect();
+    assert_eq!(pairs, ["one::A", "one::B", "two::C"]);
+    let file = "use super::A; #[cfg(test)] mod tests { use super::super::B; }";
+    let here = ["x", "y"].map(str::to_owned);
+    let mut paths = Paths { here: here.to_vec(), found: Vec::new(), production: true };
+    paths.visit_file(&syn::parse_file(file).unwrap());
+    assert_eq!(paths.found, [["x", "A"]]);
+}
+
 #[test]
 fn restricted_texts_occur_only_in_their_files() {
     let mut faults = Vec::new();
@@ -118,6 +208,7 @@ fn restricted_texts_occur_only_in_their_files() {
             }
         };
         only_in("feature = \"inference\"", &["lib.rs"]);
+        only_in("feature = \"app\"", &["lib.rs"]);
         only_in("feature = \"cuda\"", &["inference/engine/device.rs"]);
         only_in("todo!(", &[]);
         only_in("unimplemented!(", &[]);
@@ -144,13 +235,17 @@ fn children_by_module() -> BTreeMap<String, Vec<String>> {
 
 /// The modules that a file declares, in order, except test modules.
 fn modules(file: &Path) -> Vec<String> {
-    let tests = |attr: &syn::Attribute| attr.meta.require_list().is_ok_and(|meta| meta.tokens.to_string() == "test");
     let items = syn::parse_file(&fs::read_to_string(file).unwrap()).unwrap().items;
     let named = items.into_iter().filter_map(|item| match item {
-        syn::Item::Mod(module) if !module.attrs.iter().any(tests) => Some(module.ident.to_string()),
+        syn::Item::Mod(module) if !module.attrs.iter().any(is_test) => Some(module.ident.to_string()),
         _ => None,
     });
     named.collect()
+}
+
+/// `#[cfg(test)]`.
+fn is_test(attribute: &syn::Attribute) -> bool {
+    attribute.meta.require_list().is_ok_and(|meta| meta.tokens.to_string() == "test")
 }
 
 /// Every Rust file below `folder`.
@@ -177,8 +272,15 @@ fn paths_used(file: &Path, here: &[String]) -> Vec<Vec<String>> {
     paths_in(&fs::read_to_string(file).unwrap(), here)
 }
 
+/// As [`paths_used`], without test code.
+fn production_paths(file: &Path, here: &[String]) -> Vec<Vec<String>> {
+    let mut paths = Paths { here: here.to_vec(), found: Vec::new(), production: true };
+    paths.visit_file(&syn::parse_file(&fs::read_to_string(file).unwrap()).unwrap());
+    paths.found
+}
+
 fn paths_in(text: &str, here: &[String]) -> Vec<Vec<String>> {
-    let mut paths = Paths { here: here.to_vec(), found: Vec::new() };
+    let mut paths = Paths { here: here.to_vec(), found: Vec::new(), production: false };
     paths.visit_file(&syn::parse_file(text).unwrap());
     paths.found
 }
@@ -186,6 +288,8 @@ fn paths_in(text: &str, here: &[String]) -> Vec<Vec<String>> {
 struct Paths {
     here: Vec<String>,
     found: Vec<Vec<String>>,
+    /// Skip test code.
+    production: bool,
 }
 
 impl Paths {
@@ -219,6 +323,9 @@ impl Paths {
 
 impl<'ast> Visit<'ast> for Paths {
     fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if self.production && module.attrs.iter().any(is_test) {
+            return;
+        }
         self.here.push(module.ident.to_string());
         syn::visit::visit_item_mod(self, module);
         self.here.pop();

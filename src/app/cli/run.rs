@@ -16,16 +16,16 @@ use super::score::{self, ScoreOptions};
 use super::terminal::quoted;
 use super::{Exit, Failure, Terminal, remote};
 use crate::foundation::base::{Clock, SystemClock};
-use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
+use crate::foundation::chat::{ModelChain, ModelError};
 use crate::governance::memory::capture::CaptureInput;
 use crate::governance::memory::workspace::{MemoryError, Workspace};
 use crate::governance::regulator::Calibration;
 use crate::inference::engine::{DeviceChoice, Dtype};
 use crate::inference::providers::{OpenOptions, PerRole};
 use crate::simulation::authorizer::Authorizer;
-use crate::simulation::persona::{self, AdversaryKind, AdversaryScript, RegulatorConfig, RegulatorPolicy};
+use crate::simulation::persona::{AdversaryKind, RegulatorPolicy};
 use crate::simulation::report::Report;
-use crate::simulation::rollout::{FileError, Outcome, RolloutSummary, Run, RunError, RunPlan, turn_count};
+use crate::simulation::rollout::{FileError, Outcome, PlanError, RolloutSummary, Run, RunError, RunPlan};
 
 /// Run rollouts: conversations of a persona with a target or an adversary
 #[derive(Debug, clap::Args)]
@@ -232,15 +232,6 @@ impl Args {
         format!("loom run --resume {}{score}", quoted(folder))
     }
 
-    fn regulator_config(&self, of_config: RegulatorConfig) -> RegulatorConfig {
-        let policy = match self.regulator {
-            None => of_config.policy,
-            Some(Policy::Observe) => RegulatorPolicy::Observe,
-            Some(Policy::Enforce) => RegulatorPolicy::Enforce,
-        };
-        RegulatorConfig { policy, ..of_config }
-    }
-
     fn options(&self, terminal: &mut Terminal) -> Result<OpenOptions, Failure> {
         let template = self.chat_template.as_deref().map(read_file);
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
@@ -259,38 +250,22 @@ impl Args {
 
     fn create(&self, options: &OpenOptions) -> Result<Run, Failure> {
         let path = self.config.as_deref().unwrap_or(Path::new(""));
-        let config = persona::load(path)?;
-        let yaml = read_file(path)?;
-        // The file may have changed between the two reads.
-        let config = Arc::new(persona::parse(&config.source, &yaml)?);
-        let model = |named: &Option<ModelChain>| named.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
-        let judge = model(&self.judge_model);
-        let script = self.adversary_file.as_ref().map(|path| Ok::<_, Failure>((path, read_file(path)?)));
-        let script = script.transpose()?;
-        let edited = script.as_ref().map(|(path, yaml)| AdversaryScript::parse(&path.display().to_string(), yaml));
-        let adversary = match edited.transpose()? {
-            Some(script) => script.kind,
-            None => self.adversary.map_or(config.evaluation.adversary, AdversaryKind::from),
-        };
-        let of_config = config.evaluation.adversary_model.as_ref();
-        let interlocutor = match adversary {
-            AdversaryKind::None => model(&self.target),
-            _ => self.adversary_model.as_ref().or(of_config).unwrap_or(&judge).clone(),
-        };
-        let plan = RunPlan {
-            turns: turn_count(&config, self.turns).map_err(failure)?,
-            seed: self.seed,
-            rollouts: self.rollouts,
-            adversary,
-            adversary_script: script.map(|(_, yaml)| yaml),
-            persona: model(&self.persona_model),
-            regulator: self.regulator_config(config.regulator),
-            calibration: self.calibration.as_deref().map(calibration).transpose()?,
-            judge,
-            yaml,
-            interlocutor,
-            config,
-        };
+        let mut builder = RunPlan::from_file(path)
+            .map_err(plan_failure)?
+            .seed(self.seed)
+            .rollouts(self.rollouts)
+            .turns(self.turns)
+            .adversary(self.adversary.map(AdversaryKind::from))
+            .persona_model(self.persona_model.clone())
+            .target_model(self.target.clone())
+            .adversary_model(self.adversary_model.clone())
+            .judge_model(self.judge_model.clone())
+            .regulator(self.regulator.map(RegulatorPolicy::from))
+            .calibration(self.calibration.as_deref().map(calibration).transpose()?);
+        if let Some(path) = &self.adversary_file {
+            builder = builder.adversary_script(&path.display().to_string(), read_file(path)?).map_err(plan_failure)?;
+        }
+        let plan = builder.build().map_err(plan_failure)?;
         let mut output = self.output.clone().unwrap_or_else(|| dated(path, 1));
         let mut created = Run::create(&plan, &output, options);
         // Another run that started in the same second may have the name.
@@ -383,6 +358,10 @@ fn is_configs_adversary(plan: &RunPlan, model: &str) -> bool {
         && plan.config.evaluation.adversary_model.as_ref().is_some_and(|chain| chain.to_string() == model)
 }
 
+fn plan_failure(error: PlanError) -> Failure {
+    failure(error.into())
+}
+
 pub(super) fn failure(error: RunError) -> Failure {
     let exit = match &error {
         RunError::Delta(_) | RunError::Assemble(_) | RunError::PromptTooLong { .. } => Exit::BadConfig,
@@ -394,6 +373,15 @@ pub(super) fn failure(error: RunError) -> Failure {
         RunError::Config(errors) => Failure::Config(errors),
         RunError::Model(error) => Failure::Model(error),
         error => Failure::Message { message: error.to_string(), exit },
+    }
+}
+
+impl From<Policy> for RegulatorPolicy {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Observe => Self::Observe,
+            Policy::Enforce => Self::Enforce,
+        }
     }
 }
 

@@ -26,7 +26,8 @@ use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::persona::{ConfigErrors, PersonaConfig, parse};
 use crate::simulation::rollout::monitors::MonitorFinding;
 use crate::simulation::rollout::{
-    FileError, Manifest, Score, ScoreJudge, TRANSCRIPT_FORMAT, Transcript, observe, read_tokens, read_transcript, write_json,
+    FileError, Manifest, Score, ScoreJudge, TRANSCRIPT_FORMAT, Transcript, observe, read_tokens, read_transcript,
+    write_json,
 };
 
 /// The value of [`ScoresFile::format`].
@@ -207,6 +208,21 @@ fn numbered(folder: &Path, prefix: &str, suffix: &str) -> std::io::Result<Vec<Pa
 }
 
 impl TranscriptScorer {
+    /// A scorer without a judge, with the default likelihood scores. `options` open the persona's model again; use those
+    /// of the run, whose models are shared.
+    pub fn new(options: OpenOptions) -> Self {
+        Self {
+            judge: None,
+            judge_check: None,
+            window: None,
+            likelihood_set: LikelihoodSet::default(),
+            rescore: false,
+            config: None,
+            persona: Role::Assistant,
+            options,
+        }
+    }
+
     /// Scores the file at `path` and stores the scores.
     ///
     /// # Errors

@@ -15,8 +15,16 @@ use crate::foundation::config::{ConfigErrors, FromNode as _, Node, NodeValue, Pr
 /// # Errors
 /// When the file cannot be read, is larger than [`limits::CONFIG_BYTES_MAX`], is not UTF-8, or holds problems.
 pub fn load(path: &Path) -> Result<PersonaConfig, ConfigErrors> {
-    let source_name = path.display().to_string();
-    parse(&source_name, &read_text(path)?)
+    load_with_text(path).map(|(config, _)| config)
+}
+
+/// As [`load`], and returns the text as well.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with_text(path: &Path) -> Result<(PersonaConfig, String), ConfigErrors> {
+    let text = read_text(path)?;
+    Ok((parse(&path.display().to_string(), &text)?, text))
 }
 
 /// Reads the text of the config at `path`; refuses files above the size limit.

@@ -2,6 +2,7 @@
 
 use super::delta::DeltaError;
 use super::files::FileError;
+use super::plan::PlanError;
 use crate::foundation::chat::ModelError;
 use crate::foundation::gate::Refusal;
 use crate::governance::regulator::CalibrationError;
@@ -15,24 +16,9 @@ pub enum RunError {
     /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    /// The configuration does not say how long the conversation is.
-    #[error("the configuration's trajectory has no length of its own (`mode: {mode}`); say how long with --turns N")]
-    NoTurns {
-        /// The trajectory's mode.
-        mode: &'static str,
-    },
-    /// A number is out of bounds.
-    #[error("{what} must be from 1 to {max} ({limit}), not {value}")]
-    Bounds {
-        /// Which number.
-        what: &'static str,
-        /// The largest that is allowed.
-        max: usize,
-        /// That limit's name.
-        limit: &'static str,
-        /// The requested value.
-        value: usize,
-    },
+    /// The plan is incomplete or out of bounds.
+    #[error(transparent)]
+    Plan(PlanError),
     /// Prompts cannot be assembled.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
@@ -91,6 +77,15 @@ pub enum RunError {
         /// Why.
         source: ReplayError,
     },
+}
+
+impl From<PlanError> for RunError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Config(errors) => Self::Config(errors),
+            error => Self::Plan(error),
+        }
+    }
 }
 
 impl From<Refusal> for RunError {

@@ -59,7 +59,7 @@ impl CallEstimate {
         adversary: AdversaryKind,
         script: Option<&str>,
     ) -> Result<Self, ConfigErrors> {
-        let redrafts = Monitors::new(&config.interaction).retries_max();
+        let redrafts = Monitors::new(Some(config)).redrafts_max();
         let drafts = (1 + redrafts + regulator.regenerations_max + REPLY_FAILURES_RETRIED_MAX) as u64;
         let scores_phrases = !config.interaction.anti_capitulation.forbidden_phrases.is_empty();
         let scripts = scripts(adversary, script)?;

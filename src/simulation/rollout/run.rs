@@ -8,47 +8,19 @@ use tokio::task::JoinSet;
 use super::context::{RolloutContext, RunSettings, model_ref};
 use super::delta;
 use super::error::RunError;
-use super::files::{ExistingFiles, RolloutFiles, RunFolder, TurnLine, read_transcript};
+use super::files::{ExistingFiles, NewRunFolder, RolloutFiles, RunFolder, TurnLine, read_transcript};
 use super::manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
 use super::permits::{CallEstimate, PermitSettings, RunPermits};
+use super::plan::RunPlan;
 use super::progress::{Observer, Progress, StopFlag};
 use super::runner::RolloutRunner;
 use super::transcript::{ConfigRef, ModelRef, Outcome, Totals, Transcript};
-use crate::foundation::base::limits::{FAILURES_IN_A_ROW_MAX, ROLLOUTS_MAX, TURNS_MAX};
+use crate::foundation::base::limits::FAILURES_IN_A_ROW_MAX;
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelError};
-use crate::governance::regulator::{Calibration, CorrectionPattern};
+use crate::governance::regulator::CorrectionPattern;
 use crate::inference::providers::{self, OpenOptions};
-use crate::simulation::persona::{AdversaryKind, PersonaConfig, RegulatorConfig, TrajectoryMode, parse};
-
-/// The settings of a new run.
-#[derive(Debug, Clone)]
-pub struct RunPlan {
-    /// The configuration.
-    pub config: Arc<PersonaConfig>,
-    /// Its text, stored with the run.
-    pub yaml: String,
-    /// The seed of all random draws.
-    pub seed: u64,
-    /// How many rollouts.
-    pub rollouts: usize,
-    /// How many turns each; see [`turn_count`].
-    pub turns: usize,
-    /// Who the interlocutor is.
-    pub adversary: AdversaryKind,
-    /// The text of the adversary's file, instead of the embedded strategies.
-    pub adversary_script: Option<String>,
-    /// The persona's model.
-    pub persona: ModelChain,
-    /// The other side's: the target's, or the adversary's if there is one.
-    pub interlocutor: ModelChain,
-    /// The judge's.
-    pub judge: ModelChain,
-    /// Whether the regulator's decisions are carried out, and how far.
-    pub regulator: RegulatorConfig,
-    /// A calibration that turns confidence into a probability, if any.
-    pub calibration: Option<Calibration>,
-}
+use crate::simulation::persona::{PersonaConfig, Speaker, parse};
 
 impl RunPlan {
     /// The most calls of the persona's and of the interlocutor's model.
@@ -62,24 +34,6 @@ impl RunPlan {
     fn calls(&self) -> Result<CallEstimate, RunError> {
         Ok(CallEstimate::new(&self.config, &self.regulator, self.adversary, self.adversary_script.as_deref())?)
     }
-}
-
-/// How many turns a run of `config` has; `requested` on the command line takes precedence.
-///
-/// # Errors
-/// When neither gives a number, or it is out of bounds.
-pub fn turn_count(config: &PersonaConfig, requested: Option<usize>) -> Result<usize, RunError> {
-    let (own, mode) = match config.trajectory.mode {
-        TrajectoryMode::FixedLength { turns } => (Some(turns), "fixed_length"),
-        TrajectoryMode::PhaseGated { turns } => (turns, "phase_gated"),
-        TrajectoryMode::OpenEnded => (None, "open_ended"),
-    };
-    let turns = requested.or(own).ok_or(RunError::NoTurns { mode })?;
-    bounded("the number of turns", turns, TURNS_MAX, "TURNS_MAX")
-}
-
-fn bounded(what: &'static str, value: usize, max: usize, limit: &'static str) -> Result<usize, RunError> {
-    if (1..=max).contains(&value) { Ok(value) } else { Err(RunError::Bounds { what, max, limit, value }) }
 }
 
 /// The outcome of one rollout of a run.
@@ -110,8 +64,7 @@ impl Run {
     /// When a model cannot be opened, the configuration cannot be run or the folder cannot be used; a new folder is removed
     /// then.
     pub fn create(plan: &RunPlan, output: &Path, options: &OpenOptions) -> Result<Self, RunError> {
-        bounded("the number of rollouts", plan.rollouts, ROLLOUTS_MAX, "ROLLOUTS_MAX")?;
-        bounded("the number of turns", plan.turns, TURNS_MAX, "TURNS_MAX")?;
+        plan.check()?;
         let now = SystemClock.now();
         let mut options = options.clone();
         options.now = Some(now);

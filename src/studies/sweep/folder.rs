@@ -170,7 +170,8 @@ fn plan(
         AdversaryKind::None => target.clone(),
         _ => adversary_model(file, &config),
     };
-    let turns = turn_count(&config, file.turns).map_err(|source| SweepError::Run { cell: number, source })?;
+    let turns =
+        turn_count(&config, file.turns).map_err(|error| SweepError::Run { cell: number, source: error.into() })?;
     let cell = Cell {
         cell: number,
         config: name.clone(),
