@@ -152,6 +152,11 @@ impl Monitors {
         named.for_each(|monitor| monitor.intervened(turn));
     }
 
+    /// The most redrafts of one message, whatever the findings.
+    pub fn redrafts_max(&self) -> usize {
+        self.0.iter().map(|monitor| monitor.retries_max()).max().unwrap_or_default()
+    }
+
     /// The most redrafts of one message with these findings.
     pub fn retries_max(&self, findings: &[MonitorFinding]) -> usize {
         let fired = |monitor: &&Box<dyn Monitor>| findings.iter().any(|finding| finding.monitor == monitor.name());
