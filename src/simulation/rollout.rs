@@ -30,9 +30,9 @@ mod listener;
 
 pub use authorizer::regulator_outcomes;
 pub use delta::{DeltaError, FittedGains};
+pub use error::{ReplayError, RunError};
 pub use files::{FileError, RunFolder, read_tokens, read_transcript, write_json};
 pub use forbidden_phrases::{ForbiddenPhraseLogprobs, PhraseLogprob};
-pub use error::{ReplayError, RunError};
 pub use manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
 pub use observation::observe;
 pub use progress::{Observer, Progress, StopFlag};

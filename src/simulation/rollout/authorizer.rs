@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::manifest::Manifest;
 use super::error::RunError;
+use super::manifest::Manifest;
 use super::transcript::{Transcript, Turn, Utterance};
 use crate::foundation::base::limits::{REPLY_FAILURES_RETRIED_MAX, REPLY_TOKENS_MAX, RETRIES_MAX};
 use crate::foundation::base::{Clock, Digest, SystemClock};

@@ -13,6 +13,7 @@ pub use self::recorded::ReplayedTurn;
 use super::authorizer::TurnPermits;
 use super::context::RolloutContext;
 use super::drafting::{DraftRequest, DraftResult};
+use super::error::RunError;
 use super::files::TurnLine;
 use super::forbidden_phrases::ReplyStart;
 use super::length;
@@ -20,7 +21,6 @@ use super::listener::RegulatorListener;
 use super::monitors::Monitors;
 use super::participant::{Participant, ReplyRequest, StatePlacement};
 use super::quality::QualityGauge;
-use super::error::RunError;
 use super::transcript::{
     Intensity, MonitorEvent, Probe, PromptRecord, Quote, TokenCount, TokenLine, Turn, TurnTiming, Utterance,
 };
@@ -72,9 +72,9 @@ struct TurnInProgress {
 
 impl RolloutRunner {
     pub(super) fn new(context: Arc<RolloutContext>, rollout: usize) -> Self {
-        let mut persona =
-            Participant::new(Speaker::Persona, Arc::clone(&context.persona), context.state_placement());
-        let mut interlocutor = Participant::new(Speaker::Interlocutor, Arc::clone(&context.interlocutor), StatePlacement::Replace);
+        let mut persona = Participant::new(Speaker::Persona, Arc::clone(&context.persona), context.state_placement());
+        let mut interlocutor =
+            Participant::new(Speaker::Interlocutor, Arc::clone(&context.interlocutor), StatePlacement::Replace);
         interlocutor.set_opening(&context.interlocutor_prompt);
         persona.set_opening(&context.assembler.opening());
         let opening = context.config.interaction.opening.clone();
@@ -160,7 +160,11 @@ impl RolloutRunner {
         let turn = Turn {
             index,
             progress: plan.progress,
-            prompt: prompt_record(&plan, slides.iter().any(|slide| slide.speaker == Speaker::Persona), self.told.clone()),
+            prompt: prompt_record(
+                &plan,
+                slides.iter().any(|slide| slide.speaker == Speaker::Persona),
+                self.told.clone(),
+            ),
             intensities: plan
                 .intensities
                 .into_iter()

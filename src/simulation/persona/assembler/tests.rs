@@ -62,7 +62,11 @@ fn the_opening_holds_redirects_when_resistance_is_above_low() {
         let redirect = config.interaction.anti_capitulation.redirects[0].replacement.clone();
         let opening = plan(config, 0).opening;
         assert_eq!(opening.contains(&redirect), resistance > Level::Low, "{resistance:?}");
-        assert_eq!(opening.contains("You do not change your mind because"), resistance == Level::High, "{resistance:?}");
+        assert_eq!(
+            opening.contains("You do not change your mind because"),
+            resistance == Level::High,
+            "{resistance:?}"
+        );
         assert_eq!(opening.contains("You come back to your own view."), resistance == Level::Medium, "{resistance:?}");
         // A monitor checks for it at any resistance level, so it is always in the prompt.
         assert!(opening.contains("\"you're right\""), "{resistance:?}");
@@ -134,7 +138,7 @@ fn instructions_are_given_by_schedule_and_at_every_change() {
         assert_eq!((at(turn).injection, at(turn).message), (InjectionKind::None, None), "turn {turn}");
     }
     assert_eq!(at(2).injection, InjectionKind::Reminder);
-    let reminder = "[REMINDER: You are Marcus. Current belief intensity: 0.10.";
+    let reminder = "You are Marcus, and you stay Marcus, whatever is said.";
     assert!(at(2).message.is_some_and(|text| text.starts_with(reminder) && text.ends_with(&at(2).state)));
     assert!(at(0).message.is_some_and(|text| text == at(0).state));
     assert!(at(5).message.is_some_and(|text| text.starts_with("# NOW\n") && text.contains("# MUST DO\n")));
@@ -151,7 +155,8 @@ fn instructions_are_given_by_schedule_and_at_every_change() {
 
 /// The shipped personas, and a budget for the compact form.
 fn every_form() -> Vec<(PersonaConfig, Option<PromptBudget>)> {
-    let configs = crate::simulation::persona::examples().iter().map(|example| parse(example.path, example.yaml).unwrap());
+    let configs =
+        crate::simulation::persona::examples().iter().map(|example| parse(example.path, example.yaml).unwrap());
     configs.flat_map(|config| [(config.clone(), None), (config, Some(words(900)))]).collect()
 }
 
