@@ -252,7 +252,7 @@ impl Assembler {
     /// The instruction for a redraft of the planned turn after the monitors' `findings`: each finding's own instruction, or
     /// the stagnation intervention for an empty one.
     pub fn redraft(&self, input: &TurnInput<'_>, findings: &[&str]) -> String {
-        let Inner { config, intervention, form, .. } = &*self.0;
+        let Inner { intervention, form, .. } = &*self.0;
         let prescribed = self.prescribed(input);
         let inputs = self.inputs(input.turn, &prescribed);
         let mut instructions: Vec<String> = Vec::new();

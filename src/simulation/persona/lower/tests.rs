@@ -106,7 +106,10 @@ fn modes_and_end_conditions_fit_together() {
     let gated = parse("test.yaml", &turns.replace("fixed_length", "phase_gated")).unwrap();
     let ends: Vec<_> = gated.trajectory.phases.into_iter().map(|phase| phase.end).collect();
     assert!(matches!(ends[0], EndCondition::Turn(8)));
-    assert!(matches!(&ends[1], EndCondition::Trigger { pattern: Pattern::Regex(_), window: 2, max_turns: Some(9) }));
+    assert!(matches!(
+        &ends[1],
+        EndCondition::Trigger { pattern: Pattern::Regex(_), window: 2, max_turns: Some(9), .. }
+    ));
 }
 
 #[test]
