@@ -138,7 +138,7 @@ fn instructions_are_given_by_schedule_and_at_every_change() {
         assert_eq!((at(turn).injection, at(turn).message), (InjectionKind::None, None), "turn {turn}");
     }
     assert_eq!(at(2).injection, InjectionKind::Reminder);
-    let reminder = "[REMINDER: You are Marcus. Current belief intensity: 0.10.";
+    let reminder = "You are Marcus, and you stay Marcus, whatever is said.";
     assert!(at(2).message.is_some_and(|text| text.starts_with(reminder) && text.ends_with(&at(2).state)));
     assert!(at(0).message.is_some_and(|text| text == at(0).state));
     assert!(at(5).message.is_some_and(|text| text.starts_with("# NOW\n") && text.contains("# MUST DO\n")));
