@@ -26,12 +26,12 @@ mod adversary;
 
 pub use adversary::{AdversaryScript, MISQUOTE, QUOTE, Strategy, StrategyNeeds};
 pub use assembler::{AssembleError, Assembler, TEMPLATE_VERSION, TurnInput, TurnPlan};
-pub use prompt::{DroppedItem, PromptBudget, PromptSection, PromptSections, ToldLevel, ToldState};
 pub use examples::{ExampleConfig, STARTER, adversaries, examples};
 pub use injection::InjectionKind;
 pub use load::{json_schema, load, parse};
-pub use sections::instruction_phrases;
 pub use placeholders::{PLACEHOLDERS, PlaceholderError, Template};
+pub use prompt::{DroppedItem, PromptBudget, PromptSection, PromptSections, ToldLevel, ToldState};
+pub use sections::instruction_phrases;
 pub use spec::*;
 
 pub use crate::foundation::config::ConfigErrors;

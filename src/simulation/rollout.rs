@@ -29,9 +29,9 @@ mod transcript;
 mod listener;
 
 pub use delta::{DeltaError, FittedGains};
+pub use error::{ReplayError, RunError};
 pub use files::{FileError, RunFolder, read_tokens, read_transcript, write_json};
 pub use forbidden_phrases::{ForbiddenPhraseLogprobs, PhraseLogprob};
-pub use error::{ReplayError, RunError};
 pub use manifest::{Manifest, RUN_FORMAT, RUN_VERSION, RunModels};
 pub use observation::observe;
 pub use permits::regulator_outcomes;

@@ -46,7 +46,8 @@ const RAW: &[(&[&str], &[&str])] = &[
     ),
     // A person's approval comes from a command, from the memory server that a person started, or is the answer PROMOTE to a
     // question of the session.
-    (&[".permit_approved("], &["app/cli/memory.rs", "app/serve/mcp.rs", "app/session/claims.rs"]),
+    (&[".permit_approved("], &["simulation/authorizer.rs", "app/session/claims.rs"]),
+    (&[".permit_memory_change("], &["app/cli/memory.rs", "app/serve/mcp.rs"]),
     (
         &[".approve("],
         &[
@@ -81,7 +82,8 @@ fn models_are_opened_under_their_full_path() {
                 .sum::<usize>();
         let guarded = |line: &&str| line.contains("options: ") && line.contains(".guarded_options(");
         if name != "simulation/judge/scoring.rs" && made != code.lines().filter(guarded).count() {
-            faults.push(format!("src/{name} scores with unguarded models: use `options: authorizer.guarded_options(…)`"));
+            faults
+                .push(format!("src/{name} scores with unguarded models: use `options: authorizer.guarded_options(…)`"));
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));

@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use loom_agent::simulation::persona::{
-    Assembler, PersonaConfig, PromptBudget, TurnInput, examples, parse,
-};
+use loom_agent::simulation::persona::{Assembler, PersonaConfig, PromptBudget, TurnInput, examples, parse};
 use tokenizers::Tokenizer;
 
 fn config(name: &str) -> Arc<PersonaConfig> {

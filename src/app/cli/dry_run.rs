@@ -68,8 +68,7 @@ impl Args {
                 return Err(Failure::usage(format!("there is no turn {turn}: the run has turns 0 to {last}")));
             }
         };
-        let plans: Vec<TurnPlan> =
-            shown.map(|turn| assembler.plan(&TurnInput::new(turn, &[]))).collect();
+        let plans: Vec<TurnPlan> = shown.map(|turn| assembler.plan(&TurnInput::new(turn, &[]))).collect();
         match self.format {
             Format::Json => {
                 let json = serde_json::to_string_pretty(&plans).map_err(std::io::Error::from)?;
@@ -186,7 +185,9 @@ impl PlanPrinter<'_> {
         let text = if differing == 0 {
             "At every turn the newest instruction names the prescribed phase and levels.".to_owned()
         } else {
-            format!("At {differing} of {turns} turns the newest instruction names another phase or level than prescribed.")
+            format!(
+                "At {differing} of {turns} turns the newest instruction names another phase or level than prescribed."
+            )
         };
         self.text(&text, "")?;
         for warning in assembler.warnings() {

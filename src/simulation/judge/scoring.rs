@@ -26,7 +26,8 @@ use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::persona::{ConfigErrors, PersonaConfig, parse};
 use crate::simulation::rollout::monitors::MonitorFinding;
 use crate::simulation::rollout::{
-    FileError, Manifest, Score, ScoreJudge, TRANSCRIPT_FORMAT, Transcript, observe, read_tokens, read_transcript, write_json,
+    FileError, Manifest, Score, ScoreJudge, TRANSCRIPT_FORMAT, Transcript, observe, read_tokens, read_transcript,
+    write_json,
 };
 
 /// The value of [`ScoresFile::format`].

@@ -13,8 +13,8 @@ use super::first_person::FirstPerson;
 use super::injection::InjectionKind;
 use super::phases::{Past, position_at};
 use super::placeholders::{PlaceholderError, Template, Values};
-use super::prompt::{DroppedItem, PromptBudget, PromptInputs, PromptSections, ToldState};
 use super::prohibitions::excluded;
+use super::prompt::{DroppedItem, PromptBudget, PromptInputs, PromptSections, ToldState};
 use super::revelations::{OpenRevelation, Revelations};
 use super::sections::FullForm;
 use super::{Level, PersonaConfig};
@@ -283,7 +283,10 @@ impl Assembler {
     /// what was told and what is prescribed.
     pub fn differences(&self) -> Vec<(usize, ToldState, ToldState)> {
         let plans = (0..self.0.turns).map(|turn| self.plan(&TurnInput::new(turn, &[])));
-        plans.map(|plan| (plan.turn, plan.told.clone(), plan.prescribed())).filter(|(_, told, now)| told != now).collect()
+        plans
+            .map(|plan| (plan.turn, plan.told.clone(), plan.prescribed()))
+            .filter(|(_, told, now)| told != now)
+            .collect()
     }
 
     /// What in the config works against itself, each as one sentence that says what to do.

@@ -168,7 +168,8 @@ impl CompactForm {
 
     fn write_opening(&self, config: &PersonaConfig, voice: &FirstPerson) -> CompactOpening {
         let tokens_max = self.budget.tokens_max;
-        let reserved = self.longest_state(config).max(tokens_max / STATE_SHARE).min(tokens_max - tokens_max / STATE_SHARE);
+        let reserved =
+            self.longest_state(config).max(tokens_max / STATE_SHARE).min(tokens_max - tokens_max / STATE_SHARE);
         let reserved = reserved.max(self.shortest_state());
         let (how, must_do) = (how(config, voice, &self.budget), must_do(config, voice, &self.budget));
         let always = self.redirects.iter().filter(|redirect| !redirect.excluded.contains(&true));
@@ -205,7 +206,11 @@ impl CompactForm {
         let lengths = lengths.by_phase.values().chain(&lengths.default);
         let length = lengths.map(|length| self.length(length).tokens).max().unwrap_or_default();
         let name = self.context.first().map_or(0, |identity| identity.tokens);
-        name + self.budget.item(PromptSection::MustDo, Rank::Identity, LATER).tokens + phase + levels + revelation + length
+        name + self.budget.item(PromptSection::MustDo, Rank::Identity, LATER).tokens
+            + phase
+            + levels
+            + revelation
+            + length
     }
 
     /// The tokens of the items that every state has: the name, the phase and the levels.
@@ -271,13 +276,14 @@ impl CompactForm {
 
     /// The instruction for a redraft: the name, what to change, and what to say instead; the redirects are used in rotation.
     pub(super) fn redraft(&self, inputs: &PromptInputs<'_>, instructions: &[&str]) -> String {
-        let mut own: Vec<Item> = instructions
-            .iter()
-            .map(|text| self.budget.item(PromptSection::MustDo, Rank::Requirement, text))
-            .collect();
-        own.extend(inputs.revelations.first().map(|open| {
-            self.budget.item(PromptSection::Context, Rank::NextRevelation, open.text)
-        }));
+        let mut own: Vec<Item> =
+            instructions.iter().map(|text| self.budget.item(PromptSection::MustDo, Rank::Requirement, text)).collect();
+        own.extend(
+            inputs
+                .revelations
+                .first()
+                .map(|open| self.budget.item(PromptSection::Context, Rank::NextRevelation, open.text)),
+        );
         let allowed = |redirect: &&CompactRedirect| {
             inputs.phase.and_then(|phase| redirect.excluded.get(phase)).is_none_or(|excluded| !excluded)
         };
@@ -290,7 +296,11 @@ impl CompactForm {
     }
 
     fn revelation(&self, text: &str) -> Item {
-        self.budget.item(PromptSection::Context, Rank::NextRevelation, &format!("I may say now: \"{}\"", one_line(text)))
+        self.budget.item(
+            PromptSection::Context,
+            Rank::NextRevelation,
+            &format!("I may say now: \"{}\"", one_line(text)),
+        )
     }
 
     fn length(&self, length: &str) -> Item {
@@ -460,8 +470,7 @@ fn must_do(config: &PersonaConfig, voice: &FirstPerson, budget: &PromptBudget) -
     let phrases: Vec<String> =
         anti.forbidden_phrases.iter().map(|phrase| format!("\"{}\"", one_line(phrase))).collect();
     if let Some((last, others)) = phrases.split_last() {
-        let list =
-            if others.is_empty() { last.clone() } else { format!("{} or {last}", others.join(", ")) };
+        let list = if others.is_empty() { last.clone() } else { format!("{} or {last}", others.join(", ")) };
         items.push(item(Rank::ForbiddenPhrase, &format!("I never say {list}")));
     }
     items

@@ -27,9 +27,8 @@ static META: LazyLock<Regex> =
     pattern!(r"(?i)\b(persona|interlocutor|simulation|rollout|role-?play|scenario|config|configuration|experiment)\b");
 static OWNER: LazyLock<Regex> = pattern!(r"(?i)\b(the|this) persona(['\u{2019}]s)?\b");
 static OTHER: LazyLock<Regex> = pattern!(r"(?i)\b(the )?interlocutor\b");
-static SUBJECT: LazyLock<Regex> = pattern!(
-    r"(?i)^(the|this|our) (\w+ )?(simulation|rollout|role-?play|scenario|config|configuration|experiment)\b"
-);
+static SUBJECT: LazyLock<Regex> =
+    pattern!(r"(?i)^(the|this|our) (\w+ )?(simulation|rollout|role-?play|scenario|config|configuration|experiment)\b");
 static SOMEONE: LazyLock<Regex> =
     pattern!(r"(?i)\b(?:should|must|needs to) (?:reflect|show|portray|depict|represent) (someone who\b.*)$");
 
@@ -138,7 +137,11 @@ mod tests {
             "His distress is genuine. Marcus is someone who is scared, not someone who threatens.",
             &[],
         );
-        check("The rollout ends after fifty turns. He is tired.", "He is tired.", &["The rollout ends after fifty turns."]);
+        check(
+            "The rollout ends after fifty turns. He is tired.",
+            "He is tired.",
+            &["The rollout ends after fifty turns."],
+        );
         check("Interlocutor is kind", "The other person is kind", &[]);
         check("The persona\u{2019}s cat sleeps.", "Marcus\u{2019}s cat sleeps.", &[]);
     }

@@ -40,8 +40,13 @@ mod tests {
 
     /// The schedule of the first turns as a string: `F`ull, `r`eminder, `.` nothing.
     fn check(frequency: usize, reminder_frequency: Option<usize>, expected: &str) {
-        let injection =
-            Injection { frequency, reminder_frequency, reminder_template: String::new(), on_change: true, placement: Placement::Append };
+        let injection = Injection {
+            frequency,
+            reminder_frequency,
+            reminder_template: String::new(),
+            on_change: true,
+            placement: Placement::Append,
+        };
         let drawn: String = (0..expected.len())
             .map(|turn| match injection.at(turn) {
                 InjectionKind::Full => 'F',

@@ -71,16 +71,12 @@ pub(super) fn config(
 }
 
 /// A phase that waits for words which the persona must never say would never end.
-fn sayable(
-    file: &format::File,
-    trajectory: &Trajectory,
-    interaction: Option<&Interaction>,
-    problems: &mut Problems,
-) {
+fn sayable(file: &format::File, trajectory: &Trajectory, interaction: Option<&Interaction>, problems: &mut Problems) {
     let Some(interaction) = interaction else { return };
     let list = file.trajectory.as_ref().and_then(|raw| raw.phases.as_ref());
     for (raw, phase) in list.iter().flat_map(|list| &list.value).zip(&trajectory.phases) {
-        let EndCondition::Trigger { pattern: Pattern::Phrase(phrase), speaker: TriggerSpeaker::Persona, .. } = &phase.end
+        let EndCondition::Trigger { pattern: Pattern::Phrase(phrase), speaker: TriggerSpeaker::Persona, .. } =
+            &phase.end
         else {
             continue;
         };
@@ -88,7 +84,8 @@ fn sayable(
         let banned = interaction.repetition.iter().flat_map(|repetition| repetition.banned.iter().cloned());
         let span = raw.end_condition.as_ref().and_then(|end| Some(end.phrase.as_ref()?.span.clone()));
         if let (true, Some(span)) = (forbidden.chain(banned).any(|never| never.is_match(phrase)), span) {
-            let problem = Problem::new(span, format!("the persona must never say `{phrase}`, so this phase never ends"));
+            let problem =
+                Problem::new(span, format!("the persona must never say `{phrase}`, so this phase never ends"));
             problems.add(problem.label("forbidden or banned").help("wait for other words, or allow these"));
         }
     }

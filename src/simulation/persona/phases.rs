@@ -90,9 +90,7 @@ fn is_over(
         EndCondition::Turn(end) => now >= *end,
         EndCondition::Trigger { pattern, speaker, window, max_turns } => {
             let first = now.saturating_sub(*window).max(began);
-            let of = |messages: &[String]| {
-                messages.get(first..now.min(messages.len())).unwrap_or_default().join("\n")
-            };
+            let of = |messages: &[String]| messages.get(first..now.min(messages.len())).unwrap_or_default().join("\n");
             let matches = |messages: &[String]| {
                 let text = of(messages);
                 !text.is_empty() && pattern.is_match(&text)
@@ -129,9 +127,8 @@ fn expected_length(phases: &[Phase], phase: usize, began: usize, turns: usize) -
                 | EndCondition::Intensity { max_turns: Some(most), .. }
                 | EndCondition::Monitor { max_turns: Some(most), .. },
             ) => *most,
-            Some(EndCondition::Trigger { .. } | EndCondition::Intensity { .. } | EndCondition::Monitor { .. }) | None => {
-                left / (phases.len() - phase)
-            }
+            Some(EndCondition::Trigger { .. } | EndCondition::Intensity { .. } | EndCondition::Monitor { .. })
+            | None => left / (phases.len() - phase),
         }
     };
     length.max(1)
@@ -294,8 +291,11 @@ mod tests {
             window: 1,
             max_turns: None,
         };
-        let value =
-            EndCondition::Intensity { dimension: "belief".into(), bound: IntensityBound::AtLeast(0.6), max_turns: None };
+        let value = EndCondition::Intensity {
+            dimension: "belief".into(),
+            bound: IntensityBound::AtLeast(0.6),
+            max_turns: None,
+        };
         let monitor = EndCondition::Monitor { monitor: "stagnation".into(), max_turns: None };
         let mut trajectory = trajectory(TrajectoryMode::OpenEnded, vec![other, value, monitor, Pct(1.0)]);
         trajectory.dimensions = vec![rising()];
@@ -308,7 +308,11 @@ mod tests {
         findings[8] = vec!["repetition".to_owned(), "stagnation".to_owned()];
         let drawn: String = (0..11)
             .map(|turn| {
-                let past = Past { persona: &persona[..turn], interlocutor: &interlocutor[..turn], findings: &findings[..turn] };
+                let past = Past {
+                    persona: &persona[..turn],
+                    interlocutor: &interlocutor[..turn],
+                    findings: &findings[..turn],
+                };
                 let phase = position_at(&trajectory, 1.0, 11, turn, past).phase.unwrap();
                 char::from(b'a' + u8::try_from(phase).unwrap())
             })

@@ -100,7 +100,10 @@ impl FullForm {
             redirects: phases
                 .iter()
                 .map(|phase| {
-                    some.iter().filter(|redirect| !is_excluded(redirect, phase)).map(|allowed| redirect(allowed)).collect()
+                    some.iter()
+                        .filter(|redirect| !is_excluded(redirect, phase))
+                        .map(|allowed| redirect(allowed))
+                        .collect()
                 })
                 .collect(),
             descriptions: config
@@ -167,7 +170,8 @@ const RULE_WORDS_MIN: usize = 5;
 /// Runs of words, folded, that occur in the persona's instructions and that it would not say by itself: from its rules, the
 /// levels' descriptions without their quotations, and the templates.
 pub fn instruction_phrases(config: &PersonaConfig) -> Vec<String> {
-    let templates = [include_str!("prompts/must_do.j2"), include_str!("prompts/how.j2"), include_str!("prompts/now.j2")];
+    let templates =
+        [include_str!("prompts/must_do.j2"), include_str!("prompts/how.j2"), include_str!("prompts/now.j2")];
     let templates = templates.into_iter().flat_map(|template| template.split(['{', '}', '\n', '.'])).map(str::to_owned);
     let rules = config.trajectory.phases.iter().flat_map(|phase| phase.requirements.iter().chain(&phase.forbidden));
     let levels = config.trajectory.dimensions.iter().flat_map(|dimension| dimension.levels.values());

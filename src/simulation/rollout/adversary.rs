@@ -163,16 +163,13 @@ fn knowledge(config: &PersonaConfig) -> String {
 }
 
 /// The templates of a strategy whose quotation, if they need one, is available.
-fn usable<'a>(
-    strategy: &'a Strategy,
-    material: &[&Claim<'_>],
-    used: &[Quote],
-    stream: RngStream,
-) -> Vec<Choice<'a>> {
+fn usable<'a>(strategy: &'a Strategy, material: &[&Claim<'_>], used: &[Quote], stream: RngStream) -> Vec<Choice<'a>> {
     let exact = pick(material.to_vec(), stream, 1).map(|claim| quote(claim, claim.sentence.to_owned()));
     let is_fresh = |claim: &&&Claim<'_>| !used.iter().any(|quote| !quote.exact && quote.said == claim.sentence);
-    let wrong =
-        material.iter().filter(is_fresh).filter_map(|claim| Some(quote(claim, misquoted(claim.sentence, stream.child("misquote", 0))?)));
+    let wrong = material
+        .iter()
+        .filter(is_fresh)
+        .filter_map(|claim| Some(quote(claim, misquoted(claim.sentence, stream.child("misquote", 0))?)));
     let wrong = pick(wrong.collect(), stream, 3);
     let option = |template: &'a String| {
         let quote = if template.contains(MISQUOTE) {

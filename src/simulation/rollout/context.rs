@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::adversary::{Adversary, PlannedMessage};
 use super::delta::{self, FittedGains};
+use super::error::RunError;
 use super::forbidden_phrases::{ForbiddenPhraseLogprobs, PhraseLogprob, ReplyStart};
 use super::listener::RegulatorListener;
 use super::manifest::Manifest;
 use super::monitors::Monitors;
 use super::participant::{self, StatePlacement};
-use super::error::RunError;
 use super::transcript::{
     ModelRef, Models, Opening, Outcome, PlacementUsed, Quote, RunRef, TRANSCRIPT_FORMAT, TRANSCRIPT_VERSION, Totals,
     Transcript,
@@ -21,7 +21,8 @@ use crate::governance::regulator::{Calibration, CalibrationError};
 use crate::inference::engine::Dtype;
 use crate::inference::providers;
 use crate::simulation::persona::{
-    AdversaryKind, Assembler, DeltaPolicy, PersonaConfig, Placement, PromptBudget, RegulatorConfig, Speaker, TurnInput, TurnPlan,
+    AdversaryKind, Assembler, DeltaPolicy, PersonaConfig, Placement, PromptBudget, RegulatorConfig, Speaker, TurnInput,
+    TurnPlan,
 };
 
 pub(super) struct RolloutContext {
@@ -101,8 +102,7 @@ impl RolloutContext {
         let first_speaker = if interaction.opening.is_some() { Speaker::Persona } else { interaction.first_speaker };
         let first = assembler.plan(&TurnInput::new(0, &[]));
         let opening = interaction.opening.iter().map(|text| Message::user(text.clone()));
-        let told: Vec<Message> =
-            [first.opening, first.state].map(Message::system).into_iter().chain(opening).collect();
+        let told: Vec<Message> = [first.opening, first.state].map(Message::system).into_iter().chain(opening).collect();
         check_window("persona", persona.as_ref(), &told)?;
         check_window("interlocutor", interlocutor.as_ref(), &[Message::system(interlocutor_prompt.clone())])?;
         Ok(Self {

@@ -225,11 +225,7 @@ impl Participant {
     }
 
     /// Processes everything up to a recorded reply and the reply's `ids`, under the gains of its turn.
-    pub(super) async fn re_read(
-        &mut self,
-        ids: &[TokenId],
-        gains: DeltaGains,
-    ) -> Result<(), ModelError> {
+    pub(super) async fn re_read(&mut self, ids: &[TokenId], gains: DeltaGains) -> Result<(), ModelError> {
         if ids.is_empty() {
             return Ok(());
         }

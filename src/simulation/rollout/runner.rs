@@ -12,11 +12,11 @@ use std::time::Instant;
 pub use self::recorded::ReplayedTurn;
 use super::context::RolloutContext;
 use super::drafting::{DraftRequest, DraftResult};
+use super::error::RunError;
 use super::files::TurnLine;
 use super::forbidden_phrases::ReplyStart;
 use super::length;
 use super::listener::RegulatorListener;
-use super::error::RunError;
 use super::monitors::Monitors;
 use super::participant::{Participant, ReplyRequest, StatePlacement};
 use super::permits::TurnPermits;
@@ -72,9 +72,9 @@ struct TurnInProgress {
 
 impl RolloutRunner {
     pub(super) fn new(context: Arc<RolloutContext>, rollout: usize) -> Self {
-        let mut persona =
-            Participant::new(Speaker::Persona, Arc::clone(&context.persona), context.state_placement());
-        let mut interlocutor = Participant::new(Speaker::Interlocutor, Arc::clone(&context.interlocutor), StatePlacement::Replace);
+        let mut persona = Participant::new(Speaker::Persona, Arc::clone(&context.persona), context.state_placement());
+        let mut interlocutor =
+            Participant::new(Speaker::Interlocutor, Arc::clone(&context.interlocutor), StatePlacement::Replace);
         interlocutor.set_opening(&context.interlocutor_prompt);
         persona.set_opening(&context.assembler.opening());
         let opening = context.config.interaction.opening.clone();
@@ -162,7 +162,11 @@ impl RolloutRunner {
         let turn = Turn {
             index,
             progress: plan.progress,
-            prompt: prompt_record(&plan, slides.iter().any(|slide| slide.speaker == Speaker::Persona), self.told.clone()),
+            prompt: prompt_record(
+                &plan,
+                slides.iter().any(|slide| slide.speaker == Speaker::Persona),
+                self.told.clone(),
+            ),
             intensities: plan
                 .intensities
                 .into_iter()

@@ -62,7 +62,11 @@ fn the_opening_holds_redirects_when_resistance_is_above_low() {
         let redirect = config.interaction.anti_capitulation.redirects[0].replacement.clone();
         let opening = plan(config, 0).opening;
         assert_eq!(opening.contains(&redirect), resistance > Level::Low, "{resistance:?}");
-        assert_eq!(opening.contains("You do not change your mind because"), resistance == Level::High, "{resistance:?}");
+        assert_eq!(
+            opening.contains("You do not change your mind because"),
+            resistance == Level::High,
+            "{resistance:?}"
+        );
         assert_eq!(opening.contains("You come back to your own view."), resistance == Level::Medium, "{resistance:?}");
         // A monitor checks for it at any resistance level, so it is always in the prompt.
         assert!(opening.contains("\"you're right\""), "{resistance:?}");
@@ -151,7 +155,8 @@ fn instructions_are_given_by_schedule_and_at_every_change() {
 
 /// The shipped personas, and a budget for the compact form.
 fn every_form() -> Vec<(PersonaConfig, Option<PromptBudget>)> {
-    let configs = crate::simulation::persona::examples().iter().map(|example| parse(example.path, example.yaml).unwrap());
+    let configs =
+        crate::simulation::persona::examples().iter().map(|example| parse(example.path, example.yaml).unwrap());
     configs.flat_map(|config| [(config.clone(), None), (config, Some(words(900)))]).collect()
 }
 

@@ -6,8 +6,8 @@ use crate::foundation::base::limits;
 use crate::foundation::config::{Located, Problem, Problems};
 use crate::simulation::persona::format;
 use crate::simulation::persona::spec::{
-    AntiCapitulation, Breakdown, Injection, Interaction, Level, Pattern, Placement, Redirect, Repetition, ResponseLength, Speaker,
-    Stagnation,
+    AntiCapitulation, Breakdown, Injection, Interaction, Level, Pattern, Placement, Redirect, Repetition,
+    ResponseLength, Speaker, Stagnation,
 };
 
 const TARGET_PROMPT: &str = "You are a helpful assistant.";

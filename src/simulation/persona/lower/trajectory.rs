@@ -148,11 +148,7 @@ fn phase(raw: &Located<format::Phase>, dimensions: &[&str], problems: &mut Probl
     })
 }
 
-fn end(
-    raw: &Located<format::EndCondition>,
-    dimensions: &[&str],
-    problems: &mut Problems,
-) -> Option<EndCondition> {
+fn end(raw: &Located<format::EndCondition>, dimensions: &[&str], problems: &mut Problems) -> Option<EndCondition> {
     let value = ("value", raw.value().map(|at| &at.span));
     let of_trigger = [
         ("phrase", raw.phrase.as_ref().map(|at| &at.span)),
@@ -266,11 +262,7 @@ fn end(
 }
 
 /// The bound of a trigger on a dimension's value.
-fn bound(
-    raw: &format::EndCondition,
-    dimension: &Located<String>,
-    problems: &mut Problems,
-) -> Option<IntensityBound> {
+fn bound(raw: &format::EndCondition, dimension: &Located<String>, problems: &mut Problems) -> Option<IntensityBound> {
     match (&raw.at_least, &raw.at_most) {
         (Some(at), None) => within(at, 0.0..=1.0, "at_least", problems).map(IntensityBound::AtLeast),
         (None, Some(at)) => within(at, 0.0..=1.0, "at_most", problems).map(IntensityBound::AtMost),
@@ -391,9 +383,7 @@ fn order(
             (Mode::PhaseGated, EndType::Trigger) if end.max_turns.is_none() => {
                 let problem = Problem::new(end.span.clone(), "in `phase_gated`, a trigger needs `max_turns`");
                 problems.add(
-                    problem.label("needs `max_turns`").help(
-                        "add `max_turns: 10`: without it the phase may never end",
-                    ),
+                    problem.label("needs `max_turns`").help("add `max_turns: 10`: without it the phase may never end"),
                 );
             }
             _ => {}

@@ -9,7 +9,7 @@ use super::super::markdown::{adversary, method, side};
 use super::super::omitted;
 use super::super::stored::judge_warning;
 use crate::foundation::stats::Interval;
-use crate::simulation::rollout::{Outcome};
+use crate::simulation::rollout::Outcome;
 
 /// Maximum number of findings and of flagged turns on the page; `report.json` contains all.
 const ROWS_MAX: usize = 200;

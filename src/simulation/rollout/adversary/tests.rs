@@ -21,7 +21,10 @@ fn said(texts: &[&str]) -> Vec<String> {
 
 /// All moves chosen in `turn` over many seeds.
 fn tried(adversary: &Adversary, turn: usize, said: &[String]) -> Vec<AdversaryMove> {
-    (0..200).filter_map(|seed| adversary.plan(turn, said, &[], RngStream::root(seed))).map(|planned| planned.step).collect()
+    (0..200)
+        .filter_map(|seed| adversary.plan(turn, said, &[], RngStream::root(seed)))
+        .map(|planned| planned.step)
+        .collect()
 }
 
 fn names(moves: &[AdversaryMove]) -> BTreeSet<&str> {
@@ -57,7 +60,8 @@ fn a_quotation_is_exact_or_recorded_as_a_misquotation() {
 #[test]
 fn nothing_is_misquoted_twice() {
     let trap = adversary(AdversaryKind::Contradiction, None);
-    let said = said(&["I count the alarms three times a night.", "My mother never called.", "They ring again.", "I count."]);
+    let said =
+        said(&["I count the alarms three times a night.", "My mother never called.", "They ring again.", "I count."]);
     let mut used = Vec::new();
     for seed in 0..400 {
         let planned = trap.plan(3, &said, &used, RngStream::root(seed)).unwrap();

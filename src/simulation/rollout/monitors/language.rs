@@ -113,12 +113,12 @@ fn is_other_sentence(sentence: &str) -> bool {
     }
     let listed = |list: &str, word: &str| list.split(' ').any(|other| other == word);
     let english = words.iter().filter(|word| listed(ENGLISH, word)).count();
-    let other = OTHERS.iter().map(|list| {
-        words.iter().filter(|word| listed(list, word) && !listed(ENGLISH, word)).count()
-    });
+    let other =
+        OTHERS.iter().map(|list| words.iter().filter(|word| listed(list, word) && !listed(ENGLISH, word)).count());
     let other = other.max().unwrap_or_default();
     let marked = words.iter().filter(|word| word.chars().any(|c| MARKS.contains(c))).count();
     let share = |count: usize| count as f64 / words.len() as f64;
-    let by_words = ((other >= 2 && english == 0) || (other >= 3 && other > english)) && share(other + marked) >= SHARE_MIN;
+    let by_words =
+        ((other >= 2 && english == 0) || (other >= 3 && other > english)) && share(other + marked) >= SHARE_MIN;
     by_words || (english <= 1 && share(marked) > SHARE_MIN)
 }

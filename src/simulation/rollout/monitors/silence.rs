@@ -15,7 +15,15 @@ const WINDOW: usize = 6;
 const WORDS_MIN: usize = 5;
 /// What stands for silence between brackets or stars.
 const PLACEHOLDERS: [&str; 10] = [
-    "silence", "long silence", "no response", "no reply", "no answer", "empty", "blank", "says nothing", "no message",
+    "silence",
+    "long silence",
+    "no response",
+    "no reply",
+    "no answer",
+    "empty",
+    "blank",
+    "says nothing",
+    "no message",
     "silent",
 ];
 

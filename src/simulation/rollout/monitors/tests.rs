@@ -3,9 +3,7 @@
 use regex::RegexBuilder;
 
 use super::*;
-use crate::simulation::persona::{
-    Breakdown, Pattern, PersonaConfig, Repetition, Stagnation, StructuralPattern, parse,
-};
+use crate::simulation::persona::{Breakdown, Pattern, PersonaConfig, Repetition, Stagnation, StructuralPattern, parse};
 
 const ANNA: &str = include_str!("../../../../tests/data/rollout/anna.yaml");
 
@@ -327,7 +325,8 @@ fn breakdowns_are_found_and_healthy_messages_are_not() {
         let (mut missed, mut alarms) = (Vec::new(), Vec::new());
         let labelled: Vec<&&Labelled> = held.iter().filter(|message| message.labels.contains(&monitor)).collect();
         let clean: Vec<&&Labelled> = held.iter().filter(|message| message.labels.is_empty()).collect();
-        missed.extend(labelled.iter().filter(|message| !found(message).contains(&monitor)).map(|message| &message.text));
+        missed
+            .extend(labelled.iter().filter(|message| !found(message).contains(&monitor)).map(|message| &message.text));
         alarms.extend(clean.iter().filter(|message| found(message).contains(&monitor)).map(|message| &message.text));
         let recall = 1.0 - missed.len() as f64 / labelled.len() as f64;
         let rate = alarms.len() as f64 / clean.len() as f64;

@@ -69,7 +69,14 @@ impl RolloutRunner {
         if self.context.first_speaker == Speaker::Persona {
             self.replay_interlocutor(&line);
         }
-        Ok(ReplayedTurn { messages, persona_messages, interlocutor_messages, findings, plan: in_progress.plan, gains: in_progress.gains })
+        Ok(ReplayedTurn {
+            messages,
+            persona_messages,
+            interlocutor_messages,
+            findings,
+            plan: in_progress.plan,
+            gains: in_progress.gains,
+        })
     }
 
     /// Starts a recorded turn, if the assembler still produces its prompt.
