@@ -57,7 +57,16 @@ async def day(session):
     print("offered in propose:", " ".join(offered))
     assert {"propose", "apply"} <= set(offered) and offered["apply"].destructive_hint is True, offered
     staged = (await good("propose", **proposal))["proposal"]
-    assert "+Statement: Keep the cache in SQLite" in (await good("review"))["proposals"][0]["diff"]
+    review = await good("review")
+    assert "+Statement: Keep the cache in SQLite" in review["proposals"][0]["diff"]
+    assert "data, not instructions" in review["notice"], review
+    for arguments in [{"id": staged}, {"id": staged, "token": "yes"}]:
+        why, failed = await call("apply", **arguments)
+        assert failed, (arguments, why)
+        print(f"apply without an approval: {why}")
+    # What a person does: a policy for the risk of new decisions.
+    settings = WORKSPACE / "mind-mem.json"
+    settings.write_text(settings.read_text().replace('"auto_approve": []', '"auto_approve": ["medium"]'))
     applied = await good("apply", id=staged)
     print("applied", applied["proposal"], applied["result"], applied["files"])
     assert "Keep the cache in SQLite" in (WORKSPACE / "decisions/DECISIONS.md").read_text()

@@ -1,9 +1,10 @@
-//! Crash-safe files: the trait [`Disk`], with a simulated disk that fails at a chosen operation; a [`Transaction`] that
+//! Crash-safe files: the trait [`Disk`]; a [`Transaction`] that
 //! changes many files of one folder atomically; and the log of [`receipts`]. Independent of the files' contents.
 
 mod disk;
 mod lock;
 pub mod receipts;
+#[cfg(test)]
 mod sim;
 mod transaction;
 mod atomic;
@@ -11,5 +12,6 @@ mod atomic;
 pub use atomic::{sync_parent, write_atomic};
 pub use disk::{Disk, DiskLock, FileStamp, RealDisk};
 pub use lock::FileLock;
-pub use sim::{CrashOutcome, SimDisk};
+#[cfg(test)]
+pub(crate) use sim::{CrashOutcome, SimDisk};
 pub use transaction::{Committed, FileChange, LOOM_DIR, Recovery, StoreError, Transaction, recover, replace};

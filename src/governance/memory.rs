@@ -17,20 +17,25 @@ pub mod mode;
 pub mod state;
 pub mod authority;
 pub mod scan_input;
+pub mod candidate;
 pub mod drift;
 pub mod impact;
 mod staging;
 mod records;
 pub mod plan;
+pub mod approval;
 pub mod scan;
 pub mod capture;
 pub mod search;
+pub mod notes;
 pub mod workspace;
 
 #[cfg(test)]
 mod spec_cases;
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod formatter_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]

@@ -9,6 +9,8 @@
 
 mod command;
 
+pub use command::{approval_key, workspace_identity};
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,6 +25,7 @@ use crate::foundation::gate::{
     Refusal, Rights,
 };
 use crate::foundation::store::receipts::{KeyError, LogError, SharedLog};
+use crate::governance::memory::approval::Approval;
 use crate::governance::mood::{
     Mood, MoodEffect, MoodEvent, MoodFact, MoodFacts, MoodProfile, MoodProfiles, MoodState, ReplayError, step,
     step_entry,
@@ -270,6 +273,14 @@ impl Authorizer {
         let of = (effect.category(), effect.arguments());
         self.lock().gate.approve(self.root, of, by, until, now)?;
         self.permit(effect)
+    }
+
+    /// Requests a permit for a change of the memory that a person or the person's policy approved.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn permit_memory_change(&self, approval: &Approval, effect: &Effect) -> Result<Permit, Refusal> {
+        self.permit_approved(approval.by(), effect)
     }
 
     /// Requests permits for calls of models, in one write. Each permit travels with the requests of its calls.

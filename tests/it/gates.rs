@@ -46,7 +46,8 @@ const RAW: &[(&[&str], &[&str])] = &[
     ),
     // A person's approval comes from a command, from the memory server that a person started, or is the answer PROMOTE to a
     // question of the session.
-    (&[".permit_approved("], &["app/cli/memory.rs", "app/serve/mcp.rs", "app/session/claims.rs"]),
+    (&[".permit_approved("], &["simulation/authorizer.rs", "app/session/claims.rs"]),
+    (&[".permit_memory_change("], &["app/cli/memory.rs", "app/serve/mcp.rs"]),
     (
         &[".approve("],
         &[

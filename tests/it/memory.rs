@@ -6,6 +6,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
+use loom_agent::foundation::gate::Effect;
+use loom_agent::foundation::store::receipts::ReceiptKey;
+use loom_agent::governance::memory::approval::{ApprovalKey, TOKEN_MINUTES};
+use loom_agent::governance::memory::workspace::Workspace;
 use serde_json::Value;
 
 use crate::program;
@@ -34,6 +38,20 @@ fn expect(folder: &Path, code: i32, arguments: &[&str]) -> String {
 fn json(folder: &Path, code: i32, arguments: &[&str]) -> Value {
     let arguments: Vec<_> = arguments.iter().copied().chain(["--format", "json"]).collect();
     serde_json::from_str(&expect(folder, code, &arguments)).unwrap()
+}
+
+/// The token that a person whose home is `home` gets for an effect.
+pub(crate) fn token(home: &Path, folder: &Path, at: &str, effect: impl Fn(&Workspace) -> Effect) -> String {
+    let now = at.parse().unwrap();
+    let key = ReceiptKey::open(&home.join(".local/share/loom/key")).unwrap();
+    let key = ApprovalKey::derive(key.sign(b"loom memory approvals").as_bytes());
+    let folder = folder.canonicalize().unwrap();
+    let effect = effect(&Workspace::at(&folder, now).unwrap());
+    key.token(folder.to_str().unwrap(), &effect, now, TOKEN_MINUTES)
+}
+
+fn apply_token(folder: &Path, id: &str) -> String {
+    token(Path::new(env!("CARGO_TARGET_TMPDIR")), folder, NOW, |workspace| workspace.apply_effect(id).unwrap())
 }
 
 /// A workspace in `propose`.
@@ -98,8 +116,13 @@ fn a_day_with_the_memory() {
     let folder = folder.path();
     let mut day = String::new();
     let mut step = |code: i32, arguments: &[&str]| {
-        let quoted: Vec<_> =
-            arguments.iter().map(|a| if a.contains(' ') { format!("'{a}'") } else { (*a).to_owned() }).collect();
+        let is_token = |at: usize| at > 0 && arguments[at - 1] == "--token";
+        let quote = |(at, a): (usize, &&str)| match *a {
+            _ if is_token(at) => "TOKEN".to_owned(),
+            a if a.contains(' ') => format!("'{a}'"),
+            a => a.to_owned(),
+        };
+        let quoted: Vec<_> = arguments.iter().enumerate().map(quote).collect();
         let printed = expect(folder, code, arguments);
         write!(day, "$ loom memory {}\n{printed}", quoted.join(" ")).unwrap();
         if code != 0 {
@@ -113,7 +136,9 @@ fn a_day_with_the_memory() {
     set_mode(folder, "propose");
     step(0, &["signal", "accept", "SIG-20260220-001"]);
     step(0, &["review"]);
-    step(0, &["apply", "P-20260220-001"]);
+    step(4, &["apply", "P-20260220-001"]);
+    let approved = apply_token(folder, "P-20260220-001");
+    step(0, &["apply", "P-20260220-001", "--token", &approved]);
     step(0, &["search", "sqlite", "--kind", "decision"]);
     // A manual edit.
     let decisions = folder.join("decisions/DECISIONS.md");
@@ -122,10 +147,13 @@ fn a_day_with_the_memory() {
     std::fs::write(folder.join("redis.md"), redis()).unwrap();
     let why = ["--evidence", "Ann asked for it", "--source", "chat:31"];
     step(0, &[&["propose", "append_block", "--patch", "redis.md"], why.as_slice()].concat());
-    step(1, &["apply", "P-20260220-002"]);
+    let approved = apply_token(folder, "P-20260220-002");
+    step(1, &["apply", "P-20260220-002", "--token", &approved]);
     step(0, &["validate"]);
     step(0, &["scan"]);
-    step(1, &["rollback", "P-20260220-001"]);
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let approved = token(home, folder, NOW, |workspace| workspace.rollback_effect("P-20260220-001").unwrap());
+    step(1, &["rollback", "P-20260220-001", "--token", &approved]);
     step(0, &["log", "the cache is still open"]);
     step(0, &["status"]);
     let page = std::fs::read_to_string(program::root().join("docs/MEMORY.md")).unwrap();
@@ -173,9 +201,14 @@ fn an_export_can_be_imported_into_an_empty_memory() {
     let other = tempfile::tempdir().unwrap();
     expect(other.path(), 0, &["init"]);
     std::fs::write(other.path().join("blocks.jsonl"), &exported).unwrap();
-    assert_eq!(json(other.path(), 0, &["import", "blocks.jsonl"])["blocks"], 4);
+    let records: Vec<_> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    expect(other.path(), 4, &["import", "blocks.jsonl"]);
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let approved = token(home, other.path(), NOW, |_| Workspace::import_effect(&records));
+    let import = ["import", "blocks.jsonl", "--token", approved.as_str()];
+    assert_eq!(json(other.path(), 0, &import)["blocks"], 4);
     assert_eq!(expect(other.path(), 0, &["export"]), exported);
-    assert_eq!(json(other.path(), 0, &["import", "blocks.jsonl"])["known"], 4);
+    assert_eq!(json(other.path(), 0, &import)["known"], 4);
 }
 
 #[test]
@@ -187,16 +220,17 @@ fn a_killed_process_leaves_the_state_before_or_after() {
         ["propose", "set_status", "--target", "T-20260220-007", "--status", "done", "--evidence", "e", "--source", "s"];
     expect(folder, 0, &propose);
     let before = files(folder);
+    let approved = apply_token(folder, "P-20260220-001");
+    let apply = ["apply", "P-20260220-001", "--token", approved.as_str()];
     let begun = Instant::now();
-    expect(folder, 0, &["apply", "P-20260220-001"]);
+    expect(folder, 0, &apply);
     let whole = begun.elapsed();
     let after = files(folder);
     assert_ne!(before, after);
     // How far the process gets before it is killed depends on the machine; `crash_tests.rs` covers every operation.
     for step in 0..40u32 {
         restore(folder, &before);
-        let mut child =
-            command(folder, &["apply", "P-20260220-001"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command(folder, &apply).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(whole * step / 34);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -245,7 +279,9 @@ fn eight_concurrent_processes_lose_and_duplicate_nothing() {
                         0,
                         &["capture", "--text", &format!("We decided to count to {number}."), "--source", "chat:1"],
                     );
-                    expect(folder, 0, &["apply", &format!("P-20260220-{number:03}")]);
+                    let id = format!("P-20260220-{number:03}");
+                    // Another process may change the file between the approval and the apply: then it is another change.
+                    while run(folder, &["apply", &id, "--token", &apply_token(folder, &id)]).status.code() != Some(0) {}
                 }
             });
         }
@@ -311,4 +347,162 @@ fn exit_codes_match_the_outcome() {
     std::fs::write(folder.join("memory/intel-state.json"), "{}").unwrap();
     expect(folder, 4, &["apply", "--low-risk"]);
     expect(folder, 0, &["scan"]);
+}
+
+/// A workspace in `mode` with a task and an active decision.
+fn with_decision(mode: &str, settings: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    expect(folder.path(), 0, &["init"]);
+    set_mode(folder.path(), mode);
+    std::fs::write(folder.path().join("mind-mem.json"), settings).unwrap();
+    write_tasks(folder.path(), 2);
+    let decision = redis().replace("D-20260220-002", "D-20260220-001");
+    std::fs::write(folder.path().join("decisions/DECISIONS.md"), decision).unwrap();
+    folder
+}
+
+fn propose(folder: &Path, target: &str, status: &str, risk: &str) -> String {
+    let arguments = [
+        "propose",
+        "set_status",
+        "--target",
+        target,
+        "--status",
+        status,
+        "--risk",
+        risk,
+        "--evidence",
+        "e",
+        "--source",
+        "s",
+    ];
+    json(folder, 0, &arguments)["proposal"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn nobody_applies_a_change_that_no_person_approved() {
+    for mode in ["propose", "enforce"] {
+        let folder = with_decision(mode, "{}");
+        let folder = folder.path();
+        let id = propose(folder, "T-20260220-001", "done", "critical");
+        let other = propose(folder, "T-20260220-002", "done", "low");
+        let before = files(folder);
+        let denied = |arguments: &[&str], expected: &str| {
+            let told = expect(folder, 4, arguments);
+            assert!(told.contains(expected), "{mode} {arguments:?}: {told}");
+            assert_eq!(files(folder), before, "{mode} {arguments:?}");
+        };
+        denied(&["apply", &id], "needs a person's approval");
+        denied(&["approve", &id], "by a person at a terminal");
+        denied(&["apply", &id, "--token", "ffffffff-0123456789abcdef0123456789abcdef"], "not for this change");
+        denied(&["apply", &id, "--token", &apply_token(folder, &other)], "not for this change");
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let for_rollback = token(home, folder, NOW, |workspace| workspace.rollback_effect(&id).unwrap());
+        denied(&["apply", &id, "--token", &for_rollback], "not for this change");
+        let expired = token(home, folder, "2026-02-20T08:49:00Z", |workspace| workspace.apply_effect(&id).unwrap());
+        denied(&["apply", &id, "--token", &expired], "expired");
+        let twin = with_decision(mode, "{}");
+        propose(twin.path(), "T-20260220-001", "done", "critical");
+        denied(&["apply", &id, "--token", &apply_token(twin.path(), &id)], "not for this change");
+        let somebody = tempfile::tempdir().unwrap();
+        let forged = token(somebody.path(), folder, NOW, |workspace| workspace.apply_effect(&id).unwrap());
+        denied(&["apply", &id, "--token", &forged], "not for this change");
+        // An answer that no terminal gives is none.
+        let piped = program::fed(command(folder, &["apply", &id]), "yes\nyes\n");
+        assert_eq!(piped.status.code(), Some(4));
+        assert_eq!(files(folder), before);
+        if mode == "enforce" {
+            let told = expect(folder, 4, &["apply", "--low-risk"]);
+            assert!(told.contains("needs a person's approval"), "{told}");
+            assert_eq!(files(folder), before);
+        }
+        // The person's token applies it, and the receipt says so.
+        expect(folder, 0, &["apply", &id, "--token", &apply_token(folder, &id)]);
+        let receipts = std::fs::read_to_string(folder.join(".loom/receipts/receipts.jsonl")).unwrap();
+        assert!(receipts.contains("a person's token"), "{receipts}");
+        assert!(!receipts.contains("the command line"), "{receipts}");
+        let done = files(folder);
+        assert!(expect(folder, 4, &["rollback", &id]).contains("approve P-20260220-001 --rollback"));
+        assert_eq!(files(folder), done);
+        let approved = token(home, folder, NOW, |workspace| workspace.rollback_effect(&id).unwrap());
+        expect(folder, 0, &["rollback", &id, "--token", &approved]);
+    }
+}
+
+#[test]
+fn an_approval_is_for_the_change_that_was_shown() {
+    let folder = with_decision("propose", "{}");
+    let folder = folder.path();
+    let id = propose(folder, "T-20260220-001", "done", "low");
+    let approved = apply_token(folder, &id);
+    let tasks = folder.join("tasks/TASKS.md");
+    let text = std::fs::read_to_string(&tasks).unwrap();
+    std::fs::write(&tasks, text.replacen("Status: todo", "Status: blocked", 1)).unwrap();
+    assert!(expect(folder, 4, &["apply", &id, "--token", &approved]).contains("approve the present version"));
+    std::fs::write(&tasks, text).unwrap();
+    let proposed = folder.join("intelligence/proposed/EDITS_PROPOSED.md");
+    let staged = std::fs::read_to_string(&proposed).unwrap();
+    std::fs::write(&proposed, staged.replace("Risk: low", "Risk: high")).unwrap();
+    expect(folder, 4, &["apply", &id, "--token", &approved]);
+    std::fs::write(&proposed, staged).unwrap();
+    expect(folder, 0, &["apply", &id, "--token", &approved]);
+}
+
+#[test]
+fn a_policy_covers_the_risks_that_it_lists_and_no_others() {
+    let folder = with_decision("propose", r#"{"auto_approve": ["low"]}"#);
+    let folder = folder.path();
+    let task = propose(folder, "T-20260220-001", "done", "low");
+    expect(folder, 0, &["apply", &task]);
+    let receipts = std::fs::read_to_string(folder.join(".loom/receipts/receipts.jsonl")).unwrap();
+    assert!(receipts.contains("auto_approve lists low") && !receipts.contains("a person's token"), "{receipts}");
+    // Whoever proposes cannot make a change look harmless, nor a harmless one pass that is declared grave.
+    let revoked = propose(folder, "D-20260220-001", "revoked", "low");
+    let declared = propose(folder, "T-20260220-002", "done", "critical");
+    for id in [revoked, declared] {
+        let before = files(folder);
+        expect(folder, 4, &["apply", &id]);
+        assert_eq!(files(folder), before);
+    }
+}
+
+#[test]
+fn raising_the_mode_takes_a_person_and_lowering_it_does_not() {
+    let folder = with_decision("propose", r#"{"allow_enforce": true}"#);
+    let folder = folder.path();
+    assert!(expect(folder, 4, &["mode", "enforce"]).contains("loom memory approve --mode enforce"));
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let to = loom_agent::governance::memory::mode::Mode::Enforce;
+    let approved = token(home, folder, NOW, |_| Workspace::mode_effect(to));
+    assert!(expect(folder, 0, &["mode", "enforce", "--token", &approved]).starts_with("enforce\n"));
+    assert!(expect(folder, 0, &["mode", "detect_only"]).starts_with("detect_only\n"));
+}
+
+/// With `script`, which gives a program a terminal.
+#[test]
+fn a_person_at_a_terminal_is_shown_the_change_and_asked() {
+    let folder = with_decision("propose", "{}");
+    let folder = folder.path();
+    let id = propose(folder, "T-20260220-001", "done", "high");
+    let at_terminal = |arguments: &str, answer: &str| {
+        let mut script = Command::new("script");
+        let line = format!("{} memory {arguments} --now {NOW}", env!("CARGO_BIN_EXE_loom"));
+        script.args(["-qec", &line, "/dev/null"]).current_dir(folder).env("HOME", env!("CARGO_TARGET_TMPDIR"));
+        script.env_remove("XDG_DATA_HOME");
+        program::fed(script, answer)
+    };
+    if Command::new("script").arg("--version").output().is_err() {
+        println!("there is no `script` on this machine: nobody can be asked");
+        return;
+    }
+    let before = files(folder);
+    let declined = at_terminal(&format!("apply {id}"), "no\n");
+    let told = String::from_utf8_lossy(&declined.stdout).into_owned();
+    assert_eq!(declined.status.code(), Some(4), "{told}");
+    assert!(told.contains("+Status: done") && told.contains("type yes to approve"), "{told}");
+    assert_eq!(files(folder), before);
+    let printed = at_terminal(&format!("approve {id}"), "yes\n");
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    let token = printed.lines().last().unwrap().trim();
+    expect(folder, 0, &["apply", &id, "--token", token]);
 }

@@ -5,7 +5,7 @@ mod mcp;
 mod review;
 mod write;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,20 +14,22 @@ use serde::Serialize;
 
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::{Clock, FixedClock, SystemClock};
-use crate::foundation::gate::{Effect, Permit, Refusal};
+use crate::foundation::gate::{Effect, Permit};
 use crate::foundation::store::StoreError;
+use crate::governance::memory::approval::{Approval, ApprovalError, ApprovalKey};
 use crate::governance::memory::workspace::{MemoryError, Workspace};
-use crate::simulation::authorizer::{Authorizer, AuthorizerError};
+use crate::simulation::authorizer::{Authorizer, AuthorizerError, approval_key, workspace_identity};
 
 /// A governed memory: decisions, tasks and signals in plain Markdown, changed by proposals only
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A typical day:
   loom memory init                  create a workspace in this folder
+  loom memory decide 'Use SQLite for the index' --why 'one file'
   loom memory capture --text 'We decided to use SQLite.' --source chat:12
   loom memory signal accept SIG-20260220-001 draft a proposal from it
   loom memory review                pending proposals and their changes
-  loom memory apply P-20260220-001  apply one atomically
+  loom memory apply P-20260220-001  show the change, ask for your yes, apply it
   loom memory scan                  contradictions, drift, impact
 
 Exit codes: 0 ok, 1 a check failed, 2 usage, 3 invalid mind-mem.json, 4 denied by the mode, the write rules or the gate.")]
@@ -49,6 +51,8 @@ enum Command {
     Propose(review::Propose),
     Review(review::Review),
     Signal(review::Signal),
+    Decide(review::Decide),
+    Approve(review::Approve),
     Apply(review::Apply),
     Reject(review::Reject),
     Defer(review::Defer),
@@ -73,6 +77,8 @@ impl Args {
             Command::Propose(args) => args.run(terminal),
             Command::Review(args) => args.run(terminal),
             Command::Signal(args) => args.run(terminal),
+            Command::Decide(args) => args.run(terminal),
+            Command::Approve(args) => args.run(terminal),
             Command::Apply(args) => args.run(terminal),
             Command::Reject(args) => args.run(terminal),
             Command::Defer(args) => args.run(terminal),
@@ -109,7 +115,7 @@ enum Format {
 }
 
 /// Requests the permit for an effect.
-type RequestPermit<'a> = dyn Fn(&Effect) -> Result<Permit, Refusal> + 'a;
+type RequestPermit<'a> = dyn Fn(&Effect) -> MemoryResult<Permit> + 'a;
 /// The result of an operation on the memory.
 type MemoryResult<T> = Result<T, MemoryError>;
 
@@ -119,26 +125,26 @@ impl Common {
         Ok(Workspace::at(self.folder(folder), self.now.unwrap_or_else(|| SystemClock.now()))?)
     }
 
-    /// Changes decisions, tasks or entities. The command line counts as the user's approval; receipts are written to the
-    /// memory's folder.
+    /// Changes decisions, tasks, entities or the mode, with receipts in the memory's folder. `approve` finds the approval.
     fn with_approval<T>(
         &self,
         folder: Option<&PathBuf>,
+        approve: impl Fn(&Approver<'_>, &Effect) -> MemoryResult<Approval>,
         operation: impl FnOnce(&Workspace, &RequestPermit<'_>) -> MemoryResult<T>,
     ) -> Result<T, Failure> {
-        self.open(folder)?.mode()?;
-        self.with_approval_in_any_mode(folder, operation)
+        let workspace = self.open(folder)?;
+        workspace.demand_workspace()?;
+        let approver = self.approver(folder, &workspace)?;
+        let permit = |gate: &Authorizer, effect: &Effect| -> MemoryResult<Permit> {
+            Ok(gate.permit_memory_change(&approve(&approver, effect)?, effect)?)
+        };
+        self.with_gate(folder, Authorizer::for_memory_changes, permit, operation)
     }
 
-    /// The same without requiring a valid mode, for setting one.
-    fn with_approval_in_any_mode<T>(
-        &self,
-        folder: Option<&PathBuf>,
-        operation: impl FnOnce(&Workspace, &RequestPermit<'_>) -> MemoryResult<T>,
-    ) -> Result<T, Failure> {
-        let approved =
-            |gate: &Authorizer, effect: &Effect| gate.permit_approved("the user, by the command line", effect);
-        self.with_gate(folder, Authorizer::for_memory_changes, approved, operation)
+    fn approver<'w>(&self, folder: Option<&PathBuf>, workspace: &'w Workspace) -> Result<Approver<'w>, Failure> {
+        let key = approval_key()?;
+        let identity = workspace_identity(self.folder(folder));
+        Ok(Approver { key, workspace, identity, now: self.clock().now() })
     }
 
     /// Captures or proposes something; needs no approval.
@@ -148,14 +154,15 @@ impl Common {
         operation: impl FnOnce(&Workspace, &RequestPermit<'_>) -> MemoryResult<T>,
     ) -> Result<T, Failure> {
         self.open(folder)?.mode()?;
-        self.with_gate(folder, Authorizer::for_memory_proposals, Authorizer::permit, operation)
+        let permit = |gate: &Authorizer, effect: &Effect| Ok(gate.permit(effect)?);
+        self.with_gate(folder, Authorizer::for_memory_proposals, permit, operation)
     }
 
     fn with_gate<T>(
         &self,
         folder: Option<&PathBuf>,
         open_gate: impl FnOnce(&'static str, &Path, Arc<dyn Clock>) -> Result<Authorizer, AuthorizerError>,
-        permit: impl Fn(&Authorizer, &Effect) -> Result<Permit, Refusal>,
+        permit: impl Fn(&Authorizer, &Effect) -> MemoryResult<Permit>,
         operation: impl FnOnce(&Workspace, &RequestPermit<'_>) -> MemoryResult<T>,
     ) -> Result<T, Failure> {
         let workspace = self.open(folder)?;
@@ -190,6 +197,52 @@ impl Common {
         }
         Ok(())
     }
+}
+
+/// Finds the approval of a change: a token, a policy, or a person at the terminal.
+struct Approver<'w> {
+    key: ApprovalKey,
+    workspace: &'w Workspace,
+    identity: String,
+    now: jiff::Timestamp,
+}
+
+impl Approver<'_> {
+    /// The approval by `token`, or else by a person who confirms `question` at the terminal.
+    fn by_token_or_person(
+        &self,
+        token: Option<&str>,
+        effect: &Effect,
+        question: &str,
+        command: &str,
+    ) -> MemoryResult<Approval> {
+        if let Some(token) = token {
+            return Ok(self.key.check(token, &self.identity, effect, self.now)?);
+        }
+        if !is_interactive() {
+            return Err(ApprovalError::Missing { what: question.to_owned(), command: command.to_owned() }.into());
+        }
+        self.confirm(question)
+    }
+
+    /// Asks the person at the terminal. Only the word `yes` is a confirmation.
+    fn confirm(&self, question: &str) -> MemoryResult<Approval> {
+        let mut answer = String::new();
+        eprint!("{question}: type yes to approve: ");
+        match std::io::stdin().read_line(&mut answer) {
+            Ok(_) if answer.trim() == "yes" => Ok(self.key.confirmed_at_terminal()),
+            _ => Err(ApprovalError::Declined.into()),
+        }
+    }
+
+    fn token(&self, effect: &Effect, minutes: i64) -> String {
+        self.key.token(&self.identity, effect, self.now, minutes)
+    }
+}
+
+/// Whether a person can be asked: questions go to standard error, answers come from standard input.
+fn is_interactive() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 impl From<MemoryError> for Failure {

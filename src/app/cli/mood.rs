@@ -1,7 +1,10 @@
 //! `loom mood`: show, explain, replay and check moods.
 
+mod follow;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Subcommand;
 
@@ -14,7 +17,7 @@ use crate::governance::mood::{
     GUARDS, Mood, MoodFact, MoodFacts, MoodProfiles, MoodState, SHIPPED_PROFILES, explain, lint, replay,
 };
 
-/// Show moods, explain a selection, replay a log, check profiles, or check the form of a text
+/// Show moods, explain a selection, follow a run, replay a log, check profiles, or check the form of a text
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -59,6 +62,29 @@ Exit codes: 0 all are valid, 3 one is not.")]
         #[arg(required = true, value_name = "FILE")]
         profiles: Vec<PathBuf>,
     },
+    /// Follow the moods of another program's run: events in, moods, effects and rights out, with receipts
+    #[command(after_help = "\
+The events come on standard input, one JSON line each: \"verifiers_failed\", {\"crossing\": \"publish\"},
+{\"changed\": {\"atom\": [DIGEST, \"retract\"]}}. Each is answered by one line. What is observed here is not sent: a
+restart without a clean end, silence beyond --heartbeat, a question without an answer within --answer-within. A
+preference then takes its default, an approval is denied.
+
+`loom mood replay FOLDER` checks the receipts.
+
+Exit codes: 0 ended, 1 an event was refused.")]
+    Follow {
+        /// The folder for the receipts
+        folder: PathBuf,
+        /// Seconds until a question to the user counts as unanswered
+        #[arg(long, value_name = "SECONDS", default_value_t = 600.0, value_parser = seconds)]
+        answer_within: f64,
+        /// Seconds of silence that count as a crash of the other program; never if not given
+        #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+        heartbeat: Option<f64>,
+        /// Accept approvals from the other program, because it asks a person itself
+        #[arg(long)]
+        trust_approvals: bool,
+    },
     /// Check the form of a text: stubs, copied passages, unfalsifiable claims, instructions to the reader
     #[command(after_help = "\
 Examples:
@@ -80,6 +106,11 @@ Exit codes: 0 no finding, 1 at least one.")]
         #[arg(long, value_name = "FILE")]
         source: Vec<PathBuf>,
     },
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "write a number of seconds".to_owned())?;
+    if (0.0..=1e6).contains(&seconds) { Ok(seconds) } else { Err("use 0 to 1000000".to_owned()) }
 }
 
 fn mood(name: &str) -> Result<Mood, String> {
@@ -112,6 +143,15 @@ impl Args {
             Command::Explain { mood, facts } => explain_mood(*mood, MoodFacts::of(facts), terminal),
             Command::Replay { log } => replay_log(log, terminal),
             Command::Check { profiles } => check(profiles, terminal),
+            Command::Follow { folder, answer_within, heartbeat, trust_approvals } => {
+                let settings = follow::Settings {
+                    folder,
+                    answer_within: Duration::from_secs_f64(*answer_within),
+                    heartbeat: heartbeat.map(Duration::from_secs_f64),
+                    trust_approvals: *trust_approvals,
+                };
+                follow::follow(&settings, terminal)
+            }
             Command::Lint { text, before, source } => lint_text(text, before.as_deref(), source, terminal),
         }
     }

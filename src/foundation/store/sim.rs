@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::disk::{Disk, DiskLock, FileStamp};
+use super::disk::{Disk, DiskLock, FileStamp, parent};
 use crate::foundation::base::{Digest, RngStream};
 
 /// Which unsynced changes survive a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CrashOutcome {
+pub(crate) enum CrashOutcome {
     /// Nothing: the machine lost power.
     Nothing,
     /// Everything: only the process was killed.
@@ -21,9 +21,16 @@ pub enum CrashOutcome {
     Random(u64),
 }
 
+impl CrashOutcome {
+    /// The three fixed outcomes and `random` random ones.
+    pub(crate) fn samples(random: u64) -> impl Iterator<Item = Self> {
+        [Self::Nothing, Self::Everything, Self::Torn].into_iter().chain((1..=random).map(Self::Random))
+    }
+}
+
 /// A simulated disk. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct SimDisk {
+pub(crate) struct SimDisk {
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -94,7 +101,7 @@ impl Inner {
 
 impl SimDisk {
     /// A disk with durable `files`.
-    pub fn with<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Self {
+    pub(crate) fn with<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Self {
         let mut inner = Inner::default();
         for (path, bytes) in files {
             inner.names.insert(path.to_owned(), inner.contents.len());
@@ -111,7 +118,7 @@ impl SimDisk {
 
     /// An independent copy whose operation count starts at 0.
     #[must_use]
-    pub fn fork(&self) -> Self {
+    pub(crate) fn fork(&self) -> Self {
         let mut inner = self.inner().clone();
         inner.operations = 0;
         inner.stop_at = None;
@@ -119,18 +126,18 @@ impl SimDisk {
     }
 
     /// Makes operation number `operation`, from 0, and all later ones fail.
-    pub fn stop_at(&self, operation: usize) {
+    pub(crate) fn stop_at(&self, operation: usize) {
         self.inner().stop_at = Some(operation);
     }
 
     /// Number of modifying operations so far.
-    pub fn operations(&self) -> usize {
+    pub(crate) fn operations(&self) -> usize {
         self.inner().operations
     }
 
     /// The disk as found after a crash at this point.
     #[must_use]
-    pub fn after_crash(&self, surviving: CrashOutcome) -> Self {
+    pub(crate) fn after_crash(&self, surviving: CrashOutcome) -> Self {
         let old = self.inner();
         let mut draws = Draws {
             stream: RngStream::root(if let CrashOutcome::Random(seed) = surviving { seed } else { 0 }),
@@ -173,7 +180,7 @@ impl SimDisk {
     }
 
     /// All files with their contents.
-    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+    pub(crate) fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let inner = self.inner();
         let content =
             |number: &usize| inner.contents.get(*number).map(|content| content.bytes.clone()).unwrap_or_default();
@@ -325,8 +332,4 @@ impl Disk for SimDisk {
     fn lock(&self, _path: &str, _exclusive: bool) -> io::Result<Box<dyn DiskLock>> {
         self.step().map(|_| Box::new(NoLock) as Box<dyn DiskLock>)
     }
-}
-
-pub(super) fn parent(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }

@@ -22,7 +22,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::disk::Disk;
-use super::sim::parent;
+use super::disk::parent;
 use crate::foundation::base::Digest;
 
 /// The folder of internal files: lock, transaction in progress, caches.

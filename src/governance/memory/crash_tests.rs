@@ -30,15 +30,6 @@ fn files(disk: &SimDisk) -> BTreeMap<String, Vec<u8>> {
     disk.files().into_iter().filter(|(path, _)| !path.starts_with(".loom")).collect()
 }
 
-const KINDS: [CrashOutcome; 6] = [
-    CrashOutcome::Nothing,
-    CrashOutcome::Everything,
-    CrashOutcome::Torn,
-    CrashOutcome::Random(1),
-    CrashOutcome::Random(2),
-    CrashOutcome::Random(3),
-];
-
 /// Tries every crash of `act` on `disk`; returns the number of crash points tried.
 fn every_crash(disk: &SimDisk, act: Act) -> usize {
     let before = files(disk);
@@ -48,7 +39,7 @@ fn every_crash(disk: &SimDisk, act: Act) -> usize {
     assert_ne!(before, after);
     let mut points = 0;
     for stop in 0..operations {
-        for first in KINDS {
+        for first in CrashOutcome::samples(3) {
             let disk = disk.fork();
             disk.stop_at(stop);
             act(&workspace(&disk)).unwrap_err();

@@ -18,6 +18,9 @@ pub struct DecisionImpact {
     pub source: String,
     /// The blocks that refer to it, sorted.
     pub reaches: Vec<String>,
+    /// The notes that name it, as `file:line`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The impact of every decision that is part of a contradiction, a drift or a pending proposal. Decisions without
@@ -64,6 +67,10 @@ pub(super) fn impact<'p>(
         reached.dedup();
         reached
     };
-    let impacts = moving.into_iter().map(|source| DecisionImpact { source: source.to_owned(), reaches: reach(source) });
+    let impacts = moving.into_iter().map(|source| DecisionImpact {
+        source: source.to_owned(),
+        reaches: reach(source),
+        notes: Vec::new(),
+    });
     impacts.filter(|impact| !impact.reaches.is_empty()).collect()
 }

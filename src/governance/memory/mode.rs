@@ -10,7 +10,7 @@ pub enum Mode {
     DetectOnly,
     /// Also stages proposals, and applies those that a person approves.
     Propose,
-    /// Also applies low-risk proposals on request, and allows superseding decisions.
+    /// Also applies low-risk proposals on request.
     Enforce,
 }
 
@@ -23,8 +23,6 @@ pub enum MemoryCapability {
     Apply,
     /// Applying all low-risk proposals.
     AutoApply,
-    /// Superseding decisions.
-    Supersede,
 }
 
 /// A mode forbids an action or cannot be entered.
@@ -117,7 +115,7 @@ impl MemoryCapability {
     pub const fn needs(self) -> Mode {
         match self {
             Self::Propose | Self::Apply => Mode::Propose,
-            Self::AutoApply | Self::Supersede => Mode::Enforce,
+            Self::AutoApply => Mode::Enforce,
         }
     }
 }
@@ -154,17 +152,11 @@ mod tests {
     #[test]
     fn the_capabilities_of_section_4() {
         let allowed = |mode: Mode| {
-            [
-                MemoryCapability::Propose,
-                MemoryCapability::Apply,
-                MemoryCapability::AutoApply,
-                MemoryCapability::Supersede,
-            ]
-            .map(|c| mode.allows(c))
+            [MemoryCapability::Propose, MemoryCapability::Apply, MemoryCapability::AutoApply].map(|c| mode.allows(c))
         };
-        assert_eq!(allowed(Mode::DetectOnly), [false; 4]);
-        assert_eq!(allowed(Mode::Propose), [true, true, false, false]);
-        assert_eq!(allowed(Mode::Enforce), [true; 4]);
+        assert_eq!(allowed(Mode::DetectOnly), [false; 3]);
+        assert_eq!(allowed(Mode::Propose), [true, true, false]);
+        assert_eq!(allowed(Mode::Enforce), [true; 3]);
         assert!(Mode::parse("banana").is_err());
     }
 }

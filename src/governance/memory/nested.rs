@@ -21,7 +21,7 @@ pub enum NestedValue<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NestedEntry<'a> {
     /// The key.
-    pub key: &'a str,
+    pub key: Cow<'a, str>,
     /// The bytes of the key in the text.
     pub span: Range<usize>,
     /// The value.
@@ -35,23 +35,27 @@ pub type UnparsedLine = Range<usize>;
 pub fn read<'a>(item: &'a str) -> (Vec<NestedEntry<'a>>, Vec<UnparsedLine>) {
     let mut rows: Vec<Row<'a>> = lines(item)
         .map(|line| {
-            let text = line.text.trim_start_matches(' ');
+            let text = line.text.trim_start_matches([' ', '\t']);
+            let blanks = line.text.get(..line.text.len() - text.len()).unwrap_or_default();
             Row {
-                indent: line.text.len() - text.len(),
+                // A tab indents as far as the two spaces that it replaces.
+                indent: blanks.bytes().map(|byte| if byte == b'\t' { 2 } else { 1 }).sum(),
                 text: text.trim_end(),
-                start: line.start + line.text.len() - text.len(),
+                start: line.start + blanks.len(),
+                line_start: line.start,
             }
         })
         .collect();
-    // The dash stands in the column of the other keys.
+    // The dash stands in the column of the other keys, which is the lowest of theirs.
+    let level = rows.iter().skip(1).filter(|row| !row.text.is_empty()).map(|row| row.indent).min().unwrap_or(2);
     if let Some(first) = rows.first_mut() {
         let text = first.text.strip_prefix('-').unwrap_or(first.text).trim_start();
         first.start += first.text.len() - text.len();
-        first.indent += 2;
+        first.indent = level;
         first.text = text;
     }
     let mut reader = Reader { item, rows: &rows, unparsed: Vec::new() };
-    let entries = reader.map(2);
+    let entries = reader.map(level);
     (entries, reader.unparsed)
 }
 
@@ -60,6 +64,7 @@ struct Row<'a> {
     indent: usize,
     text: &'a str,
     start: usize,
+    line_start: usize,
 }
 
 struct Reader<'r, 'a> {
@@ -87,7 +92,8 @@ impl<'a> Reader<'_, 'a> {
             match split {
                 Some((key, value)) => {
                     let node = self.value(value.trim(), indent);
-                    entries.push(NestedEntry { key, span: row.start..row.start + key.len(), node });
+                    let node = if SCOPE_LISTS.contains(&key) { as_list(node) } else { node };
+                    entries.push(NestedEntry { key: key.into(), span: row.start..row.start + key.len(), node });
                 }
                 None => self.unparsed.push(row.start..row.start + row.text.len()),
             }
@@ -105,14 +111,14 @@ impl<'a> Reader<'_, 'a> {
         let Some(next) = self.rows.iter().find(|row| !row.text.is_empty()).copied() else {
             return NestedValue::Text("".into());
         };
-        let dash = |text: &str| text.starts_with("- ") || text == "-";
+        let dash = |text: &str| text.starts_with("- ") || text == "-" || text.starts_with("\\- ");
         if dash(next.text) && next.indent >= indent {
             let mut list = Vec::new();
             while let Some((row, rest)) = self.rows.split_first() {
                 if !(row.text.is_empty() || dash(row.text) && row.indent >= indent) {
                     break;
                 }
-                if let Some(text) = row.text.strip_prefix('-') {
+                if let Some(text) = row.text.trim_start_matches('\\').strip_prefix('-') {
                     list.push(unquote(text.trim()));
                 }
                 self.rows = rest;
@@ -128,8 +134,8 @@ impl<'a> Reader<'_, 'a> {
         let (text, rest) = self.rows.split_at_checked(deeper).unwrap_or((self.rows, &[]));
         self.rows = rest;
         let base = text.iter().find(|row| !row.text.is_empty()).map_or(0, |row| row.indent);
-        let from = text.first().map_or(self.item.len(), |row| row.start - row.indent);
-        let to = rest.first().map_or(self.item.len(), |row| row.start - row.indent);
+        let from = text.first().map_or(self.item.len(), |row| row.line_start);
+        let to = rest.first().map_or(self.item.len(), |row| row.line_start);
         let raw = self.item.get(from..to).unwrap_or_default();
         let mut value = String::with_capacity(raw.len());
         for line in lines(raw) {
@@ -143,6 +149,13 @@ impl<'a> Reader<'_, 'a> {
 }
 
 fn inline(text: &str) -> NestedValue<'_> {
+    if text.contains('\\') {
+        return inline_plain(&unescape(text)).into_owned();
+    }
+    inline_plain(text)
+}
+
+fn inline_plain(text: &str) -> NestedValue<'_> {
     let between = |open, close| text.strip_prefix(open).and_then(|text| text.strip_suffix(close));
     if let Some(inner) = between('[', ']') {
         let items = parts(inner).into_iter().map(|part| unquote(part.trim())).filter(|part| !part.is_empty());
@@ -151,11 +164,55 @@ fn inline(text: &str) -> NestedValue<'_> {
     if let Some(inner) = between('{', '}') {
         let entry = |part| {
             let (key, value): (&str, &str) = str::split_once(part, ':')?;
-            Some(NestedEntry { key: unquote_str(key.trim()), span: 0..0, node: inline(value.trim()) })
+            let key = unquote_str(key.trim()).into();
+            Some(NestedEntry { key, span: 0..0, node: inline_plain(value.trim()) })
         };
         return NestedValue::Map(parts(inner).into_iter().filter_map(entry).collect());
     }
     NestedValue::Text(unquote(text))
+}
+
+/// `text` without the backslashes that Markdown formatters put before punctuation.
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let escapes = c == '\\' && chars.peek().is_some_and(char::is_ascii_punctuation);
+        out.extend(if escapes { chars.next() } else { Some(c) });
+    }
+    out
+}
+
+/// The keys of a scope whose values are lists. A formatter that takes their lines for one paragraph joins them:
+/// `projects: - PRJ-001 - PRJ-002`.
+const SCOPE_LISTS: [&str; 3] = ["projects", "channels", "composes_with"];
+
+fn as_list(node: NestedValue<'_>) -> NestedValue<'_> {
+    match &node {
+        NestedValue::Text(text) if text.starts_with("- ") => {
+            let items = text.trim_start_matches("- ").split(" - ").map(|item| item.trim().to_owned().into());
+            NestedValue::List(items.collect())
+        }
+        _ => node,
+    }
+}
+
+impl NestedValue<'_> {
+    fn into_owned<'b>(self) -> NestedValue<'b> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        match self {
+            Self::Text(text) => NestedValue::Text(own(text)),
+            Self::List(list) => NestedValue::List(list.into_iter().map(own).collect()),
+            Self::Map(map) => {
+                let entry = |entry: NestedEntry<'_>| NestedEntry {
+                    key: own(entry.key),
+                    span: entry.span,
+                    node: entry.node.into_owned(),
+                };
+                NestedValue::Map(map.into_iter().map(entry).collect())
+            }
+        }
+    }
 }
 
 /// `text` split at commas outside brackets and quotes.

@@ -1,10 +1,14 @@
 //! Lossless Markdown ↔ blocks (Mind Mem 1.0.3, §1): a [`Document`] borrows its text and knows the range of every block
 //! and field, so that an edit changes only the bytes it must. What a block must contain is checked elsewhere.
 //!
-//! A block begins at its header and ends at the next bracketed line, a `---` line, a Markdown heading or the end of the
-//! text. Inside it a line is a field (`Key: value`), a continuation (two spaces), a list item (`- ` under a key without
-//! a value), blank, or malformed. A malformed line gets a diagnostic and belongs to no field. A blank line ends a field;
-//! only a list item with a nested text may continue after one, indented by four spaces.
+//! A block begins at its header and ends at the next bracketed line, a `---` line, a Markdown heading, prose after a blank
+//! line, or the end of the text. Inside it a line is a field (`Key: value`), a continuation (two spaces), a list item
+//! (`- ` under a key without a value), blank, or malformed. A malformed line gets a diagnostic and belongs to no field. A
+//! blank line ends a field, except in a list.
+//!
+//! What Markdown formatters make of these lines is read as well: a blank line between a key and its list or between items, a
+//! key indented to the text of the list item above it, tabs, `***` and `___` as separators. What they destroy is reported:
+//! joined lines, a header in a heading.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,6 +18,9 @@ use super::finding::Finding;
 use super::id::BlockId;
 
 mod reader;
+
+/// The fields that hold constraint signatures; a block may use both.
+pub const SIGNATURE_KEYS: [&str; 2] = ["ConstraintSignature", "ConstraintSignatures"];
 
 /// A text and its blocks.
 #[derive(Debug)]

@@ -9,9 +9,10 @@ use jiff::civil::Date;
 use super::authority::{ApplyWriter, WorkspaceArea, Writer};
 use super::contradiction;
 use super::edit::{self, EditError};
+use super::id::{BlockId, BlockKind};
 use super::mode::{MemoryCapability, ModeError};
 use super::parse::Document;
-use super::proposal::{Proposal, ProposalOp, ProposalOpKind};
+use super::proposal::{Proposal, ProposalOp, ProposalOpKind, RISKS};
 use super::scan_input;
 use super::staging;
 use super::state::{MemoryConfig, MemoryState};
@@ -96,9 +97,25 @@ pub fn find<'t>(texts: &'t WorkspaceTexts, id: &str) -> Result<(&'t str, Proposa
     Err(ApplyRefusal::Unknown(id.to_owned()))
 }
 
-/// Whether `proposal` supersedes a decision, which needs mode `enforce`.
-pub fn supersedes(proposal: &Proposal) -> bool {
-    proposal.ops.iter().any(|op| op.kind == Some(ProposalOpKind::SupersedeDecision) || op.status == "superseded")
+/// The risk of `proposal`: the declared one, or the one of its operations if that is higher. Whoever proposes a change
+/// cannot make it look harmless.
+pub fn effective_risk(proposal: &Proposal) -> &'static str {
+    let level = |risk: &str| RISKS.iter().position(|known| *known == risk).unwrap_or(RISKS.len() - 1);
+    let decides = |op: &ProposalOp| {
+        let kind = |id: &str| BlockId::parse(id).map(BlockId::kind);
+        let patch = Document::parse(&op.patch);
+        kind(&op.target) == Some(BlockKind::Decision)
+            || patch.blocks().any(|block| block.id().kind() == BlockKind::Decision)
+    };
+    let least = |op: &ProposalOp| match op.kind {
+        Some(ProposalOpKind::SetStatus | ProposalOpKind::SupersedeDecision) if decides(op) => 2,
+        Some(ProposalOpKind::SetStatus | ProposalOpKind::AppendListItem) if !decides(op) => 0,
+        Some(ProposalOpKind::AppendBlock | ProposalOpKind::InsertAfterBlock) if !decides(op) => 0,
+        Some(_) => 1,
+        None => RISKS.len() - 1,
+    };
+    let least = proposal.ops.iter().map(least).max().unwrap_or(RISKS.len() - 1);
+    RISKS.get(least.max(level(&proposal.risk))).copied().unwrap_or("critical")
 }
 
 /// Plans the application of `proposal`.
@@ -114,9 +131,6 @@ pub fn plan(
 ) -> Result<ApplyPlan, ApplyRefusal> {
     let id = || proposal.id.clone();
     state.require(MemoryCapability::Apply)?;
-    if supersedes(proposal) {
-        state.require(MemoryCapability::Supersede)?;
-    }
     if !proposal.is_pending() {
         return Err(ApplyRefusal::NotStaged { id: id(), status: proposal.status.clone() });
     }
@@ -164,16 +178,25 @@ pub fn apply_ops(texts: &WorkspaceTexts, proposal: &Proposal) -> Result<BTreeMap
             matches!(place, WorkspaceArea::Decisions | WorkspaceArea::Tasks | WorkspaceArea::Entities)
                 && ApplyWriter::AREAS.contains(place)
         });
-        let Some(text) = truth.and_then(|_| texts.get(&op.file)) else {
+        let new = (op.kind == Some(ProposalOpKind::AppendBlock)).then(|| new_file(&op.file));
+        let text = truth.and_then(|_| texts.get(&op.file).or(new.as_deref()));
+        let Some(text) = files.get(&op.file).map(String::as_str).or(text) else {
             let reason = format!("`{}` is no file of decisions, tasks or entities", op.file);
             return Err(ApplyRefusal::Malformed { id: proposal.id.clone(), reason });
         };
-        let text = files.get(&op.file).map_or(text, String::as_str);
         let edited =
             edit::apply_op(text, op).map_err(|source| ApplyRefusal::Edit { id: proposal.id.clone(), source })?;
         files.insert(op.file.clone(), edited);
     }
     Ok(files)
+}
+
+/// The text of a file that does not exist yet: a heading with its name.
+fn new_file(path: &str) -> String {
+    let stem = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".md").to_lowercase();
+    let mut letters = stem.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    format!("# {first}{}\n", letters.as_str())
 }
 
 /// The violations that `files` would add: new structural errors and new contradictions.

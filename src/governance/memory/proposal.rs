@@ -24,7 +24,7 @@ pub const TYPES: [(&str, &str); 3] = [
 pub const RISKS: [&str; 4] = ["low", "medium", "high", "critical"];
 
 /// A proposal, in any status.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Proposal {
     /// `P-YYYYMMDD-NNN`.
     pub id: String,

@@ -7,9 +7,11 @@ use jiff::civil::Date;
 use serde::Serialize;
 
 use super::authority::{ScanWriter, WriteForbidden, WriteSet};
+use super::candidate::{self, Candidate};
 use super::contradiction::{Severity, contradictions};
 use super::drift::{self, Drift};
 use super::edit;
+use super::finding::Finding;
 use super::id::BlockKind;
 use super::impact;
 use super::mode::MemoryCapability;
@@ -38,6 +40,8 @@ pub struct ScanReport {
     pub tasks: usize,
     /// The contradictions, in file order.
     pub contradictions: Vec<ContradictionRecord>,
+    /// Pairs of decisions in plain words that a person should compare. They are no contradictions until signatures say so.
+    pub candidates: Vec<Candidate>,
     /// The drift.
     pub drift: Vec<Drift>,
     /// The blocks that pending changes affect.
@@ -46,6 +50,9 @@ pub struct ScanReport {
     pub staged: Vec<String>,
     /// Ids of the proposals that expired.
     pub expired: Vec<String>,
+    /// The lines of decisions, tasks and entities that could not be read. While there are any, a constraint may be lost, so
+    /// the scan does not count as clean.
+    pub unread: Vec<Finding>,
     /// Further messages for the user.
     pub notes: Vec<String>,
 }
@@ -70,6 +77,7 @@ pub fn scan(
     now: &str,
 ) -> Result<(ScanReport, WriteSet<ScanWriter>), WriteForbidden> {
     let known = ScanInput::read(texts);
+    let unread = known.unread(texts);
     let active_signatures = active_signatures(&known.decisions);
     let contradiction_sides = contradiction_sides(&active_signatures);
     let (found, cut) = contradictions(&contradiction_sides, limits::CONTRADICTIONS_MAX);
@@ -117,14 +125,17 @@ pub fn scan(
         active: active_signatures.len(),
         tasks: known.blocks(BlockKind::Task).count(),
         contradictions: conflicts,
+        candidates: candidate::by_words(&candidate::statements(texts)),
         drift,
         impact,
         staged: staged.into_iter().map(|proposal: Proposal| proposal.id).collect(),
         expired,
+        unread,
         notes,
     };
     if state.is_readable() {
-        state.note_scan(report.count(Severity::Critical), today, now);
+        let clean = report.count(Severity::Critical) == 0 && report.unread.is_empty();
+        state.note_scan(clean, today, now);
         writes.write(STATE_FILE, texts.get(STATE_FILE), state.print())?;
     }
     log(texts, &report, now, &mut writes)?;
@@ -141,14 +152,15 @@ fn log(
     let [critical, medium, low, warning] =
         [Severity::Critical, Severity::Medium, Severity::Low, Severity::Warning].map(|severity| report.count(severity));
     let line = format!(
-        "- {now} mode={} decisions={} active={} tasks={} critical={critical} medium={medium} low={low} warning={warning} drift={} staged={} expired={}",
+        "- {now} mode={} decisions={} active={} tasks={} critical={critical} medium={medium} low={low} warning={warning} drift={} staged={} expired={} unread={}",
         report.mode,
         report.decisions,
         report.active,
         report.tasks,
         report.drift.len(),
         report.staged.len(),
-        report.expired.len()
+        report.expired.len(),
+        report.unread.len()
     );
     writes.write(SCAN_LOG, texts.get(SCAN_LOG), add_line(texts.text(SCAN_LOG), &line))?;
     let figures = serde_json::json!({

@@ -1,10 +1,11 @@
 //! The input of a scan: the parsed source-of-truth blocks, the active decisions and their signatures.
 
 use super::contradiction::ContradictionSide;
+use super::finding::Finding;
 use super::id::{BlockId, BlockKind, ids_in};
 use super::parse::{Block, Document};
 use super::signature::Signature;
-use super::texts::WorkspaceTexts;
+use super::texts::{TRUTH_FOLDERS, WorkspaceTexts};
 
 /// The documents of `decisions/`.
 pub fn decisions(texts: &WorkspaceTexts) -> Vec<Document<'_>> {
@@ -39,6 +40,14 @@ impl<'a> ScanInput<'a> {
     pub(super) fn read(texts: &'a WorkspaceTexts) -> Self {
         let parse = |folder: &'static str| texts.under(folder).map(|(_, text)| Document::parse(text)).collect();
         Self { decisions: parse("decisions/"), tasks: parse("tasks/"), entities: parse("entities/") }
+    }
+
+    /// What could not be read, in file order: a constraint may be lost there.
+    pub(super) fn unread(&self, texts: &WorkspaceTexts) -> Vec<Finding> {
+        let folders = TRUTH_FOLDERS.into_iter().zip([&self.decisions, &self.tasks, &self.entities]);
+        let files = folders.flat_map(|(folder, documents)| texts.under(folder).map(|(path, _)| path).zip(documents));
+        let named = |path: &str, finding: &Finding| Finding { file: path.to_owned(), ..finding.clone() };
+        files.flat_map(|(path, document)| document.findings().iter().map(move |finding| named(path, finding))).collect()
     }
 
     pub(super) fn blocks(&self, kind: BlockKind) -> impl Iterator<Item = Block<'_, 'a>> {

@@ -120,7 +120,7 @@ impl SearchIndex {
             for field in block.fields() {
                 let weight = if TITLES.contains(&field.key) { 2.0 } else { 1.0 };
                 for text in [field.head, field.body] {
-                    words(text, |word| count(word, weight));
+                    words_in(text, |word| count(word, weight));
                     ids_in(text).for_each(|id| count(&id.as_str().to_lowercase(), 1.0));
                 }
             }
@@ -260,14 +260,14 @@ fn wanted(text: &str) -> Vec<String> {
         rest = rest.replace(id.as_str(), " ");
         wanted.push(id.as_str().to_lowercase());
     }
-    words(&rest, |word| wanted.push(word.to_owned()));
+    words_in(&rest, |word| wanted.push(word.to_owned()));
     wanted.sort_unstable();
     wanted.dedup();
     wanted
 }
 
 /// Calls `each` with every word of `text`.
-fn words(text: &str, mut each: impl FnMut(&str)) {
+pub(super) fn words_in(text: &str, mut each: impl FnMut(&str)) {
     let mut folded = String::new();
     for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         if word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {

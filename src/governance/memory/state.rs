@@ -11,6 +11,9 @@ pub const CONFIG_FILE: &str = "mind-mem.json";
 /// The path of the state.
 pub const STATE_FILE: &str = "memory/intel-state.json";
 
+/// A clean week: so many days in a row, each with a clean scan.
+const CLEAN_WEEK_DAYS: i64 = 7;
+
 /// The settings.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
@@ -23,6 +26,10 @@ pub struct MemoryConfig {
     pub proposal_ttl_days: i64,
     /// Days without a history entry after which a task counts as stalled.
     pub stalled_after_days: i64,
+    /// How many snapshots of applied proposals are stored whole; older ones are reduced to what a rollback needs.
+    pub whole_snapshots: usize,
+    /// Risks of proposals that need no token: the person's policy. Empty unless the person fills it in.
+    pub auto_approve: Vec<String>,
     /// Whether mode `enforce` may be entered.
     pub allow_enforce: bool,
     /// Additional trigger phrases for signals, by kind.
@@ -36,6 +43,8 @@ impl Default for MemoryConfig {
             defer_cooldown_days: None,
             proposal_ttl_days: 30,
             stalled_after_days: 14,
+            whole_snapshots: 5,
+            auto_approve: Vec::new(),
             allow_enforce: false,
             capture_triggers: std::collections::BTreeMap::new(),
         }
@@ -139,7 +148,8 @@ impl MemoryState {
         to.name().clone_into(&mut self.mode);
         self.set("governance_mode", json!(to.name()));
         self.set("mode_since", json!(today.to_string()));
-        self.set("clean_since", Value::Null);
+        self.set("clean_days", json!(0));
+        self.set("last_clean_day", Value::Null);
         self.set("propose_weeks_clean", json!(0));
         Ok(())
     }
@@ -150,23 +160,29 @@ impl MemoryState {
         config.defer_cooldown_days.or(own).unwrap_or(7)
     }
 
-    /// Records a scan: its time, the clean days, and the upgrade conditions that follow from them.
-    pub fn note_scan(&mut self, critical: usize, today: Date, now: &str) {
-        let since = self.date("clean_since").unwrap_or(today);
-        if critical > 0 {
-            self.set("clean_since", Value::Null);
-            self.set("propose_weeks_clean", json!(0));
-            if self.mode() == Ok(Mode::DetectOnly) {
-                self.set("flip_gate_week1_clean", json!(false));
-            }
-        } else {
-            let days = days_between(since, today).max(0);
-            self.set("clean_since", json!(since.to_string()));
-            match self.mode() {
-                Ok(Mode::DetectOnly) if days >= 7 => self.set("flip_gate_week1_clean", json!(true)),
-                Ok(Mode::Propose) => self.set("propose_weeks_clean", json!(days / 7)),
-                _ => {}
-            }
+    /// Records a scan: its time, the days with clean scans, and the upgrade conditions that follow from them. A clean week
+    /// is seven scans on seven days in a row; a day without a scan, or with one that was not clean, starts the count again.
+    pub fn note_scan(&mut self, clean: bool, today: Date, now: &str) {
+        let last = self.date("last_clean_day");
+        let days = self.map.get("clean_days").and_then(Value::as_i64).unwrap_or(0);
+        let days = match last.map(|last| days_between(last, today)) {
+            _ if !clean => 0,
+            Some(0) if self.date("unclean_day") != Some(today) => days,
+            Some(1) => days + 1,
+            _ if self.date("unclean_day") == Some(today) => 0,
+            _ => 1,
+        };
+        if !clean {
+            self.set("unclean_day", json!(today.to_string()));
+        }
+        self.set("last_clean_day", if days > 0 { json!(today.to_string()) } else { Value::Null });
+        self.set("clean_days", json!(days));
+        match self.mode() {
+            // Once open, the gate stays open until a scan is not clean.
+            Ok(Mode::DetectOnly) if !clean => self.set("flip_gate_week1_clean", json!(false)),
+            Ok(Mode::DetectOnly) if days >= CLEAN_WEEK_DAYS => self.set("flip_gate_week1_clean", json!(true)),
+            Ok(Mode::Propose) => self.set("propose_weeks_clean", json!(days / CLEAN_WEEK_DAYS)),
+            _ => {}
         }
         self.set("last_scan_ts", json!(now));
         self.count("scans");
@@ -247,17 +263,38 @@ mod tests {
     }
 
     #[test]
-    fn the_upgrade_condition_needs_a_clean_week_and_is_reset_by_a_critical_contradiction() {
+    fn a_clean_week_is_seven_days_of_scans() {
+        let check = |scans: &[(i8, bool)], open: bool| {
+            let mut state = MemoryState::read(Some(r#"{"governance_mode": "detect_only"}"#));
+            for (day, clean) in scans {
+                state.note_scan(*clean, date(2026, 2, *day), "t");
+            }
+            assert_eq!(state.flag("flip_gate_week1_clean"), open, "{scans:?}");
+        };
+        let days = |days: std::ops::RangeInclusive<i8>| days.map(|day| (day, true)).collect::<Vec<_>>();
+        check(&days(1..=6), false);
+        check(&days(1..=7), true);
+        check(&[(1, true), (8, true)], false);
+        check(&[days(1..=3), days(5..=10)].concat(), false);
+        check(&[days(1..=3), days(5..=11)].concat(), true);
+        check(&[days(1..=6), vec![(7, true), (7, true)]].concat(), true);
+        check(&[days(1..=7), vec![(7, false)]].concat(), false);
+        check(&[days(1..=6), vec![(7, false), (7, true)]].concat(), false);
+        check(&[days(1..=6), vec![(7, false)], days(8..=13)].concat(), false);
+        check(&[days(1..=6), vec![(7, false)], days(8..=14)].concat(), true);
+        check(&vec![(1, true); 20], false);
+    }
+
+    #[test]
+    fn clean_weeks_count_in_propose_and_unknown_keys_survive() {
         let mut state = MemoryState::read(Some(r#"{"governance_mode": "detect_only", "mine": [1, 2]}"#));
-        for (day, critical, open) in
-            [(1, 0, false), (7, 0, false), (8, 0, true), (9, 1, false), (10, 0, false), (17, 0, true)]
-        {
-            state.note_scan(critical, date(2026, 2, day), "t");
-            assert_eq!(state.flag("flip_gate_week1_clean"), open, "day {day}");
+        for day in 1..=7 {
+            state.note_scan(true, date(2026, 2, day), "t");
         }
         state.step(Mode::Propose, &MemoryConfig::default(), date(2026, 2, 17)).unwrap();
-        state.note_scan(0, date(2026, 2, 17), "t");
-        state.note_scan(0, date(2026, 3, 3), "t");
+        for day in 1..=14 {
+            state.note_scan(true, date(2026, 3, day), "t");
+        }
         assert_eq!(state.get("propose_weeks_clean"), Some(&json!(2)));
         assert_eq!(MemoryState::read(Some(&state.print())), state);
         assert_eq!(state.get("mine"), Some(&json!([1, 2])));

@@ -12,6 +12,9 @@ pub struct WorkspaceTexts {
     files: BTreeMap<String, Arc<str>>,
 }
 
+/// The file for new decisions.
+pub const DECISIONS_FILE: &str = "decisions/DECISIONS.md";
+
 /// The source-of-truth folders; their `*.md` files contain blocks.
 pub const TRUTH_FOLDERS: [&str; 3] = ["decisions/", "tasks/", "entities/"];
 

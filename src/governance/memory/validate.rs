@@ -7,10 +7,11 @@ use std::ops::Range;
 use jiff::civil::Date;
 
 use super::finding::{Finding, FindingLevel};
-use super::id::{BlockId, BlockKind};
-use super::parse::{Block, Document};
+use super::id::{BlockId, BlockKind, ids_in};
+use super::parse::{Block, Document, SIGNATURE_KEYS};
 use super::proposal;
 use super::signature::{self, Signature};
+use super::texts::ParsedTexts;
 
 /// All findings in the file `name`, from the parser and from the invariants, in text order.
 pub fn validate(name: &str, document: &Document<'_>) -> Vec<Finding> {
@@ -28,6 +29,59 @@ pub fn validate(name: &str, document: &Document<'_>) -> Vec<Finding> {
     }
     checks.found.sort_by_key(|finding| finding.span.start);
     checks.found
+}
+
+/// References to blocks that do not exist, in all files: errors in the fields that hold nothing but references, warnings in
+/// prose. Signatures refer to each other by `composes_with`.
+pub fn dangling(parsed: &ParsedTexts<'_>) -> Vec<Finding> {
+    const REFERENCES: [&str; 9] = [
+        "Supersedes",
+        "AlignsWith",
+        "Dependencies",
+        "Project",
+        "DecisionA",
+        "DecisionB",
+        "TargetBlock",
+        "Target",
+        "Reaches",
+    ];
+    let known: HashSet<&str> = parsed.blocks().map(|(_, block)| block.id().as_str()).collect();
+    let blocks = || parsed.blocks().filter(|(path, _)| !path.starts_with("intelligence/"));
+    let signatures: HashSet<String> =
+        blocks().flat_map(|(_, block)| Signature::of(&block)).map(|signature| signature.id().to_owned()).collect();
+    let mut found = Vec::new();
+    for (path, block) in blocks() {
+        let mut checks = Checks { name: path, found: Vec::new() };
+        for field in block.fields() {
+            // An operation names the block that it creates.
+            if matches!(field.key, "Ops" | "Action" | "DIFF") || SIGNATURE_KEYS.contains(&field.key) {
+                continue;
+            }
+            let mut told = HashSet::new();
+            let ids = ids_in(field.head).chain(ids_in(field.body)).map(BlockId::as_str);
+            for id in ids.filter(|id| !known.contains(id) && *id != block.id().as_str()) {
+                // Signals and proposals are cited as sources after they were cleared away.
+                let cleared = id.starts_with("SIG-") || id.starts_with("P-");
+                if !cleared && told.insert(id) {
+                    let message = format!("`{}` of {} names {id}, which does not exist", field.key, block.id());
+                    let help = "correct the id, restore the block, or write `none`";
+                    if REFERENCES.contains(&field.key) {
+                        checks.error(&block, "dangling", field.key_range(), message, help);
+                    } else {
+                        checks.warn(&block, "dangling", field.key_range(), message, help);
+                    }
+                }
+            }
+        }
+        for signature in Signature::of(&block) {
+            for other in signature.others().iter().filter(|other| !signatures.contains(other.as_ref())) {
+                let message = format!("signature {} composes with {other}, which does not exist", signature.id());
+                checks.warn(&block, "dangling", signature.span.clone(), message, "correct the id");
+            }
+        }
+        found.extend(checks.found);
+    }
+    found
 }
 
 struct Checks<'n> {

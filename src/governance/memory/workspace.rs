@@ -8,6 +8,7 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
+use super::approval::ApprovalError;
 use super::authority::{WorkspaceArea, WriteForbidden, WriteSet, Writer};
 use super::edit::EditError;
 use super::mode::ModeError;
@@ -32,7 +33,7 @@ mod transfer;
 pub use apply::ApplyOutcome;
 pub use cached_search::CachedSearch;
 pub use init::InitReport;
-pub use proposals::{ProposalRequest, ProposalReview};
+pub use proposals::{DecisionDraft, ProposalRequest, ProposalReview};
 pub use transfer::{BlockRecord, ImportReport};
 
 const LOCK: &str = ".loom/lock";
@@ -77,6 +78,9 @@ pub enum MemoryError {
     /// The gate denied it.
     #[error(transparent)]
     Denied(#[from] crate::foundation::gate::Refusal),
+    /// No person and no policy approved it.
+    #[error(transparent)]
+    NotApproved(#[from] ApprovalError),
     /// The embedder failed.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -90,7 +94,11 @@ impl MemoryError {
     pub const fn is_denial(&self) -> bool {
         matches!(
             self,
-            Self::Mode(_) | Self::WriteForbidden(_) | Self::Denied(_) | Self::ApplyRefusal(ApplyRefusal::Mode(_))
+            Self::Mode(_)
+                | Self::WriteForbidden(_)
+                | Self::Denied(_)
+                | Self::NotApproved(_)
+                | Self::ApplyRefusal(ApplyRefusal::Mode(_))
         )
     }
 }
@@ -166,7 +174,8 @@ impl Workspace {
     }
 
     fn is_workspace(&self) -> bool {
-        self.disk.is_dir("decisions") && self.disk.is_dir("intelligence")
+        self.disk.is_dir("decisions")
+            && (self.disk.is_dir("intelligence") || self.disk.read(STATE_FILE).is_ok_and(|bytes| bytes.is_some()))
     }
 
     /// Checks that the folder contains a workspace.
@@ -255,6 +264,35 @@ impl Workspace {
             }
         }
         Ok(())
+    }
+
+    /// The Markdown files below the folder that are not part of the memory. Hidden folders, files that are not text and
+    /// files beyond the size limit are left out.
+    ///
+    /// # Errors
+    /// If a folder cannot be listed or a file cannot be read.
+    pub fn notes(&self) -> Result<WorkspaceTexts> {
+        let mut notes = WorkspaceTexts::default();
+        let mut folders = vec![String::new()];
+        while let Some(folder) = folders.pop() {
+            let join = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+            let (files, inner) = self.list(&folder)?;
+            for path in files.iter().filter(|file| super::texts::is_markdown(file)).map(|file| join(file)) {
+                match self.bytes(&path) {
+                    Ok(Some(bytes)) => {
+                        if let Ok(text) = String::from_utf8(bytes) {
+                            notes.set(path, text);
+                        }
+                    }
+                    Ok(None) | Err(MemoryError::TooLarge { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            let own = |path: &str| matches!(path, "decisions" | "tasks" | "entities" | "intelligence" | "maintenance");
+            folders
+                .extend(inner.iter().filter(|name| !name.starts_with('.')).map(|name| join(name)).filter(|p| !own(p)));
+        }
+        Ok(notes)
     }
 
     fn load_file(&self, path: &str, loaded: &mut LoadedFiles) -> Result<()> {

@@ -212,9 +212,9 @@ pub const GUARDS: &[Guard] = &[
     Guard::new("privilege.clear", only(Paranoid), Stay, Relief, Crossings, "2.4")
         .needs(&[Crossing, Approved, Verified]).lacks(&[Exposed]).drops(&[Approved, Verified]).sets(&[Cleared]),
     Guard::new("hardened.verified", only(Paranoid), To(Bold), Relief, Turns, "3.2")
-        .needs(&[Mitigated, Verified]).lacks(&[Crossing]).drops(&[Exposed, Mitigated, Verified]),
+        .needs(&[Mitigated, Verified]).lacks(&[Crossing]).drops(&[Exposed, Mitigated, Verified, Failing, FailingAgain]),
     Guard::new("hardened", only(Paranoid), To(Skeptical), Relief, Turns, "2.4")
-        .needs(&[Mitigated]).lacks(&[Crossing]).drops(&[Exposed, Mitigated]),
+        .needs(&[Mitigated]).lacks(&[Crossing, Failing, FailingAgain]).drops(&[Exposed, Mitigated]),
     Guard::new("bounded", only(Paranoid), To(Skeptical), Relief, Turns, "2.4")
         .lacks(&[Exposed, Crossing]),
     Guard::new("failing.again", only(Skeptical), To(Curious), Risk, Checks, "regulator")

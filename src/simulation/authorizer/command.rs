@@ -14,6 +14,7 @@ use crate::foundation::chat::ModelChain;
 use crate::foundation::gate::{Budget, Categories, Category, Hosts, LedgerEntry, Rights, Scope};
 use crate::foundation::store::receipts::{ReceiptKey, ReceiptLog, SharedLog};
 use crate::foundation::store::{FileLock, RealDisk};
+use crate::governance::memory::approval::ApprovalKey;
 use crate::governance::mood::{Mood, MoodProfiles, MoodState};
 use crate::inference::providers;
 
@@ -138,6 +139,19 @@ impl Authorizer {
         let body = json!({"command": self.work, "models": self.usage()});
         self.hand_off(LedgerEntry::new("command.handed_off", body))
     }
+}
+
+/// The user's key for approvals of memory changes, derived from the key that signs receipts.
+///
+/// # Errors
+/// If the key cannot be read or created.
+pub fn approval_key() -> Result<ApprovalKey, AuthorizerError> {
+    Ok(ApprovalKey::derive(ReceiptKey::open(&ReceiptKey::path()?)?.sign(b"loom memory approvals").as_bytes()))
+}
+
+/// How tokens name the workspace in `folder`: by its canonical path.
+pub fn workspace_identity(folder: &Path) -> String {
+    std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string()
 }
 
 /// Opens the log in a folder.

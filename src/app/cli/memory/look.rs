@@ -73,7 +73,7 @@ impl Show {
     }
 }
 
-/// Search blocks by words (BM25), with the contribution of each word
+/// Search blocks by words (BM25), with the contribution of each word, then all other Markdown files of the folder
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -106,6 +106,9 @@ pub(super) struct Search {
     /// Maximum number of hits
     #[arg(long, default_value_t = 10)]
     limit: usize,
+    /// Search the blocks only
+    #[arg(long)]
+    blocks: bool,
     /// Combine with a semantic search by this sentence embedder, for example `local:DIR` with all-MiniLM-L6-v2. The first
     /// search embeds every block
     #[arg(long, value_name = "SPEC")]
@@ -142,6 +145,21 @@ impl Search {
                 runtime.block_on(finder.search_hybrid(&workspace, &query, embedder.as_ref(), &spec.to_string()))?
             }
         };
+        // Filters are for blocks; without words there is nothing to look for in notes.
+        let filtered = self.kind.is_some() || self.from.is_some() || self.to.is_some();
+        let filtered = filtered || [&self.status, &self.tag, &self.project].iter().any(|filter| !filter.is_empty());
+        let notes = if filtered || self.words.is_empty() || self.blocks {
+            Vec::new()
+        } else {
+            workspace.search_notes(&self.words, self.limit)?
+        };
+        if self.common.format == Format::Json {
+            let hits_json = hits.iter().map(|hit| json!(hit));
+            let found: Vec<_> =
+                hits_json.chain(notes.iter().map(|note| json!({"kind": "note", "note": note}))).collect();
+            self.common.print(terminal, &found, |_| Ok(()))?;
+            return Ok(if hits.is_empty() && notes.is_empty() { Exit::CheckFailed } else { Exit::Ok });
+        }
         self.common.print(terminal, &hits, |terminal| {
             for hit in &hits {
                 writeln!(terminal.out, "{}  {}  {}:{}", hit.id, hit.status, hit.file, hit.line)?;
@@ -162,9 +180,13 @@ impl Search {
                     writeln!(terminal.out, "  {:.2} = {}", hit.score, why.join(" + "))?;
                 }
             }
+            for note in &notes {
+                writeln!(terminal.out, "{}:{}  {}", note.file, note.line, note.title)?;
+                writeln!(terminal.out, "  {}", note.excerpt)?;
+            }
             Ok(())
         })?;
-        Ok(if hits.is_empty() { Exit::CheckFailed } else { Exit::Ok })
+        Ok(if hits.is_empty() && notes.is_empty() { Exit::CheckFailed } else { Exit::Ok })
     }
 }
 

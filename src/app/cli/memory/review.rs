@@ -1,17 +1,20 @@
-//! The commands for proposals and the mode: `propose`, `review`, `signal`, `apply`, `reject`, `defer`, `rollback`, `mode`.
+//! The commands for proposals and the mode: `propose`, `review`, `signal`, `approve`, `apply`, `reject`, `defer`, `rollback`, `mode`.
 
+use std::cell::RefCell;
 use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::{Common, plural};
+use super::{Approver, Common, is_interactive, plural};
 use crate::app::cli::input::read_file;
 use crate::app::cli::{Exit, Failure, Terminal};
+use crate::foundation::gate::Effect;
+use crate::governance::memory::approval::{self, Approval};
 use crate::governance::memory::mode;
 use crate::governance::memory::proposal::{ProposalOp, ProposalOpKind, RISKS};
-use crate::governance::memory::workspace::{ApplyOutcome, ProposalRequest, Workspace};
+use crate::governance::memory::workspace::{ApplyOutcome, DecisionDraft, ProposalRequest, Workspace};
 
 /// Stage a proposal with one operation
 #[derive(Debug, clap::Args)]
@@ -111,7 +114,10 @@ impl Propose {
 
 fn print_staged(common: &Common, terminal: &mut Terminal, id: &str) -> Result<Exit, Failure> {
     common.print(terminal, &json!({"proposal": id}), |terminal| {
-        writeln!(terminal.out, "staged {id}: show it with `loom memory review`, apply it with `loom memory apply {id}`")
+        writeln!(
+            terminal.out,
+            "staged {id}: show it with `loom memory review`; a person applies it with `loom memory apply {id}`"
+        )
     })?;
     Ok(Exit::Ok)
 }
@@ -195,8 +201,67 @@ fn print_status(common: &Common, terminal: &mut Terminal, id: &str, status: &str
     Ok(Exit::Ok)
 }
 
-/// Apply a staged proposal atomically
+/// Approve one change at the terminal and print a token for it
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The token is for this change in this workspace as shown, and for nothing else. Pass it to an assistant, or to `apply`,
+`rollback` or `mode` with --token.
+
+Exit codes: 0 approved, 4 not approved.")]
+pub(super) struct Approve {
+    /// The proposal's id
+    #[arg(required_unless_present = "mode")]
+    id: Option<String>,
+    /// The workspace; the current folder if not given
+    folder: Option<PathBuf>,
+    /// Approve rolling the proposal back instead of applying it
+    #[arg(long, requires = "id")]
+    rollback: bool,
+    /// Approve changing the mode to this one; give the workspace by --dir
+    #[arg(long, value_name = "MODE", conflicts_with = "id")]
+    mode: Option<String>,
+    /// How long the token is valid
+    #[arg(long, default_value_t = approval::TOKEN_MINUTES, value_parser = clap::value_parser!(i64).range(1..=1440))]
+    minutes: i64,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Approve {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let workspace = self.common.open(self.folder.as_ref())?;
+        let (effect, question) = match (&self.id, &self.mode) {
+            (Some(id), _) if self.rollback => (workspace.rollback_effect(id)?, format!("rolling {id} back")),
+            (Some(id), _) => {
+                eprint!("{}", workspace.preview(id)?);
+                (workspace.apply_effect(id)?, format!("applying {id}"))
+            }
+            (None, mode) => {
+                let to = parse_mode(mode.as_deref().unwrap_or_default())?;
+                (Workspace::mode_effect(to), format!("changing the mode to {to}"))
+            }
+        };
+        let approver = self.common.approver(self.folder.as_ref(), &workspace)?;
+        if !is_interactive() {
+            return Err(Failure::Message {
+                message: format!("{question} is approved by a person at a terminal: this is none"),
+                exit: Exit::Denied,
+            });
+        }
+        approver.confirm(&question)?;
+        let token = approver.token(&effect, self.minutes);
+        self.common.print(terminal, &json!({"token": token, "minutes": self.minutes}), |terminal| {
+            writeln!(terminal.out, "{token}")
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// Apply a staged proposal atomically, with a person's approval
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The change is shown and you are asked for a yes. Where nobody can be asked, pass a token from `loom memory approve`, or
+list risks that need none in mind-mem.json, for example \"auto_approve\": [\"low\"].")]
 pub(super) struct Apply {
     /// The proposal's id
     #[arg(required_unless_present = "low_risk")]
@@ -206,15 +271,33 @@ pub(super) struct Apply {
     /// Apply all staged low-risk proposals instead, one by one; mode `enforce` only; give the workspace by --dir
     #[arg(long, conflicts_with = "id")]
     low_risk: bool,
+    /// A token from `loom memory approve`
+    #[arg(long, conflicts_with = "low_risk")]
+    token: Option<String>,
     #[command(flatten)]
     common: Common,
 }
 
 impl Apply {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let all = self.common.with_approval(self.folder.as_ref(), |workspace, ask| match &self.id {
+        let current = RefCell::new(self.id.clone().unwrap_or_default());
+        let approve = |approver: &Approver<'_>, effect: &Effect| {
+            let id = current.borrow();
+            if let (None, Some(approval)) = (&self.token, approver.workspace.policy_approval(&id)?) {
+                return Ok(approval);
+            }
+            if self.token.is_none() && is_interactive() {
+                eprint!("{}", approver.workspace.preview(&id)?);
+            }
+            let (question, command) = (format!("applying {id}"), format!("loom memory approve {id}"));
+            approver.by_token_or_person(self.token.as_deref(), effect, &question, &command)
+        };
+        let all = self.common.with_approval(self.folder.as_ref(), approve, |workspace, ask| match &self.id {
             Some(id) => Ok(vec![workspace.apply(ask(&workspace.apply_effect(id)?)?, id)?]),
-            None => workspace.apply_low_risk(ask),
+            None => workspace.apply_low_risk(|id, effect| {
+                id.clone_into(&mut current.borrow_mut());
+                ask(effect)
+            }),
         })?;
         for applied in &all {
             print_outcome(&self.common, terminal, applied)?;
@@ -270,20 +353,95 @@ impl Defer {
     }
 }
 
-/// Roll an applied proposal back
+/// Record a decision: proposes it, shows the change, asks for your yes, applies it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom memory decide 'Use SQLite for the index' --why 'one file, no server'
+  loom memory decide 'Use Redis for the index' --why 'it outgrew one machine' --supersedes D-20260220-001 \\
+       --constraint 'must use Redis for index'
+
+A constraint is a sentence of modality (must, must_not, should, should_not, may), verb, object, `for` and subject. Scans
+find contradictions between constraints on the same subject.
+
+Exit codes: 0 decided, 1 it contradicts another decision, 4 not approved: the proposal stays staged.")]
+pub(super) struct Decide {
+    /// The decision
+    statement: String,
+    /// The workspace; the current folder if not given
+    folder: Option<PathBuf>,
+    /// The reason
+    #[arg(long)]
+    why: String,
+    /// The decision that it supersedes
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+    supersedes: String,
+    /// A constraint, for example 'must use SQLite for index'; can be repeated
+    #[arg(long, value_name = "SENTENCE")]
+    constraint: Vec<String>,
+    /// A tag; can be repeated
+    #[arg(long)]
+    tag: Vec<String>,
+    /// The source of the decision
+    #[arg(long, default_value = "the user")]
+    source: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Decide {
+    pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let folder = self.folder.as_ref();
+        let draft = DecisionDraft {
+            statement: self.statement.clone(),
+            why: self.why.clone(),
+            supersedes: self.supersedes.clone(),
+            tags: self.tag.clone(),
+            source: self.source.clone(),
+            signatures: self.constraint.clone(),
+        };
+        let request = self.common.open(folder)?.decision_request(&draft)?;
+        let id = self.common.with_permit(folder, |workspace, ask| {
+            workspace.propose(ask(&Workspace::propose_effect(&request))?, request)
+        })?;
+        let approve = |approver: &Approver<'_>, effect: &Effect| {
+            if let Some(approval) = approver.workspace.policy_approval(&id)? {
+                return Ok(approval);
+            }
+            if is_interactive() {
+                eprint!("{}", approver.workspace.preview(&id)?);
+            }
+            approver.by_token_or_person(None, effect, &format!("applying {id}"), &format!("loom memory approve {id}"))
+        };
+        let applied = self.common.with_approval(folder, approve, |workspace, ask| {
+            workspace.apply(ask(&workspace.apply_effect(&id)?)?, &id)
+        })?;
+        print_outcome(&self.common, terminal, &applied)?;
+        Ok(if applied.result == "applied" { Exit::Ok } else { Exit::CheckFailed })
+    }
+}
+
+/// Roll an applied proposal back, with a person's approval
 #[derive(Debug, clap::Args)]
 pub(super) struct Rollback {
     /// The proposal's id
     id: String,
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
+    /// A token from `loom memory approve ID --rollback`
+    #[arg(long)]
+    token: Option<String>,
     #[command(flatten)]
     common: Common,
 }
 
 impl Rollback {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let applied = self.common.with_approval(self.folder.as_ref(), |workspace, ask| {
+        let approve = |approver: &Approver<'_>, effect: &Effect| {
+            let command = format!("loom memory approve {} --rollback", self.id);
+            approver.by_token_or_person(self.token.as_deref(), effect, &format!("rolling {} back", self.id), &command)
+        };
+        let applied = self.common.with_approval(self.folder.as_ref(), approve, |workspace, ask| {
             workspace.rollback(ask(&workspace.rollback_effect(&self.id)?)?, &self.id)
         })?;
         print_outcome(&self.common, terminal, &applied)?;
@@ -291,7 +449,7 @@ impl Rollback {
     }
 }
 
-/// Show the mode, or change it
+/// Show the mode, or change it; raising it takes a person's approval
 #[derive(Debug, clap::Args)]
 pub(super) struct Mode {
     /// `detect_only`, `propose` or `enforce`; shows the mode if not given
@@ -299,17 +457,34 @@ pub(super) struct Mode {
     to: Option<String>,
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
+    /// A token from `loom memory approve --mode MODE`
+    #[arg(long, requires = "to")]
+    token: Option<String>,
     #[command(flatten)]
     common: Common,
+}
+
+fn parse_mode(name: &str) -> Result<mode::Mode, Failure> {
+    mode::Mode::parse(name)
+        .map_err(|_| Failure::usage(format!("`{name}` is not a mode: use detect_only, propose or enforce")))
 }
 
 impl Mode {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let workspace = self.common.open(self.folder.as_ref())?;
         if let Some(name) = &self.to {
-            let to = mode::Mode::parse(name)
-                .map_err(|_| Failure::usage(format!("`{name}` is not a mode: use detect_only, propose or enforce")))?;
-            self.common.with_approval_in_any_mode(self.folder.as_ref(), |workspace, ask| {
+            let to = parse_mode(name)?;
+            let from = workspace.mode().ok();
+            let approve = |approver: &Approver<'_>, effect: &Effect| match Approval::for_lower_mode(from, to) {
+                Some(approval) => Ok(approval),
+                None => {
+                    let (question, command) =
+                        (format!("changing the mode to {to}"), format!("loom memory approve --mode {to}"));
+                    approver.by_token_or_person(self.token.as_deref(), effect, &question, &command)
+                }
+            };
+            self.common.with_approval(self.folder.as_ref(), approve, |workspace, ask| {
+                workspace.check_mode_change(to)?;
                 workspace.set_mode(ask(&Workspace::mode_effect(to))?, to)
             })?;
         }

@@ -5,13 +5,19 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::{Common, plural};
+use super::{Approver, Common, plural};
 use crate::app::cli::input::read_text_limited;
 use crate::app::cli::{Exit, Failure, Terminal};
 use crate::foundation::base::limits;
+use crate::foundation::chat::ModelSpec;
+use crate::foundation::gate::Effect;
+use crate::governance::memory::candidate;
 use crate::governance::memory::capture::CaptureInput;
 use crate::governance::memory::contradiction::Severity;
 use crate::governance::memory::workspace::{BlockRecord, Workspace};
+use crate::governance::mood::Mood;
+use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::Authorizer;
 
 /// Create a workspace: adds missing files, overwrites none
 #[derive(Debug, clap::Args)]
@@ -45,30 +51,54 @@ impl Init {
 pub(super) struct Scan {
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
+    /// Also compare decisions by their meaning, with this sentence embedder, for example `local:DIR` with all-MiniLM-L6-v2
+    #[arg(long, value_name = "SPEC")]
+    embedder: Option<ModelSpec>,
     #[command(flatten)]
     common: Common,
 }
 
 impl Scan {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let report = self.common.open(self.folder.as_ref())?.scan()?;
+        let workspace = self.common.open(self.folder.as_ref())?;
+        let mut report = workspace.scan()?;
+        if let Some(spec) = &self.embedder {
+            let statements = candidate::statements(&workspace.texts()?);
+            let texts: Vec<_> = statements.iter().map(|statement| statement.text.as_str()).collect();
+            let gate = Authorizer::for_models("memory scan", Mood::Calm, &[], None)?;
+            let embedder = gate.open_embedder(spec, &OpenOptions::default())?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let vectors = runtime.block_on(embedder.embed(&texts))?;
+            let known: Vec<_> = report.candidates.iter().map(|pair| (pair.a.clone(), pair.b.clone())).collect();
+            let found = candidate::by_vectors(&statements, &vectors);
+            report
+                .candidates
+                .extend(found.into_iter().filter(|pair| !known.contains(&(pair.a.clone(), pair.b.clone()))));
+        }
         let critical = report.count(Severity::Critical);
         self.common.print(terminal, &report, |terminal| {
             let out = &mut terminal.out;
             for conflict in &report.contradictions {
                 writeln!(out, "{:<8} {} {}", conflict.severity.name(), conflict.id, conflict.description)?;
             }
+            for pair in &report.candidates {
+                writeln!(out, "compare  {} and {}: {}", pair.a, pair.b, pair.why)?;
+            }
             for drift in &report.drift {
                 writeln!(out, "drift    {} {} {}: {}", drift.id, drift.kind.name(), drift.source, drift.description)?;
             }
             for impact in &report.impact {
-                writeln!(out, "impact   {} affects {}", impact.source, impact.reaches.join(", "))?;
+                let affected: Vec<_> = impact.reaches.iter().chain(&impact.notes).map(String::as_str).collect();
+                writeln!(out, "impact   {} affects {}", impact.source, affected.join(", "))?;
             }
             for id in &report.staged {
                 writeln!(out, "staged   {id}")?;
             }
             for id in &report.expired {
                 writeln!(out, "expired  {id}")?;
+            }
+            for finding in &report.unread {
+                writeln!(out, "unread   {}:{}: {}", finding.file, finding.line, finding.message)?;
             }
             for note in &report.notes {
                 writeln!(out, "note     {note}")?;
@@ -82,9 +112,24 @@ impl Scan {
                 plural(report.contradictions.len(), "contradiction"),
                 plural(report.drift.len(), "drift"),
                 report.mode
-            )
+            )?;
+            if !report.candidates.is_empty() {
+                writeln!(
+                    out,
+                    "pairs to compare are no contradictions: if two cannot both hold, state it with \
+                     `loom memory decide … --supersedes ID --constraint 'must_not use X for Y'`"
+                )?;
+            }
+            Ok(())
         })?;
-        Ok(if critical == 0 { Exit::Ok } else { Exit::CheckFailed })
+        if !report.unread.is_empty() {
+            let lines = plural(report.unread.len(), "line");
+            terminal.out.flush()?;
+            eprintln!(
+                "loom: {lines} could not be read, so constraints may be missing; `loom memory validate` says how to mend them"
+            );
+        }
+        Ok(if critical == 0 && report.unread.is_empty() { Exit::Ok } else { Exit::CheckFailed })
     }
 }
 
@@ -158,6 +203,9 @@ pub(super) struct Import {
     records: PathBuf,
     /// The workspace; the current folder if not given
     folder: Option<PathBuf>,
+    /// A token for importing exactly these blocks
+    #[arg(long)]
+    token: Option<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -170,7 +218,11 @@ impl Import {
             let failure = |error| Failure::usage(format!("{}:{}: {error}", self.records.display(), number + 1));
             records.push(serde_json::from_str(line).map_err(failure)?);
         }
-        let imported = self.common.with_approval(self.folder.as_ref(), |workspace, ask| {
+        let approve = |approver: &Approver<'_>, effect: &Effect| {
+            let question = format!("importing {}", plural(records.len(), "block"));
+            approver.by_token_or_person(self.token.as_deref(), effect, &question, "loom memory import")
+        };
+        let imported = self.common.with_approval(self.folder.as_ref(), approve, |workspace, ask| {
             workspace.import(ask(&Workspace::import_effect(&records))?, &records)
         })?;
         self.common.print(terminal, &imported, |terminal| {

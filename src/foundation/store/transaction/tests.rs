@@ -25,20 +25,6 @@ fn run(disk: &SimDisk) -> Result<Committed, StoreError> {
     Transaction::new(changes()).commit(disk, |_| Ok(()))
 }
 
-const KINDS: [CrashOutcome; 11] = [
-    CrashOutcome::Nothing,
-    CrashOutcome::Everything,
-    CrashOutcome::Torn,
-    CrashOutcome::Random(1),
-    CrashOutcome::Random(2),
-    CrashOutcome::Random(3),
-    CrashOutcome::Random(4),
-    CrashOutcome::Random(5),
-    CrashOutcome::Random(6),
-    CrashOutcome::Random(7),
-    CrashOutcome::Random(8),
-];
-
 /// The user's files: before, and after.
 fn ends() -> [Files; 2] {
     let before = start().files();
@@ -69,7 +55,7 @@ fn a_crash_at_every_operation_and_again_in_every_recovery_leaves_all_or_nothing(
     };
     let mut points = 0;
     for stop in 0..full {
-        for first in KINDS {
+        for first in CrashOutcome::samples(8) {
             let disk = start();
             disk.stop_at(stop);
             assert!(run(&disk).is_err());
@@ -81,7 +67,7 @@ fn a_crash_at_every_operation_and_again_in_every_recovery_leaves_all_or_nothing(
             };
             assert!(rest.files() == before || rest.files() == after, "stop {stop} {first:?}: {:?}", rest.files());
             for again in 0..rest.operations() {
-                for second in KINDS {
+                for second in CrashOutcome::samples(8) {
                     let disk = crashed.fork();
                     disk.stop_at(again);
                     assert!(recover(&disk).is_err());
@@ -101,7 +87,7 @@ fn what_was_reported_as_done_survives_any_crash() {
     let [_, after] = ends();
     let disk = start();
     run(&disk).unwrap();
-    for kind in KINDS {
+    for kind in CrashOutcome::samples(8) {
         let crashed = disk.after_crash(kind);
         recover(&crashed).unwrap();
         assert_eq!(crashed.files(), after, "{kind:?}");
@@ -117,7 +103,7 @@ fn a_single_replacement_is_old_or_new_at_every_crash() {
         disk.operations()
     };
     for stop in 0..=full {
-        for kind in KINDS {
+        for kind in CrashOutcome::samples(8) {
             let disk = start();
             disk.stop_at(stop);
             let done = replace(&disk, &change).is_ok();

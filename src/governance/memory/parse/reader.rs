@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::{BlockSpan, Document, Field, TextLine, lines, newlines};
+use super::{BlockSpan, Document, Field, SIGNATURE_KEYS, TextLine, lines, newlines};
 use crate::governance::memory::finding::{Finding, FindingLevel};
-use crate::governance::memory::id::BlockId;
+use crate::governance::memory::id::{BlockId, BlockKind};
 
 /// Splits `Key:` off a line; the rest begins after the colon.
 fn key_of(line: &str) -> Option<(&str, &str)> {
@@ -25,8 +25,14 @@ enum ReaderState {
     AfterBadHeader,
     /// After the `---` that ended a block.
     AfterSeparator,
+    /// After prose that followed a block.
+    Prose,
     /// In a block, without an open field.
     Block,
+    /// In a block, after a blank line.
+    BlockGap,
+    /// After a blank line below a key without a value: Markdown formatters put one before a list.
+    AfterKeyGap,
     /// In a field that may take continuations and, if its value is empty, items.
     Field,
     /// In a field that has items.
@@ -38,6 +44,8 @@ enum ReaderState {
 struct Parser<'a> {
     document: Document<'a>,
     state: ReaderState,
+    /// Whether the open field was found indented, as the last lines of the list item before it.
+    indented_field: bool,
     /// The current line, from 1.
     row: usize,
 }
@@ -46,7 +54,7 @@ struct Parser<'a> {
 pub(super) fn read(text: &str) -> Document<'_> {
     let document =
         Document { text, blocks: Vec::new(), fields: Vec::with_capacity(text.len() / 40), findings: Vec::new() };
-    let mut parser = Parser { document, state: ReaderState::Outside, row: 0 };
+    let mut parser = Parser { document, state: ReaderState::Outside, indented_field: false, row: 0 };
     parser.run();
     parser.document
 }
@@ -66,21 +74,21 @@ impl<'a> Parser<'a> {
         match line.text.as_bytes() {
             [] => self.blank(),
             [b'[', ..] | [b' ', b'[', ..] if bracketed(line.text).is_some() => self.header(line),
-            [b' ', b' ', ..] => self.indented(line),
+            bytes if bytes.iter().all(u8::is_ascii_whitespace) => self.blank(),
+            [b' ', b' ', ..] | [b'\t', ..] => self.indented(line),
             [b'-', b' ', ..] | [b'-'] => self.item(line),
             [b'A'..=b'Z' | b'a'..=b'z', ..] => self.key(line),
+            [b'#' | b'>' | b'\\' | b'*' | b'_', ..] if is_hidden_header(line.text) => self.bad_header(line),
             [b'#', ..] => self.heading(),
-            bytes if bytes.iter().all(u8::is_ascii_whitespace) => self.blank(),
-            [b'-', b'-', b'-', rest @ ..] if rest.iter().all(|byte| matches!(byte, b'-' | b' ' | b'\t')) => {
-                self.separator();
-            }
+            bytes if is_separator(bytes) => self.separator(),
             _ => self.stray(line),
         }
     }
 
     fn blank(&mut self) {
         self.state = match self.state {
-            ReaderState::Field => ReaderState::Block,
+            ReaderState::Field if self.document.fields.last().is_some_and(Field::is_empty) => ReaderState::AfterKeyGap,
+            ReaderState::Field | ReaderState::Block => ReaderState::BlockGap,
             ReaderState::List => ReaderState::AfterBlankLine,
             other => other,
         };
@@ -98,11 +106,17 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn header(&mut self, line: TextLine<'a>) {
+    /// Text after a block ends it and is of no interest.
+    fn prose(&mut self) {
         self.close();
+        self.state = ReaderState::Prose;
+    }
+
+    fn header(&mut self, line: TextLine<'a>) {
         let id =
             line.text.strip_prefix('[').and_then(|rest| rest.trim_end().strip_suffix(']')).and_then(BlockId::parse);
         if let Some(id) = id {
+            self.close();
             let fields = self.document.fields.len();
             self.document.blocks.push(BlockSpan {
                 id,
@@ -113,17 +127,27 @@ impl<'a> Parser<'a> {
             });
             self.state = ReaderState::Block;
         } else {
-            self.state = ReaderState::AfterBadHeader;
-            let message = format!("`{}` is not a block header", line.text.trim_end());
-            let help = "a header is `[ID]` alone at the start of a line; an ID is PREFIX-001 or PREFIX-YYYYMMDD-001 with one of the thirteen prefixes; what follows belongs to no block";
-            self.report("header", line, message, help);
+            self.bad_header(line);
         }
+    }
+
+    fn bad_header(&mut self, line: TextLine<'a>) {
+        self.close();
+        self.state = ReaderState::AfterBadHeader;
+        let message = format!("`{}` is not a block header", clip(line.text.trim_end()));
+        let help = "a header is `[ID]` alone at the start of a line; an ID is PREFIX-001 or PREFIX-YYYYMMDD-001 with one of the thirteen prefixes; what follows belongs to no block. If a formatter joined or escaped the lines, restore them: a file of blocks must not be wrapped";
+        self.report("header", line, message, help);
     }
 
     fn key(&mut self, line: TextLine<'a>) {
         let Some((key, rest)) = key_of(line.text) else { return self.stray(line) };
-        if self.state == ReaderState::AfterSeparator {
-            let help = "move the field above the `---`, or give it a header of its own";
+        let orphan = match self.state {
+            ReaderState::AfterSeparator | ReaderState::Prose => is_known_key(key),
+            ReaderState::Outside => SIGNATURE_KEYS.contains(&key),
+            _ => false,
+        };
+        if orphan {
+            let help = "move the field into its block, directly below the block's other fields";
             return self.report("orphan", line, format!("`{key}` belongs to no block"), help);
         }
         if !self.in_block() {
@@ -134,46 +158,99 @@ impl<'a> Parser<'a> {
             let help = "write `Key: value`, with a space after the colon";
             return self.report("key", line, format!("no space after `{key}:`"), help);
         }
-        let body_start = line.end;
-        let field = Field { key, head: rest.trim(), body: "", start: line.start, body_start };
+        self.open_field(key, rest, line, false);
+    }
+
+    fn open_field(&mut self, key: &'a str, rest: &'a str, line: TextLine<'a>, indented: bool) {
+        let field = Field { key, head: rest.trim(), body: "", start: line.start, body_start: line.end };
         self.document.fields.push(field);
         self.extend(line.end);
         self.state = ReaderState::Field;
+        self.indented_field = indented;
     }
 
     fn indented(&mut self, line: TextLine<'a>) {
+        if self.lazy_key(line) {
+            return;
+        }
         match self.state {
-            ReaderState::Field | ReaderState::List => self.extend(line.end),
-            ReaderState::AfterBlankLine if line.text.starts_with("    ") => {
+            ReaderState::Field if !line.text.starts_with('\t') => self.extend(line.end),
+            ReaderState::List | ReaderState::AfterBlankLine => {
                 self.state = ReaderState::List;
                 self.extend(line.end);
             }
-            _ => self.stray(line),
+            _ => self.malformed(line),
         }
     }
 
+    /// To Markdown, a key below a list item is part of the item: formatters indent it to the item's text. It is read as
+    /// the key that it was, if the block has none of that name.
+    fn lazy_key(&mut self, line: TextLine<'a>) -> bool {
+        let text = line.text.strip_prefix("  ").or_else(|| line.text.strip_prefix('\t')).unwrap_or_default();
+        let Some((key, rest)) = key_of(text).filter(|(_, rest)| rest.is_empty() || rest.starts_with(' ')) else {
+            return false;
+        };
+        let lazy = match self.state {
+            ReaderState::List | ReaderState::AfterBlankLine => is_known_key(key),
+            ReaderState::Field => self.indented_field,
+            _ => false,
+        };
+        if !lazy || self.has_field(key) {
+            return false;
+        }
+        let start = line.start + line.text.len() - text.len();
+        self.open_field(key, rest, TextLine { text, start, end: line.end }, true);
+        true
+    }
+
+    fn has_field(&self, key: &str) -> bool {
+        let fields = self.document.blocks.last().and_then(|block| self.document.fields.get(block.fields.clone()));
+        fields.is_some_and(|fields| fields.iter().any(|field| field.key == key))
+    }
+
     fn item(&mut self, line: TextLine<'a>) {
-        let open = matches!(self.state, ReaderState::Field | ReaderState::List)
-            && self.document.fields.last().is_some_and(|field| field.head.is_empty());
-        if open {
+        use ReaderState::{AfterBlankLine, AfterKeyGap, AfterSeparator, BlockGap, Field, List, Outside, Prose};
+        let listing = matches!(self.state, Field | List | AfterKeyGap | AfterBlankLine);
+        if listing && self.document.fields.last().is_some_and(|field| field.head.is_empty()) {
             self.extend(line.end);
-            self.state = ReaderState::List;
+            self.state = List;
+        } else if matches!(self.state, BlockGap | AfterSeparator | Prose | Outside) && line.text.starts_with("- id:") {
+            let help = "move it under the `ConstraintSignatures:` of its decision";
+            let message =
+                format!("the signature `{}` belongs to no decision", clip(line.text.trim_start_matches("- ")));
+            self.report("orphan", line, message, help);
         } else {
             self.stray(line);
         }
     }
 
+    /// A line that is not part of a block: prose where a blank line precedes it, malformed directly below a field.
     fn stray(&mut self, line: TextLine<'a>) {
+        match self.state {
+            ReaderState::BlockGap | ReaderState::AfterKeyGap | ReaderState::AfterBlankLine => self.prose(),
+            _ => self.malformed(line),
+        }
+    }
+
+    fn malformed(&mut self, line: TextLine<'a>) {
         if !self.in_block() {
             return;
         }
         self.state = ReaderState::Block;
-        let help = "a line of a block is `Key: value`, a continuation indented by two spaces, or `- item` under a key without a value; no blank line may stand before the last two";
+        let help = "a line of a block is `Key: value`, a continuation indented by two spaces, or `- item` under a key without a value; put a blank line before prose";
         self.report("line", line, format!("`{}` is not part of the block around it", clip(line.text)), help);
     }
 
     const fn in_block(&self) -> bool {
-        matches!(self.state, ReaderState::Block | ReaderState::Field | ReaderState::List | ReaderState::AfterBlankLine)
+        matches!(
+            self.state,
+            ReaderState::Block
+                | ReaderState::BlockGap
+                | ReaderState::Field
+                | ReaderState::AfterKeyGap
+                | ReaderState::List
+                | ReaderState::AfterBlankLine
+        )
     }
 
     /// Extends the open block, and its open field if any, to `end`.
@@ -222,6 +299,41 @@ impl<'a> Parser<'a> {
         };
         self.document.findings.push(finding);
     }
+}
+
+/// Whether blocks have fields of this name.
+fn is_known_key(key: &str) -> bool {
+    const OPTIONAL: [&str; 12] = [
+        "AlignsWith",
+        "DeferredUntil",
+        "Evidence",
+        "Fingerprint",
+        "Justification",
+        "Ops",
+        "ProposalId",
+        "Risk",
+        "Rollback",
+        "RootCause",
+        "TargetBlock",
+        "Resolved",
+    ];
+    OPTIONAL.contains(&key)
+        || SIGNATURE_KEYS.contains(&key)
+        || BlockKind::ALL.iter().any(|kind| kind.required().contains(&key))
+}
+
+/// Whether the line is a block header behind Markdown that keeps it from being one: a heading, a quote, an escape, bold.
+fn is_hidden_header(line: &str) -> bool {
+    let text = line.trim_start_matches(|c: char| matches!(c, '#' | '>' | '*' | '_' | '\\' | ' '));
+    let inner = text.strip_prefix('[').and_then(|text| text.split_once(']')).map(|(inner, _)| inner);
+    inner.is_some_and(|inner| BlockId::parse(inner.trim_end_matches('\\')).is_some())
+}
+
+/// A thematic break: `---`, or as some formatters write it, `***` or `___`.
+fn is_separator(line: &[u8]) -> bool {
+    let [mark @ (b'-' | b'*' | b'_'), _, _, ..] = line else { return false };
+    let marks = line.iter().take_while(|byte| *byte == mark).count();
+    marks >= 3 && line.iter().all(|byte| byte == mark || matches!(byte, b' ' | b'\t'))
 }
 
 /// The fields whose key occurred before, in order.

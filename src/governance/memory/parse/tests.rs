@@ -81,7 +81,7 @@ fn fields_are_not_attached_to_the_previous_block() {
 
 #[test]
 fn a_malformed_line_is_reported_with_its_number() {
-    let text = "[D-001]\nA: x\n\n  late\n\ttab\nB:no space\nprose\nC: v\n- item\nC: again\n[X-001]\nD: d\n [D-002]\n[D-003] more\n[text](link)\n[D-004]\n---\nE: e\n";
+    let text = "[D-001]\nA: x\n\n  late\n\ttab\nB:no space\nprose\nC: v\n- item\nC: again\n[X-001]\nD: d\n [D-002]\n[D-003] more\n[text](link)\n[D-004]\n---\nDate: e\n";
     assert_eq!(
         findings(text),
         [
@@ -112,6 +112,47 @@ fn a_diagnostic_underlines_its_line() {
         shown,
         [("Status:active", "D-001", "no space after `Status:`"), ("[D-2]", "", "`[D-2]` is not a block header")]
     );
+}
+
+#[test]
+fn prose_after_a_block_is_no_error() {
+    let text = "[D-001]\nDate: x\nSources:\n- a\n\nSome prose, and a list:\n\n- one\n  two\nNote: not a field\n\n[D-002]\nTags: t\n";
+    check(text, &[("D-001", &[("Date", "x"), ("Sources", "")]), ("D-002", &[("Tags", "t")])]);
+    assert_eq!(findings(text), []);
+    // A field below the prose is not part of the block, and that is reported.
+    assert_eq!(findings("[D-001]\nDate: x\n\nSome prose.\n\nStatus: active\n"), [(6, "orphan")]);
+    assert_eq!(findings("[D-001]\nDate: x\n\nSome prose.\n\n- id: CS-1\n"), [(6, "orphan")]);
+    assert_eq!(findings("ConstraintSignatures:\n- id: CS-1\n"), [(1, "orphan"), (2, "orphan")]);
+}
+
+#[test]
+fn a_list_may_be_loose_and_a_key_may_be_part_of_its_last_item() {
+    let text = "[D-001]\nSources:\n\n- a\n\n- b\n  c\n  Tags: t\n  Status: active\n";
+    let document = Document::parse(text);
+    let block = document.block("D-001").unwrap();
+    assert_eq!(document.findings(), []);
+    assert_eq!(block.words("Sources"), ["a\n", "b\nc"]);
+    assert_eq!((block.head("Tags"), block.head("Status")), ("t", "active"));
+    // A key that the block has already is text of the item.
+    let document = Document::parse("[D-001]\nStatus: active\nHistory:\n- moved\n  Status: done\n");
+    assert_eq!(document.block("D-001").unwrap().words("History"), ["moved\nStatus: done"]);
+}
+
+#[test]
+fn a_header_that_a_formatter_hid_is_reported() {
+    for header in ["## [D-002] Date: x", "\\[D-002\\]", "> [D-002]", "**[D-002]**", "[D-002] Date: x"] {
+        let text = format!("[D-001]\nDate: x\n\n{header}\n");
+        assert_eq!(findings(&text), [(4, "header")], "{header}");
+    }
+    for harmless in
+        ["## About D-002", "> quoted", "**bold**", "\\* star", "[[D-002]] is linked", "[D-002](x) is linked"]
+    {
+        assert_eq!(findings(&format!("[D-001]\nDate: x\n\n{harmless}\n")), [], "{harmless}");
+    }
+    for separator in ["---", "***", "_____", "- - -"] {
+        let text = format!("[D-001]\nDate: x\n\n{separator}\nprose\n");
+        assert_eq!(findings(&text), [], "{separator}");
+    }
 }
 
 proptest! {

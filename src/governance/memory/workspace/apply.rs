@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::{LoadedFiles, MemoryError, ReadScope, Result, Workspace};
+use super::{LoadedFiles, MemoryError, ReadScope, Result, Workspace, WorkspaceTexts};
 use crate::foundation::base::Digest;
-use crate::foundation::gate::{Category, Effect, Permit, Refusal, Scope};
+use crate::foundation::gate::{Category, Effect, Permit, Scope};
+use crate::foundation::store::{FileChange, StoreError, replace};
+use crate::governance::memory::approval::Approval;
 use crate::governance::memory::authority::{ApplyWriter, WriteSet};
 use crate::governance::memory::edit;
 use crate::governance::memory::mode::MemoryCapability;
 use crate::governance::memory::parse::Document;
 use crate::governance::memory::plan::{self, ApplyReceipt, diff};
-use crate::governance::memory::proposal::Proposal;
+use crate::governance::memory::proposal::{Proposal, ProposalOpKind};
 use crate::governance::memory::state::STATE_FILE;
 
 /// The result of an apply or a rollback.
@@ -35,6 +37,10 @@ pub struct ApplyOutcome {
 }
 
 const APPLIED: &str = "intelligence/applied";
+/// The receipt in a snapshot.
+const RECEIPT: &str = "APPLY_RECEIPT.md";
+/// Marks a snapshot that was reduced.
+const PRUNED: &str = ".pruned";
 
 /// What is recorded with the change.
 struct ApplyRecord<'e> {
@@ -67,6 +73,27 @@ impl Workspace {
         effect(&self.read(ReadScope::All)?, "roll back", id)
     }
 
+    /// The approval of the proposal `id` by the policy in the settings, if it is covered.
+    ///
+    /// # Errors
+    /// If there is no such proposal, or the settings cannot be read.
+    pub fn policy_approval(&self, id: &str) -> Result<Option<Approval>> {
+        let texts = self.texts()?;
+        let (_, proposal) = plan::find(&texts, id)?;
+        Ok(Approval::by_policy(&Self::config(&texts)?, &proposal))
+    }
+
+    /// The change that applying the proposal `id` would make now, as a unified diff.
+    ///
+    /// # Errors
+    /// If there is no such proposal, or its operations do not fit.
+    pub fn preview(&self, id: &str) -> Result<String> {
+        let texts = self.texts()?;
+        let (_, proposal) = plan::find(&texts, id)?;
+        let files = plan::apply_ops(&texts, &proposal)?;
+        Ok(files.iter().map(|(path, text)| diff(path, texts.text(path), text)).collect())
+    }
+
     /// Applies the proposal `id` atomically. If the post-check finds violations, the files stay unchanged and the proposal is
     /// marked `rolled_back`.
     ///
@@ -82,14 +109,15 @@ impl Workspace {
     ///
     /// # Errors
     /// If the mode does not allow it, or one of them is rejected; those applied before stay applied.
-    pub fn apply_low_risk(&self, mut ask: impl FnMut(&Effect) -> Result<Permit, Refusal>) -> Result<Vec<ApplyOutcome>> {
+    pub fn apply_low_risk(&self, mut ask: impl FnMut(&str, &Effect) -> Result<Permit>) -> Result<Vec<ApplyOutcome>> {
         let texts = self.texts()?;
         Self::state(&texts).require(MemoryCapability::AutoApply)?;
         let staged = plan::proposals(&texts).into_iter().map(|(_, proposal)| proposal);
-        let low: Vec<_> = staged.filter(|proposal| proposal.is_pending() && proposal.risk == "low").collect();
+        let low: Vec<_> =
+            staged.filter(|proposal| proposal.is_pending() && plan::effective_risk(proposal) == "low").collect();
         low.iter()
             .map(|proposal| {
-                let permit = ask(&self.apply_effect(&proposal.id)?)?;
+                let permit = ask(&proposal.id, &self.apply_effect(&proposal.id)?)?;
                 let loaded = self.lock_and_read(ReadScope::All)?;
                 permit.spend(&effect(&loaded, "apply", &proposal.id)?, self.now.timestamp())?;
                 Self::state(&loaded.texts).require(MemoryCapability::AutoApply)?;
@@ -156,17 +184,21 @@ impl Workspace {
                 proposal.status
             )));
         }
-        if plan::supersedes(&proposal) {
-            Self::state(&loaded.texts).require(MemoryCapability::Supersede)?;
-        }
         let snapshot = self.snapshot_of(id)?;
         let mut then = super::WorkspaceTexts::default();
         for op in &proposal.ops {
             let path = format!("{APPLIED}/{snapshot}/{}", op.file);
-            let bytes = self
-                .bytes(&path)?
-                .ok_or_else(|| MemoryError::InvalidRequest(format!("the snapshot {snapshot} lacks `{}`", op.file)))?;
-            then.set(op.file.clone(), String::from_utf8(bytes).map_err(|_| MemoryError::NotText(path))?);
+            // A file that the proposal created is not in the snapshot.
+            match self.bytes(&path)? {
+                Some(bytes) => {
+                    then.set(op.file.clone(), String::from_utf8(bytes).map_err(|_| MemoryError::NotText(path))?);
+                }
+                None if op.kind == Some(ProposalOpKind::AppendBlock) => {}
+                None => {
+                    let reason = format!("the snapshot {snapshot} lacks `{}`", op.file);
+                    return Err(MemoryError::InvalidRequest(reason));
+                }
+            }
         }
         let mut changes = BTreeMap::new();
         for (path, after) in plan::apply_ops(&then, &proposal)? {
@@ -234,6 +266,7 @@ impl Workspace {
             writes.write(&path, texts.get(&path), text)?;
         }
         self.commit(loaded, writes)?;
+        self.prune_snapshots(texts, Self::config(texts)?.whole_snapshots)?;
         Ok(ApplyOutcome {
             proposal: proposal.id.clone(),
             result: record.result,
@@ -254,6 +287,58 @@ impl Workspace {
         Ok(free.unwrap_or(base))
     }
 
+    /// Reduces all but the newest `whole` snapshots to what a rollback needs: the receipt, and of the touched files the
+    /// blocks that the proposal was about. A crash in between leaves copies that the next apply removes.
+    fn prune_snapshots(&self, texts: &WorkspaceTexts, whole: usize) -> Result<()> {
+        let (_, mut snapshots) = self.list(APPLIED)?;
+        snapshots.sort_unstable();
+        let older = snapshots.len().saturating_sub(whole.max(1));
+        for snapshot in snapshots.iter().take(older) {
+            let folder = format!("{APPLIED}/{snapshot}");
+            if self.disk.read(&format!("{folder}/{PRUNED}")).is_ok_and(|mark| mark.is_some()) {
+                continue;
+            }
+            let Some(receipt) = self.bytes(&format!("{folder}/{RECEIPT}"))? else { continue };
+            let receipt = String::from_utf8_lossy(&receipt).into_owned();
+            let id = Document::parse(&receipt).blocks().next().map(|block| block.id().as_str().to_owned());
+            let Some((_, proposal)) = id.and_then(|id| plan::find(texts, &id).ok()) else { continue };
+            self.prune_folder(&folder, "", &proposal)?;
+            let io = |source| StoreError::Io { action: "write", path: folder.clone(), source };
+            self.disk.write(&format!("{folder}/{PRUNED}"), b"").map_err(io)?;
+        }
+        Ok(())
+    }
+
+    fn prune_folder(&self, snapshot: &str, inner: &str, proposal: &Proposal) -> Result<()> {
+        let folder = format!("{snapshot}{inner}");
+        let io = |source| StoreError::Io { action: "prune", path: folder.clone(), source };
+        let (files, folders) = self.list(&folder)?;
+        for name in files {
+            let path = format!("{folder}/{name}");
+            let original = path.get(snapshot.len() + 1..).unwrap_or_default();
+            let targets: Vec<_> =
+                proposal.ops.iter().filter(|op| op.file == original).map(|op| op.target.as_str()).collect();
+            if original == RECEIPT {
+                continue;
+            }
+            if targets.is_empty() {
+                self.disk.remove(&path).map_err(io)?;
+                continue;
+            }
+            let Some(before) = self.bytes(&path)? else { continue };
+            let text = String::from_utf8_lossy(&before).into_owned();
+            let document = Document::parse(&text);
+            let kept = document.blocks().filter(|block| targets.contains(&block.id().as_str()));
+            let kept = kept.fold(String::new(), |kept, block| edit::append(&kept, block.text()));
+            replace(self.disk.as_ref(), &FileChange { before: Some(before), path, after: Some(kept.into_bytes()) })?;
+        }
+        for name in folders {
+            self.prune_folder(snapshot, &format!("{inner}/{name}"), proposal)?;
+            self.disk.remove_dir(&format!("{folder}/{name}")).ok();
+        }
+        Ok(())
+    }
+
     /// The snapshot taken when `id` was applied.
     fn snapshot_of(&self, id: &str) -> Result<String> {
         let (_, snapshots) = self.list(APPLIED)?;
@@ -270,13 +355,16 @@ impl Workspace {
     }
 }
 
-/// The effect of an action on a proposal. Its arguments contain a digest of the proposal, so that another version is
-/// another effect.
+/// The effect of an action on a proposal. Its arguments contain digests of the proposal and of the change it makes, so
+/// that another version or another outcome is another effect.
 fn effect(loaded: &LoadedFiles, what: &str, id: &str) -> Result<Effect> {
-    let (_, proposal) = plan::find(&loaded.texts, id)?;
-    let text = Digest::of(format!("{proposal:?}"));
-    let effect = Effect::new(Category::MemoryApply, format!("{what} {id} as {text}"));
-    Ok(effect.reading(Scope::Knowledge).writing(Scope::Knowledge))
+    let texts = &loaded.texts;
+    let (_, proposal) = plan::find(texts, id)?;
+    let version = Digest::of(format!("{}{}", proposal.print(), proposal.deferred_until));
+    let files = plan::apply_ops(texts, &proposal).unwrap_or_default();
+    let change: String = files.iter().map(|(path, text)| diff(path, texts.text(path), text)).collect();
+    let arguments = format!("{what} {id} as {version} changing {}", Digest::of(change));
+    Ok(Effect::new(Category::MemoryApply, arguments).reading(Scope::Knowledge).writing(Scope::Knowledge))
 }
 
 /// The files of a snapshot (rule 7 of §5): the state's folders, the three root files, and `intelligence/` without

@@ -13,6 +13,7 @@ use crate::governance::memory::authority::{ApplyWriter, LogWriter, ValidateWrite
 use crate::governance::memory::capture::{self, CaptureInput, SIGNALS_FILE, Signal};
 use crate::governance::memory::finding::{Finding, FindingLevel};
 use crate::governance::memory::mode::Mode;
+use crate::governance::memory::notes::{self, NoteHit};
 use crate::governance::memory::plan;
 use crate::governance::memory::scan::{self, ScanReport, add_line};
 use crate::governance::memory::search::{SearchHit, SearchIndex, SearchQuery};
@@ -59,9 +60,12 @@ impl Workspace {
     pub fn validate(&self) -> Result<Vec<Finding>> {
         let mut loaded = self.lock_and_read(ReadScope::All)?;
         let mut findings = Vec::new();
-        for (path, document) in loaded.texts.parse().files() {
+        let parsed = loaded.texts.parse();
+        for (path, document) in parsed.files() {
             findings.extend(validate::validate(path, document));
         }
+        findings.extend(validate::dangling(&parsed));
+        drop(parsed);
         let errors = findings.iter().filter(|finding| finding.level == FindingLevel::Error).count();
         let mut report = format!("{errors} errors, {} warnings\n", findings.len() - errors);
         for finding in &findings {
@@ -90,6 +94,14 @@ impl Workspace {
         let loaded = self.lock_and_read(ReadScope::All)?;
         let (report, writes) = scan::scan(&loaded.texts, &Self::config(&loaded.texts)?, self.today(), &self.stamp())?;
         self.commit(&loaded, writes)?;
+        let mut report = report;
+        if !report.impact.is_empty() {
+            let notes = self.notes()?;
+            for impact in &mut report.impact {
+                let named = notes::naming(&notes, &impact.source).into_iter();
+                impact.notes = named.map(|(file, line)| format!("{file}:{line}")).collect();
+            }
+        }
         Ok(report)
     }
 
@@ -183,6 +195,15 @@ impl Workspace {
         effect.reading(Scope::Knowledge).writing(Scope::Knowledge)
     }
 
+    /// Checks the conditions of a mode change, so that nobody is asked to approve one that is not possible.
+    ///
+    /// # Errors
+    /// If the files cannot be read, or the transition is not possible.
+    pub fn check_mode_change(&self, to: Mode) -> Result<()> {
+        let texts = self.read(ReadScope::Files(&[STATE_FILE, CONFIG_FILE]))?.texts;
+        Ok(Self::state(&texts).step(to, &Self::config(&texts)?, self.today())?)
+    }
+
     /// Changes the mode if its conditions are met.
     ///
     /// # Errors
@@ -219,6 +240,14 @@ impl Workspace {
     pub fn search(&self, query: &SearchQuery) -> Result<Vec<SearchHit>> {
         let texts = self.texts()?;
         Ok(SearchIndex::new(&texts.parse()).search(query))
+    }
+
+    /// The notes that match `query`, best first.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn search_notes(&self, query: &str, limit: usize) -> Result<Vec<NoteHit>> {
+        Ok(notes::search(&self.notes()?, query, limit))
     }
 
     pub(super) fn audit(

@@ -9,13 +9,14 @@ use super::{LoadedFiles, MemoryError, ReadScope, Result, Workspace};
 use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect, Permit, Scope};
 use crate::governance::memory::authority::{ApplyWriter, WriteSet};
-use crate::governance::memory::capture::SIGNALS_FILE;
+use crate::governance::memory::capture::{self, SIGNALS_FILE};
 use crate::governance::memory::edit;
 use crate::governance::memory::id::{BlockId, BlockKind};
 use crate::governance::memory::mode::MemoryCapability;
 use crate::governance::memory::parse::Document;
 use crate::governance::memory::plan;
 use crate::governance::memory::proposal::{Proposal, ProposalOp, ProposalOpKind, TYPES};
+use crate::governance::memory::signature;
 use crate::governance::memory::staging;
 use crate::governance::memory::texts::WorkspaceTexts;
 
@@ -30,6 +31,23 @@ pub struct ProposalRequest {
     pub evidence: Vec<String>,
     /// The sources.
     pub sources: Vec<String>,
+}
+
+/// A decision in the words of a person.
+#[derive(Debug, Clone, Default)]
+pub struct DecisionDraft {
+    /// What is decided.
+    pub statement: String,
+    /// Why.
+    pub why: String,
+    /// The decision that it supersedes; empty for none.
+    pub supersedes: String,
+    /// Tags.
+    pub tags: Vec<String>,
+    /// The source.
+    pub source: String,
+    /// Constraints such as `must use SQLite for cache`.
+    pub signatures: Vec<String>,
 }
 
 /// A proposal as shown for review.
@@ -93,6 +111,39 @@ impl Workspace {
             }
         };
         Ok(wanted.map(review).collect())
+    }
+
+    /// The request for a new decision, with the next free id.
+    ///
+    /// # Errors
+    /// If a constraint cannot be read, or all ids of the day are used.
+    pub fn decision_request(&self, draft: &DecisionDraft) -> Result<ProposalRequest> {
+        let texts = self.texts()?;
+        let line = |text: &str| capture::one_line(text, usize::MAX);
+        let (statement, why, source) = (line(&draft.statement), line(&draft.why), line(&draft.source));
+        if statement.is_empty() || why.is_empty() {
+            return Err(MemoryError::InvalidRequest("a decision needs a statement and a reason".to_owned()));
+        }
+        let taken: Vec<_> = texts.iter().map(|(path, _)| path).filter(|path| !path.ends_with(".json")).collect();
+        let id = texts.next_id(BlockKind::Decision, self.today(), &taken);
+        let id = id.ok_or_else(|| MemoryError::InvalidRequest("all ids of this day are used".to_owned()))?;
+        let or_none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
+        let mut patch = format!(
+            "[{id}]\nDate: {}\nStatus: active\nScope: global\nStatement: {statement}\nRationale: {why}\nSupersedes: {}\nTags: {}\nSources:\n- {source}\n",
+            self.today(),
+            or_none(line(&draft.supersedes)),
+            or_none(draft.tags.iter().map(|tag| line(tag)).collect::<Vec<_>>().join(", ")),
+        );
+        for (number, sentence) in (1..).zip(&draft.signatures) {
+            let lines = signature::draft(sentence, number).map_err(MemoryError::InvalidRequest)?;
+            patch += if number == 1 { "ConstraintSignatures:\n" } else { "" };
+            patch += &lines;
+        }
+        let supersedes = !draft.supersedes.is_empty();
+        let kind = if supersedes { ProposalOpKind::SupersedeDecision } else { ProposalOpKind::AppendBlock };
+        let target = if supersedes { line(&draft.supersedes) } else { String::new() };
+        let op = ProposalOp { kind: Some(kind), target, patch: patch.trim_end().to_owned(), ..ProposalOp::default() };
+        Ok(ProposalRequest { ops: vec![op], risk: String::new(), evidence: vec![why], sources: vec![source] })
     }
 
     /// The effect of proposing `request`.

@@ -40,7 +40,7 @@ impl Workspace {
     }
 
     pub(in crate::governance::memory) fn apply_low_risk_approved(&self) -> Result<Vec<ApplyOutcome>> {
-        self.apply_low_risk(|effect| self.permit(effect))
+        self.apply_low_risk(|_, effect| Ok(self.permit(effect)?))
     }
 
     pub(in crate::governance::memory) fn rollback_approved(&self, id: &str) -> Result<ApplyOutcome> {

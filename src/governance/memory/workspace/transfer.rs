@@ -61,7 +61,10 @@ impl Workspace {
 
     /// The effect of importing these records.
     pub fn import_effect(records: &[BlockRecord]) -> Effect {
-        let effect = Effect::new(Category::MemoryApply, format!("import {}", Digest::of(format!("{records:?}"))));
+        let effect = Effect::new(
+            Category::MemoryApply,
+            format!("import {}", Digest::of(serde_json::to_string(records).unwrap_or_default())),
+        );
         effect.reading(Scope::Knowledge).writing(Scope::Knowledge)
     }
 
