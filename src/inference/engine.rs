@@ -9,36 +9,38 @@
 //!   one row for each sequence that is generating, a share of the pass for each that is prefilling;
 //!   a prefix shared by several prompts is read once
 //!   │ a ragged batch of segments with queries for their logits; token statistics come back     logit_query.rs
-//! Architecture                                         mamba.rs, mamba2.rs, decoder.rs; device/network.rs on a GPU
+//! Architecture                                         architecture.rs; models/, decoder.rs; device/network.rs on a GPU
 //!   knows tensors and states; knows no text and no requests
 //! ```
 //!
-//! [`LocalEmbedder`] (`embedder.rs`, `bert.rs`) is separate: text in, one vector out, no state.
+//! [`LocalEmbedder`] (`embedder.rs`, `models/bert.rs`) is separate: text in, one vector out, no state.
 //!
-//! The contract of an architecture is on this page. On a CPU the result for a row depends on its own sequence alone: it
+//! The contract of an architecture is in `architecture.rs`; a model family is one file in `models/`. On a CPU the result for a row depends on its own sequence alone: it
 //! has the same bits whether the sequence was read at once or token by token, alone or in a batch, with one thread or
 //! several. Therefore a score equals the generation that it scores, and a resumed run equals an uninterrupted one.
 
 mod admission;
-mod bert;
+mod architecture;
 mod bundled;
-mod config;
 mod decoder;
 mod detokenize;
 mod device;
 mod embedder;
 mod embedding_and_head;
 mod error;
+mod family;
 mod gguf;
 mod history;
+mod launch;
 mod linear;
 mod local;
 mod logit_query;
 mod machine;
-mod mamba2;
-mod mamba;
 mod matrix_role;
+mod models;
+mod network;
 mod open;
+mod options;
 mod prefix;
 mod prepare;
 mod recurrent;
@@ -46,10 +48,12 @@ mod reply;
 mod sampler;
 mod sequence;
 mod shape;
+mod shared;
 mod spin_pool;
 mod steps;
 mod stored_type;
 mod template;
+mod tensors;
 mod thread;
 mod tokenizer;
 mod unique_keys;
@@ -62,117 +66,10 @@ pub use bundled::bundled;
 pub use device::{Device, DeviceChoice, Gpus, gpus};
 pub use embedder::LocalEmbedder;
 pub use error::LoadError;
-pub use local::{EngineOptions, LocalModel};
+pub use local::LocalModel;
 pub use loom_kernels::Dtype;
 pub use machine::{available_memory, total_memory};
+pub use options::EngineOptions;
 pub use shape::{ModelShape, size};
 pub(in crate::inference) use template::asks_for_the_date;
 pub(in crate::inference) use weights::shard_names;
-
-use std::ops::Range;
-
-use rayon::prelude::*;
-
-use self::logit_query::{LogitQuery, RowScratch, Scratch, TokenStats};
-use self::steps::Steps;
-use crate::foundation::base::limits::{ACTIVE_SEQUENCES_MAX, PASS_TOKENS_MAX};
-use crate::foundation::chat::{DeltaGains, SsmStats, TokenId};
-
-/// A network that reads ragged batches.
-pub(crate) trait Architecture: Send + Sync + 'static {
-    /// Everything that the network stores for one sequence. Cloning it forks the sequence.
-    type State: Clone + Send + Sync + 'static;
-
-    /// Whether the network has a Δ that gains can scale.
-    const DELTA: bool;
-
-    /// Number of layers. Gains on Δ can be given per layer.
-    fn layers(&self) -> usize;
-
-    /// Vocabulary size: the length of a row of logits.
-    fn vocabulary(&self) -> usize;
-
-    /// Longest sequence in tokens, or `None` if there is no limit.
-    fn window(&self) -> Option<usize>;
-
-    /// Size in bytes of a state that has read `tokens` tokens. Grows monotonically with `tokens`.
-    fn state_bytes(&self, tokens: usize) -> usize;
-
-    /// The state before the first token.
-    fn start(&self) -> Self::State;
-
-    /// Reads every segment, advances its state, and replaces the logits in `scratch` with the requested rows, `[rows,
-    /// vocabulary]`, in the order of the segments. All ids are inside the vocabulary.
-    fn forward(&self, batch: &mut [Segment<'_, Self::State>], scratch: &mut Scratch);
-
-    /// Replaces `logits` with the row that follows the last token read into `state`, with the same bits as when that
-    /// token was read.
-    fn next(&self, state: &Self::State, logits: &mut Vec<f32>);
-
-    /// Reads every segment, advances its state, and answers the queries of its rows in the order of the segments. An
-    /// answer is `None` if the row is not a probability distribution (not finite).
-    fn read(&self, batch: &mut [Segment<'_, Self::State>], scratch: &mut Scratch) -> Vec<Option<TokenStats>> {
-        self.forward(batch, scratch);
-        let queries: Vec<_> = batch.iter().flat_map(|segment| &segment.queries).collect();
-        let rows = queries.into_par_iter().zip(scratch.logits.par_chunks_exact(self.vocabulary()));
-        rows.map_init(RowScratch::default, |scratch, (query, row)| query.read(row, scratch)).collect()
-    }
-
-    /// Answers queries about the row that follows the last token read into `state`, in order.
-    fn read_next(
-        &self,
-        state: &Self::State,
-        queries: &[&LogitQuery],
-        scratch: &mut Scratch,
-    ) -> Vec<Option<TokenStats>> {
-        self.next(state, &mut scratch.logits);
-        queries.iter().map(|query| query.read(&scratch.logits, &mut scratch.scratch)).collect()
-    }
-
-    /// Maximum number of active sequences.
-    fn sequences_max(&self) -> usize {
-        ACTIVE_SEQUENCES_MAX
-    }
-
-    /// Maximum number of tokens in one pass.
-    fn pass_tokens_max(&self) -> usize {
-        PASS_TOKENS_MAX
-    }
-
-    /// Bytes preallocated for states, or `None` if states are allocated on demand.
-    fn states_bytes(&self) -> Option<u64> {
-        None
-    }
-
-    /// The device that it runs on, for display.
-    fn device_name(&self) -> String {
-        Device::Cpu.to_string()
-    }
-
-    /// Why the last pass or query failed; reported once. Logits and states of that pass are then invalid. A CPU does
-    /// not fail.
-    fn fault(&self) -> Option<String> {
-        None
-    }
-
-    /// Statistics of Δ and of the state for a sequence that was read under `gains`; `None` if the network has no Δ.
-    fn ssm_stats(&self, _state: &Self::State, _steps: &Steps, _gains: Option<&DeltaGains>) -> Option<SsmStats> {
-        None
-    }
-}
-
-/// What one sequence reads in one pass.
-pub(crate) struct Segment<'a, S> {
-    /// New tokens, at least one.
-    pub(crate) ids: &'a [TokenId],
-    /// State of the sequence before `ids`; advanced by the pass.
-    pub(crate) state: &'a mut S,
-    /// Gains on Δ for these tokens.
-    pub(crate) gains: Option<&'a DeltaGains>,
-    /// Accumulates the values of Δ, if the request records them.
-    pub(crate) steps: Option<&'a mut Steps>,
-    /// Range of indices into `ids` whose next-token logits are needed.
-    pub(crate) logits: Range<usize>,
-    /// One query for each index in `logits`.
-    pub(crate) queries: Vec<LogitQuery>,
-}

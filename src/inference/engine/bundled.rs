@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::LoadError;
+use super::error::LoadError;
 use crate::foundation::chat::Sampling;
 
 pub(super) const CONFIG: &str = include_str!("../../../models/bundled/config.json");

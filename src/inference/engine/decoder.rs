@@ -1,6 +1,5 @@
-//! The Llama family: one decoder for Llama, Qwen2 and Qwen3 (Touvron et al. 2023, arXiv:2302.13971; Yang et al. 2024,
-//! arXiv:2412.15115; Yang et al. 2025, arXiv:2505.09388), with weights in the layout of Hugging Face's
-//! `LlamaForCausalLM`. They differ in norms, biases and constants, which `config.json` determines.
+//! A decoder in the style of Llama (Touvron et al. 2023, arXiv:2302.13971). The families that use it differ in norms,
+//! biases, constants and names; their files in `models/` fill in a [`DecoderConfig`].
 //!
 //! The KV cache consists of pages that forks share (`decoder/cache.rs`); rotary positions are in `decoder/rope.rs`.
 
@@ -11,32 +10,150 @@ use loom_kernels::{Attention, AttentionMask, Rows, attend, rms_norm, silu_gate};
 
 use self::cache::Cache;
 use self::rope::RopeTable;
-use super::config::DecoderConfig;
-use super::embedding_and_head::{EmbeddingAndHead, EmbeddingAndHeadConfig};
-use super::linear::{Linear, ScopedWeights, add};
+pub(super) use self::rope::{Rotary, Scaling};
+use super::architecture::{Architecture, Segment};
+use super::embedding_and_head::{EmbeddingAndHead, EmbeddingDims, EmbeddingNames};
+use super::error::LoadError;
+use super::linear::add;
 use super::logit_query::Scratch;
-use super::weights::Weights;
-use super::{Architecture, LoadError, Segment};
+use super::network::{NetworkConfig, SequenceMemory};
+use super::tensors::{Linear, OnCpu, Scope, Storage, TensorSource};
 
-pub(super) struct Decoder {
-    pub(super) config: DecoderConfig,
-    pub(super) embedding_and_head: EmbeddingAndHead,
-    pub(super) rope: RopeTable,
-    pub(super) layers: Vec<Layer>,
+/// Dimensions of a decoder with rotary positions, grouped-query attention and a gated feed-forward network.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each tells whether a group of tensors exists")]
+pub(super) struct DecoderConfig {
+    pub(super) vocabulary: usize,
+    pub(super) d_model: usize,
+    pub(super) d_feed: usize,
+    pub(super) layers: usize,
+    pub(super) heads: usize,
+    /// Number of key-value heads; each serves `heads / kv_heads` query heads.
+    pub(super) kv_heads: usize,
+    pub(super) head_dim: usize,
+    pub(super) norm_epsilon: f32,
+    /// Longest sequence in tokens.
+    pub(super) window: usize,
+    pub(super) rotary: Rotary,
+    /// Queries and keys are normalised per head (Qwen3).
+    pub(super) qk_norms: bool,
+    /// The projections to queries, keys and values have biases.
+    pub(super) qkv_bias: bool,
+    /// The projection out of attention has a bias.
+    pub(super) out_bias: bool,
+    /// The feed-forward's projections have biases.
+    pub(super) feed_bias: bool,
+    /// The head is the embedding table.
+    pub(super) tied: bool,
+    /// Names of its tensors.
+    pub(super) names: &'static DecoderNames,
 }
 
-pub(super) struct Layer {
-    pub(super) norm: Vec<f32>,
-    pub(super) q_proj: Linear,
-    pub(super) k_proj: Linear,
-    pub(super) v_proj: Linear,
+/// Names of a decoder's tensors. Pairs are names in safetensors and in GGUF, inside a layer and without `.weight`.
+#[derive(Debug, PartialEq)]
+pub(super) struct DecoderNames {
+    pub(super) table: &'static str,
+    pub(super) norm: &'static str,
+    /// The prefix of layers in safetensors.
+    pub(super) layers: &'static str,
+    pub(super) input_norm: (&'static str, &'static str),
+    pub(super) q_proj: (&'static str, &'static str),
+    pub(super) k_proj: (&'static str, &'static str),
+    pub(super) v_proj: (&'static str, &'static str),
+    pub(super) o_proj: (&'static str, &'static str),
+    pub(super) q_norm: (&'static str, &'static str),
+    pub(super) k_norm: (&'static str, &'static str),
+    pub(super) feed_norm: (&'static str, &'static str),
+    pub(super) gate_proj: (&'static str, &'static str),
+    pub(super) up_proj: (&'static str, &'static str),
+    pub(super) down_proj: (&'static str, &'static str),
+    /// Frequencies that older files contain.
+    pub(super) frequencies: &'static str,
+}
+
+/// The network on the CPU.
+pub(super) struct Decoder {
+    config: DecoderConfig,
+    embedding_and_head: EmbeddingAndHead<OnCpu>,
+    rope: RopeTable,
+    layers: Vec<Layer<OnCpu>>,
+}
+
+/// The tensors of a layer.
+pub(super) struct Layer<S: Storage> {
     /// Weights of the norms of queries and keys, `[head_dim]` each.
-    pub(super) qk_norms: Option<(Vec<f32>, Vec<f32>)>,
-    pub(super) o_proj: Linear,
-    pub(super) feed_norm: Vec<f32>,
-    pub(super) gate_proj: Linear,
-    pub(super) up_proj: Linear,
-    pub(super) down_proj: Linear,
+    pub(super) qk_norms: Option<(S::Vector, S::Vector)>,
+    pub(super) norm: S::Vector,
+    pub(super) q_proj: Linear<S>,
+    pub(super) k_proj: Linear<S>,
+    pub(super) v_proj: Linear<S>,
+    pub(super) o_proj: Linear<S>,
+    pub(super) feed_norm: S::Vector,
+    pub(super) gate_proj: Linear<S>,
+    pub(super) up_proj: Linear<S>,
+    pub(super) down_proj: Linear<S>,
+}
+
+impl NetworkConfig for DecoderConfig {
+    type Layer<S: Storage> = Layer<S>;
+
+    type Network = Decoder;
+
+    fn layers(&self) -> usize {
+        self.layers
+    }
+
+    fn embedding_names(&self) -> EmbeddingNames {
+        EmbeddingNames { tables: std::slice::from_ref(&self.names.table), norm: self.names.norm }
+    }
+
+    fn embedding_dims(&self) -> EmbeddingDims {
+        let &Self { vocabulary, d_model, norm_epsilon, tied, .. } = self;
+        EmbeddingDims { vocabulary, d_model, norm_epsilon, tied }
+    }
+
+    fn sequence_memory(&self) -> SequenceMemory {
+        let cache = 2u64.saturating_mul((self.layers * self.kv_heads) as u64).saturating_mul(self.head_dim as u64);
+        SequenceMemory { state: 0, cache_per_token: cache }
+    }
+
+    fn layer<T: TensorSource>(&self, index: usize, source: &mut T) -> Result<Layer<T::Storage>, LoadError> {
+        let &Self { d_model, d_feed, heads, kv_heads, head_dim, qkv_bias, out_bias, feed_bias, names, .. } = self;
+        let (queries, keys) = (heads.saturating_mul(head_dim), kv_heads.saturating_mul(head_dim));
+        let mut scope = Scope::new(source, format!("{}.{index}.", names.layers), format!("blk.{index}."));
+        // Older files contain the frequencies; they are computed from the config instead.
+        if scope.has(names.frequencies) {
+            scope.unused((names.frequencies, ""), &[head_dim / 2])?;
+        }
+        let qk_norms = if self.qk_norms {
+            let mut norm = |name: (&str, &str)| scope.norm(name, head_dim);
+            Some((norm(names.q_norm)?, norm(names.k_norm)?))
+        } else {
+            None
+        };
+        Ok(Layer {
+            qk_norms,
+            norm: scope.norm(names.input_norm, d_model)?,
+            q_proj: scope.rotary_linear(names.q_proj, heads, [queries, d_model], qkv_bias)?,
+            k_proj: scope.rotary_linear(names.k_proj, kv_heads, [keys, d_model], qkv_bias)?,
+            v_proj: scope.linear(names.v_proj, keys, d_model, qkv_bias)?,
+            o_proj: scope.linear(names.o_proj, d_model, queries, out_bias)?,
+            feed_norm: scope.norm(names.feed_norm, d_model)?,
+            gate_proj: scope.linear(names.gate_proj, d_feed, d_model, feed_bias)?,
+            up_proj: scope.linear(names.up_proj, d_feed, d_model, feed_bias)?,
+            down_proj: scope.linear(names.down_proj, d_model, d_feed, feed_bias)?,
+        })
+    }
+
+    fn network(self, embedding_and_head: EmbeddingAndHead<OnCpu>, layers: Vec<Layer<OnCpu>>) -> Decoder {
+        Decoder { rope: self.rope(), config: self, embedding_and_head, layers }
+    }
+}
+
+impl DecoderConfig {
+    pub(super) fn rope(&self) -> RopeTable {
+        RopeTable::new(self.rotary, self.head_dim)
+    }
 }
 
 /// State of a sequence.
@@ -45,53 +162,6 @@ pub(super) struct DecoderState {
     cache: Cache,
     /// The residual stream after the last layer at the last token, `[d_model]`: the input of the head.
     last: Vec<f32>,
-}
-
-impl Decoder {
-    /// Takes the weights that `config` describes. The caller checks that none is left over.
-    pub(super) fn load(config: DecoderConfig, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
-        let embedding_and_head = EmbeddingAndHeadConfig {
-            table: "model.embed_tokens.weight",
-            norm: "model.norm.weight",
-            vocabulary: config.vocabulary,
-            d_model: config.d_model,
-            norm_epsilon: config.norm_epsilon,
-            tied: config.tied,
-        };
-        let embedding_and_head = EmbeddingAndHead::load(&embedding_and_head, weights)?;
-        let layers = (0..config.layers).map(|index| Layer::load(&config, index, weights)).collect::<Result<_, _>>()?;
-        Ok(Self { rope: RopeTable::new(config.rotary, config.head_dim), config, embedding_and_head, layers })
-    }
-}
-
-impl Layer {
-    fn load(config: &DecoderConfig, index: usize, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
-        let &DecoderConfig { d_model, d_feed, heads, kv_heads, head_dim, qkv_bias, out_bias, feed_bias, .. } = config;
-        // Older files contain the frequencies; they are computed from the config instead.
-        let frequencies = format!("model.layers.{index}.self_attn.rotary_emb.inv_freq");
-        if weights.has(&frequencies) {
-            weights.take(&frequencies, &[head_dim / 2])?;
-        }
-        let mut scope = ScopedWeights::new(weights, format!("model.layers.{index}."));
-        let qk_norms = if config.qk_norms {
-            let mut norm = |name: &str| scope.take(name, &[head_dim]);
-            Some((norm("self_attn.q_norm.weight")?, norm("self_attn.k_norm.weight")?))
-        } else {
-            None
-        };
-        Ok(Self {
-            norm: scope.take("input_layernorm.weight", &[d_model])?,
-            q_proj: scope.linear("self_attn.q_proj", heads * head_dim, d_model, qkv_bias)?,
-            k_proj: scope.linear("self_attn.k_proj", kv_heads * head_dim, d_model, qkv_bias)?,
-            v_proj: scope.linear("self_attn.v_proj", kv_heads * head_dim, d_model, qkv_bias)?,
-            qk_norms,
-            o_proj: scope.linear("self_attn.o_proj", d_model, heads * head_dim, out_bias)?,
-            feed_norm: scope.take("post_attention_layernorm.weight", &[d_model])?,
-            gate_proj: scope.linear("mlp.gate_proj", d_feed, d_model, feed_bias)?,
-            up_proj: scope.linear("mlp.up_proj", d_feed, d_model, feed_bias)?,
-            down_proj: scope.linear("mlp.down_proj", d_model, d_feed, feed_bias)?,
-        })
-    }
 }
 
 /// The buffers of one pass, reused by every layer.
@@ -167,7 +237,13 @@ impl Architecture for Decoder {
 }
 
 impl Decoder {
-    fn attention(&self, layer: &Layer, index: usize, batch: &mut [Segment<'_, DecoderState>], pass: &mut Pass<'_>) {
+    fn attention(
+        &self,
+        layer: &Layer<OnCpu>,
+        index: usize,
+        batch: &mut [Segment<'_, DecoderState>],
+        pass: &mut Pass<'_>,
+    ) {
         let DecoderConfig { d_model, heads, kv_heads, head_dim, norm_epsilon, .. } = self.config;
         let rows = pass.x.len() / d_model;
         rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
@@ -198,14 +274,14 @@ impl Decoder {
                 scale: 1.0 / (head_dim as f32).sqrt(),
                 mask: AttentionMask::Causal { before: cache.len() - len },
             };
-            let scope = len * heads * head_dim;
-            attend(&attention, q.split_off(..scope).unwrap_or_default(), y.split_off_mut(..scope).unwrap_or_default());
+            let size = len * heads * head_dim;
+            attend(&attention, q.split_off(..size).unwrap_or_default(), y.split_off_mut(..size).unwrap_or_default());
         }
         layer.o_proj.apply(pass.y, rows, pass.h);
         add(pass.x, pass.h);
     }
 
-    fn feed(&self, layer: &Layer, rows: usize, pass: &mut Pass<'_>) {
+    fn feed(&self, layer: &Layer<OnCpu>, rows: usize, pass: &mut Pass<'_>) {
         let DecoderConfig { d_feed, norm_epsilon, .. } = self.config;
         rms_norm(pass.x, &layer.feed_norm, norm_epsilon, pass.h);
         layer.gate_proj.apply(pass.h, rows, pass.gate);

@@ -7,13 +7,15 @@ mod decode;
 #[cfg(feature = "cuda")]
 mod decoder;
 #[cfg(feature = "cuda")]
+pub(super) mod layers;
+#[cfg(feature = "cuda")]
 mod mamba;
 #[cfg(feature = "cuda")]
 mod mamba2;
 #[cfg(feature = "cuda")]
 mod memory;
 #[cfg(feature = "cuda")]
-mod network;
+pub(super) mod network;
 #[cfg(feature = "cuda")]
 mod plan;
 #[cfg(feature = "cuda")]
@@ -28,13 +30,7 @@ mod weights;
 use std::fmt;
 use std::str::FromStr;
 
-use super::LoadError;
-use super::config::Config;
-use super::decoder::Decoder;
-use super::local::{EngineOptions, Shared};
-use super::mamba::Mamba;
-use super::mamba2::Mamba2;
-use super::open::ModelFiles;
+use super::error::LoadError;
 
 /// A device to run a model on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -166,73 +162,6 @@ impl Device {
                 Err(why) => format!("{self} cannot be used: {why}; use the device `cpu`"),
             })),
         }
-    }
-}
-
-impl ModelFiles<'_> {
-    /// Loads and starts a model on the requested device.
-    pub(super) fn start_on(self, options: &EngineOptions, config: Config) -> Result<Shared, LoadError> {
-        #[cfg(feature = "cuda")]
-        if let Device::Cuda(ordinal) = options.device {
-            return self.start_on_gpu(options, config, ordinal);
-        }
-        options.device.must_be_cpu("a model")?;
-        match config {
-            Config::Mamba(config) => self.start(options, |weights| Mamba::load(config, weights)),
-            Config::Mamba2(config) => self.start(options, |weights| Mamba2::load(config, weights)),
-            Config::Decoder(config) => self.start(options, |weights| Decoder::load(config, weights)),
-        }
-    }
-
-    #[cfg(feature = "cuda")]
-    fn start_on_gpu(self, options: &EngineOptions, config: Config, ordinal: usize) -> Result<Shared, LoadError> {
-        use self::network::Network;
-        let device = options.device;
-        let refused = |refusal| match refusal {
-            GpuRefusal::NotImplemented(what) => {
-                LoadError::Start(format!("{what} is not supported on a GPU; use the device `cpu`"))
-            }
-            GpuRefusal::Gpu(error) => LoadError::Start(format!("{device}: {error}; or use the device `cpu`")),
-        };
-        let gpu = loom_kernels::cuda::Gpu::open(ordinal).map_err(|error| refused(error.into()))?;
-        let free = gpu.free_bytes().map_err(|error| refused(error.into()))?;
-        let library = gpu.library().unwrap_or_else(|why| format!("no cuBLAS ({why})"));
-        let device_name = format!("{device} {}, {library}", gpu.info().name);
-        match config {
-            Config::Mamba(config) => self.start(options, |weights| {
-                let model = Mamba::load(config, weights)?;
-                let layers = mamba::load(&model, &gpu).map_err(refused)?;
-                Network::new(gpu, device_name, &model.embedding_and_head, layers, free)
-                    .map_err(|error| refused(error.into()))
-            }),
-            Config::Mamba2(config) => self.start(options, |weights| {
-                let model = Mamba2::load(config, weights)?;
-                let layers = mamba2::load(&model, &gpu).map_err(refused)?;
-                Network::new(gpu, device_name, &model.embedding_and_head, layers, free)
-                    .map_err(|error| refused(error.into()))
-            }),
-            Config::Decoder(config) => self.start(options, |weights| {
-                let model = Decoder::load(config, weights)?;
-                let layers = decoder::GpuDecoder::new(&model, &gpu).map_err(refused)?;
-                Network::new(gpu, device_name, &model.embedding_and_head, layers, free)
-                    .map_err(|error| refused(error.into()))
-            }),
-        }
-    }
-}
-
-/// Why a model cannot run on a GPU.
-#[cfg(feature = "cuda")]
-enum GpuRefusal {
-    /// The named feature is not implemented on a GPU.
-    NotImplemented(&'static str),
-    Gpu(loom_kernels::cuda::GpuError),
-}
-
-#[cfg(feature = "cuda")]
-impl From<loom_kernels::cuda::GpuError> for GpuRefusal {
-    fn from(error: loom_kernels::cuda::GpuError) -> Self {
-        Self::Gpu(error)
     }
 }
 

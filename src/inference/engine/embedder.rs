@@ -8,11 +8,11 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
-use super::bert::Bert;
-use super::config::{BertConfig, standard_json};
+use super::error::LoadError;
+use super::models::{Bert, BertConfig, standard_json};
+use super::options::EngineOptions;
 use super::tokenizer::Tokenizer;
 use super::weights::{Weights, read_text};
-use super::{EngineOptions, LoadError};
 use crate::foundation::base::limits::PASS_TOKENS_MAX;
 use crate::foundation::chat::{BoxFuture, Embedder, ModelError, TokenId};
 

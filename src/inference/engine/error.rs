@@ -28,7 +28,7 @@ pub enum LoadError {
         /// What the file requires.
         what: String,
         /// What is supported instead.
-        supported: &'static str,
+        supported: String,
     },
     /// A tensor is missing, surplus, has wrong dimensions or is not finite.
     #[error(

@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 
 use super::gguf::Gguf;
+use super::open::convert;
 use super::template::{ChatTemplate, TokenizerConfig};
 use super::tokenizer::Tokenizer;
 use super::weights::Weights;
@@ -12,9 +13,8 @@ use crate::foundation::chat::{Message, Role};
 /// Parses the header of a GGUF file and everything derived from it.
 pub fn gguf_header(bytes: &[u8]) {
     if let Ok(gguf) = Gguf::read("fuzz.gguf", bytes, bytes.len() as u64) {
-        let tokenizer = gguf.tokenizer();
-        drop((gguf.config(), gguf.generation_config(), gguf.tokenizer_config(), gguf.tensors()));
-        drop(tokenizer.and_then(|json| Tokenizer::parse(&json)));
+        drop((gguf.generation_config(), gguf.tokenizer_config(), convert(&gguf).ok()));
+        drop(gguf.tokenizer().and_then(|json| Tokenizer::parse(&json)));
     }
 }
 

@@ -4,13 +4,13 @@
 //! | | |
 //! |---|---|
 //! | `header` | parses and checks keys and tensors, with limits; knows no model |
-//! | `config` | keys → `config.json`, `generation_config.json` |
+//! | `config` | keys → `config.json` (the families' own fields come from `models/`), `generation_config.json` |
 //! | `vocabulary` | keys → `tokenizer.json`, `tokenizer_config.json` |
-//! | `names` | tensors → Hugging Face's names and dims |
+//! | `names` | tensors → Hugging Face's names and dims, which follow from a network's list of tensors |
 
-mod config;
+pub(super) mod config;
 mod header;
-mod names;
+pub(super) mod names;
 mod vocabulary;
 
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use super::LoadError;
-use super::stored_type::StoredType;
-use header::Value;
+pub(super) use self::header::Tensor;
+use self::header::Value;
+use super::error::LoadError;
 
 /// A GGUF file's header.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,20 +31,6 @@ pub(super) struct Gguf {
     tensors: Vec<Tensor>,
     /// The frequency factors of Llama 3's RoPE, if the file has them.
     rope_factors: Option<Vec<f32>>,
-}
-
-/// A tensor as in the header, or under Hugging Face's name (from [`Gguf::tensors`]).
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Tensor {
-    pub(super) name: String,
-    /// Slowest dimension first.
-    pub(super) dims: Vec<usize>,
-    pub(super) stored: StoredType,
-    /// Offset from the beginning of the file.
-    pub(super) begin: u64,
-    pub(super) bytes: usize,
-    /// Number of heads, if the rows of each head are in llama.cpp's interleaved rotary order.
-    pub(super) interleaved: Option<usize>,
 }
 
 impl Gguf {
@@ -67,12 +53,12 @@ impl Gguf {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "callers hand over texts and other errors alike")]
-    fn malformed(&self, why: impl ToString) -> LoadError {
+    pub(super) fn malformed(&self, why: impl ToString) -> LoadError {
         LoadError::malformed(&self.file, why.to_string())
     }
 
     /// The string under `key`.
-    fn text(&self, key: &str) -> Result<Option<&str>, LoadError> {
+    pub(super) fn text(&self, key: &str) -> Result<Option<&str>, LoadError> {
         self.get(key, "a text", |value| match value {
             Value::Text(text) => Some(text.as_str()),
             _ => None,
@@ -80,7 +66,7 @@ impl Gguf {
     }
 
     /// The integer under `key`.
-    fn number(&self, key: &str) -> Result<Option<u64>, LoadError> {
+    pub(super) fn number(&self, key: &str) -> Result<Option<u64>, LoadError> {
         self.get(key, "a whole number", |value| match value {
             Value::Unsigned(number) => Some(*number),
             Value::Signed(number) => u64::try_from(*number).ok(),
@@ -89,18 +75,28 @@ impl Gguf {
     }
 
     /// The number under `key`.
-    fn float(&self, key: &str) -> Result<Option<f64>, LoadError> {
+    pub(super) fn float(&self, key: &str) -> Result<Option<f64>, LoadError> {
         self.get(key, "a number", |value| match value {
             Value::Float(number) => Some(*number),
             _ => None,
         })
     }
 
-    fn flag(&self, key: &str) -> Result<Option<bool>, LoadError> {
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, LoadError> {
         self.get(key, "true or false", |value| match value {
             Value::Bool(flag) => Some(*flag),
             _ => None,
         })
+    }
+
+    /// Whether there is a tensor whose name ends with `suffix`.
+    pub(super) fn has_tensor_ending(&self, suffix: &str) -> bool {
+        self.tensors.iter().any(|tensor| tensor.name.ends_with(suffix))
+    }
+
+    /// The frequency factors of Llama 3's RoPE, if the file has them.
+    pub(super) fn rope_factors(&self) -> Option<&[f32]> {
+        self.rope_factors.as_deref()
     }
 
     fn list(&self, key: &str) -> Result<Option<&[Value]>, LoadError> {
@@ -123,7 +119,7 @@ impl Gguf {
     }
 
     /// A required value.
-    fn need<T>(&self, key: &str, value: Option<T>) -> Result<T, LoadError> {
+    pub(super) fn need<T>(&self, key: &str, value: Option<T>) -> Result<T, LoadError> {
         value.ok_or_else(|| self.malformed(format!("`{key}` is missing")))
     }
 }

@@ -4,65 +4,26 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use jiff::Timestamp;
-use loom_kernels::Dtype;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::admission::{AdmissionPermit, Budget};
-use super::bundled::{self, Manifest};
-use super::device::Device;
-use super::gguf::Gguf;
-use super::open::ModelFiles;
+use super::admission::AdmissionPermit;
+use super::error::LoadError;
+use super::options::EngineOptions;
 use super::prepare::{self, continuation_bytes, prompt_bytes};
 use super::sequence::{Outcome, PreparedRequest, PromptInput, Task};
-use super::template::ChatTemplate;
-use super::thread::{Answer, Engine, Event, Job, Message};
-use super::tokenizer::Tokenizer;
-use super::weights::{Weights, read_text};
-use super::{LoadError, history};
+use super::shared::Shared;
+use super::thread::{Answer, Event, Job, Message};
+use super::{history, open};
 use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, Flow, LanguageModel, Message as ChatMessage, ModelError, ModelInfo, Request,
     Role, Scored, SpecialTokens, TokenId, TokenLogprob, TokenSink, Vocabulary,
 };
 
-/// How to run a model.
-#[derive(Debug, Clone, Default)]
-pub struct EngineOptions {
-    /// Threads for computation; all cores if absent. Does not affect results.
-    pub threads: Option<usize>,
-    /// The device to run on.
-    pub device: Device,
-    /// Text of a chat template that replaces the model's own.
-    pub chat_template: Option<String>,
-    /// The time that `strftime_now` returns in a chat template; the time of opening if absent.
-    pub now: Option<Timestamp>,
-    /// Memory that may be used in addition to the weights.
-    pub budget: Budget,
-    /// The type that matrices are packed in; by default that of the model's files (f16 is widened to f32). Another
-    /// dtype gives other results.
-    pub dtype: Option<Dtype>,
-}
-
 /// A model that runs in this process. Clones share it; it is unloaded when the last clone is dropped.
 #[derive(Clone)]
 pub struct LocalModel(Arc<Shared>);
-
-/// State shared by the clones of a handle.
-pub(super) struct Shared {
-    pub(super) info: ModelInfo,
-    /// Longest sequence (prompt and reply), if the architecture has a limit.
-    pub(super) window: Option<usize>,
-    pub(super) tokenizer: Arc<Tokenizer>,
-    pub(super) template: ChatTemplate,
-    pub(super) history_cache: history::HistoryCache,
-    /// Tokens that end the model's turn, and texts that end a reply in a conversation.
-    pub(super) end_tokens: Arc<[TokenId]>,
-    pub(super) stops: Vec<String>,
-    pub(super) engine: Engine,
-    pub(super) keys: AtomicU64,
-}
 
 impl LocalModel {
     /// The model that is embedded in the program.
@@ -71,20 +32,7 @@ impl LocalModel {
     /// [`ModelError::Unavailable`] if an option is invalid (a malformed chat template, for example) or threads cannot
     /// be started.
     pub fn bundled(options: &EngineOptions) -> Result<Self, ModelError> {
-        let name = "bundled";
-        let files = || {
-            Ok(ModelFiles {
-                name: name.to_owned(),
-                config: bundled::CONFIG.to_owned(),
-                generation_config: Some(bundled::GENERATION_CONFIG.to_owned()),
-                tokenizer: bundled::TOKENIZER.to_owned(),
-                tokenizer_config: Some(bundled::TOKENIZER_CONFIG.to_owned()),
-                template: None,
-                weights: Weights::from_bytes(bundled::WEIGHTS)?,
-                manifest: bundled::manifest()?,
-            })
-        };
-        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(name))
+        Self::opened("bundled", || open::bundled(options))
     }
 
     /// Opens a folder ([`from_dir`](Self::from_dir)) or a GGUF file ([`from_gguf`](Self::from_gguf)).
@@ -107,24 +55,11 @@ impl LocalModel {
     /// [`ModelError::Unavailable`], which names the key or tensor that is wrong.
     pub fn from_gguf(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
         let name = format!("local:{}", path.display());
-        let files = || {
-            let (gguf, file) = Gguf::open(path)?;
-            Ok(ModelFiles {
-                name: name.clone(),
-                config: gguf.config()?,
-                generation_config: Some(gguf.generation_config()?),
-                tokenizer: gguf.tokenizer()?,
-                tokenizer_config: Some(gguf.tokenizer_config()?),
-                template: None,
-                weights: Weights::from_gguf(&path.display().to_string(), file, &gguf)?,
-                manifest: Manifest::default(),
-            })
-        };
-        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(&name))
+        Self::opened(&name, || open::gguf(&name, path, options))
     }
 
-    fn of(shared: Shared) -> Self {
-        Self(Arc::new(shared))
+    fn opened(name: &str, open: impl FnOnce() -> Result<Shared, LoadError>) -> Result<Self, ModelError> {
+        open().map(|shared| Self(Arc::new(shared))).map_err(|error| error.of(name))
     }
 
     /// Opens a folder with Hugging Face's files: `config.json`, `tokenizer.json`, `model.safetensors` or its sharded
@@ -141,21 +76,7 @@ impl LocalModel {
     /// # Errors
     /// See [`from_dir`](Self::from_dir).
     pub fn named(name: &str, path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
-        let needed = |file: &str| read_text(&path.join(file));
-        let maybe = |file: &str| if path.join(file).is_file() { needed(file).map(Some) } else { Ok(None) };
-        let files = || {
-            Ok(ModelFiles {
-                name: name.to_owned(),
-                config: needed("config.json")?,
-                generation_config: maybe("generation_config.json")?,
-                tokenizer: needed("tokenizer.json")?,
-                tokenizer_config: maybe("tokenizer_config.json")?,
-                template: maybe("chat_template.jinja")?,
-                weights: Weights::from_dir(path)?,
-                manifest: Manifest::default(),
-            })
-        };
-        files().and_then(|files| files.open(options)).map(Self::of).map_err(|error: LoadError| error.of(name))
+        Self::opened(name, || open::folder(name, path, options))
     }
 }
 
@@ -274,14 +195,6 @@ impl Vocabulary for LocalModel {
 }
 
 impl Shared {
-    pub(super) fn unsupported(&self, why: String) -> ModelError {
-        ModelError::Unsupported { model: self.info.name.clone(), why }
-    }
-
-    pub(super) fn failed(&self, why: String) -> ModelError {
-        ModelError::Failed { model: self.info.name.clone(), why }
-    }
-
     fn engine_ended(&self) -> ModelError {
         self.failed("the engine thread has ended; this is a bug, please report it".to_owned())
     }

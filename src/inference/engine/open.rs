@@ -1,168 +1,84 @@
-//! Opens a model: everything that is decided once, from its files to the running engine.
+//! Opens a model: from the embedded files, from a folder, or from a GGUF file.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::path::Path;
 
-use jiff::Timestamp;
-use serde::Deserialize;
+use super::bundled::{self, Manifest};
+use super::error::LoadError;
+use super::family::ModelDescription;
+use super::gguf::{Gguf, Tensor};
+use super::launch::{Launch, ModelFiles};
+use super::models::{gguf_format, parse_language_model, standard_json};
+use super::options::EngineOptions;
+use super::shared::Shared;
+use super::weights::{Weights, read_text};
 
-use super::bundled::Manifest;
-use super::config::{Config, standard_json};
-use super::history::HistoryCache;
-use super::local::{EngineOptions, Shared};
-use super::template::{ChatTemplate, TokenizerConfig};
-use super::tokenizer::Tokenizer;
-use super::weights::Weights;
-use super::{Architecture, LoadError, thread};
-use crate::foundation::base::Digest;
-use crate::foundation::base::limits::THREADS_MAX;
-use crate::foundation::chat::{ModelInfo, Sampling, TokenId};
+/// The model that is embedded in the program.
+pub(super) fn bundled(options: &EngineOptions) -> Result<Shared, LoadError> {
+    let files = ModelFiles {
+        name: "bundled".to_owned(),
+        config: standard_json(bundled::CONFIG),
+        generation_config: Some(bundled::GENERATION_CONFIG.to_owned()),
+        tokenizer: bundled::TOKENIZER.to_owned(),
+        tokenizer_config: Some(bundled::TOKENIZER_CONFIG.to_owned()),
+        template: None,
+        weights: Weights::from_bytes(bundled::WEIGHTS)?,
+        manifest: bundled::manifest()?,
+    };
+    open(files, options)
+}
 
-/// The contents of a model's files.
-pub(super) struct ModelFiles<'a> {
-    pub(super) name: String,
+/// A folder with Hugging Face's files.
+pub(super) fn folder(name: &str, path: &Path, options: &EngineOptions) -> Result<Shared, LoadError> {
+    let needed = |file: &str| read_text(&path.join(file));
+    let maybe = |file: &str| if path.join(file).is_file() { needed(file).map(Some) } else { Ok(None) };
+    let files = ModelFiles {
+        name: name.to_owned(),
+        config: standard_json(&needed("config.json")?),
+        generation_config: maybe("generation_config.json")?,
+        tokenizer: needed("tokenizer.json")?,
+        tokenizer_config: maybe("tokenizer_config.json")?,
+        template: maybe("chat_template.jinja")?,
+        weights: Weights::from_dir(path)?,
+        manifest: Manifest::default(),
+    };
+    open(files, options)
+}
+
+/// A GGUF file.
+pub(super) fn gguf(name: &str, path: &Path, options: &EngineOptions) -> Result<Shared, LoadError> {
+    let (gguf, file) = Gguf::open(path)?;
+    let ConvertedGguf { config, description, tensors } = convert(&gguf)?;
+    let files = ModelFiles {
+        name: name.to_owned(),
+        generation_config: Some(gguf.generation_config()?),
+        tokenizer: gguf.tokenizer()?,
+        tokenizer_config: Some(gguf.tokenizer_config()?),
+        template: None,
+        weights: Weights::from_gguf(&path.display().to_string(), file, tensors)?,
+        manifest: Manifest::default(),
+        config,
+    };
+    description.launch(Launch { files, options })
+}
+
+/// A GGUF file as a folder in Hugging Face's layout describes it.
+pub(super) struct ConvertedGguf {
+    /// The text of its `config.json`.
     pub(super) config: String,
-    pub(super) generation_config: Option<String>,
-    pub(super) tokenizer: String,
-    pub(super) tokenizer_config: Option<String>,
-    pub(super) template: Option<String>,
-    pub(super) weights: Weights<'a>,
-    pub(super) manifest: Manifest,
+    pub(super) description: Box<dyn ModelDescription>,
+    /// Its tensors under Hugging Face's names.
+    pub(super) tensors: Vec<Tensor>,
 }
 
-/// Settings for generation in `config.json` and `generation_config.json`.
-#[derive(Default, Deserialize)]
-struct GenerationConfig {
-    eos_token_id: Option<EndTokenIds>,
-    do_sample: Option<bool>,
-    temperature: Option<f32>,
-    top_p: Option<f32>,
-    top_k: Option<usize>,
-    min_p: Option<f32>,
-    repetition_penalty: Option<f32>,
+/// Converts the header of a GGUF file.
+pub(super) fn convert(gguf: &Gguf) -> Result<ConvertedGguf, LoadError> {
+    let format = gguf_format(gguf.architecture()?)?;
+    let config = gguf.config(format.config)?;
+    let description = parse_language_model(&config)?;
+    let tensors = gguf.tensors(&description.gguf_names()?, format.interleaved_rotary)?;
+    Ok(ConvertedGguf { config, description, tensors })
 }
 
-impl EngineOptions {
-    /// Number of threads for computation.
-    pub(super) fn threads(&self) -> Result<usize, LoadError> {
-        match self.threads {
-            None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
-            Some(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(threads),
-            Some(threads) => {
-                Err(LoadError::Start(format!("{threads} threads were requested; the range is 1 to {THREADS_MAX}")))
-            }
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "`eos_token_id` must be a token's id, or a list of them")]
-enum EndTokenIds {
-    One(TokenId),
-    Many(Vec<TokenId>),
-}
-
-impl ModelFiles<'_> {
-    /// Loads everything and starts the engine.
-    pub(super) fn open(mut self, options: &EngineOptions) -> Result<Shared, LoadError> {
-        self.config = standard_json(&self.config);
-        let config = Config::parse(&self.config)?;
-        self.start_on(options, config)
-    }
-
-    pub(super) fn start<A: Architecture>(
-        mut self,
-        options: &EngineOptions,
-        load: impl FnOnce(&mut Weights<'_>) -> Result<A, LoadError>,
-    ) -> Result<Shared, LoadError> {
-        let tokenizer = Arc::new(Tokenizer::parse(&self.tokenizer)?);
-        let tokenizer_config = match &self.tokenizer_config {
-            Some(json) => TokenizerConfig::parse(json)?,
-            None => TokenizerConfig::default(),
-        };
-        let now = options.now.unwrap_or_else(Timestamp::now);
-        let own = self.template.as_deref().or_else(|| tokenizer_config.template());
-        let own = options.chat_template.as_deref().or(own);
-        let template = ChatTemplate::new(own, &tokenizer_config, now)?;
-
-        let generation = GenerationConfig::parse("generation_config.json", self.generation_config.as_deref())?;
-        let eos = GenerationConfig::parse("config.json", Some(&self.config))?.eos_token_id;
-        let mut end_tokens: Vec<_> =
-            [&generation.eos_token_id, &eos].into_iter().flatten().flat_map(EndTokenIds::as_slice).copied().collect();
-        end_tokens.extend(tokenizer_config.eos().and_then(|token| tokenizer.id_of(token)));
-        end_tokens.sort_unstable();
-        end_tokens.dedup();
-        let mut stops = template.stops.clone();
-        stops.append(&mut self.manifest.stop);
-
-        self.weights.set_dtype(options.dtype);
-        let model = load(&mut self.weights)?;
-        let (layers, vocabulary, window) = (model.layers(), model.vocabulary(), model.window());
-        let (dtype, device_name) = (self.weights.dtype(), model.device_name());
-        let digest = {
-            let (config, tokenizer) = (Digest::of(&self.config), Digest::of(&self.tokenizer));
-            let (template, weights) = (template.identity(options.now), self.weights.finish()?);
-            Digest::of(format!(
-                "config {config}\ntokenizer {tokenizer}\ntemplate {template}\nends {end_tokens:?} {stops:?}\nweights {weights}\n"
-            ))
-        };
-        let engine = thread::start(model, digest, options.threads()?, options.budget)?;
-        let sampling = self.manifest.sampling.take().unwrap_or_else(|| generation.sampling());
-        let info = ModelInfo {
-            name: self.name,
-            digest: Some(digest),
-            dtype: dtype.map(|dtype| dtype.to_string()),
-            device: Some(device_name),
-            template: own.map(Digest::of),
-            layers: Some(layers),
-            vocabulary: Some(vocabulary),
-            window_tokens: self.manifest.window_tokens.or(window),
-            prompt_tokens_max: self.manifest.prompt_tokens_max,
-            logprobs: true,
-            delta: A::DELTA,
-            sampling: Some(Sampling { stop: stops.clone(), ..sampling }),
-        };
-        Ok(Shared {
-            info,
-            window,
-            tokenizer,
-            template,
-            history_cache: HistoryCache::default(),
-            end_tokens: end_tokens.into(),
-            stops,
-            engine,
-            keys: AtomicU64::new(0),
-        })
-    }
-}
-
-impl GenerationConfig {
-    fn parse(file: &str, json: Option<&str>) -> Result<Self, LoadError> {
-        json.map_or_else(
-            || Ok(Self::default()),
-            |json| serde_json::from_str(json).map_err(|error| LoadError::malformed(file, error)),
-        )
-    }
-
-    /// The model's own sampling settings, with our defaults.
-    fn sampling(&self) -> Sampling {
-        let ours = Sampling::default();
-        Sampling {
-            temperature: if self.do_sample == Some(false) { 0.0 } else { self.temperature.unwrap_or(ours.temperature) },
-            top_p: self.top_p.unwrap_or(ours.top_p),
-            top_k: self.top_k.filter(|&k| k > 0).or(ours.top_k),
-            min_p: self.min_p.unwrap_or(ours.min_p),
-            repetition_penalty: self.repetition_penalty.unwrap_or(ours.repetition_penalty),
-            ..ours
-        }
-    }
-}
-
-impl EndTokenIds {
-    fn as_slice(&self) -> &[TokenId] {
-        match self {
-            Self::One(id) => std::slice::from_ref(id),
-            Self::Many(ids) => ids,
-        }
-    }
+fn open(files: ModelFiles<'_>, options: &EngineOptions) -> Result<Shared, LoadError> {
+    parse_language_model(&files.config)?.launch(Launch { files, options })
 }

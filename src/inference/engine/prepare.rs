@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::local::Shared;
 use super::reply::Reply;
 use super::sequence::{PreparedRequest, PromptInput, Task};
+use super::shared::Shared;
 use super::{detokenize, history};
 use crate::foundation::base::limits::{PROMPT_TOKENS_MAX, TEXT_AT_ONCE_BYTES_MAX};
 use crate::foundation::chat::{Continuation, DeltaGains, LayerGains, ModelError, Prompt, Request, TokenId};

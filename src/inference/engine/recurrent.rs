@@ -4,10 +4,18 @@
 use loom_kernels::{CONV_TAPS_MAX, Rows, causal_conv_silu};
 use rayon::prelude::*;
 
-use super::embedding_and_head::{EmbeddingAndHead, EmbeddingAndHeadConfig};
-use super::linear::ScopedWeights;
-use super::weights::Weights;
-use super::{LoadError, Segment};
+use super::architecture::Segment;
+use super::embedding_and_head::EmbeddingNames;
+use super::error::LoadError;
+use super::linear::layer_of;
+use super::network::SequenceMemory;
+use super::tensors::{OnCpu, Scope, Storage, TensorSource};
+
+/// Names of the embedding and the final norm. Older files name the table `embedding`.
+pub(super) const EMBEDDING_NAMES: EmbeddingNames = EmbeddingNames {
+    tables: &["backbone.embeddings.weight", "backbone.embedding.weight"],
+    norm: "backbone.norm_f.weight",
+};
 
 /// State of a sequence in a recurrent network; all layers of a part are contiguous.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +45,12 @@ impl StateDims {
         SsmState { conv: vec![0.0; layers * conv], ssm: vec![0.0; layers * ssm], last: vec![0.0; d_model] }
     }
 
+    /// Memory of a sequence; its last row is not counted.
+    pub(super) fn memory(self) -> SequenceMemory {
+        let per_layer = (self.conv as u64).saturating_add(self.ssm as u64);
+        SequenceMemory { state: per_layer.saturating_mul(self.layers as u64), cache_per_token: 0 }
+    }
+
     /// Size of a state in bytes, independent of its number of tokens.
     pub(super) fn bytes(self) -> usize {
         size_of::<f32>() * (self.layers * (self.conv + self.ssm) + self.d_model)
@@ -44,30 +58,29 @@ impl StateDims {
 }
 
 /// The causal convolution of one layer, depthwise.
-pub(super) struct Convolution {
+pub(super) struct Convolution<S: Storage> {
     /// `[taps, channels]`
-    pub(super) weight: Vec<f32>,
-    pub(super) bias: Option<Vec<f32>>,
+    pub(super) weight: S::Vector,
+    pub(super) bias: Option<S::Vector>,
     pub(super) taps: usize,
+    pub(super) channels: usize,
 }
 
-impl Convolution {
-    /// Loads `conv1d` from `scope`; the file stores its weight as `[channels, 1, taps]`.
-    pub(super) fn load(
-        scope: &mut ScopedWeights<'_, '_>,
+impl<S: Storage> Convolution<S> {
+    /// Takes `mixer.conv1d` from `scope`.
+    pub(super) fn load<T: TensorSource<Storage = S>>(
+        scope: &mut Scope<'_, T>,
         channels: usize,
         taps: usize,
         bias: bool,
     ) -> Result<Self, LoadError> {
-        let weight = scope.take("mixer.conv1d.weight", &[channels, 1, taps])?;
-        let bias = scope.take_if(bias, "mixer.conv1d.bias", &[channels])?;
-        Ok(Self { weight: transposed(&weight, taps), bias, taps })
+        let weight = scope.convolution(("mixer.conv1d.weight", "ssm_conv1d.weight"), channels, taps)?;
+        let bias = scope.vector_if(bias, ("mixer.conv1d.bias", "ssm_conv1d.bias"), &[channels])?;
+        Ok(Self { weight, bias, taps, channels })
     }
+}
 
-    fn channels(&self) -> usize {
-        self.weight.len() / self.taps
-    }
-
+impl Convolution<OnCpu> {
     /// Computes y `[rows, channels]` for every segment from inputs with row stride `stride`, and updates the states'
     /// last inputs of layer `index`.
     pub(super) fn apply(
@@ -78,7 +91,7 @@ impl Convolution {
         stride: usize,
         mut outputs: &mut [f32],
     ) {
-        let channels = self.channels();
+        let channels = self.channels;
         let mut tasks = Vec::with_capacity(batch.len());
         for segment in batch {
             let rows = segment.ids.len();
@@ -94,37 +107,10 @@ impl Convolution {
     }
 }
 
-/// Transposes a matrix with rows of `width` numbers.
-fn transposed(x: &[f32], width: usize) -> Vec<f32> {
-    (0..width).flat_map(|column| x.iter().skip(column).step_by(width)).copied().collect()
-}
-
-/// The part of a state that belongs to layer `index`; `len` numbers per layer.
-pub(super) fn layer_of<T>(state: &mut [T], index: usize, len: usize) -> &mut [T] {
-    state.split_at_mut(index * len).1.split_at_mut(len).0
-}
-
-/// Embedding and head of a network whose tensors are under `backbone.`.
-pub(super) fn embedding_and_head(
-    weights: &mut Weights<'_>,
-    vocabulary: usize,
-    d_model: usize,
-    norm_epsilon: f32,
-    tied: bool,
-) -> Result<EmbeddingAndHead, LoadError> {
-    // Older files name the table `embedding`.
-    let names = ["backbone.embeddings.weight", "backbone.embedding.weight"];
-    let table = names.into_iter().find(|name| weights.has(name)).unwrap_or("backbone.embeddings.weight");
-    EmbeddingAndHead::load(
-        &EmbeddingAndHeadConfig { table, norm: "backbone.norm_f.weight", vocabulary, d_model, norm_epsilon, tied },
-        weights,
-    )
-}
-
 /// Refuses a convolution that is longer than the kernel supports.
 pub(super) fn check_taps(taps: usize) -> Result<(), LoadError> {
     if taps <= CONV_TAPS_MAX {
         return Ok(());
     }
-    Err(LoadError::Unsupported { what: format!("a convolution over {taps} tokens"), supported: "up to 16" })
+    Err(LoadError::Unsupported { what: format!("a convolution over {taps} tokens"), supported: "up to 16".to_owned() })
 }

@@ -7,10 +7,10 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
+use super::architecture::{Architecture, Segment};
 use super::logit_query::{LogitQuery, QueriedToken, TokenStats};
 use super::reply::{Reply, ReplyCut, Step};
 use super::steps::Steps;
-use super::{Architecture, Segment};
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::PREFIX_TOKENS_MIN;
 use crate::foundation::chat::{DeltaGains, Finish, PrefixReuse, Snapshot, SsmStats, TokenId, TokenLogprob, Usage};

@@ -22,7 +22,7 @@ impl Steps {
         if index == 0 {
             self.tokens += len as u64;
         }
-        add_steps(raw, bias, limit, len, super::recurrent::layer_of(&mut self.sums, index, bias.len()));
+        add_steps(raw, bias, limit, len, super::linear::layer_of(&mut self.sums, index, bias.len()));
     }
 
     /// The statistics. `layers` yields each layer's A, `[channels, states]` (negative), and its part of the state.

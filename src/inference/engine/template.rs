@@ -3,19 +3,18 @@
 //! `template/program.rs`).
 
 mod bounds;
+mod json;
 mod program;
 
 use jiff::Timestamp;
 use minijinja::machinery::{eval, make_string_output};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Kwargs;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value, context};
 use regex::Regex;
 use serde::Deserialize;
-use serde_json::ser::{PrettyFormatter, Serializer};
 
 use self::program::Compiled;
-use super::LoadError;
+use super::error::LoadError;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{
     TEMPLATE_BYTES_MAX, TEMPLATE_DEPTH_MAX, TEMPLATE_FUEL_MAX, TEMPLATE_RENDERED_BYTES_MAX,
@@ -195,42 +194,6 @@ fn environment(now: Timestamp) -> Environment<'static> {
         jiff::fmt::strtime::format(&format, now).map_err(|e| Error::new(ErrorKind::InvalidOperation, e.to_string()))
     });
     environment
-}
-
-/// `json.dumps(value, ensure_ascii=False, indent=indent)`: the built-in filter escapes for HTML.
-#[expect(clippy::needless_pass_by_value, reason = "the signature of filters")]
-fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
-    let indent: Option<usize> = options.get("indent")?;
-    options.assert_all_used()?;
-    let bad = |error: serde_json::Error| Error::new(ErrorKind::BadSerialization, error.to_string());
-    let Some(indent) = indent else {
-        let mut text = Vec::new();
-        let mut serializer = Serializer::with_formatter(&mut text, Spaced);
-        serde::Serialize::serialize(value, &mut serializer).map_err(bad)?;
-        return Ok(String::from_utf8_lossy(&text).into_owned());
-    };
-    let indent = " ".repeat(indent.min(16));
-    let mut text = Vec::new();
-    let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(indent.as_bytes()));
-    serde::Serialize::serialize(value, &mut serializer).map_err(bad)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-/// Python's default separators: a space after each comma and colon.
-struct Spaced;
-
-impl serde_json::ser::Formatter for Spaced {
-    fn begin_array_value<W: ?Sized + std::io::Write>(&mut self, out: &mut W, first: bool) -> std::io::Result<()> {
-        if first { Ok(()) } else { out.write_all(b", ") }
-    }
-
-    fn begin_object_key<W: ?Sized + std::io::Write>(&mut self, out: &mut W, first: bool) -> std::io::Result<()> {
-        if first { Ok(()) } else { out.write_all(b", ") }
-    }
-
-    fn begin_object_value<W: ?Sized + std::io::Write>(&mut self, out: &mut W) -> std::io::Result<()> {
-        out.write_all(b": ")
-    }
 }
 
 /// `{% generation %}` marks the model's turns for training; it has no effect on rendering.

@@ -20,11 +20,12 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::admission::{Admission, AdmissionPermit, Budget};
+use super::architecture::Architecture;
+use super::error::LoadError;
 use super::logit_query::Scratch;
 use super::prefix::PrefixCache;
 use super::sequence::{Outcome, PrefixState, PreparedRequest, Sequence};
 use super::spin_pool::with_spinning_pool;
-use super::{Architecture, LoadError};
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{LOGITS_BYTES_MAX, PREFIX_TOKENS_MIN};
 use crate::foundation::chat::TokenLogprob;

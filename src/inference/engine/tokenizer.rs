@@ -5,7 +5,7 @@ mod patterns;
 use tokenizers::{DecoderWrapper, ModelWrapper, PostProcessor, PostProcessorWrapper, TokenizerImpl, TruncationParams};
 
 use self::patterns::{Normaliser, PreTokenizer};
-use super::LoadError;
+use super::error::LoadError;
 use crate::foundation::chat::TokenId;
 
 /// A `tokenizer.json` whose regex failures are reported.

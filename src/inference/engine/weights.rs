@@ -11,10 +11,11 @@ use loom_kernels::{Dtype, Panels};
 use safetensors::tensor::Metadata;
 use serde::Deserialize;
 
-use super::LoadError;
-use super::gguf::Gguf;
+use super::error::LoadError;
+use super::gguf::Tensor;
 use super::matrix_role::MatrixRole;
 use super::stored_type::{StoredType, largest};
+use super::tensors::{Name, OnCpu, TensorSource};
 use super::unique_keys::UniqueKeys;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{MODEL_JSON_BYTES_MAX, SAFETENSORS_HEADER_BYTES_MAX, SAFETENSORS_SHARDS_MAX};
@@ -91,10 +92,10 @@ impl<'a> Weights<'a> {
         Ok(weights)
     }
 
-    /// Opens the weights in a GGUF file with header `gguf`.
-    pub(super) fn from_gguf(name: &str, file: File, gguf: &Gguf) -> Result<Self, LoadError> {
+    /// Opens the weights in a GGUF file, whose `tensors` have Hugging Face's names.
+    pub(super) fn from_gguf(name: &str, file: File, tensors: Vec<Tensor>) -> Result<Self, LoadError> {
         let mut weights = Self::empty();
-        for tensor in gguf.tensors()? {
+        for tensor in tensors {
             let entry = TensorEntry {
                 shard: 0,
                 dims: tensor.dims,
@@ -171,11 +172,6 @@ impl<'a> Weights<'a> {
         Ok(())
     }
 
-    /// Whether there is a tensor `name` that was not taken.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
-    }
-
     /// Takes the tensor `name`, which must have `dims`, as row-major f32. All elements are finite.
     pub(super) fn take(&mut self, name: &str, dims: &[usize]) -> Result<Vec<f32>, LoadError> {
         let (stored, bytes) = self.read(name, dims)?;
@@ -209,34 +205,6 @@ impl<'a> Weights<'a> {
         self.digests.push(format!("{name} {}{how}\n", Digest::of(&bytes)));
         *self.packed.entry(packed).or_default() += outputs * inputs;
         Ok(panels)
-    }
-
-    /// Takes −exp of the tensor `name`: Mamba's A from its logarithm. GGUF files contain A itself, under the name
-    /// without `_log`.
-    pub(super) fn decay(&mut self, name: &str, dims: &[usize]) -> Result<Vec<f32>, LoadError> {
-        let ready = name.strip_suffix("_log").unwrap_or(name);
-        let a = if ready != name && self.has(ready) {
-            self.take(ready, dims)?
-        } else {
-            // `libm`: the same bits on every platform.
-            self.take(name, dims)?.into_iter().map(|a| -libm::expf(a)).collect()
-        };
-        if a.iter().all(|a| a.is_finite()) {
-            Ok(a)
-        } else {
-            Err(LoadError::tensor(name, "is too large for an exponent"))
-        }
-    }
-
-    /// Takes `twin`, a stored head that must equal the embedding `name`.
-    pub(super) fn take_tied_head(&mut self, twin: &str, name: &str, dims: &[usize]) -> Result<(), LoadError> {
-        let (stored, bytes) = self.peek(name, dims)?;
-        let first = widen(name, stored, &bytes, dims)?;
-        if self.take(twin, dims)? == first {
-            Ok(())
-        } else {
-            Err(LoadError::tensor(twin, "differs from the embedding although `tie_word_embeddings` is set"))
-        }
     }
 
     fn dtype_of(&self, name: &str, stored: StoredType, inputs: usize) -> Dtype {
@@ -294,6 +262,57 @@ impl<'a> Weights<'a> {
             ));
         }
         Ok(Digest::of(self.digests.concat()))
+    }
+}
+
+impl TensorSource for Weights<'_> {
+    type Storage = OnCpu;
+
+    fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    fn vector(&mut self, name: Name<'_>, dims: &[usize]) -> Result<Vec<f32>, LoadError> {
+        self.take(name.hf, dims)
+    }
+
+    fn matrix(&mut self, name: Name<'_>, outputs: usize, inputs: usize) -> Result<Panels, LoadError> {
+        self.panels(name.hf, outputs, inputs)
+    }
+
+    /// GGUF files contain the result, under the name without `_log`.
+    fn decay(&mut self, name: Name<'_>, dims: &[usize]) -> Result<Vec<f32>, LoadError> {
+        let ready = name.hf.strip_suffix("_log").unwrap_or(name.hf);
+        let a = if ready != name.hf && self.has(ready) {
+            self.take(ready, dims)?
+        } else {
+            // `libm`: the same bits on every platform.
+            self.take(name.hf, dims)?.into_iter().map(|a| -libm::expf(a)).collect()
+        };
+        if a.iter().all(|a| a.is_finite()) {
+            Ok(a)
+        } else {
+            Err(LoadError::tensor(name.hf, "is too large for an exponent"))
+        }
+    }
+
+    fn convolution(&mut self, name: Name<'_>, channels: usize, taps: usize) -> Result<Vec<f32>, LoadError> {
+        let weight = self.take(name.hf, &[channels, 1, taps])?;
+        Ok((0..taps).flat_map(|tap| weight.iter().skip(tap).step_by(taps)).copied().collect())
+    }
+
+    fn tied_head(&mut self, head: Name<'_>, table: Name<'_>, dims: &[usize]) -> Result<(), LoadError> {
+        let (stored, bytes) = self.peek(table.hf, dims)?;
+        let first = widen(table.hf, stored, &bytes, dims)?;
+        if self.take(head.hf, dims)? == first {
+            Ok(())
+        } else {
+            Err(LoadError::tensor(head.hf, "differs from the embedding although `tie_word_embeddings` is set"))
+        }
+    }
+
+    fn unused(&mut self, name: Name<'_>, dims: &[usize]) -> Result<(), LoadError> {
+        self.take(name.hf, dims).map(drop)
     }
 }
 

@@ -3,7 +3,27 @@
 
 use std::f64::consts::TAU;
 
-use super::super::config::{Rotary, Scaling};
+/// How positions are encoded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in super::super) struct Rotary {
+    pub(in super::super) theta: f64,
+    pub(in super::super) scaling: Scaling,
+}
+
+/// Scaling of the frequencies to a longer window than the trained one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in super::super) enum Scaling {
+    None,
+    /// Divides all frequencies by one factor (Chen et al. 2023, arXiv:2306.15595).
+    Linear(f64),
+    /// Llama 3.1: divides slow frequencies by the factor, keeps fast ones, and interpolates between.
+    Llama3 {
+        factor: f64,
+        low: f64,
+        high: f64,
+        trained_window: f64,
+    },
+}
 
 /// The frequencies of one model in radians per position, `[head_dim / 2]`.
 ///

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use loom_kernels::cuda::{Gpu, GpuError, Recording, RowList, RowQueries, RowQuery};
 
-use super::network::GpuLayers;
+use super::layers::GpuLayers;
 use crate::foundation::base::limits::GPU_SEQUENCES_MAX;
 
 /// Capacity for penalised ids of all sequences; a step with more is not recorded.

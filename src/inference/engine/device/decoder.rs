@@ -5,21 +5,19 @@ use std::sync::Arc;
 
 use loom_kernels::cuda::{AttentionPass, Buffer, Gpu, GpuError, PAGE, RowPosition as At, SequenceRows};
 
-use super::super::Segment;
-use super::super::config::DecoderConfig;
-use super::super::decoder::{Decoder, Layer as CpuLayer};
-use super::GpuRefusal;
+use super::super::architecture::Segment;
+use super::super::decoder::{DecoderConfig, Layer};
+use super::layers::{GpuLayers, GpuNetworkConfig, GpuState, ResidualStream};
 use super::memory::MemoryNeeds;
-use super::network::{GpuLayers, GpuState, ResidualStream};
 use super::slots::{Pool, PoolIndex};
-use super::weights::Linear;
+use super::weights::OnGpu;
 
 /// Widest head that the kernel supports.
 const HEAD_DIM_MAX: usize = 256;
 
-pub(super) struct GpuDecoder {
+pub(in super::super) struct GpuDecoder {
     config: DecoderConfig,
-    layers: Vec<Layer>,
+    layers: Vec<Layer<OnGpu>>,
     /// Cosines and sines of every position, `[window, head_dim]`.
     rope: Buffer<f32>,
     pages: Pool,
@@ -27,19 +25,6 @@ pub(super) struct GpuDecoder {
     keys: Buffer<f32>,
     values: Buffer<f32>,
     pass: Pass,
-}
-
-struct Layer {
-    norm: Buffer<f32>,
-    q_proj: Linear,
-    k_proj: Linear,
-    v_proj: Linear,
-    qk_norms: Option<(Buffer<f32>, Buffer<f32>)>,
-    o_proj: Linear,
-    feed_norm: Buffer<f32>,
-    gate_proj: Linear,
-    up_proj: Linear,
-    down_proj: Linear,
 }
 
 struct Pass {
@@ -60,49 +45,12 @@ struct Pass {
 
 /// The KV cache of a sequence.
 #[derive(Clone, Default)]
-pub(super) struct Cache {
+pub(in super::super) struct Cache {
     pages: Vec<Arc<PoolIndex>>,
     len: usize,
 }
 
-impl Layer {
-    fn new(layer: &CpuLayer, gpu: &Gpu) -> Result<Self, GpuError> {
-        let linear = |linear| Linear::new(gpu, linear);
-        let qk_norms = match &layer.qk_norms {
-            Some((q, k)) => Some((gpu.upload(q)?, gpu.upload(k)?)),
-            None => None,
-        };
-        Ok(Self {
-            norm: gpu.upload(&layer.norm)?,
-            q_proj: linear(&layer.q_proj)?,
-            k_proj: linear(&layer.k_proj)?,
-            v_proj: linear(&layer.v_proj)?,
-            qk_norms,
-            o_proj: linear(&layer.o_proj)?,
-            feed_norm: gpu.upload(&layer.feed_norm)?,
-            gate_proj: linear(&layer.gate_proj)?,
-            up_proj: linear(&layer.up_proj)?,
-            down_proj: linear(&layer.down_proj)?,
-        })
-    }
-}
-
 impl GpuDecoder {
-    pub(super) fn new(model: &Decoder, gpu: &Gpu) -> Result<Self, GpuRefusal> {
-        let config = model.config.clone();
-        let DecoderConfig { head_dim, window, .. } = config;
-        if head_dim > HEAD_DIM_MAX {
-            return Err(GpuRefusal::NotImplemented("a transformer whose heads are wider than 256"));
-        }
-        let layers = model.layers.iter().map(|layer| Layer::new(layer, gpu)).collect::<Result<Vec<_>, _>>()?;
-        let mut rope = vec![0.0; window * head_dim];
-        rope.chunks_exact_mut(head_dim).enumerate().for_each(|(position, rope)| model.rope.at(position, rope));
-        let none = || gpu.uninit(0);
-        let (keys, values, pass) = (none()?, none()?, Pass::new(&config, 0, gpu)?);
-        let pages = Pool::new("pages of keys and values", 0, 0);
-        Ok(Self { rope: gpu.upload(&rope)?, config, layers, pages, keys, values, pass })
-    }
-
     /// Size of one layer's keys in a page, in elements; values have the same size.
     fn unit(&self) -> usize {
         self.config.kv_heads * self.config.head_dim * PAGE
@@ -161,7 +109,7 @@ impl GpuDecoder {
         &self,
         gpu: &Gpu,
         index: usize,
-        layer: &Layer,
+        layer: &Layer<OnGpu>,
         plan: &AttentionPass,
         rows: usize,
     ) -> Result<(), GpuError> {
@@ -195,6 +143,25 @@ impl Pass {
         let [normed, q, y, k, v, k_raw, gate, up] = widths(config).map(|width| gpu.uninit(rows * width));
         let scratch = gpu.uninit(AttentionPass::scratch_max(rows, config.heads, config.head_dim))?;
         Ok(Self { normed: normed?, q: q?, y: y?, k: k?, v: v?, k_raw: k_raw?, gate: gate?, up: up?, scratch })
+    }
+}
+
+impl GpuNetworkConfig for DecoderConfig {
+    type Gpu = GpuDecoder;
+
+    fn unsupported(&self) -> Option<&'static str> {
+        (self.head_dim > HEAD_DIM_MAX).then_some("a transformer whose heads are wider than 256")
+    }
+
+    fn gpu_layers(self, gpu: &Gpu, layers: Vec<Layer<OnGpu>>) -> Result<GpuDecoder, GpuError> {
+        let Self { head_dim, window, .. } = self;
+        let table = self.rope();
+        let mut rope = vec![0.0; window * head_dim];
+        rope.chunks_exact_mut(head_dim).enumerate().for_each(|(position, rope)| table.at(position, rope));
+        let none = || gpu.uninit(0);
+        let (keys, values, pass) = (none()?, none()?, Pass::new(&self, 0, gpu)?);
+        let pages = Pool::new("pages of keys and values", 0, 0);
+        Ok(GpuDecoder { rope: gpu.upload(&rope)?, config: self, layers, pages, keys, values, pass })
     }
 }
 

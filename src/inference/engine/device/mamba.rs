@@ -1,33 +1,18 @@
 //! The layers of Mamba-1 and Falcon Mamba on a GPU. Weights are loaded as for the CPU and uploaded.
 
-use loom_kernels::cuda::{Buffer, Gpu, GpuError, GpuScan, Matrix};
+use loom_kernels::cuda::{Buffer, Gpu, GpuError, GpuScan};
 
-use super::super::config::MambaConfig;
-use super::super::mamba::{Layer as CpuLayer, Mamba};
+use super::super::models::{MambaConfig, MambaLayer};
 use super::super::recurrent::StateDims;
-use super::GpuRefusal;
-use super::network::ResidualStream;
+use super::layers::{GpuNetworkConfig, ResidualStream};
 use super::plan::PassPlan;
-use super::recurrent::{Conv, Mixer, Recurrent, Slots, TAPS_MAX};
-use super::weights::{Linear, PIECE, narrow, unpack};
+use super::recurrent::{Mixer, Recurrent, Slots, TAPS_MAX};
+use super::weights::{OnGpu, PIECE};
 
 /// Largest state per channel that the kernel supports.
 const STATE_MAX: usize = 128;
 
-pub(super) struct Layer {
-    norm: Buffer<f32>,
-    in_proj: Linear,
-    conv: Conv,
-    /// Projection to `[Δ low-rank, padded to whole pieces | B | C]`.
-    x_proj: Matrix,
-    dt_proj: Matrix,
-    dt_bias: Buffer<f32>,
-    a: Buffer<f32>,
-    d: Buffer<f32>,
-    out_proj: Linear,
-}
-
-pub(super) struct Pass {
+pub(in super::super) struct Pass {
     uz: Buffer<f32>,
     u: Buffer<f32>,
     delta: Buffer<f32>,
@@ -35,41 +20,17 @@ pub(super) struct Pass {
     dbc: Buffer<f32>,
 }
 
-impl Layer {
-    fn new(config: &MambaConfig, layer: &CpuLayer, gpu: &Gpu) -> Result<Self, GpuError> {
-        let MambaConfig { d_inner, d_state, dt_rank, .. } = *config;
-        let (low, _) = rank(config);
-        // The low rank is padded with rows of zeros, and `dt_proj` with columns of zeros.
-        let x_proj = unpack(&layer.x_proj);
-        let (delta, bc) = x_proj.split_at(dt_rank * d_inner);
-        let x_proj = [delta, &vec![0.0; (low - dt_rank) * d_inner], bc].concat();
-        let dt_proj = unpack(&layer.dt_proj);
-        let filled = |row: &[f32]| [row, &vec![0.0; low - dt_rank]].concat();
-        let dt_proj: Vec<_> = dt_proj.chunks_exact(dt_rank).flat_map(filled).collect();
-        Ok(Self {
-            norm: gpu.upload(&layer.norm)?,
-            in_proj: Linear::new(gpu, &layer.in_proj)?,
-            conv: Conv::new(gpu, &layer.conv)?,
-            x_proj: narrow(gpu, &x_proj, low + 2 * d_state, d_inner)?,
-            dt_proj: narrow(gpu, &dt_proj, d_inner, low)?,
-            dt_bias: gpu.upload(&layer.dt_bias)?,
-            a: gpu.upload(&layer.a)?,
-            d: gpu.upload(&layer.d)?,
-            out_proj: Linear::new(gpu, &layer.out_proj)?,
-        })
-    }
-}
+impl GpuNetworkConfig for MambaConfig {
+    type Gpu = Recurrent<Self>;
 
-/// Uploads the layers of `model`.
-pub(super) fn load(model: &Mamba, gpu: &Gpu) -> Result<Recurrent<MambaConfig>, GpuRefusal> {
-    let config = &model.config;
-    if config.d_conv > TAPS_MAX || config.d_state > STATE_MAX {
-        return Err(GpuRefusal::NotImplemented(
-            "a Mamba whose convolution is longer than 8 or whose state is larger than 128",
-        ));
+    fn unsupported(&self) -> Option<&'static str> {
+        let wide = self.d_conv > TAPS_MAX || self.d_state > STATE_MAX;
+        wide.then_some("a Mamba whose convolution is longer than 8 or whose state is larger than 128")
     }
-    let layers = model.layers.iter().map(|layer| Layer::new(config, layer, gpu)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Recurrent::new(gpu, config.clone(), layers)?)
+
+    fn gpu_layers(self, gpu: &Gpu, layers: Vec<MambaLayer<OnGpu>>) -> Result<Recurrent<Self>, GpuError> {
+        Recurrent::new(gpu, self, layers)
+    }
 }
 
 /// Offset of B in a row behind the padded low rank, and the row's width.
@@ -85,7 +46,7 @@ fn widths(config: &MambaConfig) -> [usize; 5] {
 }
 
 impl Mixer for MambaConfig {
-    type Layer = Layer;
+    type Layer = MambaLayer<OnGpu>;
 
     type Pass = Pass;
 
@@ -106,14 +67,14 @@ impl Mixer for MambaConfig {
         Ok(Pass { uz: uz?, u: u?, delta: delta?, y: y?, dbc: dbc? })
     }
 
-    fn decay(layer: &Layer) -> &Buffer<f32> {
+    fn decay(layer: &MambaLayer<OnGpu>) -> &Buffer<f32> {
         &layer.a
     }
 
     fn layer(
         &self,
         gpu: &Gpu,
-        (index, layer): (usize, &Layer),
+        (index, layer): (usize, &MambaLayer<OnGpu>),
         slots: &Slots,
         pass: &Pass,
         plan: &PassPlan,

@@ -2,27 +2,14 @@
 
 use loom_kernels::cuda::{Buffer, Gpu, GpuError, GpuHeadScan, HeadDims};
 
-use super::super::config::Mamba2Config;
-use super::super::mamba2::{Layer as CpuLayer, Mamba2};
+use super::super::models::{Mamba2Config, Mamba2Layer};
 use super::super::recurrent::StateDims;
-use super::GpuRefusal;
-use super::network::ResidualStream;
+use super::layers::{GpuNetworkConfig, ResidualStream};
 use super::plan::PassPlan;
-use super::recurrent::{Conv, Mixer, Recurrent, Slots, TAPS_MAX};
-use super::weights::Linear;
+use super::recurrent::{Mixer, Recurrent, Slots, TAPS_MAX};
+use super::weights::OnGpu;
 
-pub(super) struct Layer {
-    norm: Buffer<f32>,
-    in_proj: Linear,
-    conv: Conv,
-    dt_bias: Buffer<f32>,
-    a: Buffer<f32>,
-    d: Buffer<f32>,
-    gated_norm: Buffer<f32>,
-    out_proj: Linear,
-}
-
-pub(super) struct Pass {
+pub(in super::super) struct Pass {
     /// `[rows, projected]`
     zxbcdt: Buffer<f32>,
     /// `[rows, d_convolved]`
@@ -33,28 +20,16 @@ pub(super) struct Pass {
     normed: Buffer<f32>,
 }
 
-impl Layer {
-    fn new(layer: &CpuLayer, gpu: &Gpu) -> Result<Self, GpuError> {
-        Ok(Self {
-            norm: gpu.upload(&layer.norm)?,
-            in_proj: Linear::new(gpu, &layer.in_proj)?,
-            conv: Conv::new(gpu, &layer.conv)?,
-            dt_bias: gpu.upload(&layer.dt_bias)?,
-            a: gpu.upload(&layer.a)?,
-            d: gpu.upload(&layer.d)?,
-            gated_norm: gpu.upload(&layer.gated_norm)?,
-            out_proj: Linear::new(gpu, &layer.out_proj)?,
-        })
-    }
-}
+impl GpuNetworkConfig for Mamba2Config {
+    type Gpu = Recurrent<Self>;
 
-/// Uploads the layers of `model`.
-pub(super) fn load(model: &Mamba2, gpu: &Gpu) -> Result<Recurrent<Mamba2Config>, GpuRefusal> {
-    if model.config.d_conv > TAPS_MAX {
-        return Err(GpuRefusal::NotImplemented("a Mamba-2 whose convolution is longer than 8"));
+    fn unsupported(&self) -> Option<&'static str> {
+        (self.d_conv > TAPS_MAX).then_some("a Mamba-2 whose convolution is longer than 8")
     }
-    let layers = model.layers.iter().map(|layer| Layer::new(layer, gpu)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Recurrent::new(gpu, model.config.clone(), layers)?)
+
+    fn gpu_layers(self, gpu: &Gpu, layers: Vec<Mamba2Layer<OnGpu>>) -> Result<Recurrent<Self>, GpuError> {
+        Recurrent::new(gpu, self, layers)
+    }
 }
 
 fn widths(config: &Mamba2Config) -> [usize; 4] {
@@ -63,7 +38,7 @@ fn widths(config: &Mamba2Config) -> [usize; 4] {
 }
 
 impl Mixer for Mamba2Config {
-    type Layer = Layer;
+    type Layer = Mamba2Layer<OnGpu>;
 
     type Pass = Pass;
 
@@ -84,14 +59,14 @@ impl Mixer for Mamba2Config {
         Ok(Pass { zxbcdt: zxbcdt?, xbc: xbc?, y: y?, normed: normed? })
     }
 
-    fn decay(layer: &Layer) -> &Buffer<f32> {
+    fn decay(layer: &Mamba2Layer<OnGpu>) -> &Buffer<f32> {
         &layer.a
     }
 
     fn layer(
         &self,
         gpu: &Gpu,
-        (index, layer): (usize, &Layer),
+        (index, layer): (usize, &Mamba2Layer<OnGpu>),
         slots: &Slots,
         pass: &Pass,
         plan: &PassPlan,

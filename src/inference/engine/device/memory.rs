@@ -8,7 +8,7 @@ use crate::foundation::base::limits::{GPU_LOGIT_BYTES_MAX, GPU_PASS_TOKENS_MAX, 
 
 /// Memory needs of a network's layers, bytes.
 #[derive(Clone, Copy)]
-pub(super) struct MemoryNeeds {
+pub(in super::super) struct MemoryNeeds {
     /// Per slot.
     pub(super) slot: usize,
     /// Per page; 0 if there are no pages.

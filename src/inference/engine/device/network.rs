@@ -13,117 +13,65 @@ use std::sync::{Arc, Mutex};
 
 use loom_kernels::cuda::{Buffer, Gpu, GpuError, Matrix, PAGE, RowList, RowStats, SequenceRows, TOP_MAX, View};
 
+use super::super::architecture::{Architecture, Segment};
 use super::super::embedding_and_head::EmbeddingAndHead;
+use super::super::error::LoadError;
 use super::super::logit_query::{LogitQuery, Scratch, TokenStats};
+use super::super::network::Tensors;
 use super::super::steps::Steps;
-use super::super::{Architecture, Segment};
+use super::super::weights::Weights;
+use super::Device;
 use super::decode::{self, Decode};
+use super::layers::{GpuLayers, GpuNetworkConfig, GpuState, ResidualStream, START};
 use super::memory::{MemoryNeeds, MemoryPlan};
 use super::query::{kernel_query, token_stats};
 use super::slots::{Pool, PoolIndex, lock};
-use super::weights::matrix;
+use super::weights::{GpuUpload, OnGpu};
 use crate::foundation::base::limits::GPU_PASS_TOKENS_MAX;
 use crate::foundation::chat::{DeltaGains, SsmStats};
 
-/// The layers of a network.
-pub(super) trait GpuLayers: Send + Sync + 'static {
-    const DELTA: bool;
+/// A GPU that a model is about to be loaded onto.
+pub(in super::super) struct GpuDevice {
+    gpu: Gpu,
+    device: Device,
+    /// Free memory in bytes, before anything is loaded.
+    free: usize,
+}
 
-    /// Data of a sequence in addition to its slot; the default before the first token.
-    type SequenceData: Clone + Default + Send + Sync + 'static;
-
-    /// Inputs of the layers for one pass.
-    type PassPlan: Send;
-
-    fn layers(&self) -> usize;
-
-    fn window(&self) -> Option<usize>;
-
-    fn memory_needs(&self) -> MemoryNeeds;
-
-    /// Allocates memory for passes of `rows` rows, `slots` slots and `pages` pages.
-    fn allocate(&mut self, gpu: &Gpu, rows: usize, slots: usize, pages: usize) -> Result<(), GpuError>;
-
-    /// Allocates what `batch` adds to its states.
-    fn reserve(&self, gpu: &Gpu, batch: &mut [Segment<'_, GpuState<Self::SequenceData>>]) -> Result<(), GpuError>;
-
-    /// The plan of a pass over `batch`, whose slots are in `sequences`. Called after [`reserve`](Self::reserve).
-    fn plan(
-        &self,
-        gpu: &Gpu,
-        batch: &[Segment<'_, GpuState<Self::SequenceData>>],
-        sequences: &[SequenceRows],
-    ) -> Result<Self::PassPlan, GpuError>;
-
-    /// A plan at fixed addresses for up to `rows` sequences of one token each.
-    fn allocate_plan(&self, gpu: &Gpu, rows: usize) -> Result<Self::PassPlan, GpuError>;
-
-    /// Fills such a plan, padded to `rows` rows. Returns what determines the kernel launches in addition to `rows`, or
-    /// `None` if the batch is not a plain decoding step.
-    fn set_decode_plan(
-        &self,
-        plan: &mut Self::PassPlan,
-        batch: &[Segment<'_, GpuState<Self::SequenceData>>],
-        sequences: &[SequenceRows],
-        rows: usize,
-    ) -> Result<Option<usize>, GpuError>;
-
-    /// Layer `index`: adds `added` to the residual stream x and stores its own output in `h`.
-    fn layer(
-        &self,
-        gpu: &Gpu,
-        index: usize,
-        plan: &Self::PassPlan,
-        stream: &ResidualStream<'_>,
-    ) -> Result<(), GpuError>;
-
-    /// Adds the values of Δ of an enqueued pass to the sequences that record them. Waits for the pass if there are any.
-    fn collect_steps(
-        &self,
-        _: &Self::PassPlan,
-        _: &mut [Segment<'_, GpuState<Self::SequenceData>>],
-    ) -> Result<(), GpuError> {
-        Ok(())
+impl GpuDevice {
+    pub(in super::super) fn open(ordinal: usize) -> Result<Self, LoadError> {
+        let device = Device::Cuda(ordinal);
+        let gpu = Gpu::open(ordinal).map_err(|error| device.failed(&error))?;
+        let free = gpu.free_bytes().map_err(|error| device.failed(&error))?;
+        Ok(Self { gpu, device, free })
     }
 
-    /// Like [`Architecture::ssm_reading`], for the state in `slot`.
-    fn ssm_stats(
-        &self,
-        _: &Gpu,
-        _slot: usize,
-        _: &Steps,
-        _gains: Option<&DeltaGains>,
-    ) -> Result<Option<SsmStats>, GpuError> {
-        Ok(None)
+    /// Loads a network, tensor by tensor.
+    pub(in super::super) fn load<N: GpuNetworkConfig>(
+        self,
+        config: N,
+        weights: &mut Weights<'_>,
+    ) -> Result<Network<N::Gpu>, LoadError> {
+        let Self { gpu, device, free } = self;
+        if let Some(what) = config.unsupported() {
+            return Err(LoadError::Start(format!("{what} is not supported on a GPU; use the device `cpu`")));
+        }
+        let library = gpu.library().unwrap_or_else(|why| format!("no cuBLAS ({why})"));
+        let name = format!("{device} {}, {library}", gpu.info().name);
+        let Tensors { embedding_and_head, layers } = config.load(&mut GpuUpload { gpu: &gpu, device, weights })?;
+        let layers = config.gpu_layers(&gpu, layers).map_err(|error| device.failed(&error))?;
+        Network::new(gpu, name, embedding_and_head, layers, free).map_err(|error| device.failed(&error))
     }
 }
 
-/// Buffers of the residual stream, `[rows, d_model]` each.
-pub(super) struct ResidualStream<'a> {
-    pub(super) rows: usize,
-    pub(super) x: View<'a, f32>,
-    /// `None` before the first layer.
-    pub(super) added: Option<View<'a, f32>>,
-    pub(super) h: View<'a, f32>,
-}
-
-/// State of a sequence: a slot, possibly shared with forks (`None` before the first token), and the layers' own data.
-#[derive(Clone, Default)]
-pub(super) struct GpuState<R> {
-    slot: Option<Arc<PoolIndex>>,
-    pub(super) data: R,
-}
-
-/// Slot 0 is never written: it holds the state before the first token.
-const START: i32 = 0;
-
-impl<R> GpuState<R> {
-    fn slot(&self) -> usize {
-        usize::try_from(self.slot.as_ref().map_or(START, |slot| slot.index())).unwrap_or_default()
+impl Device {
+    /// The error of a GPU as that of loading a model.
+    pub(super) fn failed(self, error: &GpuError) -> LoadError {
+        LoadError::Start(format!("{self}: {error}; or use the device `cpu`"))
     }
 }
 
-pub(super) struct Network<B: GpuLayers> {
+pub(in super::super) struct Network<B: GpuLayers> {
     gpu: Gpu,
     /// For display.
     device_name: String,
@@ -157,17 +105,15 @@ pub(super) struct Network<B: GpuLayers> {
 
 impl<B: GpuLayers> Network<B> {
     /// A network on `device_name`. `free` is the free memory before the weights of `gpu_layers` were loaded.
-    pub(super) fn new(
+    fn new(
         gpu: Gpu,
         device_name: String,
-        embedding_and_head: &EmbeddingAndHead,
+        embedding_and_head: EmbeddingAndHead<OnGpu>,
         mut gpu_layers: B,
         free: usize,
     ) -> Result<Self, GpuError> {
-        let (d_model, vocabulary) = (embedding_and_head.table.inputs(), embedding_and_head.vocabulary());
-        let table = matrix(&gpu, &embedding_and_head.table)?;
-        let head = embedding_and_head.head.as_ref().map(|head| matrix(&gpu, head)).transpose()?;
-        let norm = gpu.upload(&embedding_and_head.norm)?;
+        let EmbeddingAndHead { table, norm, head, dims } = embedding_and_head;
+        let (d_model, vocabulary) = (dims.d_model, dims.vocabulary);
         let workspace = gpu.workspace_bytes();
         let plan =
             MemoryPlan::new(&gpu_layers.memory_needs(), d_model, vocabulary, workspace, [free, gpu.free_bytes()?])?;
@@ -184,7 +130,7 @@ impl<B: GpuLayers> Network<B> {
             logits: gpu.uninit(head_rows * vocabulary)?,
             weights: gpu.uninit(head_rows * vocabulary)?,
             row_stats: gpu.uninit(rows)?,
-            epsilon: embedding_and_head.norm_epsilon,
+            epsilon: dims.norm_epsilon,
             fault: Mutex::new(None),
             states_bytes: states_bytes as u64,
             gpu,

@@ -2,12 +2,12 @@
 
 use loom_kernels::cuda::{Buffer, Gpu, GpuError, RowList, SequenceBatch, SequenceRows, View};
 
-use super::super::Segment;
-use super::network::GpuState;
+use super::super::architecture::Segment;
+use super::layers::GpuState;
 use crate::foundation::chat::{DeltaGains, LayerGains};
 
 /// The sequences of a pass, and a copy with gains for each layer that has some.
-pub(super) struct PassPlan {
+pub(in super::super) struct PassPlan {
     plain: SequenceBatch,
     modulated: Vec<Option<SequenceBatch>>,
     step_sums: Option<StepSums>,

@@ -3,20 +3,20 @@
 
 use loom_kernels::cuda::{Buffer, Gpu, GpuConv, GpuError, SequenceBatch, SequenceRows, View};
 
-use super::super::Segment;
+use super::super::architecture::Segment;
 use super::super::recurrent::{Convolution, StateDims};
 use super::super::steps::Steps;
+use super::layers::{GpuLayers, GpuState, ResidualStream};
 use super::memory::MemoryNeeds;
-use super::network::{GpuLayers, GpuState, ResidualStream};
 use super::plan::PassPlan;
-use super::weights::maybe;
+use super::weights::OnGpu;
 use crate::foundation::chat::{DeltaGains, SsmStats};
 
 /// Longest convolution that the kernel supports, tokens.
 pub(super) const TAPS_MAX: usize = 8;
 
 /// What is specific to a kind of Mamba: dims, layers, and the buffers of a pass.
-pub(super) trait Mixer: Send + Sync + 'static {
+pub(in super::super) trait Mixer: Send + Sync + 'static {
     type Layer: Send + Sync;
     type Pass: Send + Sync;
 
@@ -45,7 +45,7 @@ pub(super) trait Mixer: Send + Sync + 'static {
     ) -> Result<(), GpuError>;
 }
 
-pub(super) struct Recurrent<M: Mixer> {
+pub(in super::super) struct Recurrent<M: Mixer> {
     mixer: M,
     layers: Vec<M::Layer>,
     slots: Vec<Slots>,
@@ -54,7 +54,7 @@ pub(super) struct Recurrent<M: Mixer> {
 }
 
 /// States of one layer for all slots.
-pub(super) struct Slots {
+pub(in super::super) struct Slots {
     /// `[slots, taps − 1, channels]`
     tails: Buffer<f32>,
     /// `[slots, ssm]`
@@ -160,25 +160,7 @@ impl<M: Mixer> GpuLayers for Recurrent<M> {
     }
 }
 
-/// The causal convolution of one layer, depthwise.
-pub(super) struct Conv {
-    weight: Buffer<f32>,
-    bias: Option<Buffer<f32>>,
-    channels: usize,
-    taps: usize,
-}
-
-impl Conv {
-    pub(super) fn new(gpu: &Gpu, conv: &Convolution) -> Result<Self, GpuError> {
-        let channels = conv.weight.len() / conv.taps;
-        Ok(Self {
-            weight: gpu.upload(&conv.weight)?,
-            bias: maybe(gpu, conv.bias.as_deref())?,
-            channels,
-            taps: conv.taps,
-        })
-    }
-
+impl Convolution<OnGpu> {
     /// Computes y `[rows, channels]` from inputs with row stride `stride`.
     pub(super) fn apply(
         &self,

@@ -13,7 +13,7 @@ pub(super) struct Pool {
 }
 
 /// An index in use. GPU work is executed in order, so the next owner writes after the previous one has read.
-pub(super) struct PoolIndex {
+pub(in super::super) struct PoolIndex {
     index: i32,
     free: Arc<Mutex<Vec<i32>>>,
 }

@@ -3,22 +3,23 @@
 use loom_kernels::Panels;
 use loom_kernels::cuda::{Buffer, Gpu, GpuError, Matrix, MatrixWeights, View};
 
-use super::super::linear::Linear as CpuLinear;
+use super::super::error::LoadError;
+use super::super::tensors::{Linear, Name, Storage, TensorSource};
+use super::super::weights::Weights;
+use super::Device;
 
 /// Kernels read narrow weights eight at a time; a matrix whose row length is not a multiple is stored as f32.
 pub(super) const PIECE: usize = 8;
 
-/// An affine map.
-pub(super) struct Linear {
-    weight: Matrix,
-    bias: Option<Buffer<f32>>,
+/// In a GPU's memory.
+pub(in super::super) struct OnGpu;
+
+impl Storage for OnGpu {
+    type Vector = Buffer<f32>;
+    type Matrix = Matrix;
 }
 
-impl Linear {
-    pub(super) fn new(gpu: &Gpu, linear: &CpuLinear) -> Result<Self, GpuError> {
-        Ok(Self { weight: matrix(gpu, &linear.weight)?, bias: maybe(gpu, linear.bias.as_deref())? })
-    }
-
+impl Linear<OnGpu> {
     /// Computes y for contiguous rows of x.
     pub(super) fn apply(&self, gpu: &Gpu, x: View<'_, f32>, rows: usize, y: View<'_, f32>) -> Result<(), GpuError> {
         let bias = self.bias.as_ref().map(Buffer::view);
@@ -26,12 +27,79 @@ impl Linear {
     }
 }
 
-/// Uploads an optional vector.
-pub(super) fn maybe(gpu: &Gpu, values: Option<&[f32]>) -> Result<Option<Buffer<f32>>, GpuError> {
-    values.map(|values| gpu.upload(values)).transpose()
+/// Reads each tensor and moves it to a GPU.
+pub(super) struct GpuUpload<'g, 's, 'w> {
+    pub(super) gpu: &'g Gpu,
+    pub(super) device: Device,
+    pub(super) weights: &'s mut Weights<'w>,
 }
 
-pub(super) fn matrix(gpu: &Gpu, panels: &Panels) -> Result<Matrix, GpuError> {
+impl GpuUpload<'_, '_, '_> {
+    fn upload(&self, values: &[f32]) -> Result<Buffer<f32>, LoadError> {
+        self.gpu.upload(values).map_err(|error| self.device.failed(&error))
+    }
+}
+
+impl TensorSource for GpuUpload<'_, '_, '_> {
+    type Storage = OnGpu;
+
+    fn has(&self, name: &str) -> bool {
+        self.weights.has(name)
+    }
+
+    fn vector(&mut self, name: Name<'_>, dims: &[usize]) -> Result<Buffer<f32>, LoadError> {
+        let values = self.weights.vector(name, dims)?;
+        self.upload(&values)
+    }
+
+    fn matrix(&mut self, name: Name<'_>, outputs: usize, inputs: usize) -> Result<Matrix, LoadError> {
+        let panels = self.weights.matrix(name, outputs, inputs)?;
+        matrix(self.gpu, &panels).map_err(|error| self.device.failed(&error))
+    }
+
+    fn decay(&mut self, name: Name<'_>, dims: &[usize]) -> Result<Buffer<f32>, LoadError> {
+        let values = self.weights.decay(name, dims)?;
+        self.upload(&values)
+    }
+
+    fn convolution(&mut self, name: Name<'_>, channels: usize, taps: usize) -> Result<Buffer<f32>, LoadError> {
+        let values = self.weights.convolution(name, channels, taps)?;
+        self.upload(&values)
+    }
+
+    /// With rows of zeros after the low rank, which comes to whole pieces.
+    fn low_rank_outputs(
+        &mut self,
+        name: Name<'_>,
+        [rank, others]: [usize; 2],
+        inputs: usize,
+    ) -> Result<Matrix, LoadError> {
+        let values = unpack(&self.weights.matrix(name, rank + others, inputs)?);
+        let (first, rest) = values.split_at(rank * inputs);
+        let padded = rank.next_multiple_of(PIECE);
+        let values = [first, &vec![0.0; (padded - rank) * inputs], rest].concat();
+        narrow(self.gpu, &values, padded + others, inputs).map_err(|error| self.device.failed(&error))
+    }
+
+    /// With columns of zeros after the low rank, which comes to whole pieces.
+    fn low_rank_inputs(&mut self, name: Name<'_>, outputs: usize, rank: usize) -> Result<Matrix, LoadError> {
+        let values = unpack(&self.weights.matrix(name, outputs, rank)?);
+        let padded = rank.next_multiple_of(PIECE);
+        let row = |row: &[f32]| [row, &vec![0.0; padded - rank]].concat();
+        let values: Vec<_> = values.chunks_exact(rank.max(1)).flat_map(row).collect();
+        narrow(self.gpu, &values, outputs, padded).map_err(|error| self.device.failed(&error))
+    }
+
+    fn tied_head(&mut self, head: Name<'_>, table: Name<'_>, dims: &[usize]) -> Result<(), LoadError> {
+        self.weights.tied_head(head, table, dims)
+    }
+
+    fn unused(&mut self, name: Name<'_>, dims: &[usize]) -> Result<(), LoadError> {
+        self.weights.unused(name, dims)
+    }
+}
+
+fn matrix(gpu: &Gpu, panels: &Panels) -> Result<Matrix, GpuError> {
     let (outputs, inputs) = (panels.outputs(), panels.inputs());
     if let Some((quants, scales)) = panels.q8_0() {
         let weights = MatrixWeights::Q8 { quants: gpu.upload(&quants)?, scales: gpu.upload(&scales)? };
@@ -40,7 +108,7 @@ pub(super) fn matrix(gpu: &Gpu, panels: &Panels) -> Result<Matrix, GpuError> {
     narrow(gpu, &unpack(panels), outputs, inputs)
 }
 
-pub(super) fn unpack(panels: &Panels) -> Vec<f32> {
+fn unpack(panels: &Panels) -> Vec<f32> {
     let mut values = vec![0.0; panels.outputs() * panels.inputs()];
     for (output, row) in values.chunks_exact_mut(panels.inputs().max(1)).enumerate() {
         panels.unpack_row(output, row);
@@ -49,7 +117,7 @@ pub(super) fn unpack(panels: &Panels) -> Vec<f32> {
 }
 
 /// A matrix in the narrowest type that represents every element exactly.
-pub(super) fn narrow(gpu: &Gpu, values: &[f32], outputs: usize, inputs: usize) -> Result<Matrix, GpuError> {
+fn narrow(gpu: &Gpu, values: &[f32], outputs: usize, inputs: usize) -> Result<Matrix, GpuError> {
     Ok(Matrix::new(kind(gpu, values, inputs.is_multiple_of(PIECE))?, outputs, inputs))
 }
 

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
-use super::Tensor;
 use crate::foundation::base::limits::{
     GGUF_HEADER_BYTES_MAX, GGUF_KEYS_MAX, GGUF_TENSORS_MAX, GGUF_VALUES_MAX, MODEL_DIM_MAX,
 };
@@ -16,6 +15,20 @@ const DIMS_MAX: u32 = 4;
 const ALIGNMENT: u64 = 32;
 /// Largest accepted alignment.
 const ALIGNMENT_MAX: u64 = 1 << 16;
+
+/// A tensor as in the header, or under Hugging Face's name (from [`Gguf::tensors`]).
+#[derive(Debug, Clone, PartialEq)]
+pub(in super::super) struct Tensor {
+    pub(in super::super) name: String,
+    /// Slowest dimension first.
+    pub(in super::super) dims: Vec<usize>,
+    pub(in super::super) stored: StoredType,
+    /// Offset from the beginning of the file.
+    pub(in super::super) begin: u64,
+    pub(in super::super) bytes: usize,
+    /// Number of heads, if the rows of each head are in llama.cpp's interleaved rotary order.
+    pub(in super::super) interleaved: Option<usize>,
+}
 
 /// A value of the header.
 #[derive(Debug, Clone, PartialEq)]

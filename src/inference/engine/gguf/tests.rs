@@ -4,6 +4,7 @@ use loom_kernels::{Dtype, Panels};
 use proptest::prelude::*;
 
 use super::*;
+use crate::inference::engine::open::convert;
 use crate::inference::engine::tokenizer::Tokenizer;
 use crate::inference::engine::weights::Weights;
 
@@ -70,7 +71,7 @@ fn our_quantisation_error_is_that_of_candle() {
 #[test]
 fn a_llama_header_is_converted_to_config_files() {
     let gguf = gguf("pieces.gguf");
-    let config: serde_json::Value = serde_json::from_str(&gguf.config().unwrap()).unwrap();
+    let config: serde_json::Value = serde_json::from_str(&convert(&gguf).unwrap().config).unwrap();
     let expected = serde_json::json!({
         "model_type": "llama", "vocab_size": 270, "hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64,
         "tie_word_embeddings": true, "bos_token_id": 1, "eos_token_id": 2, "max_position_embeddings": 64,
@@ -81,7 +82,7 @@ fn a_llama_header_is_converted_to_config_files() {
     assert_eq!(gguf.generation_config().unwrap(), r#"{"eos_token_id":[2]}"#);
     let special: serde_json::Value = serde_json::from_str(&gguf.tokenizer_config().unwrap()).unwrap();
     assert_eq!(special, serde_json::json!({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}));
-    let tensors = gguf.tensors().unwrap();
+    let tensors = convert(&gguf).unwrap().tensors;
     let heads = |name: &str| tensors.iter().find(|tensor| tensor.name.ends_with(name)).unwrap().interleaved;
     assert_eq!((heads("0.self_attn.q_proj.weight"), heads("0.self_attn.k_proj.weight")), (Some(2), Some(1)));
     assert_eq!(heads("model.layers.0.mlp.down_proj.weight"), None);
@@ -181,7 +182,7 @@ fn malformed_headers_are_refused() {
 fn read_all(bytes: &[u8]) {
     if let Ok(gguf) = Gguf::read("x.gguf", bytes, bytes.len() as u64) {
         let tokenizer = gguf.tokenizer();
-        drop((gguf.config(), gguf.generation_config(), gguf.tokenizer_config(), gguf.tensors()));
+        drop((gguf.generation_config(), gguf.tokenizer_config(), convert(&gguf).ok()));
         if let Ok(tokenizer) = tokenizer {
             drop(Tokenizer::parse(&tokenizer));
         }

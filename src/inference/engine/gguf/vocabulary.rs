@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value as Json, json};
 
+use super::super::error::LoadError;
+use super::Gguf;
 use super::header::Value;
-use super::{Gguf, LoadError};
 use crate::foundation::base::limits::GGUF_TOKEN_BYTES_MAX;
 
 /// Llama 3's split pattern.
@@ -22,7 +23,7 @@ const SPACE: &str = "▁";
 
 impl Gguf {
     /// The tokenizer as `tokenizer.json`.
-    pub(in crate::inference::engine) fn tokenizer(&self) -> Result<String, LoadError> {
+    pub(in super::super) fn tokenizer(&self) -> Result<String, LoadError> {
         let tokens = self.tokens()?;
         let kinds = self.list("tokenizer.ggml.token_type")?.unwrap_or_default();
         let kind = |at: usize| match kinds.get(at) {
@@ -60,7 +61,7 @@ impl Gguf {
     }
 
     /// Special tokens and chat template as `tokenizer_config.json`.
-    pub(in crate::inference::engine) fn tokenizer_config(&self) -> Result<String, LoadError> {
+    pub(in super::super) fn tokenizer_config(&self) -> Result<String, LoadError> {
         let tokens = self.tokens()?;
         let mut config = Map::new();
         for (name, key) in [

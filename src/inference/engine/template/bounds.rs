@@ -8,7 +8,7 @@ use minijinja::{
 };
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::to_json;
+use super::json::to_json;
 use crate::foundation::base::limits::{
     TEMPLATE_COUNT_MAX, TEMPLATE_DEPTH_MAX, TEMPLATE_MADE_BYTES_MAX, TEMPLATE_RENDERED_BYTES_MAX,
 };

@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use super::super::bundled;
-use super::super::config::Config;
-use super::super::mamba::Mamba;
+use super::super::models::{Mamba, MambaConfig};
+use super::super::network::{NetworkConfig, Tensors};
 use super::super::reply::Reply;
 use super::super::sequence::{PromptInput, Task};
 use super::super::tokenizer::Tokenizer;
@@ -18,8 +18,10 @@ const OPENING: &str = "The old man had lived by the sea all his life, and every 
 fn model() -> Arc<Mamba> {
     static MODEL: OnceLock<Arc<Mamba>> = OnceLock::new();
     let load = || {
-        let Config::Mamba(config) = Config::parse(bundled::CONFIG).unwrap() else { panic!("it is a Mamba") };
-        Arc::new(Mamba::load(config, &mut Weights::from_bytes(bundled::WEIGHTS).unwrap()).unwrap())
+        let config = MambaConfig::parse(bundled::CONFIG, None).unwrap();
+        let weights = config.load(&mut Weights::from_bytes(bundled::WEIGHTS).unwrap()).unwrap();
+        let Tensors { embedding_and_head, layers } = weights;
+        Arc::new(config.network(embedding_and_head, layers))
     };
     Arc::clone(MODEL.get_or_init(load))
 }

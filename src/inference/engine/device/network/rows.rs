@@ -3,8 +3,9 @@
 use loom_kernels::cuda::{Buffer, GpuError, RowQueries, RowStats, TOP_MAX, View};
 
 use super::super::super::logit_query::{LogitQuery, RowScratch, TokenStats};
+use super::super::layers::{GpuLayers, GpuState};
 use super::super::query::{kernel_query, token_stats};
-use super::{GpuLayers, GpuState, Network};
+use super::Network;
 
 impl<B: GpuLayers> Network<B> {
     /// Enqueues answering `queries` from number `first` on, for `rows` rows of the residual stream (at most
