@@ -307,7 +307,8 @@ mod tests {
     fn measure(lines: &[(&str, &str)]) -> (f64, f64, Vec<String>) {
         let (mut right, mut found, mut wanted, mut wrong) = (0, 0, 0, Vec::new());
         for (label, line) in lines {
-            let kind = signal_kind(line, &BTreeMap::new()).unwrap_or("-");
+            let none = BTreeMap::new();
+            let kind = signal_kind(line, &none).unwrap_or("-");
             wanted += usize::from(*label != "-");
             found += usize::from(kind != "-");
             right += usize::from(kind != "-" && kind == *label);

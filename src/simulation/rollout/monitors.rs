@@ -162,11 +162,6 @@ impl Monitors {
         let fired = |monitor: &&Box<dyn Monitor>| findings.iter().any(|finding| finding.monitor == monitor.name());
         self.0.iter().filter(fired).map(|monitor| monitor.retries_max()).max().unwrap_or_default()
     }
-
-    /// The most redrafts of one message, whatever is found.
-    pub fn redrafts_max(&self) -> usize {
-        self.0.iter().map(|monitor| monitor.retries_max()).max().unwrap_or_default()
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use std::time::Instant;
 pub use self::recorded::ReplayedTurn;
 use super::context::RolloutContext;
 use super::drafting::{DraftRequest, DraftResult};
-use super::error::RunError;
 use super::files::TurnLine;
 use super::forbidden_phrases::ReplyStart;
 use super::length;
