@@ -58,7 +58,7 @@ pub(super) struct LlamaFields {
     intermediate_size: usize,
     num_hidden_layers: usize,
     num_attention_heads: usize,
-    num_key_value_heads: Option<usize>,
+    pub(super) num_key_value_heads: Option<usize>,
     head_dim: Option<usize>,
     max_position_embeddings: Option<usize>,
     #[serde(default = "epsilon")]
