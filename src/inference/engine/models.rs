@@ -6,6 +6,7 @@ mod falcon_mamba;
 mod llama;
 mod mamba;
 mod mamba2;
+mod mistral;
 mod qwen2;
 mod qwen3;
 
@@ -29,6 +30,7 @@ const FAMILIES: &[&Family] = &[
     &llama::FAMILY,
     &qwen2::FAMILY,
     &qwen3::FAMILY,
+    &mistral::FAMILY,
 ];
 
 /// Supported formats of weights in a folder.
