@@ -23,7 +23,7 @@ import torch
 import transformers
 from transformers import (
     BertConfig, BertModel, FalconMambaConfig, FalconMambaForCausalLM, LlamaConfig, LlamaForCausalLM, Mamba2Config,
-    Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
+    Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
     Qwen3Config, Qwen3ForCausalLM,
 )
 
@@ -37,6 +37,7 @@ QWEN3 = (Qwen3Config, Qwen3ForCausalLM)
 MAMBA = (MambaConfig, MambaForCausalLM)
 MAMBA2 = (Mamba2Config, Mamba2ForCausalLM)
 FALCON = (FalconMambaConfig, FalconMambaForCausalLM)
+MISTRAL = (MistralConfig, MistralForCausalLM)
 NO_IDS = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
 
@@ -78,6 +79,12 @@ SMALL = {
         layer_norm_epsilon=1e-4,
     )),
     "falcon-mamba": (FALCON, 17, dict(vocab_size=40, hidden_size=24, num_hidden_layers=2, mixer_rms_eps=1e-3)),
+    # The window slides within the prompt, and across a page of the KV cache.
+    "mistral": (MISTRAL, 90, dict(
+        vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=12, max_position_embeddings=128, sliding_window=11,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0),
+    )),
 }
 
 WIDE = {

@@ -12,6 +12,8 @@
 //! The sum Σⱼ eⱼ: lane i of sixteen adds j = i, i + 16, … in rising order, then the lanes are summed in the fixed tree. So
 //! the bits of a row depend only on its query and the visible positions, not on other rows or on how they were split.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::dispatch::{Kernel, Path, active_path, dispatch};
@@ -96,6 +98,14 @@ pub enum AttentionMask {
         /// Positions before the first row.
         before: usize,
     },
+    /// Like `Causal`, but a row sees no more than the last `window` positions, including its own (Beltagy et al. 2020,
+    /// arXiv:2004.05150).
+    Sliding {
+        /// Positions before the first row.
+        before: usize,
+        /// At least 1.
+        window: usize,
+    },
     /// Every row sees the first so many positions.
     All(usize),
 }
@@ -136,16 +146,22 @@ pub(crate) fn attend_on(path: Path, attention: &Attention<'_>, q: &[f32], y: &mu
     assert!(heads > 0 && heads.is_multiple_of(kv_heads), "attend: {heads} heads over {kv_heads}");
     assert!(q.len().is_multiple_of(heads * dim), "attend: q is not rows of {heads} × {dim}");
     let seen = |row: usize| match mask {
-        AttentionMask::Causal { before } => before + row + 1,
-        AttentionMask::All(len) => len,
+        AttentionMask::Causal { before } => 0..before + row + 1,
+        AttentionMask::Sliding { before, window } => (before + row + 1).saturating_sub(window)..before + row + 1,
+        AttentionMask::All(len) => 0..len,
     };
     let rows = q.len() / (heads * dim);
-    let most = seen(rows - 1);
-    assert!(seen(0) > 0 && most <= pages.len() * PAGE_LEN, "attend: {most} positions in {} pages", pages.len());
+    let end = seen(rows - 1).end;
+    assert!(!seen(0).is_empty() && end <= pages.len() * PAGE_LEN, "attend: {end} positions in {} pages", pages.len());
+    let most = seen(rows - 1).len();
     let one = |scores: &mut Vec<f32>, (index, y): (usize, &mut [f32])| {
         let (row, head) = (index / heads, index % heads / (heads / kv_heads));
         let q = &q[index * dim..][..dim];
-        dispatch(path, OneHead { pages, head, q, len: seen(row), scale, scores, y });
+        // Whole pages before the first visible position are skipped.
+        let seen = seen(row);
+        let first = seen.start / PAGE_LEN;
+        let visible = seen.start - first * PAGE_LEN..seen.end - first * PAGE_LEN;
+        dispatch(path, OneHead { pages: &pages[first..], head, q, visible, scale, scores, y });
     };
     if 2 * q.len() * most < PARALLEL_MIN {
         let mut scores = Vec::new();
@@ -160,7 +176,8 @@ struct OneHead<'a> {
     pages: &'a [&'a KvPage],
     head: usize,
     q: &'a [f32],
-    len: usize,
+    /// Positions in `pages`.
+    visible: Range<usize>,
     scale: f32,
     scores: &'a mut Vec<f32>,
     y: &'a mut [f32],
@@ -171,7 +188,7 @@ impl Kernel for OneHead<'_> {
 
     #[inline(always)]
     fn run<V: Lanes>(self) {
-        let Self { pages, head, q, len, scale, scores, y } = self;
+        let Self { pages, head, q, visible: Range { start, end: len }, scale, scores, y } = self;
         let pages = &pages[..len.div_ceil(PAGE_LEN)];
         let (dim, width) = (q.len(), pages[0].width());
         scores.clear();
@@ -180,7 +197,10 @@ impl Kernel for OneHead<'_> {
             let keys = page.keys(head);
             dots::<V>(keys, q, scale, scores);
         }
-        // Masks the positions after the row's own.
+        // Masks the positions before the window, and those after the row's own.
+        for score in &mut scores[..start] {
+            *score = f32::NEG_INFINITY;
+        }
         for score in &mut scores[len..] {
             *score = f32::NEG_INFINITY;
         }
@@ -205,11 +225,11 @@ impl Kernel for OneHead<'_> {
         let sum = sum.sum();
         let mut from = 0;
         while from + 4 * LANES <= width {
-            weigh::<V, 4>(pages, head, &scores[..len], sum, from, &mut y[from..dim.min(from + 4 * LANES)]);
+            weigh::<V, 4>(pages, head, (&scores[..len], start), sum, from, &mut y[from..dim.min(from + 4 * LANES)]);
             from += 4 * LANES;
         }
         while from < width {
-            weigh::<V, 1>(pages, head, &scores[..len], sum, from, &mut y[from..dim.min(from + LANES)]);
+            weigh::<V, 1>(pages, head, (&scores[..len], start), sum, from, &mut y[from..dim.min(from + LANES)]);
             from += LANES;
         }
     }
@@ -235,16 +255,25 @@ fn dots<V: Lanes>(keys: &[f32], q: &[f32], scale: f32, scores: &mut [f32]) {
     }
 }
 
-/// `P` · 16 numbers of y starting at `from`: the sum over positions of the values weighted by `e`, divided by `sum`.
+/// `P` · 16 numbers of y starting at `from`: the sum over positions from `start` on of the values weighted by `e`,
+/// divided by `sum`.
 #[inline(always)]
-fn weigh<V: Lanes, const P: usize>(pages: &[&KvPage], head: usize, e: &[f32], sum: f32, from: usize, y: &mut [f32]) {
+fn weigh<V: Lanes, const P: usize>(
+    pages: &[&KvPage],
+    head: usize,
+    (e, start): (&[f32], usize),
+    sum: f32,
+    from: usize,
+    y: &mut [f32],
+) {
     let width = pages[0].width();
     assert!(from + P * LANES <= width);
     let mut sums = [V::splat(0.0); P];
-    for (page, e) in pages.iter().zip(e.chunks(PAGE_LEN)) {
+    for (index, (page, e)) in pages.iter().zip(e.chunks(PAGE_LEN)).enumerate() {
         let values = page.values(head);
         assert!(values.len() == PAGE_LEN * width);
-        for at in 0..e.len() {
+        // The first visible position is in the first page.
+        for at in if index == 0 { start } else { 0 }..e.len() {
             let e = V::splat(e[at]);
             for p in 0..P {
                 // SAFETY: at < 64 and from + P·16 ≤ width, so this ends within 64·width, the length of `values`.

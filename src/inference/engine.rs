@@ -9,7 +9,7 @@
 //!   one row for each sequence that is generating, a share of the pass for each that is prefilling;
 //!   a prefix shared by several prompts is read once
 //!   │ a ragged batch of segments with queries for their logits; token statistics come back     logit_query.rs
-//! Architecture                                         architecture.rs; models/, decoder.rs; device/network.rs on a GPU
+//! Architecture                                         architecture.rs; decoder.rs, mamba.rs, mamba2.rs; gpu/ on a GPU
 //!   knows tensors and states; knows no text and no requests
 //! ```
 //!
@@ -30,12 +30,16 @@ mod embedding_and_head;
 mod error;
 mod family;
 mod gguf;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod history;
 mod launch;
 mod linear;
 mod local;
 mod logit_query;
 mod machine;
+mod mamba;
+mod mamba2;
 mod matrix_role;
 mod models;
 mod network;

@@ -11,6 +11,20 @@ use crate::head_scan::head_scan_on;
 use crate::norm::layer_norm_on;
 use crate::{Attention, AttentionMask, HeadScan, KvPage, PAGE_LEN, Path, Rows};
 
+/// The positions that a row sees.
+#[derive(Debug, Clone, Copy)]
+enum Sees {
+    /// Up to its own.
+    Before,
+    /// So many, up to its own.
+    Last(usize),
+    All,
+}
+
+fn sees() -> impl Strategy<Value = Sees> {
+    prop_oneof![Just(Sees::Before), (1usize..200).prop_map(Sees::Last), Just(Sees::All)]
+}
+
 /// A sequence of keys and values, and queries for its last rows.
 struct Talk {
     kv_heads: usize,
@@ -39,9 +53,13 @@ impl Talk {
     }
 
     /// Rows `rows` of the result.
-    fn attend(&self, path: Path, rows: std::ops::Range<usize>, all: bool) -> Vec<f32> {
+    fn attend(&self, path: Path, rows: std::ops::Range<usize>, sees: Sees) -> Vec<f32> {
         let pages: Vec<_> = self.pages.iter().collect();
-        let mask = if all { AttentionMask::All(self.len()) } else { AttentionMask::Causal { before: rows.start } };
+        let mask = match sees {
+            Sees::Before => AttentionMask::Causal { before: rows.start },
+            Sees::Last(window) => AttentionMask::Sliding { before: rows.start, window },
+            Sees::All => AttentionMask::All(self.len()),
+        };
         let attention = Attention { pages: &pages, heads: self.heads, scale: 0.7, mask };
         let row = self.heads * self.dim;
         let mut y = vec![9.0; rows.len() * row];
@@ -50,15 +68,19 @@ impl Talk {
     }
 
     /// y[row, head, ·] from plain loops.
-    fn exactly(&self, row: usize, head: usize, all: bool) -> Vec<f64> {
+    fn exactly(&self, row: usize, head: usize, sees: Sees) -> Vec<f64> {
         let (dim, kv) = (self.dim, head / (self.heads / self.kv_heads));
-        let seen = if all { self.len() } else { row + 1 };
+        let seen = match sees {
+            Sees::Before => 0..row + 1,
+            Sees::Last(window) => (row + 1).saturating_sub(window)..row + 1,
+            Sees::All => 0..self.len(),
+        };
         let q = &self.q[(row * self.heads + head) * dim..][..dim];
         let of = |data: &[f32], at: usize, d: usize| wide(data[(at * self.kv_heads + kv) * dim + d]);
-        let scores = (0..seen).map(|at| 0.7 * (0..dim).map(|d| wide(q[d]) * of(&self.keys, at, d)).sum::<f64>());
+        let scores = seen.clone().map(|at| 0.7 * (0..dim).map(|d| wide(q[d]) * of(&self.keys, at, d)).sum::<f64>());
         let e: Vec<f64> = scores.map(f64::exp).collect();
         let sum: f64 = e.iter().sum();
-        (0..dim).map(|d| (0..seen).map(|at| e[at] * of(&self.values, at, d)).sum::<f64>() / sum).collect()
+        (0..dim).map(|d| seen.clone().zip(&e).map(|(at, e)| e * of(&self.values, at, d)).sum::<f64>() / sum).collect()
     }
 }
 
@@ -68,17 +90,17 @@ proptest! {
     #[test]
     fn attention_agrees_on_every_path_and_row_by_row(
         kv_heads in 1usize..4, group in 1usize..4, dim in prop_oneof![Just(64usize), 1usize..90], len in 1usize..150,
-        cut in 0.0f64..1.0, all in any::<bool>(),
+        cut in 0.0f64..1.0, sees in sees(),
     ) {
         let talk = Talk::new(kv_heads, group, dim, len);
-        let want = bits(&talk.attend(Path::Portable, 0..len, all));
+        let want = bits(&talk.attend(Path::Portable, 0..len, sees));
         let cut = (cut * len as f64) as usize;
         let row = talk.heads * dim;
         for path in Path::available() {
-            prop_assert!(want == bits(&talk.attend(path, 0..len, all)), "{}", path);
-            let parts = [talk.attend(path, 0..cut, all), talk.attend(path, cut..len, all)].concat();
+            prop_assert!(want == bits(&talk.attend(path, 0..len, sees)), "{}", path);
+            let parts = [talk.attend(path, 0..cut, sees), talk.attend(path, cut..len, sees)].concat();
             prop_assert!(want == bits(&parts), "{} cut at {}", path, cut);
-            let last = bits(&talk.attend(path, len - 1..len, all));
+            let last = bits(&talk.attend(path, len - 1..len, sees));
             prop_assert!(want[(len - 1) * row..] == last, "{} the last row alone", path);
         }
     }
@@ -131,12 +153,12 @@ proptest! {
 fn attention_is_the_formula() {
     for (kv_heads, group, dim, len) in [(2, 3, 64, 130), (1, 1, 5, 17), (3, 1, 24, 64)] {
         let talk = Talk::new(kv_heads, group, dim, len);
-        for all in [false, true] {
-            let y = talk.attend(*Path::available().last().unwrap(), 0..len, all);
+        for sees in [Sees::Before, Sees::Last(9), Sees::Last(70), Sees::All] {
+            let y = talk.attend(*Path::available().last().unwrap(), 0..len, sees);
             for row in [0, len / 2, len - 1] {
                 for head in 0..talk.heads {
                     let y = &y[(row * talk.heads + head) * dim..][..dim];
-                    y.iter().zip(talk.exactly(row, head, all)).for_each(|(&y, want)| close(y, want, 2e-6));
+                    y.iter().zip(talk.exactly(row, head, sees)).for_each(|(&y, want)| close(y, want, 2e-6));
                 }
             }
         }
@@ -147,11 +169,23 @@ fn attention_is_the_formula() {
 fn a_row_does_not_see_later_positions() {
     let mut talk = Talk::new(2, 2, 16, 100);
     let rows = 0..40;
-    let before = talk.attend(Path::Portable, rows.clone(), false);
+    let before = talk.attend(Path::Portable, rows.clone(), Sees::Before);
     for at in 40..100 {
         talk.pages[at / PAGE_LEN].write(at % PAGE_LEN, &[f32::NAN; 32], &[f32::INFINITY; 32]);
     }
-    assert_eq!(before, talk.attend(Path::Portable, rows, false));
+    assert_eq!(before, talk.attend(Path::Portable, rows, Sees::Before));
+}
+
+#[test]
+fn a_row_does_not_see_what_its_window_has_passed() {
+    let mut talk = Talk::new(2, 2, 16, 150);
+    let rows = 140..150;
+    let before = talk.attend(Path::Portable, rows.clone(), Sees::Last(20));
+    // The first row sees from 121 on, in the same page as these.
+    for at in 0..121 {
+        talk.pages[at / PAGE_LEN].write(at % PAGE_LEN, &[f32::NAN; 32], &[f32::INFINITY; 32]);
+    }
+    assert_eq!(before, talk.attend(Path::Portable, rows, Sees::Last(20)));
 }
 
 /// The buffers of a Mamba-2 scan with plausible values.

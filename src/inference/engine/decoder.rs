@@ -35,6 +35,8 @@ pub(super) struct DecoderConfig {
     /// Longest sequence in tokens.
     pub(super) window: usize,
     pub(super) rotary: Rotary,
+    /// Sliding-window attention, in some or all layers.
+    pub(super) sliding: Option<Sliding>,
     /// Queries and keys are normalised per head (Qwen3).
     pub(super) qk_norms: bool,
     /// The projections to queries, keys and values have biases.
@@ -47,6 +49,23 @@ pub(super) struct DecoderConfig {
     pub(super) tied: bool,
     /// Names of its tensors.
     pub(super) names: &'static DecoderNames,
+}
+
+/// Sliding-window attention.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Sliding {
+    /// Positions that a row sees, its own included.
+    pub(super) tokens: usize,
+    pub(super) layers: SlidingLayers,
+}
+
+/// The layers whose window slides; the others see everything before.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum SlidingLayers {
+    /// Those from this one on.
+    From(usize),
+    /// One entry per layer.
+    Listed(Vec<bool>),
 }
 
 /// Names of a decoder's tensors. Pairs are names in safetensors and in GGUF, inside a layer and without `.weight`.
@@ -151,6 +170,18 @@ impl NetworkConfig for DecoderConfig {
 }
 
 impl DecoderConfig {
+    /// What the rows after `before` positions see in layer `index`.
+    fn mask(&self, index: usize, before: usize) -> AttentionMask {
+        let slides = |layers: &SlidingLayers| match layers {
+            SlidingLayers::From(first) => index >= *first,
+            SlidingLayers::Listed(each) => each.get(index).copied().unwrap_or(false),
+        };
+        match &self.sliding {
+            Some(Sliding { tokens, layers }) if slides(layers) => AttentionMask::Sliding { before, window: *tokens },
+            _ => AttentionMask::Causal { before },
+        }
+    }
+
     pub(super) fn rope(&self) -> RopeTable {
         RopeTable::new(self.rotary, self.head_dim)
     }
@@ -272,7 +303,7 @@ impl Decoder {
                 pages: &pages,
                 heads,
                 scale: 1.0 / (head_dim as f32).sqrt(),
-                mask: AttentionMask::Causal { before: cache.len() - len },
+                mask: self.config.mask(index, cache.len() - len),
             };
             let size = len * heads * head_dim;
             attend(&attention, q.split_off(..size).unwrap_or_default(), y.split_off_mut(..size).unwrap_or_default());

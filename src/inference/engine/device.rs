@@ -2,31 +2,6 @@
 //! driver finds one. A model never runs on another device than requested: what a GPU does not support is refused with
 //! the reason.
 
-#[cfg(feature = "cuda")]
-mod decode;
-#[cfg(feature = "cuda")]
-mod decoder;
-#[cfg(feature = "cuda")]
-pub(super) mod layers;
-#[cfg(feature = "cuda")]
-mod mamba;
-#[cfg(feature = "cuda")]
-mod mamba2;
-#[cfg(feature = "cuda")]
-mod memory;
-#[cfg(feature = "cuda")]
-pub(super) mod network;
-#[cfg(feature = "cuda")]
-mod plan;
-#[cfg(feature = "cuda")]
-mod query;
-#[cfg(feature = "cuda")]
-mod recurrent;
-#[cfg(feature = "cuda")]
-mod slots;
-#[cfg(feature = "cuda")]
-mod weights;
-
 use std::fmt;
 use std::str::FromStr;
 

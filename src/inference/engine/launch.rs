@@ -10,11 +10,13 @@ use super::architecture::Architecture;
 use super::bundled::Manifest;
 #[cfg(feature = "cuda")]
 use super::device::Device;
-#[cfg(feature = "cuda")]
-use super::device::layers::GpuNetworkConfig;
 use super::error::LoadError;
+#[cfg(feature = "cuda")]
+use super::gpu::layers::GpuNetworkConfig;
 use super::history::HistoryCache;
-use super::network::{NetworkConfig, Tensors};
+#[cfg(not(feature = "cuda"))]
+use super::network::NetworkConfig;
+use super::network::Tensors;
 use super::options::EngineOptions;
 use super::shared::Shared;
 use super::template::{ChatTemplate, TokenizerConfig};
@@ -77,7 +79,7 @@ impl Launch<'_, '_> {
         let Self { files, options } = self;
         #[cfg(feature = "cuda")]
         if let Device::Cuda(ordinal) = options.device {
-            let device = super::device::network::GpuDevice::open(ordinal)?;
+            let device = super::gpu::network::GpuDevice::open(ordinal)?;
             return files.start(options, |weights| device.load(config, weights));
         }
         options.device.must_be_cpu("a model")?;

@@ -6,6 +6,7 @@ mod falcon_mamba;
 mod llama;
 mod mamba;
 mod mamba2;
+mod mistral;
 mod qwen2;
 mod qwen3;
 
@@ -14,21 +15,23 @@ use serde::Deserialize;
 pub(super) use self::bert::{Bert, BertConfig};
 pub(super) use self::config_json::standard_json;
 use self::config_json::{FILE, parse, unsupported};
-#[cfg(feature = "cuda")]
-pub(super) use self::mamba::Layer as MambaLayer;
 #[cfg(test)]
-pub(super) use self::mamba::Mamba;
-#[cfg(any(test, feature = "cuda"))]
-pub(super) use self::mamba::MambaConfig;
-#[cfg(feature = "cuda")]
-pub(super) use self::mamba2::{Layer as Mamba2Layer, Mamba2Config};
+pub(super) use self::mamba::parse_config as parse_mamba;
 use super::error::LoadError;
 use super::family::{Family, GgufFormat, ModelDescription};
 use super::network::{HasSize, ModelSize};
 
 /// The families of language models, in the order in which messages name them.
-const FAMILIES: [&Family; 6] =
-    [&mamba::FAMILY, &mamba2::FAMILY, &falcon_mamba::FAMILY, &llama::FAMILY, &qwen2::FAMILY, &qwen3::FAMILY];
+#[rustfmt::skip]
+const FAMILIES: &[&Family] = &[
+    &mamba::FAMILY,
+    &mamba2::FAMILY,
+    &falcon_mamba::FAMILY,
+    &llama::FAMILY,
+    &qwen2::FAMILY,
+    &qwen3::FAMILY,
+    &mistral::FAMILY,
+];
 
 /// Supported formats of weights in a folder.
 const PLAIN: &str = "plain f32, bf16 or f16 (use the original model; `--dtype` quantises it), or a GGUF file";
@@ -86,8 +89,8 @@ pub(super) fn gguf_format(architecture: &str) -> Result<&'static GgufFormat, Loa
 }
 
 fn find(model_type: &str, embedders: bool) -> Result<&'static Family, LoadError> {
-    let known = FAMILIES.into_iter().find(|family| family.model_type == model_type);
-    known.ok_or_else(|| unsupported(format!("the architecture `{model_type}`"), &supported(embedders)))
+    let known = FAMILIES.iter().find(|family| family.model_type == model_type);
+    known.copied().ok_or_else(|| unsupported(format!("the architecture `{model_type}`"), &supported(embedders)))
 }
 
 /// Every supported `model_type`, with or without embedders.
@@ -123,7 +126,7 @@ mod tests {
 
     #[test]
     fn every_family_is_registered_once() {
-        let mut names = FAMILIES.map(|family| family.model_type).to_vec();
+        let mut names: Vec<_> = FAMILIES.iter().map(|family| family.model_type).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), FAMILIES.len());

@@ -58,7 +58,7 @@ pub(super) struct LlamaFields {
     intermediate_size: usize,
     num_hidden_layers: usize,
     num_attention_heads: usize,
-    num_key_value_heads: Option<usize>,
+    pub(super) num_key_value_heads: Option<usize>,
     head_dim: Option<usize>,
     max_position_embeddings: Option<usize>,
     #[serde(default = "epsilon")]
@@ -73,8 +73,6 @@ pub(super) struct LlamaFields {
     pub(super) attention_bias: bool,
     #[serde(default)]
     pub(super) mlp_bias: bool,
-    #[serde(default)]
-    pub(super) use_sliding_window: bool,
     #[serde(default)]
     pub(super) tie_word_embeddings: bool,
 }
@@ -106,9 +104,6 @@ impl LlamaFields {
     /// the feed-forward network and no norms of queries and keys.
     pub(super) fn config(&self, defaults: &Defaults) -> Result<DecoderConfig, LoadError> {
         check_silu(&self.hidden_act)?;
-        if self.use_sliding_window {
-            return Err(unsupported("sliding-window attention".to_owned(), "`use_sliding_window: false`"));
-        }
         let heads = self.num_attention_heads;
         let kv_heads = self.num_key_value_heads.unwrap_or(heads);
         let head_dim = self.head_dim.or(defaults.head_dim).unwrap_or(self.hidden_size / heads.max(1));
@@ -145,6 +140,7 @@ impl LlamaFields {
             norm_epsilon: self.rms_norm_eps,
             window,
             rotary: self.rotary(window)?,
+            sliding: None,
             qk_norms: false,
             qkv_bias: self.attention_bias,
             out_bias: self.attention_bias,
@@ -299,7 +295,6 @@ mod tests {
         check(r#", "partial_rotary_factor": 0.5"#, "part of each head");
         check(r#", "num_key_value_heads": 3"#, "`num_attention_heads` is 4, not a multiple of the 3");
         check(r#", "head_dim": 7"#, "`head_dim` is 7; rotary positions need an even one");
-        check(r#", "use_sliding_window": true"#, "sliding-window attention");
         check(r#", "hidden_act": "gelu""#, "the activation `gelu`");
     }
 }

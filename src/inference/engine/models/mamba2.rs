@@ -1,69 +1,15 @@
-//! Mamba-2 (Dao and Gu 2024, arXiv:2405.21060), with weights in the layout of Hugging Face's `Mamba2ForCausalLM`. One
-//! forward pass serves prefill, decoding, scoring and batches, as for Mamba-1.
-//!
-//! The scan is computed as a recurrence, even for a long prompt. The paper's chunked form uses matrix products, but its
-//! sums depend on chunk boundaries: prefill, decoding and continuation from a snapshot would differ in their last bits.
-//! On a CPU, equality is required; the chunked form is used on a GPU, where a tolerance is stated.
+//! Mamba-2 (Dao and Gu 2024, arXiv:2405.21060), with weights in the layout of Hugging Face's `Mamba2ForCausalLM`.
 
-use loom_kernels::{HeadScan, Rows, head_scan, rms_norm, silu_gate};
-use rayon::prelude::*;
 use serde::Deserialize;
 
-use super::super::architecture::{Architecture, Segment};
-use super::super::embedding_and_head::{EmbeddingAndHead, EmbeddingDims, EmbeddingNames};
 use super::super::error::LoadError;
 use super::super::family::{Family, boxed};
-use super::super::linear::{add, layer_of};
-use super::super::logit_query::Scratch;
-use super::super::network::{NetworkConfig, SequenceMemory};
-use super::super::recurrent::{Convolution, EMBEDDING_NAMES, SsmState, StateDims, check_taps};
-use super::super::steps::Steps;
-use super::super::tensors::{Linear, OnCpu, Scope, Storage, TensorSource};
+use super::super::mamba2::Mamba2Config;
 use super::config_json::{FILE, check_dims, check_epsilon, check_silu, epsilon, four, parse, silu, two, yes};
-use crate::foundation::chat::{DeltaGains, LayerGains, SsmStats};
 
 /// Mamba-2.
 pub(super) const FAMILY: Family =
-    Family { model_type: "mamba2", parse: |json| Mamba2Config::parse(json).map(boxed), gguf: None };
-
-/// Dimensions of a Mamba-2 (Dao and Gu 2024), named as in Hugging Face's `Mamba2Config`.
-#[derive(Debug, Clone, PartialEq)]
-pub(in super::super) struct Mamba2Config {
-    pub(in super::super) vocabulary: usize,
-    pub(in super::super) d_model: usize,
-    pub(in super::super) heads: usize,
-    pub(in super::super) head_dim: usize,
-    pub(in super::super) d_state: usize,
-    /// Number of groups of heads that share B and C.
-    pub(in super::super) groups: usize,
-    /// Length of the causal convolution, including the current token.
-    pub(in super::super) d_conv: usize,
-    pub(in super::super) layers: usize,
-    pub(in super::super) norm_epsilon: f32,
-    /// Range that Δ is clamped to.
-    pub(in super::super) dt_limit: (f32, f32),
-    /// `in_proj` and `out_proj` have biases.
-    pub(in super::super) use_bias: bool,
-    pub(in super::super) use_conv_bias: bool,
-    /// The head is the embedding table.
-    pub(in super::super) tied: bool,
-}
-
-impl Mamba2Config {
-    pub(in super::super) fn d_inner(&self) -> usize {
-        self.heads * self.head_dim
-    }
-
-    /// Channels of the convolution: the heads, and B and C of every group.
-    pub(in super::super) fn d_convolved(&self) -> usize {
-        self.d_inner() + 2 * self.groups * self.d_state
-    }
-
-    /// Row width of the output of `in_proj`: gate, convolution input, and Δ.
-    pub(in super::super) fn projected(&self) -> usize {
-        self.d_inner() + self.d_convolved() + self.heads
-    }
-}
+    Family { model_type: "mamba2", parse: |json| parse_config(json).map(boxed), gguf: None };
 
 /// Fields of the file. Defaults are those of `transformers`; `chunk_size` and `residual_in_fp32` have no effect here.
 #[derive(Deserialize)]
@@ -136,252 +82,49 @@ fn groups() -> usize {
     8
 }
 
-impl Mamba2Config {
-    pub(super) fn parse(json: &str) -> Result<Self, LoadError> {
-        let raw: Raw = parse(json)?;
-        check_silu(&raw.hidden_act)?;
-        check_dims(&[
-            ("vocab_size", raw.vocab_size),
-            ("hidden_size", raw.hidden_size),
-            ("num_heads", raw.num_heads),
-            ("head_dim", raw.head_dim),
-            ("num_heads × head_dim", raw.num_heads.saturating_mul(raw.head_dim)),
-            ("state_size", raw.state_size),
-            ("n_groups × state_size", raw.n_groups.saturating_mul(raw.state_size)),
-            ("conv_kernel", raw.conv_kernel),
-            ("num_hidden_layers", raw.num_hidden_layers),
-        ])?;
-        check_epsilon("layer_norm_epsilon", raw.layer_norm_epsilon)?;
-        let (d_inner, stated) = ((raw.num_heads * raw.head_dim) as f64, raw.expand * raw.hidden_size as f64);
-        if (d_inner - stated).abs() >= 1.0 {
-            let why = format!("`num_heads` × `head_dim` is {d_inner}, but `expand` × `hidden_size` is {stated}");
-            return Err(LoadError::malformed(FILE, why));
-        }
-        if !raw.num_heads.is_multiple_of(raw.n_groups) {
-            let why = format!("`num_heads` is {}, not a multiple of the {} of `n_groups`", raw.num_heads, raw.n_groups);
-            return Err(LoadError::malformed(FILE, why));
-        }
-        let dt_limit = raw.time_step_limit.map_or((0.0, f32::INFINITY), |(low, high)| (low.value(), high.value()));
-        if !(dt_limit.0 >= 0.0 && dt_limit.0 < dt_limit.1) {
-            return Err(LoadError::malformed(
-                FILE,
-                "`time_step_limit` must be two numbers, 0 or more, the lower first",
-            ));
-        }
-        Ok(Self {
-            vocabulary: raw.vocab_size,
-            d_model: raw.hidden_size,
-            heads: raw.num_heads,
-            head_dim: raw.head_dim,
-            d_state: raw.state_size,
-            groups: raw.n_groups,
-            d_conv: raw.conv_kernel,
-            layers: raw.num_hidden_layers,
-            norm_epsilon: raw.layer_norm_epsilon,
-            dt_limit,
-            use_bias: raw.use_bias,
-            use_conv_bias: raw.use_conv_bias,
-            tied: raw.tie_word_embeddings,
-        })
+fn parse_config(json: &str) -> Result<Mamba2Config, LoadError> {
+    let raw: Raw = parse(json)?;
+    check_silu(&raw.hidden_act)?;
+    check_dims(&[
+        ("vocab_size", raw.vocab_size),
+        ("hidden_size", raw.hidden_size),
+        ("num_heads", raw.num_heads),
+        ("head_dim", raw.head_dim),
+        ("num_heads × head_dim", raw.num_heads.saturating_mul(raw.head_dim)),
+        ("state_size", raw.state_size),
+        ("n_groups × state_size", raw.n_groups.saturating_mul(raw.state_size)),
+        ("conv_kernel", raw.conv_kernel),
+        ("num_hidden_layers", raw.num_hidden_layers),
+    ])?;
+    check_epsilon("layer_norm_epsilon", raw.layer_norm_epsilon)?;
+    let (d_inner, stated) = ((raw.num_heads * raw.head_dim) as f64, raw.expand * raw.hidden_size as f64);
+    if (d_inner - stated).abs() >= 1.0 {
+        let why = format!("`num_heads` × `head_dim` is {d_inner}, but `expand` × `hidden_size` is {stated}");
+        return Err(LoadError::malformed(FILE, why));
     }
-}
-
-/// The network on the CPU.
-pub(in super::super) struct Mamba2 {
-    config: Mamba2Config,
-    embedding_and_head: EmbeddingAndHead<OnCpu>,
-    layers: Vec<Layer<OnCpu>>,
-}
-
-/// The tensors of a layer.
-pub(in super::super) struct Layer<S: Storage> {
-    pub(in super::super) norm: S::Vector,
-    /// Projection to `[z | x | B | C | Δ]`: `d_inner`, `d_inner`, twice `groups · d_state`, and `heads` wide.
-    pub(in super::super) in_proj: Linear<S>,
-    /// Over x, B and C.
-    pub(in super::super) conv: Convolution<S>,
-    /// `[heads]`
-    pub(in super::super) dt_bias: S::Vector,
-    /// −exp(`A_log`), `[heads]`.
-    pub(in super::super) a: S::Vector,
-    pub(in super::super) d: S::Vector,
-    /// Weights of the norm of the gated output, which normalises each group of heads separately; `[d_inner]`.
-    pub(in super::super) gated_norm: S::Vector,
-    pub(in super::super) out_proj: Linear<S>,
-}
-
-impl NetworkConfig for Mamba2Config {
-    type Layer<S: Storage> = Layer<S>;
-
-    type Network = Mamba2;
-
-    fn layers(&self) -> usize {
-        self.layers
+    if !raw.num_heads.is_multiple_of(raw.n_groups) {
+        let why = format!("`num_heads` is {}, not a multiple of the {} of `n_groups`", raw.num_heads, raw.n_groups);
+        return Err(LoadError::malformed(FILE, why));
     }
-
-    fn embedding_names(&self) -> EmbeddingNames {
-        EMBEDDING_NAMES
+    let dt_limit = raw.time_step_limit.map_or((0.0, f32::INFINITY), |(low, high)| (low.value(), high.value()));
+    if !(dt_limit.0 >= 0.0 && dt_limit.0 < dt_limit.1) {
+        return Err(LoadError::malformed(FILE, "`time_step_limit` must be two numbers, 0 or more, the lower first"));
     }
-
-    fn embedding_dims(&self) -> EmbeddingDims {
-        let &Self { vocabulary, d_model, norm_epsilon, tied, .. } = self;
-        EmbeddingDims { vocabulary, d_model, norm_epsilon, tied }
-    }
-
-    fn sequence_memory(&self) -> SequenceMemory {
-        self.state_dims().memory()
-    }
-
-    fn check(&self) -> Result<(), LoadError> {
-        check_taps(self.d_conv)
-    }
-
-    fn layer<T: TensorSource>(&self, index: usize, source: &mut T) -> Result<Layer<T::Storage>, LoadError> {
-        let &Self { d_model, heads, d_conv, use_bias, .. } = self;
-        let (d_inner, convolved) = (self.d_inner(), self.d_convolved());
-        let mut scope = Scope::new(source, format!("backbone.layers.{index}."), format!("blk.{index}."));
-        Ok(Layer {
-            norm: scope.norm(("norm", "attn_norm"), d_model)?,
-            in_proj: scope.linear(("mixer.in_proj", "ssm_in"), d_inner + convolved + heads, d_model, use_bias)?,
-            conv: Convolution::load(&mut scope, convolved, d_conv, self.use_conv_bias)?,
-            dt_bias: scope.vector(("mixer.dt_bias", "ssm_dt.bias"), &[heads])?,
-            a: scope.decay(("mixer.A_log", "ssm_a"), &[heads])?,
-            d: scope.vector(("mixer.D", "ssm_d"), &[heads])?,
-            gated_norm: scope.norm(("mixer.norm", "ssm_norm"), d_inner)?,
-            out_proj: scope.linear(("mixer.out_proj", "ssm_out"), d_model, d_inner, use_bias)?,
-        })
-    }
-
-    fn network(self, embedding_and_head: EmbeddingAndHead<OnCpu>, layers: Vec<Layer<OnCpu>>) -> Mamba2 {
-        Mamba2 { config: self, embedding_and_head, layers }
-    }
-}
-
-/// The buffers of one pass, reused by every layer.
-struct Pass<'a> {
-    /// `[rows, d_model]`: the residual stream, and the input and output of a layer.
-    x: &'a mut [f32],
-    h: &'a mut [f32],
-    /// `[rows, projected]`
-    zxbcdt: &'a mut [f32],
-    /// `[rows, d_convolved]`
-    xbc: &'a mut [f32],
-    /// `[rows, d_inner]`
-    y: &'a mut [f32],
-    normed: &'a mut [f32],
-}
-
-impl Architecture for Mamba2 {
-    type State = SsmState;
-
-    const DELTA: bool = true;
-
-    fn layers(&self) -> usize {
-        self.config.layers
-    }
-
-    fn vocabulary(&self) -> usize {
-        self.embedding_and_head.vocabulary()
-    }
-
-    fn window(&self) -> Option<usize> {
-        None
-    }
-
-    fn state_bytes(&self, _tokens: usize) -> usize {
-        self.config.state_dims().bytes()
-    }
-
-    fn start(&self) -> SsmState {
-        self.config.state_dims().start()
-    }
-
-    fn forward(&self, batch: &mut [Segment<'_, SsmState>], scratch: &mut Scratch) {
-        let Mamba2Config { d_model, norm_epsilon, .. } = self.config;
-        let (d_inner, convolved, projected) =
-            (self.config.d_inner(), self.config.d_convolved(), self.config.projected());
-        let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
-        let widths = [d_model, d_model, projected, convolved, d_inner, d_inner];
-        let [x, h, zxbcdt, xbc, y, normed] = scratch.work.parts(rows, widths);
-        let mut pass = Pass { x, h, zxbcdt, xbc, y, normed };
-        self.embedding_and_head.embed(batch, pass.x);
-        for (index, layer) in self.layers.iter().enumerate() {
-            rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
-            layer.in_proj.apply(pass.h, rows, pass.zxbcdt);
-            let (_, xbc) = pass.zxbcdt.split_at(d_inner);
-            layer.conv.apply(batch, index, xbc, projected, pass.xbc);
-            self.scan(layer, index, batch, &mut pass);
-            silu_gate(Rows::new(pass.zxbcdt, projected), d_inner, pass.y);
-            self.norm_gated(layer, &mut pass);
-            layer.out_proj.apply(pass.normed, rows, pass.h);
-            add(pass.x, pass.h);
-        }
-        self.embedding_and_head.finish(batch, pass.x, |state| &mut state.last, &mut scratch.logits);
-    }
-
-    fn next(&self, state: &SsmState, logits: &mut Vec<f32>) {
-        self.embedding_and_head.logits(&state.last, logits);
-    }
-
-    fn ssm_stats(&self, state: &SsmState, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmStats> {
-        let parts = state.ssm.chunks_exact(self.config.d_inner() * self.config.d_state);
-        Some(steps.stats(self.layers.iter().map(|layer| layer.a.as_slice()).zip(parts), gains))
-    }
-}
-
-impl Mamba2Config {
-    pub(in super::super) fn state_dims(&self) -> StateDims {
-        let &Self { layers, d_model, d_conv, d_state, .. } = self;
-        StateDims { layers, conv: self.d_convolved() * (d_conv - 1), ssm: self.d_inner() * d_state, d_model }
-    }
-}
-
-impl Mamba2 {
-    fn scan(&self, layer: &Layer<OnCpu>, index: usize, batch: &mut [Segment<'_, SsmState>], pass: &mut Pass<'_>) {
-        let Mamba2Config { heads, head_dim, d_state, groups, dt_limit, .. } = self.config;
-        let (d_inner, convolved, projected) =
-            (self.config.d_inner(), self.config.d_convolved(), self.config.projected());
-        let (mut zxbcdt, mut xbc) = (&*pass.zxbcdt, &*pass.xbc);
-        let mut outputs = &mut *pass.y;
-        let mut tasks = Vec::with_capacity(batch.len());
-        for segment in batch {
-            let len = segment.ids.len();
-            let gains = segment.gains.and_then(|gains| gains.layer(index)).unwrap_or(LayerGains::ONE);
-            let row = zxbcdt.split_off(..len * projected).unwrap_or_default();
-            let x = xbc.split_off(..len * convolved).unwrap_or_default();
-            let (_, b) = x.split_at(d_inner);
-            let scan = HeadScan {
-                x: Rows::new(x, convolved),
-                delta_raw: Rows::new(row.split_at(projected - heads).1, projected),
-                dt_bias: &layer.dt_bias,
-                dt_limit,
-                a: &layer.a,
-                b: Rows::new(b, convolved),
-                c: Rows::new(b.split_at(groups * d_state).1, convolved),
-                d: &layer.d,
-                head_dim,
-                d_state,
-                groups,
-                gain_decay: gains.on_decay(),
-                gain_write: gains.on_write(),
-            };
-            let y = outputs.split_off_mut(..len * d_inner).unwrap_or_default();
-            if let Some(steps) = segment.steps.as_deref_mut() {
-                steps.add(index, scan.delta_raw, scan.dt_bias, dt_limit, len);
-            }
-            tasks.push((scan, layer_of(&mut segment.state.ssm, index, d_inner * d_state), y));
-        }
-        tasks.into_par_iter().for_each(|(scan, state, y)| head_scan(&scan, state, y));
-    }
-
-    /// Normalises each group of heads separately.
-    fn norm_gated(&self, layer: &Layer<OnCpu>, pass: &mut Pass<'_>) {
-        let width = self.config.d_inner() / self.config.groups;
-        let weights = layer.gated_norm.chunks_exact(width).cycle();
-        for ((y, normed), weight) in pass.y.chunks_exact(width).zip(pass.normed.chunks_exact_mut(width)).zip(weights) {
-            rms_norm(y, weight, self.config.norm_epsilon, normed);
-        }
-    }
+    Ok(Mamba2Config {
+        vocabulary: raw.vocab_size,
+        d_model: raw.hidden_size,
+        heads: raw.num_heads,
+        head_dim: raw.head_dim,
+        d_state: raw.state_size,
+        groups: raw.n_groups,
+        d_conv: raw.conv_kernel,
+        layers: raw.num_hidden_layers,
+        norm_epsilon: raw.layer_norm_epsilon,
+        dt_limit,
+        use_bias: raw.use_bias,
+        use_conv_bias: raw.use_conv_bias,
+        tied: raw.tie_word_embeddings,
+    })
 }
 
 #[cfg(test)]
@@ -396,7 +139,7 @@ mod tests {
                 r#"{{"model_type": "mamba2", "vocab_size": 9, "hidden_size": 8, "num_heads": 4, "head_dim": 4,
                     "n_groups": 2, "num_hidden_layers": 1, "time_step_limit": {limit}}}"#
             );
-            Mamba2Config::parse(&standard_json(&json)).map(|config| config.dt_limit)
+            parse_config(&standard_json(&json)).map(|config| config.dt_limit)
         };
         assert_eq!(limit("[0.0, Infinity]").unwrap(), (0.0, f32::INFINITY));
         assert_eq!(limit(r#"[0.5, {"__float__": "Infinity"}]"#).unwrap(), (0.5, f32::INFINITY));

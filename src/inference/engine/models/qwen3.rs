@@ -3,13 +3,14 @@
 use super::super::decoder::DecoderConfig;
 use super::super::family::{Family, GgufFormat, boxed};
 use super::llama::{Defaults, LlamaFields, gguf_config};
+use super::qwen2::SlidingFields;
 
 /// Qwen3.
 pub(super) const FAMILY: Family = Family {
     model_type: "qwen3",
     parse: |json| {
         let config = LlamaFields::parse(json)?.config(&Defaults { window: 32_768, head_dim: Some(128) })?;
-        Ok(boxed(DecoderConfig { qk_norms: true, ..config }))
+        Ok(boxed(DecoderConfig { qk_norms: true, sliding: SlidingFields::sliding(json)?, ..config }))
     },
     gguf: Some(GgufFormat { config: gguf_config, interleaved_rotary: false }),
 };

@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 
 use super::super::bundled;
-use super::super::models::{Mamba, MambaConfig};
+use super::super::mamba::Mamba;
+use super::super::models::parse_mamba;
 use super::super::network::{NetworkConfig, Tensors};
 use super::super::reply::Reply;
 use super::super::sequence::{PromptInput, Task};
@@ -18,7 +19,7 @@ const OPENING: &str = "The old man had lived by the sea all his life, and every 
 fn model() -> Arc<Mamba> {
     static MODEL: OnceLock<Arc<Mamba>> = OnceLock::new();
     let load = || {
-        let config = MambaConfig::parse(bundled::CONFIG, None).unwrap();
+        let config = parse_mamba(bundled::CONFIG, None).unwrap();
         let weights = config.load(&mut Weights::from_bytes(bundled::WEIGHTS).unwrap()).unwrap();
         let Tensors { embedding_and_head, layers } = weights;
         Arc::new(config.network(embedding_and_head, layers))

@@ -11,16 +11,16 @@ mod rows;
 
 use std::sync::{Arc, Mutex};
 
-use loom_kernels::cuda::{Buffer, Gpu, GpuError, Matrix, PAGE, RowList, RowStats, SequenceRows, TOP_MAX, View};
+use loom_kernels::cuda::{Buffer, Gpu, GpuError, Matrix, PAGE, RowList, RowStats, SequenceRows, TOP_MAX};
 
 use super::super::architecture::{Architecture, Segment};
+use super::super::device::Device;
 use super::super::embedding_and_head::EmbeddingAndHead;
 use super::super::error::LoadError;
 use super::super::logit_query::{LogitQuery, Scratch, TokenStats};
 use super::super::network::Tensors;
 use super::super::steps::Steps;
 use super::super::weights::Weights;
-use super::Device;
 use super::decode::{self, Decode};
 use super::layers::{GpuLayers, GpuNetworkConfig, GpuState, ResidualStream, START};
 use super::memory::{MemoryNeeds, MemoryPlan};

@@ -150,7 +150,8 @@ impl GpuNetworkConfig for DecoderConfig {
     type Gpu = GpuDecoder;
 
     fn unsupported(&self) -> Option<&'static str> {
-        (self.head_dim > HEAD_DIM_MAX).then_some("a transformer whose heads are wider than 256")
+        let wide = (self.head_dim > HEAD_DIM_MAX).then_some("a transformer whose heads are wider than 256");
+        wide.or(self.sliding.is_some().then_some("sliding-window attention"))
     }
 
     fn gpu_layers(self, gpu: &Gpu, layers: Vec<Layer<OnGpu>>) -> Result<GpuDecoder, GpuError> {

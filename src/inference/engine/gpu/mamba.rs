@@ -2,7 +2,7 @@
 
 use loom_kernels::cuda::{Buffer, Gpu, GpuError, GpuScan};
 
-use super::super::models::{MambaConfig, MambaLayer};
+use super::super::mamba::{Layer as MambaLayer, MambaConfig};
 use super::super::recurrent::StateDims;
 use super::layers::{GpuNetworkConfig, ResidualStream};
 use super::plan::PassPlan;

@@ -3,10 +3,10 @@
 use loom_kernels::Panels;
 use loom_kernels::cuda::{Buffer, Gpu, GpuError, Matrix, MatrixWeights, View};
 
+use super::super::device::Device;
 use super::super::error::LoadError;
 use super::super::tensors::{Linear, Name, Storage, TensorSource};
 use super::super::weights::Weights;
-use super::Device;
 
 /// Kernels read narrow weights eight at a time; a matrix whose row length is not a multiple is stored as f32.
 pub(super) const PIECE: usize = 8;

@@ -2,7 +2,7 @@
 
 use loom_kernels::cuda::{Buffer, Gpu, GpuError, GpuHeadScan, HeadDims};
 
-use super::super::models::{Mamba2Config, Mamba2Layer};
+use super::super::mamba2::{Layer as Mamba2Layer, Mamba2Config};
 use super::super::recurrent::StateDims;
 use super::layers::{GpuNetworkConfig, ResidualStream};
 use super::plan::PassPlan;
