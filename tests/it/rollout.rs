@@ -154,7 +154,7 @@ fn after_the_last_retry_the_first_draft_is_accepted() {
     assert_eq!(turn.persona.attempts.iter().map(|attempt| attempt.index).collect::<Vec<_>>(), [1, 2]);
     let actions: Vec<_> = turn.monitor_events.iter().map(|event| (event.attempt, event.action)).collect();
     assert_eq!(actions, [(0, MonitorAction::Accepted), (1, MonitorAction::Redraft), (2, MonitorAction::Redraft)]);
-    assert_eq!(turn.injected.len(), 1, "no instruction stays of drafts that were not taken");
+    assert_eq!(turn.injected.len(), 2, "the opening and the state: no instruction of a rejected draft");
 }
 
 #[test]
@@ -175,11 +175,26 @@ fn a_failed_reply_is_retried_once_and_then_recorded() {
 fn a_rollout_without_any_reply_is_stopped_and_stored() {
     let gone = r#"[{"error": "the server is gone"}]"#;
     let transcript = Table::new(gone, gone).execute("run");
-    assert_eq!(transcript.turns.len(), 2);
+    assert_eq!(transcript.turns.len(), 4);
     let Outcome::Stopped { reason, circuit_break: false } = transcript.outcome else {
         panic!("{:?}", transcript.outcome)
     };
-    assert!(reason.contains("4 messages in a row") && reason.contains("the server is gone"), "{reason}");
+    assert!(reason.contains("no reply 4 times in a row") && reason.contains("the server is gone"), "{reason}");
+}
+
+#[test]
+fn a_role_that_never_replies_ends_the_rollout_although_the_other_one_does() {
+    for (persona, interlocutor) in
+        [(r#"[{"error": "the server is gone"}]"#, "Go on."), (ANNAS_WORDS, r#"[{"error": "the server is gone"}]"#)]
+    {
+        let transcript = Table::new(persona, interlocutor).execute("run");
+        assert_eq!(transcript.turns.len(), 4);
+        assert!(
+            matches!(transcript.outcome, Outcome::Stopped { circuit_break: false, .. }),
+            "{:?}",
+            transcript.outcome
+        );
+    }
 }
 
 #[test]
@@ -239,7 +254,7 @@ fn long_words(turn: usize) -> String {
 
 #[test]
 fn repetition_trips_the_circuit_break_and_a_healthy_conversation_does_not() {
-    let regulated = |to: &str| format!("regulator: {to}\ninteraction:");
+    let regulated = |to: &str| format!("regulator: {to}\ninteraction:\n  breakdown_detection: {{enabled: false}}");
     let enforce = regulated("{policy: enforce}");
     // What is said again and again is poor from the second time on; over 10,000 tokens the compound rule ends it.
     let circling = Table::new(&long_words(0), "Tell me more.").yaml("interaction:", &enforce);

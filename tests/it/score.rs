@@ -111,7 +111,9 @@ fn likelihood_scores_equal_a_direct_computation() {
     fs::write(&path, value.to_string()).unwrap();
     let told = good(dir.path(), &[&score[..], &["--again"]].concat());
     assert!(told.contains("its digest has changed"), "{told}");
-    assert_eq!(read_transcript(&path).unwrap().scores, transcript.scores);
+    // A score that had no value may have another reason now.
+    let valued = |scores: Vec<Score>| scores.into_iter().filter(|score| score.value.is_some()).collect::<Vec<_>>();
+    assert_eq!(valued(read_transcript(&path).unwrap().scores), valued(transcript.scores));
 }
 
 #[test]

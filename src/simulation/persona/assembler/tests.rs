@@ -134,7 +134,7 @@ fn instructions_are_given_by_schedule_and_at_every_change() {
     for turn in [0, 5, 10, 45] {
         assert_eq!(at(turn).injection, InjectionKind::Full, "turn {turn}");
     }
-    for turn in [1, 3, 7, 49] {
+    for turn in [1, 3, 7, 9] {
         assert_eq!((at(turn).injection, at(turn).message), (InjectionKind::None, None), "turn {turn}");
     }
     assert_eq!(at(2).injection, InjectionKind::Reminder);

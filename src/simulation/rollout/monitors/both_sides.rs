@@ -7,7 +7,9 @@ use crate::simulation::persona::PersonaConfig;
 pub(super) const NAME: &str = "both_sides";
 
 /// Speaker labels, template markers and dialogue told in one message.
-const PATTERN_LIST: [&str; 8] = [
+const PATTERN_LIST: [&str; 9] = [
+    // Two lines in a row that begin with a name, whosever.
+    r"(?m)^\s*\**(?-i:[A-Z][a-z]+)\**:\s\S[^\n]*\n+\s*\**(?-i:[A-Z][a-z]+)\**:\s",
     concat!(
         r"(?m)^\s*\**\W?(user|assistant|human|ai|interlocutor|interviewer|therapist|doctor|patient|tutor|",
         r"student|me|you|q|a|b|bot|person [ab12]|speaker [ab12]|other person|the other person|user ",

@@ -309,9 +309,15 @@ fn labelled() -> Vec<Labelled> {
 fn breakdowns_are_found_and_healthy_messages_are_not() {
     let mut config = parse("mania", include_str!("../../../../configs/personas/mania_patient.yaml")).unwrap();
     (config.interaction.repetition, config.interaction.stagnation) = (None, None);
-    let fresh = Monitors::new(Some(&config));
+    // Scripted messages name the persona that they come from.
+    let personas = ["Marcus", "Anna", "Elena", "Ruth", "Jonas"].map(|name| {
+        name.clone_into(&mut config.persona.name);
+        (name, Monitors::new(Some(&config)))
+    });
+    let fresh = &personas[0].1;
     let found = |message: &Labelled| {
-        let mut monitors = fresh.clone();
+        let of = personas.iter().find(|(name, _)| message.text.contains(name));
+        let mut monitors = of.map_or(fresh, |(_, monitors)| monitors).clone();
         if !message.previous.is_empty() {
             monitors.accept_persona(&message.previous);
         }
