@@ -85,6 +85,8 @@ fn events(c: &mut Criterion) {
         }
         regulator.on_event(LlmEvent::TurnComplete { full_response: &full, finish: None });
         regulator.on_event(LlmEvent::Cost {
+            call_id: None,
+            model: None,
             tokens_in: 40,
             tokens_out: 100,
             tokens_cached: 0,

@@ -28,6 +28,8 @@ pub(crate) fn run(out: &mut impl Write) -> io::Result<()> {
         regulator.on_event(LlmEvent::TurnStart { user_message: task });
         regulator.on_event(LlmEvent::TurnComplete { full_response: "Here is the billing code.", finish: None });
         regulator.on_event(LlmEvent::Cost {
+            call_id: None,
+            model: None,
             tokens_in: 900 + 400 * turn as u64,
             tokens_out: 1_100,
             tokens_cached: 0,

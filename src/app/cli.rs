@@ -14,6 +14,7 @@ mod examples;
 mod export;
 mod generate;
 mod input;
+mod likelihood;
 mod judge;
 mod logprobs;
 mod memory;

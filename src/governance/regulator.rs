@@ -16,7 +16,7 @@
 //! assert!(!regulator.should_stop());
 //!
 //! regulator.on_event(LlmEvent::Cost {
-//!     tokens_in: 1_200, tokens_out: 2, tokens_cached: 0, money_micros: 0, wallclock_ms: 80, provider: None,
+//!     call_id: None, model: None, tokens_in: 1_200, tokens_out: 2, tokens_cached: 0, money_micros: 0, wallclock_ms: 80, provider: None,
 //! });
 //! assert!(regulator.should_stop());
 //! let Decision::CircuitBreak { reason: CircuitBreakReason::CostCapReached { spent, cap, .. }, .. } =
@@ -35,18 +35,23 @@
 //!
 //! It does not call a model, read a clock, draw random numbers or access files. Elapsed time is an event.
 
+mod bench;
 mod calibration;
+mod complaint;
 mod core;
 mod corrections;
 mod cost;
 mod decision;
 mod delta;
 mod event;
+mod event_line;
 mod features;
 #[doc(hidden)]
 pub mod fuzzing;
 mod negation;
+mod openai;
 mod otlp;
+mod prohibitions;
 #[cfg(test)]
 mod properties;
 mod quality;
@@ -55,34 +60,38 @@ mod replay;
 mod reply;
 mod scanner;
 mod scope;
+mod segments;
 mod settings;
 mod signals;
 mod spans;
 mod state;
-mod segments;
 mod tokens;
 mod tools;
 mod topics;
-mod wire;
+mod volatile;
 
 pub use self::core::Regulator;
-pub use calibration::{Calibration, CalibrationError, CalibrationProvenance, CalibrationScope, Estimator};
+pub use bench::{BenchReport, FaultCount, FaultLabel, SessionLabels, SessionLog, SessionLogError, bench};
+pub use calibration::{
+    AnswerKind, CALIBRATION_REPLIES_MIN, Calibration, CalibrationError, CalibrationProvenance, CalibrationScope,
+    Estimator,
+};
 pub use corrections::signal_blocks;
 pub use cost::ResourceUsage;
 pub use decision::{
-    BreakAction, CircuitBreakReason, ConfidenceSpan, CorrectionPattern, Decision, DriftSpan, Evidence, RankedDecision,
-    Resource, TextSpan, ToolLoopPattern,
+    BreakAction, CircuitBreakReason, ConfidenceSpan, CorrectionPattern, Decision, DriftBasis, DriftSpan, Evidence,
+    RankedDecision, Resource, TextSpan, ToolLoopPattern,
 };
 pub use delta::{DeltaSettings, delta_gains};
-pub use event::LlmEvent;
+pub use event::{Event, LlmEvent, OwnedEvent};
+pub use event_line::{EventLine, EventLineError};
 pub use references::{CesReference, EstimatorReferences, Wepr};
 pub use replay::{DecisionChange, TurnDecisions, decision_changes, replay};
-pub use scope::SentenceEmbedder;
+pub use scope::{AnswerLikelihood, SentenceEmbedder};
 pub use settings::{
-    ConfidenceSettings, CorrectionSettings, CostSettings, QualitySettings, ResourceLimits, ScopeSettings, SettingError,
-    Settings, ToolSettings,
+    ConfidenceSettings, CorrectionSettings, CostSettings, ModelPrice, QualitySettings, ResourceLimits, ScopeSettings,
+    SettingError, Settings, ToolSettings,
 };
 pub use signals::{ConfidenceBasis, ResponseType, Signals, TurnStats};
 pub use state::{RegulatorState, StateError};
 pub use tokens::{Estimates, RankEntropies};
-pub use wire::{EventLine, EventLineError};

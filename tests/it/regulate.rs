@@ -186,3 +186,117 @@ fn a_replay_lists_decisions_under_other_settings() {
     assert_eq!(typo.status.code(), Some(2));
     assert!(String::from_utf8(typo.stderr).unwrap().contains("there is no such setting"));
 }
+
+/// The answers to events that ask for permission: `ack allow stop`.
+fn answers(output: &Output) -> Vec<String> {
+    let lines = String::from_utf8(output.stdout.clone()).unwrap();
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines
+        .filter(|line| line.get("ack").is_some())
+        .map(|line| format!("{} {} {}", line["ack"].as_str().unwrap(), line["allow"], line["stop"]))
+        .collect()
+}
+
+#[test]
+fn every_event_that_asks_for_permission_gets_one_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = r#"{"model":"m","messages":[{"role":"user","content":"Why is the sky blue?"}]}
+{"type":"reserve","call_id":"c1","tokens_in":60,"tokens_out":30}
+data: {"object":"chat.completion.chunk","id":"c1","choices":[{"delta":{"content":"Air"},"logprobs":{"content":[{"token":"Air","logprob":-Infinity,"top_logprobs":[]}]}}]}
+{"type":"elapsed","wallclock_ms":7}
+data: {"object":"chat.completion.chunk","id":"c1","choices":[{"delta":{},"finish_reason":"stop"}]}
+data: {"object":"chat.completion.chunk","id":"c1","model":"m","choices":[],"usage":{"prompt_tokens":60,"completion_tokens":45}}
+data: [DONE]
+{"type":"tool_call","call_id":"t1","tool_name":"look","args_json":{}}
+{"type":"turn_start","user_message":"And at night?"}
+"#;
+    let output = regulate(folder.path(), &["--ack", "--cost-cap-tokens", "100"], events);
+    assert_eq!(output.status.code(), Some(0), "{}", program::told(&output));
+    let expected = [
+        "turn_start true false",
+        "reserve true false",
+        "elapsed true false",
+        "tool_call false true",
+        "turn_start false true",
+    ];
+    assert_eq!(answers(&output), expected);
+    let prices = r#"{"m": {"input": 1.0, "output": 4.0}}"#;
+    std::fs::write(folder.path().join("prices.json"), prices).unwrap();
+    let flags = ["--ack", "--prices", "prices.json", "--cost-cap-money-micros", "241"];
+    assert_eq!(answers(&regulate(folder.path(), &flags, events))[4], "turn_start true false", "60 and four times 45");
+    let flags = ["--ack", "--prices", "prices.json", "--cost-cap-money-micros", "240"];
+    assert_eq!(answers(&regulate(folder.path(), &flags, events))[4], "turn_start false true");
+}
+
+#[test]
+fn sessions_in_one_process_have_caps_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = r#"{"type":"turn_start","user_message":"x","session":"a"}
+{"type":"cost","tokens_in":90,"tokens_out":20,"session":"a"}
+{"type":"turn_start","user_message":"x","session":"b"}
+{"type":"cost","tokens_in":10,"tokens_out":2,"session":"b"}
+"#;
+    let output = regulate(folder.path(), &["--cost-cap-tokens", "100"], events);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let last: Vec<Value> = lines.lines().rev().take(2).map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&last[0]["session"], &last[0]["decision"]), (&"b".into(), &"continue".into()));
+    assert_eq!((&last[1]["session"], &last[1]["decision"]), (&"a".into(), &"circuit_break".into()));
+    let refused = regulate(folder.path(), &["--state", "s.json"], events);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(program::told(&refused).contains("session `a`"), "{}", program::told(&refused));
+}
+
+#[test]
+fn input_of_which_nothing_is_understood_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let spans = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"GET /","attributes":[{"key":"http.method","value":{"stringValue":"GET"}}]}]}]}]}"#;
+    let output = regulate(folder.path(), &[], &format!("{spans}\n{spans}\n"));
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
+    assert!(
+        program::told(&output).contains("nothing was understood: none of the 2 lines"),
+        "{}",
+        program::told(&output)
+    );
+    let others = include_str!("../data/otlp_others.jsonl");
+    let output = regulate(folder.path(), &[], &format!("{spans}\n{others}"));
+    assert_eq!(output.status.code(), Some(0), "{}", program::told(&output));
+}
+
+#[test]
+fn a_kill_costs_at_most_the_last_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = command(folder.path(), &["--state", "ann.json", "--ack"]).spawn().unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    for _ in 0..10 {
+        stdin.write_all(CORRECTED.trim_start().as_bytes()).unwrap();
+    }
+    writeln!(stdin, r#"{{"type":"elapsed","wallclock_ms":1}}"#).unwrap();
+    // Once the last event is answered, every one before it is stored, although the process is idle and never ends.
+    let mut line = String::new();
+    while !line.contains("\"ack\":\"elapsed\"") {
+        line.clear();
+        assert!(stdout.read_line(&mut line).unwrap() > 0);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let state: Value = serde_json::from_str(&std::fs::read_to_string(folder.path().join("ann.json")).unwrap()).unwrap();
+    assert_eq!((&state["turns"], &state["corrections"]["clusters"][0]["count"]), (&10.into(), &10.into()));
+}
+
+/// The tables of `loom regulate --bench` on the labelled sessions, as the page shows them.
+#[test]
+fn the_page_shows_what_the_bench_measures() {
+    let output = program::loom(&program::root(), &["regulate", "--bench", "tests/data/sessions"]);
+    assert_eq!(output.status.code(), Some(0), "{}", program::told(&output));
+    let tables = String::from_utf8(output.stdout).unwrap();
+    let page = std::fs::read_to_string(program::root().join("docs/REGULATOR.md")).unwrap();
+    for table in tables.split("\n\n").filter(|part| part.starts_with('|')) {
+        assert!(page.contains(table.trim()), "docs/REGULATOR.md should show:\n{table}");
+    }
+    let (_, held_back) = tables.split_once("held_back").unwrap();
+    let row: Vec<&str> =
+        held_back.lines().find(|line| line.starts_with("| 24 ")).unwrap().split('|').map(str::trim).collect();
+    let share = |cell: &str| cell.split_once('(').unwrap().1.trim_end_matches(" %)").parse::<f64>().unwrap();
+    assert!(row[2].parse::<usize>().unwrap() >= 2_000 && row[3] == "0", "{row:?}");
+    assert!(share(row[4]) <= 2.0 && share(row[6]) >= 90.0, "{row:?}");
+}

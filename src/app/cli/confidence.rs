@@ -12,7 +12,7 @@ use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain};
 use crate::foundation::store::write_atomic;
 use crate::governance::mood::Mood;
-use crate::governance::regulator::{CalibrationProvenance, CalibrationScope, Estimator};
+use crate::governance::regulator::{CALIBRATION_REPLIES_MIN, CalibrationProvenance, CalibrationScope, Estimator};
 use crate::inference::providers::OpenOptions;
 use crate::simulation::authorizer::Authorizer;
 use crate::studies::confidence::{
@@ -68,6 +68,9 @@ struct Bench {
 Examples:
   loom confidence fit --output bundled.json
   loom run anna.yaml --calibration bundled.json
+
+A calibration is written only if the AUROC on held-out items is above .5 with 95 % confidence, and applies to answers of the \
+same kind alone: one that was fitted on choices is refused by `loom run` and `loom regulate`.
 
 By default the estimator with the best AUROC on the fit half is used, except `choice_margin`, which only scored \
 candidates have.")]
@@ -128,6 +131,9 @@ impl Effect {
         Ok(Exit::Ok)
     }
 }
+
+/// Resamples behind the interval that decides whether a fit is accepted.
+const FIT_RESAMPLES: u32 = 500;
 
 fn bar(length: u64) -> ProgressBar {
     let target =
@@ -204,7 +210,7 @@ impl Fit {
     fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         require_writable_path([&self.output])?;
         let (subject, answers) = self.what.answers()?;
-        let study = Study::of(subject, &answers, 0)?;
+        let study = Study::of(subject, &answers, FIT_RESAMPLES)?;
         let any_reply_has = |estimator: &Estimator| *estimator != Estimator::ChoiceMargin;
         let estimator = match self.estimator {
             Some(estimator) => estimator,
@@ -216,6 +222,22 @@ impl Fit {
                 .ok_or_else(|| StudyError::Unfit("no estimator".to_owned()))?,
         };
         let mut calibration = fit(study.subject.scope.clone(), estimator, &answers)?;
+        let measured = study.estimators.iter().find(|row| row.estimator == estimator).and_then(|row| row.auroc);
+        calibration.auroc = measured.map(|auroc| auroc.value);
+        let low = measured.and_then(|auroc| auroc.interval).map(|interval| interval.low);
+        if !calibration.is_reliable() || low.is_some_and(|low| low <= 0.5) {
+            let rows: Vec<_> = study.estimators.iter().filter(|row| row.estimator == estimator).cloned().collect();
+            write!(terminal.out, "{}", table(&Study { estimators: rows, ..study }))?;
+            writeln!(
+                terminal.err,
+                "loom: no calibration was written: {} was fitted on {} items ({CALIBRATION_REPLIES_MIN} or more are needed), and \
+                 its AUROC on the held-out ones is not above .5 with 95 % confidence if the interval begins there or below; \
+                 give the task more items, or choose another estimator",
+                estimator.name(),
+                calibration.n
+            )?;
+            return Ok(Exit::CheckFailed);
+        }
         calibration.provenance = CalibrationProvenance {
             date: SystemClock.now().strftime("%Y-%m-%d").to_string(),
             loom: env!("CARGO_PKG_VERSION").to_owned(),
@@ -265,7 +287,7 @@ fn scope(model: &dyn LanguageModel, task: &Task) -> Result<CalibrationScope, Fai
             info.name
         ))
     })?;
-    Ok(CalibrationScope { model: digest, template: info.template, task: task.name.clone() })
+    Ok(CalibrationScope { model: digest, template: info.template, task: task.name.clone(), answers: task.answers() })
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -1,20 +1,28 @@
 //! `loom regulate`: events as lines of JSON in, decisions as lines of JSON out.
 
-use std::fs::File;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
 use super::input::read_file_limited;
+use super::likelihood::ModelLikelihood;
 use super::{Exit, Failure, Terminal};
+use crate::app::command_gate::CommandGate;
 use crate::foundation::base::limits::{EVENT_LINE_BYTES_MAX, REGULATOR_STATE_BYTES_MAX};
+use crate::foundation::chat::ModelChain;
 use crate::foundation::store::{FileLock, write_atomic};
+use crate::governance::mood::Mood;
 use crate::governance::regulator::{
-    BreakAction, Calibration, Decision, EventLine, RankedDecision, Regulator, RegulatorState, Settings, StateError,
-    decision_changes, replay, signal_blocks,
+    BreakAction, Calibration, Decision, EventLine, ModelPrice, RankedDecision, Regulator, RegulatorState, SessionLog,
+    Settings, StateError, bench, decision_changes, replay, signal_blocks,
 };
+use crate::inference::providers::OpenOptions;
 
 /// Monitor an agent's model calls: reads events and writes decisions, one JSON object per line
 #[derive(Debug, clap::Args)]
@@ -29,15 +37,18 @@ Events, one per line:
   {\"type\": \"tool_call\", \"tool_name\": \"read\", \"args_json\": \"{}\"}
   {\"type\": \"tool_result\", \"tool_name\": \"read\", \"success\": true, \"duration_ms\": 3, \"result\": \"…\"}
   also: task, text, reserve, elapsed, and `top` on a token (docs/REGULATOR.md)
-A line may also be an OTLP/JSON export of OpenTelemetry's GenAI spans, as the collector's file exporter writes them.
+`session` on a line keeps sessions apart; `call_id` joins a call with its cost, or a tool call with its result.
+A line may also be an OpenAI request, response or streaming chunk, or an OTLP/JSON export of model spans (OpenTelemetry GenAI,
+OpenInference, Traceloop), as the collector's file exporter writes them.
 
 Examples:
   my-agent --events | loom regulate --cost-cap-tokens 20000 --state ann.json
   loom regulate events.jsonl | jq -c 'select(.decision != \"continue\")'
   loom regulate traces.jsonl --cost-cap-tokens 20000
   loom regulate events.jsonl --replay scope.drift=0.3,0.4,0.6
+  loom regulate --bench tests/data/sessions/held_back
 
-Exit codes: 0 all lines were events, 1 a line was not an event, 2 usage.")]
+Exit codes: 0 all lines were events, 1 a line was not an event or nothing was understood, 2 usage.")]
 pub(super) struct Args {
     /// The events; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
@@ -73,12 +84,28 @@ pub(super) struct Args {
     /// of being right
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
+    /// Judge whether a reply keeps to its task by how much more likely this local model finds it with the task than without
+    #[arg(long, value_name = "MODEL")]
+    model: Option<ModelChain>,
     /// The user's id
     #[arg(long, value_name = "ID")]
     user: Option<String>,
     /// Also print the statistics of each turn
     #[arg(long)]
     readings: bool,
+    /// Answer every event that asks for permission: turn_start, reserve, elapsed and tool_call
+    #[arg(long)]
+    ack: bool,
+    /// Prices of models, JSON: {"gpt-4o-mini": {"input": 0.15, "output": 0.6, "cached": 0.075}}, in units of the currency per
+    /// million tokens; `*` is any other model
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+    /// Measure false stops, false warnings and faults found on labelled logs (.jsonl, .jsonl.gz, or folders of them)
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["state", "user", "calibration", "signals", "replay", "ack"])]
+    bench: Vec<PathBuf>,
+    /// With --bench, also list each false decision and each missed fault
+    #[arg(long, requires = "bench")]
+    mistakes: bool,
     /// At the end, print the learned rules to standard error, as pending signal blocks for the governed memory
     #[arg(long, value_name = "YYYY-MM-DD")]
     signals: Option<jiff::civil::Date>,
@@ -98,12 +125,15 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let settings = self.settings()?;
-        let mut reader: Box<dyn BufRead> = if self.events == Path::new("-") {
-            Box::new(io::stdin().lock())
+        if !self.bench.is_empty() {
+            return self.measure(&settings, terminal);
+        }
+        let input: Box<dyn Read> = if self.events == Path::new("-") {
+            Box::new(io::stdin())
         } else {
-            let file = File::open(&self.events).map_err(|error| file_error(&self.events, "cannot be read", &error))?;
-            Box::new(BufReader::new(file))
+            Box::new(File::open(&self.events).map_err(|error| file_error(&self.events, "cannot be read", &error))?)
         };
+        let mut reader = BufReader::new(input);
         if !self.replay.is_empty() {
             return self.vary(&settings, &mut reader, terminal);
         }
@@ -121,13 +151,21 @@ impl Args {
                 scope.model.short(),
                 scope.task
             )?;
+            calibration.check_use().map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
             regulator.calibrate(calibration);
             regulator.set_model_scope(Some(scope));
         }
-        let outcome = self.regulate(&mut regulator, &mut reader, state.as_mut(), terminal);
+        if let Some(chain) = &self.model {
+            let gate = CommandGate::for_models("regulate", Mood::Skeptical, &[chain], None)?;
+            let model = gate.open_model(chain, &OpenOptions::new(None, None))?;
+            regulator.set_likelihood(Some(Arc::new(ModelLikelihood::new(model)?)));
+        }
+        let mut sessions = Sessions { template: regulator, open: BTreeMap::new(), last_used: 0 };
+        let outcome = self.regulate(&mut sessions, &mut reader, state.as_mut(), terminal);
+        let regulator = sessions.unnamed();
         // Store the state even if the output was closed.
         if let Some(state) = &mut state {
-            state.write(&regulator)?;
+            state.write(regulator, true)?;
         }
         let exit = outcome?;
         if let Some(date) = self.signals {
@@ -154,6 +192,11 @@ impl Args {
         if let Some(drift) = self.drift {
             settings.scope.drift = drift;
         }
+        if let Some(path) = &self.prices {
+            let prices: BTreeMap<String, ModelPrice> = serde_json::from_str(&read(path)?)
+                .map_err(|error| Failure::usage(format!("{}: no price table: {error}", path.display())))?;
+            settings.cost.prices.extend(prices);
+        }
         settings.check().map_err(|error| Failure::usage(error.to_string()))?;
         Ok(settings)
     }
@@ -172,38 +215,82 @@ impl Args {
 
     fn regulate(
         &self,
-        regulator: &mut Regulator,
-        reader: &mut dyn BufRead,
+        sessions: &mut Sessions,
+        reader: &mut BufReader<Box<dyn Read>>,
         mut state: Option<&mut StateFile<'_>>,
         terminal: &mut Terminal,
     ) -> Result<Exit, Failure> {
-        let mut reported: Vec<RankedDecision> = Vec::new();
         let mut last_line = 0;
-        let exit = self.each_event(reader, terminal, |event, line, terminal| {
-            last_line = line;
+        let exit = self.each_event(reader, terminal, |event, place, terminal| {
+            last_line = place.line;
+            if !event.session.is_empty() && state.is_some() {
+                let why = "a state file holds what one session learned; leave out --state, or run one process for each session";
+                return Err(Failure::usage(format!("line {}: session `{}`: {why}", place.line, event.session)));
+            }
+            let session = sessions.get(&event.session);
+            let regulator = &mut session.regulator;
             regulator.on_event(event.event());
+            // Before anything is said, so that whoever reads a decision can rely on the state.
+            if let Some(state) = state.as_mut().filter(|state| is_learned(event.kind()) && state.is_due(place.waiting)) {
+                state.write(regulator, false)?;
+            }
             let at_end = event.kind() == "turn_complete";
-            let taught = at_end || event.kind() == "user_correction";
-            if let Some(state) = state.as_mut().filter(|state| taught && state.is_due()) {
-                state.write(regulator)?;
+            let name = event.session.as_str();
+            if self.ack && asks_permission(event.kind()) {
+                acknowledge(event.kind(), name, place.line, regulator, terminal)?;
             }
             if at_end && self.readings {
-                let reading = json!({ "at": event.kind(), "line": line, "reading": regulator.turn_stats() });
-                writeln!(terminal.out, "{reading}")?;
+                let reading = json!({ "at": event.kind(), "line": place.line, "reading": regulator.turn_stats() });
+                writeln!(terminal.out, "{}", in_session(reading, name))?;
             }
-            if at_end || has_new(&reported, regulator.decide()) {
-                report(event.kind(), line, regulator, terminal)?;
+            if at_end || has_new(&session.reported, regulator.decide()) {
+                report(event.kind(), name, place.line, regulator, terminal)?;
             }
-            if at_end || reported != regulator.decide() {
-                reported = regulator.decide().to_vec();
+            if at_end || session.reported != regulator.decide() {
+                session.reported = regulator.decide().to_vec();
             }
             Ok(())
         })?;
-        report("end_of_input", last_line, regulator, terminal)?;
+        if exit == Exit::CheckFailed && last_line == 0 {
+            return Ok(exit);
+        }
+        for (name, session) in sessions.all() {
+            report("end_of_input", name, last_line, &session.regulator, terminal)?;
+        }
         Ok(exit)
     }
 
-    fn vary(&self, settings: &Settings, reader: &mut dyn BufRead, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    /// Measures the regulator on labelled logs, one table for each set of them.
+    fn measure(&self, settings: &Settings, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let mut paths = Vec::new();
+        for path in &self.bench {
+            logs_in(path, &mut paths)?;
+        }
+        let mut sets: BTreeMap<String, Vec<SessionLog>> = BTreeMap::new();
+        for path in paths {
+            let log = SessionLog::parse(&read_log(&path)?)
+                .map_err(|error| file_error(&path, "is no labelled log", &error))?;
+            sets.entry(log.labels.half.clone()).or_default().push(log);
+        }
+        for (name, logs) in &sets {
+            let report = bench(settings, logs);
+            let title = if name.is_empty() { "all" } else { name };
+            writeln!(terminal.out, "{title}\n\n{report}")?;
+            if self.mistakes {
+                for (session, turn, what) in &report.mistakes {
+                    writeln!(terminal.out, "{session}, turn {turn}: {what}")?;
+                }
+            }
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn vary(
+        &self,
+        settings: &Settings,
+        reader: &mut BufReader<Box<dyn Read>>,
+        terminal: &mut Terminal,
+    ) -> Result<Exit, Failure> {
         let mut varied = Vec::new();
         for vary in &self.replay {
             let (path, values) = vary
@@ -231,23 +318,26 @@ impl Args {
         Ok(exit)
     }
 
-    /// Reads the events. A line that is not an event is reported, and with `--strict` ends the command.
+    /// Reads the events. A line that is not an event is reported, and with `--strict` ends the command. Input of which nothing
+    /// was understood is an error.
     fn each_event(
         &self,
-        reader: &mut dyn BufRead,
+        reader: &mut BufReader<Box<dyn Read>>,
         terminal: &mut Terminal,
-        mut each: impl FnMut(&EventLine, u64, &mut Terminal) -> Result<(), Failure>,
+        mut each: impl FnMut(&EventLine, Place, &mut Terminal) -> Result<(), Failure>,
     ) -> Result<Exit, Failure> {
         let mut lines = Lines { reader, number: 0, buffer: Vec::new() };
         let mut exit = Exit::Ok;
         let mut warned: Vec<String> = Vec::new();
+        let (mut parsed_lines, mut understood) = (0u64, false);
         while let Some(line) = lines.next()? {
             let parsed = match line {
                 Ok(line) if line.trim().is_empty() => continue,
                 Ok(line) => EventLine::parse_line(line).map_err(|error| error.to_string()),
                 Err(why) => Err(why),
             };
-            let number = lines.number;
+            let place = Place { line: lines.number, waiting: lines.waiting() };
+            let number = place.line;
             let events = match parsed {
                 Ok(events) => events,
                 Err(why) => {
@@ -259,7 +349,9 @@ impl Args {
                     continue;
                 }
             };
+            parsed_lines += 1;
             for event in events {
+                understood = true;
                 for field in &event.unknown_fields {
                     let kind = event.kind();
                     let name = format!("{kind}.{field}");
@@ -268,11 +360,139 @@ impl Args {
                         warned.push(name);
                     }
                 }
-                each(&event, number, terminal)?;
+                each(&event, place, terminal)?;
             }
+        }
+        if parsed_lines > 0 && !understood {
+            writeln!(
+                terminal.err,
+                "loom: nothing was understood: none of the {parsed_lines} lines holds a model call or a tool span with attributes of \
+                 OpenTelemetry GenAI (gen_ai.*), OpenInference (llm.*) or Traceloop (docs/REGULATOR.md)"
+            )?;
+            exit = Exit::CheckFailed;
         }
         Ok(exit)
     }
+}
+
+/// Where an event stands in the input.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    line: u64,
+    /// More input has arrived already.
+    waiting: bool,
+}
+
+/// A regulator for each session.
+struct Sessions {
+    /// A regulator with the settings and calibration of all, to which nothing has happened; it is the unnamed session's.
+    template: Regulator,
+    open: BTreeMap<String, Session>,
+    last_used: u64,
+}
+
+struct Session {
+    regulator: Regulator,
+    reported: Vec<RankedDecision>,
+    used: u64,
+}
+
+impl Sessions {
+    /// Most sessions at once; beyond it the one that was silent longest is forgotten.
+    const MAX: usize = 1024;
+
+    fn get(&mut self, name: &str) -> &mut Session {
+        self.last_used += 1;
+        if !self.open.contains_key(name) && self.open.len() >= Self::MAX {
+            let oldest = self.open.iter().min_by_key(|(_, session)| session.used).map(|(name, _)| name.clone());
+            oldest.and_then(|name| self.open.remove(&name));
+        }
+        let fresh = || Session { regulator: self.template.clone(), reported: Vec::new(), used: 0 };
+        let session = self.open.entry(name.to_owned()).or_insert_with(fresh);
+        session.used = self.last_used;
+        session
+    }
+
+    fn unnamed(&self) -> &Regulator {
+        self.open.get("").map_or(&self.template, |session| &session.regulator)
+    }
+
+    /// Every session; the unnamed one if there is none.
+    fn all(&mut self) -> impl Iterator<Item = (&str, &Session)> {
+        if self.open.is_empty() {
+            self.get("");
+        }
+        self.open.iter().map(|(name, session)| (name.as_str(), session))
+    }
+}
+
+/// Whether an event changes what is stored; tokens are counted when their turn ends.
+fn is_learned(kind: &str) -> bool {
+    !matches!(kind, "token" | "text" | "elapsed")
+}
+
+/// Whether whoever sent an event waits for a yes or no.
+fn asks_permission(kind: &str) -> bool {
+    matches!(kind, "turn_start" | "reserve" | "elapsed" | "tool_call")
+}
+
+fn acknowledge(
+    at: &str,
+    session: &str,
+    line: u64,
+    regulator: &Regulator,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let first = regulator.decide().first().map(|ranked| &ranked.decision);
+    let pauses = matches!(first, Some(Decision::CircuitBreak { action: BreakAction::PauseAndAsk, .. }));
+    let stop = regulator.stop_requested();
+    let decision = first.map_or("continue", Decision::kind);
+    let answer = json!({ "ack": at, "line": line, "turn": regulator.turn(), "allow": !stop && !pauses, "stop": stop, "decision": decision });
+    writeln!(terminal.out, "{}", in_session(answer, session))?;
+    terminal.out.flush()?;
+    Ok(())
+}
+
+/// Adds the session's name, if it has one.
+fn in_session(mut line: Value, session: &str) -> Value {
+    if let (Value::Object(fields), false) = (&mut line, session.is_empty()) {
+        fields.insert("session".to_owned(), session.into());
+    }
+    line
+}
+
+/// The logs at a path: itself, or the logs in the folder.
+fn logs_in(path: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    if !path.is_dir() {
+        found.push(path.to_owned());
+        return Ok(());
+    }
+    let unread = |error: io::Error| file_error(path, "cannot be read", &error);
+    let mut entries: Vec<PathBuf> = fs::read_dir(path)
+        .map_err(unread)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()
+        .map_err(unread)?;
+    entries.sort();
+    for entry in entries {
+        let name = entry.to_string_lossy();
+        if entry.is_dir() || name.ends_with(".jsonl") || name.ends_with(".jsonl.gz") {
+            logs_in(&entry, found)?;
+        }
+    }
+    Ok(())
+}
+
+/// The text of a log, unpacked if its name ends in `.gz`.
+fn read_log(path: &Path) -> Result<String, Failure> {
+    if path.extension().is_none_or(|extension| extension != "gz") {
+        return read(path);
+    }
+    let unread = |error: io::Error| file_error(path, "cannot be read", &error);
+    let file = File::open(path).map_err(unread)?;
+    let mut text = String::new();
+    GzDecoder::new(file).take(REGULATOR_STATE_BYTES_MAX).read_to_string(&mut text).map_err(unread)?;
+    Ok(text)
 }
 
 /// Most unknown fields reported.
@@ -283,14 +503,14 @@ fn has_new(reported: &[RankedDecision], now: &[RankedDecision]) -> bool {
     now.iter().any(|ranked| ranked.decision != Decision::Continue && !reported.contains(ranked))
 }
 
-fn report(at: &str, line: u64, regulator: &Regulator, terminal: &mut Terminal) -> Result<(), Failure> {
+fn report(at: &str, session: &str, line: u64, regulator: &Regulator, terminal: &mut Terminal) -> Result<(), Failure> {
     let decisions = regulator.decide();
     for (ranked, rank) in decisions.iter().zip(1..) {
-        let mut line = json!({ "at": at, "line": line, "turn": regulator.turn(), "rank": rank, "of": decisions.len(), "stop": regulator.should_stop() });
+        let mut line = json!({ "at": at, "line": line, "turn": regulator.turn(), "rank": rank, "of": decisions.len(), "stop": regulator.stop_requested() });
         if let (Value::Object(line), Ok(Value::Object(decision))) = (&mut line, serde_json::to_value(ranked)) {
             line.extend(decision);
         }
-        writeln!(terminal.out, "{line}")?;
+        writeln!(terminal.out, "{}", in_session(line, session))?;
     }
     // The agent waits for the decision.
     terminal.out.flush()?;
@@ -299,12 +519,17 @@ fn report(at: &str, line: u64, regulator: &Regulator, terminal: &mut Terminal) -
 
 /// Reads lines of bounded length.
 struct Lines<'r> {
-    reader: &'r mut dyn BufRead,
+    reader: &'r mut BufReader<Box<dyn Read>>,
     number: u64,
     buffer: Vec<u8>,
 }
 
 impl Lines<'_> {
+    /// Whether another line has arrived already.
+    fn waiting(&self) -> bool {
+        self.reader.buffer().contains(&b'\n')
+    }
+
     /// The next line, or what is wrong with it; `None` at the end.
     fn next(&mut self) -> Result<Option<Result<&str, String>>, Failure> {
         self.buffer.clear();
@@ -343,8 +568,8 @@ struct StateFile<'a> {
 }
 
 impl<'a> StateFile<'a> {
-    /// Least time between two writes.
-    const EVERY: Duration = Duration::from_secs(1);
+    /// Longest time between two writes while more events wait.
+    const EVERY: Duration = Duration::from_millis(50);
 
     fn open(path: &'a Path) -> Result<Self, Failure> {
         let mut name = path.as_os_str().to_owned();
@@ -357,14 +582,23 @@ impl<'a> StateFile<'a> {
         Ok(Self { path, _lock: lock, at: None })
     }
 
-    fn write(&mut self, regulator: &Regulator) -> Result<(), Failure> {
-        let json = regulator.export().to_json().map_err(|error| Failure::usage(error.to_string()))?;
+    /// Writes the state: whole at any time, so that a kill leaves the last one or this one. Only the last write waits for the
+    /// disk.
+    fn write(&mut self, regulator: &Regulator, durable: bool) -> Result<(), Failure> {
+        let json = regulator.export().to_json().map_err(|error| Failure::usage(error.to_string()))? + "\n";
         self.at = Some(Instant::now());
-        write_atomic(self.path, (json + "\n").as_bytes())
-            .map_err(|error| file_error(self.path, "cannot be written", &error))
+        let written = if durable {
+            write_atomic(self.path, json.as_bytes())
+        } else {
+            let mut name = self.path.as_os_str().to_owned();
+            name.push(".new");
+            fs::write(&name, json).and_then(|()| fs::rename(&name, self.path))
+        };
+        written.map_err(|error| file_error(self.path, "cannot be written", &error))
     }
 
-    fn is_due(&self) -> bool {
-        self.at.is_none_or(|at| at.elapsed() >= Self::EVERY)
+    /// Whether to write now: always, unless more events wait and the last write was a moment ago.
+    fn is_due(&self, waiting: bool) -> bool {
+        !waiting || self.at.is_none_or(|at| at.elapsed() >= Self::EVERY)
     }
 }

@@ -292,7 +292,9 @@ impl Args {
 
 fn calibration(path: &Path) -> Result<Calibration, Failure> {
     let invalid = |error| Failure::usage(format!("{}: {error}", path.display()));
-    Calibration::from_json(&read_file(path)?).map_err(invalid)
+    let calibration = Calibration::from_json(&read_file(path)?).map_err(invalid)?;
+    calibration.check_use().map_err(invalid)?;
+    Ok(calibration)
 }
 
 /// Captures repeated corrections of the rollouts as memory signals, for review by a person.

@@ -7,8 +7,11 @@ use super::tokens::Estimates;
 use crate::foundation::base::Digest;
 use crate::foundation::stats::{Isotonic, IsotonicError};
 
-/// The version of the file format. Version 1 had no date and no references.
-const VERSION: u32 = 2;
+/// The version of the file format. Version 1 had no date and no references, version 2 no kind of answers and
+/// no AUROC.
+const VERSION: u32 = 3;
+/// A calibration on fewer replies is not used.
+pub const CALIBRATION_REPLIES_MIN: usize = 50;
 
 /// The estimate that a curve is fitted to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -107,8 +110,24 @@ pub struct CalibrationScope {
     pub model: Digest,
     /// Digest of the chat template; `None` for a model without one.
     pub template: Option<Digest>,
-    /// The kind of task, by name.
+    /// The task, by name.
     pub task: String,
+    /// How the answers of the task came about.
+    #[serde(default)]
+    pub answers: AnswerKind,
+}
+
+/// How a model answers: confidence in a choice among given candidates says nothing of free replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerKind {
+    /// In its own words, as in a conversation.
+    Free,
+    /// By choosing the most likely of given candidates.
+    Choice,
+    /// Not recorded.
+    #[default]
+    Unknown,
 }
 
 /// A curve from an estimate to a probability of being right, with its provenance.
@@ -122,6 +141,9 @@ pub struct Calibration {
     pub estimator: Estimator,
     /// How many labelled replies it was fitted on.
     pub n: usize,
+    /// How well its estimator ranked right above wrong replies that it was not fitted on.
+    #[serde(default)]
+    pub auroc: Option<f64>,
     /// When and by what it was fitted.
     #[serde(default, rename = "made")]
     pub provenance: CalibrationProvenance,
@@ -166,6 +188,27 @@ pub enum CalibrationError {
         /// The model here, as it was named.
         name: String,
     },
+    /// Fitted on answers of another kind.
+    #[error(
+        "the calibration was fitted on task `{task}`, where the model chooses among candidates{unknown}: it says nothing of free replies; fit one on a task with free answers, as in {{\"question\": \"…\", \"answers\": [\"…\"]}}", unknown = if *.known { "" } else { " or the file does not tell" }
+    )]
+    Answers {
+        /// The task.
+        task: String,
+        /// The file says how its answers came about.
+        known: bool,
+    },
+    /// Fitted on too few replies, or by an estimator that does not separate right from wrong.
+    #[error(
+        "the calibration was fitted on {n} replies{}: {CALIBRATION_REPLIES_MIN} or more and an AUROC above .5 are needed; give the task more items, or another estimator",
+        .auroc.as_ref().map_or_else(String::new, |auroc| format!(" with an AUROC of {auroc}"))
+    )]
+    Unreliable {
+        /// On how many.
+        n: usize,
+        /// How well the estimator ranked replies.
+        auroc: Option<String>,
+    },
     /// Fitted with another chat template.
     #[error(
         "the calibration was fitted with chat template {fitted}, but the model here uses {here}: it does not apply; fit it again with `loom confidence fit --model {name}`"
@@ -203,6 +246,7 @@ impl Calibration {
             scope,
             estimator,
             n: data.len(),
+            auroc: None,
             provenance: CalibrationProvenance::default(),
             references,
             curve,
@@ -213,6 +257,27 @@ impl Calibration {
     pub fn probability(&self, estimates: &Estimates) -> Option<f64> {
         let completed = self.references.complete(estimates.clone());
         Some(self.curve.at(self.estimator.certainty(&completed)?).clamp(0.0, 1.0))
+    }
+
+    /// Whether it was fitted on enough replies, by an estimator that separates right from wrong ones.
+    pub fn is_reliable(&self) -> bool {
+        self.n >= CALIBRATION_REPLIES_MIN && self.auroc.is_none_or(|auroc| auroc > 0.5)
+    }
+
+    /// Checks that it holds for free replies, as in runs and agents, and is reliable.
+    ///
+    /// # Errors
+    /// [`CalibrationError::Answers`] or [`CalibrationError::Unreliable`].
+    pub fn check_use(&self) -> Result<(), CalibrationError> {
+        if self.scope.answers != AnswerKind::Free {
+            let known = self.scope.answers != AnswerKind::Unknown;
+            return Err(CalibrationError::Answers { task: self.scope.task.clone(), known });
+        }
+        if !self.is_reliable() {
+            let auroc = self.auroc.map(|auroc| format!("{auroc:.3}"));
+            return Err(CalibrationError::Unreliable { n: self.n, auroc });
+        }
+        Ok(())
     }
 
     /// Reads a stored calibration of this version or an older one.
@@ -258,7 +323,12 @@ pub(super) mod tests {
     use super::*;
 
     pub(in super::super) fn scope(model: &str) -> CalibrationScope {
-        CalibrationScope { model: Digest::of(model), template: Some(Digest::of("chatml")), task: "qa".into() }
+        CalibrationScope {
+            model: Digest::of(model),
+            template: Some(Digest::of("chatml")),
+            task: "qa".into(),
+            answers: AnswerKind::Free,
+        }
     }
 
     fn reply(ln_nll: f64) -> Estimates {
@@ -293,8 +363,8 @@ pub(super) mod tests {
         let json = serde_json::to_string(&calibration).unwrap();
         assert_eq!(serde_json::from_str::<Calibration>(&json).unwrap(), calibration);
         assert_eq!(Calibration::from_json(&json).unwrap(), calibration);
-        let newer = json.replacen("\"version\":2", "\"version\":3", 1);
-        assert_eq!(Calibration::from_json(&newer), Err(CalibrationError::Newer(3)));
+        let newer = json.replacen("\"version\":3", "\"version\":4", 1);
+        assert_eq!(Calibration::from_json(&newer), Err(CalibrationError::Newer(4)));
         assert!(matches!(Calibration::from_json("{}"), Err(CalibrationError::Damaged(_))));
     }
 
@@ -317,6 +387,21 @@ pub(super) mod tests {
         assert!(error(Some(Digest::of("n")), template).contains("fitted for model"));
         assert!(error(model, Some(Digest::of("other"))).contains("fitted with chat template"));
         assert!(error(None, template).contains("the model here is none"));
+    }
+
+    #[test]
+    fn a_calibration_on_choices_or_few_replies_or_chance_is_not_used() {
+        let good = fitted("m");
+        assert_eq!((good.check_use(), good.is_reliable()), (Ok(()), true));
+        let with = |answers, n, auroc| {
+            let scope = CalibrationScope { answers, ..good.scope.clone() };
+            Calibration { scope, n, auroc, ..good.clone() }.check_use().map_err(|error| error.to_string())
+        };
+        assert!(with(AnswerKind::Choice, 100, None).unwrap_err().contains("chooses among candidates: it says nothing"));
+        assert!(with(AnswerKind::Unknown, 100, None).unwrap_err().contains("or the file does not tell"));
+        assert!(with(AnswerKind::Free, 49, None).unwrap_err().contains("fitted on 49 replies: 50 or more"));
+        assert!(with(AnswerKind::Free, 400, Some(0.48)).unwrap_err().contains("with an AUROC of 0.480"));
+        assert_eq!(with(AnswerKind::Free, 400, Some(0.7)), Ok(()));
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! The regulator: dispatches events to its detectors and keeps their decisions ranked by urgency.
 
 use super::calibration::{Calibration, CalibrationScope};
+use super::complaint::{Complaint, complaint};
 use super::corrections::Corrections;
 use super::cost::{CostTracker, ResourceUsage};
-use super::decision::{CorrectionPattern, Decision, Evidence, RankedDecision};
+use super::decision::{BreakAction, CorrectionPattern, Decision, Evidence, RankedDecision};
 use super::event::LlmEvent;
+use super::features::Features;
 use super::quality::{CORRECTED, QualityTrack};
 use super::reply::Reply;
-use super::scope::{Drift, ScopeTracker, SentenceEmbedder};
+use super::scope::{AnswerLikelihood, Drift, ScopeTracker, SentenceEmbedder};
 use super::settings::Settings;
 use super::signals::{ConfidenceBasis, ResponseType, Signals, Structure, TurnStats, either};
 use super::spans::{Baseline, low_confidence};
@@ -37,10 +39,12 @@ pub struct Regulator {
     earlier_turns: u64,
     level: Baseline,
     calibrations: Vec<Calibration>,
-    set_model_scope: Option<CalibrationScope>,
+    model_scope: Option<CalibrationScope>,
     /// Exponential mean of "this turn was corrected".
     correction_rate: f64,
     decisions: Vec<RankedDecision>,
+    /// What the user complains about turn after turn, and its name.
+    complained_about: Option<(Features, String)>,
     /// A hard cap is reached.
     hard_cap_reached: bool,
 }
@@ -108,9 +112,10 @@ impl Regulator {
             earlier_turns: state.turns,
             level: state.level,
             calibrations: state.calibrations,
-            set_model_scope: None,
+            model_scope: None,
             correction_rate: state.correction_rate,
             decisions: vec![RankedDecision { decision: Decision::Continue, evidence: Vec::new() }],
+            complained_about: None,
             hard_cap_reached: false,
             settings,
         }
@@ -154,7 +159,7 @@ impl Regulator {
     /// Sets which model is called, with which chat template, for which kind of task. A calibration is used only if its
     /// scope is equal; with `None` (unknown) no calibration is used.
     pub fn set_model_scope(&mut self, scope: Option<CalibrationScope>) {
-        self.set_model_scope = scope;
+        self.model_scope = scope;
     }
 
     /// Adds a calibration; it replaces one with the same scope.
@@ -167,6 +172,11 @@ impl Regulator {
     /// alone.
     pub fn set_embedder(&mut self, embedder: Option<std::sync::Arc<dyn SentenceEmbedder>>) {
         self.scope.set_embedder(embedder);
+    }
+
+    /// Sets a local model that judges how likely a reply is with its task and without; it is preferred to embeddings and words.
+    pub fn set_likelihood(&mut self, likelihood: Option<std::sync::Arc<dyn AnswerLikelihood>>) {
+        self.scope.set_likelihood(likelihood);
     }
 
     /// Processes one event. All work is done here; [`Regulator::decide`] only returns what was found.
@@ -189,24 +199,35 @@ impl Regulator {
                 self.cost.text(text.len());
             }
             LlmEvent::Task { text } => self.scope.set_standing(text),
-            LlmEvent::ToolCall { tool_name, args_json } => self.tools.call(tool_name, args_json),
-            LlmEvent::ToolResult { tool_name, success, duration_ms: _, result } => {
-                self.tools.result(tool_name, success, result);
+            LlmEvent::ToolCall { call_id, tool_name, args_json } => {
+                self.scope.add_context(args_json);
+                self.tools.call(call_id, tool_name, args_json);
+            }
+            LlmEvent::ToolResult { call_id, tool_name, success, duration_ms, result } => {
+                self.scope.add_context(result.unwrap_or_default());
+                self.cost.tool_time(duration_ms);
+                self.tools.result(call_id, tool_name, success, result);
             }
             LlmEvent::TurnStart { user_message } => self.turn_start(user_message),
             LlmEvent::TurnComplete { full_response, finish } => self.turn_complete(full_response, finish),
-            LlmEvent::Cost { tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms, provider: _ } => {
-                self.cost.bill(ResourceUsage { tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms });
+            LlmEvent::Cost {
+                call_id,
+                model,
+                tokens_in,
+                tokens_out,
+                tokens_cached,
+                money_micros,
+                wallclock_ms,
+                provider: _,
+            } => {
+                let amount = ResourceUsage { tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms };
+                self.cost.bill(call_id, model, amount);
             }
             LlmEvent::Elapsed { wallclock_ms } => self.cost.elapsed(wallclock_ms),
-            LlmEvent::Reserve { tokens_in, tokens_out, money_micros, wallclock_ms } => {
-                self.cost.reserve(ResourceUsage {
-                    tokens_in,
-                    tokens_out,
-                    tokens_cached: 0,
-                    money_micros,
-                    wallclock_ms,
-                });
+            LlmEvent::Reserve { call_id, tokens_in, tokens_out, money_micros, wallclock_ms } => {
+                let tokens_cached = 0;
+                let amount = ResourceUsage { tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms };
+                self.cost.reserve(call_id, amount);
             }
             LlmEvent::UserCorrection { correction_message, corrects_last } => {
                 self.correction(correction_message, corrects_last);
@@ -233,6 +254,14 @@ impl Regulator {
     /// All other decisions concern the next call.
     pub fn should_stop(&self) -> bool {
         self.hard_cap_reached || self.turn.stopped.is_some()
+    }
+
+    /// Whether the work should end: [`Regulator::should_stop`], or any decision whose action is to stop.
+    pub fn stop_requested(&self) -> bool {
+        let stops = |ranked: &RankedDecision| {
+            matches!(ranked.decision, Decision::CircuitBreak { action: BreakAction::Stop, .. })
+        };
+        self.should_stop() || self.decisions.iter().any(stops)
     }
 
     /// Bytes held by the reply's buffers.
@@ -303,8 +332,8 @@ impl Regulator {
 
     /// The calibration whose scope equals the current model, template and task.
     fn calibration(&self) -> Option<&Calibration> {
-        let now = self.set_model_scope.as_ref()?;
-        self.calibrations.iter().find(|known| known.scope == *now)
+        let now = self.model_scope.as_ref()?;
+        self.calibrations.iter().find(|known| known.scope == *now && known.is_reliable())
     }
 
     fn confidence(&self, estimates: &Estimates) -> Option<(f64, ConfidenceBasis)> {
@@ -325,17 +354,45 @@ impl Regulator {
         self.turn.number = last.number + 1;
         self.reply.clear();
         self.tokens.clear();
-        self.cost.turn_start();
+        self.cost.turn_start(user_message.len());
         let alike = self.scope.set_of_turn(user_message).map_or(0.0, f64::from);
-        if last.complete && last.outcome != TurnOutcome::Succeeded && alike >= self.settings.corrections.asked_again {
-            // The user repeats the request: the reply in between did not help.
+        let corrects =
+            last.complete && last.outcome != TurnOutcome::Succeeded && self.is_correction(user_message, alike);
+        if corrects {
             self.quality.judge(last.number, CORRECTED, true);
             if last.outcome == TurnOutcome::Open {
-                self.topic_failed();
+                self.complaint_failed(last.number);
             }
+        } else {
+            self.complained_about = None;
         }
-        if let Some((_, task)) = self.scope.current() {
+        if self.scope.is_request() {
+            self.tools.new_request();
+        }
+        self.scope.add_context(user_message);
+        if let Some(task) = self.scope.current() {
             self.turn.warning = self.corrections.warning(&self.settings.corrections, &self.user, task);
+        }
+    }
+
+    /// Whether a message corrects the last reply: it complains of it, clearly or while it repeats the request. A repeated
+    /// request alone is a routine.
+    fn is_correction(&self, user_message: &str, alike: f64) -> bool {
+        let settings = &self.settings.corrections;
+        match complaint(user_message) {
+            Complaint::Clear => settings.infer_from_complaints,
+            Complaint::Possible => settings.infer_from_repeats && alike >= settings.asked_again,
+            Complaint::None => false,
+        }
+    }
+
+    /// A complaint counts against what was asked for when the complaints began, however it is worded.
+    fn complaint_failed(&mut self, turn: u64) {
+        if self.complained_about.is_none() {
+            self.complained_about = self.scope.previous().map(|(task, name)| (task.clone(), name));
+        }
+        if let Some((task, name)) = &self.complained_about {
+            self.topics.failed(task, turn, &self.settings.quality, || name.clone());
         }
     }
 
@@ -373,7 +430,7 @@ impl Regulator {
 
     fn topic_failed(&mut self) {
         if let Some((_, task)) = self.scope.current() {
-            self.topics.failed(task, || self.scope.topic_name());
+            self.topics.failed(task, self.turn.number, &self.settings.quality, || self.scope.topic_name());
         }
     }
 
@@ -430,6 +487,8 @@ impl Regulator {
         self.turn.structure = Some(structure);
         self.turn.low_confidence = self.low_confidence();
         self.turn.drift = self.scope.judge(self.reply.text());
+        self.scope.add_context(self.reply.text());
+        self.cost.complete();
         self.turn.complete = true;
     }
 
@@ -445,12 +504,13 @@ impl Regulator {
     fn refresh(&mut self) {
         let decisions = &mut self.decisions;
         decisions.clear();
-        let (judged, mean) = self.quality.last(self.settings.cost.compound_turns);
+        let now = self.turn.number;
+        let (judged, mean) = self.quality.last(self.settings.cost.compound_turns, now);
         self.hard_cap_reached = self.cost.decisions(mean, judged, decisions);
-        self.quality.decisions(decisions);
+        self.quality.decisions(now, decisions);
         decisions.extend(self.tools.ranked().cloned());
         decisions.extend(self.turn.drift.iter().filter_map(|drift| drift.ranked.clone()));
-        self.topics.decisions(&self.settings.quality, decisions);
+        self.topics.decisions(&self.settings.quality, now, decisions);
         decisions
             .extend([&self.turn.stopped, &self.turn.warning, &self.turn.low_confidence].into_iter().flatten().cloned());
         if decisions.is_empty() {

@@ -24,6 +24,8 @@ const EXAMPLE_BYTES_MAX: usize = 400;
 const FROM_TASK: f32 = 0.3;
 /// This many corrections on dissimilar tasks make a rule general.
 const ELSEWHERE: u32 = 2;
+/// A word of a kind of task weighs at least this share of the heaviest one.
+const SHARED: f32 = 0.6;
 /// How many words the name of a cluster has.
 const NAME_WORDS: usize = 3;
 
@@ -36,6 +38,8 @@ struct Cluster {
     rule: StoredFeatures,
     /// Sum of the tasks' unit vectors.
     topic: StoredFeatures,
+    /// The same without names of files and identifiers: the kind of task.
+    kinds: StoredFeatures,
     /// Corrections made on a task dissimilar to the earlier ones.
     elsewhere: u32,
     /// Corrections made without a task.
@@ -65,6 +69,15 @@ impl From<StoredFeatures> for Vec<(u32, f32)> {
 }
 
 impl Cluster {
+    /// Whether a task is of the kind of those that the rule was learned on: alike without its names of files, and sharing
+    /// one of the words that most of them share.
+    fn is_kind(&self, least: f64, kind: &Features) -> bool {
+        let kinds = &self.kinds.0;
+        let most = kinds.items().iter().map(|&(_, weight)| weight).fold(0.0, f32::max);
+        let shares = kinds.items().iter().any(|&(hash, weight)| weight >= SHARED * most && kind.get(hash) > 0.0);
+        kinds.is_empty() || shares && f64::from(kinds.cosine(kind)) >= least
+    }
+
     fn general(&self) -> bool {
         self.anywhere > 0 || self.elsewhere >= ELSEWHERE
     }
@@ -149,6 +162,7 @@ impl Corrections {
                 }
                 cluster.topic.0.add_unit(task, FEATURES_MAX);
                 let scan = Scan::of(text);
+                cluster.kinds.0.add_unit(&kind_of(text, &scan), FEATURES_MAX);
                 let heavy = |word: &&Word| weight(word) >= CONTENT;
                 merge_names(&mut cluster.topic_words, &cluster.topic.0, scan.words().iter().filter(heavy), text);
             }
@@ -178,24 +192,34 @@ impl Corrections {
     }
 
     /// The rules that apply to `task`, the most frequent first.
-    fn relevant(&self, settings: &CorrectionSettings, task: &Features) -> Vec<&Cluster> {
+    fn relevant(&self, settings: &CorrectionSettings, text: &str, task: &Features) -> Vec<&Cluster> {
+        let kind = kind_of(text, &Scan::of(text));
         let mut found: Vec<_> = self
             .clusters
             .iter()
             .filter(|cluster| cluster.count as usize >= settings.agree.max(1))
-            .filter(|cluster| cluster.general() || f64::from(cluster.topic.0.cosine(task)) >= settings.same_topic)
+            .filter(|cluster| {
+                let alike = f64::from(cluster.topic.0.cosine(task)) >= settings.same_topic;
+                cluster.general() || alike && cluster.is_kind(settings.same_topic, &kind)
+            })
             .collect();
         found.sort_by_key(|cluster| std::cmp::Reverse((cluster.count, cluster.latest)));
         found
     }
 
     /// The warning to give before a reply to `task`.
-    pub(super) fn warning(&self, settings: &CorrectionSettings, user: &str, task: &Features) -> Option<RankedDecision> {
+    pub(super) fn warning(
+        &self,
+        settings: &CorrectionSettings,
+        user: &str,
+        (text, task): (&str, &Features),
+    ) -> Option<RankedDecision> {
         // Most sessions have no rule: return before any comparison.
         if self.clusters.iter().all(|cluster| (cluster.count as usize) < settings.agree.max(1)) {
             return None;
         }
-        let patterns: Vec<_> = self.relevant(settings, task).into_iter().map(|cluster| cluster.pattern(user)).collect();
+        let patterns: Vec<_> =
+            self.relevant(settings, text, task).into_iter().map(|cluster| cluster.pattern(user)).collect();
         let most = patterns.first()?.learned_from_turns;
         Some(RankedDecision {
             decision: Decision::ProceduralWarning { patterns },
@@ -232,6 +256,25 @@ pub fn signal_blocks(patterns: &[CorrectionPattern], date: Date, first: u16) -> 
         )
     };
     patterns.iter().zip(first.max(1)..1000).map(block).collect()
+}
+
+/// The features of a task without names of files and identifiers.
+fn kind_of(text: &str, scan: &Scan) -> Features {
+    let named = |word: &&Word| {
+        let (start, end) = (word.start as usize, word.end as usize);
+        let own = text.get(start..end).unwrap_or_default();
+        let before = text.get(..start).and_then(|text| text.chars().next_back());
+        let mut after = text.get(end..).unwrap_or_default().chars();
+        let (next, beyond) = (after.next(), after.next());
+        let joined = |c: Option<char>| matches!(c, Some('/' | '_' | '\\' | '.' | ':' | '`'));
+        let dotted = next == Some('.') && !beyond.is_some_and(char::is_alphanumeric);
+        let camel = own.char_indices().any(|(at, c)| at > 0 && c.is_uppercase()) && own.contains(char::is_lowercase);
+        joined(before)
+            || joined(next) && !dotted && next != Some(':')
+            || camel
+            || own.contains(|c: char| c.is_ascii_digit())
+    };
+    Features::of(scan.words().iter().filter(|word| !named(word)))
 }
 
 /// The hash of a word.
@@ -300,8 +343,9 @@ mod tests {
 
     #[test]
     fn three_similar_corrections_warn_on_a_similar_task() {
-        let warning =
-            |memory: &Corrections, task: &str| memory.warning(&CorrectionSettings::default(), "u", &features(task));
+        let warning = |memory: &Corrections, task: &str| {
+            memory.warning(&CorrectionSettings::default(), "u", (task, &features(task)))
+        };
         let memory = taught(&DOCSTRINGS);
         assert_eq!(warning(&taught(&DOCSTRINGS[..2]), "Refactor the parser."), None, "two are not enough");
         assert_eq!(warning(&memory, "Book a table for two at the Italian restaurant."), None);
@@ -326,7 +370,7 @@ mod tests {
         memory.rebuild_features();
         let about = features("Refactor the cache.");
         let settings = CorrectionSettings::default();
-        assert!(memory.warning(&settings, "u", &about).is_some());
+        assert!(memory.warning(&settings, "u", ("Refactor the cache.", &about)).is_some());
         memory.learn(&settings, "No docstrings when you refactor!", Some(("Refactor the cache.", &about)));
         assert_eq!(counts(&memory), [4]);
     }
@@ -338,7 +382,31 @@ mod tests {
             ("How tall is the tower?", "Metric units, not feet!"),
             ("Write a bread recipe.", "Again: metric units."),
         ]);
-        assert!(memory.warning(&CorrectionSettings::default(), "u", &features("Plan a bicycle tour.")).is_some());
+        assert!(
+            memory
+                .warning(
+                    &CorrectionSettings::default(),
+                    "u",
+                    ("Plan a bicycle tour.", &features("Plan a bicycle tour."))
+                )
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn a_shared_file_name_does_not_make_tasks_of_one_kind() {
+        let memory = taught(&[
+            ("Refactor src/loader.py.", "No docstrings, please."),
+            ("Refactor the class in src/loader.py.", "Docstrings again! Leave them out."),
+            ("Refactor load_all in src/loader.py.", "I said no docstrings."),
+        ]);
+        let warns = |task: &str| memory.warning(&CorrectionSettings::default(), "u", (task, &features(task))).is_some();
+        assert!(warns("Refactor src/cache.py.") && warns("Please refactor src/loader.py once more."));
+        assert!(
+            !warns("Delete src/loader.py.")
+                && !warns("Who wrote src/loader.py?")
+                && !warns("Translate src/loader.py to Go.")
+        );
     }
 
     #[test]

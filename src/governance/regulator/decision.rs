@@ -78,6 +78,9 @@ pub enum Decision {
         task_tokens: Vec<String>,
         /// The drifting parts of the reply.
         spans: Vec<DriftSpan>,
+        /// What the warning rests on.
+        #[serde(default)]
+        basis: DriftBasis,
     },
     /// The user corrected this before: add the rule to the prompt before the reply is generated.
     ProceduralWarning {
@@ -233,6 +236,21 @@ pub struct ConfidenceSpan {
     pub confidence: f64,
     /// Mean log-probability of its tokens, nats.
     pub mean_token_logprob: f64,
+}
+
+/// What a drift warning rests on, the most reliable first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DriftBasis {
+    /// The reply does what the task forbids.
+    Prohibition,
+    /// The reply is no more likely with the task than without it, to a local model.
+    Likelihood,
+    /// Sentence embeddings of the reply and the task.
+    Embedding,
+    /// The words of the reply and the task alone.
+    #[default]
+    Words,
 }
 
 /// A part of a reply that drifts from the task.

@@ -2,54 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::{EventLine, LlmEvent, Regulator, RegulatorState, Settings, fuzzing};
+use super::event::{Event, OwnedEvent};
+use super::{EventLine, LlmEvent, ModelPrice, Regulator, RegulatorState, Settings, fuzzing};
 use crate::foundation::chat::Finish;
-
-/// An owned event.
-#[derive(Debug, Clone)]
-enum Owned {
-    Task(String),
-    Start(String),
-    Token(String, Option<f32>, Option<f32>, Vec<f32>),
-    Text(String),
-    Complete(String, bool),
-    Cost([u64; 5]),
-    Reserve([u64; 4]),
-    Elapsed(u64),
-    Correction(String, bool),
-    Quality(f64),
-    Call(String, String),
-    Result(String, bool, Option<String>),
-}
-
-fn feed(regulator: &mut Regulator, event: &Owned) {
-    regulator.on_event(match event {
-        Owned::Task(text) => LlmEvent::Task { text },
-        Owned::Start(user_message) => LlmEvent::TurnStart { user_message },
-        Owned::Token(token, logprob, entropy, top) => {
-            LlmEvent::Token { token, logprob: *logprob, index: usize::MAX, entropy: *entropy, top }
-        }
-        Owned::Text(text) => LlmEvent::Text { text },
-        Owned::Complete(full_response, refused) => {
-            LlmEvent::TurnComplete { full_response, finish: refused.then_some(Finish::Refusal) }
-        }
-        &Owned::Cost([tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms]) => {
-            LlmEvent::Cost { tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms, provider: None }
-        }
-        &Owned::Reserve([tokens_in, tokens_out, money_micros, wallclock_ms]) => {
-            LlmEvent::Reserve { tokens_in, tokens_out, money_micros, wallclock_ms }
-        }
-        &Owned::Elapsed(wallclock_ms) => LlmEvent::Elapsed { wallclock_ms },
-        Owned::Correction(correction_message, corrects_last) => {
-            LlmEvent::UserCorrection { correction_message, corrects_last: *corrects_last }
-        }
-        &Owned::Quality(quality) => LlmEvent::QualityFeedback { quality },
-        Owned::Call(tool_name, args_json) => LlmEvent::ToolCall { tool_name, args_json },
-        Owned::Result(tool_name, success, result) => {
-            LlmEvent::ToolResult { tool_name, success: *success, duration_ms: u64::MAX, result: result.as_deref() }
-        }
-    });
-}
 
 fn text() -> impl Strategy<Value = String> {
     let phrases = [
@@ -87,23 +42,39 @@ fn count() -> impl Strategy<Value = u64> {
     prop_oneof![0..100u64, Just(u64::MAX), Just(u64::MAX / 2)]
 }
 
-fn event() -> impl Strategy<Value = Owned> {
+fn event() -> impl Strategy<Value = OwnedEvent> {
     let name = || proptest::sample::select(vec!["read", "write", ""]).prop_map(str::to_owned);
+    let id = || proptest::option::of(name());
     let top = proptest::collection::vec(number(), 0..4);
     prop_oneof![
-        1 => text().prop_map(Owned::Task),
-        3 => text().prop_map(Owned::Start),
+        1 => text().prop_map(|text| Event::Task { text }),
+        3 => text().prop_map(|user_message| Event::TurnStart { user_message }),
         8 => (text(), proptest::option::of(number()), proptest::option::of(number()), top)
-            .prop_map(|(text, logprob, entropy, top)| Owned::Token(text, logprob, entropy, top)),
-        2 => text().prop_map(Owned::Text),
-        3 => (text(), any::<bool>()).prop_map(|(text, refused)| Owned::Complete(text, refused)),
-        2 => [count(), count(), count(), count(), count()].prop_map(Owned::Cost),
-        1 => [count(), count(), count(), count()].prop_map(Owned::Reserve),
-        1 => count().prop_map(Owned::Elapsed),
-        2 => (text(), any::<bool>()).prop_map(|(text, last)| Owned::Correction(text, last)),
-        2 => prop_oneof![0.0..=1.0f64, Just(f64::NAN), Just(-1.0), Just(f64::INFINITY)].prop_map(Owned::Quality),
-        2 => (name(), text()).prop_map(|(name, args)| Owned::Call(name, args)),
-        2 => (name(), any::<bool>(), proptest::option::of(text())).prop_map(|(name, ok, result)| Owned::Result(name, ok, result)),
+            .prop_map(|(token, logprob, entropy, top)| Event::Token { token, logprob, index: usize::MAX, entropy, top }),
+        2 => text().prop_map(|text| Event::Text { text }),
+        3 => (text(), any::<bool>()).prop_map(|(full_response, refused)| Event::TurnComplete {
+            full_response,
+            finish: refused.then_some(Finish::Refusal),
+        }),
+        2 => (id(), id(), [count(), count(), count(), count(), count()]).prop_map(
+            |(call_id, model, [tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms])| Event::Cost {
+                call_id, model, tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms, provider: None,
+            }
+        ),
+        1 => (id(), [count(), count(), count(), count()]).prop_map(
+            |(call_id, [tokens_in, tokens_out, money_micros, wallclock_ms])| Event::Reserve {
+                call_id, tokens_in, tokens_out, money_micros, wallclock_ms,
+            }
+        ),
+        1 => count().prop_map(|wallclock_ms| Event::Elapsed { wallclock_ms }),
+        2 => (text(), any::<bool>())
+            .prop_map(|(correction_message, corrects_last)| Event::UserCorrection { correction_message, corrects_last }),
+        2 => prop_oneof![0.0..=1.0f64, Just(f64::NAN), Just(-1.0), Just(f64::INFINITY)]
+            .prop_map(|quality| Event::QualityFeedback { quality }),
+        2 => (id(), name(), text()).prop_map(|(call_id, tool_name, args_json)| Event::ToolCall { call_id, tool_name, args_json }),
+        2 => (id(), name(), any::<bool>(), proptest::option::of(text())).prop_map(|(call_id, tool_name, success, result)| {
+            Event::ToolResult { call_id, tool_name, success, duration_ms: u64::MAX, result }
+        }),
     ]
 }
 
@@ -111,6 +82,7 @@ fn capped() -> Settings {
     let mut settings = Settings::default();
     settings.cost.hard.tokens = Some(1000);
     settings.cost.soft.money_micros = Some(50);
+    settings.cost.prices.insert("re".into(), ModelPrice { input: 1.5, output: 6.0, cached: Some(0.1) });
     settings.confidence.group_tokens = 3;
     settings
 }
@@ -120,7 +92,7 @@ proptest! {
     fn no_sequence_of_events_panics_and_something_is_always_decided(events in proptest::collection::vec(event(), 0..60)) {
         let mut regulator = Regulator::new(capped());
         for event in &events {
-            feed(&mut regulator, event);
+            regulator.on_event(event.borrowed());
             prop_assert!(!regulator.decide().is_empty());
             let ranks: Vec<_> = regulator.decide().iter().map(|ranked| ranked.decision.rank()).collect();
             prop_assert!(ranks.is_sorted());
@@ -166,9 +138,9 @@ proptest! {
     fn reading_decisions_changes_nothing(events in proptest::collection::vec(event(), 0..40)) {
         let (mut read_each_time, mut undisturbed) = (Regulator::new(capped()), Regulator::new(capped()));
         for event in &events {
-            feed(&mut read_each_time, event);
+            read_each_time.on_event(event.borrowed());
             let _ = (read_each_time.decide().len(), read_each_time.turn_stats(), read_each_time.signals(), read_each_time.export());
-            feed(&mut undisturbed, event);
+            undisturbed.on_event(event.borrowed());
         }
         prop_assert_eq!(read_each_time.decide(), undisturbed.decide());
         prop_assert_eq!(read_each_time.turn_stats(), undisturbed.turn_stats());
@@ -302,7 +274,7 @@ fn memory_stays_bounded_over_ten_million_events() {
         }
         regulator.on_event(LlmEvent::TurnComplete { full_response: "", finish: None });
         regulator.on_event(LlmEvent::UserCorrection { correction_message: &message, corrects_last: true });
-        regulator.on_event(LlmEvent::ToolCall { tool_name: "read", args_json: &message });
+        regulator.on_event(LlmEvent::ToolCall { call_id: None, tool_name: "read", args_json: &message });
         if round == 500 {
             after_warm_up = regulator.export().to_json().unwrap().len();
         }

@@ -54,31 +54,42 @@ impl QualityTrack {
         self.judged.iter().fold(self.before, |mean, judged| Some(blend(mean, judged.quality)))
     }
 
-    /// How many judged turns there are among the last `n`, and their mean.
-    pub(super) fn last(&self, n: usize) -> (usize, Option<f64>) {
-        let values = || self.judged.iter().rev().take(n).map(|judged| judged.quality);
+    /// The last `n` judged turns, latest first, as of turn `now`. Judgements expire after 2`n` turns, and all of them once
+    /// the latest is more than one turn old, so that a decision ends with its cause.
+    fn current(&self, n: usize, now: u64) -> impl Iterator<Item = f64> + Clone {
+        let is_current = self.judged.back().is_some_and(|latest| latest.turn.saturating_add(1) >= now);
+        let expires = move |judged: &&Judged| is_current && judged.turn.saturating_add(2 * n as u64) > now;
+        self.judged.iter().rev().take(n).take_while(expires).map(|judged| judged.quality)
+    }
+
+    /// How many of the last `n` judged turns count at turn `now`, and their mean.
+    pub(super) fn last(&self, n: usize, now: u64) -> (usize, Option<f64>) {
+        let values = || self.current(n, now);
         let count = values().count();
         (count, (count > 0).then(|| values().sum::<f64>() / count as f64))
     }
 
     /// Least-squares slope per turn over the last `n` judged turns; `None` if there are fewer.
-    fn slope(&self, n: usize) -> Option<f64> {
-        if n < 2 || self.judged.len() < n {
+    fn slope(&self, n: usize, now: u64) -> Option<f64> {
+        if n < 2 || self.current(n, now).count() < n {
             return None;
         }
         let centre = (n - 1) as f64 / 2.0;
         // Iterates from the latest backwards, hence the sign.
-        let offsets = || self.judged.iter().rev().take(n).enumerate().map(|(i, j)| (centre - i as f64, j.quality));
+        let offsets = || self.current(n, now).enumerate().map(|(i, quality)| (centre - i as f64, quality));
         let spread: f64 = offsets().map(|(x, _)| x * x).sum();
         Some(offsets().map(|(x, quality)| x * quality).sum::<f64>() / spread)
     }
 
-    pub(super) fn decisions(&self, out: &mut Vec<RankedDecision>) {
-        let QualitySettings { trend_turns, decline_per_turn, level_turns, level_min, .. } = self.settings;
+    pub(super) fn decisions(&self, now: u64, out: &mut Vec<RankedDecision>) {
+        let QualitySettings { trend_turns, decline_per_turn, decline_below, level_turns, level_min, .. } =
+            self.settings;
         let latest = self.judged.back().map(|judged| judged.quality);
-        if let (Some(slope), Some(latest), (_, Some(mean))) = (self.slope(trend_turns), latest, self.last(trend_turns))
+        if let (Some(slope), Some(latest), (_, Some(mean))) =
+            (self.slope(trend_turns, now), latest, self.last(trend_turns, now))
             && slope <= -decline_per_turn
             && latest < mean
+            && latest < decline_below
         {
             out.push(RankedDecision {
                 decision: Decision::CircuitBreak {
@@ -90,11 +101,11 @@ impl QualityTrack {
                 },
                 evidence: vec![
                     Evidence::new("quality_slope_per_turn", slope, -decline_per_turn),
-                    Evidence::new("quality_latest", latest, None),
+                    Evidence::new("quality_latest", latest, decline_below),
                 ],
             });
         }
-        if let (judged, Some(mean)) = self.last(level_turns)
+        if let (judged, Some(mean)) = self.last(level_turns, now)
             && judged >= level_turns
             && mean < level_min
         {
@@ -124,7 +135,7 @@ mod tests {
         let mut track = QualityTrack::new(QualitySettings::default(), None);
         qualities.iter().zip(1..).for_each(|(&quality, turn)| track.judge(turn, quality, false));
         let mut out = Vec::new();
-        track.decisions(&mut out);
+        track.decisions(qualities.len() as u64, &mut out);
         out.iter()
             .map(|ranked| match &ranked.decision {
                 Decision::CircuitBreak { reason: CircuitBreakReason::QualityDeclineNoRecovery { .. }, .. } => "decline",
@@ -141,6 +152,7 @@ mod tests {
             (&[0.9, 0.7, 0.5], &[]),
             (&[0.9, 0.7, 0.5, 0.3], &["decline"]),
             (&[0.9, 0.2, 0.1, 0.6], &[]),
+            (&[1.0, 0.9, 0.75, 0.6], &[]),
             (&[0.9, 0.9, 0.9, 0.9, 0.9, 0.9], &[]),
             (&[0.05; 5], &[]),
             (&[0.05; 50], &["low"]),
@@ -156,7 +168,22 @@ mod tests {
         track.judge(1, CORRECTED, true);
         track.judge(1, 0.8, false);
         track.judge(1, CORRECTED, true);
-        assert_eq!(track.last(3), (1, Some(0.8)));
+        assert_eq!(track.last(3, 1), (1, Some(0.8)));
+    }
+
+    #[test]
+    fn judgements_expire_and_a_break_ends_when_nothing_is_judged_any_more() {
+        let decided = |turns: &[u64], now: u64| {
+            let mut track = QualityTrack::new(QualitySettings::default(), None);
+            turns.iter().for_each(|&turn| track.judge(turn, CORRECTED, true));
+            let mut out = Vec::new();
+            track.decisions(now, &mut out);
+            out.len()
+        };
+        assert_eq!(decided(&[1, 2, 3, 4, 5, 6], 6), 1);
+        assert_eq!(decided(&[1, 2, 3, 4, 5, 6], 7), 1);
+        assert_eq!(decided(&[1, 2, 3, 4, 5, 6], 8), 0, "two turns without a judgement");
+        assert_eq!(decided(&[1, 20, 40, 60, 80, 100], 100), 0, "one complaint now and then in a long session");
     }
 
     #[test]

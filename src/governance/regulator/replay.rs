@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::core::Regulator;
+use super::event_line::EventLine;
 use super::settings::{SettingError, Settings};
-use super::wire::EventLine;
 
 /// The decisions of one turn, up to the start of the next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

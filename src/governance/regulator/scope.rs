@@ -1,15 +1,23 @@
 //! Drift of a reply from its task: of the whole reply, and of each segment.
 //!
-//! A reply is compared with its task by the cosine of their features. A segment of three sentences is compared with the
-//! task and the rest of the reply together: sentences on another subject resemble neither. Replies differ in how similar
-//! their segments are, so the least similar one is compared with the reply's own mean. The levels below are fitted;
-//! `examples/regulator_drift.rs` measures them.
+//! Three measures are used, the most reliable that is available: how much more likely a local model finds the reply with the
+//! task than without it ([`AnswerLikelihood`]), the cosine of sentence embeddings ([`SentenceEmbedder`]), and the cosine of
+//! the words' features. Words are the last resort, since a good reply may share none with its task: they are used only where
+//! the reply is prose of some length in the task's own language, the task does not ask for another form or language, and
+//! neither the task nor the conversation so far has any part in the reply.
+//!
+//! A segment of three sentences is compared with the task and the rest of the reply together: sentences on another subject
+//! resemble neither. Replies differ in how similar their segments are, so the least similar one is compared with the reply's
+//! own mean. The levels below are fitted; `examples/regulator_drift.rs` measures them. What the task forbids is found by
+//! [`prohibitions`](super::prohibitions).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::decision::{Decision, DriftSpan, Evidence, RankedDecision, TextSpan};
+use super::decision::{Decision, DriftBasis, DriftSpan, Evidence, RankedDecision, TextSpan};
 use super::features::{CONTENT, Features, hash_of, weight};
 use super::negation::{forbidden, negated};
+use super::prohibitions::{Prohibition, broken, prohibitions};
 use super::scanner::{Scan, Sentence, Word};
 use super::segments::{Segment, SegmentComparer, Similarity};
 use super::settings::ScopeSettings;
@@ -22,6 +30,8 @@ const WHOLE: Level = Level { half: 0.07, steepness: 4.0 };
 const SEGMENT: Level = Level { half: 0.06, steepness: 1.5 };
 /// The same for cosines of sentence embeddings.
 const EMBEDDED: Level = Level { half: 0.25, steepness: 6.0 };
+/// The same for how much more likely a token of the reply is with the task, nats.
+const LIKELIHOOD: Level = Level { half: 0.02, steepness: 2.0 };
 /// Added to the cosines of the least similar segment and of the mean, either of which may be zero by chance.
 const SEGMENT_FLOOR: (f32, f32) = (0.002, 0.01);
 /// Drift of a sentence that does what the task forbids.
@@ -36,6 +46,90 @@ pub(super) const TEXT_BYTES_MAX: usize = REGULATOR_TASK_BYTES_MAX;
 const TASK_CONTENT_MIN: usize = 2;
 /// A reply with fewer words is too short to compare.
 const REPLY_WORDS_MIN: usize = 8;
+/// A reply with fewer words of prose, or fewer content words, is not judged by words alone: a good one may have no word of
+/// its task by chance.
+const WORDS_ALONE_MIN: usize = 24;
+const CONTENT_ALONE_MIN: usize = 10;
+/// The same for pairs of characters in scripts without spaces.
+const PAIRS_ALONE_MIN: usize = 16;
+/// Content words that the task and the conversation must have together, for words alone to tell anything.
+const CONTEXT_CONTENT_MIN: usize = 5;
+/// A segment with fewer words is not judged.
+const SEGMENT_WORDS_MIN: usize = 15;
+/// A word with a lower weight is one of the function words of English.
+const FUNCTION_WORD: f32 = 0.2;
+/// Shares of function words above which a text is English prose, and below which it is not.
+const ENGLISH: f64 = 0.25;
+const NOT_ENGLISH: f64 = 0.12;
+/// Most messages of the conversation that are stored, and most bytes of each.
+const CONTEXT_MAX: usize = 24;
+const CONTEXT_BYTES_MAX: usize = 2048;
+/// First letters of words by which a task asks for another form or language, so that the reply may share no word with it.
+const OTHER_FORM: [&str; 20] = [
+    "translat",
+    "haiku",
+    "poem",
+    "limerick",
+    "sonnet",
+    "lyric",
+    "song",
+    "rhyme",
+    "verse",
+    "joke",
+    "tagline",
+    "slogan",
+    "riddle",
+    "ballad",
+    "acrostic",
+    "übersetz",
+    "tradui",
+    "traduc",
+    "gedicht",
+    "poème",
+];
+/// Languages, after "in", "into" or "to".
+const LANGUAGES: [&str; 20] = [
+    "french",
+    "german",
+    "spanish",
+    "italian",
+    "dutch",
+    "portuguese",
+    "polish",
+    "russian",
+    "chinese",
+    "japanese",
+    "korean",
+    "arabic",
+    "turkish",
+    "swedish",
+    "norwegian",
+    "danish",
+    "finnish",
+    "greek",
+    "hindi",
+    "latin",
+];
+/// What agents do beside the task without leaving it.
+const HOUSEKEEPING: [&str; 16] = [
+    "test",
+    "import",
+    "changelog",
+    "typo",
+    "format",
+    "lint",
+    "doc",
+    "comment",
+    "caller",
+    "call site",
+    "type hint",
+    "note",
+    "link",
+    "summary",
+    "version",
+    "lock file",
+];
+
 /// Most keywords reported.
 const NAMED_MAX: usize = 8;
 
@@ -58,6 +152,14 @@ pub trait SentenceEmbedder: Send + Sync {
     fn embed(&self, text: &str) -> Option<Vec<f32>>;
 }
 
+/// How likely a local model finds a reply: where one is at hand, it tells a paraphrase from another subject. Called when a
+/// reply is complete, on the caller's thread.
+pub trait AnswerLikelihood: Send + Sync {
+    /// By how much the reply's mean log-probability per token is higher after the task than after a bare prompt, nats; `None`
+    /// if it cannot be computed now.
+    fn gain(&self, task: &str, reply: &str) -> Option<f64>;
+}
+
 /// The tasks that replies are compared with, and the comparison's buffers.
 #[derive(Clone)]
 pub(super) struct ScopeTracker {
@@ -68,6 +170,9 @@ pub(super) struct ScopeTracker {
     scan: Scan,
     segments: SegmentComparer,
     embedder: Option<Arc<dyn SentenceEmbedder>>,
+    likelihood: Option<Arc<dyn AnswerLikelihood>>,
+    /// The conversation so far: messages, replies, and what tools were given and gave, the latest last.
+    context: VecDeque<String>,
 }
 
 /// A parsed task.
@@ -76,7 +181,10 @@ struct Task {
     text: String,
     features: Features,
     content_words: usize,
+    prohibitions: Vec<Prohibition>,
+    /// Forbidden words in other languages, by hash.
     forbidden: Vec<(u32, String)>,
+    asks_other_form: bool,
     embedded: Option<Vec<f32>>,
 }
 
@@ -103,7 +211,26 @@ impl ScopeTracker {
             scan: Scan::default(),
             segments: SegmentComparer::default(),
             embedder: None,
+            likelihood: None,
+            context: VecDeque::new(),
         }
+    }
+
+    pub(super) fn set_likelihood(&mut self, likelihood: Option<Arc<dyn AnswerLikelihood>>) {
+        self.likelihood = likelihood;
+    }
+
+    /// Adds to the conversation that replies may refer to.
+    pub(super) fn add_context(&mut self, text: &str) {
+        if !self.settings.enabled || text.is_empty() {
+            return;
+        }
+        let text = text.get(..super::spans::floor_boundary(text, CONTEXT_BYTES_MAX)).unwrap_or_default();
+        let mut entry =
+            if self.context.len() < CONTEXT_MAX { None } else { self.context.pop_front() }.unwrap_or_default();
+        entry.clear();
+        entry.push_str(text);
+        self.context.push_back(entry);
     }
 
     pub(super) fn set_embedder(&mut self, embedder: Option<Arc<dyn SentenceEmbedder>>) {
@@ -137,9 +264,25 @@ impl ScopeTracker {
 
     /// The keywords of the current task.
     pub(super) fn topic_name(&self) -> String {
-        let mut words = self.task().map(Task::keywords).unwrap_or_default();
-        words.truncate(3);
-        words.join("+")
+        self.task().map(Task::name).unwrap_or_default()
+    }
+
+    /// The task of the reply before the current message, with its keywords.
+    pub(super) fn previous(&self) -> Option<(&Features, String)> {
+        let task = self.standing.as_ref().or(self.before.as_ref())?;
+        Some((&task.features, task.name()))
+    }
+
+    /// Whether the current message asks for something, rather than to go on.
+    pub(super) fn is_request(&self) -> bool {
+        const REPEATS: [&str; 6] = ["again", "once more", "repeat", "rerun", "re-run", "same"];
+        self.of_turn.as_ref().is_some_and(|task| {
+            let repeats = || {
+                let lower = task.text.to_lowercase();
+                REPEATS.iter().any(|word| lower.contains(word))
+            };
+            task.content_words >= TASK_CONTENT_MIN || repeats()
+        })
     }
 
     fn task(&self) -> Option<&Task> {
@@ -150,17 +293,23 @@ impl ScopeTracker {
         let text = text.get(..super::spans::floor_boundary(text, REGULATOR_TASK_BYTES_MAX)).unwrap_or_default();
         self.scan.scan(text);
         let words = self.scan.words();
-        let marks = negated(text, words, true);
-        let forbidden: Vec<_> = forbidden(text, words, &marks)
+        let prohibitions = prohibitions(text);
+        let forbidden: Vec<_> = forbidden(text, words)
             .into_iter()
             .map(|word| (word.hash, word_text(text, word).to_owned()))
+            .filter(|_| prohibitions.is_empty())
             .collect();
-        let ruled_out = |word: &&Word| !forbidden.iter().any(|(hash, _)| *hash == word.hash);
+        let ruled_out = |word: &&Word| {
+            let inside = |prohibition: &Prohibition| prohibition.span.contains(&(word.start as usize));
+            !prohibitions.iter().any(inside) && !forbidden.iter().any(|(hash, _)| *hash == word.hash)
+        };
         Task {
             features: Features::of(words.iter().filter(ruled_out)),
             content_words: words.iter().filter(|word| weight(word) >= CONTENT).count(),
+            asks_other_form: asks_other_form(text, words),
             embedded: None,
             text: text.to_owned(),
+            prohibitions,
             forbidden,
         }
     }
@@ -174,48 +323,121 @@ impl ScopeTracker {
         let task = self.standing.as_ref().or(self.of_turn.as_ref())?;
         self.scan.scan(reply);
         let words = self.scan.words();
-        if task.content_words < TASK_CONTENT_MIN
-            || words.len() < REPLY_WORDS_MIN
-            || task.features.is_empty() && task.forbidden.is_empty()
-        {
+        let mut parts = task.breaches(reply, &self.scan);
+        let enough =
+            task.content_words >= TASK_CONTENT_MIN && words.len() >= REPLY_WORDS_MIN && !task.features.is_empty();
+        if parts.is_empty() && !enough {
             return None;
         }
+        let limit = self.settings.drift;
         let Similarity { whole, least } = self.segments.compare(&task.features, &self.scan);
-        let mut whole_drift = WHOLE.drift(whole);
-        if let Some(similarity) = embedded {
+        let gain = self.likelihood.as_ref().filter(|_| enough).and_then(|model| model.gain(&task.text, reply));
+        let (mut whole_drift, mut basis) = match (gain, embedded) {
+            _ if !enough => (0.0, DriftBasis::Words),
+            (Some(gain), _) => (LIKELIHOOD.drift(gain as f32), DriftBasis::Likelihood),
             // The geometric mean of both measures.
-            whole_drift = (whole_drift * EMBEDDED.drift(similarity)).sqrt();
+            (None, Some(similarity)) => {
+                ((WHOLE.drift(whole) * EMBEDDED.drift(similarity)).sqrt(), DriftBasis::Embedding)
+            }
+            (None, None) => (WHOLE.drift(whole), DriftBasis::Words),
+        };
+        let segment = least.filter(|_| enough && !task.asks_other_form);
+        let mut segment_drift = segment.as_ref().map_or(0.0, |segment| SEGMENT.drift(likeness(segment)));
+        if whole_drift.max(segment_drift) >= limit {
+            // Words alone are not believed where they cannot tell.
+            let alone = basis == DriftBasis::Words;
+            if alone && whole_drift >= limit && !self.words_can_tell(task, reply) {
+                whole_drift = 0.0;
+            }
+            if let Some(segment) = segment.as_ref().filter(|_| segment_drift >= limit)
+                && !self.is_foreign(task, segment)
+            {
+                segment_drift = 0.0;
+            }
         }
-        let segment_drift = least.as_ref().map_or(0.0, |least| SEGMENT.drift(likeness(least)));
-        let mut parts = task.breaches(reply, &self.scan);
         let score = parts.iter().map(|part| part.score).fold(whole_drift.max(segment_drift), f64::max);
-        if score < self.settings.drift {
+        if score < limit {
             return Some(Drift { score, ranked: None });
         }
-        let limit = self.settings.drift;
         if whole_drift >= limit {
-            let words = self.scan.sentences().iter().filter(|sentence| task.similarity(&self.scan, sentence) <= 0.0);
-            parts.extend(words.map(|&sentence| DriftingSentence { sentence, score: whole_drift, forbidden: None }));
-        } else if let Some(least) = least.filter(|_| segment_drift >= limit) {
-            let sentences = self.scan.sentences().get(least.sentences).unwrap_or_default();
-            parts.extend(sentences.iter().map(|&sentence| DriftingSentence {
-                sentence,
-                score: segment_drift,
-                forbidden: None,
-            }));
+            let sentences = self.scan.sentences();
+            let apart = |sentence: &&Sentence| task.similarity(&self.scan, sentence) <= 0.0;
+            let mut drifting: Vec<Sentence> = sentences.iter().filter(apart).copied().collect();
+            if drifting.is_empty() {
+                drifting.extend(sentences);
+            }
+            let part = |sentence| DriftingSentence { sentence, score: whole_drift, forbidden: None };
+            parts.extend(drifting.into_iter().map(part));
+        } else if let Some(segment) = segment.filter(|_| segment_drift >= limit) {
+            let sentences = self.scan.sentences().get(segment.sentences).unwrap_or_default();
+            let part = |&sentence| DriftingSentence { sentence, score: segment_drift, forbidden: None };
+            parts.extend(sentences.iter().map(part));
+            basis = DriftBasis::Words;
         }
-        let evidence = vec![
+        if parts.iter().any(|part| part.forbidden.is_some()) {
+            basis = DriftBasis::Prohibition;
+        }
+        let mut evidence = vec![
             Evidence::new("drift_whole", whole_drift, limit),
             Evidence::new("cosine_whole", f64::from(whole), f64::from(WHOLE.half)),
             Evidence::new("drift_worst_stretch", segment_drift, limit),
         ];
+        evidence.extend(gain.map(|gain| Evidence::new("likelihood_gain_nats", gain, f64::from(LIKELIHOOD.half))));
+        evidence.extend(
+            embedded.map(|cosine| Evidence::new("cosine_embedded", f64::from(cosine), f64::from(EMBEDDED.half))),
+        );
         let decision = Decision::ScopeDriftWarn {
             drift_score: score,
             drift_tokens: task.foreign_words(reply, &self.scan, &parts),
             task_tokens: task.keywords(),
             spans: drift_spans(reply, parts),
+            basis,
         };
         Some(Drift { score, ranked: Some(RankedDecision { decision, evidence }) })
+    }
+
+    /// Whether words alone can tell that the reply has another subject.
+    fn words_can_tell(&self, task: &Task, reply: &str) -> bool {
+        let (context, context_words) = self.context_features();
+        let task_english = function_words(Scan::of(&task.text).words());
+        let reply_english = function_words(self.scan.words());
+        let words = self.scan.words();
+        let pairs = words.iter().filter(|word| word.unspaced).count();
+        let content = words.iter().filter(|word| weight(word) >= CONTENT).count();
+        let long_enough =
+            pairs >= PAIRS_ALONE_MIN || content >= CONTENT_ALONE_MIN && prose_words(reply) >= WORDS_ALONE_MIN;
+        let same_language = task_english < ENGLISH && reply_english < ENGLISH
+            || task_english >= NOT_ENGLISH && reply_english >= NOT_ENGLISH;
+        !task.asks_other_form
+            && same_language
+            && long_enough
+            && task.content_words + context_words >= CONTEXT_CONTENT_MIN
+            && context.cosine(&Features::of(self.scan.words())) < WHOLE.half
+    }
+
+    /// Whether a segment is long enough to judge, and has no part in the conversation either.
+    fn is_foreign(&self, task: &Task, segment: &Segment) -> bool {
+        let sentences = self.scan.sentences().get(segment.sentences.clone()).unwrap_or_default();
+        let words: Vec<Word> = sentences.iter().flat_map(|sentence| self.scan.words_of(sentence)).copied().collect();
+        let reply_english = function_words(self.scan.words());
+        let features = Features::of(&words);
+        words.len() >= SEGMENT_WORDS_MIN
+            && (function_words(&words) >= NOT_ENGLISH || reply_english < NOT_ENGLISH)
+            && task.features.cosine(&features) < WHOLE.half
+            && self.context_features().0.cosine(&features) < WHOLE.half
+    }
+
+    /// The features of the conversation so far, and how many content words it has.
+    fn context_features(&self) -> (Features, usize) {
+        let mut all = Scan::default();
+        let mut sum = Features::default();
+        let mut content = 0;
+        for text in &self.context {
+            all.scan(text);
+            sum.add_unit(&Features::of(all.words()), usize::MAX);
+            content += all.words().iter().filter(|word| weight(word) >= CONTENT).count();
+        }
+        (sum, content)
     }
 
     /// The cosine of the reply's and the task's embeddings, if there is an embedder.
@@ -258,19 +480,17 @@ impl Task {
         for sentence in scan.sentences() {
             let words = scan.words_of(sentence);
             let text = reply.get(sentence.start as usize..sentence.end as usize).unwrap_or_default();
-            let done = self.forbidden.iter().find(|(hash, _)| words.iter().any(|word| word.hash == *hash));
-            if let Some((hash, name)) = done {
-                let marks = negated(reply, words, false);
-                if words.iter().zip(marks).any(|(word, negated)| word.hash == *hash && !negated) {
-                    found.push(DriftingSentence {
-                        sentence: *sentence,
-                        score: FORBIDDEN,
-                        forbidden: Some(name.clone()),
-                    });
-                    continue;
-                }
-            }
-            if announces_addition(text, words) && self.similarity(scan, sentence) < ADDITION_COSINE {
+            let other = || {
+                let (_, name) = self.forbidden.iter().find(|(hash, _)| {
+                    words.iter().zip(negated(reply, words)).any(|(word, negated)| word.hash == *hash && !negated)
+                })?;
+                Some(name)
+            };
+            let done = broken(&self.prohibitions, text).map(|prohibition| &prohibition.name).or_else(other);
+            if let Some(name) = done {
+                let (sentence, forbidden) = (*sentence, Some(name.clone()));
+                found.push(DriftingSentence { sentence, score: FORBIDDEN, forbidden });
+            } else if announces_addition(text, words) && self.similarity(scan, sentence) < ADDITION_COSINE {
                 found.push(DriftingSentence { sentence: *sentence, score: ADDITION, forbidden: None });
             }
         }
@@ -287,6 +507,12 @@ impl Task {
             !parts.iter().any(|part| part.forbidden.as_deref().is_some_and(|f| f.eq_ignore_ascii_case(name)))
         });
         named
+    }
+
+    fn name(&self) -> String {
+        let mut words = self.keywords();
+        words.truncate(3);
+        words.join("+")
     }
 
     fn keywords(&self) -> Vec<String> {
@@ -337,7 +563,39 @@ fn announces_addition(sentence: &str, words: &[Word]) -> bool {
     }
     let lower: String =
         sentence.trim_start().chars().take(200).map(|c| if c == '’' { '\'' } else { c.to_ascii_lowercase() }).collect();
-    lower.starts_with("also add") || PHRASES.iter().any(|phrase| lower.contains(phrase))
+    let announces = lower.starts_with("also add") || PHRASES.iter().any(|phrase| lower.contains(phrase));
+    announces && !HOUSEKEEPING.iter().any(|word| lower.contains(word))
+}
+
+/// Whether a task asks for a poem, a translation and the like.
+fn asks_other_form(text: &str, words: &[Word]) -> bool {
+    let mut before = "";
+    words.iter().any(|word| {
+        let own = word_text(text, word);
+        let language =
+            matches!(before, "in" | "into" | "to") && LANGUAGES.iter().any(|name| own.eq_ignore_ascii_case(name));
+        before = own;
+        let begins = |form: &&str| own.get(..form.len()).is_some_and(|start| start.eq_ignore_ascii_case(form));
+        language || OTHER_FORM.iter().any(|form| begins(&form))
+    })
+}
+
+/// The share of English function words.
+fn function_words(words: &[Word]) -> f64 {
+    let common = words.iter().filter(|word| weight(word) < FUNCTION_WORD).count();
+    common as f64 / words.len().max(1) as f64
+}
+
+/// The number of words outside code blocks and tables.
+fn prose_words(reply: &str) -> usize {
+    let mut in_code = false;
+    let prose = reply.lines().filter(|line| {
+        let line = line.trim_start();
+        let fence = line.starts_with("```");
+        in_code ^= fence;
+        !(in_code || fence || line.starts_with('|'))
+    });
+    prose.map(|line| Scan::of(line).words().len()).sum()
 }
 
 fn drift_spans(reply: &str, mut parts: Vec<DriftingSentence>) -> Vec<DriftSpan> {

@@ -1,5 +1,6 @@
 //! Every threshold of the regulator, by name, with its default.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeBounds;
 
@@ -57,6 +58,7 @@ impl Settings {
             ("corrections.same_rule", corrections.same_rule),
             ("corrections.same_topic", corrections.same_topic),
             ("corrections.asked_again", corrections.asked_again),
+            ("quality.decline_below", quality.decline_below),
         ] {
             within(path, &share, 0.0..=1.0, "from 0 to 1 is needed")?;
         }
@@ -82,9 +84,17 @@ impl Settings {
             ("tools.cycle_repeats", tools.cycle_repeats, 2, "2 or more is needed"),
             ("tools.failure_streak", tools.failure_streak, 1, "1 or more is needed"),
             ("tools.polls", tools.polls, 2, "2 or more is needed"),
+            ("tools.unanswered", tools.unanswered, 2, "2 or more is needed"),
             ("corrections.agree", corrections.agree, 1, "1 or more is needed"),
         ] {
             within(path, &count, least.., why)?;
+        }
+        for (model, price) in &cost.prices {
+            for (name, value) in
+                [("input", price.input), ("output", price.output), ("cached", price.cached.unwrap_or_default())]
+            {
+                within(&format!("cost.prices.{model}.{name}"), &value, 0.0..f64::INFINITY, "0 or more is needed")?;
+            }
         }
         Ok(())
     }
@@ -138,6 +148,21 @@ pub struct CostSettings {
     pub compound_turns: usize,
     /// A mean quality below this is poor.
     pub compound_quality: f64,
+    /// Prices by model: the entry whose name is the longest prefix of the model's, or `*`.
+    pub prices: BTreeMap<String, ModelPrice>,
+}
+
+/// What a model's tokens cost, in units of the currency per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelPrice {
+    /// Prompt tokens.
+    pub input: f64,
+    /// Output tokens.
+    pub output: f64,
+    /// Cached prompt tokens; by default as `input`.
+    #[serde(default)]
+    pub cached: Option<f64>,
 }
 
 impl Default for CostSettings {
@@ -150,6 +175,7 @@ impl Default for CostSettings {
             compound_tokens: Some(10_000),
             compound_turns: 3,
             compound_quality: 0.5,
+            prices: BTreeMap::new(),
         }
     }
 }
@@ -162,6 +188,8 @@ pub struct QualitySettings {
     pub trend_turns: usize,
     /// A fall per turn (least squares) at least this steep is a decline.
     pub decline_per_turn: f64,
+    /// A decline counts only once the quality is below this.
+    pub decline_below: f64,
     /// How many judged turns a level is averaged over.
     pub level_turns: usize,
     /// A mean below this is persistently low.
@@ -179,6 +207,7 @@ impl Default for QualitySettings {
         Self {
             trend_turns: 4,
             decline_per_turn: 0.1,
+            decline_below: 0.55,
             level_turns: 6,
             level_min: 0.3,
             failure: 0.3,
@@ -247,11 +276,13 @@ pub struct ToolSettings {
     pub failure_streak: usize,
     /// The same call this often among the last ones, with at most two different answers, is polling without progress.
     pub polls: usize,
+    /// The same call this often without any result is a loop.
+    pub unanswered: usize,
 }
 
 impl Default for ToolSettings {
     fn default() -> Self {
-        Self { cycle_repeats: 3, failure_streak: 4, polls: 6 }
+        Self { cycle_repeats: 3, failure_streak: 4, polls: 6, unanswered: 6 }
     }
 }
 
@@ -265,12 +296,24 @@ pub struct CorrectionSettings {
     pub same_rule: f64,
     /// Cosine similarity between a task and a rule's tasks at or above which the rule's warning is given.
     pub same_topic: f64,
-    /// Cosine similarity of a message with the previous one at or above which it repeats the request.
+    /// Cosine similarity of a message with the previous one at or above which it repeats the request. A repeated request
+    /// alone is not a correction.
     pub asked_again: f64,
+    /// A repeated request that also voices dissatisfaction counts as a correction.
+    pub infer_from_repeats: bool,
+    /// A message that clearly complains about the last reply counts as a correction.
+    pub infer_from_complaints: bool,
 }
 
 impl Default for CorrectionSettings {
     fn default() -> Self {
-        Self { agree: 3, same_rule: 0.45, same_topic: 0.15, asked_again: 0.8 }
+        Self {
+            agree: 3,
+            same_rule: 0.45,
+            same_topic: 0.15,
+            asked_again: 0.8,
+            infer_from_repeats: true,
+            infer_from_complaints: true,
+        }
     }
 }

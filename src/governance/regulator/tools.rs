@@ -1,10 +1,14 @@
 //! Detects loops of tool calls. Calls are compared by (name, arguments, result), not by name alone: five different
-//! reads that succeed are no loop.
+//! reads that succeed are no loop. Only calls since the user's last message count: what a user asks for again is no loop.
+//!
+//! Results are compared without what changes by itself: times, dates, durations, ids, and numbers that count attempts. A
+//! number that may tell of progress (`40 %`, `3 of 9`) keeps results apart.
 
 use std::collections::VecDeque;
 
 use super::decision::{Decision, Evidence, RankedDecision, ToolLoopPattern};
 use super::settings::ToolSettings;
+use super::volatile::{is_empty_result, stable};
 use crate::foundation::base::{Digest, canonical_json};
 
 /// Most finished calls stored.
@@ -15,9 +19,12 @@ const PENDING_MAX: usize = 32;
 const CYCLE_MAX: usize = 4;
 /// Polling is searched for among this many last calls.
 const POLL_WINDOW: usize = 24;
+/// Rounds needed, relative to the setting, where results differ in a number that may or may not tell of progress.
+const DOUBTFUL: usize = 3;
 
 #[derive(Debug, Clone)]
 struct Pending {
+    id: Option<String>,
     name: String,
     call: u64,
 }
@@ -27,49 +34,84 @@ struct Finished {
     name: String,
     /// Digest of name and arguments.
     call: u64,
-    /// Digest of the result; `None` if unknown.
+    /// Digest of the result's stable parts; `None` if unknown.
     result: Option<u64>,
+    /// The same with every number left out.
+    without_numbers: Option<u64>,
     success: bool,
 }
 
-/// The last tool calls of an agent.
+/// The tool calls since the user's last message.
 #[derive(Debug, Clone)]
 pub(super) struct ToolCalls {
     settings: ToolSettings,
     pending: VecDeque<Pending>,
     finished: VecDeque<Finished>,
     failures: usize,
+    /// The last calls in a row that were the same and have had no result.
+    unanswered: usize,
+    last_call: u64,
     found: Option<RankedDecision>,
 }
 
 impl ToolCalls {
     pub(super) fn new(settings: ToolSettings) -> Self {
-        Self { settings, pending: VecDeque::new(), finished: VecDeque::new(), failures: 0, found: None }
+        Self {
+            settings,
+            pending: VecDeque::new(),
+            finished: VecDeque::new(),
+            failures: 0,
+            unanswered: 0,
+            last_call: 0,
+            found: None,
+        }
+    }
+
+    /// The user asks for something: what was called before is no part of a loop.
+    pub(super) fn new_request(&mut self) {
+        self.finished.clear();
+        (self.failures, self.unanswered, self.found) = (0, 0, None);
     }
 
     /// Records a call.
-    pub(super) fn call(&mut self, name: &str, args_json: &str) {
+    pub(super) fn call(&mut self, id: Option<&str>, name: &str, args_json: &str) {
         if self.pending.len() == PENDING_MAX {
             self.pending.pop_front();
         }
-        self.pending.push_back(Pending { name: name.to_owned(), call: digest(&[name, &canonical(args_json)]) });
+        let call = digest(&[name, &canonical(args_json)]);
+        self.pending.push_back(Pending { id: id.map(str::to_owned), name: name.to_owned(), call });
+        self.unanswered = if call == self.last_call { self.unanswered + 1 } else { 1 };
+        self.last_call = call;
+        let limit = self.settings.unanswered.max(2);
+        if self.unanswered >= limit {
+            let why = "the same call was made again and again without a result";
+            self.found = Some(decision(ToolLoopPattern::Cycle, vec![name.to_owned()], self.unanswered, limit, why));
+        }
     }
 
-    /// Records the result of the oldest pending call of this tool. A result without a call is a call with unknown
-    /// arguments.
-    pub(super) fn result(&mut self, name: &str, success: bool, result: Option<&str>) {
-        let at = self.pending.iter().position(|pending| pending.name == name);
-        let call = at.and_then(|at| self.pending.remove(at)).map_or_else(|| digest(&[name]), |pending| pending.call);
+    /// Records the result of a pending call: the one with this id, else the oldest of this tool. A result without a call
+    /// is a call with unknown arguments.
+    pub(super) fn result(&mut self, id: Option<&str>, name: &str, success: bool, result: Option<&str>) {
+        let by_id = id.and_then(|id| self.pending.iter().position(|pending| pending.id.as_deref() == Some(id)));
+        let at = by_id.or_else(|| self.pending.iter().position(|pending| pending.name == name));
+        let pending = at.and_then(|at| self.pending.remove(at));
+        let call = pending.as_ref().map_or_else(|| digest(&[name]), |pending| pending.call);
+        let name = pending.map_or_else(|| name.to_owned(), |pending| pending.name);
         if self.finished.len() == CALLS_MAX {
             self.finished.pop_front();
         }
-        let result = result.map(|text| digest(&[&canonical(text)]));
-        self.finished.push_back(Finished { name: name.to_owned(), call, result, success });
+        // A search that finds nothing is an answer, whatever the tool calls it.
+        let success = success || result.is_some_and(is_empty_result);
+        let stable = result.map(|text| stable(&canonical(text)));
+        let without_numbers = stable.as_deref().map(|text| digest(&[&text.replace(|c: char| c.is_ascii_digit(), "")]));
+        let result = stable.map(|text| digest(&[&text]));
+        self.finished.push_back(Finished { name, call, result, without_numbers, success });
         self.failures = if success { 0 } else { self.failures + 1 };
+        self.unanswered = 0;
         self.found = self.cycle().or_else(|| self.failure_streak()).or_else(|| self.polling());
     }
 
-    /// The loop found after the last result, if any.
+    /// The loop found after the last call or result, if any.
     pub(super) fn ranked(&self) -> Option<&RankedDecision> {
         self.found.as_ref()
     }
@@ -82,23 +124,22 @@ impl ToolCalls {
 
     fn cycle(&self) -> Option<RankedDecision> {
         (1..=CYCLE_MAX).find_map(|length| {
-            let repeated = |(i, call): &(usize, &Finished)| {
-                let before = self.finished.iter().rev().nth(i + length);
-                before.is_some_and(|before| (before.call, before.result) == (call.call, call.result))
+            let rounds = |same: fn(&Finished, &Finished) -> bool| {
+                let repeated = |(i, call): &(usize, &Finished)| {
+                    let before = self.finished.iter().rev().nth(i + length);
+                    before.is_some_and(|before| before.call == call.call && same(before, call))
+                };
+                self.finished.iter().rev().enumerate().take_while(repeated).count() / length + 1
             };
-            let same = self.finished.iter().rev().enumerate().take_while(repeated).count();
-            let rounds = same / length + 1;
             // Without a known result the calls may have differed: require twice as many rounds.
             let known = self.finished.iter().rev().take(length).all(|call| call.result.is_some());
             let needed = self.settings.cycle_repeats.max(2) * if known { 1 } else { 2 };
+            let equal = rounds(|a, b| a.result == b.result);
+            let alike = rounds(|a, b| a.without_numbers == b.without_numbers);
+            let (rounds, needed) = if equal >= needed { (equal, needed) } else { (alike, DOUBTFUL * needed) };
             (rounds >= needed).then(|| {
-                ranked(
-                    ToolLoopPattern::Cycle,
-                    self.latest(length),
-                    rounds,
-                    needed,
-                    "the same calls gave the same answers",
-                )
+                let why = "the same calls gave the same answers";
+                decision(ToolLoopPattern::Cycle, self.latest(length), rounds, needed, why)
             })
         })
     }
@@ -108,7 +149,7 @@ impl ToolCalls {
         (self.failures >= limit).then(|| {
             let mut tools = self.latest(self.failures.min(CALLS_MAX));
             tools.dedup();
-            ranked(ToolLoopPattern::FailureStreak, tools, self.failures, limit, "one call failed after another")
+            decision(ToolLoopPattern::FailureStreak, tools, self.failures, limit, "one call failed after another")
         })
     }
 
@@ -126,14 +167,16 @@ impl ToolCalls {
         let mut distinct = answers.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        (answers.len() >= self.settings.polls.max(2) && distinct.len() <= 2).then(|| {
+        // An answer that has just changed ends the wait.
+        let moved = answers.first().zip(answers.get(1)).is_some_and(|(latest, before)| latest != before);
+        (answers.len() >= self.settings.polls.max(2) && distinct.len() <= 2 && !moved).then(|| {
             let tools = vec![latest.name.clone()];
-            ranked(ToolLoopPattern::Polling, tools, answers.len(), self.settings.polls, "the answer does not move")
+            decision(ToolLoopPattern::Polling, tools, answers.len(), self.settings.polls, "the answer does not move")
         })
     }
 }
 
-fn ranked(pattern: ToolLoopPattern, tools: Vec<String>, repeats: usize, limit: usize, why: &str) -> RankedDecision {
+fn decision(pattern: ToolLoopPattern, tools: Vec<String>, repeats: usize, limit: usize, why: &str) -> RankedDecision {
     let names = tools.join(" → ");
     let suggestion = match pattern {
         ToolLoopPattern::Polling => format!("{names}: {why}; wait longer between calls, or report that it is pending"),
@@ -175,8 +218,8 @@ mod tests {
             let (success, call) = call.strip_prefix('!').map_or((true, *call), |call| (false, call));
             let (head, result) = call.split_once('=').map_or((call, None), |(head, result)| (head, Some(result)));
             let (name, args) = head.trim_end_matches(')').split_once('(').unwrap();
-            tools.call(name, args);
-            tools.result(name, success, result);
+            tools.call(None, name, args);
+            tools.result(None, name, success, result);
         }
         let found = tools.ranked().map(|ranked| match &ranked.decision {
             Decision::ToolLoop { pattern, tools, repeats, .. } => (*pattern, tools.clone(), *repeats),
@@ -240,15 +283,94 @@ mod tests {
     fn results_are_matched_to_their_calls_when_several_are_pending() {
         let mut tools = ToolCalls::new(ToolSettings::default());
         for _ in 0..3 {
-            tools.call("a", "1");
-            tools.call("b", "2");
-            tools.result("b", true, Some("y"));
-            tools.result("a", true, Some("x"));
+            tools.call(None, "a", "1");
+            tools.call(None, "b", "2");
+            tools.result(None, "b", true, Some("y"));
+            tools.result(None, "a", true, Some("x"));
         }
         assert!(tools.ranked().is_some());
         // Results without calls, and calls without results, are bounded.
-        (0..1000).for_each(|_| tools.call("c", "{}"));
-        tools.result("unheard", false, None);
+        (0..1000).for_each(|_| tools.call(None, "c", "{}"));
+        tools.result(None, "unheard", false, None);
         assert!(tools.pending.len() <= PENDING_MAX && tools.finished.len() <= CALLS_MAX);
+    }
+
+    #[test]
+    fn calls_without_any_result_are_a_loop_after_six() {
+        let mut tools = ToolCalls::new(ToolSettings::default());
+        let looping = |tools: &ToolCalls| tools.ranked().is_some();
+        for i in 1..=6 {
+            tools.call(None, "print", "{}");
+            assert_eq!(looping(&tools), i == 6);
+        }
+        tools.call(None, "print", "{\"page\":2}");
+        assert!(looping(&tools), "it is said until something else comes of it");
+        tools.result(None, "print", true, Some("ok"));
+        assert!(!looping(&tools));
+        // Six different calls under way at once are none.
+        (0..6).for_each(|i| tools.call(None, "read", &i.to_string()));
+        assert!(!looping(&tools));
+    }
+
+    #[test]
+    fn clocks_ids_and_attempts_do_not_hide_a_loop_and_progress_is_none() {
+        use ToolLoopPattern::Cycle;
+        let calls = |results: &[&str]| results.iter().map(|result| format!("run()={result}")).collect::<Vec<_>>();
+        let looping = |results: &[&str], repeats| {
+            let calls = calls(results);
+            check(&calls.iter().map(String::as_str).collect::<Vec<_>>(), Some((Cycle, &["run"], repeats)));
+        };
+        let moving = |results: &[&str]| {
+            let calls = calls(results);
+            check(&calls.iter().map(String::as_str).collect::<Vec<_>>(), None);
+        };
+        looping(
+            &["[2026-03-01T10:00:01Z] error 7", "[2026-03-01T10:00:09Z] error 7", "[2026-03-02T10:10:01Z] error 7"],
+            3,
+        );
+        looping(
+            &["failed after 34 ms, attempt 1", "failed after 31 ms, attempt 2", "failed after 40 ms, attempt 3"],
+            3,
+        );
+        looping(
+            &[
+                "{\"request_id\":\"6f1c2a9e\",\"error\":\"x\"}",
+                "{\"request_id\":\"77ab12cd\",\"error\":\"x\"}",
+                "{\"request_id\":\"0f1c2a00\",\"error\":\"x\"}",
+            ],
+            3,
+        );
+        moving(&["10 % done", "20 % done", "30 % done", "40 % done"]);
+        moving(&["3 of 9 files", "4 of 9 files", "5 of 9 files", "6 of 9 files"]);
+        moving(&["error in column 7", "error in column 8", "error in column 9"]);
+    }
+
+    #[test]
+    fn searches_that_find_nothing_are_no_failures_and_a_new_request_starts_afresh() {
+        check(&["!grep(a)=no matches", "!grep(b)=", "!grep(c)=0 results", "!find(d)=[]", "!find(e)=not found"], None);
+        let mut tools = ToolCalls::new(ToolSettings::default());
+        for _ in 0..5 {
+            tools.call(None, "run_tests", "{}");
+            tools.result(None, "run_tests", true, Some("34 passed"));
+            assert!(tools.ranked().is_none(), "the user asked each time");
+            tools.new_request();
+        }
+        for _ in 0..3 {
+            tools.call(None, "run_tests", "{}");
+            tools.result(None, "run_tests", true, Some("34 passed"));
+        }
+        assert!(tools.ranked().is_some());
+        tools.new_request();
+        assert!(tools.ranked().is_none(), "the warning ends with its cause");
+    }
+
+    #[test]
+    fn results_find_their_calls_by_id() {
+        let mut tools = ToolCalls::new(ToolSettings::default());
+        tools.call(Some("1"), "get", "a");
+        tools.call(Some("2"), "get", "b");
+        tools.result(Some("2"), "", true, Some("y"));
+        assert_eq!(tools.pending.front().and_then(|pending| pending.id.as_deref()), Some("1"));
+        assert_eq!(tools.finished.back().map(|call| call.name.as_str()), Some("get"));
     }
 }

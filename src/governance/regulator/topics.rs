@@ -1,5 +1,7 @@
 //! Repeated failures on one topic.
 
+use std::collections::VecDeque;
+
 use super::decision::{BreakAction, CircuitBreakReason, Decision, Evidence, RankedDecision};
 use super::features::Features;
 use super::settings::QualitySettings;
@@ -15,7 +17,9 @@ const FEATURES_MAX: usize = 64;
 struct Topic {
     centre: Features,
     name: String,
-    failures: usize,
+    /// The turns of the last failures, in order.
+    failures: VecDeque<u64>,
+    count: usize,
 }
 
 /// Consecutive failures per topic, the latest topic last.
@@ -31,16 +35,29 @@ impl Topics {
         (cosine >= SAME_TOPIC).then_some(at)
     }
 
-    /// Records a failed turn on `task`.
-    pub(super) fn failed(&mut self, task: &Features, name: impl FnOnce() -> String) {
+    /// Records a failure on `task` in turn `turn`. Failures of which the earliest is older than two turns each start a new
+    /// count.
+    pub(super) fn failed(
+        &mut self,
+        task: &Features,
+        turn: u64,
+        settings: &QualitySettings,
+        name: impl FnOnce() -> String,
+    ) {
         if task.is_empty() {
             return;
         }
         let mut topic = match self.nearest(task) {
             Some(at) => self.topics.remove(at),
-            None => Topic { centre: Features::default(), name: name(), failures: 0 },
+            None => Topic { centre: Features::default(), name: name(), failures: VecDeque::new(), count: 0 },
         };
-        topic.failures += 1;
+        let limit = settings.repeated_failures.max(1);
+        topic.failures.retain(|&failed| failed.saturating_add(2 * limit as u64) > turn);
+        topic.count = if topic.failures.is_empty() { 1 } else { topic.count + 1 };
+        topic.failures.push_back(turn);
+        if topic.failures.len() > limit {
+            topic.failures.pop_front();
+        }
         topic.centre.add_unit(task, FEATURES_MAX);
         if self.topics.len() == TOPICS_MAX {
             self.topics.remove(0);
@@ -55,19 +72,20 @@ impl Topics {
         }
     }
 
-    pub(super) fn decisions(&self, settings: &QualitySettings, out: &mut Vec<RankedDecision>) {
+    /// The topics that have failed too often as of turn `now`; a decision ends one turn after the last failure.
+    pub(super) fn decisions(&self, settings: &QualitySettings, now: u64, out: &mut Vec<RankedDecision>) {
         let limit = settings.repeated_failures.max(1);
-        for Topic { name, failures, .. } in self.topics.iter().filter(|topic| topic.failures >= limit) {
+        let is_failing = |topic: &&Topic| {
+            topic.failures.len() >= limit && topic.failures.back().is_some_and(|last| last.saturating_add(1) >= now)
+        };
+        for Topic { name, count, .. } in self.topics.iter().filter(is_failing) {
             out.push(RankedDecision {
                 decision: Decision::CircuitBreak {
-                    reason: CircuitBreakReason::RepeatedFailurePattern {
-                        cluster: name.clone(),
-                        failure_count: *failures,
-                    },
+                    reason: CircuitBreakReason::RepeatedFailurePattern { cluster: name.clone(), failure_count: *count },
                     action: BreakAction::PauseAndAsk,
-                    suggestion: format!("{failures} replies on {name} failed in a row: ask the user what is missing"),
+                    suggestion: format!("{count} replies on {name} failed in a row: ask the user what is missing"),
                 },
-                evidence: vec![Evidence::new("failures_in_a_row", *failures as f64, limit as f64)],
+                evidence: vec![Evidence::new("failures_in_a_row", *count as f64, limit as f64)],
             });
         }
     }
@@ -82,20 +100,25 @@ mod tests {
     fn failures_count_by_topic_until_one_succeeds() {
         let task = |text: &str| Features::of(Scan::of(text).words());
         let mut topics = Topics::default();
-        let broken = |topics: &Topics| {
+        let settings = QualitySettings::default();
+        let broken = |topics: &Topics, now: u64| {
             let mut out = Vec::new();
-            topics.decisions(&QualitySettings::default(), &mut out);
+            topics.decisions(&QualitySettings::default(), now, &mut out);
             out.len()
         };
-        for text in ["Parse the invoice", "Parse this invoice again", "Book a hotel", "The invoice, parse it"] {
-            topics.failed(&task(text), || "t".into());
+        let texts = ["Parse the invoice", "Parse this invoice again", "Book a hotel", "The invoice, parse it"];
+        for (text, turn) in texts.into_iter().zip(1..) {
+            topics.failed(&task(text), turn, &settings, || "t".into());
         }
-        assert_eq!(broken(&topics), 0);
-        topics.failed(&task("parse the invoice properly"), || "t".into());
-        assert_eq!(broken(&topics), 1);
+        assert_eq!(broken(&topics, 4), 0);
+        topics.failed(&task("parse the invoice properly"), 5, &settings, || "t".into());
+        assert_eq!((broken(&topics, 5), broken(&topics, 6)), (1, 1));
+        assert_eq!(broken(&topics, 7), 0, "two turns without a failure");
         topics.succeeded(&task("parse the invoice"));
-        assert_eq!(broken(&topics), 0);
-        (0..100).for_each(|i| topics.failed(&task(&format!("{i}xyz")), || "t".into()));
+        assert_eq!(broken(&topics, 5), 0);
+        (0..4).for_each(|i| topics.failed(&task("parse the invoice"), 10 * i, &settings, || "t".into()));
+        assert_eq!(broken(&topics, 30), 0, "one failure in ten turns");
+        (0..100).for_each(|i| topics.failed(&task(&format!("{i}xyz")), i, &settings, || "t".into()));
         assert!(topics.topics.len() <= TOPICS_MAX);
     }
 }

@@ -42,6 +42,13 @@ config_record! {
         /// A hard cap on the tokens that each side may read and write in a rollout; none if absent.
         #[schemars(range(min = 1))]
         tokens_max: Optional<usize>,
+        /// A hard cap on the money that each side's hosted models may cost in a rollout, US dollars; none if absent.
+        #[schemars(range(min = 0))]
+        money_max: Optional<f64>,
+        /// A hard cap on the time that each side's replies may take in a rollout, seconds; none if absent. A rollout with this
+        /// cap may end at another turn when it is repeated.
+        #[schemars(range(min = 1))]
+        seconds_max: Optional<usize>,
         /// What the persona's regulator is told of how good its messages are: `measured` from their words (repetition, echo,
         /// giving in), or `off`. Default `measured`.
         quality: Optional<QualityFeedback>,

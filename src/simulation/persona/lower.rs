@@ -244,10 +244,20 @@ fn regulation(raw: Option<&Located<format::Regulator>>, problems: &mut Problems)
         let problem = Problem::new(at.span.clone(), "`tokens_max` is 0").label("too small");
         problems.add(problem.help("write a whole number of at least 1, or remove the key for no cap"));
     }
+    if let Some(at) = raw.seconds_max.as_ref().filter(|at| at.value == 0) {
+        let problem = Problem::new(at.span.clone(), "`seconds_max` is 0").label("too small");
+        problems.add(problem.help("write a whole number of at least 1, or remove the key for no cap"));
+    }
+    if let Some(at) = raw.money_max.as_ref().filter(|at| !(at.value > 0.0 && at.value.is_finite())) {
+        let problem = Problem::new(at.span.clone(), format!("`money_max` is {}", at.value)).label("too small");
+        problems.add(problem.help("write an amount above 0 in US dollars, or remove the key for no cap"));
+    }
     Some(RegulatorConfig {
         policy: or(raw.policy.as_ref(), policy),
         regenerations_max: again?,
         tokens_max: tokens_max.map(|at| at.value as u64),
+        money_micros_max: raw.money_max.as_ref().map(|at| (at.value * 1e6).round() as u64),
+        wallclock_ms_max: raw.seconds_max.as_ref().map(|at| at.value as u64 * 1000),
         quality: or(raw.quality.as_ref(), quality),
     })
 }

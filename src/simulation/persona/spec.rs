@@ -299,6 +299,12 @@ pub struct RegulatorConfig {
     pub regenerations_max: usize,
     /// A hard cap on the tokens that each side may read and write in a rollout; `None` is no cap.
     pub tokens_max: Option<u64>,
+    /// A hard cap on the cost of each side's hosted models in a rollout, millionths of a US dollar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub money_micros_max: Option<u64>,
+    /// A hard cap on the time of each side's replies in a rollout, ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wallclock_ms_max: Option<u64>,
     /// Source of the quality feedback for the persona's regulator. Runs recorded before this key existed use none.
     #[serde(default = "QualityFeedback::off")]
     pub quality: QualityFeedback,
@@ -310,6 +316,8 @@ impl Default for RegulatorConfig {
             policy: RegulatorPolicy::Observe,
             regenerations_max: 1,
             tokens_max: None,
+            money_micros_max: None,
+            wallclock_ms_max: None,
             quality: QualityFeedback::Measured,
         }
     }

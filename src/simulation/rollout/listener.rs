@@ -1,6 +1,7 @@
 //! Feeds one side's regulator with its model's tokens.
 //!
-//! The regulator receives nothing that depends on a clock or on caching, so its output depends only on the seed. For
+//! The regulator receives nothing that depends on a clock or on caching, unless time is capped, so its output depends only
+//! on the seed. For
 //! rejected drafts it receives their cost, and each redraft requested by a monitor counts as a correction.
 
 use super::transcript::{Attempt, MonitorEvent, RegulatorRecord, TokenCount, TokenLine, Utterance};
@@ -19,7 +20,7 @@ pub(super) struct RegulatorListener {
 }
 
 impl RegulatorListener {
-    /// A listener for a model's replies. A calibration for another model is ignored.
+    /// A listener for a model's replies. A calibration for another model, or not for free replies, is ignored.
     pub(super) fn new(
         speaker: Speaker,
         model: &ModelInfo,
@@ -31,9 +32,13 @@ impl RegulatorListener {
         settings.scope.enabled = speaker == Speaker::Persona;
         settings.confidence.vocabulary = model.vocabulary;
         settings.cost.hard.tokens = regulation.tokens_max;
+        settings.cost.hard.money_micros = regulation.money_micros_max;
+        settings.cost.hard.wallclock_ms = regulation.wallclock_ms_max;
         let mut regulator = Regulator::new(settings);
-        let holds =
-            |calibration: &&Calibration| calibration.check_model(&model.name, model.digest, model.template).is_ok();
+        let holds = |calibration: &&Calibration| {
+            let fits = calibration.check_model(&model.name, model.digest, model.template).is_ok();
+            fits && calibration.check_use().is_ok()
+        };
         if let Some(calibration) = calibration.filter(holds) {
             regulator.set_model_scope(Some(calibration.scope.clone()));
             regulator.calibrate(calibration.clone());
@@ -88,9 +93,18 @@ impl RegulatorListener {
             self.regulator.on_event(LlmEvent::QualityFeedback { quality: quality.value });
         }
         let TokenCount { tokens_in, tokens_out } = utterance.usage;
-        let (tokens_cached, money_micros, wallclock_ms) = (0, 0, 0);
+        // Money and time are taken from the record, so that a replay gives the same result, and only where they are capped,
+        // so that without such a cap nothing depends on a clock.
+        let hard = &self.regulator.settings().cost.hard;
+        let usd = utterance.hosted.as_ref().and_then(|hosted| hosted.cost_usd).filter(|_| hard.money_micros.is_some());
+        let money_micros = (usd.unwrap_or(0.0).max(0.0) * 1e6).round() as u64;
+        let seconds = if hard.wallclock_ms.is_some() { utterance.timing.seconds } else { 0.0 };
+        let wallclock_ms = (seconds.max(0.0) * 1e3).round() as u64;
+        let tokens_cached = 0;
         let provider = None;
         self.regulator.on_event(LlmEvent::Cost {
+            call_id: None,
+            model: None,
             tokens_in,
             tokens_out,
             tokens_cached,

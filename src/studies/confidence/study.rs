@@ -199,9 +199,11 @@ fn figure<T: Copy>(
 mod tests {
     use super::*;
     use crate::foundation::base::Digest;
+    use crate::governance::regulator::AnswerKind;
 
     fn subject() -> StudySubject {
-        let scope = CalibrationScope { model: Digest::of("m"), template: None, task: "t".into() };
+        let scope =
+            CalibrationScope { model: Digest::of("m"), template: None, task: "t".into(), answers: AnswerKind::Choice };
         StudySubject { task: "t".into(), model: "m".into(), scope }
     }
 

@@ -9,6 +9,7 @@ use crate::foundation::base::Digest;
 use crate::foundation::base::limits::TASK_BYTES_MAX;
 use crate::foundation::chat::Message;
 use crate::foundation::text::words;
+use crate::governance::regulator::AnswerKind;
 
 /// The built-in tasks, by name.
 pub const BUILT_IN: [(&str, &str); 1] = [("grammar", include_str!("../../../configs/tasks/grammar.tsv"))];
@@ -150,6 +151,12 @@ impl Task {
         let stem =
             Path::new(name).file_stem().map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned());
         Self::parse(&stem, &text)
+    }
+
+    /// How its items are answered; free if any of them is.
+    pub fn answers(&self) -> AnswerKind {
+        let free = |item: &TaskItem| matches!(item.question, Question::Answer { .. });
+        if self.items.iter().any(free) { AnswerKind::Free } else { AnswerKind::Choice }
     }
 
     /// Parses a task: one item per line; empty lines and lines that begin with `#` are ignored, and duplicates are dropped.

@@ -123,6 +123,8 @@ fn every_decision_that_applies_is_listed_by_urgency() {
         regulator.on_event(LlmEvent::QualityFeedback { quality });
     }
     regulator.on_event(LlmEvent::Cost {
+        call_id: None,
+        model: None,
         tokens_in: 20,
         tokens_out: 0,
         tokens_cached: 0,
@@ -194,19 +196,71 @@ fn a_rule_corrected_three_times_warns_before_the_next_reply_in_the_next_session(
     assert_eq!(kinds(&other), ["continue"]);
 }
 
+/// A session of messages, each with a reply; the kinds of decisions after each.
+fn session(settings: Settings, messages: &[&str]) -> (Regulator, Vec<Vec<&'static str>>) {
+    let mut regulator = Regulator::new(settings);
+    let mut decided = Vec::new();
+    for message in messages {
+        regulator.on_event(LlmEvent::TurnStart { user_message: message });
+        regulator.on_event(LlmEvent::TurnComplete { full_response: "Here it is.", finish: None });
+        decided.push(kinds(&regulator));
+    }
+    (regulator, decided)
+}
+
 #[test]
-fn asking_the_same_again_is_a_correction_and_a_follow_up_question_is_none() {
-    let ask = |questions: &[&str]| {
-        let mut regulator = Regulator::default();
-        for question in questions {
-            regulator.on_event(LlmEvent::TurnStart { user_message: question });
-            regulator.on_event(LlmEvent::TurnComplete { full_response: "Here it is.", finish: None });
-        }
-        regulator.signals().recent_quality
-    };
-    assert_eq!(ask(&["Refactor the invoice parser.", "What does the invoice parser do about errors?"]), None);
-    assert_eq!(ask(&["Refactor the invoice parser.", "Please refactor the invoice parser."]), Some(CORRECTED));
-    assert_eq!(ask(&["Go on.", "Go on."]), None, "says too little");
+fn a_repeated_request_is_a_correction_only_with_a_complaint() {
+    let quality = |messages: &[&str]| session(Settings::default(), messages).0.signals().recent_quality;
+    assert_eq!(quality(&["Refactor the invoice parser.", "What does the invoice parser do about errors?"]), None);
+    assert_eq!(quality(&["Refactor the invoice parser.", "Please refactor the invoice parser."]), None);
+    assert_eq!(quality(&["Refactor the invoice parser.", "No! Refactor the invoice parser."]), Some(CORRECTED));
+    assert_eq!(quality(&["Refactor the invoice parser.", "You forgot the second page."]), Some(CORRECTED));
+    assert_eq!(quality(&["Go on.", "Go on."]), None, "says too little");
+    let mut off = Settings::default();
+    (off.corrections.infer_from_repeats, off.corrections.infer_from_complaints) = (false, false);
+    let messages = ["Refactor the invoice parser.", "No! Refactor the invoice parser.", "You forgot the second page."];
+    assert_eq!(session(off, &messages).0.signals().recent_quality, None, "every implicit signal has a switch");
+}
+
+#[test]
+fn routines_do_not_break_the_circuit() {
+    let routine = ["Check the inbox for new invoices and file them."; 12];
+    let reviews: Vec<String> =
+        (0..30).map(|i| format!("Write a reply to the review: 'The lamp number {i} is fine, but slow.'")).collect();
+    let reviews: Vec<&str> = reviews.iter().map(String::as_str).collect();
+    let tests = ["Run the tests again."; 20];
+    for messages in [&routine[..], &reviews, &tests] {
+        let (_, decided) = session(Settings::default(), messages);
+        assert!(decided.iter().all(|kinds| *kinds == ["continue"]), "{decided:?}");
+    }
+}
+
+#[test]
+fn complaints_break_the_circuit_and_the_break_ends_with_them() {
+    let complaints = [
+        "Parse the scanned invoice into a table.",
+        "That's wrong, the sums are off.",
+        "Still not right: the dates are missing.",
+        "You forgot the tax again.",
+        "No, that is wrong too.",
+        "Nope.",
+    ];
+    let unrelated = ["Book a table for two.", "What is on my calendar tomorrow?", "Thanks!"];
+    let (_, decided) = session(Settings::default(), &[&complaints[..], &unrelated[..]].concat());
+    assert!(decided[..4].iter().all(|kinds| *kinds == ["continue"]), "{decided:?}");
+    assert!(decided[4..6].iter().all(|kinds| kinds.contains(&"circuit_break")), "{decided:?}");
+    assert!(decided[6..].iter().all(|kinds| *kinds == ["continue"]), "{decided:?}");
+}
+
+#[test]
+fn a_decision_to_stop_asks_for_a_stop() {
+    let mut regulator = Regulator::default();
+    for quality in [0.9, 0.6, 0.3, 0.0] {
+        regulator.on_event(LlmEvent::TurnStart { user_message: "Go on." });
+        assert!(!regulator.stop_requested());
+        regulator.on_event(LlmEvent::QualityFeedback { quality });
+    }
+    assert!(regulator.stop_requested() && !regulator.should_stop(), "the next call, not this reply");
 }
 
 #[test]
@@ -226,7 +280,7 @@ fn a_topic_that_fails_again_and_again_breaks_the_circuit() {
 
 #[test]
 fn drift_is_measured_on_the_complete_reply_and_a_standing_task_replaces_the_message() {
-    let bread = "Mix the flour with two eggs and sugar. Knead the dough until it is smooth and bake it.";
+    let bread = "Mix the flour with two eggs and sugar. Knead the dough until it is smooth. Bake it for forty minutes in a hot oven.";
     let mut regulator = Regulator::default();
     regulator.on_event(LlmEvent::TurnStart { user_message: "Refactor the parser module to be async." });
     regulator.on_event(LlmEvent::TurnComplete { full_response: bread, finish: None });

@@ -103,8 +103,75 @@ fn an_embedder_is_used_in_addition_to_words() {
     }
     let mut scope = ScopeTracker::new(ScopeSettings::default());
     scope.set_of_turn("Name the capital city of Australia, please.");
-    let reply = "Canberra it is, between Sydney and Melbourne, chosen as a compromise.";
+    let reply = "Canberra it is, halfway between Sydney and Melbourne. It was founded as a compromise, on a plain with sheep and \
+        eucalyptus, and designed by an architect from Chicago.";
     assert!(scope.judge(reply).unwrap().ranked.is_some());
     scope.set_embedder(Some(Arc::new(Same)));
     assert!(scope.judge(reply).unwrap().ranked.is_none());
+}
+
+#[test]
+fn paraphrases_translations_and_poems_are_no_drift() {
+    for (task, reply) in [
+        (
+            "Make fetch_user async.",
+            "It no longer blocks: callers await the future it returns, and the worker threads stay free meanwhile.",
+        ),
+        (
+            "Translate the notice to French: The office is closed on Monday and Tuesday.",
+            "Le bureau est fermé lundi et mardi. Nous vous remercions de votre compréhension et vous souhaitons une excellente semaine à tous et à toutes.",
+        ),
+        (
+            "Write a haiku about the end of summer at the lake.",
+            "Boats turned upside down\none towel still on the fence\nforgets whose it was",
+        ),
+        (
+            "Fasse den Vertrag mit dem Stromversorger kurz zusammen.",
+            "Two years, renewed unless cancelled three months ahead; prices may rise with inflation, and liability is capped at the annual fee paid by the customer.",
+        ),
+    ] {
+        check(task, reply, &[]);
+    }
+}
+
+#[test]
+fn a_reply_that_takes_up_the_conversation_is_no_drift() {
+    let task = "What does the third invoice from the supplier say?";
+    let reply = "Flour and eggs were delivered late. Sugar is missing altogether, and the oven gloves came in the wrong size. Knead troughs \
+        follow in May with the next lorry.";
+    let mut scope = ScopeTracker::new(ScopeSettings::default());
+    scope.set_of_turn(task);
+    assert!(scope.judge(reply).unwrap().ranked.is_some());
+    scope.add_context("Delivery note: flour, eggs, sugar, oven gloves size L, knead trough");
+    assert!(scope.judge(reply).unwrap().ranked.is_none());
+}
+
+#[test]
+fn a_likelihood_decides_before_words_and_the_basis_is_named() {
+    struct Gain(f64);
+    impl AnswerLikelihood for Gain {
+        fn gain(&self, _: &str, _: &str) -> Option<f64> {
+            Some(self.0)
+        }
+    }
+    let mut scope = ScopeTracker::new(ScopeSettings::default());
+    scope.set_of_turn("Make the upload function async, please.");
+    let basis = |scope: &mut ScopeTracker, reply| match scope.judge(reply).unwrap().ranked {
+        Some(RankedDecision { decision: Decision::ScopeDriftWarn { basis, spans, .. }, .. }) => {
+            assert!(!spans.is_empty(), "every warning has its spans");
+            Some(basis)
+        }
+        _ => None,
+    };
+    let paraphrase = "It no longer blocks: callers await the future that it returns.";
+    assert_eq!(basis(&mut scope, paraphrase), None, "too short for words alone");
+    scope.set_likelihood(Some(Arc::new(Gain(0.4))));
+    assert_eq!(basis(&mut scope, paraphrase), None);
+    scope.set_likelihood(Some(Arc::new(Gain(-0.1))));
+    assert_eq!(basis(&mut scope, paraphrase), Some(DriftBasis::Likelihood));
+    scope.set_of_turn("Make the upload function async. No logging.");
+    assert_eq!(
+        basis(&mut scope, "The upload function now logs every call that it makes."),
+        Some(DriftBasis::Prohibition)
+    );
 }

@@ -2,14 +2,19 @@
 
 use serde_json::{Map, Value};
 
-use super::event::LlmEvent;
-use super::otlp;
+use super::event::{Event, LlmEvent, OwnedEvent};
+use super::{openai, otlp};
 use crate::foundation::chat::Finish;
 
-/// An owned event, parsed from a line.
+/// The type of the line that begins a labelled log; see [`SessionLog`](super::SessionLog).
+pub(super) const LABELS: &str = "labels";
+
+/// An event parsed from a line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventLine {
-    kind: Kind,
+    event: OwnedEvent,
+    /// The session that it belongs to; empty if the line names none.
+    pub session: String,
     /// Unknown fields of the line, which were ignored.
     pub unknown_fields: Vec<String>,
 }
@@ -43,82 +48,52 @@ pub enum EventLineError {
     },
 }
 
-/// The contents of an event.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
-    Task(String),
-    TurnStart(String),
-    Token {
-        token: String,
-        logprob: Option<f32>,
-        index: usize,
-        entropy: Option<f32>,
-        top: Vec<f32>,
-    },
-    Text(String),
-    TurnComplete {
-        full_response: String,
-        finish: Option<Finish>,
-    },
-    Reserve {
-        tokens_in: u64,
-        tokens_out: u64,
-        money_micros: u64,
-        wallclock_ms: u64,
-    },
-    Elapsed(u64),
-    Cost {
-        tokens_in: u64,
-        tokens_out: u64,
-        tokens_cached: u64,
-        money_micros: u64,
-        wallclock_ms: u64,
-        provider: Option<String>,
-    },
-    UserCorrection {
-        correction_message: String,
-        corrects_last: bool,
-    },
-    QualityFeedback(f64),
-    ToolCall {
-        tool_name: String,
-        args_json: String,
-    },
-    ToolResult {
-        tool_name: String,
-        success: bool,
-        duration_ms: u64,
-        result: Option<String>,
-    },
-}
+/// Fields that every type has.
+const COMMON: [&str; 2] = ["type", "session"];
 
 /// Every event type with its fields.
 const KINDS: [(&str, &[&str]); 12] = [
     ("task", &["text"]),
     ("turn_start", &["user_message"]),
-    ("token", &["token", "logprob", "index", "entropy", "top"]),
+    ("token", &["token", "logprob", "index", "entropy", "top", "top_logprobs"]),
     ("text", &["text"]),
     ("turn_complete", &["full_response", "finish"]),
-    ("reserve", &["tokens_in", "tokens_out", "money_micros", "wallclock_ms"]),
+    ("reserve", &["call_id", "tokens_in", "tokens_out", "money_micros", "wallclock_ms"]),
     ("elapsed", &["wallclock_ms"]),
-    ("cost", &["tokens_in", "tokens_out", "tokens_cached", "money_micros", "wallclock_ms", "provider"]),
+    (
+        "cost",
+        &["call_id", "model", "tokens_in", "tokens_out", "tokens_cached", "money_micros", "wallclock_ms", "provider"],
+    ),
     ("user_correction", &["correction_message", "corrects_last"]),
     ("quality_feedback", &["quality", "fragment_spans"]),
-    ("tool_call", &["tool_name", "args_json"]),
-    ("tool_result", &["tool_name", "success", "duration_ms", "result"]),
+    ("tool_call", &["call_id", "tool_name", "args_json"]),
+    ("tool_result", &["call_id", "tool_name", "success", "duration_ms", "result"]),
 ];
 
 impl EventLine {
-    /// Reads one line: an event, or an export of OpenTelemetry's GenAI spans (OTLP/JSON), which may hold any number.
+    /// Parses one line: an event, an `OpenAI` request, response or streaming chunk (with or without `data:` before it), or an
+    /// export of OpenTelemetry's GenAI spans (OTLP/JSON). The last ones may give any number of events, a line of labels
+    /// (see [`SessionLog`](super::SessionLog)) none.
     ///
     /// # Errors
     /// See [`EventLineError`].
     pub fn parse_line(line: &str) -> Result<Vec<Self>, EventLineError> {
+        let Some(line) = openai::without_framing(line) else { return Ok(Vec::new()) };
         let fields = object(line)?;
-        if fields.contains_key(otlp::EXPORT) { Ok(otlp::events(&fields)) } else { Ok(vec![Self::read(&fields)?]) }
+        let events = if fields.contains_key(otlp::EXPORT) {
+            otlp::events(&fields)
+        } else if fields.get("type").and_then(Value::as_str) == Some(LABELS) {
+            Vec::new()
+        } else if let Some(events) = openai::events(&fields) {
+            events
+        } else {
+            return Ok(vec![Self::read(&fields)?]);
+        };
+        let session = Fields { kind: "", fields: &fields }.optional_text("session").unwrap_or_default();
+        Ok(events.into_iter().map(|event| Self { session: session.clone(), ..Self::of(event) }).collect())
     }
 
-    /// Reads one event.
+    /// Parses one event.
     ///
     /// # Errors
     /// See [`EventLineError`].
@@ -126,9 +101,9 @@ impl EventLine {
         Self::read(&object(line)?)
     }
 
-    /// An event built from its contents.
-    pub(super) fn of(kind: Kind) -> Self {
-        Self { kind, unknown_fields: Vec::new() }
+    /// An event of the session without a name.
+    pub(super) fn of(event: OwnedEvent) -> Self {
+        Self { event, session: String::new(), unknown_fields: Vec::new() }
     }
 
     fn read(fields: &Map<String, Value>) -> Result<Self, EventLineError> {
@@ -141,98 +116,89 @@ impl EventLine {
                 .unwrap_or("turn_start");
             return Err(EventLineError::Type { found: found.chars().take(40).collect(), nearest });
         };
-        let unknown_fields =
-            fields.keys().filter(|key| *key != "type" && !known.contains(&key.as_str())).cloned().collect();
-        Ok(Self { kind: read(kind, &Fields { kind, fields })?, unknown_fields })
+        let is_unknown = |key: &&String| !COMMON.contains(&key.as_str()) && !known.contains(&key.as_str());
+        let unknown_fields = fields.keys().filter(is_unknown).cloned().collect();
+        let fields = Fields { kind, fields };
+        let session = fields.optional_text("session").unwrap_or_default();
+        Ok(Self { event: read(kind, &fields)?, session, unknown_fields })
     }
 
-    /// The name of its type.
+    /// Its type.
     pub fn kind(&self) -> &'static str {
-        match &self.kind {
-            Kind::Task(_) => "task",
-            Kind::TurnStart(_) => "turn_start",
-            Kind::Token { .. } => "token",
-            Kind::Text(_) => "text",
-            Kind::TurnComplete { .. } => "turn_complete",
-            Kind::Reserve { .. } => "reserve",
-            Kind::Elapsed(_) => "elapsed",
-            Kind::Cost { .. } => "cost",
-            Kind::UserCorrection { .. } => "user_correction",
-            Kind::QualityFeedback(_) => "quality_feedback",
-            Kind::ToolCall { .. } => "tool_call",
-            Kind::ToolResult { .. } => "tool_result",
-        }
+        self.event.kind()
     }
 
     /// The event, for [`Regulator::on_event`](super::Regulator::on_event).
     pub fn event(&self) -> LlmEvent<'_> {
-        match &self.kind {
-            Kind::Task(text) => LlmEvent::Task { text },
-            Kind::TurnStart(user_message) => LlmEvent::TurnStart { user_message },
-            Kind::Token { token, logprob, index, entropy, top } => {
-                LlmEvent::Token { token, logprob: *logprob, index: *index, entropy: *entropy, top }
-            }
-            Kind::Text(text) => LlmEvent::Text { text },
-            Kind::TurnComplete { full_response, finish } => LlmEvent::TurnComplete { full_response, finish: *finish },
-            &Kind::Reserve { tokens_in, tokens_out, money_micros, wallclock_ms } => {
-                LlmEvent::Reserve { tokens_in, tokens_out, money_micros, wallclock_ms }
-            }
-            &Kind::Elapsed(wallclock_ms) => LlmEvent::Elapsed { wallclock_ms },
-            Kind::Cost { tokens_in, tokens_out, tokens_cached, money_micros, wallclock_ms, provider } => {
-                LlmEvent::Cost {
-                    tokens_in: *tokens_in,
-                    tokens_out: *tokens_out,
-                    tokens_cached: *tokens_cached,
-                    money_micros: *money_micros,
-                    wallclock_ms: *wallclock_ms,
-                    provider: provider.as_deref(),
-                }
-            }
-            Kind::UserCorrection { correction_message, corrects_last } => {
-                LlmEvent::UserCorrection { correction_message, corrects_last: *corrects_last }
-            }
-            &Kind::QualityFeedback(quality) => LlmEvent::QualityFeedback { quality },
-            Kind::ToolCall { tool_name, args_json } => LlmEvent::ToolCall { tool_name, args_json },
-            Kind::ToolResult { tool_name, success, duration_ms, result } => LlmEvent::ToolResult {
-                tool_name,
-                success: *success,
-                duration_ms: *duration_ms,
-                result: result.as_deref(),
-            },
-        }
+        self.event.borrowed()
     }
 }
 
 fn object(line: &str) -> Result<Map<String, Value>, EventLineError> {
     // There is only one line: report the column, and do not count the line end.
     let place = |error: serde_json::Error| error.to_string().replace(" at line 1 column ", " at column ");
-    match serde_json::from_str(line.trim_end()).map_err(|error| EventLineError::Json(place(error)))? {
+    let line = line.trim_end();
+    let value = serde_json::from_str(line).or_else(|error| {
+        let Some(mended) = without_non_finite(line) else { return Err(error) };
+        serde_json::from_str(&mended).map_err(|_| error)
+    });
+    match value.map_err(|error| EventLineError::Json(place(error)))? {
         Value::Object(fields) => Ok(fields),
         _ => Err(EventLineError::Shape),
     }
 }
 
-fn read(kind: &'static str, f: &Fields) -> Result<Kind, EventLineError> {
+/// The line with `null` for `NaN`, `Infinity` and `-Infinity`, which Python's `json` writes although JSON has no such numbers;
+/// `None` if there are none.
+fn without_non_finite(line: &str) -> Option<String> {
+    let mut mended = String::with_capacity(line.len());
+    let (mut rest, mut found) = (line, false);
+    while let Some(c) = rest.chars().next() {
+        if c == '"' {
+            let mut escaped = false;
+            let end = rest.char_indices().skip(1).find(|&(_, c)| {
+                let ends = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                ends
+            });
+            let (text, after) = rest.split_at(end.map_or(rest.len(), |(at, _)| at + 1));
+            mended.push_str(text);
+            rest = after;
+        } else if let Some(after) = ["-Infinity", "Infinity", "NaN"].iter().find_map(|name| rest.strip_prefix(name)) {
+            mended.push_str("null");
+            (rest, found) = (after, true);
+        } else {
+            mended.push(c);
+            rest = rest.get(c.len_utf8()..).unwrap_or_default();
+        }
+    }
+    found.then_some(mended)
+}
+
+fn read(kind: &'static str, f: &Fields) -> Result<OwnedEvent, EventLineError> {
     Ok(match kind {
-        "task" => Kind::Task(f.text("text")?),
-        "turn_start" => Kind::TurnStart(f.text("user_message")?),
-        "token" => Kind::Token {
+        "task" => Event::Task { text: f.text("text")? },
+        "turn_start" => Event::TurnStart { user_message: f.text("user_message")? },
+        "token" => Event::Token {
             token: f.text("token")?,
             logprob: f.number("logprob")?.map(|logprob| logprob as f32),
             index: f.count("index")?.unwrap_or(0) as usize,
             entropy: f.number("entropy")?.map(|entropy| entropy as f32),
             top: f.top()?,
         },
-        "text" => Kind::Text(f.text("text")?),
-        "turn_complete" => Kind::TurnComplete { full_response: f.text("full_response")?, finish: f.finish()? },
-        "reserve" => Kind::Reserve {
+        "text" => Event::Text { text: f.text("text")? },
+        "turn_complete" => Event::TurnComplete { full_response: f.text("full_response")?, finish: f.finish()? },
+        "reserve" => Event::Reserve {
+            call_id: f.optional_text("call_id"),
             tokens_in: f.count("tokens_in")?.unwrap_or(0),
             tokens_out: f.count("tokens_out")?.unwrap_or(0),
             money_micros: f.count("money_micros")?.unwrap_or(0),
             wallclock_ms: f.count("wallclock_ms")?.unwrap_or(0),
         },
-        "elapsed" => Kind::Elapsed(f.needed_count("wallclock_ms")?),
-        "cost" => Kind::Cost {
+        "elapsed" => Event::Elapsed { wallclock_ms: f.needed_count("wallclock_ms")? },
+        "cost" => Event::Cost {
+            call_id: f.optional_text("call_id"),
+            model: f.optional_text("model"),
             tokens_in: f.needed_count("tokens_in")?,
             tokens_out: f.needed_count("tokens_out")?,
             tokens_cached: f.count("tokens_cached")?.unwrap_or(0),
@@ -240,19 +206,21 @@ fn read(kind: &'static str, f: &Fields) -> Result<Kind, EventLineError> {
             wallclock_ms: f.count("wallclock_ms")?.unwrap_or(0),
             provider: f.optional_text("provider"),
         },
-        "user_correction" => Kind::UserCorrection {
+        "user_correction" => Event::UserCorrection {
             correction_message: f.text("correction_message")?,
             corrects_last: f.flag("corrects_last")?.unwrap_or(true),
         },
         "quality_feedback" => {
             let quality = f.number("quality")?.filter(|quality| (0.0..=1.0).contains(quality));
-            Kind::QualityFeedback(quality.ok_or_else(|| f.error("quality", "a number from 0 to 1"))?)
+            Event::QualityFeedback { quality: quality.ok_or_else(|| f.error("quality", "a number from 0 to 1"))? }
         }
-        "tool_call" => Kind::ToolCall {
+        "tool_call" => Event::ToolCall {
+            call_id: f.optional_text("call_id"),
             tool_name: f.text("tool_name")?,
             args_json: f.optional_text("args_json").unwrap_or_default(),
         },
-        _ => Kind::ToolResult {
+        _ => Event::ToolResult {
+            call_id: f.optional_text("call_id"),
             tool_name: f.text("tool_name")?,
             success: f.flag("success")?.ok_or_else(|| f.error("success", "true or false"))?,
             duration_ms: f.count("duration_ms")?.unwrap_or(0),
@@ -327,14 +295,19 @@ impl Fields<'_> {
                 Value::Object(fields) => fields.get("logprob"),
                 number => Some(number),
             };
-            number.and_then(Value::as_f64).map(|logprob| logprob as f32).ok_or_else(needs)
+            match number {
+                // An infinite log-probability of Python's JSON.
+                Some(Value::Null) => Ok(None),
+                number => number.and_then(Value::as_f64).map(|logprob| Some(logprob as f32)).ok_or_else(needs),
+            }
         };
-        let mut top = match self.get("top") {
+        let top: Vec<Option<f32>> = match self.get("top").or_else(|| self.get("top_logprobs")) {
             None => Vec::new(),
             Some(Value::Array(items)) => items.iter().map(logprob).collect::<Result<_, _>>()?,
-            Some(Value::Object(by_token)) => by_token.values().map(logprob).collect::<Result<Vec<f32>, _>>()?,
+            Some(Value::Object(by_token)) => by_token.values().map(logprob).collect::<Result<_, _>>()?,
             Some(_) => return Err(needs()),
         };
+        let mut top: Vec<f32> = top.into_iter().flatten().collect();
         top.sort_by(|a, b| b.total_cmp(a));
         Ok(top)
     }
@@ -380,6 +353,8 @@ mod tests {
         check(
             r#"{"type":"cost","tokens_in":1,"tokens_out":2,"wallclock_ms":3,"provider":"p"}"#,
             LlmEvent::Cost {
+                call_id: None,
+                model: None,
                 tokens_in: 1,
                 tokens_out: 2,
                 tokens_cached: 0,
@@ -390,7 +365,7 @@ mod tests {
         );
         check(
             r#"{"type":"reserve","tokens_out":2}"#,
-            LlmEvent::Reserve { tokens_in: 0, tokens_out: 2, money_micros: 0, wallclock_ms: 0 },
+            LlmEvent::Reserve { call_id: None, tokens_in: 0, tokens_out: 2, money_micros: 0, wallclock_ms: 0 },
         );
         check(r#"{"type":"elapsed","wallclock_ms":9}"#, LlmEvent::Elapsed { wallclock_ms: 9 });
         check(
@@ -400,11 +375,17 @@ mod tests {
         check(r#"{"type":"quality_feedback","quality":0.5}"#, LlmEvent::QualityFeedback { quality: 0.5 });
         check(
             r#"{"type":"tool_call","tool_name":"t","args_json":{"a":1}}"#,
-            LlmEvent::ToolCall { tool_name: "t", args_json: r#"{"a":1}"# },
+            LlmEvent::ToolCall { call_id: None, tool_name: "t", args_json: r#"{"a":1}"# },
         );
         check(
-            r#"{"type":"tool_result","tool_name":"t","success":true,"duration_ms":4,"result":"ok"}"#,
-            LlmEvent::ToolResult { tool_name: "t", success: true, duration_ms: 4, result: Some("ok") },
+            r#"{"type":"tool_result","call_id":"c7","tool_name":"t","success":true,"duration_ms":4,"result":"ok"}"#,
+            LlmEvent::ToolResult {
+                call_id: Some("c7"),
+                tool_name: "t",
+                success: true,
+                duration_ms: 4,
+                result: Some("ok"),
+            },
         );
     }
 
@@ -436,5 +417,24 @@ mod tests {
     fn unknown_fields_are_reported() {
         let read = EventLine::parse(r#"{"type":"token","token":"x","log_prob":-1}"#).unwrap();
         assert_eq!(read.unknown_fields, ["log_prob"]);
+    }
+
+    #[test]
+    fn non_finite_numbers_of_python_are_absent() {
+        check(
+            r#"{"type":"token","token":"NaN \"-Infinity\"","logprob":-Infinity,"entropy":NaN,"top":[-0.5,NaN,["x",-Infinity]]}"#,
+            LlmEvent::Token { token: "NaN \"-Infinity\"", logprob: None, index: 0, entropy: None, top: &[-0.5] },
+        );
+        assert!(EventLine::parse(r#"{"type":"token","token":NaNa}"#).is_err());
+    }
+
+    #[test]
+    fn a_session_may_be_named_on_every_line() {
+        let read = EventLine::parse(r#"{"type":"text","text":"x","session":"s-1"}"#).unwrap();
+        assert_eq!((read.session.as_str(), read.unknown_fields.len()), ("s-1", 0));
+        let lines = EventLine::parse_line(
+            r#"{"session":4,"object":"chat.completion.chunk","choices":[{"delta":{"content":"x"}}]}"#,
+        );
+        assert_eq!(lines.unwrap()[0].session, "4");
     }
 }
