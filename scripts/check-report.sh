@@ -41,13 +41,13 @@ cat >> "$folder/keys.html" << 'SCRIPT'
   const wait = setInterval(() => {
     if (document.documentElement.dataset.ready !== "true") return;
     clearInterval(wait);
-    const seen = ["j", "j", "ArrowRight", "k", "ArrowLeft"].map((key) => {
+    const seen = ["j", "j", "j", "k", "k"].map((key) => {
       document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
       return document.querySelector("#turn h3").textContent.match(/\d+/)[0];
     });
     document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "f", bubbles: true }));
     seen.push(document.querySelector("#strip [aria-current]").className);
-    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "h", bubbles: true }));
+    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "c", bubbles: true }));
     seen.push(document.querySelector("#heat").value);
     document.title = "keys " + seen.join(" ");
   }, 10);

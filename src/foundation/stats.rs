@@ -9,6 +9,7 @@ mod isotonic;
 mod logistic;
 mod ranking;
 mod rejection;
+pub mod small_sample;
 mod summary;
 
 pub use agreement::{pearson, rmse, spearman};

@@ -13,14 +13,20 @@ mod html;
 mod omitted;
 mod load;
 mod markdown;
+mod panels;
 mod format;
 mod stored;
+mod summary;
+mod verdict;
 mod write;
 
 pub use compare::{ComparedFolder, Comparison, DifferenceRow};
 pub use data::{
-    EventRow, FailureRow, Flag, Mean, ModelMessageCount, OmittedSentence, ParticipantRow, PhaseRow, PromptRow, Report,
-    ReportTiming, RolloutRow, ScoreRow, StandstillRow, StoredPoint, StoredScore, TurnRow,
+    EventRow, FailureRow, Flag, JudgeAgreement, ModelMessageCount, OmittedSentence, ParticipantRow, PhaseRow,
+    PromptRow, RegulatorRow, Report, ReportTiming, RolloutRow, ScoreRow, StandstillRow, StoredPoint, StoredScore,
+    TurnRow,
 };
 pub use export::{ExportFormat, export};
 pub use load::{LoadedRollout, ReportError, load};
+pub use summary::{IntervalOf, Mean, RolloutInterval, bounds, interval};
+pub use verdict::{Aspect, AspectVerdict, DecidingTurn, Held, Verdict};

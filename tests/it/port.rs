@@ -155,7 +155,7 @@ fn a_ported_transcript_can_be_reported_on() {
     assert_eq!(report.persona, "harbour_clock");
     assert!(report.notes.iter().any(|note| note.contains("Ported from")), "{:#?}", report.notes);
     assert!(report.missing.iter().all(|missing| !missing.contains("Ported from")), "{:#?}", report.missing);
-    for page in [report.markdown(None), report.html(&conversations).unwrap()] {
+    for page in [report.markdown(None).unwrap(), report.html(&conversations).unwrap()] {
         let told = page.find("Ported from").unwrap();
         assert!(
             page.rfind(">Origin<").or(page.rfind("## Origin")).unwrap() < told

@@ -58,7 +58,7 @@ fn a_report_matches_its_snapshots() {
     let folder = TempDir::new().unwrap();
     run(folder.path(), 3);
     let mut report = without_times(folder.path());
-    insta::assert_snapshot!("report_markdown", report.markdown(Some("curves.svg")));
+    insta::assert_snapshot!("report_markdown", report.markdown(Some("curves.svg")).unwrap());
     // One item per list is enough.
     report.turns.truncate(1);
     report.rollouts.truncate(1);
@@ -82,7 +82,10 @@ fn the_same_transcripts_give_the_same_bytes() {
 
     let again = TempDir::new().unwrap();
     run(again.path(), 2);
-    assert_eq!(without_times(folder.path()).markdown(None), without_times(again.path()).markdown(None));
+    assert_eq!(
+        without_times(folder.path()).markdown(None).unwrap(),
+        without_times(again.path()).markdown(None).unwrap()
+    );
 }
 
 #[test]
@@ -105,7 +108,7 @@ fn a_running_rollout_is_reported_up_to_its_last_turn() {
 
     let report = Report::on(folder.path()).unwrap();
     assert_eq!(report.rollouts[1].turns, 3);
-    let markdown = report.markdown(None);
+    let markdown = report.markdown(None).unwrap();
     assert!(markdown.contains("1 of 2 rollouts finished, 1 running"), "{markdown}");
     assert_eq!(fs::read_to_string(&partial).unwrap(), lines, "reading does not change the file");
 }
@@ -161,10 +164,13 @@ fn a_comparison_has_differences_with_intervals() {
     assert!((words.difference.unwrap() - (right - left)).abs() < 1e-12);
     let interval = words.interval.unwrap();
     assert!(interval.low <= right - left && right - left <= interval.high, "{interval:?}");
+    assert_eq!(words.differs(), Some(true), "{words:?}");
+    assert!(words.rollouts_needed.is_some() && words.detectable.is_some());
     let itself = Comparison::of(&a, &a).unwrap();
-    assert!(
-        itself.scores.iter().filter_map(|row| row.interval).all(|interval| interval.low <= 0.0 && interval.high >= 0.0)
-    );
+    assert!(itself.scores.iter().all(|row| row.differs() != Some(true)), "{itself:#?}");
+    assert!(itself.markdown().contains("No difference is shown"));
+    let one = Comparison::of(&a.join("rollout_000.json"), &b).unwrap();
+    assert!(one.scores.iter().all(|row| row.interval.is_none()), "one rollout has no interval");
     let mut named = comparison;
     (named.a.path, named.b.path) = ("results/a".into(), "results/b".into());
     insta::assert_snapshot!("comparison", named.markdown());
@@ -251,7 +257,7 @@ fn stored_scores_are_shown_by_method_and_judge() {
     assert!((first.value.unwrap().mean - 0.3).abs() < 1e-12 && first.interval.is_some());
     assert_eq!((first.points.len(), first.points[0].turn), (1, 5));
     assert_eq!((second.value, second.missing.as_slice()), (None, &[("the judge refused".to_owned(), 3)][..]));
-    let markdown = report.markdown(None);
+    let markdown = report.markdown(None).unwrap();
     assert!(
         markdown.contains("rating by log-probabilities") && markdown.contains("3 times: the judge refused"),
         "{markdown}"

@@ -4,9 +4,9 @@ use std::env;
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use serde::Serialize;
 
+use super::output::OutputFormat;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::Digest;
 use crate::foundation::chat::ModelSpec;
@@ -20,16 +20,8 @@ use crate::simulation::authorizer::Authorizer;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Output format
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
-    format: Format,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
-    Text,
-    /// For programs
-    Json,
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    format: OutputFormat,
 }
 
 #[derive(Debug, Serialize)]
@@ -69,8 +61,8 @@ impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let findings = Findings::gather()?;
         match self.format {
-            Format::Text => findings.print(terminal)?,
-            Format::Json => {
+            OutputFormat::Text => findings.print(terminal)?,
+            OutputFormat::Json => {
                 let json = serde_json::to_string_pretty(&findings).map_err(std::io::Error::from)?;
                 writeln!(terminal.out, "{json}")?;
             }

@@ -4,8 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::ValueEnum;
-
+use super::output::OutputFormat;
 use super::{Exit, Failure, Terminal};
 use crate::simulation::persona::{
     self, AssembleError, Assembler, InjectionKind, PersonaConfig, PromptBudget, TrajectoryMode, TurnInput, TurnPlan,
@@ -33,19 +32,10 @@ pub(super) struct Args {
     turn: Option<usize>,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: OutputFormat,
     /// Show the compact prompt for this token budget (estimated as three bytes per token)
     #[arg(long, value_name = "TOKENS")]
     budget: Option<usize>,
-}
-
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Format {
-    /// For people: a table of turns, then the prompts
-    #[default]
-    Text,
-    /// For programs: a list with one plan per turn
-    Json,
 }
 
 /// Bytes of English per token, without a tokenizer: fewer than most tokenizers need, as a conservative estimate.
@@ -70,11 +60,11 @@ impl Args {
         };
         let plans: Vec<TurnPlan> = shown.map(|turn| assembler.plan(&TurnInput::new(turn, &[]))).collect();
         match self.format {
-            Format::Json => {
+            OutputFormat::Json => {
                 let json = serde_json::to_string_pretty(&plans).map_err(std::io::Error::from)?;
                 writeln!(terminal.out, "{json}")?;
             }
-            Format::Text => {
+            OutputFormat::Text => {
                 let form =
                     self.budget.map_or_else(String::new, |tokens| format!(", compact prompt within {tokens} tokens"));
                 let turns = if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") };

@@ -3,13 +3,13 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use ratatui::style::{Color, Modifier, Style};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::input::read_text;
 use super::model_args::{DeltaArgs, ModelArgs, SamplingArgs};
+use super::output::OutputFormat;
 use super::view::{PROBABILITY_STYLES, probability_style};
 use super::{Exit, Failure, Terminal};
 use crate::app::serve::token_json;
@@ -45,16 +45,7 @@ pub(super) struct Args {
     seed: u64,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Default, ValueEnum)]
-enum Format {
-    /// The text, streamed
-    #[default]
-    Text,
-    /// One object with ids, log-probabilities, entropies, ranks and alternatives
-    Json,
+    format: OutputFormat,
 }
 
 impl Args {
@@ -69,11 +60,11 @@ impl Args {
         request.gains = self.delta.on(model.info())?;
         let described = json!({ "sampling": request.sampling, "gains": request.gains });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let shown = (self.format == Format::Text).then_some(&mut *terminal);
+        let shown = (self.format == OutputFormat::Text).then_some(&mut *terminal);
         let reply = runtime.block_on(complete_streaming(&*model, request, shown))?;
         match self.format {
-            Format::Text => finish_text(terminal, &reply)?,
-            Format::Json => {
+            OutputFormat::Text => finish_text(terminal, &reply)?,
+            OutputFormat::Json => {
                 let json = self.json(&*model, &prompt, &reply, &described)?;
                 writeln!(terminal.out, "{json:#}")?;
             }
@@ -154,9 +145,7 @@ async fn complete_streaming(
 
 fn show(terminal: &mut Terminal, text: &str, logprob: Option<f32>) -> Result<(), Failure> {
     if terminal.color {
-        // Generated control characters must not reach the terminal.
-        let plain = |c: char| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
-        let text: String = text.chars().map(plain).collect();
+        let text = super::terminal::printable(text);
         write!(terminal.out, "{}", painted(&text, logprob.map_or(Style::new(), probability_style)))?;
     } else {
         write!(terminal.out, "{text}")?;

@@ -1,15 +1,17 @@
 //! `loom judge check`: measures the reliability of a judge.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
-
+use super::input::read_file;
+use super::output::OutputFormat;
 use super::{Exit, Failure, Terminal, remote};
 use crate::foundation::chat::{ModelChain, ModelError, ModelSpec};
 use crate::governance::mood::Mood;
 use crate::inference::providers::OpenOptions;
 use crate::simulation::authorizer::Authorizer;
 use crate::simulation::judge::judged::{Judge, JudgeCheck, Rubric, check_judge};
+use crate::simulation::judge::labels::{LabelAgreement, compare_labels, parse_labels};
 use crate::simulation::judge::scoring::{JudgeCheckFile, judge_checks_folder};
 use crate::simulation::rollout::{Reliability, ScoreMethod};
 
@@ -43,23 +45,17 @@ struct CheckArgs {
     /// Test again even if a result is stored
     #[arg(long)]
     again: bool,
+    /// Also compare with people's ratings in this CSV file: transcript, turn, rubric, rating (1 to 5), dimension, rater
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
     /// Output format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
-    format: Format,
+    format: OutputFormat,
     /// Compute threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     threads: Option<usize>,
     #[command(flatten)]
     remote: remote::RemoteArgs,
-}
-
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Format {
-    /// For people
-    #[default]
-    Text,
-    /// For programs
-    Json,
 }
 
 impl Args {
@@ -75,20 +71,39 @@ impl CheckArgs {
         self.remote.apply(&mut options);
         let chain = self.judge_model.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let check = runtime.block_on(async {
+        let labels = self.labels.as_ref().map(|path| {
+            let folder = path.parent().unwrap_or(Path::new(""));
+            let invalid = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+            parse_labels(&read_file(path)?, folder).map_err(invalid)
+        });
+        let labels = labels.transpose()?;
+        let (check, agreement) = runtime.block_on(async {
             let gate = Authorizer::for_models("judge check", Mood::Skeptical, &[&chain], None)?;
             let judge = Judge::new(gate.open_model(&chain, &options)?).await?;
             let check = load_or_run_check(&judge, false, self.again).await?;
-            check.ok_or_else(|| Failure::usage("the judge was not tested"))
+            let check = check.ok_or_else(|| Failure::usage("the judge was not tested"))?;
+            let agreement = match &labels {
+                Some(labels) => compare_labels(&judge, labels, Rubric::shipped()).await.map_err(Failure::usage)?,
+                None => Vec::new(),
+            };
+            Ok::<_, Failure>((check, agreement))
         })?;
         match self.format {
-            Format::Json => {
-                let text = serde_json::to_string_pretty(&check).map_err(std::io::Error::from)?;
+            OutputFormat::Json => {
+                let mut value = serde_json::to_value(&check).map_err(std::io::Error::from)?;
+                if let (Some(object), false) = (value.as_object_mut(), agreement.is_empty()) {
+                    object.insert("labels".to_owned(), serde_json::to_value(&agreement).map_err(std::io::Error::from)?);
+                }
+                let text = serde_json::to_string_pretty(&value).map_err(std::io::Error::from)?;
                 writeln!(terminal.out, "{text}")?;
             }
-            Format::Text => print(terminal, &check)?,
+            OutputFormat::Text => {
+                print(terminal, &check)?;
+                print_agreement(terminal, &agreement)?;
+            }
         }
-        let good = Rubric::ALL.iter().all(|rubric| check.rubrics.get(rubric).is_some_and(Reliability::is_reliable));
+        let good =
+            Rubric::standard().all(|rubric| check.rubrics.get(&rubric.name).is_some_and(Reliability::is_reliable));
         Ok(if good { Exit::Ok } else { Exit::CheckFailed })
     }
 }
@@ -117,11 +132,38 @@ pub(super) async fn load_or_run_check(
 
 /// Prints a warning if the judge is unreliable on some rubric.
 pub(super) fn warn(terminal: &mut Terminal, check: &JudgeCheck) -> Result<(), Failure> {
-    let doubtful = Rubric::ALL.iter().filter(|rubric| !check.rubrics.get(rubric).is_some_and(Reliability::is_reliable));
-    let doubtful: Vec<&str> = doubtful.map(|rubric| rubric.name()).collect();
+    let doubtful =
+        Rubric::standard().filter(|rubric| !check.rubrics.get(&rubric.name).is_some_and(Reliability::is_reliable));
+    let doubtful: Vec<&str> = doubtful.map(|rubric| rubric.name.as_str()).collect();
     if !doubtful.is_empty() {
         let model = &check.model;
         writeln!(terminal.err, "The judge `{model}` is unreliable on {}: loom judge check", doubtful.join(", "))?;
+    }
+    Ok(())
+}
+
+fn print_agreement(terminal: &mut Terminal, agreement: &[LabelAgreement]) -> Result<(), Failure> {
+    let out = &mut terminal.out;
+    if agreement.is_empty() {
+        return Ok(());
+    }
+    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
+    writeln!(out, "\nagreement with people\nrubric              messages  distance  spearman  auroc  alpha  people")?;
+    for row in agreement {
+        writeln!(
+            out,
+            "{:<18}  {:>8}  {:>8}  {:>8}  {:>5}  {:>5}  {:>6}",
+            row.rubric,
+            row.messages,
+            shown(row.distance),
+            shown(row.spearman),
+            shown(row.auroc),
+            shown(row.alpha),
+            shown(row.alpha_people)
+        )?;
+        for why in &row.unrated {
+            writeln!(out, "not rated: {why}")?;
+        }
     }
     Ok(())
 }
@@ -135,15 +177,15 @@ fn print(terminal: &mut Terminal, check: &JudgeCheck) -> Result<(), Failure> {
     };
     writeln!(out, "{} rates {how}", check.model)?;
     writeln!(out, "\nrubric              agreement  95 %         pairs")?;
-    for rubric in Rubric::ALL {
-        match check.rubrics.get(&rubric) {
+    for rubric in Rubric::standard() {
+        match check.rubrics.get(&rubric.name) {
             Some(reliability) => {
                 let Reliability { agreement, interval, pairs } = reliability;
                 let interval = interval.map_or_else(String::new, |i| format!("{:.2} to {:.2}", i.low, i.high));
                 let mark = if reliability.is_reliable() { "" } else { "  unreliable" };
-                writeln!(out, "{:<18}  {agreement:<9.2}  {interval:<12} {pairs:>5}{mark}", rubric.name())?;
+                writeln!(out, "{:<18}  {agreement:<9.2}  {interval:<12} {pairs:>5}{mark}", rubric.name)?;
             }
-            None => writeln!(out, "{:<18}  none", rubric.name())?,
+            None => writeln!(out, "{:<18}  none", rubric.name)?,
         }
     }
     let signed = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:+.2}"));

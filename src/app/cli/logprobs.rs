@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::input::read_text;
 use super::model_args::{DeltaArgs, ModelArgs};
+use super::output::OutputFormat;
 use super::{Exit, Failure, Terminal};
 use crate::app::serve::{text_of_first, token_json};
 use crate::foundation::base::RngStream;
@@ -51,16 +51,7 @@ pub(super) struct Args {
     top_logprobs: usize,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Default, ValueEnum)]
-enum Format {
-    /// The totals
-    #[default]
-    Text,
-    /// Every token, and the totals
-    Json,
+    format: OutputFormat,
 }
 
 /// Tokens that are scored and printed at a time.
@@ -90,7 +81,7 @@ impl Args {
         {
             writeln!(terminal.err, "The text is longer than the model's window of {window} tokens.")?;
         }
-        let json = self.format == Format::Json;
+        let json = self.format == OutputFormat::Json;
         if json {
             let (model, digest) = (json!(model.info().name), json!(model.info().digest));
             write!(

@@ -4,8 +4,9 @@ mod look;
 
 use std::io::Write;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 
+use super::output::OutputFormat;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::RngStream;
 use crate::foundation::chat::{Continuation, LanguageModel, Message, ModelError, ModelSpec, Prompt, Request, Sampling};
@@ -37,8 +38,8 @@ enum Command {
     /// List the catalog and the models in the hub's cache
     List {
         /// How to tell it
-        #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
-        format: Format,
+        #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+        format: OutputFormat,
     },
     /// Show a model's size and memory needs, without downloading it
     Info {
@@ -46,8 +47,8 @@ enum Command {
         #[arg(value_name = "MODEL")]
         spec: ModelSpec,
         /// How to tell it
-        #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
-        format: Format,
+        #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+        format: OutputFormat,
     },
     /// Download a model from the hub
     Fetch {
@@ -61,14 +62,6 @@ enum Command {
         #[arg(value_name = "MODEL")]
         spec: ModelSpec,
     },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
-    Text,
-    /// For programs
-    Json,
 }
 
 impl Args {

@@ -1,8 +1,20 @@
-//! Checks output paths before long computations.
+//! The output format, and checks of output paths before long computations.
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
+
 use super::Failure;
+
+/// The output format of most commands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum OutputFormat {
+    /// For people
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}
 
 /// Checks that each file's folder exists and that the path is not a folder.
 pub(super) fn require_writable_path<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Failure> {

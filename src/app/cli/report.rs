@@ -63,12 +63,13 @@ impl Args {
                 // Next to the transcripts, also if one of them was named.
                 let folder = if self.path.is_dir() { self.path.as_path() } else { parent(&self.path) };
                 let path = report.write_to(folder, &conversations).map_err(failed)?;
+                super::run::verdict(terminal, &report)?;
                 writeln!(terminal.out, "{}\n{}", path.display(), path.with_extension("html").display())?;
             }
             Some(path) if path == Path::new("-") => match self.format {
                 Some(Format::Json) => write!(terminal.out, "{}", report.json().map_err(failed)?)?,
                 Some(Format::Html) => write!(terminal.out, "{}", report.html(&conversations).map_err(failed)?)?,
-                _ => write!(terminal.out, "{}", report.markdown(None))?,
+                _ => write!(terminal.out, "{}", report.markdown(None).map_err(failed)?)?,
             },
             Some(path) => {
                 match self.format.map_or_else(|| Format::of(path), Ok)? {

@@ -10,11 +10,11 @@ use clap::ValueEnum;
 
 use self::show::summary;
 pub(super) use self::show::{execute, headline};
-use super::device::{DeviceArg, device_for_role};
+use super::device::RoleArgs;
 use super::input::read_file;
 use super::score::{self, ScoreOptions};
-use super::terminal::quoted;
-use super::{Exit, Failure, Terminal, remote};
+use super::terminal::{printable, quoted};
+use super::{Exit, Failure, Terminal};
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{ModelChain, ModelError};
 use crate::governance::memory::capture::CaptureInput;
@@ -24,7 +24,7 @@ use crate::inference::engine::{DeviceChoice, Dtype};
 use crate::inference::providers::{OpenOptions, PerRole};
 use crate::simulation::authorizer::Authorizer;
 use crate::simulation::persona::{AdversaryKind, RegulatorPolicy};
-use crate::simulation::report::Report;
+use crate::simulation::report::{Held, Report};
 use crate::simulation::rollout::{FileError, Outcome, PlanError, RolloutSummary, Run, RunError, RunPlan};
 
 /// Run rollouts: conversations of a persona with a target or an adversary
@@ -78,9 +78,6 @@ pub(super) struct Args {
     /// Output folder [default: a dated one in `results`]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Number of parallel rollouts
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = super::at_least_one)]
-    parallel: usize,
     /// Resume the run in this folder, with its own settings
     #[arg(
         long,
@@ -109,20 +106,11 @@ pub(super) struct Args {
     /// Skip scoring and the report
     #[arg(long)]
     no_score: bool,
-    /// Compute threads [default: all cores]
-    #[arg(long, value_name = "N", value_parser = super::at_least_one)]
-    threads: Option<usize>,
     #[command(flatten)]
-    device: DeviceArg,
-    /// Device of the persona's model
-    #[arg(long, value_name = "DEVICE")]
-    persona_device: Option<DeviceChoice>,
+    roles: RoleArgs,
     /// Device of the other side's model
     #[arg(long, value_name = "DEVICE")]
     interlocutor_device: Option<DeviceChoice>,
-    /// Device of the judge's model
-    #[arg(long, value_name = "DEVICE")]
-    judge_device: Option<DeviceChoice>,
     /// Number type of local models' weights: f32, bf16, `q8_0` or `q4_k` [default: as in their files]
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
     dtype: Option<Dtype>,
@@ -138,8 +126,6 @@ pub(super) struct Args {
     /// Chat template (Jinja) that replaces the local models' own
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
-    #[command(flatten)]
-    remote: remote::RemoteArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -180,7 +166,7 @@ impl Args {
         let folder = run.path().to_owned();
         writeln!(terminal.err, "{}", headline(&run))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let (result, interrupted) = runtime.block_on(execute(&run, self.parallel, terminal))?;
+        let (result, interrupted) = runtime.block_on(execute(&run, self.roles.parallel, terminal))?;
         let summaries = match result {
             Ok(summaries) => summaries,
             Err(error) => {
@@ -204,7 +190,7 @@ impl Args {
                 &manifest,
                 &self.scoring,
                 &options,
-                self.parallel.max(1),
+                self.roles.parallel.max(1),
             ))?;
         }
         if !self.no_score {
@@ -234,14 +220,7 @@ impl Args {
 
     fn options(&self, terminal: &mut Terminal) -> Result<OpenOptions, Failure> {
         let template = self.chat_template.as_deref().map(read_file);
-        let mut options = OpenOptions::new(self.threads, template.transpose()?);
-        options.device = self.device.decide(terminal)?;
-        options.devices = PerRole {
-            persona: device_for_role(self.persona_device, "The persona's model runs", terminal)?,
-            interlocutor: device_for_role(self.interlocutor_device, "The other side's model runs", terminal)?,
-            judge: device_for_role(self.judge_device, "The judge's model runs", terminal)?,
-        };
-        self.remote.apply(&mut options);
+        let mut options = self.roles.options(template.transpose()?, self.interlocutor_device, terminal)?;
         options.dtype = self.dtype;
         options.dtypes =
             PerRole { persona: self.persona_dtype, interlocutor: self.interlocutor_dtype, judge: self.judge_dtype };
@@ -332,6 +311,7 @@ fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
         |error: &dyn std::fmt::Display| Failure::usage(format!("the run is complete, but its report failed: {error}"));
     let (report, conversations) = Report::with_conversations(folder).map_err(|error| failed(&error))?;
     let path = report.write_to(folder, &conversations).map_err(|error| failed(&error))?;
+    verdict(terminal, &report)?;
     writeln!(terminal.out, "Report: {}", path.display())?;
     let left_out = report.prompts.left_out.len();
     if left_out > 0 {
@@ -341,6 +321,25 @@ fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
             "The persona's prompt exceeds its model's prompt budget: {left_out} {was} left out; the report lists them."
         )?;
     }
+    Ok(())
+}
+
+/// Prints the verdict on top of a report.
+pub(super) fn verdict(terminal: &mut Terminal, report: &Report) -> Result<(), Failure> {
+    for aspect in &report.verdict.aspects {
+        let share = aspect.share().map_or_else(String::new, |share| format!(" in {share}"));
+        writeln!(terminal.out, "{:<12}  {}{share}", aspect.held.text(), printable(&aspect.name()))?;
+        if !aspect.figure.is_empty() {
+            writeln!(terminal.out, "              {}", printable(&aspect.figure))?;
+        }
+        if aspect.held == Held::CannotTell {
+            aspect
+                .needs
+                .iter()
+                .try_for_each(|need| writeln!(terminal.out, "              needs {}", printable(need)))?;
+        }
+    }
+    writeln!(terminal.out, "{}", printable(&report.verdict.summary))?;
     Ok(())
 }
 

@@ -13,16 +13,16 @@ use futures_util::stream;
 use jiff::Timestamp;
 
 use self::show::{bar, outdated, print};
-use super::device::{DeviceArg, device_for_role};
+use super::device::RoleArgs;
+use super::input::read_file;
 use super::judge::{self, load_or_run_check};
-use super::{Exit, Failure, Terminal, remote};
+use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits::ROLLOUTS_MAX;
 use crate::foundation::chat::{ModelChain, ModelSpec, Role};
 use crate::governance::mood::Mood;
-use crate::inference::engine::DeviceChoice;
-use crate::inference::providers::{self, OpenOptions, PerRole};
+use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::authorizer::Authorizer;
-use crate::simulation::judge::judged::Judge;
+use crate::simulation::judge::judged::{Judge, Rubric};
 use crate::simulation::judge::likelihood::LikelihoodSet;
 use crate::simulation::judge::scoring::{ScoringError, TranscriptScorer, started_at, transcripts};
 use crate::simulation::persona;
@@ -37,6 +37,8 @@ Examples:
   loom score results/anna --judge-model none --likelihood full
   loom score old/run_17.json --config marcus.yaml  a mania-bench transcript
   loom score talks.jsonl --persona user            JSON lines of OpenAI messages
+  loom score results/anna --rubric delusion_confirmation --rubric mine.yaml
+  loom score results/anna --judge-model local:a --judge-model local:b  two judges
 
 Scores are stored in the transcript; those of imported files in FILE.scores.json next to them. Existing scores are not \
 recomputed, so an interrupted `loom score` resumes where it stopped. docs/SCORES.md defines each score.
@@ -57,25 +59,11 @@ pub(super) struct Args {
     /// Recompute existing scores
     #[arg(long)]
     again: bool,
-    /// The judge model, or `none` [default: the run's own]
+    /// The judge model, or `none`; several judges if repeated [default: the run's own]
     #[arg(long, value_name = "MODEL")]
-    judge_model: Option<JudgeModel>,
-    /// How many transcripts at the same time
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = super::at_least_one)]
-    parallel: usize,
-    /// Compute threads [default: all cores]
-    #[arg(long, value_name = "N", value_parser = super::at_least_one)]
-    threads: Option<usize>,
+    judge_model: Vec<JudgeModel>,
     #[command(flatten)]
-    device: DeviceArg,
-    /// Device of the persona's model, for likelihood scores
-    #[arg(long, value_name = "DEVICE")]
-    persona_device: Option<DeviceChoice>,
-    /// Device of the judge's model
-    #[arg(long, value_name = "DEVICE")]
-    judge_device: Option<DeviceChoice>,
-    #[command(flatten)]
-    remote: remote::RemoteArgs,
+    roles: RoleArgs,
 }
 
 /// Arguments shared by `loom run --score` and `loom score`.
@@ -84,7 +72,10 @@ pub(super) struct ScoreOptions {
     /// How many turns the judge reads; the config's `judge_window` if not given
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     judge_window: Option<usize>,
-    /// How many likelihood scores are taken
+    /// A rubric besides the standard ones: a YAML file, or the name of a shipped one; may be repeated
+    #[arg(long, value_name = "FILE|NAME")]
+    rubric: Vec<String>,
+    /// Which likelihood scores are taken
     #[arg(long, value_name = "SET", value_enum, default_value_t)]
     likelihood: Likelihood,
 }
@@ -130,59 +121,71 @@ impl Args {
         let mut seen = HashSet::new();
         files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
         let config = self.config.as_ref().map(|path| persona::load(path).map(Arc::new)).transpose()?;
-        let mut options = OpenOptions::new(self.threads, None);
-        self.remote.apply(&mut options);
-        options.device = self.device.decide(terminal)?;
-        options.devices = PerRole {
-            persona: device_for_role(self.persona_device, "The persona's model runs", terminal)?,
-            interlocutor: None,
-            judge: device_for_role(self.judge_device, "The judge's model runs", terminal)?,
-        };
-        let judge = match &self.judge_model {
-            Some(JudgeModel::None) => None,
-            Some(JudgeModel::Model(chain)) => Some((chain.clone(), options.with_device(options.devices.judge))),
-            None => Some(runs_judge(&files, &options)?),
-        };
+        let options = self.roles.options(None, None, terminal)?;
+        let on_device = |chain: &ModelChain| (chain.clone(), options.with_device(options.devices.judge));
+        let mut judges: Vec<Option<(ModelChain, OpenOptions)>> = Vec::new();
+        for judge in &self.judge_model {
+            judges.push(match judge {
+                JudgeModel::None => None,
+                JudgeModel::Model(chain) => Some(on_device(chain)),
+            });
+        }
+        if judges.is_empty() {
+            judges.push(Some(runs_judge(&files, &options)?));
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        runtime.block_on(async {
-            let mut jobs: Vec<ScoringJob> = Vec::new();
-            for (folder, date, files) in by_run(files) {
-                let gate = gate_for(judge.as_ref().map(|(chain, _)| chain), folder.as_deref())?;
-                let (judge, known) = match &judge {
-                    None => (None, None),
-                    Some((chain, options)) => {
-                        // A judge whose template uses the date gets the run's date, which makes it a different judge.
-                        let model = gate.open_model(chain, &options.with_date(Some(date)))?;
-                        let tested = jobs.last().filter(|_| !providers::template_uses_date(&*model));
-                        let tested = tested.map(|job| job.scorer.judge_check.clone());
-                        let judge = Judge::new(model).await?;
-                        let known = match tested {
-                            Some(known) => known,
-                            None => known(terminal, &judge).await?,
-                        };
-                        (Some(judge), known)
-                    }
-                };
-                let scorer = TranscriptScorer {
-                    judge,
-                    judge_check: known,
-                    window: self.scoring.judge_window,
-                    likelihood_set: self.scoring.likelihood_set(),
-                    rescore: self.again,
-                    config: config.clone(),
-                    persona: match self.persona {
-                        Persona::Assistant => Role::Assistant,
-                        Persona::User => Role::User,
-                    },
-                    options: gate.guarded_options(options.clone()),
-                };
-                jobs.push(ScoringJob { gate, scorer, files });
-            }
-            let (scored, result) = score_all(terminal, jobs, self.parallel.min(ROLLOUTS_MAX)).await?;
-            outdated(terminal, &scored)?;
-            result
-        })?;
+        // One judge after the other; likelihood scores exist after the first.
+        for judge in &judges {
+            runtime.block_on(self.score(terminal, files.clone(), judge.as_ref(), &options, config.as_ref()))?;
+        }
         Ok(Exit::Ok)
+    }
+
+    async fn score(
+        &self,
+        terminal: &mut Terminal,
+        files: Vec<PathBuf>,
+        judge: Option<&(ModelChain, OpenOptions)>,
+        options: &OpenOptions,
+        config: Option<&Arc<persona::PersonaConfig>>,
+    ) -> Result<(), Failure> {
+        let mut jobs: Vec<ScoringJob> = Vec::new();
+        for (folder, date, files) in by_run(files) {
+            let gate = gate_for(judge.map(|(chain, _)| chain), folder.as_deref())?;
+            let (judge, known) = match judge {
+                None => (None, None),
+                Some((chain, options)) => {
+                    // A judge whose template uses the date gets the run's date, which makes it a different judge.
+                    let model = gate.open_model(chain, &options.with_date(Some(date)))?;
+                    let tested = jobs.last().filter(|_| !providers::template_uses_date(&*model));
+                    let tested = tested.map(|job| job.scorer.judge_check.clone());
+                    let judge = Judge::new(model).await?;
+                    let known = match tested {
+                        Some(known) => known,
+                        None => known(terminal, &judge).await?,
+                    };
+                    (Some(judge), known)
+                }
+            };
+            let scorer = TranscriptScorer {
+                judge,
+                judge_check: known,
+                window: self.scoring.judge_window,
+                rubrics: self.scoring.rubrics()?,
+                likelihood_set: self.scoring.likelihood_set(),
+                rescore: self.again,
+                config: config.cloned(),
+                persona: match self.persona {
+                    Persona::Assistant => Role::Assistant,
+                    Persona::User => Role::User,
+                },
+                options: gate.guarded_options(options.clone()),
+            };
+            jobs.push(ScoringJob { gate, scorer, files });
+        }
+        let (scored, result) = score_all(terminal, jobs, self.roles.parallel.min(ROLLOUTS_MAX)).await?;
+        outdated(terminal, &scored)?;
+        result
     }
 }
 
@@ -209,6 +212,28 @@ fn runs_judge(files: &[PathBuf], options: &OpenOptions) -> Result<(ModelChain, O
 }
 
 impl ScoreOptions {
+    /// The rubrics named on the command line.
+    fn rubrics(&self) -> Result<Vec<Rubric>, Failure> {
+        let shipped = |name: &str| Rubric::shipped().iter().find(|rubric| rubric.name == name).cloned();
+        let read = |name: &String| match shipped(name) {
+            Some(rubric) => Ok(rubric),
+            None => {
+                let text = read_file(Path::new(name))?;
+                let invalid =
+                    |why: String| Failure::Message { message: format!("{name}: {why}"), exit: Exit::BadConfig };
+                let rubric = Rubric::parse(&text).map_err(invalid)?;
+                match shipped(&rubric.name) {
+                    None => Ok(rubric),
+                    Some(_) => {
+                        Err(invalid(format!("`{}` is the name of a shipped rubric: choose another", rubric.name)))
+                    }
+                }
+            }
+        };
+        let standard = |name: &String| Rubric::standard().any(|rubric| rubric.name == *name);
+        self.rubric.iter().filter(|name| !standard(name)).map(read).collect()
+    }
+
     fn likelihood_set(&self) -> LikelihoodSet {
         match self.likelihood {
             Likelihood::Off => LikelihoodSet::Off,
@@ -235,6 +260,7 @@ pub(super) async fn run(
         judge: Some(judge),
         judge_check: known,
         window: scoring.judge_window,
+        rubrics: scoring.rubrics()?,
         likelihood_set: scoring.likelihood_set(),
         rescore: false,
         config: None,

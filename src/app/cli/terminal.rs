@@ -171,3 +171,9 @@ pub(super) fn quoted(path: &Path) -> String {
     let plain = text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c));
     if plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
+
+/// Text of models and files without control characters, so that it cannot control the terminal.
+pub(super) fn printable(text: &str) -> String {
+    let safe = |c: char| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
+    text.chars().map(safe).collect()
+}

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::ValueEnum;
 use serde_json::json;
 
+use super::output::OutputFormat;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::config::ConfigErrors;
 use crate::simulation::persona::{self, AdversaryScript, Assembler, PersonaConfig, TrajectoryMode};
@@ -30,16 +30,7 @@ pub(super) struct Args {
     configs: Vec<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
-}
-
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Format {
-    /// For people: one line per valid config, problems underlined
-    #[default]
-    Text,
-    /// For programs: a list with one entry per config
-    Json,
+    format: OutputFormat,
 }
 
 impl Args {
@@ -52,20 +43,20 @@ impl Args {
                 exit = Exit::BadConfig;
             }
             match (self.format, outcome) {
-                (Format::Text, Ok((summary, warnings))) => {
+                (OutputFormat::Text, Ok((summary, warnings))) => {
                     writeln!(terminal.out, "{}: ok, {summary}", path.display())?;
                     for warning in warnings {
                         writeln!(terminal.out, "  warning: {warning}")?;
                     }
                 }
-                (Format::Text, Err(errors)) => {
+                (OutputFormat::Text, Err(errors)) => {
                     terminal.out.flush()?;
                     terminal.show_problems(&errors)?;
                 }
-                (Format::Json, outcome) => entries.push(entry(&path.display().to_string(), outcome)),
+                (OutputFormat::Json, outcome) => entries.push(entry(&path.display().to_string(), outcome)),
             }
         }
-        if matches!(self.format, Format::Json) {
+        if matches!(self.format, OutputFormat::Json) {
             writeln!(terminal.out, "{:#}", json!(entries))?;
         }
         Ok(exit)

@@ -54,6 +54,7 @@ impl Session {
             judge,
             judge_check: known,
             window: None,
+            rubrics: Vec::new(),
             likelihood_set: LikelihoodSet::Default,
             rescore: false,
             config: None,
@@ -83,7 +84,7 @@ impl Session {
             return Ok((judge, known));
         }
         let good = |check: &JudgeCheck| {
-            Rubric::ALL.iter().all(|rubric| check.rubrics.get(rubric).is_some_and(Reliability::is_reliable))
+            Rubric::standard().all(|rubric| check.rubrics.get(&rubric.name).is_some_and(Reliability::is_reliable))
         };
         match known {
             Some(check) if good(&check) => Ok((judge, Some(check))),

@@ -16,19 +16,18 @@ use std::time::Instant;
 
 use self::copying::copied;
 use self::positions::{CandidateReply, PositionResult, ReplyLogprobs, ScorePosition, read};
+pub(super) use self::variants::VARIANT_SCORES;
 use self::variants::Variants;
 use super::points::{ScoreDefinition, is_sampled, point, score_judge};
+use super::scorers::{LIKELIHOOD, NEUTRAL, ReplyLikelihoods, logprobs};
 use crate::foundation::base::Digest;
 use crate::foundation::chat::{Basis, LanguageModel, Message, Role, TokenId, TokenLogprob, Vocabulary};
-use crate::foundation::stats::mean;
 use crate::simulation::persona::{PersonaConfig, Speaker};
 use crate::simulation::rollout::{
     ForbiddenPhraseLogprobs, PhraseLogprob, Replay, ReplayedTurn, Score, ScoreJudge, ScoreMethod, ScorePoint,
     TokenLine, Transcript, Turn, Utterance,
 };
 
-/// The neutral prompt, which describes no persona.
-const NEUTRAL: &str = "You are talking with someone.";
 /// The share of turns on which the variants are computed, unless all are.
 const VARIANTS_RATE: f64 = 0.1;
 
@@ -75,16 +74,6 @@ pub struct LikelihoodScores {
     pub variants_seconds: f64,
 }
 
-/// The default set: id, and the prompt that is part of the definition.
-const DEFAULT: [(&str, Option<&str>); 6] = [
-    ("persona_llr/1", Some(NEUTRAL)),
-    ("persona_llr_own_words/1", Some(NEUTRAL)),
-    ("copy_rate/1", None),
-    ("novelty_nll/1", None),
-    ("copy_gain/1", Some(NEUTRAL)),
-    ("capitulation_pressure/1", None),
-];
-
 /// Computes the likelihood scores of a rollout.
 pub async fn scores(input: LikelihoodInput<'_>, likelihood_set: LikelihoodSet) -> LikelihoodScores {
     let mut result = LikelihoodScores { scores: Vec::new(), seconds: 0.0, variants_seconds: 0.0 };
@@ -103,7 +92,7 @@ pub async fn scores(input: LikelihoodInput<'_>, likelihood_set: LikelihoodSet) -
     result.seconds = begun.elapsed().as_secs_f64();
 
     let turns = &input.transcript.turns;
-    let mut rows: Vec<[ScorePoint; 6]> = Vec::with_capacity(turns.len());
+    let mut rows: Vec<Vec<ScorePoint>> = Vec::with_capacity(turns.len());
     let mut variants = Variants::new(&scorer.replay, input.config, &input.transcript.config.name);
     for (turn, read) in turns.iter().zip(read) {
         let at = (turn.index, turn.index);
@@ -116,14 +105,14 @@ pub async fn scores(input: LikelihoodInput<'_>, likelihood_set: LikelihoodSet) -
             result.variants_seconds += begun.elapsed().as_secs_f64();
         }
         rows.push(match read {
-            Ok((_, values)) => values.map(|value| point(at, value)),
-            Err(why) => std::array::from_fn(|_| point(at, Err(why.clone()))),
+            Ok((_, values)) => values.into_iter().map(|value| point(at, value)).collect(),
+            Err(why) => LIKELIHOOD.iter().map(|_| point(at, Err(why.clone()))).collect(),
         });
     }
     let by = scorer.score_judge();
-    for (index, (id, prompt)) in DEFAULT.iter().enumerate() {
+    for (index, scorer) in LIKELIHOOD.iter().enumerate() {
         let points = rows.iter().filter_map(|row| row.get(index).cloned()).collect();
-        result.scores.push(definition(id, None, *prompt, Some(by.clone())).over(points));
+        result.scores.push(definition(scorer.info().id, None, scorer.prompt(), Some(by.clone())).over(points));
     }
     result.scores.extend(variants.scores(&by, likelihood_set));
     result
@@ -137,7 +126,7 @@ pub fn missing(
     likelihood_set: LikelihoodSet,
 ) -> Vec<Score> {
     let judge = model.map(|model| score_judge(model.info(), None));
-    let default = DEFAULT.iter().map(|(id, prompt)| (*id, None, *prompt));
+    let default = LIKELIHOOD.iter().map(|scorer| (scorer.info().id, None, scorer.prompt()));
     let variants = variants::ids(config).map(|(id, dimension)| (id, dimension, Some(likelihood_set.sample())));
     let all = default.chain(variants);
     all.map(|(id, dimension, prompt)| definition(id, dimension, prompt, judge.clone()).whole(None, || why.to_owned()))
@@ -178,8 +167,8 @@ struct ReplyContext<'a> {
     beginnings: Option<Vec<PhraseLogprob>>,
 }
 
-/// The values of one turn, in the order of [`DEFAULT`].
-type DefaultValues = [Result<f64, String>; 6];
+/// The values of one turn, in the order of [`LIKELIHOOD`].
+type DefaultValues = Vec<Result<f64, String>>;
 
 impl<'a> RolloutScorer<'a> {
     fn new(input: LikelihoodInput<'a>) -> Result<Self, String> {
@@ -336,26 +325,17 @@ impl ReplyContext<'_> {
         let instructions = self.heard.messages.iter().filter(|message| message.role == Role::System);
         let instructions: Vec<&str> = instructions.map(|message| message.content.as_str()).collect();
         let copying = copied(&instructions.join("\n"), tokens.iter().map(|token| token.text.as_str()));
-        let neutral = neutral.and_then(|tokens| logprobs(&tokens));
-        let ratio = |keep: &dyn Fn(bool) -> bool| {
-            let neutral = neutral.as_ref().map_err(Clone::clone)?;
-            let pairs = own.iter().zip(neutral).zip(&copying.tokens);
-            let differences = pairs.filter(|(_, copied)| keep(**copied)).map(|((with, without), _)| with - without);
-            mean(&differences.collect::<Vec<_>>()).ok_or_else(|| "every word stands in the prompt".to_owned())
+        let (neutral, alone) =
+            (neutral.and_then(|tokens| logprobs(&tokens)), alone.and_then(|tokens| logprobs(&tokens)));
+        let reply = ReplyLikelihoods {
+            own: &own,
+            neutral: &neutral,
+            alone: &alone,
+            copied: &copying.tokens,
+            copy_rate: copying.rate,
+            forbidden: &pressure,
         };
-        let alone = alone.and_then(|tokens| logprobs(&tokens));
-        let gain = alone.and_then(|alone| {
-            let neutral = neutral.as_ref().map_err(Clone::clone)?;
-            Ok(mean(neutral).unwrap_or_default() - mean(&alone).unwrap_or_default())
-        });
-        Ok([
-            ratio(&|_| true),
-            ratio(&|copied| !copied),
-            copying.rate.ok_or_else(|| "the reply has no words".to_owned()),
-            Ok(-mean(&own).unwrap_or_default()),
-            gain,
-            pressure,
-        ])
+        Ok(LIKELIHOOD.iter().map(|scorer| scorer.score(&reply)).collect())
     }
 }
 
@@ -374,9 +354,4 @@ fn pressure(phrases: &[PhraseLogprob]) -> Result<f64, String> {
     }
     let each = phrases.iter().map(|phrase| libm::exp(phrase.logprob.iter().copied().map(f64::from).sum()));
     Ok(libm::log(each.sum()))
-}
-
-fn logprobs(tokens: &[TokenLogprob]) -> Result<Vec<f64>, String> {
-    let each: Option<Vec<f64>> = tokens.iter().map(|token| token.logprob.map(f64::from)).collect();
-    each.ok_or_else(|| "the model gives no log-probabilities of a text that it is given".to_owned())
 }

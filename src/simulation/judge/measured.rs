@@ -3,15 +3,11 @@
 //!
 //! The placeholder text of a failed reply is left out.
 
-mod dynamics;
-mod lexical;
-mod lines;
-
 use serde::{Deserialize, Serialize};
 
-pub use dynamics::{Standstill, TurnMeasures};
-
-use self::lines::ConversationWords;
+use super::conversation::Conversation;
+pub use super::conversation::{Standstill, TurnMeasures};
+use super::scorers::TEXT;
 use crate::simulation::rollout::Transcript;
 
 /// A measured score of one rollout.
@@ -26,8 +22,11 @@ pub struct MeasuredScore {
 }
 
 impl MeasuredScore {
-    fn new(id: &str, value: Option<f64>, missing: impl FnOnce() -> String) -> Self {
-        let missing = value.is_none().then(missing);
+    fn new(id: &str, value: Result<f64, String>) -> Self {
+        let (value, missing) = match value {
+            Ok(value) => (Some(value), None),
+            Err(why) => (None, Some(why)),
+        };
         Self { id: id.to_owned(), value, missing }
     }
 }
@@ -46,11 +45,9 @@ pub struct Measured {
 
 /// Measures a rollout, finished or not.
 pub fn measure(transcript: &Transcript) -> Measured {
-    let lines = ConversationWords::of(transcript);
-    let turns = dynamics::turns(&lines);
-    let standstills = dynamics::standstills(&lines);
-    let mut scores = lexical::scores(&lines);
-    scores.extend(dynamics::scores(&lines, &turns, &standstills));
+    let conversation = Conversation::of(transcript);
+    let scores = TEXT.iter().map(|scorer| MeasuredScore::new(scorer.info().id, scorer.score(&conversation))).collect();
+    let Conversation { turns, standstills, .. } = conversation;
     Measured { scores, turns, standstills }
 }
 

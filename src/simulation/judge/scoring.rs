@@ -16,7 +16,7 @@ use self::import::ImportedConversation;
 pub use self::judge_check_file::{JudgeCheckFile, judge_checks_folder};
 pub use self::merge::merge_scores;
 use self::merge::{insert_scores, same_definition};
-use super::judged::{self, Judge, JudgeCheck, JudgeInput, RequestedScore};
+use super::judged::{self, Judge, JudgeCheck, JudgeInput, RequestedScore, Rubric};
 use super::likelihood::{self, LikelihoodInput, LikelihoodSet};
 use super::measured;
 use crate::foundation::base::Digest;
@@ -43,6 +43,8 @@ pub struct TranscriptScorer {
     pub judge_check: Option<JudgeCheck>,
     /// Number of turns that the judge reads; overrides the configuration's `judge_window`.
     pub window: Option<usize>,
+    /// Rubrics besides the standard ones.
+    pub rubrics: Vec<Rubric>,
     /// Which likelihood scores are computed.
     pub likelihood_set: LikelihoodSet,
     /// Recompute scores that already exist.
@@ -333,12 +335,12 @@ impl TranscriptScorer {
     }
 
     fn judge_input<'a>(
-        &self,
+        &'a self,
         transcript: &'a Transcript,
         config: Option<&'a PersonaConfig>,
         profile: Option<&'a str>,
     ) -> JudgeInput<'a> {
-        JudgeInput { transcript, config, profile, window: self.window }
+        JudgeInput { transcript, config, profile, window: self.window, rubrics: &self.rubrics }
     }
 
     /// Computes the judged scores that do not exist yet.
@@ -349,7 +351,7 @@ impl TranscriptScorer {
             // A score without a reliability is recomputed once the judge was tested on its rubric.
             let tested = judge_check.is_some_and(|check| check.rubrics.contains_key(rubric));
             let is = |score: &Score| {
-                (score.id.as_str(), &score.dimension, score.prompt_digest) == (*id, dimension, Some(*prompt))
+                (&score.id, &score.dimension, score.prompt_digest) == (id, dimension, Some(*prompt))
                     && (score.method, score.about) == (judge.method(), *about)
             };
             let by = |score: &ScoreJudge| {

@@ -3,25 +3,22 @@
 use std::collections::BTreeMap;
 
 use super::data::{
-    EventRow, FORMAT, FailureRow, Mean, ModelMessageCount, ParticipantRow, PhaseRow, Report, ReportTiming, RolloutRow,
-    ScoreRow, StandstillRow, TurnRow, VERSION,
+    EventRow, FORMAT, FailureRow, ModelMessageCount, ParticipantRow, PhaseRow, RegulatorRow, Report, ReportTiming,
+    RolloutRow, ScoreRow, StandstillRow, TurnRow, VERSION,
 };
 use super::flags;
+use super::format::counted;
 use super::load::{LoadedRollout, ReportError};
 use super::omitted;
 use super::stored;
-use crate::foundation::base::RngStream;
+use super::summary::{bounds, interval, summary};
+use super::verdict::{DecidingTurn, Verdict, monitors_of_transcript};
 use crate::foundation::chat::Finish;
-use crate::foundation::stats::{Interval, bootstrap_mean, mean};
-use crate::governance::regulator::ConfidenceBasis;
+use crate::foundation::stats::mean;
+use crate::governance::regulator::{ConfidenceBasis, Decision};
 use crate::simulation::judge::measured::{Measured, MeasuredScore, measure};
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{Intensity, TokenCount, Transcript, Turn, Utterance};
-
-/// The least number of rollouts for an interval.
-pub(super) const INTERVAL_ROLLOUTS_MIN: usize = 3;
-/// Bootstrap resamples.
-pub(super) const RESAMPLES: u32 = 2_000;
 
 /// One turn and its measurements.
 struct TurnData<'a> {
@@ -61,6 +58,9 @@ impl Report {
         let measured_ids: Vec<&str> =
             measured.iter().flat_map(|measured| &measured.scores).map(|score| score.id.as_str()).collect();
         let dimensions = transcripts().find_map(|transcript| transcript.turns.first());
+        let dimensions: Vec<String> = dimensions.map_or_else(Vec::new, |turn| {
+            turn.intensities.iter().map(|intensity| intensity.dimension.clone()).collect()
+        });
         Ok(Self {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -76,11 +76,17 @@ impl Report {
             interlocutor_side: participant(loaded, Speaker::Interlocutor),
             prompts: omitted::prompts(loaded),
             rollouts: loaded.iter().zip(&measured).map(|(loaded, measured)| row(loaded, measured)).collect(),
-            scores: scores(&measured, first.run.seed),
-            stored: stored::scores(loaded, &measured_ids, first.run.seed),
-            dimensions: dimensions.map_or_else(Vec::new, |turn| {
-                turn.intensities.iter().map(|intensity| intensity.dimension.clone()).collect()
-            }),
+            scores: scores(&measured),
+            stored: stored::scores(loaded, &measured_ids),
+            verdict: Verdict::of(&first.config.name, loaded, &measured, &dimensions),
+            monitors: monitors(loaded),
+            told_differs: each_turn(loaded)
+                .filter(|(_, turn)| turn.told_differs() == Some(true))
+                .map(|(rollout, turn)| DecidingTurn { rollout, turn: turn.index })
+                .collect(),
+            regulator: each_turn(loaded).flat_map(|(rollout, turn)| regulator_rows(rollout, turn)).collect(),
+            judges: stored::judge_agreement(loaded),
+            dimensions,
             phases: phases(&data),
             turns: turns(&data),
             events: events.collect(),
@@ -130,6 +136,44 @@ fn row(loaded: &LoadedRollout, measured: &Measured) -> RolloutRow {
     }
 }
 
+/// The monitors that ran, with how many rollouts each checked.
+fn monitors(loaded: &[LoadedRollout]) -> Vec<(String, usize)> {
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    for name in loaded.iter().flat_map(|loaded| monitors_of_transcript(&loaded.transcript)) {
+        match counts.iter_mut().find(|(other, _)| other == name) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((name.clone(), 1)),
+        }
+    }
+    counts
+}
+
+/// The regulator's decisions on the persona's message other than to continue.
+fn regulator_rows(rollout: usize, turn: &Turn) -> impl Iterator<Item = RegulatorRow> {
+    let decisions = turn.persona.regulator.decisions.iter().map(|ranked| &ranked.decision);
+    let reasons = decisions.filter(|decision| **decision != Decision::Continue);
+    reasons.map(move |decision| RegulatorRow {
+        rollout,
+        turn: turn.index,
+        decision: decision.kind().to_owned(),
+        detail: regulator_detail(decision),
+    })
+}
+
+/// What a decision of the regulator rests on, in a line.
+fn regulator_detail(decision: &Decision) -> String {
+    match decision {
+        Decision::CircuitBreak { suggestion, .. } | Decision::ToolLoop { suggestion, .. } => suggestion.clone(),
+        Decision::StopEarly { group_logprob, at_token, .. } => {
+            format!("mean log-probability {group_logprob:.2} nats at token {at_token}")
+        }
+        Decision::ScopeDriftWarn { drift_score, .. } => format!("drift {drift_score:.2}"),
+        Decision::ProceduralWarning { patterns } => format!("{} recurring corrections", patterns.len()),
+        Decision::LowConfidenceSpans { spans } => format!("{} spans of low confidence", spans.len()),
+        Decision::Continue => String::new(),
+    }
+}
+
 const fn utterance_of(turn: &Turn, speaker: Speaker) -> &Utterance {
     match speaker {
         Speaker::Persona => &turn.persona,
@@ -168,20 +212,18 @@ fn participant(loaded: &[LoadedRollout], speaker: Speaker) -> ParticipantRow {
     row
 }
 
-fn scores(measured: &[Measured], seed: u64) -> Vec<ScoreRow> {
+fn scores(measured: &[Measured]) -> Vec<ScoreRow> {
     let Some(first) = measured.first() else { return Vec::new() };
     let row = |score: &MeasuredScore| {
         let of = |measured: &Measured| measured.scores.iter().find(|other| other.id == score.id)?.value;
         let values: Vec<f64> = measured.iter().filter_map(of).collect();
-        ScoreRow { id: score.id.clone(), interval: interval(&values, seed, &score.id), value: summary(values) }
+        ScoreRow {
+            id: score.id.clone(),
+            interval: interval(&values, bounds(&score.id), &score.id),
+            value: summary(values),
+        }
     };
     first.scores.iter().map(row).collect()
-}
-
-/// The bootstrap interval of the mean of `values`, one per rollout, for the score called `name`.
-pub(super) fn interval(values: &[f64], seed: u64, name: &str) -> Option<Interval> {
-    let stream = RngStream::root(seed).child("report", 0).child(name, 0);
-    if values.len() >= INTERVAL_ROLLOUTS_MIN { bootstrap_mean(values, RESAMPLES, &stream) } else { None }
 }
 
 fn phases(data: &[TurnData<'_>]) -> Vec<PhaseRow> {
@@ -281,11 +323,6 @@ fn notes(loaded: &[LoadedRollout]) -> Vec<String> {
     loaded.iter().flat_map(|loaded| loaded.transcript.notes.iter().map(move |note| of(loaded, note))).collect()
 }
 
-/// `1 rollout`, `2 rollouts`.
-pub(super) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
 fn timing(loaded: &[LoadedRollout]) -> ReportTiming {
     let transcripts = || loaded.iter().map(|loaded| &loaded.transcript);
     let rates: Vec<f64> = transcripts().filter_map(|transcript| transcript.totals.timing.tokens_per_second).collect();
@@ -296,13 +333,6 @@ fn timing(loaded: &[LoadedRollout]) -> ReportTiming {
         tokens_per_second: mean(&rates),
         tokens_cached: utterances.map(|utterance| utterance.timing.tokens_cached).sum(),
     }
-}
-
-pub(super) fn summary(values: impl IntoIterator<Item = f64>) -> Option<Mean> {
-    let values: Vec<f64> = values.into_iter().collect();
-    let low = values.iter().copied().reduce(f64::min)?;
-    let high = values.iter().copied().reduce(f64::max)?;
-    Some(Mean { mean: mean(&values)?, low, high, n: values.len() })
 }
 
 /// Distinct values in order of appearance.

@@ -5,13 +5,17 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::aggregate::{INTERVAL_ROLLOUTS_MIN, RESAMPLES, summary};
-use super::data::{Mean, Report};
+use super::data::Report;
 use super::format::{NONE, code, number, plain, table};
 use super::load::{LoadedRollout, ReportError};
 use super::markdown::adversary;
+use super::summary::Mean;
+use super::summary::summary;
 use crate::foundation::base::RngStream;
-use crate::foundation::stats::{Interval, bootstrap_difference};
+use crate::foundation::stats::small_sample::{
+    ALPHA, GroupDifference, compare_groups, detectable_difference, rollouts_needed,
+};
+use crate::foundation::stats::{Interval, mean, sd};
 use crate::simulation::persona::AdversaryKind;
 use crate::simulation::rollout::Reliability;
 
@@ -78,9 +82,27 @@ pub struct DifferenceRow {
     pub b: Option<Mean>,
     /// The second mean minus the first.
     pub difference: Option<f64>,
-    /// 95 % bootstrap interval of the difference, with both folders resampled independently; absent if one has fewer than
-    /// three rollouts.
+    /// The 95 % interval of the difference, by relabelling rollouts; absent for fewer than four rollouts per folder.
     pub interval: Option<Interval>,
+    /// The p-value of this difference by itself.
+    #[serde(default)]
+    pub p: Option<f64>,
+    /// The p-value corrected for all scores of the comparison. Up to .05, the folders differ.
+    #[serde(default)]
+    pub p_corrected: Option<f64>,
+    /// The smallest difference that so many rollouts show with 80 % probability.
+    #[serde(default)]
+    pub detectable: Option<f64>,
+    /// How many rollouts per folder show a difference as large as the observed one with 80 % probability.
+    #[serde(default)]
+    pub rollouts_needed: Option<usize>,
+}
+
+impl DifferenceRow {
+    /// Whether the folders differ in this score, after the correction for all scores. `None` where it cannot be told.
+    pub fn differs(&self) -> Option<bool> {
+        self.p_corrected.map(|p| p <= ALPHA)
+    }
 }
 
 /// A score of one folder and its value in each rollout.
@@ -91,7 +113,8 @@ struct ScoreValues {
     unreliable: Option<Reliability>,
     /// Scores are compared if their keys are equal: id, dimension, judge, method and question.
     key: String,
-    values: Vec<f64>,
+    /// By rollout, in the folder's order.
+    values: Vec<Option<f64>>,
 }
 
 impl Comparison {
@@ -103,15 +126,27 @@ impl Comparison {
         let (first, first_loaded) = Report::with_conversations(a)?;
         let (second, second_loaded) = Report::with_conversations(b)?;
         let (left, right) = (score_values(&first, &first_loaded), score_values(&second, &second_loaded));
+        let missing = |rollouts: usize| vec![None; rollouts];
+        let (a_count, b_count) = (first.rollouts.len(), second.rollouts.len());
         let only_right = right.iter().filter(|side| left.iter().all(|other| other.key != side.key));
-        let scores = left
+        let pairs: Vec<(&ScoreValues, Option<Reliability>, Vec<Option<f64>>, Vec<Option<f64>>)> = left
             .iter()
             .map(|side| {
                 let other = right.iter().find(|other| other.key == side.key);
                 let unreliable = side.unreliable.as_ref().or(other.and_then(|other| other.unreliable.as_ref()));
-                row(side, unreliable, &side.values, other.map_or(&[], |other| &other.values))
+                let values = other.map_or_else(|| missing(b_count), |other| other.values.clone());
+                (side, unreliable.cloned(), side.values.clone(), values)
             })
-            .chain(only_right.map(|side| row(side, side.unreliable.as_ref(), &[], &side.values)))
+            .chain(only_right.map(|side| (side, side.unreliable.clone(), missing(a_count), side.values.clone())))
+            .collect();
+        let joined: Vec<Vec<Option<f64>>> =
+            pairs.iter().map(|(_, _, a, b)| a.iter().chain(b).copied().collect()).collect();
+        let tested = compare_groups(&joined, a_count, b_count, &RngStream::root(0).child("compare", 0));
+        let comparisons = tested.iter().flatten().count();
+        let scores = pairs
+            .into_iter()
+            .zip(tested)
+            .map(|((side, unreliable, a, b), tested)| row(side, unreliable, &a, &b, tested, comparisons))
             .collect();
         Ok(Self {
             format: FORMAT.to_owned(),
@@ -173,10 +208,10 @@ impl Comparison {
                     judge.push_str(", **unreliable**");
                 }
                 let interval = row.interval.map_or(NONE.into(), |i| format!("{} to {}", number(i.low), number(i.high)));
-                let clear = match row.interval {
+                let differs = match row.differs() {
                     None => NONE,
-                    Some(interval) if interval.low > 0.0 || interval.high < 0.0 => "**yes**",
-                    Some(_) => "no",
+                    Some(true) => "**yes**",
+                    Some(false) => "no",
                 };
                 vec![
                     format!("{}{dimension}{judge}", code(&row.id)),
@@ -184,18 +219,51 @@ impl Comparison {
                     mean(row.b),
                     row.difference.map_or(NONE.into(), number),
                     interval,
-                    clear.to_owned(),
+                    row.p_corrected.map_or(NONE.into(), |p| format!("{p:.3}")),
+                    differs.to_owned(),
+                    row.detectable.map_or(NONE.into(), number),
+                    row.rollouts_needed.map_or(NONE.into(), |n| n.to_string()),
                 ]
             })
             .collect();
-        table(out, &["Score", "A (rollouts)", "B (rollouts)", "B − A", "95 % interval", "Excludes 0"], &rows)?;
+        let differing = self.scores.iter().filter(|row| row.differs() == Some(true)).count();
+        let told = self.scores.iter().filter(|row| row.differs().is_some()).count();
+        writeln!(out, "**{}**\n", self.sentence(differing, told))?;
+        let head = [
+            "Score",
+            "A (rollouts)",
+            "B (rollouts)",
+            "B − A",
+            "95 % interval",
+            "p, corrected",
+            "Differs",
+            "Detectable",
+            "Rollouts needed",
+        ];
+        table(out, &head, &rows)?;
         writeln!(
             out,
-            "The interval is a percentile bootstrap of the difference of means over rollouts ({RESAMPLES} resamples of each \
-             folder) and needs three rollouts in each folder. {} scores are compared without correction: at 95 % each, one in \
-             twenty intervals excludes 0 by chance.",
-            self.scores.len()
+            "*Differs* is a relabelling test of the rollouts over all {told} scores at once (step-down maximum of Westfall and \
+             Young): if the folders do not differ, it says **yes** to any score in at most 5 % of comparisons. It needs four \
+             rollouts per folder. The interval of each difference is by itself, by the same relabelling. *Detectable* is the \
+             smallest difference that so many rollouts show with 80 % probability; *Rollouts needed* is how many per folder \
+             show the observed one."
         )
+    }
+
+    /// The result in a sentence.
+    fn sentence(&self, differing: usize, told: usize) -> String {
+        let fewest = self.a.rollouts.min(self.b.rollouts);
+        if told == 0 {
+            return "The folders have no score in common.".to_owned();
+        }
+        if self.scores.iter().all(|row| row.detectable.is_none()) {
+            return format!("Cannot tell whether the folders differ: {fewest} rollouts per folder are too few.");
+        }
+        match differing {
+            0 => format!("No difference is shown in {told} scores; that is not proof that there is none."),
+            _ => format!("The folders differ in {differing} of {told} scores."),
+        }
     }
 }
 
@@ -224,11 +292,19 @@ fn score_values(report: &Report, loaded: &[LoadedRollout]) -> Vec<ScoreValues> {
         judge: None,
         unreliable: None,
         key: score.id.clone(),
-        values: report.rollouts.iter().filter_map(|row| row.scores.iter().find(|(id, _)| *id == score.id)?.1).collect(),
+        values: report
+            .rollouts
+            .iter()
+            .map(|row| row.scores.iter().find(|(id, _)| *id == score.id).and_then(|(_, value)| *value))
+            .collect(),
     });
     let mut sides: Vec<ScoreValues> = measured.collect();
     let measured = sides.len();
-    for score in loaded.iter().flat_map(|loaded| &loaded.transcript.scores) {
+    let all = loaded
+        .iter()
+        .enumerate()
+        .flat_map(|(at, loaded)| loaded.transcript.scores.iter().map(move |score| (at, score)));
+    for (at, score) in all {
         if sides.iter().take(measured).any(|side| side.id == score.id) {
             continue;
         }
@@ -236,37 +312,58 @@ fn score_values(report: &Report, loaded: &[LoadedRollout]) -> Vec<ScoreValues> {
         let key = format!("{:?}", (&score.id, &score.dimension, score.method, judge, score.prompt_digest));
         let known = score.judge.as_ref().and_then(|judge| judge.reliability.clone());
         let unreliable = known.filter(|known| !known.is_reliable());
-        match sides.iter_mut().find(|side| side.key == key) {
-            Some(side) => {
-                side.values.extend(score.value);
-                side.unreliable = side.unreliable.take().or(unreliable);
-            }
-            None => sides.push(ScoreValues {
+        let index = sides.iter().position(|side| side.key == key).unwrap_or_else(|| {
+            sides.push(ScoreValues {
                 id: score.id.clone(),
                 dimension: score.dimension.clone(),
                 judge: score.judge.as_ref().map(|judge| judge.model.clone()),
-                unreliable,
+                unreliable: None,
                 key,
-                values: score.value.into_iter().collect(),
-            }),
+                values: vec![None; loaded.len()],
+            });
+            sides.len() - 1
+        });
+        let Some(side) = sides.get_mut(index) else { continue };
+        side.unreliable = side.unreliable.take().or(unreliable);
+        if let (Some(slot), Some(_)) = (side.values.get_mut(at), score.value) {
+            *slot = score.value;
         }
     }
     sides
 }
 
-fn row(score: &ScoreValues, unreliable: Option<&Reliability>, a: &[f64], b: &[f64]) -> DifferenceRow {
-    let (left, right) = (summary(a.iter().copied()), summary(b.iter().copied()));
-    let enough = a.len().min(b.len()) >= INTERVAL_ROLLOUTS_MIN;
-    // The stream does not depend on a run's seed: the interval is a function of the values.
-    let stream = RngStream::root(0).child("compare", 0).child(&score.key, 0);
+fn row(
+    score: &ScoreValues,
+    unreliable: Option<Reliability>,
+    a: &[Option<f64>],
+    b: &[Option<f64>],
+    tested: Option<GroupDifference>,
+    comparisons: usize,
+) -> DifferenceRow {
+    let known = |values: &[Option<f64>]| values.iter().flatten().copied().collect::<Vec<f64>>();
+    let (left, right) = (known(a), known(b));
+    let spread = within(&left, &right);
     DifferenceRow {
         id: score.id.clone(),
         dimension: score.dimension.clone(),
         judge: score.judge.clone(),
-        unreliable: unreliable.cloned(),
-        a: left,
-        b: right,
-        difference: left.zip(right).map(|(a, b)| b.mean - a.mean),
-        interval: if enough { bootstrap_difference(a, b, RESAMPLES, &stream) } else { None },
+        unreliable,
+        a: summary(left.iter().copied()),
+        b: summary(right.iter().copied()),
+        difference: mean(&left).zip(mean(&right)).map(|(a, b)| b - a),
+        interval: tested.and_then(|tested| tested.interval),
+        p: tested.map(|tested| tested.p),
+        p_corrected: tested.map(|tested| tested.p_corrected),
+        detectable: spread.and_then(|spread| detectable_difference(spread, left.len(), right.len(), comparisons)),
+        rollouts_needed: tested
+            .zip(spread)
+            .and_then(|(tested, spread)| rollouts_needed(tested.difference, spread, comparisons)),
     }
+}
+
+/// The standard deviation within the groups.
+fn within(a: &[f64], b: &[f64]) -> Option<f64> {
+    let squares = |values: &[f64]| sd(values).map_or(0.0, |sd| sd * sd * (values.len() as f64 - 1.0));
+    let freedom = (a.len() + b.len()).checked_sub(2).filter(|freedom| *freedom > 0)?;
+    Some(((squares(a) + squares(b)) / freedom as f64).sqrt())
 }

@@ -1,6 +1,8 @@
-//! The report's figure: prescribed intensities, confidence, entropy and message length per turn.
+//! The report's figure as SVG: the panels of [`super::panels`].
 
-use super::data::{Mean, Report, TurnRow};
+use super::data::Report;
+use super::panels::{Curve, panels, phase_spans};
+use super::summary::Mean;
 use crate::foundation::plot::{AxisSpan, Figure, Panel, PlotError, Series};
 
 impl Report {
@@ -10,60 +12,27 @@ impl Report {
     /// If a value is not finite.
     pub fn curves(&self) -> Result<String, PlotError> {
         let last = self.turns.last().map_or(0, |row| row.turn) as f64;
-        let mut panels = Vec::new();
-        if !self.dimensions.is_empty() {
-            let series = self.dimensions.iter().map(|name| {
-                line(&self.turns, name, |row| {
-                    let intensity = row.intensities.iter().find(|intensity| intensity.dimension == *name)?;
-                    Some(Mean { mean: intensity.value, low: intensity.value, high: intensity.value, n: row.rollouts })
-                })
-            });
-            panels.push(Panel { name: "prescribed".to_owned(), y: (0.0, 1.0), series: series.collect() });
-        }
-        if self.turns.iter().any(|row| row.confidence.is_some()) {
-            let series = vec![line(&self.turns, "confidence", |row| row.confidence)];
-            panels.push(Panel { name: "confidence".to_owned(), y: (0.0, 1.0), series });
-        }
-        if self.turns.iter().any(|row| row.entropy.is_some()) {
-            let top = self.turns.iter().filter_map(|row| row.entropy).map(|entropy| entropy.high).fold(1.0, f64::max);
-            let series = vec![line(&self.turns, "mean token entropy", |row| row.entropy)];
-            panels.push(Panel { name: "entropy, nats".to_owned(), y: (0.0, top.ceil()), series });
-        }
-        let longest = self.turns.iter().filter_map(|row| row.words).map(|words| words.high).fold(1.0, f64::max);
-        let series = vec![line(&self.turns, "words per message", |row| row.words)];
-        panels.push(Panel { name: "words".to_owned(), y: (0.0, longest), series });
-        Figure { x_name: "turn".to_owned(), x: (0.0, last), spans: spans(&self.turns), panels }.svg()
+        let panels = panels(self).into_iter().map(|panel| Panel {
+            name: format!("{}, {}", panel.name, panel.note),
+            y: (0.0, panel.top),
+            series: panel.curves.iter().map(series).collect(),
+        });
+        let spans = phase_spans(self)
+            .into_iter()
+            .map(|span| AxisSpan { name: span.name, x: (span.turns.0 as f64, span.turns.1 as f64) });
+        Figure { x_name: "turn".to_owned(), x: (0.0, last), spans: spans.collect(), panels: panels.collect() }.svg()
     }
 }
 
-/// The spans of phases that all rollouts were in; each ends where the next begins.
-fn spans(turns: &[TurnRow]) -> Vec<AxisSpan> {
-    let mut spans: Vec<AxisSpan> = Vec::new();
-    for row in turns {
-        let at = row.turn as f64;
-        let Some(name) = &row.phase else { continue };
-        match spans.last_mut() {
-            Some(span) if span.name == *name => span.x.1 = at,
-            last => {
-                if let Some(span) = last {
-                    span.x.1 = at;
-                }
-                spans.push(AxisSpan { name: name.clone(), x: (at, at) });
-            }
-        }
-    }
-    spans
-}
-
-fn line(turns: &[TurnRow], name: &str, value: impl Fn(&TurnRow) -> Option<Mean>) -> Series {
-    let known: Vec<(usize, Mean)> = turns.iter().filter_map(|row| Some((row.turn, value(row)?))).collect();
-    let runs = || known.chunk_by(|a, b| a.0 + 1 == b.0);
+/// The runs of a curve without missing turns, and their bands. A sparse curve is one run.
+fn series(curve: &Curve) -> Series {
+    let runs = || curve.points.chunk_by(|a, b| curve.sparse || a.0 + 1 == b.0);
     let band = |run: &[(usize, Mean)]| {
         let wide = run.len() > 1 && run.iter().any(|(_, mean)| mean.high > mean.low);
         wide.then(|| run.iter().map(|(turn, mean)| (*turn as f64, mean.low, mean.high)).collect())
     };
     Series {
-        name: name.to_owned(),
+        name: curve.name.clone(),
         runs: runs().map(|run| run.iter().map(|(turn, mean)| (*turn as f64, mean.mean)).collect()).collect(),
         band: runs().filter_map(band).collect(),
     }

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::summary::{Mean, RolloutInterval};
+use super::verdict::{DecidingTurn, Verdict};
 use crate::foundation::base::Digest;
-use crate::foundation::stats::Interval;
 use crate::simulation::judge::measured::{Standstill, TurnMeasures};
 use crate::simulation::persona::{AdversaryKind, PromptSection, Speaker};
 use crate::simulation::rollout::{Intensity, MonitorEvent, Outcome, ScoreJudge, ScoreMethod, TokenCount};
@@ -43,6 +44,18 @@ pub struct Report {
     /// The prompts of the persona's model.
     #[serde(default)]
     pub prompts: PromptRow,
+    /// Did the persona hold?
+    #[serde(default)]
+    pub verdict: Verdict,
+    /// The monitors that ran, each with how many rollouts it checked.
+    #[serde(default)]
+    pub monitors: Vec<(String, usize)>,
+    /// Turns at which the newest instruction before the persona's model named another phase or level than prescribed.
+    #[serde(default)]
+    pub told_differs: Vec<DecidingTurn>,
+    /// The regulator's decisions on the persona's messages other than to continue.
+    #[serde(default)]
+    pub regulator: Vec<RegulatorRow>,
     /// The rollouts, in order.
     pub rollouts: Vec<RolloutRow>,
     /// The scores over all rollouts, in the order of `docs/SCORES.md`.
@@ -50,6 +63,9 @@ pub struct Report {
     /// Scores stored in the transcripts, over all rollouts.
     #[serde(default)]
     pub stored: Vec<StoredScore>,
+    /// How far several judges agree, per score that at least two took.
+    #[serde(default)]
+    pub judges: Vec<JudgeAgreement>,
     /// The names of the prescribed dimensions, in the configuration's order.
     pub dimensions: Vec<String>,
     /// Per phase, in order of appearance.
@@ -139,19 +155,6 @@ pub struct RolloutRow {
     pub scores: Vec<(String, Option<f64>)>,
 }
 
-/// A mean with its range and number of values.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Mean {
-    /// The mean.
-    pub mean: f64,
-    /// The lowest value.
-    pub low: f64,
-    /// The highest.
-    pub high: f64,
-    /// How many values.
-    pub n: usize,
-}
-
 /// One score over the rollouts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScoreRow {
@@ -159,8 +162,8 @@ pub struct ScoreRow {
     pub id: String,
     /// Over the rollouts on which it could be taken.
     pub value: Option<Mean>,
-    /// 95 % bootstrap interval of the mean over rollouts; absent for fewer than three.
-    pub interval: Option<Interval>,
+    /// The 95 % interval over rollouts; absent where there are too few.
+    pub interval: Option<RolloutInterval>,
 }
 
 /// One score stored in the transcripts, over the rollouts for which one judge computed it with one method.
@@ -178,8 +181,8 @@ pub struct StoredScore {
     pub prompt_digest: Option<Digest>,
     /// Over the rollouts on which it could be taken.
     pub value: Option<Mean>,
-    /// 95 % bootstrap interval of the mean over rollouts; absent for fewer than three.
-    pub interval: Option<Interval>,
+    /// The 95 % interval over rollouts; absent where there are too few.
+    pub interval: Option<RolloutInterval>,
     /// The total probability of the judge's answers on the scale.
     pub mass: Option<Mean>,
     /// The smallest number of alternatives, if the provider returned only some: `mass` is then a lower bound.
@@ -189,6 +192,21 @@ pub struct StoredScore {
     pub points: Vec<StoredPoint>,
     /// Reasons of missing values, and how often.
     pub missing: Vec<(String, usize)>,
+}
+
+/// The agreement of several judges on one score.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JudgeAgreement {
+    /// The score.
+    pub id: String,
+    /// Its dimension, if any.
+    pub dimension: Option<String>,
+    /// The judges.
+    pub judges: Vec<String>,
+    /// How many windows at least two of them rated.
+    pub windows: usize,
+    /// Krippendorff's α for interval data; absent if the ratings do not vary. From .8 on, judges count as agreeing.
+    pub alpha: Option<f64>,
 }
 
 /// The value of a stored score at one turn, over the rollouts.
@@ -252,6 +270,19 @@ pub struct EventRow {
     /// The finding and the action taken.
     #[serde(flatten)]
     pub event: MonitorEvent,
+}
+
+/// A decision of the regulator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegulatorRow {
+    /// In which rollout.
+    pub rollout: usize,
+    /// In which turn.
+    pub turn: usize,
+    /// Its kind, such as `scope_drift_warn`.
+    pub decision: String,
+    /// What it rests on.
+    pub detail: String,
 }
 
 /// A standstill in a rollout.

@@ -1,9 +1,8 @@
-//! Flags turns worth reading: something went wrong, or the persona may have given in.
+//! Flags turns worth reading: something went wrong, or the persona was least sure.
 
 use super::aggregate::confidence;
 use super::data::Flag;
 use crate::foundation::chat::Finish;
-use crate::foundation::text::agrees;
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{Transcript, Turn, Utterance};
 
@@ -59,9 +58,6 @@ fn reasons(turn: &Turn) -> Vec<String> {
         if utterance.finish == Some(Finish::Refusal) {
             why.push(format!("{side} model refused"));
         }
-    }
-    if turn.persona.failure.is_none() && agrees(&turn.persona.content) {
-        why.push("the persona's message contains an agreeing phrase".to_owned());
     }
     why
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::data::Mean;
+use super::summary::Mean;
 
 /// Maximum length of a quote, characters.
 const QUOTE_CHARS: usize = 320;
@@ -47,6 +47,8 @@ pub(super) fn plain(text: &str) -> String {
             shown.push(' ');
         }
         for c in part.chars() {
+            // A control character could control the terminal that shows the file.
+            let c = if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
             if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '~') {
                 shown.push('\\');
             }
@@ -58,6 +60,7 @@ pub(super) fn plain(text: &str) -> String {
 
 pub(super) fn code(text: &str) -> String {
     // A backtick would end the code span, a bar the table cell.
+    let text: String = text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
     format!("`{}`", text.replace('`', "'").replace('|', "/"))
 }
 
@@ -105,6 +108,11 @@ pub(super) fn grouped(value: u64) -> String {
     text
 }
 
+/// `1 rollout`, `2 rollouts`.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 pub(super) fn mean_known(values: &[Option<f64>]) -> Option<f64> {
     crate::foundation::stats::mean(&values.iter().flatten().copied().collect::<Vec<_>>())
 }
@@ -130,6 +138,7 @@ mod tests {
         let check = |text: &str, shown: &str| assert_eq!(plain(text), shown);
         check("a | b\n# c <b>*d*</b>", "a \\| b \\# c \\<b\\>\\*d\\*\\</b\\>");
         check("![x](y)", "!\\[x\\](y)");
+        check("a\u{1b}[2Jb", "a\u{fffd}\\[2Jb");
         assert_eq!(code("a`b|c"), "`a'b/c`");
     }
 

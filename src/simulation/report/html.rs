@@ -17,7 +17,8 @@ use self::view::PageView;
 use super::data::Report;
 use super::format::{grouped, number};
 use super::load::{LoadedRollout, ReportError};
-use crate::simulation::judge::meaning;
+use super::markdown::VerdictView;
+use crate::simulation::judge::info;
 
 const PAGE: &str = "page.html";
 const STYLE: &str = include_str!("html/style.css");
@@ -39,6 +40,9 @@ impl Report {
         let page = environment()?.get_template(PAGE)?.render(context! {
             report => Value::from(Serde(self)),
             view => Value::from(Serde(PageView::of(self))),
+            verdict => Value::from(Serde(VerdictView::of(self))),
+            monitors => self.monitors_line(),
+            told => self.told_line(),
             panels => Value::from(Serde(chart::panels(self))),
             packed,
             style => Value::from_safe_string(STYLE.to_owned()),
@@ -58,7 +62,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     templates.add_template(PAGE, include_str!("html/page.html"))?;
     templates.add_filter("num", |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number));
     templates.add_filter("grouped", grouped);
-    templates.add_filter("meaning", |id: &str| meaning(id));
+    templates.add_filter("meaning", |id: &str| info(id).map(|info| info.meaning));
     Ok(templates)
 }
 

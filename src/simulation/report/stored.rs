@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::aggregate::{interval, summary};
-use super::data::{StoredPoint, StoredScore};
+use super::data::{JudgeAgreement, StoredPoint, StoredScore};
 use super::format::number;
 use super::load::LoadedRollout;
+use super::summary::{bounds, interval, summary};
+use crate::foundation::stats::small_sample::krippendorff_alpha;
 use crate::simulation::rollout::{Score, ScoreMethod};
 
 /// The stored scores over the rollouts, in order of appearance. Scores with an id in `measured_ids` are left out.
-pub(super) fn scores(loaded: &[LoadedRollout], measured_ids: &[&str], seed: u64) -> Vec<StoredScore> {
+pub(super) fn scores(loaded: &[LoadedRollout], measured_ids: &[&str]) -> Vec<StoredScore> {
     let mut groups: Vec<Vec<&Score>> = Vec::new();
     let all = loaded.iter().flat_map(|loaded| &loaded.transcript.scores);
     for score in all.filter(|score| !measured_ids.contains(&score.id.as_str())) {
@@ -18,7 +19,7 @@ pub(super) fn scores(loaded: &[LoadedRollout], measured_ids: &[&str], seed: u64)
             None => groups.push(vec![score]),
         }
     }
-    groups.iter().filter_map(|group| row(group, seed)).collect()
+    groups.iter().filter_map(|group| row(group)).collect()
 }
 
 /// Whether two scores may be aggregated: id, dimension, method, judge and prompt agree. The judge's reliability may
@@ -40,7 +41,7 @@ pub(super) fn judge_warning(score: &StoredScore) -> Option<String> {
     }
 }
 
-fn row(group: &[&Score], seed: u64) -> Option<StoredScore> {
+fn row(group: &[&Score]) -> Option<StoredScore> {
     let first = group.first()?;
     let values: Vec<f64> = group.iter().filter_map(|score| score.value).collect();
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
@@ -62,13 +63,17 @@ fn row(group: &[&Score], seed: u64) -> Option<StoredScore> {
     }
     let tested = group.iter().filter_map(|score| score.judge.as_ref()).find(|judge| judge.reliability.is_some());
     let name = format!("{} {}", first.id, first.dimension.as_deref().unwrap_or_default());
+    // A rating is from 0 to 1, also by a rubric that is not shipped.
+    let rating = (!matches!(first.method, ScoreMethod::Measured | ScoreMethod::Likelihood)
+        && bounds(&first.id).is_none())
+    .then_some((0.0, 1.0));
     Some(StoredScore {
         id: first.id.clone(),
         dimension: first.dimension.clone(),
         method: first.method,
         judge: tested.or(first.judge.as_ref()).cloned(),
         prompt_digest: first.prompt_digest,
-        interval: interval(&values, seed, &name),
+        interval: interval(&values, rating.or(bounds(&first.id)), &name),
         value: summary(values),
         mass: summary(masses),
         top: group.iter().flat_map(|score| &score.points).filter_map(|point| point.top).min(),
@@ -78,4 +83,42 @@ fn row(group: &[&Score], seed: u64) -> Option<StoredScore> {
             .collect(),
         missing: reasons.into_iter().map(|(why, count)| (why.to_owned(), count)).collect(),
     })
+}
+
+/// The agreement of several judges on each score that at least two took.
+pub(super) fn judge_agreement(loaded: &[LoadedRollout]) -> Vec<JudgeAgreement> {
+    type Windows = BTreeMap<(usize, usize), Vec<f64>>;
+    let mut groups: Vec<(&Score, Vec<String>, Windows)> = Vec::new();
+    for loaded in loaded {
+        for score in &loaded.transcript.scores {
+            let Some(judge) = score.judge.as_ref().filter(|_| score.method != ScoreMethod::Likelihood) else {
+                continue;
+            };
+            let alike = |first: &Score| (&first.id, &first.dimension) == (&score.id, &score.dimension);
+            let at = groups.iter().position(|(first, ..)| alike(first)).unwrap_or_else(|| {
+                groups.push((score, Vec::new(), Windows::new()));
+                groups.len() - 1
+            });
+            let Some((_, judges, windows)) = groups.get_mut(at) else { continue };
+            if !judges.contains(&judge.model) {
+                judges.push(judge.model.clone());
+            }
+            for point in &score.points {
+                let window = windows.entry((loaded.transcript.run.rollout, point.turns.1)).or_default();
+                window.extend(point.value);
+            }
+        }
+    }
+    groups.retain(|(_, judges, _)| judges.len() > 1);
+    let row = |(first, judges, windows): (&Score, Vec<String>, Windows)| {
+        let units: Vec<Vec<f64>> = windows.into_values().filter(|ratings| ratings.len() > 1).collect();
+        JudgeAgreement {
+            id: first.id.clone(),
+            dimension: first.dimension.clone(),
+            judges,
+            windows: units.len(),
+            alpha: krippendorff_alpha(&units),
+        }
+    };
+    groups.into_iter().map(row).collect()
 }

@@ -73,7 +73,7 @@ impl Report {
     /// If a file cannot be written.
     pub fn write_markdown(&self, path: &Path) -> Result<(), ReportError> {
         write(&path.with_file_name(CURVES), &self.curves()?)?;
-        write(path, &self.markdown(Some(CURVES)))
+        write(path, &self.markdown(Some(CURVES))?)
     }
 
     /// Writes the HTML page at `path`.

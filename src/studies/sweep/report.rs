@@ -12,17 +12,14 @@ use super::cells::Cell;
 use super::folder::SweepManifest;
 use super::merge::is_complete;
 use super::{SweepError, at};
-use crate::foundation::base::{Digest, RngStream};
-use crate::foundation::stats::{Interval, bootstrap_mean, mean};
-use crate::simulation::report::{Report, ScoreRow, StoredScore};
+use crate::foundation::base::Digest;
+use crate::foundation::stats::mean;
+use crate::simulation::report::{Report, RolloutInterval, ScoreRow, StoredScore, bounds, interval};
 use crate::simulation::rollout::Outcome;
 
-/// The least number of rollouts for an interval.
-const INTERVAL_ROLLOUTS_MIN: usize = 3;
-const RESAMPLES: u32 = 2_000;
 /// The scores shown in the Markdown; the JSON contains all.
 const SHOWN: [&str; 6] =
-    ["words_per_message/1", "mattr_50/1", "novelty/1", "agreement/1", "initiative/1", "standstill/1"];
+    ["words_per_message/1", "mattr_50/1", "novelty/1", "question_endings/1", "initiative/1", "standstill/1"];
 
 /// The report on a sweep: `sweep_report.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -79,8 +76,8 @@ pub struct PooledScore {
     pub id: String,
     /// The mean over rollouts.
     pub mean: Option<f64>,
-    /// Its 95 % bootstrap interval; absent for fewer than three rollouts.
-    pub interval: Option<Interval>,
+    /// The 95 % interval over rollouts, as in a report.
+    pub interval: Option<RolloutInterval>,
     /// Number of rollouts.
     pub rollouts: usize,
 }
@@ -188,7 +185,7 @@ impl SweepReport {
         }
         writeln!(
             out,
-            "\nMeans over rollouts, with 95 % bootstrap intervals from three rollouts on. For a factor, the rollouts of all cells \
+            "\nMeans over rollouts, with 95 % intervals over rollouts (of the median for scores without bounds). For a factor, the rollouts of all cells \
              at one level are pooled: the comparison is fair only if the other factors have the same levels, as in a whole \
              sweep. All scores are in `sweep_report.json`, each cell's own report in its folder."
         )
@@ -249,7 +246,7 @@ fn factors(cells: &[CellScores]) -> Vec<FactorRow> {
         }
         for name in levels {
             let at: Vec<&CellScores> = cells.iter().copied().filter(|one| level(&one.report.cell) == name).collect();
-            let scores = pooled(factor, &name, &at);
+            let scores = pooled(&at);
             rows.push(FactorRow { factor: factor.to_owned(), level: name, scores });
         }
     }
@@ -263,27 +260,26 @@ fn distinct(cells: &[CellScores]) -> Vec<&CellScores> {
     cells.iter().filter(new).collect()
 }
 
-fn pooled(factor: &str, level: &str, cells: &[&CellScores]) -> Vec<PooledScore> {
+fn pooled(cells: &[&CellScores]) -> Vec<PooledScore> {
     let Some(first) = cells.first() else { return Vec::new() };
     let one = |score: &ScoreRow| {
         let rollouts = cells.iter().flat_map(|cell| &cell.rollouts);
         let values: Vec<f64> = rollouts.filter_map(|scores| scores.iter().find(|(id, _)| *id == score.id)?.1).collect();
-        // The stream does not depend on a run's seed: the interval is a function of the values.
-        let stream = RngStream::root(0).child("sweep", 0).child(factor, 0).child(level, 0).child(&score.id, 0);
-        let enough = values.len() >= INTERVAL_ROLLOUTS_MIN;
         PooledScore {
             id: score.id.clone(),
             mean: mean(&values),
-            interval: if enough { bootstrap_mean(&values, RESAMPLES, &stream) } else { None },
+            interval: interval(&values, bounds(&score.id), &score.id),
             rollouts: values.len(),
         }
     };
     first.report.scores.iter().map(one).collect()
 }
 
-fn figure(mean: Option<f64>, interval: Option<Interval>) -> String {
+fn figure(mean: Option<f64>, interval: Option<RolloutInterval>) -> String {
     match (mean, interval) {
-        (Some(mean), Some(interval)) => format!("{mean:.2} ({:.2} to {:.2})", interval.low, interval.high),
+        (Some(mean), Some(RolloutInterval { interval, .. })) => {
+            format!("{mean:.2} ({:.2} to {:.2})", interval.low, interval.high)
+        }
         (Some(mean), None) => format!("{mean:.2}"),
         (None, _) => "–".to_owned(),
     }

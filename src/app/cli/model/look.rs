@@ -4,8 +4,8 @@ use std::io::Write;
 
 use serde::Serialize;
 
+use super::super::output::OutputFormat;
 use super::super::{Exit, Failure, Terminal};
-use super::Format;
 use crate::foundation::chat::ModelError;
 use crate::inference::engine::{Dtype, size};
 use crate::inference::providers::{FactsSource, ModelFacts, catalog};
@@ -23,7 +23,7 @@ struct Row {
     cached: Option<String>,
 }
 
-pub(super) fn list(terminal: &mut Terminal, format: Format, options: &HubOptions) -> Result<Exit, Failure> {
+pub(super) fn list(terminal: &mut Terminal, format: OutputFormat, options: &HubOptions) -> Result<Exit, Failure> {
     let mut cached = hub::list_cached(options);
     let broken = |error: crate::inference::engine::LoadError| Failure::usage(error.to_string());
     let mut rows = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn list(terminal: &mut Terminal, format: Format, options: &HubOptions
             cached: Some(commit),
         });
     }
-    if format == Format::Json {
+    if format == OutputFormat::Json {
         return json(terminal, &rows);
     }
     let unknown = || "unknown".to_owned();
@@ -75,8 +75,8 @@ pub(super) fn list(terminal: &mut Terminal, format: Format, options: &HubOptions
     Ok(Exit::Ok)
 }
 
-pub(super) fn info(terminal: &mut Terminal, format: Format, facts: &ModelFacts) -> Result<Exit, Failure> {
-    if format == Format::Json {
+pub(super) fn info(terminal: &mut Terminal, format: OutputFormat, facts: &ModelFacts) -> Result<Exit, Failure> {
+    if format == OutputFormat::Json {
         return json(terminal, facts);
     }
     let unknown = || "unknown".to_owned();

@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::count;
+use crate::app::cli::terminal::printable;
 use crate::app::cli::{Exit, Failure, Terminal};
 use crate::foundation::base::limits;
 use crate::simulation::persona::AdversaryKind;
@@ -115,6 +116,7 @@ impl ProgressDisplay {
     }
 
     fn line(&self, text: &str, terminal: &mut Terminal) -> Result<(), Failure> {
+        let text = printable(text);
         self.bar.suspend(|| writeln!(terminal.err, "{text}"))?;
         Ok(())
     }

@@ -27,6 +27,8 @@ pub(super) struct Page<'a> {
     name: &'a str,
     first: Speaker,
     tokens: Vec<&'a TokenLine>,
+    /// What the other side said before the first turn.
+    opening: Option<&'a str>,
     pub(super) heading: String,
 }
 
@@ -41,7 +43,11 @@ impl<'a> Page<'a> {
             name: &transcript.config.name,
             first: transcript.opening.first_speaker,
             tokens: open.tokens.iter().filter(|line| line.turn == turn.index).collect(),
-            heading: format!("── turn {} of {}{phase} ──", turn.index, transcript.run.turns_planned),
+            opening: transcript.opening.words.as_deref().filter(|_| index == 0),
+            heading: super::super::terminal::printable(&format!(
+                "── turn {} of {}{phase} ──",
+                turn.index, transcript.run.turns_planned
+            )),
         })
     }
 
@@ -55,6 +61,16 @@ impl<'a> Page<'a> {
             let bar = format!("{}{}", "█".repeat(full), "░".repeat(BAR - full));
             let text = format!("{:widest$}  {bar} {:.2}", one.dimension, one.value);
             lines.extend(wrap(&[(text, dim)], width));
+        }
+        if let Some(opening) = self.opening {
+            lines.push(Line::default());
+            lines.extend(wrap(&[("Other side, opening".to_owned(), bold(color))], width));
+            lines.extend(wrap(&[(opening.to_owned(), Style::new())], width));
+        }
+        for instruction in &self.turn.injected {
+            lines.push(Line::default());
+            lines.extend(wrap(&[("Instruction to the persona's model".to_owned(), dim)], width));
+            lines.extend(wrap(&[(instruction.clone(), dim)], width));
         }
         let mut pair = [&self.turn.persona, &self.turn.interlocutor];
         if self.first == Speaker::Interlocutor {
@@ -83,15 +99,22 @@ impl<'a> Page<'a> {
 
     fn message(&self, utterance: &Utterance, width: usize, color: bool, lines: &mut Vec<Line<'static>>) {
         let dim = if color { Style::new().dim() } else { Style::new() };
-        let bold = if color { Style::new().bold() } else { Style::new() };
         let who = match utterance.speaker {
             Speaker::Persona => self.name,
             Speaker::Interlocutor => "Other side",
         };
         let model = utterance.model.as_deref().unwrap_or("no model answered");
-        lines.extend(wrap(&[(who.to_owned(), bold), (format!("  {model}"), dim)], width));
+        lines.extend(wrap(&[(who.to_owned(), bold(color)), (format!("  {model}"), dim)], width));
         if let Some(adversary) = &utterance.adversary {
             lines.extend(wrap(&[(format!("{:?}: {}", adversary.kind, adversary.strategy).to_lowercase(), dim)], width));
+        }
+        for attempt in &utterance.attempts {
+            let what = match (&attempt.error, attempt.content.is_empty()) {
+                (Some(error), _) => format!("[draft {} failed: {error}]", attempt.index),
+                (None, true) => format!("[draft {} was empty]", attempt.index),
+                (None, false) => format!("[rejected draft {}] {}", attempt.index, attempt.content),
+            };
+            lines.extend(wrap(&[(what, dim)], width));
         }
         match &utterance.failure {
             Some(failure) => lines.extend(wrap(&[(format!("(no reply: {})", failure.why), dim)], width)),
@@ -118,6 +141,10 @@ impl<'a> Page<'a> {
             }
         }
     }
+}
+
+fn bold(color: bool) -> Style {
+    if color { Style::new().bold() } else { Style::new() }
 }
 
 /// The style of a token with this log-probability.

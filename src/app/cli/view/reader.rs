@@ -21,7 +21,8 @@ impl OpenTranscript {
             Outcome::Unfinished => " · running".to_owned(),
             Outcome::Stopped { reason, .. } => format!(" · stopped: {reason}"),
         };
-        format!("{} · {} · seed {}{outcome}", transcript.config.name, self.file, transcript.run.seed)
+        let title = format!("{} · {} · seed {}{outcome}", transcript.config.name, self.file, transcript.run.seed);
+        title.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
     }
 
     fn turns(&self) -> usize {

@@ -33,7 +33,7 @@ pub struct JudgeCheck {
     /// The digest of the calibration set and of the questions.
     pub calibration: Digest,
     /// Per rubric: the area under the ROC curve of the ratings. Rubrics that the judge could not rate are missing.
-    pub rubrics: BTreeMap<Rubric, Reliability>,
+    pub rubrics: BTreeMap<String, Reliability>,
     /// Preference for the first of two windows, in `[-0.5, 0.5]`; 0 is unbiased.
     pub position_bias: Option<f64>,
     /// How much higher the longer one of two equally good windows is rated, in `[-1, 1]`; 0 is unbiased.
@@ -68,7 +68,7 @@ struct Calibration {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pair {
-    rubric: Rubric,
+    rubric: String,
     /// What the rubric refers to: the person, the dimension or the instructions.
     about: Option<String>,
     higher: Vec<String>,
@@ -79,7 +79,7 @@ struct Pair {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Equal {
-    rubric: Rubric,
+    rubric: String,
     about: Option<String>,
     short: Vec<String>,
     long: Vec<String>,
@@ -94,7 +94,7 @@ fn calibration() -> Result<Calibration, JudgeCheckError> {
 
 /// The digest of the calibration set and of all questions that `judge` is asked.
 pub fn calibration_digest(judge: &Judge) -> Digest {
-    let templates: String = Rubric::ALL.iter().map(|rubric| rubric.template()).collect();
+    let templates: String = Rubric::standard().map(Rubric::definition).collect();
     Digest::of(format!("{CALIBRATION}\n{templates}\n{PREFERENCE}\n{}", judge.answer_format()))
 }
 
@@ -106,26 +106,28 @@ fn window(lines: &[String]) -> Window {
     }))
 }
 
-fn prompt(rubric: Rubric, about: Option<&str>, lines: &[String]) -> Result<String, String> {
+fn prompt(rubric: &Rubric, about: Option<&str>, lines: &[String]) -> Result<String, String> {
     let levels: [(&str, &str); 0] = [];
-    render(
-        rubric.template(),
-        context! {
-            name => NAME, window => window(lines).text(NAME), question => (), profile => about, instructions => about,
-            dimension => about, description => (), levels => levels,
-        },
-    )
+    rubric.prompt(context! {
+        name => NAME, window => window(lines).text(NAME), question => (), profile => about, instructions => about,
+        dimension => about, description => (), levels => levels,
+    })
+}
+
+/// A shipped rubric.
+fn named(name: &str) -> Result<&'static Rubric, String> {
+    Rubric::shipped().iter().find(|rubric| rubric.name == name).ok_or_else(|| format!("there is no rubric `{name}`"))
 }
 
 /// The pairwise question of a rubric.
-fn preference_question(rubric: Rubric, about: Option<&str>) -> String {
+fn preference_question(rubric: &str, about: Option<&str>) -> String {
     let about = about.unwrap_or_default();
     match rubric {
-        Rubric::PersonaAdherence => format!("In which one does {NAME} stay this person? {about}"),
-        Rubric::Intensity => format!("In which one does {NAME} show more of this: {about}?"),
-        Rubric::Naturalness => format!("In which one does {NAME} sound more like a living person?"),
-        Rubric::Stagnation => "Which one stands still?".to_owned(),
-        Rubric::Fidelity => format!("In which one does {NAME} follow these instructions? {about}"),
+        "persona_adherence" => format!("In which one does {NAME} stay this person? {about}"),
+        "intensity" => format!("In which one does {NAME} show more of this: {about}?"),
+        "naturalness" => format!("In which one does {NAME} sound more like a living person?"),
+        "stagnation" => "Which one stands still?".to_owned(),
+        _ => format!("In which one does {NAME} follow these instructions? {about}"),
     }
 }
 
@@ -174,8 +176,8 @@ pub async fn check_judge(judge: &Judge) -> Result<JudgeCheck, JudgeCheckError> {
     let mut run = CheckRun::default();
 
     let mut rubrics = BTreeMap::new();
-    for rubric in Rubric::ALL {
-        let pairs: Vec<&Pair> = set.pairs.iter().filter(|pair| pair.rubric == rubric).collect();
+    for rubric in Rubric::standard() {
+        let pairs: Vec<&Pair> = set.pairs.iter().filter(|pair| pair.rubric == rubric.name).collect();
         let both = pairs.iter().flat_map(|pair| [&pair.higher, &pair.lower].map(|lines| (pair, lines)));
         let prompts = both.map(|(pair, lines)| prompt(rubric, pair.about.as_deref(), lines)).collect();
         let rated = run.rate(judge, prompts).await;
@@ -183,14 +185,14 @@ pub async fn check_judge(judge: &Judge) -> Result<JudgeCheck, JudgeCheckError> {
             .chunks(2)
             .filter_map(|pair| if let [Some(higher), Some(lower)] = pair { Some((*higher, *lower)) } else { None })
             .collect();
-        if let Some(reliability) = reliability(rubric, &rated) {
-            rubrics.insert(rubric, reliability);
+        if let Some(reliability) = reliability(&rubric.name, &rated) {
+            rubrics.insert(rubric.name.clone(), reliability);
         }
     }
 
     let each = set.pairs.iter().flat_map(|pair| {
         let (higher, lower) = (window(&pair.higher).text(NAME), window(&pair.lower).text(NAME));
-        let question = preference_question(pair.rubric, pair.about.as_deref());
+        let question = preference_question(&pair.rubric, pair.about.as_deref());
         [(higher.clone(), lower.clone()), (lower, higher)]
             .map(|(first, second)| render(PREFERENCE, context! { question => question.clone(), first, second }))
     });
@@ -210,7 +212,7 @@ pub async fn check_judge(judge: &Judge) -> Result<JudgeCheck, JudgeCheckError> {
     }
 
     let both = set.equals.iter().flat_map(|equal| [&equal.long, &equal.short].map(|lines| (equal, lines)));
-    let prompts = both.map(|(equal, lines)| prompt(equal.rubric, equal.about.as_deref(), lines)).collect();
+    let prompts = both.map(|(equal, lines)| prompt(named(&equal.rubric)?, equal.about.as_deref(), lines)).collect();
     let rated = run.rate(judge, prompts).await;
     let longer =
         rated.chunks(2).filter_map(|pair| if let [Some(long), Some(short)] = pair { Some(long - short) } else { None });
@@ -232,11 +234,11 @@ pub async fn check_judge(judge: &Judge) -> Result<JudgeCheck, JudgeCheckError> {
 }
 
 /// How often a window that should be rated higher was, over all pairs of one such and one other window of the rubric.
-fn reliability(rubric: Rubric, rated: &[(f64, f64)]) -> Option<Reliability> {
+fn reliability(rubric: &str, rated: &[(f64, f64)]) -> Option<Reliability> {
     let area =
         |pairs: &[(f64, f64)]| auroc(pairs.iter().flat_map(|(higher, lower)| [(*higher, true), (*lower, false)]));
     let agreement = area(rated)?;
-    let stream = RngStream::root(0).child("judge check", 0).child(rubric.name(), 0);
+    let stream = RngStream::root(0).child("judge check", 0).child(rubric, 0);
     let interval: Option<Interval> = bootstrap(rated, RESAMPLES, &stream, area);
     Some(Reliability { agreement, interval, pairs: rated.len() })
 }

@@ -238,12 +238,29 @@ fn with_alternatives(messages: Vec<Message>, stream: RngStream) -> Request {
     Request::new(Prompt::Chat(messages), Sampling { top_logprobs: ALTERNATIVES, ..sampling }, stream)
 }
 
-/// The label that the answer gives after `lead`.
+/// The label that the answer gives after `lead`; the text around it may be anything.
 fn parse_label<'l>(answer: &Completion, lead: &str, labels: &[&'l str]) -> Result<&'l str, String> {
     let text = answer.message.content.trim();
-    let label = text.strip_prefix(lead.trim_end()).map(|rest| rest.trim().trim_end_matches('.'));
-    let known = label.and_then(|label| labels.iter().find(|known| **known == label));
-    known.copied().ok_or_else(|| format!("`{}` is not {lead}{}", clipped(text), labels.join(" or ")))
+    let lead_word = lead.trim_end();
+    let after = if lead_word.is_empty() {
+        Some(text)
+    } else {
+        text.rfind(lead_word).and_then(|at| text.get(at + lead_word.len()..))
+    };
+    let label = after.and_then(|rest| {
+        let rest = rest.trim_start_matches([' ', '*', '_', '`']);
+        let known = labels.iter().find(|label| rest.starts_with(**label))?;
+        // `45` and `4.5` are not 4; a label without a lead must be the whole answer.
+        let end = rest.get(known.len()..)?.trim_end_matches(['.', '*', '_', '`', ' ']);
+        let mut next = end.chars();
+        let ends = match (next.next(), next.next()) {
+            (Some(c), _) if c.is_alphanumeric() => false,
+            (Some('.' | ','), Some(c)) if c.is_ascii_digit() => false,
+            _ => true,
+        };
+        (ends && (!lead_word.is_empty() || end.is_empty())).then_some(*known)
+    });
+    label.ok_or_else(|| format!("`{}` is not {lead}{}", clipped(text), labels.join(" or ")))
 }
 
 /// The probability of each label among the alternatives of the token with which `written_label` was written, and the
@@ -281,20 +298,49 @@ fn shared_prefix(texts: &[&[TokenLogprob]]) -> usize {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Written {
     rating: u8,
 }
 
-/// A written rating as a value in `[0, 1]`.
+/// A written rating as a value in `[0, 1]`: the JSON that was asked for, also inside a fence or a sentence, or the words
+/// `Rating: N`. Several different ratings are none.
 fn parse(answer: &str) -> Result<f64, String> {
-    let Written { rating } = serde_json::from_str(answer.trim())
-        .map_err(|error| format!("`{}` is not that JSON ({error})", clipped(answer)))?;
+    let mut ratings: Vec<u8> = answer
+        .match_indices('{')
+        .filter_map(|(at, _)| {
+            let object = answer.get(at..)?;
+            serde_json::Deserializer::from_str(object).into_iter::<Written>().next()?.ok()
+        })
+        .map(|written| written.rating)
+        .collect();
+    if ratings.is_empty() {
+        let lower = answer.to_lowercase();
+        ratings = lower
+            .match_indices("rating")
+            .filter_map(|(at, word)| number_after(lower.get(at + word.len()..)?))
+            .collect();
+    }
+    ratings.dedup();
+    let rating = match ratings.as_slice() {
+        [rating] => *rating,
+        [] => return Err(format!("`{}` is not that JSON", clipped(answer))),
+        _ => return Err(format!("`{}` gives several ratings", clipped(answer))),
+    };
     let steps = SCALE.len() - 1;
     match usize::from(rating).checked_sub(1) {
         Some(step) if step <= steps => Ok(step as f64 / steps as f64),
         _ => Err(format!("{rating} is outside the scale of 1 to 5")),
     }
+}
+
+/// The whole number right after a word such as `rating`, over punctuation and `is` or `of`.
+fn number_after(text: &str) -> Option<u8> {
+    let text = text.trim_start_matches(['"', '\'', '*', '_', ':', '=', ' ']);
+    let text = text.strip_prefix("is ").or_else(|| text.strip_prefix("of ")).unwrap_or(text);
+    let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+    let mut rest = text.get(digits.len()..)?.chars();
+    let is_fraction = matches!((rest.next(), rest.next()), (Some('.' | ','), Some(c)) if c.is_ascii_digit());
+    if is_fraction { None } else { digits.parse().ok() }
 }
 
 /// The beginning of an answer, for messages.
@@ -307,12 +353,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_written_rating_must_be_json_on_the_scale() {
-        assert_eq!(parse(" {\"rating\": 5}\n"), Ok(1.0));
-        assert_eq!(parse("{\"rating\": 2}"), Ok(0.25));
-        for answer in
-            ["4", "Rating: 4", "{\"rating\": 0}", "{\"rating\": 6}", "{\"rating\": 2.5}", "{\"rating\": 3, \"x\": 1}"]
-        {
+    fn a_written_rating_is_read_whatever_is_around_it() {
+        for (answer, value) in [
+            (" {\"rating\": 5}\n", 1.0),
+            ("{\"rating\": 2}", 0.25),
+            ("```json\n{\"rating\": 4}\n```", 0.75),
+            ("I think she stays in character. {\"rating\": 4, \"why\": \"tone\"}", 0.75),
+            ("Rating: 3", 0.5),
+            ("My **rating** is 5, since nothing repeats.", 1.0),
+        ] {
+            assert_eq!(parse(answer), Ok(value), "{answer}");
+        }
+        for answer in [
+            "four",
+            "{\"rating\": 0}",
+            "{\"rating\": 6}",
+            "{\"rating\": 2.5}",
+            "Rating: 2.5",
+            "{\"rating\": 2} or {\"rating\": 4}",
+        ] {
             assert!(parse(answer).is_err(), "{answer}");
         }
     }

@@ -38,12 +38,12 @@ fn judged(script: &str, yaml: &str) -> Vec<Score> {
     runtime.block_on(async {
         let judge = Judge::new(open(&chain, &OpenOptions::default()).unwrap()).await.unwrap();
         assert_eq!(judge.method(), ScoreMethod::WrittenRating);
-        let input = JudgeInput { transcript: &talk, config: Some(&config), profile: None, window: None };
+        let input = JudgeInput { transcript: &talk, config: Some(&config), profile: None, window: None, rubrics: &[] };
         let scores = scores(input, &judge, None, &|_| true).await;
         let questions = input.questions();
         let wanted = questions.iter().flat_map(|question| input.requested_scores(question, &judge));
         let wanted: Vec<_> = wanted.map(|wanted| (wanted.id, wanted.dimension)).collect();
-        let taken: Vec<_> = scores.iter().map(|score| (score.id.as_str(), score.dimension.clone())).collect();
+        let taken: Vec<_> = scores.iter().map(|score| (score.id.clone(), score.dimension.clone())).collect();
         assert_eq!(taken, wanted);
         scores
     })
@@ -104,7 +104,7 @@ fn the_configuration_selects_scores_and_sample_rates() {
 #[test]
 fn prompts_match_their_snapshot() {
     let (talk, config) = (talk(), parse("anna.yaml", ANNA).unwrap());
-    let input = JudgeInput { transcript: &talk, config: Some(&config), profile: None, window: Some(2) };
+    let input = JudgeInput { transcript: &talk, config: Some(&config), profile: None, window: Some(2), rubrics: &[] };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let model = open(&"echo".parse().unwrap(), &OpenOptions::default()).unwrap();
     let judge = runtime.block_on(Judge::new(model)).unwrap();
@@ -113,8 +113,8 @@ fn prompts_match_their_snapshot() {
         .questions()
         .iter()
         .map(|question| {
-            let window = Window::of(&talk, turn, 2);
-            format!("== {}\n{}", question.rubric.name(), input.prompt(question, &judge, turn, &window).unwrap())
+            let window = Window::ending_with(Speaker::Persona, &talk, turn, 2);
+            format!("== {}\n{}", question.rubric.name, input.prompt(question, &judge, turn, &window).unwrap())
         })
         .collect();
     insta::assert_snapshot!("judge_prompts", prompts.join("\n\n"));
@@ -123,8 +123,8 @@ fn prompts_match_their_snapshot() {
 #[test]
 fn every_score_is_defined_in_the_docs() {
     let docs = include_str!("../../../../docs/SCORES.md");
-    for rubric in Rubric::ALL {
-        for id in ids(rubric) {
+    for rubric in Rubric::shipped() {
+        for id in rubric.ids() {
             assert!(docs.contains(&format!("`{id}`")), "{id} is not defined");
         }
     }

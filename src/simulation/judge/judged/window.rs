@@ -11,8 +11,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Up to `turns_max` turns that end with the persona's message of `turn`.
-    pub(super) fn of(transcript: &Transcript, turn: &Turn, turns_max: usize) -> Self {
+    /// Up to `turns_max` turns that end with the message of `last` in `turn`.
+    pub(super) fn ending_with(last: Speaker, transcript: &Transcript, turn: &Turn, turns_max: usize) -> Self {
         let first = (turn.index + 1).saturating_sub(turns_max.max(1));
         let interlocutor_first = transcript.opening.first_speaker == Speaker::Interlocutor;
         let mut lines = Vec::new();
@@ -24,10 +24,11 @@ impl Window {
             if interlocutor_first {
                 pair.reverse();
             }
-            // The interlocutor's answer to the persona's last message is not part of the window.
-            let messages = pair.into_iter().filter(|message| message.failure.is_none()).filter(|message| {
-                message.speaker == Speaker::Persona || interlocutor_first || included.index < turn.index
-            });
+            // What follows the last message within its turn is not part of the window.
+            let until =
+                pair.iter().position(|message| message.speaker == last).filter(|_| included.index == turn.index);
+            let messages =
+                pair.into_iter().take(until.map_or(2, |at| at + 1)).filter(|message| message.failure.is_none());
             lines.extend(messages.map(|message| (included.index, message.speaker, message.content.clone())));
         }
         Self { turns: (first, turn.index), lines }

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::positions::{CandidateReply, ScorePosition, read};
-use super::{LikelihoodSet, RolloutScorer, UNREAD, definition, logprobs, only};
+use super::{LikelihoodSet, RolloutScorer, UNREAD, definition, only};
 use crate::foundation::chat::{Message, Role};
 use crate::foundation::stats::{Interval, rmse, spearman};
 use crate::simulation::judge::points::point;
+use crate::simulation::judge::scorers::{ScoreInfo, logprobs};
 use crate::simulation::persona::{Assembler, Dimension, PersonaConfig, TurnInput, TurnPlan, examples, parse};
 use crate::simulation::rollout::{Replay, ReplayedTurn, Score, ScoreJudge, ScorePoint, Turn};
 
@@ -25,6 +26,21 @@ const SECTIONS: [&str; 3] = ["section_must_do/1", "section_how/1", "section_cont
 const EXPRESSED: &str = "expressed_intensity/1";
 const RMSE: &str = "intensity_rmse/1";
 const SPEARMAN: &str = "intensity_spearman/1";
+
+/// What the scores of this module are.
+pub(in crate::simulation::judge) const VARIANT_SCORES: [ScoreInfo; 7] = [
+    ScoreInfo::share(IDENTIFICATION, "probability of this persona among others, given its replies"),
+    ScoreInfo::unbounded(SECTIONS[0], "gain in log-likelihood by the prompt's rules, nats per token"),
+    ScoreInfo::unbounded(SECTIONS[1], "gain in log-likelihood by the prompt's manner of speaking, nats per token"),
+    ScoreInfo::unbounded(SECTIONS[2], "gain in log-likelihood by the prompt's background, nats per token"),
+    ScoreInfo::share(EXPRESSED, "intensity estimated from the replies"),
+    ScoreInfo::share(RMSE, "root mean square difference of expressed and prescribed intensity; 0 is exact"),
+    ScoreInfo {
+        id: SPEARMAN,
+        meaning: "rank correlation of expressed and prescribed intensity; 1 is the same order",
+        bounds: Some((-1.0, 1.0)),
+    },
+];
 
 /// The ids of all scores of this module, with their dimensions.
 pub(super) fn ids(config: &PersonaConfig) -> impl Iterator<Item = (&'static str, Option<&str>)> {

@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::super::data::{Mean, Report, StoredScore};
+use super::super::data::Report;
 use super::super::format::number;
+use super::super::panels::{self, PhaseSpan, ReportPanel};
+use super::super::summary::Mean;
 
 /// The size of a panel, in units of its `viewBox`.
 const WIDTH: f64 = 1000.0;
@@ -50,70 +52,29 @@ struct Label {
     turn: usize,
 }
 
-/// Turns and values; a missing turn breaks the line.
-type Points = Vec<(usize, Mean)>;
-
 /// The panels with data.
 pub(super) fn panels(report: &Report) -> Vec<Panel> {
     let last = report.turns.last().map_or(0, |row| row.turn).max(1) as f64;
     let x = move |turn: usize| turn as f64 / last * WIDTH;
-    let of = |value: fn(&super::super::data::TurnRow) -> Option<Mean>| -> Points {
-        report.turns.iter().filter_map(|row| Some((row.turn, value(row)?))).collect()
-    };
-    let mut panels = Vec::new();
-    let mut panel = |name: &str, note, series: Vec<(String, usize, bool, Points)>, top: Option<f64>| {
-        let high = series.iter().flat_map(|(_, _, _, points)| points).map(|(_, mean)| mean.high).fold(0.0, f64::max);
-        let top = top.unwrap_or(high).max(f64::MIN_POSITIVE);
-        if series.iter().all(|(_, _, _, points)| points.is_empty()) {
-            return;
-        }
-        let drawn = series.into_iter().map(|(name, colour, dashed, points)| Series {
-            name,
-            colour,
-            dashed,
-            line: line(&points, &x, top, dashed),
-            band: band(&points, &x, top),
+    let panel = |panel: ReportPanel| {
+        let top = panel.top;
+        let drawn = panel.curves.into_iter().map(|curve| Series {
+            name: curve.name,
+            colour: curve.colour,
+            dashed: curve.sparse,
+            line: line(&curve.points, &x, top, curve.sparse),
+            band: band(&curve.points, &x, top),
         });
-        panels.push(Panel {
-            name: name.to_owned(),
-            note,
+        Panel {
+            name: panel.name.to_owned(),
+            note: panel.note,
             top: number(top),
             series: drawn.collect(),
             spans: spans(report, &x),
             labels: labels(report, &x),
-        });
-    };
-    let mut intensities = Vec::new();
-    for (colour, name) in report.dimensions.iter().enumerate() {
-        let points = report.turns.iter().filter_map(|row| {
-            let value = row.intensities.iter().find(|intensity| intensity.dimension == *name)?.value;
-            Some((row.turn, Mean { mean: value, low: value, high: value, n: row.rollouts }))
-        });
-        intensities.push((name.clone(), colour, false, points.collect()));
-        for score in expressed(report, name) {
-            let points = score.points.iter().map(|point| (point.turn, point.value)).collect();
-            intensities.push((format!("{name}, expressed"), colour, true, points));
         }
-    }
-    let note =
-        if intensities.len() > report.dimensions.len() { "prescribed, and dashed: expressed" } else { "prescribed" };
-    panel("Intensity", note, intensities, Some(1.0));
-    panel(
-        "Confidence",
-        "of the persona's messages",
-        vec![("mean".into(), 0, false, of(|row| row.confidence))],
-        Some(1.0),
-    );
-    panel("Entropy", "nats per token, the persona's", vec![("mean".into(), 1, false, of(|row| row.entropy))], None);
-    panel("Length", "words per message, the persona's", vec![("mean".into(), 2, false, of(|row| row.words))], None);
-    panels
-}
-
-/// Stored scores of the expressed intensity of `dimension`.
-fn expressed<'a>(report: &'a Report, dimension: &'a str) -> impl Iterator<Item = &'a StoredScore> {
-    report.stored.iter().filter(move |score| {
-        score.id.starts_with("expressed") && score.dimension.as_deref() == Some(dimension) && !score.points.is_empty()
-    })
+    };
+    panels::panels(report).into_iter().map(panel).collect()
 }
 
 fn y(value: f64, top: f64) -> f64 {
@@ -121,7 +82,7 @@ fn y(value: f64, top: f64) -> f64 {
 }
 
 /// The path of a line. A missing turn breaks it, unless the values are `sparse`.
-fn line(points: &Points, x: &impl Fn(usize) -> f64, top: f64, sparse: bool) -> String {
+fn line(points: &[(usize, Mean)], x: &impl Fn(usize) -> f64, top: f64, sparse: bool) -> String {
     let mut path = String::new();
     let mut before: Option<usize> = None;
     for (turn, mean) in points {
@@ -139,7 +100,7 @@ fn line(points: &Points, x: &impl Fn(usize) -> f64, top: f64, sparse: bool) -> S
 }
 
 /// The path of the band from the lowest to the highest rollout, where they differ.
-fn band(points: &Points, x: &impl Fn(usize) -> f64, top: f64) -> String {
+fn band(points: &[(usize, Mean)], x: &impl Fn(usize) -> f64, top: f64) -> String {
     let mut path = String::new();
     for run in points.chunk_by(|a, b| a.0 + 1 == b.0) {
         if run.iter().all(|(_, mean)| mean.high <= mean.low) {
@@ -157,26 +118,13 @@ fn band(points: &Points, x: &impl Fn(usize) -> f64, top: f64) -> String {
 }
 
 fn spans(report: &Report, x: &impl Fn(usize) -> f64) -> Vec<Span> {
-    let mut spans: Vec<(String, usize, usize)> = Vec::new();
-    for row in &report.turns {
-        let Some(phase) = &row.phase else { continue };
-        match spans.last_mut() {
-            Some((name, _, last)) if name == phase => *last = row.turn,
-            last => {
-                if let Some((_, _, last)) = last {
-                    *last = row.turn;
-                }
-                spans.push((phase.clone(), row.turn, row.turn));
-            }
-        }
-    }
-    let span = |(index, (name, first, last)): (usize, (String, usize, usize))| Span {
-        name,
-        x: x(first),
-        width: x(last) - x(first),
+    let span = |(index, span): (usize, PhaseSpan)| Span {
+        name: span.name,
+        x: x(span.turns.0),
+        width: x(span.turns.1) - x(span.turns.0),
         odd: index % 2 == 1,
     };
-    spans.into_iter().enumerate().map(span).collect()
+    panels::phase_spans(report).into_iter().enumerate().map(span).collect()
 }
 
 fn labels(report: &Report, x: &impl Fn(usize) -> f64) -> Vec<Label> {

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::super::aggregate::confidence;
 use super::super::data::Report;
 use super::super::load::{LoadedRollout, ReportError};
+use crate::governance::regulator::Decision;
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{TokenLine, Turn, Utterance};
 
@@ -30,6 +31,12 @@ struct PackedTurn<'a> {
     confidence: Option<f64>,
     entropy: Option<f64>,
     why: &'a [String],
+    /// What the persona's model was given in this turn.
+    instructions: &'a [String],
+    /// The regulator's decisions other than to continue.
+    regulator: Vec<&'static str>,
+    /// The gains on Δ, as text.
+    gains: Option<String>,
     findings: Vec<Finding<'a>>,
     persona: Message<'a>,
     other: Message<'a>,
@@ -49,6 +56,7 @@ struct Message<'a> {
     failure: Option<&'a str>,
     strategy: Option<&'a str>,
     drafts: usize,
+    rejected: Vec<&'a str>,
     tokens: Option<Tokens>,
 }
 
@@ -100,6 +108,7 @@ fn packed_turn<'a, 'l>(
         detail: &event.finding.detail,
         accepted: event.action.is_final(),
     });
+    let decisions = turn.persona.regulator.decisions.iter().map(|ranked| &ranked.decision);
     PackedTurn {
         turn: turn.index,
         phase: turn.phase.as_deref(),
@@ -107,6 +116,9 @@ fn packed_turn<'a, 'l>(
         confidence: confidence(&turn.persona),
         entropy: turn.persona.tokens.entropy_mean,
         why,
+        instructions: &turn.injected,
+        regulator: decisions.filter(|decision| **decision != Decision::Continue).map(Decision::kind).collect(),
+        gains: turn.gains.as_ref().and_then(|gains| serde_json::to_string(gains).ok()),
         findings: findings.collect(),
         persona: message(&turn.persona, tokens(true)),
         other: message(&turn.interlocutor, tokens(false)),
@@ -120,6 +132,12 @@ fn message<'a>(utterance: &'a Utterance, line: Option<&TokenLine>) -> Message<'a
         failure: utterance.failure.as_ref().map(|failure| failure.why.as_str()),
         strategy: utterance.adversary.as_ref().map(|adversary| adversary.strategy.as_str()),
         drafts: utterance.attempts.len() + 1,
+        rejected: utterance
+            .attempts
+            .iter()
+            .map(|attempt| attempt.content.as_str())
+            .filter(|text| !text.is_empty())
+            .collect(),
         // Tokens of another text would colour the wrong words.
         tokens: line.filter(|line| line.text.concat() == utterance.content).map(tokens),
     }

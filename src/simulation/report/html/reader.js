@@ -71,10 +71,19 @@
     return box;
   }
 
+  function fold(title, texts) {
+    const details = make("details", "");
+    details.append(make("summary", "", title + " (" + texts.length + ")"));
+    texts.forEach((text) => details.append(make("div", "message", text)));
+    return details;
+  }
+
   function facts(turn) {
     const facts = turn.intensities.map((value, index) => talk.dimensions[index] + " " + value.toFixed(2));
     if (turn.confidence !== null) facts.push("confidence " + turn.confidence.toFixed(2));
     if (turn.entropy !== null) facts.push("entropy " + turn.entropy.toFixed(2) + " nats");
+    if (turn.regulator.length) facts.push("regulator: " + turn.regulator.join(", "));
+    if (turn.gains !== null) facts.push("Δ gains " + turn.gains);
     return facts.join(" · ");
   }
 
@@ -94,14 +103,17 @@
     });
     stage.append(why);
     if (at === 0 && talk.opening !== null) {
-      stage.append(messageBox({ text: talk.opening, drafts: 1, tokens: { cut: [talk.opening.length], surprise: [-1], entropy: [-1] } }, false));
+      stage.append(messageBox({ text: talk.opening, drafts: 1, rejected: [], tokens: { cut: [talk.opening.length], surprise: [-1], entropy: [-1] } }, false));
     }
+    if (turn.instructions.length) stage.append(fold("Instructions given in this turn", turn.instructions));
     const both = [messageBox(turn.persona, true), messageBox(turn.other, false)];
+    if (turn.persona.rejected.length) both[0].append(fold("Rejected drafts", turn.persona.rejected));
     stage.append(...(talk.persona_first ? both : both.reverse()));
     [...strip.children].forEach((button, index) => {
       button.tabIndex = index === at ? 0 : -1;
       index === at ? button.setAttribute("aria-current", "true") : button.removeAttribute("aria-current");
     });
+    by("last-turn").textContent = "turn " + talk.turns[talk.turns.length - 1].turn;
     history.replaceState(null, "", "#r" + select.selectedOptions[0].dataset.rollout + "t" + turn.turn);
   }
 
@@ -137,7 +149,7 @@
     const option = named && [...select.options].find((option) => option.dataset.rollout === named[1]);
     if (option) {
       await open(Number(option.value), Number(named[2]));
-      if (scroll) by("conversations").scrollIntoView();
+      if (scroll) stage.scrollIntoView();
     }
     return Boolean(option);
   }
@@ -146,10 +158,15 @@
     if (event.ctrlKey || event.metaKey || event.altKey || !talk) return;
     if (event.target.closest("select, input, textarea")) return;
     const flagged = () => talk.turns.findIndex((turn, index) => index > at && turn.why.length);
+    const rollout = (step) => {
+      const index = Number(select.value) + step;
+      if (index >= 0 && index < select.options.length) open(index, talk.turns[at] ? talk.turns[at].turn : 0);
+    };
     const steps = {
-      j: () => go(at + 1), ArrowRight: () => go(at + 1), k: () => go(at - 1), ArrowLeft: () => go(at - 1),
+      j: () => go(at + 1), k: () => go(at - 1),
+      h: () => rollout(-1), ArrowLeft: () => rollout(-1), l: () => rollout(1), ArrowRight: () => rollout(1),
       f: () => { const next = flagged(); if (next >= 0) go(next); },
-      h: () => { heat.selectedIndex = (heat.selectedIndex + 1) % heat.options.length; show(); },
+      c: () => { heat.selectedIndex = (heat.selectedIndex + 1) % heat.options.length; show(); },
     };
     const step = steps[event.key];
     if (step) {

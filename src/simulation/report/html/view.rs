@@ -2,14 +2,13 @@
 
 use serde::Serialize;
 
-use super::super::aggregate::counted;
-use super::super::data::{EventRow, Mean, Report, ScoreRow};
+use super::super::data::{EventRow, Report, ScoreRow};
+use super::super::format::counted;
 use super::super::format::grouped;
 use super::super::markdown::{adversary, method, side};
 use super::super::omitted;
 use super::super::stored::judge_warning;
-use crate::foundation::stats::Interval;
-use crate::simulation::rollout::Outcome;
+use super::super::summary::{Mean, RolloutInterval};
 
 /// Maximum number of findings and of flagged turns on the page; `report.json` contains all.
 const ROWS_MAX: usize = 200;
@@ -73,7 +72,7 @@ impl PageView {
         let findings = findings(&report.events);
         Self {
             summary: summary(report),
-            notices: notices(report),
+            notices: report.notices().into_iter().map(|notice| notice.replace('\\', "")).collect(),
             figures: figures(report),
             bars: report.scores.iter().map(|row: &ScoreRow| bar(row.value, row.interval)).collect(),
             stored: report
@@ -123,30 +122,6 @@ fn summary(report: &Report) -> String {
     )
 }
 
-/// Notices above the figures: incomplete runs, stopped rollouts, truncated prompts.
-fn notices(report: &Report) -> Vec<String> {
-    let mut notices = Vec::new();
-    let ended = |wanted: fn(&Outcome) -> bool| report.rollouts.iter().filter(|row| wanted(&row.outcome)).count();
-    let finished = ended(|outcome| *outcome == Outcome::Complete);
-    let unfinished = ended(|outcome| *outcome == Outcome::Unfinished);
-    let planned = report.rollouts_planned.unwrap_or(report.rollouts.len());
-    if finished < planned {
-        let mut parts = vec![format!("{finished} of {} finished", counted(planned, "rollout"))];
-        parts.extend((unfinished > 0).then(|| format!("{unfinished} running")));
-        let begun = report.rollouts.len();
-        parts.extend((begun < planned).then(|| format!("{} not started", planned - begun)));
-        notices
-            .push(format!("The run is incomplete: {}. The report covers the existing transcripts.", parts.join(", ")));
-    }
-    for row in &report.rollouts {
-        if let Outcome::Stopped { reason, .. } = &row.outcome {
-            notices.push(format!("Rollout {} was stopped after {}: {reason}", row.rollout, counted(row.turns, "turn")));
-        }
-    }
-    notices.extend(omitted::notice(&report.prompts));
-    notices
-}
-
 fn figures(report: &Report) -> Vec<(String, String)> {
     let turns: usize = report.rollouts.iter().map(|row| row.turns).sum();
     let accepted = report.events.iter().filter(|row| row.event.action.is_final()).count();
@@ -155,6 +130,7 @@ fn figures(report: &Report) -> Vec<(String, String)> {
         ("turns", grouped(turns as u64)),
         ("monitor findings", grouped(report.events.len() as u64)),
         ("accepted with findings", grouped(accepted as u64)),
+        ("regulator decisions", grouped(report.regulator.len() as u64)),
         ("standstills", grouped(report.standstills.len() as u64)),
         ("flagged turns", grouped(report.flags.len() as u64)),
         ("missing replies", grouped(report.failures.len() as u64)),
@@ -165,8 +141,9 @@ fn figures(report: &Report) -> Vec<(String, String)> {
 }
 
 /// A bar on a scale from 0 to 1, or to the highest value if that is larger.
-fn bar(value: Option<Mean>, interval: Option<Interval>) -> Option<Bar> {
+fn bar(value: Option<Mean>, interval: Option<RolloutInterval>) -> Option<Bar> {
     let value = value?;
+    let interval = interval.map(|interval| interval.interval);
     let scale = value.high.max(interval.map_or(0.0, |interval| interval.high)).max(1.0);
     // Values below 0, such as log-likelihood ratios, are not on this scale.
     if value.low < 0.0 || interval.is_some_and(|interval| interval.low < 0.0) {

@@ -8,6 +8,7 @@ use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, LanguageModel, ModelError, ModelInfo, PrefixReuse, Prompt, Request, Scored,
     TokenLogprob, TokenSink, Usage,
 };
+use crate::simulation::judge::judged::RubricNeeds;
 
 /// The probability of a label after a prompt.
 type LabelProbability = dyn Fn(&str, &str) -> f64 + Send + Sync;
@@ -84,7 +85,7 @@ fn confident(higher: Option<bool>, label: &str) -> f64 {
 
 #[track_caller]
 fn agreements(check: &JudgeCheck, expected: f64) {
-    assert_eq!(check.rubrics.len(), Rubric::ALL.len());
+    assert_eq!(check.rubrics.len(), Rubric::standard().count());
     for (rubric, reliability) in &check.rubrics {
         assert!((reliability.agreement - expected).abs() < 1e-12, "{rubric:?}: {reliability:?}");
     }
@@ -160,10 +161,10 @@ fn a_rating_is_the_mean_over_the_scale_at_the_last_token() {
 #[test]
 fn the_calibration_set_is_complete() {
     let set = calibration().unwrap();
-    for rubric in Rubric::ALL {
-        let pairs: Vec<_> = set.pairs.iter().filter(|pair| pair.rubric == rubric).collect();
+    for rubric in Rubric::standard() {
+        let pairs: Vec<_> = set.pairs.iter().filter(|pair| pair.rubric == rubric.name).collect();
         assert!(pairs.len() >= 7, "{rubric:?} has {} pairs", pairs.len());
-        let needs = !matches!(rubric, Rubric::Naturalness | Rubric::Stagnation);
+        let needs = rubric.needs != RubricNeeds::Nothing;
         assert!(pairs.iter().all(|pair| pair.about.is_some() == needs), "{rubric:?}");
     }
     let lines = set.pairs.iter().flat_map(|pair| [&pair.higher, &pair.lower]);
