@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use super::input::read_file_limited;
 use super::likelihood::ModelLikelihood;
 use super::{Exit, Failure, Terminal};
-use crate::app::command_gate::CommandGate;
 use crate::foundation::base::limits::{EVENT_LINE_BYTES_MAX, REGULATOR_STATE_BYTES_MAX};
 use crate::foundation::chat::ModelChain;
 use crate::foundation::store::{FileLock, write_atomic};
@@ -23,6 +22,7 @@ use crate::governance::regulator::{
     Settings, StateError, bench, decision_changes, replay, signal_blocks,
 };
 use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::Authorizer;
 
 /// Monitor an agent's model calls: reads events and writes decisions, one JSON object per line
 #[derive(Debug, clap::Args)]
@@ -156,7 +156,7 @@ impl Args {
             regulator.set_model_scope(Some(scope));
         }
         if let Some(chain) = &self.model {
-            let gate = CommandGate::for_models("regulate", Mood::Skeptical, &[chain], None)?;
+            let gate = Authorizer::for_models("regulate", Mood::Skeptical, &[chain], None)?;
             let model = gate.open_model(chain, &OpenOptions::new(None, None))?;
             regulator.set_likelihood(Some(Arc::new(ModelLikelihood::new(model)?)));
         }

@@ -513,12 +513,16 @@ mod tests {
     #[test]
     fn a_late_bill_replaces_its_estimate() {
         let mut account = tracker(NONE, NONE);
-        (0..10).for_each(|_| drop(account.token()));
+        (0..10).for_each(|_| {
+            account.token();
+        });
         account.turn_start(0);
         account.bill(None, None, ResourceUsage { tokens_in: 50, tokens_out: 12, ..ResourceUsage::default() });
         assert_eq!((account.spent().tokens_out, account.spent().tokens_in), (12, 50));
         assert_eq!(account.this_turn(), ResourceUsage::default(), "it belongs to the turn before");
-        (0..5).for_each(|_| drop(account.token()));
+        (0..5).for_each(|_| {
+            account.token();
+        });
         account.bill(None, None, ResourceUsage { tokens_in: 60, tokens_out: 5, ..ResourceUsage::default() });
         assert_eq!((account.spent().tokens_out, account.spent().tokens_in), (17, 110));
         // A reply without tokens has a bill of its own, although an earlier one was never billed.

@@ -12,15 +12,15 @@ use crate::simulation::rollout::{Transcript, Utterance};
 
 /// Messages of the persona per window of a standstill. This and the two thresholds below are the defaults of the stagnation
 /// monitor, fixed here so that a score means the same for every configuration.
-pub const STANDSTILL_WINDOW: usize = 6;
+pub(super) const STANDSTILL_WINDOW: usize = 6;
 /// A window with a mean pairwise similarity above this is a standstill.
 const SIMILARITY: f64 = 0.80;
 /// A window with a mean novelty below this is a standstill.
 const NOVELTY: f64 = 0.10;
 /// Words per opening or ending.
-pub const EDGE_WORDS: usize = 2;
+pub(super) const EDGE_WORDS: usize = 2;
 /// Why a score of a persona without messages is missing.
-pub const SILENT: &str = "the persona said nothing";
+pub(super) const SILENT: &str = "the persona said nothing";
 
 /// Measurements of the persona's message in one turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -202,7 +202,7 @@ fn novelty(lines: &Conversation<'_>) -> Vec<Option<f64>> {
 }
 
 /// The share of different items; `None` for fewer than two.
-pub fn variety<T: Ord>(edges: impl Iterator<Item = T>) -> Option<f64> {
+pub(super) fn variety<T: Ord>(edges: impl Iterator<Item = T>) -> Option<f64> {
     let edges: Vec<T> = edges.collect();
     let (count, distinct) = (edges.len(), edges.into_iter().collect::<BTreeSet<_>>().len());
     (count > 1).then(|| distinct as f64 / count as f64)

@@ -197,14 +197,14 @@ impl<'a> JudgeInput<'a> {
     /// All questions that the configuration enables.
     fn questions(&self) -> Vec<Question<'a>> {
         let mut questions = Vec::new();
-        let rubrics: &'a [Rubric] = self.rubrics;
+        let Self { transcript, config, rubrics, .. } = *self;
         let on_demand = rubrics.iter().filter(|rubric| rubric.score_name().is_none());
         let mut all: Vec<&'a Rubric> = Vec::new();
-        all.extend(Rubric::standard());
+        all.extend(Rubric::standard().map(|rubric| -> &'a Rubric { rubric }));
         all.extend(on_demand);
         for rubric in all {
             let name = rubric.score_name();
-            let settings = name.and_then(|name| self.config?.evaluation.scoring.get(&name));
+            let settings = name.and_then(|name| config?.evaluation.scoring.get(&name));
             if settings.is_some_and(|settings: &ScoreConfig| !settings.enabled) {
                 continue;
             }
@@ -212,11 +212,10 @@ impl<'a> JudgeInput<'a> {
                 settings.map_or((1.0, None), |settings| (settings.sample_rate, settings.description.as_deref()));
             let question = |dimension| Question { rubric, dimension, sample_rate, custom_question };
             if rubric.needs == RubricNeeds::Dimension {
-                let prescribed = self.transcript.turns.first().into_iter().flat_map(|turn| &turn.intensities);
+                let prescribed = transcript.turns.first().into_iter().flat_map(|turn| &turn.intensities);
                 questions.extend(prescribed.map(|intensity| {
                     let name = intensity.dimension.as_str();
-                    let known =
-                        self.config.and_then(|config| config.trajectory.dimensions.iter().find(|d| d.name == name));
+                    let known = config.and_then(|config| config.trajectory.dimensions.iter().find(|d| d.name == name));
                     question(Some((name, known)))
                 }));
             } else {

@@ -220,6 +220,7 @@ impl TranscriptScorer {
             likelihood_set: LikelihoodSet::default(),
             rescore: false,
             config: None,
+            rubrics: Vec::new(),
             persona: Role::Assistant,
             options,
         }
