@@ -71,7 +71,8 @@ fn models_are_opened_under_their_full_path() {
             continue;
         }
         let code = program(&fs::read_to_string(&file).unwrap());
-        if renames_opening(&code) {
+        // The front page gives it to embedders, who answer for their own calls.
+        if name != "lib.rs" && renames_opening(&code) {
             faults.push(format!("src/{name} imports `open` by itself: call `Authorizer::open_model`"));
         }
         // Scorers get options with an authorizer.

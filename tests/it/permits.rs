@@ -55,9 +55,10 @@ fn a_turn_is_permitted_all_drafts_that_it_can_make() {
         .collect();
     // The banned phrase is in every draft, so all redrafts are used.
     assert_eq!(attempts, [11, 11]);
-    // One draft, ten redrafts, nine regenerations, a retry after a failure, and the reading of the forbidden phrases.
-    assert_eq!(permitted(dir.path(), 1), [22, 22]);
-    assert_eq!(permitted(dir.path(), 2), [2, 2]);
+    // One draft, ten redrafts, nine regenerations, a retry after a failure, the reading of the forbidden phrases, and a
+    // reading of what was said before an instruction that is replaced.
+    assert_eq!(permitted(dir.path(), 1), [23, 23]);
+    assert_eq!(permitted(dir.path(), 2), [3, 3]);
     let called = &receipts(dir.path(), "run.handed_off")[0]["models"];
     assert_eq!(
         (called["scripted:persona"]["calls"].as_u64(), called["scripted:target"]["calls"].as_u64()),
@@ -83,9 +84,13 @@ fn probes_and_readings_of_forbidden_phrases_count_as_calls() {
     let readings = tokens.lines().filter(|line| line.contains("\"beginnings\":[{")).count() as u64;
     assert!(probes == 3 && readings > 0, "{probes} {readings}");
     let called = receipts(dir.path(), "run.handed_off")[0]["models"]["bundled"]["calls"].as_u64().unwrap();
-    assert_eq!(called, drafts + probes + readings);
+    // And at most one reading a turn of what was said before an instruction that is replaced.
+    let counted = drafts + probes + readings;
+    assert!((counted..=counted + turns.len() as u64).contains(&called), "{called} {counted}");
     // A turn with probes is permitted more calls than one without.
     let permitted = permitted(dir.path(), 1);
+    // No call was made without the permit of its turn: that would have been permitted by itself.
+    assert_eq!(permitted.len(), turns.len(), "{permitted:?}");
     assert!(
         permitted.iter().sum::<u64>() >= called && permitted.iter().min() < permitted.iter().max(),
         "{permitted:?}"

@@ -142,6 +142,7 @@ impl Participant {
         let mut request = Request::new(Prompt::Chat(messages), Sampling::greedy(), RngStream::root(0));
         request.after.clone_from(&base);
         request.gains = gains.cloned();
+        request.permit = self.permit();
         match self.model.score(request, Continuation::Ids(ids.to_vec())).await {
             Ok(scored) => scored.snapshot.or(base),
             Err(_) => base,

@@ -37,6 +37,9 @@ const LEASE_IDLE_MAX: SignedDuration = SignedDuration::from_hours(24);
 /// Calls of each role in addition to those of its turns: replays of recorded turns on resuming, and downloads.
 const EXTRA_CALLS: u64 = 1_024;
 
+/// Readings of what was said before, in a turn whose instruction replaces an earlier one.
+const REREADINGS: u64 = 1;
+
 /// Upper bounds of the model calls of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CallEstimate {
@@ -70,13 +73,13 @@ impl CallEstimate {
     /// Calls of the persona's model in turn `turn`, with the probes after it.
     pub(super) fn persona(&self, turn: usize) -> u64 {
         let due = self.probes.iter().filter(|(every, _)| (turn + 1).is_multiple_of(*every));
-        self.drafts + u64::from(self.scores_phrases) + due.map(|(_, probes)| probes).sum::<u64>()
+        REREADINGS + self.drafts + u64::from(self.scores_phrases) + due.map(|(_, probes)| probes).sum::<u64>()
     }
 
     /// Calls of the interlocutor's model in a turn: it is the model under test, so its replies are never redrafted.
     #[expect(clippy::unused_self, reason = "the counterpart of `persona`")]
     pub(super) const fn interlocutor(&self) -> u64 {
-        1 + REPLY_FAILURES_RETRIED_MAX as u64
+        REREADINGS + 1 + REPLY_FAILURES_RETRIED_MAX as u64
     }
 
     /// Calls of both roles in a whole run.
@@ -287,8 +290,8 @@ mod tests {
         let estimate = |adversary, script| CallEstimate::new(&config, &config.regulator, adversary, script).unwrap();
         let plain = estimate(AdversaryKind::None, None);
         let drafts = plain.drafts;
-        assert!(drafts > 2 && plain.persona(0) == drafts + u64::from(plain.scores_phrases), "{plain:?}");
-        assert_eq!(plain.interlocutor(), 1 + REPLY_FAILURES_RETRIED_MAX as u64);
+        assert!(drafts > 2 && plain.persona(0) == REREADINGS + drafts + u64::from(plain.scores_phrases), "{plain:?}");
+        assert_eq!(plain.interlocutor(), REREADINGS + 1 + REPLY_FAILURES_RETRIED_MAX as u64);
         // Probes follow some turns only.
         let probed = estimate(AdversaryKind::Contradiction, Some(&script));
         let calls: Vec<_> = (0..12).map(|turn| probed.persona(turn)).collect();

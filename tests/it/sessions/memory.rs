@@ -92,7 +92,8 @@ fn an_unusable_memory_does_not_stop_a_session() {
 /// All that was ever proposed.
 fn proposals(root: &Path) -> String {
     let mut text = String::new();
-    for entry in fs::read_dir(root.join("notes/intelligence/proposed")).unwrap() {
+    // The folder is made with the first proposal.
+    for entry in fs::read_dir(root.join("notes/intelligence/proposed")).into_iter().flatten() {
         text += &fs::read_to_string(entry.unwrap().path()).unwrap();
     }
     text
