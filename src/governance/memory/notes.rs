@@ -112,7 +112,7 @@ mod tests {
             search(&notes, query, 9).into_iter().map(|hit| (hit.file, hit.line)).collect()
         };
         assert_eq!(found("sqlite"), [("Cache.md".to_owned(), 3)]);
-        assert_eq!(found("cache"), [("daily/2026-02-01.md".to_owned(), 1), ("Cache.md".to_owned(), 1)]);
+        assert_eq!(found("cache"), [("Cache.md".to_owned(), 1), ("daily/2026-02-01.md".to_owned(), 1)]);
         assert_eq!(found("D-20260201-001"), [("Cache.md".to_owned(), 3)]);
         assert_eq!(found("nothing"), []);
         assert_eq!(naming(&notes, "D-20260201-001"), [("Cache.md".to_owned(), 3)]);
