@@ -11,6 +11,7 @@ mod replies;
 mod sharing;
 mod snapshots;
 mod ssm_stats;
+mod texts;
 mod weights;
 mod windows;
 
