@@ -12,7 +12,8 @@ pub(super) const FAMILY: Family = Family {
     model_type: "mistral",
     parse: |json| {
         let Fields { sliding_window, num_key_value_heads } = parse(json)?;
-        let fields = LlamaFields { num_key_value_heads, ..LlamaFields::parse(json)? };
+        let mut fields = LlamaFields::parse(json)?;
+        fields.num_key_value_heads = num_key_value_heads;
         let config = fields.config(&Defaults { window: 131_072, head_dim: None })?;
         check_dims(&[("sliding_window", sliding_window.unwrap_or(1))])?;
         let sliding = sliding_window.map(|tokens| Sliding { tokens, layers: SlidingLayers::From(0) });
