@@ -24,7 +24,7 @@ import transformers
 from transformers import (
     BertConfig, BertModel, FalconMambaConfig, FalconMambaForCausalLM, LlamaConfig, LlamaForCausalLM, Mamba2Config,
     Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
-    Qwen3Config, Qwen3ForCausalLM,
+    Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
 )
 
 OUT = Path(__file__).resolve().parent.parent / "tests/data/models"
@@ -38,6 +38,7 @@ MAMBA = (MambaConfig, MambaForCausalLM)
 MAMBA2 = (Mamba2Config, Mamba2ForCausalLM)
 FALCON = (FalconMambaConfig, FalconMambaForCausalLM)
 MISTRAL = (MistralConfig, MistralForCausalLM)
+SMOLLM3 = (SmolLM3Config, SmolLM3ForCausalLM)
 NO_IDS = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
 
@@ -84,6 +85,12 @@ SMALL = {
         vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, head_dim=12, max_position_embeddings=128, sliding_window=11,
         rope_parameters=dict(rope_type="default", rope_theta=10_000.0),
+    )),
+    # Its second layer has no rotary positions.
+    "smollm3": (SMOLLM3, 70, dict(
+        vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=128, no_rope_layer_interval=2,
+        rope_parameters=dict(rope_type="default", rope_theta=2_000_000.0),
     )),
 }
 

@@ -11,6 +11,7 @@ mod replies;
 mod sharing;
 mod snapshots;
 mod ssm_stats;
+mod texts;
 mod weights;
 mod windows;
 
@@ -40,8 +41,8 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 }
 
 /// The fixtures of language models other than Mamba-1: at least one per architecture.
-pub(crate) const MODELS: [&str; 9] =
-    ["llama", "llama-odd", "smollm", "qwen2", "qwen3", "mamba2", "mamba2-odd", "falcon-mamba", "mistral"];
+pub(crate) const MODELS: [&str; 10] =
+    ["llama", "llama-odd", "smollm", "qwen2", "qwen3", "mamba2", "mamba2-odd", "falcon-mamba", "mistral", "smollm3"];
 
 pub(crate) fn folder(path: &Path, threads: usize) -> LocalModel {
     LocalModel::from_dir(path, &EngineOptions { threads: Some(threads), ..EngineOptions::default() }).unwrap()

@@ -35,6 +35,8 @@ pub(super) struct DecoderConfig {
     /// Longest sequence in tokens.
     pub(super) window: usize,
     pub(super) rotary: Rotary,
+    /// Layers without rotary positions, one entry per layer; empty if all have them.
+    pub(super) without_rotary: Vec<bool>,
     /// Sliding-window attention, in some or all layers.
     pub(super) sliding: Option<Sliding>,
     /// Queries and keys are normalised per head (Qwen3).
@@ -288,8 +290,10 @@ impl Decoder {
             layer.q_proj.apply(pass.h, rows, pass.q);
             layer.k_proj.apply(pass.h, rows, pass.k);
         }
-        rope::rotate(pass.q, pass.rope, heads, head_dim);
-        rope::rotate(pass.k, pass.rope, kv_heads, head_dim);
+        if !self.config.without_rotary.get(index).copied().unwrap_or(false) {
+            rope::rotate(pass.q, pass.rope, heads, head_dim);
+            rope::rotate(pass.k, pass.rope, kv_heads, head_dim);
+        }
 
         let width = kv_heads * head_dim;
         let (mut k, mut v) = (pass.k.chunks_exact(width), pass.v.chunks_exact(width));

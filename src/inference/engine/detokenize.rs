@@ -23,16 +23,13 @@ impl Detokenizer {
         Self { tokenizer, context: Vec::new(), pending: Vec::new() }
     }
 
-    /// A decoder that continues after `before`. If `before` ends inside a character, that character is returned with
-    /// the token that completes it; otherwise the following text is decoded as a new text.
+    /// A decoder that continues after `before`: a character that is open at its end is returned with the token that
+    /// completes it, and a token that begins with a space keeps it.
     pub(super) fn after(tokenizer: Arc<Tokenizer>, before: &[TokenId]) -> Self {
         let mut detokenizer = Self::new(tokenizer);
         let (_, last) = before.split_at(before.len().saturating_sub(2 * TOKENS_PER_CHARACTER_MAX));
         for &id in last {
             detokenizer.push(id);
-        }
-        if detokenizer.pending.is_empty() {
-            detokenizer.context.clear();
         }
         detokenizer
     }
@@ -103,6 +100,24 @@ mod tests {
         let first_byte = tokenizer.encode("🦀").unwrap()[0];
         let pieces = texts(&[first_byte; 9]);
         assert_eq!(pieces.concat(), "\u{FFFD}".repeat(6), "{pieces:?}");
+    }
+
+    #[test]
+    fn a_sentencepiece_token_keeps_its_space_after_a_prompt() {
+        let json = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+            "normalizer": {"type": "Prepend", "prepend": "▁"}, "pre_tokenizer": null, "post_processor": null,
+            "decoder": {"type": "Sequence", "decoders": [
+                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+            "model": {"type": "BPE", "vocab": {"▁once": 0, "▁upon": 1, "s": 2}, "merges": []}}"#;
+        let tokenizer = Arc::new(Tokenizer::parse(json).unwrap());
+        let text = |before: &[TokenId], ids: &[TokenId]| {
+            pieces(&tokenizer, before, ids.to_vec()).into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+        };
+        assert_eq!(text(&[0], &[1, 2]), [" upon", "s"]);
+        assert_eq!(text(&[0], &[2, 1]), ["s", " upon"]);
+        // At the beginning of a text there is no space to keep.
+        assert_eq!(text(&[], &[1, 2]), ["upon", "s"]);
     }
 
     proptest! {

@@ -99,11 +99,11 @@ pub(super) fn read(
 ) -> Result<TokenizedPrompt, String> {
     let whole = template.render(messages, true)?;
     let conversation = digests(messages);
-    let mut ids = Vec::new();
+    let mut ids = if template.is_plain { tokenizer.leading().to_vec() } else { Vec::new() };
     // `done`: length of the prefix of `whole` that is in `ids`. `exact`: it ends exactly after a message.
     let (mut done, mut exact, mut known) = (0, true, 0);
     if let Some((count, history)) = cache.longest(&conversation, &whole) {
-        ids.extend(history.ids.iter());
+        ids = history.ids.to_vec();
         (done, known) = (history.length, count);
     }
     for (index, message) in messages.iter().enumerate().skip(known) {

@@ -96,11 +96,14 @@ impl ModelFiles<'_> {
         options: &EngineOptions,
         load: impl FnOnce(&mut Weights<'_>) -> Result<A, LoadError>,
     ) -> Result<Shared, LoadError> {
-        let tokenizer = Arc::new(Tokenizer::parse(&self.tokenizer)?);
+        let mut tokenizer = Tokenizer::parse(&self.tokenizer)?;
         let tokenizer_config = match &self.tokenizer_config {
             Some(json) => TokenizerConfig::parse(json)?,
             None => TokenizerConfig::default(),
         };
+        let (add_bos, bos) = tokenizer_config.add_bos();
+        tokenizer.set_leading(add_bos, bos)?;
+        let tokenizer = Arc::new(tokenizer);
         let now = options.now.unwrap_or_else(Timestamp::now);
         let own = self.template.as_deref().or_else(|| tokenizer_config.template());
         let own = options.chat_template.as_deref().or(own);

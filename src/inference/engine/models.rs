@@ -9,6 +9,7 @@ mod mamba2;
 mod mistral;
 mod qwen2;
 mod qwen3;
+mod smollm3;
 
 use serde::Deserialize;
 
@@ -31,6 +32,7 @@ const FAMILIES: &[&Family] = &[
     &qwen2::FAMILY,
     &qwen3::FAMILY,
     &mistral::FAMILY,
+    &smollm3::FAMILY,
 ];
 
 /// Supported formats of weights in a folder.

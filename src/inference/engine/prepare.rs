@@ -53,16 +53,25 @@ pub(super) fn continuation_bytes(continuation: &Continuation) -> usize {
     }
 }
 
-/// The token ids of a prompt given as ids. Only these can end inside a character.
-fn prompt_ids(prompt: &Prompt) -> &[TokenId] {
-    if let Prompt::Ids(ids) = prompt { ids } else { &[] }
+/// The tokens that a text continues: none in a chat, where a turn begins a text of its own.
+fn before(is_chat: bool, input: &PromptInput) -> &[TokenId] {
+    if is_chat { &[] } else { &input.ids }
 }
 
 impl Shared {
     /// A request to generate a reply.
     pub(super) fn prepare_completion(&self, request: Request) -> Result<PreparedRequest, String> {
-        let reply = self.reply(&request)?;
-        self.prepare(request, Task::Write(Box::new(reply)))
+        let mut sampling = request.sampling.clone();
+        let (is_chat, stream) = (matches!(request.prompt, Prompt::Chat(_)), request.stream);
+        if is_chat {
+            sampling.stop.extend(self.stops.iter().cloned());
+        }
+        let input = self.input(request)?;
+        let before = before(is_chat, &input);
+        let (tokenizer, end_tokens) = (Arc::clone(&self.tokenizer), Arc::clone(&self.end_tokens));
+        let mut task = Task::Write(Box::new(Reply::new(tokenizer, before, end_tokens, sampling, stream)?));
+        self.check_window(input.ids.len(), &mut task)?;
+        Ok(PreparedRequest { input, task })
     }
 
     /// A request to score `continuation` after the prompt.
@@ -71,8 +80,9 @@ impl Shared {
         request: Request,
         continuation: Continuation,
     ) -> Result<PreparedRequest, String> {
-        let task = self.scoring(&request, continuation)?;
-        self.prepare(request, task)
+        let (input, mut tasks) = self.prepare_scores_as_is(request, vec![continuation])?;
+        let task = tasks.pop_front().ok_or("there is nothing to score")?;
+        Ok(PreparedRequest { input, task })
     }
 
     /// A request to score each of `continuations` after the same prompt.
@@ -81,25 +91,25 @@ impl Shared {
         request: Request,
         continuations: Vec<Continuation>,
     ) -> Result<(PromptInput, VecDeque<Task>), String> {
-        let tasks = continuations.into_iter().map(|continuation| self.scoring(&request, continuation));
-        let mut tasks: VecDeque<Task> = tasks.collect::<Result<_, _>>()?;
-        let input = PromptInput { history: usize::MAX, ..self.input(request)? };
-        tasks.iter_mut().try_for_each(|task| self.check_window(input.ids.len(), task))?;
+        let (input, tasks) = self.prepare_scores_as_is(request, continuations)?;
+        Ok((PromptInput { history: usize::MAX, ..input }, tasks))
+    }
+
+    fn prepare_scores_as_is(
+        &self,
+        request: Request,
+        continuations: Vec<Continuation>,
+    ) -> Result<(PromptInput, VecDeque<Task>), String> {
+        let is_chat = matches!(request.prompt, Prompt::Chat(_));
+        let (top, keep_state) = (request.sampling.top_logprobs, request.keep_state);
+        let input = self.input(request)?;
+        let task = |continuation| {
+            let tokens = self.continuation(continuation, before(is_chat, &input))?;
+            let mut task = Task::Score { tokens, top, keep_state };
+            self.check_window(input.ids.len(), &mut task).map(|()| task)
+        };
+        let tasks = continuations.into_iter().map(task).collect::<Result<_, _>>()?;
         Ok((input, tasks))
-    }
-
-    fn scoring(&self, request: &Request, continuation: Continuation) -> Result<Task, String> {
-        let tokens = self.continuation(continuation, prompt_ids(&request.prompt))?;
-        Ok(Task::Score { tokens, top: request.sampling.top_logprobs, keep_state: request.keep_state })
-    }
-
-    fn reply(&self, request: &Request) -> Result<Reply, String> {
-        let mut sampling = request.sampling.clone();
-        if matches!(request.prompt, Prompt::Chat(_)) {
-            sampling.stop.extend(self.stops.iter().cloned());
-        }
-        let before = prompt_ids(&request.prompt);
-        Reply::new(Arc::clone(&self.tokenizer), before, Arc::clone(&self.end_tokens), sampling, request.stream)
     }
 
     fn continuation(&self, continuation: Continuation, before: &[TokenId]) -> Result<Vec<(TokenId, String)>, String> {
@@ -114,19 +124,13 @@ impl Shared {
         Ok(detokenize::pieces(&self.tokenizer, before, ids))
     }
 
-    fn prepare(&self, request: Request, mut task: Task) -> Result<PreparedRequest, String> {
-        let input = self.input(request)?;
-        self.check_window(input.ids.len(), &mut task)?;
-        Ok(PreparedRequest { input, task })
-    }
-
     fn input(&self, request: Request) -> Result<PromptInput, String> {
         let (ids, history) = match request.prompt {
             Prompt::Chat(messages) => {
                 let reading = history::read(&self.template, &self.tokenizer, &self.history_cache, &messages)?;
                 (reading.ids, reading.history)
             }
-            Prompt::Text(text) => (self.tokenizer.encode(&text)?, usize::MAX),
+            Prompt::Text(text) => (self.tokenizer.encode_text(&text)?, usize::MAX),
             Prompt::Ids(ids) => (ids, usize::MAX),
         };
         if ids.is_empty() {

@@ -53,6 +53,7 @@ pub(super) struct TokenizerConfig {
     eos_token: Option<SpecialToken>,
     pad_token: Option<SpecialToken>,
     unk_token: Option<SpecialToken>,
+    add_bos_token: Option<bool>,
     chat_template: Option<Templates>,
 }
 
@@ -80,6 +81,11 @@ struct NamedTemplate {
 impl TokenizerConfig {
     pub(super) fn parse(json: &str) -> Result<Self, LoadError> {
         serde_json::from_str(json).map_err(|error| LoadError::malformed(FILE, error))
+    }
+
+    /// Whether BOS is put before a text, and BOS.
+    pub(super) fn add_bos(&self) -> (Option<bool>, Option<&str>) {
+        (self.add_bos_token, self.bos_token.as_ref().map(SpecialToken::text))
     }
 
     /// The end-of-turn token.
@@ -111,6 +117,8 @@ pub(super) struct ChatTemplate {
     globals: Value,
     /// Stop texts that the template needs.
     pub(super) stops: Vec<String>,
+    /// It is the plain transcript for base models: a text, not a chat.
+    pub(super) is_plain: bool,
 }
 
 impl ChatTemplate {
@@ -120,7 +128,8 @@ impl ChatTemplate {
         if source.is_some_and(|source| source.len() > TEMPLATE_BYTES_MAX) {
             return Err(malformed(format!("it is larger than {TEMPLATE_BYTES_MAX} bytes")));
         }
-        let stops = if source.is_none() { PLAIN_STOPS.map(String::from).to_vec() } else { Vec::new() };
+        let is_plain = source.is_none();
+        let stops = if is_plain { PLAIN_STOPS.map(String::from).to_vec() } else { Vec::new() };
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         let syntax = syntax.map_err(|error| malformed(describe(&error)))?;
         let source = without_generation_marks(source.unwrap_or(PLAIN));
@@ -134,7 +143,7 @@ impl ChatTemplate {
             tools => (),
             documents => (),
         };
-        Ok(Self { compiled, environment: environment(now), globals, stops })
+        Ok(Self { compiled, environment: environment(now), globals, stops, is_plain })
     }
 
     /// The text of the special token `name` (`bos_token`, for example).

@@ -81,11 +81,31 @@ fn a_llama_header_is_converted_to_config_files() {
     assert_eq!(config, expected);
     assert_eq!(gguf.generation_config().unwrap(), r#"{"eos_token_id":[2]}"#);
     let special: serde_json::Value = serde_json::from_str(&gguf.tokenizer_config().unwrap()).unwrap();
-    assert_eq!(special, serde_json::json!({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}));
+    assert_eq!(
+        special,
+        serde_json::json!({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "add_bos_token": true})
+    );
     let tensors = convert(&gguf).unwrap().tensors;
     let heads = |name: &str| tensors.iter().find(|tensor| tensor.name.ends_with(name)).unwrap().interleaved;
     assert_eq!((heads("0.self_attn.q_proj.weight"), heads("0.self_attn.k_proj.weight")), (Some(2), Some(1)));
     assert_eq!(heads("model.layers.0.mlp.down_proj.weight"), None);
+}
+
+#[test]
+fn keys_that_mean_none_or_are_absent_are_read_as_llama_cpp_reads_them() {
+    let mut gguf = gguf("pieces.gguf");
+    assert!(!gguf.keys.contains_key("llama.rope.freq_base"));
+    convert(&gguf).unwrap();
+    let mut config = |key: &str, value| {
+        gguf.keys.insert(format!("tokenizer.ggml.{key}"), value);
+        gguf.tokenizer_config()
+    };
+    let without_padding = config("padding_token_id", Value::Unsigned(4_294_967_295)).unwrap();
+    assert!(!without_padding.contains("pad_token"), "{without_padding}");
+    let error = config("padding_token_id", Value::Unsigned(4_294_967_294)).unwrap_err().to_string();
+    assert!(error.contains("outside the vocabulary"), "{error}");
+    assert!(config("padding_token_id", Value::Unsigned(2)).unwrap().contains(r#""pad_token":"</s>""#));
+    assert!(config("add_bos_token", Value::Bool(false)).unwrap().contains(r#""add_bos_token":false"#));
 }
 
 #[test]

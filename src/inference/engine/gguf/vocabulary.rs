@@ -18,6 +18,8 @@ const QWEN2: &str =
 /// `llama_token_type` of control tokens and user-defined tokens.
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
+/// The id of a special token that there is none of: −1 as `u32`.
+const NO_TOKEN: u64 = u32::MAX as u64;
 /// SentencePiece's symbol for a space.
 const SPACE: &str = "▁";
 
@@ -70,16 +72,29 @@ impl Gguf {
             ("pad_token", "tokenizer.ggml.padding_token_id"),
             ("unk_token", "tokenizer.ggml.unknown_token_id"),
         ] {
-            if let Some(id) = self.number(key)? {
+            if let Some(id) = self.number(key)?.filter(|&id| id != NO_TOKEN) {
                 let token = usize::try_from(id).ok().and_then(|id| tokens.get(id));
                 let token = token.ok_or_else(|| self.malformed(format!("`{key}` is {id}, outside the vocabulary")))?;
                 config.insert(name.to_owned(), (*token).into());
             }
         }
+        if let Some(add_bos) = self.flag("tokenizer.ggml.add_bos_token")?.or(self.adds_bos()?) {
+            config.insert("add_bos_token".to_owned(), add_bos.into());
+        }
         if let Some(template) = self.text("tokenizer.chat_template")? {
             config.insert("chat_template".to_owned(), template.into());
         }
         Ok(Json::Object(config).to_string())
+    }
+
+    /// Whether llama.cpp puts BOS before a text where the file does not say.
+    fn adds_bos(&self) -> Result<Option<bool>, LoadError> {
+        let llama = |pre: &str| matches!(pre, "llama-bpe" | "llama3" | "llama-v3");
+        Ok(match self.text("tokenizer.ggml.model")? {
+            Some("llama") => Some(true),
+            Some("gpt2") => Some(self.text("tokenizer.ggml.pre")?.is_some_and(llama)),
+            _ => None,
+        })
     }
 
     /// The vocabulary in order of ids, without duplicates.

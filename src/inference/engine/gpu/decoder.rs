@@ -151,7 +151,9 @@ impl GpuNetworkConfig for DecoderConfig {
 
     fn unsupported(&self) -> Option<&'static str> {
         let wide = (self.head_dim > HEAD_DIM_MAX).then_some("a transformer whose heads are wider than 256");
+        let partly = self.without_rotary.contains(&true);
         wide.or(self.sliding.is_some().then_some("sliding-window attention"))
+            .or(partly.then_some("a transformer with layers without rotary positions"))
     }
 
     fn gpu_layers(self, gpu: &Gpu, layers: Vec<Layer<OnGpu>>) -> Result<GpuDecoder, GpuError> {
