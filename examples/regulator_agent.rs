@@ -61,6 +61,8 @@ fn drive(mut agent: Agent, out: &mut impl Write) -> io::Result<()> {
         regulator.on_event(LlmEvent::TurnComplete { full_response: &reply, finish: None });
         let tokens_out = reply.split(' ').count() as u64;
         regulator.on_event(LlmEvent::Cost {
+            call_id: None,
+            model: None,
             tokens_in: 400,
             tokens_out,
             tokens_cached: 0,
