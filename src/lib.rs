@@ -27,7 +27,7 @@
 //!
 //! // Report: a verdict with its evidence, as data, Markdown or HTML.
 //! let report = Report::on(run.path())?;
-//! println!("{}", report.markdown(None));
+//! println!("{}", report.markdown(None)?);
 //! # assert_eq!(report.rollouts.len(), 1);
 //! # Ok(())
 //! # }
