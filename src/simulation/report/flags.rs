@@ -1,6 +1,6 @@
 //! Flags turns worth reading: something went wrong, or the persona was least sure.
 
-use super::aggregate::confidence;
+use super::summary::confidence;
 use super::data::Flag;
 use crate::foundation::chat::Finish;
 use crate::simulation::persona::Speaker;

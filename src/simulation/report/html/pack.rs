@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use serde::Serialize;
 
-use super::super::aggregate::confidence;
+use super::super::summary::confidence;
 use super::super::data::Report;
 use super::super::load::{LoadedRollout, ReportError};
 use crate::governance::regulator::Decision;
