@@ -106,15 +106,6 @@ fn modules_of_ordered_folders_import_only_modules_declared_before() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// The remaining circles of imports between the children of one module, each as `module: child, child, …`.
-const KNOWN_CIRCLES: [&str; 5] = [
-    "governance::regulator: features, scanner",
-    "governance::regulator: otlp, wire",
-    "governance::regulator: reply, spans",
-    "inference::engine: device, local, open, prepare",
-    "inference::engine::device: decode, network",
-];
-
 #[test]
 fn sibling_modules_import_each_other_in_no_circle() {
     let mut circles = Vec::new();
@@ -147,8 +138,7 @@ fn sibling_modules_import_each_other_in_no_circle() {
             circles_of(&graph).into_iter().map(|circle| format!("{}: {}", module.join("::"), circle.join(", "))),
         );
     }
-    circles.sort();
-    assert_eq!(circles, KNOWN_CIRCLES, "\n{}", circles.join("\n"));
+    assert!(circles.is_empty(), "\n{}", circles.join("\n"));
 }
 
 /// The modules that exist only under test.
@@ -233,7 +223,10 @@ fn restricted_texts_occur_only_in_their_files() {
         };
         only_in("feature = \"inference\"", &["lib.rs"]);
         only_in("feature = \"app\"", &["lib.rs"]);
-        only_in("feature = \"cuda\"", &["inference/engine/device.rs"]);
+        only_in(
+            "feature = \"cuda\"",
+            &["inference/engine.rs", "inference/engine/device.rs", "inference/engine/launch.rs"],
+        );
         only_in("todo!(", &[]);
         only_in("unimplemented!(", &[]);
         if file.file_name().is_some_and(|name| name == "mod.rs") {
