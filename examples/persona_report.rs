@@ -41,6 +41,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         eprintln!("{}: {} scores", transcript.display(), scored.computed);
     }
 
-    println!("{}", Report::on(run.path())?.markdown(None));
+    println!("{}", Report::on(run.path())?.markdown(None)?);
     Ok(())
 }
