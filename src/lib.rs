@@ -6,7 +6,9 @@
 //! # #[cfg(feature = "inference")]
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use loom_agent::{OpenOptions, Progress, Report, Run, RunPlan, StopFlag, TranscriptScorer, transcripts};
+//! use std::sync::Arc;
+//!
+//! use loom_agent::{Observer, OpenOptions, Report, Run, RunPlan, StopFlag, TranscriptScorer, transcripts};
 //! # let folder = tempfile::tempdir()?;
 //! # let output = folder.path().join("results");
 //!
@@ -16,8 +18,8 @@
 //! // Run: each turn is durable before the next one begins; `Run::resume` continues an interrupted run.
 //! let options = OpenOptions::default();
 //! let run = Run::create(&plan, &output, &options)?;
-//! let observer = std::sync::Arc::new(|progress: Progress| println!("{progress:?}"));
-//! run.execute(1, &(observer as _), &StopFlag::default()).await?;
+//! let observer: Observer = Arc::new(|progress| println!("{progress:?}"));
+//! run.execute(1, &observer, &StopFlag::default()).await?;
 //!
 //! // Score: statistics of the text and likelihoods by the persona's own model; set `judge` for judged scores too.
 //! let scorer = TranscriptScorer::new(options);

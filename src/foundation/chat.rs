@@ -9,6 +9,7 @@
 //! requests from one snapshot.
 
 mod delta;
+mod error;
 mod message;
 mod model;
 mod sampling;
@@ -19,10 +20,11 @@ mod token;
 mod vocabulary;
 
 pub use delta::{DeltaGains, LayerGains};
+pub use error::ModelError;
 pub use message::{Message, Role};
 pub use model::{
-    BoxFuture, Completion, Continuation, Embedder, Finish, HostedInfo, LanguageModel, ModelError, ModelInfo,
-    PrefixReuse, Prompt, Request, Scored, Usage,
+    BoxFuture, Completion, Continuation, Embedder, Finish, HostedInfo, LanguageModel, ModelInfo, PrefixReuse, Prompt,
+    Request, Scored, Usage,
 };
 pub use sampling::Sampling;
 pub use snapshot::Snapshot;

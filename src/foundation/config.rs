@@ -9,8 +9,10 @@ mod nearest;
 mod node;
 mod problem;
 mod read;
+mod span;
 
 pub use nearest::nearest;
-pub use node::{MapEntry, MapKey, Node, NodeValue, Span};
+pub use node::{MapEntry, MapKey, Node, NodeValue};
 pub use problem::{ConfigErrors, Problem, Problems};
 pub use read::{Choice, Field, Fields, FromNode, Located, OpenMap, Optional, Required};
+pub use span::Span;

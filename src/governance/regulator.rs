@@ -46,6 +46,7 @@ mod delta;
 mod event;
 mod event_line;
 mod features;
+mod hash;
 #[doc(hidden)]
 pub mod fuzzing;
 mod negation;

@@ -25,9 +25,9 @@ mod conformance;
 mod semantics;
 
 pub use chart::{
-    Amendment, Chart, Condition, ConditionTest, Counter, CounterId, Executable, InitialEntry, State, StateId,
-    StateKind, Transition, TransitionId, Trigger, Vocabulary, word,
+    Amendment, Chart, Condition, ConditionTest, Counter, CounterId, Executable, InitialEntry, State, StateKind,
+    Transition, TransitionId, Trigger, Vocabulary, word,
 };
 pub use configuration::Configuration;
-pub use set::{StateSet, StateSetIter};
+pub use set::{StateId, StateSet, StateSetIter};
 pub use step::{Denial, Microstep, Refusal, Step, start, step};

@@ -12,6 +12,7 @@ mod passage;
 mod plan;
 mod report;
 mod setting;
+mod write;
 
 use std::path::PathBuf;
 

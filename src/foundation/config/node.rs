@@ -2,7 +2,6 @@
 //! is limited by the caller.
 
 use std::fmt;
-use std::ops::Range;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
@@ -10,10 +9,8 @@ use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Spanned};
 
 use super::problem::{ConfigErrors, Problem};
+use super::span::Span;
 use crate::foundation::base::limits;
-
-/// Byte offsets into the source text.
-pub type Span = Range<usize>;
 
 /// One value of the tree.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 
-use super::Span;
+use super::span::Span;
 
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,6 @@ use super::features::{CONTENT, Features, weight};
 use super::scanner::{Scan, Word};
 use super::scope::names;
 use super::settings::CorrectionSettings;
-use super::spans::floor_boundary;
 
 /// Most clusters per user; the smallest and oldest is dropped.
 const CLUSTERS_MAX: usize = 64;
@@ -116,7 +115,8 @@ pub(super) struct Corrections {
 impl Corrections {
     /// Adds a correction that was made on `task`.
     pub(super) fn learn(&mut self, settings: &CorrectionSettings, correction: &str, task: Option<(&str, &Features)>) {
-        let correction = correction.get(..floor_boundary(correction, super::scope::TEXT_BYTES_MAX)).unwrap_or_default();
+        let correction =
+            correction.get(..correction.floor_char_boundary(super::scope::TEXT_BYTES_MAX)).unwrap_or_default();
         let scan = Scan::of(correction);
         let about = |hash: u32| task.map_or(0.0, |(_, task)| task.get(hash));
         // Cubed, so that rare words, which carry the rule, outweigh common ones.
@@ -167,7 +167,7 @@ impl Corrections {
                 merge_names(&mut cluster.topic_words, &cluster.topic.0, scan.words().iter().filter(heavy), text);
             }
         }
-        let example = correction.get(..floor_boundary(correction, EXAMPLE_BYTES_MAX)).unwrap_or_default().trim();
+        let example = correction.get(..correction.floor_char_boundary(EXAMPLE_BYTES_MAX)).unwrap_or_default().trim();
         if !cluster.examples.iter().any(|stored| stored == example) {
             if cluster.examples.len() == EXAMPLES_MAX {
                 cluster.examples.pop_front();

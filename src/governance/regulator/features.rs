@@ -7,36 +7,8 @@ use super::scanner::Word;
 const BACKGROUND: &[u8] = include_bytes!("background.weights");
 const HEADER_BYTES: usize = 1024;
 const BUCKETS: u32 = 1 << 17;
-/// How many leading characters of a word are hashed.
-pub(super) const PREFIX_CHARS: u32 = 6;
 /// Weight at or above which a word is a content word.
 pub(super) const CONTENT: f32 = 0.45;
-/// One byte of FNV-1a (Fowler, Noll and Vo), 32 bits.
-pub(super) const fn hash_byte(state: u32, byte: u8) -> u32 {
-    (state ^ byte as u32).wrapping_mul(0x0100_0193)
-}
-
-/// The hash of a lower-case ASCII word, equal to the one that [`Scan`](super::scanner::Scan) computes.
-pub(super) const fn hash_of(word: &str) -> u32 {
-    let bytes = word.as_bytes();
-    let hashed = match bytes {
-        [start @ .., before, b's'] if bytes.len() >= 4 && bytes.len() <= PREFIX_CHARS as usize => {
-            if matches!(before, b's' | b'u' | b'i') { bytes.len() } else { start.len() + 1 }
-        }
-        _ => bytes.len(),
-    };
-    let (mut state, mut rest, mut at) = (HASH_START, bytes, 0);
-    while let Some((byte, after)) = rest.split_first() {
-        if at < hashed && at < PREFIX_CHARS as usize {
-            state = hash_byte(state, *byte);
-        }
-        (rest, at) = (after, at + 1);
-    }
-    state
-}
-
-/// The hash's initial state.
-pub(super) const HASH_START: u32 = 0x811C_9DC5;
 
 /// A word's weight, in [0, 1]. Words unknown to the background are weighted by length: in every language the words that
 /// carry little information are short (Zipf 1935).
@@ -157,6 +129,7 @@ pub(super) fn damped(count: u32) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::hash::hash_of;
     use super::*;
     use crate::governance::regulator::scanner::Scan;
 

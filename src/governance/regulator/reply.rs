@@ -1,6 +1,5 @@
 //! The reply while it is generated: its text and each token's end in it.
 
-use super::spans::floor_boundary;
 use crate::foundation::base::limits::{REGULATOR_TEXT_BYTES_MAX, REGULATOR_TOKENS_MAX};
 
 /// One token's position in the reply.
@@ -56,7 +55,7 @@ impl Reply {
         if text.len() <= room {
             self.text.push_str(text);
         } else {
-            self.text.push_str(text.get(..floor_boundary(text, room)).unwrap_or_default());
+            self.text.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());
             self.truncated = true;
         }
     }

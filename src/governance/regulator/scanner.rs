@@ -1,6 +1,6 @@
 //! Splits a text into words and sentences in one pass, in any script.
 
-use super::features::{HASH_START, PREFIX_CHARS, hash_byte};
+use super::hash::{HASH_START, PREFIX_CHARS, hash_byte};
 use crate::foundation::base::limits::REGULATOR_WORDS_MAX;
 
 /// A word, or a pair of characters where words have no spaces between them.

@@ -15,7 +15,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::decision::{Decision, DriftBasis, DriftSpan, Evidence, RankedDecision, TextSpan};
-use super::features::{CONTENT, Features, hash_of, weight};
+use super::features::{CONTENT, Features, weight};
+use super::hash::hash_of;
 use super::negation::{forbidden, negated};
 use super::prohibitions::{Prohibition, broken, prohibitions};
 use super::scanner::{Scan, Sentence, Word};
@@ -225,7 +226,7 @@ impl ScopeTracker {
         if !self.settings.enabled || text.is_empty() {
             return;
         }
-        let text = text.get(..super::spans::floor_boundary(text, CONTEXT_BYTES_MAX)).unwrap_or_default();
+        let text = text.get(..text.floor_char_boundary(CONTEXT_BYTES_MAX)).unwrap_or_default();
         let mut entry =
             if self.context.len() < CONTEXT_MAX { None } else { self.context.pop_front() }.unwrap_or_default();
         entry.clear();
@@ -290,7 +291,7 @@ impl ScopeTracker {
     }
 
     fn read(&mut self, text: &str) -> Task {
-        let text = text.get(..super::spans::floor_boundary(text, REGULATOR_TASK_BYTES_MAX)).unwrap_or_default();
+        let text = text.get(..text.floor_char_boundary(REGULATOR_TASK_BYTES_MAX)).unwrap_or_default();
         self.scan.scan(text);
         let words = self.scan.words();
         let prohibitions = prohibitions(text);

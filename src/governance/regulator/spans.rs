@@ -142,7 +142,7 @@ fn runs(places: &[TokenPosition], reference: f64, enough: f64) -> Vec<Run> {
 
 /// The range from `start` to `end`, trimmed of white space and widened to whole words. `None` if empty.
 fn words_around(text: &str, start: usize, end: usize) -> Option<(usize, usize)> {
-    let (start, end) = (floor_boundary(text, start), ceil_boundary(text, end));
+    let (start, end) = (text.floor_char_boundary(start), text.ceil_char_boundary(end));
     let inside = text.get(start..end)?;
     let start = start + (inside.len() - inside.trim_start().len());
     let end = start + inside.trim().len();
@@ -164,22 +164,6 @@ fn words_around(text: &str, start: usize, end: usize) -> Option<(usize, usize)> 
         }
     }
     Some(bounds)
-}
-
-pub(super) fn floor_boundary(text: &str, byte: usize) -> usize {
-    let mut byte = byte.min(text.len());
-    while !text.is_char_boundary(byte) {
-        byte -= 1;
-    }
-    byte
-}
-
-fn ceil_boundary(text: &str, byte: usize) -> usize {
-    let mut byte = byte.min(text.len());
-    while !text.is_char_boundary(byte) {
-        byte += 1;
-    }
-    byte
 }
 
 /// Converts increasing byte positions to character positions in one pass.

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::set::StateSet;
+use super::set::{StateId, StateSet};
 use crate::foundation::base::Digest;
 use crate::foundation::config::{Choice, Span};
 
@@ -20,15 +20,6 @@ pub trait Vocabulary: Copy + Eq + std::fmt::Debug + 'static {
 /// The name of an event, guard or action as charts write it.
 pub fn word<T: Choice + Eq>(value: T) -> &'static str {
     T::NAMES.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| *name)
-}
-
-/// A state of one chart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct StateId(pub(super) u8);
-
-impl StateId {
-    /// The chart itself, the root of its states. It is never active.
-    pub const ROOT: Self = Self(0);
 }
 
 /// A transition of one chart.

@@ -1,8 +1,8 @@
 //! Static checks of a chart: every state is reachable, every handled event has an unconditional fallback, and every cycle
 //! is limited by a counter.
 
-use super::chart::{Chart, StateId, StateKind, Transition, Trigger, Vocabulary, word};
-use super::set::StateSet;
+use super::chart::{Chart, StateKind, Transition, Trigger, Vocabulary, word};
+use super::set::{StateId, StateSet};
 use crate::foundation::config::{Problem, Problems};
 
 pub(super) fn check<V: Vocabulary>(chart: &Chart<V>, problems: &mut Problems<'_>) {

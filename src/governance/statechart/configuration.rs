@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::chart::{Chart, CounterId, StateId, Vocabulary};
-use super::set::StateSet;
+use super::chart::{Chart, CounterId, Vocabulary};
+use super::set::{StateId, StateSet};
 use crate::foundation::base::Digest;
 
 /// A chart's configuration. Only [`start`](super::start) and [`step`](super::step) create one, so illegal ones cannot be

@@ -3,8 +3,9 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{Chart, ConditionTest, Executable, StateId, StateKind, Transition, Vocabulary, word};
+use super::chart::{Chart, ConditionTest, Executable, StateKind, Transition, Vocabulary, word};
 use super::check::trigger_name;
+use super::set::StateId;
 
 impl<V: Vocabulary> Chart<V> {
     /// The chart in Graphviz's language.

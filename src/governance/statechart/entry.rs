@@ -1,9 +1,9 @@
 //! Computes the states that a transition enters: descendants by default entry, ancestors up to the domain, and parallel
 //! regions (SCXML 1.0, appendix D, `computeEntrySet`).
 
-use super::chart::{Chart, StateId, StateKind, Vocabulary};
+use super::chart::{Chart, StateKind, Vocabulary};
 use super::configuration::Configuration;
-use super::set::StateSet;
+use super::set::{StateId, StateSet};
 
 /// The states to enter.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,12 +1,12 @@
 //! Resolves a draft to a chart: names to ids, words to events, guards and actions. Problems are reported with positions.
 
 use super::chart::{
-    Amendment, Chart, Condition, ConditionTest, Counter, CounterId, Executable, InitialEntry, State, StateId,
-    StateKind, Transition, TransitionId, Trigger, Vocabulary,
+    Amendment, Chart, Condition, ConditionTest, Counter, CounterId, Executable, InitialEntry, State, StateKind,
+    Transition, TransitionId, Trigger, Vocabulary,
 };
 use super::check;
 use super::line::Word;
-use super::set::StateSet;
+use super::set::{StateId, StateSet};
 use super::text::{self, ActDraft, ConditionDraft, Draft, StateDraft, TransitionDraft, TriggerDraft};
 use crate::foundation::base::{Digest, limits};
 use crate::foundation::config::{Choice, ConfigErrors, Problem, Problems, nearest};

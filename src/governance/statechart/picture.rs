@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::chart::{Chart, StateId, StateKind, Vocabulary};
+use super::chart::{Chart, StateKind, Vocabulary};
 use super::diagram::transition_text;
+use super::set::StateId;
 
 /// Height of a line, width of a character, and the space around a box, all in pixels.
 const LINE: usize = 16;

@@ -1,8 +1,15 @@
-//! A set of states as a bit set.
+//! States of a chart, and sets of them as bit sets.
 
 use serde::{Serialize, Serializer};
 
-use super::chart::StateId;
+/// A state of one chart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct StateId(pub(super) u8);
+
+impl StateId {
+    /// The chart itself, the root of its states. It is never active.
+    pub const ROOT: Self = Self(0);
+}
 
 /// A set of states of one chart, read in document order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

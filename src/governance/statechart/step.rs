@@ -12,12 +12,10 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use super::chart::{
-    Chart, ConditionTest, CounterId, Executable, StateId, StateKind, TransitionId, Trigger, Vocabulary, word,
-};
+use super::chart::{Chart, ConditionTest, CounterId, Executable, StateKind, TransitionId, Trigger, Vocabulary, word};
 use super::configuration::Configuration;
 use super::entry::{Entry, EntrySet, effective};
-use super::set::StateSet;
+use super::set::{StateId, StateSet};
 use crate::foundation::base::limits;
 
 /// The result of one event.

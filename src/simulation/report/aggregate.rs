@@ -11,11 +11,11 @@ use super::format::counted;
 use super::load::{LoadedRollout, ReportError};
 use super::omitted;
 use super::stored;
-use super::summary::{bounds, interval, summary};
+use super::summary::{bounds, confidence, interval, summary};
 use super::verdict::{DecidingTurn, Verdict, monitors_of_transcript};
 use crate::foundation::chat::Finish;
 use crate::foundation::stats::mean;
-use crate::governance::regulator::{ConfidenceBasis, Decision};
+use crate::governance::regulator::Decision;
 use crate::simulation::judge::measured::{Measured, MeasuredScore, measure};
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{Intensity, TokenCount, Transcript, Turn, Utterance};
@@ -98,13 +98,6 @@ impl Report {
             timing: timing(loaded),
         })
     }
-}
-
-/// The regulator's confidence in a message, if it is computed from log-probabilities. The estimate from the text's
-/// structure alone is not comparable and left out.
-pub(super) fn confidence(utterance: &Utterance) -> Option<f64> {
-    let reading = &utterance.regulator.reading;
-    reading.confidence.filter(|_| reading.confidence_basis != Some(ConfidenceBasis::Structural))
 }
 
 fn each_turn(loaded: &[LoadedRollout]) -> impl Iterator<Item = (usize, &Turn)> {

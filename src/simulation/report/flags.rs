@@ -1,7 +1,7 @@
 //! Flags turns worth reading: something went wrong, or the persona was least sure.
 
-use super::aggregate::confidence;
 use super::data::Flag;
+use super::summary::confidence;
 use crate::foundation::chat::Finish;
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{Transcript, Turn, Utterance};

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::foundation::base::RngStream;
 use crate::foundation::stats::small_sample::{bounded_mean, median};
 use crate::foundation::stats::{Interval, mean};
+use crate::governance::regulator::ConfidenceBasis;
 use crate::simulation::judge::info;
+use crate::simulation::rollout::Utterance;
 
 /// A mean with its range and number of values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -64,4 +66,11 @@ pub(super) fn summary(values: impl IntoIterator<Item = f64>) -> Option<Mean> {
     let low = values.iter().copied().reduce(f64::min)?;
     let high = values.iter().copied().reduce(f64::max)?;
     Some(Mean { mean: mean(&values)?, low, high, n: values.len() })
+}
+
+/// The regulator's confidence in a message, if it is computed from log-probabilities. The estimate from the text's
+/// structure alone is not comparable and left out.
+pub(super) fn confidence(utterance: &Utterance) -> Option<f64> {
+    let reading = &utterance.regulator.reading;
+    reading.confidence.filter(|_| reading.confidence_basis != Some(ConfidenceBasis::Structural))
 }

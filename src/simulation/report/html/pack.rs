@@ -8,9 +8,9 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use serde::Serialize;
 
-use super::super::aggregate::confidence;
 use super::super::data::Report;
 use super::super::load::{LoadedRollout, ReportError};
+use super::super::summary::confidence;
 use crate::governance::regulator::Decision;
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{TokenLine, Turn, Utterance};
