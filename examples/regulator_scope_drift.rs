@@ -22,7 +22,7 @@ pub(crate) fn run(out: &mut impl Write) -> io::Result<()> {
     regulator.on_event(LlmEvent::TurnStart { user_message: TASK });
     regulator.on_event(LlmEvent::TurnComplete { full_response: REPLY, finish: None });
     for ruling in regulator.decide() {
-        let Decision::ScopeDriftWarn { drift_score, drift_tokens, task_tokens, spans } = &ruling.decision else {
+        let Decision::ScopeDriftWarn { drift_score, drift_tokens, task_tokens, spans, .. } = &ruling.decision else {
             writeln!(out, "{:?}", ruling.decision)?;
             continue;
         };
