@@ -287,12 +287,19 @@ fn memory_changes_need_permits_and_the_commands_approval() {
     folder.does(&["memory", "capture", "notes", "--text", "We decided to use SQLite.", "--source", "chat:1"]);
     let log = || folder.text("notes/.loom/receipts/receipts.jsonl");
     assert!(log().contains("\"memory_propose\"") && log().contains("\"calm\""), "{}", log());
-    // The mode forbids it; the gate's decisions are recorded nevertheless.
+    // What is not possible is not approved, and so is what nobody approved.
     let (code, told) = folder.loom(&["memory", "mode", "propose", "notes"]);
     assert_eq!(code, Some(4), "{told}");
+    folder.write("notes/memory/intel-state.json", r#"{"governance_mode": "propose"}"#);
+    folder.write("notes/mind-mem.json", r#"{"allow_enforce": true}"#);
+    let (code, told) = folder.loom(&["memory", "mode", "enforce", "notes"]);
+    assert!(code == Some(4) && told.contains("loom memory approve --mode enforce"), "{told}");
+    assert!(!log().contains("gate.approved"), "{}", log());
+    // Lowering the mode takes no approval, but a permit.
+    folder.does(&["memory", "mode", "detect_only", "notes"]);
     let approved = log();
     let approved = approved.lines().find(|line| line.contains("gate.approved")).unwrap();
-    assert!(approved.contains("the user, by the command line") && approved.contains("memory_apply"), "{approved}");
+    assert!(approved.contains("the mode is not raised") && approved.contains("memory_apply"), "{approved}");
     folder.does(&["receipts", "verify", "notes/.loom/receipts"]);
 
     // With damaged receipts nothing is captured.

@@ -76,6 +76,7 @@ fn task(number: usize) -> String {
 
 fn write_tasks(folder: &Path, count: usize) {
     let tasks: String = (1..=count).map(task).collect();
+    std::fs::create_dir_all(folder.join("tasks")).unwrap();
     std::fs::write(folder.join("tasks/TASKS.md"), format!("# Tasks\n\n{tasks}")).unwrap();
 }
 

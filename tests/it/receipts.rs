@@ -67,7 +67,7 @@ fn a_log_is_verified_shown_exported_and_replayed_and_damage_is_located() {
     assert_eq!(spans["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().len(), 8);
     assert_eq!(spans["resourceSpans"][0]["resource"]["attributes"][0]["value"], json!({"stringValue": "loom"}));
     let replayed = expect(&home, 0, &["mood", "replay", path]);
-    assert!(replayed.ends_with("6 steps replayed, all as recorded; final mood CURIOUS\n"), "{replayed}");
+    assert!(replayed.ends_with("6 steps replayed, all as recorded; final mood BOLD\n"), "{replayed}");
 
     let log = run.join("receipts.jsonl");
     let whole = fs::read_to_string(&log).unwrap();
