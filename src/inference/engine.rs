@@ -30,7 +30,6 @@ mod embedding_and_head;
 mod error;
 mod family;
 mod gguf;
-#[cfg(feature = "cuda")]
 mod gpu;
 mod history;
 mod launch;

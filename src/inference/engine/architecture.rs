@@ -59,7 +59,7 @@ pub(crate) trait Architecture: Send + Sync + 'static {
         scratch: &mut Scratch,
     ) -> Vec<Option<TokenStats>> {
         self.next(state, &mut scratch.logits);
-        queries.iter().map(|query| query.read(&scratch.logits, &mut scratch.scratch)).collect()
+        queries.iter().map(|query| query.read(&scratch.logits, &mut scratch.row)).collect()
     }
 
     /// Maximum number of active sequences.

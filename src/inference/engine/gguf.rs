@@ -29,7 +29,7 @@ pub(super) struct Gguf {
     file: String,
     keys: BTreeMap<String, Value>,
     tensors: Vec<Tensor>,
-    /// The frequency factors of Llama 3's RoPE, if the file has them.
+    /// The frequency factors of Llama 3's `RoPE`, if the file has them.
     rope_factors: Option<Vec<f32>>,
 }
 
@@ -94,7 +94,7 @@ impl Gguf {
         self.tensors.iter().any(|tensor| tensor.name.ends_with(suffix))
     }
 
-    /// The frequency factors of Llama 3's RoPE, if the file has them.
+    /// The frequency factors of Llama 3's `RoPE`, if the file has them.
     pub(super) fn rope_factors(&self) -> Option<&[f32]> {
         self.rope_factors.as_deref()
     }

@@ -50,7 +50,7 @@ pub(crate) struct TokenStats {
 pub(crate) struct Scratch {
     pub(crate) work: WorkBuffer,
     pub(crate) logits: Vec<f32>,
-    pub(crate) scratch: RowScratch,
+    pub(crate) row: RowScratch,
 }
 
 /// Work space of the layers, reused because allocating a large buffer per pass is slow.

@@ -80,15 +80,15 @@ mod tests {
         steps.add(0, Rows::new(&[30.0, 60.0, 30.0, 60.0], 2), &[0.0; 2], (0.0, f32::INFINITY), 2);
         let gains = DeltaGains::Uniform(LayerGains { delta: 0.5, decay: 2.0, write: 3.0 });
         let (a, state) = ([-1.0f32, -2.0], [3.0f32, 4.0]);
-        let stats = steps.stats([(&a[..], &state[..])].into_iter(), Some(&gains));
-        assert_eq!(stats.tokens, 2);
-        let layer = stats.layers[0];
+        let gained = steps.stats([(&a[..], &state[..])].into_iter(), Some(&gains));
+        assert_eq!(gained.tokens, 2);
+        let layer = gained.layers[0];
         assert_eq!((layer.delta, layer.delta_decay, layer.delta_write, layer.state_norm), (45.0, 45.0, 67.5, 5.0));
         let ln2 = std::f64::consts::LN_2;
         assert_eq!((layer.half_life.p10, layer.half_life.p90), (Some(ln2 / 120.0), Some(ln2 / 30.0)));
         let frozen = DeltaGains::Uniform(LayerGains { delta: 0.0, ..LayerGains::ONE });
-        let stats = steps.stats([(&a[..], &state[..])].into_iter(), Some(&frozen));
-        assert_eq!(stats.layers[0].half_life, HalfLife { p10: None, median: None, p90: None });
+        let still = steps.stats([(&a[..], &state[..])].into_iter(), Some(&frozen));
+        assert_eq!(still.layers[0].half_life, HalfLife { p10: None, median: None, p90: None });
     }
 
     #[test]

@@ -272,10 +272,10 @@ impl<A: Architecture> Scheduler<A> {
         for forks in pending.chunk_by_mut(|(_, one, _), (_, other, _)| Arc::ptr_eq(one, other)) {
             let Some((_, state, _)) = forks.first() else { continue };
             let queries: Vec<_> = forks.iter().map(|(_, _, query)| query).collect();
-            let stats = self.model.read_next(state, &queries, &mut self.scratch);
+            let answers = self.model.read_next(state, &queries, &mut self.scratch);
             let fault = self.model.fault();
-            for ((active, ..), reading) in forks.iter_mut().zip(stats) {
-                active.failed = fault.clone().or_else(|| active.sequence.apply_stats(reading).err());
+            for ((active, ..), answer) in forks.iter_mut().zip(answers) {
+                active.failed = fault.clone().or_else(|| active.sequence.apply_stats(answer).err());
                 active.send_tokens();
             }
         }

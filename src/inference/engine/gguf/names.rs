@@ -7,7 +7,7 @@ use super::super::tensors::{Name, Nowhere, TensorSource};
 use super::Gguf;
 use super::header::Tensor;
 
-/// RoPE frequency factors of Llama 3: a setting, not a weight.
+/// `RoPE` frequency factors of Llama 3: a setting, not a weight.
 pub(in super::super) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// Hugging Face's names by those in GGUF, for a network that lists its tensors. Layers are listed once per kind; a name

@@ -20,7 +20,7 @@ const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 /// The id of a special token that there is none of: −1 as `u32`.
 const NO_TOKEN: u64 = u32::MAX as u64;
-/// SentencePiece's symbol for a space.
+/// `SentencePiece`'s symbol for a space.
 const SPACE: &str = "▁";
 
 impl Gguf {
@@ -167,7 +167,7 @@ impl Gguf {
         })
     }
 
-    /// SentencePiece BPE (Llama 1 and 2): the pair whose merged piece has the highest score is merged first; text
+    /// `SentencePiece` BPE (Llama 1 and 2): the pair whose merged piece has the highest score is merged first; text
     /// without a piece is encoded as bytes.
     fn sentence_pieces(&self, tokens: &[&str]) -> Result<Parts, LoadError> {
         let key = "tokenizer.ggml.scores";

@@ -232,7 +232,7 @@ const LLAMA3_LOW: f64 = 1.0;
 const LLAMA3_HIGH: f64 = 4.0;
 const LLAMA3_CONTEXT: f64 = 8192.0;
 
-/// The parameters of Llama 3's RoPE scaling, reconstructed from its factors. The largest factor is the scaling factor.
+/// The parameters of Llama 3's `RoPE` scaling, reconstructed from its factors. The largest factor is the scaling factor.
 fn llama3(gguf: &Gguf, base: &str, factors: &[f32]) -> Result<Json, LoadError> {
     let factor = factors.iter().copied().fold(1.0f32, f32::max);
     let base = gguf.float(base)?.unwrap_or(10_000.0);

@@ -32,10 +32,12 @@ struct Fields {
     num_key_value_heads: Option<usize>,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the form that serde takes")]
 fn sliding_window() -> Option<usize> {
     Some(4096)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the form that serde takes")]
 fn key_value_heads() -> Option<usize> {
     Some(8)
 }

@@ -30,6 +30,7 @@ pub(super) struct SlidingFields {
     layer_types: Option<Vec<String>>,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the form that serde takes")]
 fn sliding_window() -> Option<usize> {
     Some(4096)
 }

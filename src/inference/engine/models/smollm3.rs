@@ -1,4 +1,4 @@
-//! SmolLM3 (Bakouch et al. 2025): a Llama in which every fourth layer has no rotary positions.
+//! `SmolLM3` (Bakouch et al. 2025): a Llama in which every fourth layer has no rotary positions.
 
 use serde::Deserialize;
 
@@ -48,6 +48,7 @@ fn interval() -> usize {
     4
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the form that serde takes")]
 fn key_value_heads() -> Option<usize> {
     Some(4)
 }
