@@ -172,7 +172,8 @@ fn run() -> Exit {
 /// Adds a tip to the error about a bare model name: the spec that was probably meant.
 fn suggest_model(error: &mut clap::Error) {
     use clap::error::{ContextKind, ContextValue};
-    let is_spec = std::error::Error::source(error).is_some_and(|source| source.is::<ModelSpecError>());
+    let is_spec =
+        std::error::Error::source(error).is_some_and(|source| source.downcast_ref::<ModelSpecError>().is_some());
     let Some(ContextValue::String(text)) = error.get(ContextKind::InvalidValue).filter(|_| is_spec) else { return };
     if let Some(spec) = providers::similar_spec(text) {
         let tip = format!("did you mean `{spec}`?").into();

@@ -49,6 +49,7 @@ Examples:
   loom regulate --bench tests/data/sessions/held_back
 
 Exit codes: 0 all lines were events, 1 a line was not an event or nothing was understood, 2 usage.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct Args {
     /// The events; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
@@ -93,7 +94,7 @@ pub(super) struct Args {
     /// Also print the statistics of each turn
     #[arg(long)]
     readings: bool,
-    /// Answer every event that asks for permission: turn_start, reserve, elapsed and tool_call
+    /// Answer every event that asks for permission: `turn_start`, `reserve`, `elapsed` and `tool_call`
     #[arg(long)]
     ack: bool,
     /// Prices of models, JSON: {"gpt-4o-mini": {"input": 0.15, "output": 0.6, "cached": 0.075}}, in units of the currency per

@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_fact_needs_a_mean_that_differs_clearly_from_the_reference() {
         let check = |values: &[f64], reference: f64, expected: &str| {
-            assert_eq!(fact(values, reference), expected, "{values:?}")
+            assert_eq!(fact(values, reference), expected, "{values:?}");
         };
         check(&[0.5], 0.0, "not distinguishable from 0");
         check(&[1.0, -1.0, 0.5], 0.0, "not distinguishable from 0");

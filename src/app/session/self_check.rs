@@ -85,7 +85,7 @@ impl Session {
             match self.release(&work.file("report"), &report) {
                 // The work is over anyway; the results are in the log.
                 Err(SessionError::Refused(refusal)) => {
-                    (self.on_message)(&format!("The report was not written: {refusal}"))
+                    (self.on_message)(&format!("The report was not written: {refusal}"));
                 }
                 written => {
                     if let Some(report) = written? {

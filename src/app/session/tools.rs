@@ -151,6 +151,7 @@ mod tests {
     }
 
     impl TestGate {
+        #[expect(clippy::unwrap_used, reason = "a helper of the tests")]
         fn new() -> Self {
             let now = Timestamp::UNIX_EPOCH;
             let budget = Budget {
@@ -174,6 +175,7 @@ mod tests {
             Self { gate, lease, now }
         }
 
+        #[expect(clippy::unwrap_used, reason = "a helper of the tests")]
         fn permit(&mut self, effect: &Effect) -> Permit {
             self.gate.ask(&EffectRequest { lease: self.lease, effect: effect.clone() }, self.now).unwrap()
         }

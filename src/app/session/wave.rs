@@ -120,7 +120,7 @@ impl Session {
             ("interlocutor", other, &plan.interlocutor, of_interlocutor),
         ] {
             let lease = self.authorizer.delegate_all(who, mood)?;
-            let cost = Budget { calls, tokens, ..Budget::NOTHING };
+            let cost = Budget { tokens, calls, ..Budget::NOTHING };
             let (arguments, counted) = (arguments.as_str(), CountedTokens::Generated);
             // The run counts each of them, with receipts of its own.
             self.authorizer.permit_calls(&[CallRequest { lease, chain, arguments, cost, counted }])?;

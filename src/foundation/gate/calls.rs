@@ -139,11 +139,11 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let principal = Principal::new("a run", "user", "calm");
         let (mut gate, lease) = Gate::open(EphemeralLedger::default(), principal, terms, now).unwrap();
-        let effect = |host: &Option<&str>| {
+        let effect = |host: Option<&str>| {
             host.iter()
                 .fold(Effect::new(Category::Model, "a turn").costing(cost), |effect, host| effect.reaching(*host))
         };
-        let permits = hosts.iter().map(effect).map(|effect| {
+        let permits = hosts.iter().copied().map(effect).map(|effect| {
             let permit = gate.ask(&EffectRequest { lease, effect: effect.clone() }, now).unwrap();
             (effect, permit)
         });

@@ -109,8 +109,12 @@ pub fn effective_risk(proposal: &Proposal) -> &'static str {
     };
     let least = |op: &ProposalOp| match op.kind {
         Some(ProposalOpKind::SetStatus | ProposalOpKind::SupersedeDecision) if decides(op) => 2,
-        Some(ProposalOpKind::SetStatus | ProposalOpKind::AppendListItem) if !decides(op) => 0,
-        Some(ProposalOpKind::AppendBlock | ProposalOpKind::InsertAfterBlock) if !decides(op) => 0,
+        Some(
+            ProposalOpKind::SetStatus
+            | ProposalOpKind::AppendListItem
+            | ProposalOpKind::AppendBlock
+            | ProposalOpKind::InsertAfterBlock,
+        ) if !decides(op) => 0,
         Some(_) => 1,
         None => RISKS.len() - 1,
     };

@@ -282,7 +282,7 @@ mod tests {
         check(&[days(1..=6), vec![(7, false), (7, true)]].concat(), false);
         check(&[days(1..=6), vec![(7, false)], days(8..=13)].concat(), false);
         check(&[days(1..=6), vec![(7, false)], days(8..=14)].concat(), true);
-        check(&vec![(1, true); 20], false);
+        check(&[(1, true); 20], false);
     }
 
     #[test]

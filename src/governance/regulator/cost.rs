@@ -537,13 +537,13 @@ mod tests {
     fn a_stream_stops_at_the_cap_with_its_prompt_counted() {
         let mut account = tracker(ResourceLimits { tokens: Some(100), ..NONE }, NONE);
         account.reserve(None, ResourceUsage { tokens_in: 60, tokens_out: 40, ..ResourceUsage::default() });
-        let stopped = (1..).find(|_| account.token() && !met(&account, None, 0).is_empty());
+        let stopped = (1..1_000).find(|_| account.token() && !met(&account, None, 0).is_empty());
         assert_eq!(stopped, Some(40), "60 read and 40 written are the cap");
         // Without a reservation the prompt is expected to be as long as the last one and the message.
         let mut account = tracker(ResourceLimits { tokens: Some(100), ..NONE }, NONE);
         account.bill(None, None, ResourceUsage { tokens_in: 20, tokens_out: 10, ..ResourceUsage::default() });
         account.turn_start(40);
-        let stopped = (1..).find(|_| account.token() && !met(&account, None, 0).is_empty());
+        let stopped = (1..1_000).find(|_| account.token() && !met(&account, None, 0).is_empty());
         assert_eq!(stopped, Some(40), "30 spent, 30 expected, 40 written");
     }
 
@@ -558,7 +558,7 @@ mod tests {
         account.bill(None, Some("small-pro-2026"), usage);
         assert_eq!(account.spent().money_micros, 60 * 2 + 20 + 300);
         account.reserve(None, ResourceUsage { tokens_in: 100, ..ResourceUsage::default() });
-        let stopped = (1..).find(|_| account.token() && !met(&account, None, 0).is_empty());
+        let stopped = (1..1_000).find(|_| account.token() && !met(&account, None, 0).is_empty());
         assert_eq!(stopped, Some(36), "440 spent, 200 for the prompt, 36 tokens at 10 each");
         account.bill(None, Some("other"), usage);
         assert_eq!(account.spent().money_micros, 440, "a model without a price");

@@ -149,6 +149,7 @@ impl<T, N> Event<T, N> {
 impl<T: AsRef<str>, N: AsRef<[f32]>> Event<T, N> {
     /// The same event, borrowed.
     pub fn borrowed(&self) -> LlmEvent<'_> {
+        #[expect(clippy::ref_option, reason = "the match below binds references")]
         fn id<T: AsRef<str>>(id: &Option<T>) -> Option<&str> {
             id.as_ref().map(AsRef::as_ref)
         }

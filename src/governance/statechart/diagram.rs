@@ -105,7 +105,7 @@ impl<V: Vocabulary> Drawing<'_, V> {
                 }
                 StateKind::Final => self.node(&self.name(child), Shape::End, &text, depth),
                 StateKind::Atomic | StateKind::History { .. } => {
-                    self.node(&self.name(child), Shape::State, &text, depth)
+                    self.node(&self.name(child), Shape::State, &text, depth);
                 }
             }
         }

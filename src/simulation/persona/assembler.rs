@@ -151,6 +151,7 @@ impl Assembler {
     ///
     /// # Errors
     /// A user template that does not parse, a budget too small for the persona's name, a run without turns.
+    #[expect(clippy::needless_pass_by_value, reason = "the configuration is shared with the caller")]
     pub fn new(config: Arc<PersonaConfig>, turns: usize, budget: Option<PromptBudget>) -> Result<Self, AssembleError> {
         if !(1..=TURNS_MAX).contains(&turns) {
             return Err(AssembleError::Turns(turns));
@@ -223,12 +224,11 @@ impl Assembler {
             form.message(&state, injection == InjectionKind::Full && turn > 0, reminder.as_deref())
         });
         // With instructions at every change, the newest one names what is prescribed now.
-        let told = match self.0.config.interaction.injection.on_change {
-            true => ToldState::new(phase, pairs(&prescribed.intensities)),
-            false => {
-                let before = self.prescribed(&TurnInput { turn: self.scheduled_before(turn), ..*input });
-                ToldState::new(self.phase_name(&before), pairs(&before.intensities))
-            }
+        let told = if self.0.config.interaction.injection.on_change {
+            ToldState::new(phase, pairs(&prescribed.intensities))
+        } else {
+            let before = self.prescribed(&TurnInput { turn: self.scheduled_before(turn), ..*input });
+            ToldState::new(self.phase_name(&before), pairs(&before.intensities))
         };
         TurnPlan {
             turn,

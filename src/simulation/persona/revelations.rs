@@ -1,6 +1,6 @@
 //! Which topics the persona may bring up at a turn, and in what words.
 //!
-//! OpenRevelation are the topics of the phases reached so far that have not been used; the current phase's come first, then what
+//! Open are the topics of the phases reached so far that have not been used; the current phase's come first, then what
 //! earlier phases left over, latest first. A topic is used once a message of the persona holds at least three fifths of
 //! the distinct content words of any of its variants, and at least two of them (all, where a variant has only one).
 

@@ -129,6 +129,7 @@ impl Comparison {
         let missing = |rollouts: usize| vec![None; rollouts];
         let (a_count, b_count) = (first.rollouts.len(), second.rollouts.len());
         let only_right = right.iter().filter(|side| left.iter().all(|other| other.key != side.key));
+        #[expect(clippy::type_complexity, reason = "used in this function only")]
         let pairs: Vec<(&ScoreValues, Option<Reliability>, Vec<Option<f64>>, Vec<Option<f64>>)> = left
             .iter()
             .map(|side| {

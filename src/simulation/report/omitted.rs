@@ -25,7 +25,7 @@ pub(super) fn prompts(loaded: &[LoadedRollout]) -> PromptRow {
             match left_out.iter_mut().find(same) {
                 Some(row) => row.prompts += 1,
                 None => {
-                    left_out.push(OmittedSentence { section: dropped.section, item: dropped.item.clone(), prompts: 1 })
+                    left_out.push(OmittedSentence { section: dropped.section, item: dropped.item.clone(), prompts: 1 });
                 }
             }
         }

@@ -343,6 +343,7 @@ fn slope(x: &[f64], y: &[f64]) -> Option<f64> {
     (high - low >= RANGE_MIN).then(|| both / square)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "each caller makes the list for this call")]
 fn combined(aspect: Aspect, dimension: Option<&String>, each: Vec<(&Transcript, RolloutEvidence)>) -> AspectVerdict {
     let judged = each.iter().filter(|(_, evidence)| evidence.held.is_some()).count();
     let held = each.iter().filter(|(_, evidence)| evidence.held == Some(true)).count();

@@ -159,6 +159,7 @@ impl Monitors {
 
     /// The most redrafts of one message with these findings.
     pub fn retries_max(&self, findings: &[MonitorFinding]) -> usize {
+        #[expect(clippy::borrowed_box, reason = "the list holds boxes")]
         let fired = |monitor: &&Box<dyn Monitor>| findings.iter().any(|finding| finding.monitor == monitor.name());
         self.0.iter().filter(fired).map(|monitor| monitor.retries_max()).max().unwrap_or_default()
     }

@@ -376,7 +376,7 @@ pub(super) struct Decide {
     /// The decision that it supersedes
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     supersedes: String,
-    /// A constraint, for example 'must use SQLite for index'; can be repeated
+    /// A constraint, for example `must use SQLite for index`; can be repeated
     #[arg(long, value_name = "SENTENCE")]
     constraint: Vec<String>,
     /// A tag; can be repeated

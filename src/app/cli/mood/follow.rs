@@ -199,7 +199,7 @@ impl Follower<'_> {
             match effect {
                 MoodEffect::AskPreference => self.question = Some(Question::Preference),
                 MoodEffect::AskApproval(privilege) => {
-                    self.question = Some(Question::Approval(privilege.category().name()))
+                    self.question = Some(Question::Approval(privilege.category().name()));
                 }
                 _ => {}
             }
@@ -218,8 +218,8 @@ impl Follower<'_> {
     fn print(&mut self, event: Option<&MoodEvent>, after: &MoodStep) -> Result<(), Failure> {
         let rights = self.state.rights(&self.profiles);
         let facts: Vec<&str> = self.state.facts().iter().map(MoodFact::name).collect();
-        let scopes = |scopes: Scopes| scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>();
-        let uses: Vec<_> = rights.uses.iter().map(|category| category.name()).collect();
+        let scopes = |scopes: Scopes| scopes.iter().map(crate::foundation::gate::Scope::name).collect::<Vec<_>>();
+        let uses: Vec<_> = rights.uses.iter().map(crate::foundation::gate::Category::name).collect();
         let line = json!({
             "event": event, "taken": after.taken, "mood": self.state.mood().name(), "facts": facts,
             "effects": after.effects, "uses": uses, "reads": scopes(rights.reads), "writes": scopes(rights.writes),

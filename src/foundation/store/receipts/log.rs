@@ -110,10 +110,11 @@ impl ReceiptLog {
             let whole = text.get(..text.len() - torn).unwrap_or_default();
             log.replace(LOG, whole).map_err(io_error("repair"))?;
         }
-        let mut opened = json!({"receipts": next, "cut_bytes": torn});
-        if !log.lock.is_enforced() {
-            opened["locked"] = false.into();
-        }
+        let opened = if log.lock.is_enforced() {
+            json!({"receipts": next, "cut_bytes": torn})
+        } else {
+            json!({"receipts": next, "cut_bytes": torn, "locked": false})
+        };
         log.commit(at, &[LedgerEntry::new("log.opened", opened)])?;
         // Makes the name of a new log durable.
         log.disk.sync_dir("").map_err(io_error("sync"))?;

@@ -324,7 +324,7 @@ fn is_known_key(key: &str) -> bool {
 
 /// Whether the line is a block header behind Markdown that keeps it from being one: a heading, a quote, an escape, bold.
 fn is_hidden_header(line: &str) -> bool {
-    let text = line.trim_start_matches(|c: char| matches!(c, '#' | '>' | '*' | '_' | '\\' | ' '));
+    let text = line.trim_start_matches(['#', '>', '*', '_', '\\', ' ']);
     let inner = text.strip_prefix('[').and_then(|text| text.split_once(']')).map(|(inner, _)| inner);
     inner.is_some_and(|inner| BlockId::parse(inner.trim_end_matches('\\')).is_some())
 }

@@ -124,7 +124,8 @@ impl Workspace {
         if statement.is_empty() || why.is_empty() {
             return Err(MemoryError::InvalidRequest("a decision needs a statement and a reason".to_owned()));
         }
-        let taken: Vec<_> = texts.iter().map(|(path, _)| path).filter(|path| !path.ends_with(".json")).collect();
+        let taken: Vec<_> =
+            texts.iter().map(|(path, _)| path).filter(|path| path.rsplit('.').next() != Some("json")).collect();
         let id = texts.next_id(BlockKind::Decision, self.today(), &taken);
         let id = id.ok_or_else(|| MemoryError::InvalidRequest("all ids of this day are used".to_owned()))?;
         let or_none = |text: String| if text.is_empty() { "none".to_owned() } else { text };

@@ -144,12 +144,11 @@ impl Rubric {
             return Err(format!("`rubric: {}` must be of a-z, 0-9 and _", rubric.name));
         }
         match (&rubric.template, &rubric.question) {
-            (Some(_), _) => {}
             (None, None) => return Err("`question` is missing".to_owned()),
             (None, Some(_)) if !(rubric.scale.contains_key(&1) && rubric.scale.contains_key(&5)) => {
                 return Err("`scale` must say at least what 1 and 5 mean".to_owned());
             }
-            (None, Some(_)) => {}
+            _ => {}
         }
         let ratings = rubric.scale.keys().copied().chain(rubric.examples.iter().map(|example| example.rating));
         if let Some(wrong) = ratings.into_iter().find(|rating| !(1..=5).contains(rating)) {

@@ -148,6 +148,7 @@ fn phase(raw: &Located<format::Phase>, dimensions: &[&str], problems: &mut Probl
     })
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm for each kind of end condition")]
 fn end(raw: &Located<format::EndCondition>, dimensions: &[&str], problems: &mut Problems) -> Option<EndCondition> {
     let value = ("value", raw.value().map(|at| &at.span));
     let of_trigger = [
