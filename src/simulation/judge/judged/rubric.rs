@@ -155,7 +155,10 @@ impl Rubric {
             return Err(format!("{wrong} is outside the scale of 1 to 5"));
         }
         // A template with an error is found now, not at the first turn.
-        rubric.prompt(minijinja::context! { name => "", window => "", dimension => "", levels => [""; 0] })?;
+        rubric.prompt(minijinja::context! {
+            name => "", window => "", question => (), profile => "", instructions => "", dimension => "",
+            description => (), levels => [("", ""); 0],
+        })?;
         Ok(rubric)
     }
 
