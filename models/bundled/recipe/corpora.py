@@ -85,7 +85,8 @@ def main(folder, out):
 
     def side(chat, k):
         persona, name = chat[k], chat[3][k]
-        turns = [text for _, text in chat[2]]
+        named = lambda m: chat[3][int(m.group(1)) - 1]
+        turns = [re.sub(r"\[[Uu]ser ([12])(?:'s)? ?[Nn]ame\]", named, text) for _, text in chat[2]]
         return document(f'You are {name}. {persona}', turns, chat[2][0][0] != str(k + 1))
 
     whole = lambda ids, weights: (ids + [packing.END_OF_TEXT], [1] * (len(ids) + 1))

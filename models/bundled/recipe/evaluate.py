@@ -1,6 +1,6 @@
 """The evaluation whose table stands in the model's card.
 
-    python evaluate.py [--model model.safetensors] [--parts facts,identify,…] [--held DATA_DIR] [--quick]
+    python evaluate.py [--model model.safetensors] [--parts facts,identify,…] [--held DATA_DIR] [--scale 1] [--rollouts 4]
 
 Everything is drawn with fixed seeds from what training never saw: fillers, paraphrases and personas of the held part. The
 intervals are 95 % bootstrap intervals over the units named in the table (personas, rollouts, pairs). The parts:
@@ -14,7 +14,7 @@ intervals are 95 % bootstrap intervals over the units named in the table (person
 """
 import argparse
 import collections
-import json
+import multiprocessing
 import pathlib
 import random
 import re
@@ -395,14 +395,30 @@ def twelve(texts):
     return found
 
 
-def shipped_runs(run, table, rollouts, turns, every, show):
-    sampling = manifest()['sampling']
+def one_run(job):
+    """A rollout and what is measured on it; the weights are the parent's."""
+    key, seed, turns, every = job
+    torch.set_num_threads(1)
+    rollout = Rollout(RUN, key, seed, manifest()['sampling'], turns).play()
+    found = measured(RUN, rollout, every)
+    return key, rollout.replies, rollout.revealed_at, {k: dict(v) if isinstance(v, dict) else v for k, v in found.items()}
+
+
+RUN = None
+
+
+def shipped_runs(run, table, rollouts, turns, every, show, processes):
+    global RUN
+    RUN = run
+    jobs = [(key, seed, turns, every) for seed in range(rollouts) for key in shipped.VOICES]
+    with multiprocessing.get_context('fork').Pool(processes) as pool:
+        played = pool.map(one_run, jobs, chunksize=1)
     seen = twelve(message[1] for seed in (1, 2) for n in range(1500) for message in _training(seed, n))
     quotes = twelve(str(shipped.TOLD) + ' ' + str(p.config) for p in map(shipped.persona, shipped.VOICES))
     total = collections.defaultdict(list)
     for key in shipped.VOICES:
-        done = [Rollout(run, key, seed, sampling, turns).play() for seed in range(rollouts)]
-        per = [measured(run, r, every) for r in done]
+        done = [(replies, revealed) for other, replies, revealed, _ in played if other == key]
+        per = [found for other, *_, found in played if other == key]
         ident = [np.mean(m['identification']) for m in per]
         llr = [np.mean(m['llr']) for m in per]
         total['ident'] += ident
@@ -417,26 +433,25 @@ def shipped_runs(run, table, rollouts, turns, every, show):
             each = [spearman(m['posterior'][name], m['prescribed'][name]) for m in per]
             table.add(f'{key}: {name}, Spearman by posterior', *bootstrap(each, np.nanmean), f'{rollouts} rollouts', '≥ 0.60')
             by_words = []
-            for r in done:
-                pairs = [(lexical(x['text'], name), x['values'][name]) for x in r.replies]
+            for replies, _ in done:
+                pairs = [(lexical(x['text'], name), x['values'][name]) for x in replies]
                 pairs = [pair for pair in pairs if pair[0] is not None]
                 by_words.append(spearman(*zip(*pairs)) if len(pairs) > 4 else float('nan'))
             table.add(f'{key}: {name}, Spearman by words', *bootstrap(by_words, np.nanmean), f'{rollouts} rollouts', '≥ 0.60')
         topics = [(k, revelation['topic']) for k, phase in enumerate(p.phases) for revelation in phase.get('revelations') or []]
         if topics:
-            on_time = [r.revealed_at.get(topic, (0, 0, -1))[2] == k for r in done for k, topic in topics]
-            early = sum(r.revealed_at[topic][2] < k for r in done for k, topic in topics if topic in r.revealed_at)
+            on_time = [revealed.get(topic, (0, 0, -1))[2] == k for _, revealed in done for k, topic in topics]
+            early = sum(revealed[topic][2] < k for _, revealed in done for k, topic in topics if topic in revealed)
             table.add(f'{key}: revelations in their phase', *bootstrap(on_time), f'{len(on_time)} revelations', '≥ 0.70')
             table.add(f'{key}: revelations before their phase', early, None, None, f'{len(on_time)} revelations', '0')
-        texts = [x['text'] for r in done for x in r.replies]
+        texts = [x['text'] for replies, _ in done for x in replies]
         forbidden = sum(any(f.lower() in text.lower().replace('’', "'") for f in p.never) for text in texts)
         table.add(f'{key}: forbidden phrases', forbidden, None, None, f'{len(texts)} turns', '0')
         total['flips'] += [bool(FLIPS.search(text)) for text in texts]
         total['recited'] += [bool((twelve([text]) & seen) - quotes) for text in texts]
-        total['distinct'] += [len(set(texts)) / len(texts)]
         if show:
-            for turn in sorted({2, turns // 2, turns - 6}):
-                for x in done[0].replies[turn:turn + 3]:
+            for turn in sorted({2, turns * 3 // 10, turns - 14}):
+                for x in done[0][0][turn:turn + 3]:
                     print(f'   {key} {x["turn"]} ({x["phase"]}, {x["level"]})\n     Other: {x["user"]}\n     {p.name}: {x["text"]}')
     table.add('all: persona identification', *bootstrap(total['ident']), f'{4 * rollouts} rollouts', '≥ 0.80')
     table.add('all: persona likelihood ratio, nats/token', *bootstrap(total['llr']), f'{4 * rollouts} rollouts', '≥ 0.30')
@@ -458,28 +473,29 @@ def main():
     a.add_argument('--model')
     a.add_argument('--parts', default='facts,identify,judge,target,natural,shipped')
     a.add_argument('--held')
-    a.add_argument('--quick', action='store_true', help='a tenth of everything')
+    a.add_argument('--scale', type=float, default=1., help='how much of everything but the shipped runs')
     a.add_argument('--rollouts', type=int, default=4)
     a.add_argument('--turns', type=int, default=50)
-    a.add_argument('--every', type=int, default=5, help='of how many turns one is weighed under other prompts')
-    a.add_argument('--show', action='store_true')
+    a.add_argument('--every', type=int, default=10, help='of how many turns one is weighed under other prompts')
+    a.add_argument('--processes', type=int, default=2)
+    a.add_argument('--show', action='store_true', help='some turns of each shipped persona')
     a = a.parse_args()
     run, table, parts = Runner(a.model), Table(), a.parts.split(',')
     torch.set_num_threads(1)
     print('| What | Value | 95 % | Over | Wanted |\n|---|---|---|---|---|')
-    some = lambda n: max(8, n // 5) if a.quick else n
-    if 'facts' in parts:
-        facts(run, table, some(48))
-    if 'identify' in parts:
-        identify(run, table, max(16, some(48)))
+    some = lambda n: max(9, round(n * a.scale))
+    if 'natural' in parts and a.held:
+        natural(run, table, a.held)
     if 'target' in parts:
         target(run, table, some(200))
     if 'judge' in parts:
         judge(run, table, some(100))
-    if 'natural' in parts and a.held:
-        natural(run, table, a.held)
+    if 'facts' in parts:
+        facts(run, table, some(48))
+    if 'identify' in parts:
+        identify(run, table, some(48))
     if 'shipped' in parts:
-        shipped_runs(run, table, 1 if a.quick else a.rollouts, a.turns, a.every, a.show)
+        shipped_runs(run, table, a.rollouts, a.turns, a.every, a.show, a.processes)
 
 
 if __name__ == '__main__':

@@ -69,7 +69,7 @@ class Runner:
     def encode(self, messages, lead='assistant'):
         """Ids of (role, text) messages, and the beginning of a reply."""
         ids = []
-        for role, text in messages:
+        for role, text, *_ in messages:
             ids += [packing.ROLES[role], *self.tok.encode(text, add_special_tokens=False).ids, packing.END]
         return ids + ([packing.ROLES[lead]] if lead else [])
 

@@ -298,7 +298,7 @@ def document(rng, part='train', persona=None):
         rounds = 1
     # What was said before the first instruction that is still there.
     if not merged and rng.random() < .3:
-        before = talk(c, rng.randint(1, 4), True)
+        before = talk(c, rng.randint(1, 4), rng.random() < .5)
         for _, user, text, _ in before:
             messages += [('user', user, 0), ('assistant', text, 0)]
         fresh_start = False
@@ -311,7 +311,7 @@ def document(rng, part='train', persona=None):
             told, used = c.told, c.used
             c = Conversation(p, Phase(p, named), first=False)
             c.told, c.used = told, used
-        turns = talk(c, rng.randint(2, 6 if rounds == 1 else 4), n == 0 and fresh_start)
+        turns = talk(c, rng.randint(2, 6 if rounds == 1 else 4), n == 0 and fresh_start and rng.random() < .4)
         for k, (intent, user, text, tags) in enumerate(turns):
             messages.append(('user', user, 0))
             if k == 0 and not merged:
@@ -351,7 +351,8 @@ def recall(rng, part='train'):
         for slots in p.slots.values():
             for slot in slots:
                 if rng.random() < .8:
-                    slots[slot] = rng.choice(capitals if slot in ('petname', 'town', 'kinname') else small_words)
+                    chosen = capitals if slot in ('petname', 'town', 'kinname') else small_words
+                    slots[slot] = ' '.join(rng.choice(chosen) for _ in range(rng.choice([1, 1, 2])))
         p.facts = {kind: capital(G.draw(kind + '.fact', rng, part, **p.slots[kind])) for kind in p.slots}
         if rng.random() < .5:
             p.name = rng.choice(capitals)
