@@ -229,7 +229,7 @@ fn has_any(text: &str, phrases: &[&str]) -> bool {
         let rest = text.get(at..).unwrap_or_default();
         let ends =
             |phrase: &&str| rest.strip_prefix(*phrase).is_some_and(|after| !after.starts_with(char::is_alphanumeric));
-        starts && phrases.iter().any(|phrase| ends(phrase))
+        starts && phrases.iter().any(ends)
     })
 }
 

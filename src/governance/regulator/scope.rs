@@ -577,7 +577,7 @@ fn asks_other_form(text: &str, words: &[Word]) -> bool {
             matches!(before, "in" | "into" | "to") && LANGUAGES.iter().any(|name| own.eq_ignore_ascii_case(name));
         before = own;
         let begins = |form: &&str| own.get(..form.len()).is_some_and(|start| start.eq_ignore_ascii_case(form));
-        language || OTHER_FORM.iter().any(|form| begins(form))
+        language || OTHER_FORM.iter().any(begins)
     })
 }
 

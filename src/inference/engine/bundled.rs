@@ -74,7 +74,7 @@ mod tests {
         assert!((held_out.nll_nats.exp() - held_out.perplexity).abs() < 0.01);
         assert!(manifest.prompt_tokens_max < manifest.window_tokens);
         let licence = manifest.licence.unwrap();
-        assert_eq!(manifest.data.len(), 4);
+        assert_eq!(manifest.data.len(), 5);
         assert!(manifest.data.iter().all(|data| licence.contains(&data.licence)), "{licence}");
         assert!(manifest.sampling.is_some() && !manifest.stop.is_empty());
     }
