@@ -232,7 +232,10 @@ impl Args {
             let regulator = &mut session.regulator;
             regulator.on_event(event.event());
             // Before anything is said, so that whoever reads a decision can rely on the state.
-            if let Some(state) = state.as_mut().filter(|state| is_learned(event.kind()) && state.is_due(place.waiting)) {
+            if let Some(state) = &mut state {
+                state.pending |= is_learned(event.kind());
+            }
+            if let Some(state) = state.as_mut().filter(|state| state.pending && state.is_due(place.waiting)) {
                 state.write(regulator, false)?;
             }
             let at_end = event.kind() == "turn_complete";
@@ -566,6 +569,8 @@ struct StateFile<'a> {
     _lock: FileLock,
     /// When it was last written.
     at: Option<Instant>,
+    /// Whether something was learned since the last write.
+    pending: bool,
 }
 
 impl<'a> StateFile<'a> {
@@ -580,7 +585,7 @@ impl<'a> StateFile<'a> {
             let why = "another `loom regulate` uses this state file; give each agent its own";
             return Err(file_error(path, "is in use", &why));
         };
-        Ok(Self { path, _lock: lock, at: None })
+        Ok(Self { path, _lock: lock, at: None, pending: false })
     }
 
     /// Writes the state: whole at any time, so that a kill leaves the last one or this one. Only the last write waits for the
@@ -588,6 +593,7 @@ impl<'a> StateFile<'a> {
     fn write(&mut self, regulator: &Regulator, durable: bool) -> Result<(), Failure> {
         let json = regulator.export().to_json().map_err(|error| Failure::usage(error.to_string()))? + "\n";
         self.at = Some(Instant::now());
+        self.pending = false;
         let written = if durable {
             write_atomic(self.path, json.as_bytes())
         } else {

@@ -50,7 +50,11 @@ fn count(text: &str) -> (BTreeMap<String, f32>, f32) {
 
 /// The notes that match `query` by words, best first (Okapi BM25, as for blocks; a title's words count twice).
 pub fn search(notes: &WorkspaceTexts, query: &str, limit: usize) -> Vec<NoteHit> {
-    let (wanted, _) = count(query);
+    let wanted = match ids_in(query).next() {
+        // A query that is an id finds what names it, not what shares a part of it.
+        Some(id) if id.as_str() == query.trim() => BTreeMap::from([(id.as_str().to_lowercase(), 1.0)]),
+        _ => count(query).0,
+    };
     let counted: Vec<_> = notes
         .iter()
         .map(|(path, text)| {

@@ -251,7 +251,7 @@ fn a_user_template_replaces_the_models_own() {
 fn the_bundled_model_describes_itself() {
     let model = bundled(1);
     let info = model.info();
-    assert_eq!((info.layers, info.vocabulary, info.window_tokens), (Some(6), Some(4096), Some(256)));
+    assert_eq!((info.layers, info.vocabulary, info.window_tokens), (Some(6), Some(4096), Some(2048)));
     assert!(info.logprobs && info.delta);
     assert!(info.digest.is_some() && info.prompt_tokens_max < info.window_tokens);
     assert!(info.sampling.as_ref().unwrap().stop.contains(&"<|user|>".to_owned()));
