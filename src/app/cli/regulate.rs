@@ -231,7 +231,7 @@ impl Args {
             let session = sessions.get(&event.session);
             let regulator = &mut session.regulator;
             regulator.on_event(event.event());
-            // Before anything is said, so that whoever reads a decision can rely on the state.
+            // Before anything is said, so that a reader of a decision can rely on the state.
             if let Some(state) = &mut state {
                 state.pending |= is_learned(event.kind());
             }
@@ -435,7 +435,7 @@ fn is_learned(kind: &str) -> bool {
     !matches!(kind, "token" | "text" | "elapsed")
 }
 
-/// Whether whoever sent an event waits for a yes or no.
+/// Whether the sender of an event waits for a yes or no.
 fn asks_permission(kind: &str) -> bool {
     matches!(kind, "turn_start" | "reserve" | "elapsed" | "tool_call")
 }

@@ -228,7 +228,7 @@ impl Session {
         Ok(())
     }
 
-    /// A summary for whoever resumes the work.
+    /// A summary for the person who resumes the work.
     pub fn recap(&self) -> String {
         messages::recap(&self.state, &self.state.stage(&self.chart))
     }

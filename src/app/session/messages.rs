@@ -136,7 +136,7 @@ pub(super) fn question(stage: &str, state: &SessionState) -> String {
     message(action, state)
 }
 
-/// A summary for whoever resumes the work.
+/// A summary for the person who resumes the work.
 pub(super) fn recap(state: &SessionState, stage: &str) -> String {
     let (work, facts) = (&state.work, &state.facts);
     let done = work.items.iter().filter(|item| item.done).count();

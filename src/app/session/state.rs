@@ -295,7 +295,7 @@ impl SessionState {
                 work.audit.clone_from(failed);
                 facts.audit_blocks = changed.is_some();
                 if let Some(changed) = changed {
-                    // It interrupts only once: whoever continues knows of it.
+                    // It interrupts only once: an answer that continues accepts it.
                     work.files.insert(work.file("brief"), *changed);
                 }
             }

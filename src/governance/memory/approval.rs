@@ -3,7 +3,7 @@
 //!
 //! A token is a message authentication code over one workspace, one exact effect and an expiry. An effect names the
 //! version of a proposal and the change it makes, so a token for one version or one outcome is useless for another.
-//! Whoever has no [`ApprovalKey`] cannot make a token, and nothing else constructs an [`Approval`].
+//! A caller without an [`ApprovalKey`] cannot make a token, and nothing else constructs an [`Approval`].
 
 use jiff::{SignedDuration, Timestamp};
 
