@@ -1,5 +1,5 @@
 //! What the pages show of a terminal is what the programs print: every command that they show with its output is run as it
-//! stands there, or is named here with why it is not.
+//! stands there, or is named here with why it is not. `LOOM_UPDATE_PAGES=1 cargo test --test it docs::` rewrites the outputs.
 #![cfg(unix)]
 
 use std::fs;
@@ -95,11 +95,13 @@ fn the_pages_show_what_the_programs_print() {
     pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     pages.push(root.join("README.md"));
     pages.sort();
+    let update = std::env::var_os("LOOM_UPDATE_PAGES").is_some();
     let (mut held, mut skipped) = (0, [false; NOT_RUN.len()]);
     for path in pages {
         let name = path.strip_prefix(&root).unwrap().display().to_string();
         let folder = tempfile::tempdir().unwrap();
-        for Shown { place, command, output } in shown(&name, &fs::read_to_string(&path).unwrap()) {
+        let mut page = fs::read_to_string(&path).unwrap();
+        for Shown { place, command, output } in shown(&name, &page.clone()) {
             if let Some(at) = NOT_RUN.iter().position(|(begins, _)| command.starts_with(begins)) {
                 skipped[at] = true;
                 continue;
@@ -111,7 +113,14 @@ fn the_pages_show_what_the_programs_print() {
                 fs::write(file, output).unwrap();
                 continue;
             }
-            assert_eq!(printed(folder.path(), &command).trim_end(), output.trim_end(), "{place}: $ {command}");
+            let printed = printed(folder.path(), &command);
+            let shown = format!("$ {command}\n{}", output.trim_end());
+            if update {
+                page = page.replace(&shown, &format!("$ {command}\n{}", printed.trim_end()));
+                fs::write(&path, &page).unwrap();
+            } else {
+                assert_eq!(printed.trim_end(), output.trim_end(), "{place}: $ {command}");
+            }
             held += 1;
         }
     }

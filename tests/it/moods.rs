@@ -118,7 +118,7 @@ fn follow(
     code: i32,
 ) -> Vec<serde_json::Value> {
     let arguments = [&["mood", "follow", "log"], options].concat();
-    let input: String = events.iter().map(|event| format!("{event}\n")).collect();
+    let input = events.iter().fold(String::new(), |input, event| format!("{input}{event}\n"));
     let ended = program::fed(program::command(folder, &arguments), &input);
     assert_eq!(ended.status.code(), Some(code), "{}", told(&ended));
     String::from_utf8(ended.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -11,10 +11,13 @@ use tempfile::TempDir;
 use crate::program::{ends, loom, told};
 use crate::rollout::ANNA;
 
-/// A folder with a run of two turns by the bundled model, whose prompt budget is far too small for `anna.yaml`.
+/// A folder with a run of two turns by the bundled model, whose prompt budget is too small for this `anna.yaml`.
 fn handed() -> TempDir {
     let dir = TempDir::new().unwrap();
+    let habit = |n| format!("    - \"Mentions bed {n} of the ward and how often its alarm rang during the night\"\n");
+    let habits: String = (0..150).map(habit).collect();
     let config = ANNA.replace("schema_version", "# Kept in the run.\nschema_version");
+    let config = config.replace("  speech_patterns:\n", &format!("  speech_patterns:\n{habits}"));
     fs::write(dir.path().join("anna.yaml"), config).unwrap();
     let output = loom(dir.path(), &["run", "anna.yaml", "--turns", "2", "--output", "runs/a"]);
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));

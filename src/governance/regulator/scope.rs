@@ -59,9 +59,11 @@ const CONTEXT_CONTENT_MIN: usize = 5;
 const SEGMENT_WORDS_MIN: usize = 15;
 /// A word with a lower weight is one of the function words of English.
 const FUNCTION_WORD: f32 = 0.2;
-/// Shares of function words above which a text is English prose, and below which it is not.
-const ENGLISH: f64 = 0.25;
-const NOT_ENGLISH: f64 = 0.12;
+/// Shares of function words from which a text is taken for English prose, and below which it is not.
+const ENGLISH: f64 = 0.15;
+const NOT_ENGLISH: f64 = 0.10;
+/// A text with fewer words may be English without a function word: "Make fetching async."
+const LANGUAGE_WORDS_MIN: usize = 6;
 /// Most messages of the conversation that are stored, and most bytes of each.
 const CONTEXT_MAX: usize = 24;
 const CONTEXT_BYTES_MAX: usize = 2048;
@@ -400,20 +402,18 @@ impl ScopeTracker {
     /// Whether words alone can tell that the reply has another subject.
     fn words_can_tell(&self, task: &Task, reply: &str) -> bool {
         let (context, context_words) = self.context_features();
-        let task_english = function_words(Scan::of(&task.text).words());
-        let reply_english = function_words(self.scan.words());
         let words = self.scan.words();
+        let languages = [is_english(Scan::of(&task.text).words()), is_english(words)];
         let pairs = words.iter().filter(|word| word.unspaced).count();
         let content = words.iter().filter(|word| weight(word) >= CONTENT).count();
         let long_enough =
             pairs >= PAIRS_ALONE_MIN || content >= CONTENT_ALONE_MIN && prose_words(reply) >= WORDS_ALONE_MIN;
-        let same_language = task_english < ENGLISH && reply_english < ENGLISH
-            || task_english >= NOT_ENGLISH && reply_english >= NOT_ENGLISH;
+        let languages_differ = matches!(languages, [Some(task), Some(reply)] if task != reply);
         !task.asks_other_form
-            && same_language
+            && !languages_differ
             && long_enough
             && task.content_words + context_words >= CONTEXT_CONTENT_MIN
-            && context.cosine(&Features::of(self.scan.words())) < WHOLE.half
+            && context.cosine(&Features::of(words)) < WHOLE.half
     }
 
     /// Whether a segment is long enough to judge, and has no part in the conversation either.
@@ -585,6 +585,13 @@ fn asks_other_form(text: &str, words: &[Word]) -> bool {
 fn function_words(words: &[Word]) -> f64 {
     let common = words.iter().filter(|word| weight(word) < FUNCTION_WORD).count();
     common as f64 / words.len().max(1) as f64
+}
+
+/// Whether a text is English prose; `None` if its words cannot tell.
+fn is_english(words: &[Word]) -> Option<bool> {
+    let share = function_words(words);
+    let known = words.len() >= LANGUAGE_WORDS_MIN && !(NOT_ENGLISH..ENGLISH).contains(&share);
+    known.then_some(share >= ENGLISH)
 }
 
 /// The number of words outside code blocks and tables.

@@ -106,13 +106,18 @@ fn doubling_the_decay_halves_the_half_life() {
 #[test]
 fn statistics_of_a_cut_reply_count_only_kept_tokens() {
     let model = bundled(1);
-    let prompt = ids(&model, 12);
-    let whole = complete(&model, ask(&prompt, None)).unwrap();
-    let text: String = whole.tokens.iter().map(|token| token.text.as_str()).collect();
+    // A prompt whose reply is long enough to be cut.
+    let replies = (8..64).map(|len| {
+        let prompt = ids(&model, len);
+        let whole = complete(&model, ask(&prompt, None)).unwrap();
+        let text: String = whole.tokens.iter().map(|token| token.text.as_str()).collect();
+        (prompt, whole, text)
+    });
+    let (prompt, whole, text) = replies.into_iter().find(|(.., text)| text.chars().count() > 4).unwrap();
     let stop: String = text.chars().skip(2).collect();
     let mut cut = ask(&prompt, None);
     cut.sampling.stop = vec![stop];
     let cut = complete(&model, cut).unwrap();
     assert!(cut.tokens.len() < whole.tokens.len(), "{text:?}");
-    assert_eq!(cut.ssm.unwrap().tokens as usize, 12 + cut.tokens.len());
+    assert_eq!(cut.ssm.unwrap().tokens as usize, prompt.len() + cut.tokens.len());
 }

@@ -102,7 +102,7 @@ fn an_embedder_is_used_in_addition_to_words() {
         }
     }
     let mut scope = ScopeTracker::new(ScopeSettings::default());
-    scope.set_of_turn("Name the capital city of Australia, please.");
+    scope.set_of_turn("Name the capital city of Australia and say when the parliament moved there.");
     let reply = "Canberra it is, halfway between Sydney and Melbourne. It was founded as a compromise, on a plain with sheep and \
         eucalyptus, and designed by an architect from Chicago.";
     assert!(scope.judge(reply).unwrap().ranked.is_some());
@@ -129,6 +129,11 @@ fn paraphrases_translations_and_poems_are_no_drift() {
             "Fasse den Vertrag mit dem Stromversorger kurz zusammen.",
             "Two years, renewed unless cancelled three months ahead; prices may rise with inflation, and liability is capped at the annual fee paid by the customer.",
         ),
+        // Three content words: a right answer may well share none with the question.
+        (
+            "Name the capital of Australia.",
+            "Canberra it is, halfway between Sydney and Melbourne. It was founded as a compromise, on a plain with sheep and eucalyptus, and designed by an architect from Chicago.",
+        ),
     ] {
         check(task, reply, &[]);
     }
@@ -136,7 +141,7 @@ fn paraphrases_translations_and_poems_are_no_drift() {
 
 #[test]
 fn a_reply_that_takes_up_the_conversation_is_no_drift() {
-    let task = "What does the third invoice from the supplier say?";
+    let task = "What does the third invoice from the supplier in Lyon say about payment?";
     let reply = "Flour and eggs were delivered late. Sugar is missing altogether, and the oven gloves came in the wrong size. Knead troughs \
         follow in May with the next lorry.";
     let mut scope = ScopeTracker::new(ScopeSettings::default());
