@@ -326,6 +326,7 @@ fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
 
 /// Prints the verdict on top of a report.
 pub(super) fn verdict(terminal: &mut Terminal, report: &Report) -> Result<(), Failure> {
+    writeln!(terminal.out, "{}", printable(&report.verdict.summary))?;
     for aspect in &report.verdict.aspects {
         let share = aspect.share().map_or_else(String::new, |share| format!(" in {share}"));
         writeln!(terminal.out, "{:<12}  {}{share}", aspect.held.text(), printable(&aspect.name()))?;
@@ -339,7 +340,6 @@ pub(super) fn verdict(terminal: &mut Terminal, report: &Report) -> Result<(), Fa
                 .try_for_each(|need| writeln!(terminal.out, "              needs {}", printable(need)))?;
         }
     }
-    writeln!(terminal.out, "{}", printable(&report.verdict.summary))?;
     Ok(())
 }
 

@@ -84,7 +84,7 @@ pub(super) struct ScoreOptions {
 enum Likelihood {
     /// None
     Off,
-    /// The default set on every turn, the variants on one turn in ten
+    /// The default set on every turn, the variants on one turn in ten, at least eight
     #[default]
     Default,
     /// All scores on every turn

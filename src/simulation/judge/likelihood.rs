@@ -30,6 +30,8 @@ use crate::simulation::rollout::{
 
 /// The share of turns on which the variants are computed, unless all are.
 const VARIANTS_RATE: f64 = 0.1;
+/// The fewest turns on which the variants are computed, if there are as many: fewer show no trajectory.
+const VARIANTS_TURNS_MIN: usize = 8;
 
 /// Which likelihood scores are computed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,7 +48,7 @@ pub enum LikelihoodSet {
 impl LikelihoodSet {
     /// The turns on which the variants are computed, as part of a score's definition.
     const fn sample(self) -> &'static str {
-        if matches!(self, Self::Full) { "every turn" } else { "one turn in ten" }
+        if matches!(self, Self::Full) { "every turn" } else { "one turn in ten, at least eight" }
     }
 }
 
@@ -92,11 +94,12 @@ pub async fn scores(input: LikelihoodInput<'_>, likelihood_set: LikelihoodSet) -
     result.seconds = begun.elapsed().as_secs_f64();
 
     let turns = &input.transcript.turns;
+    let rate = VARIANTS_RATE.max(VARIANTS_TURNS_MIN as f64 / turns.len() as f64).min(1.0);
     let mut rows: Vec<Vec<ScorePoint>> = Vec::with_capacity(turns.len());
     let mut variants = Variants::new(&scorer.replay, input.config, &input.transcript.config.name);
     for (turn, read) in turns.iter().zip(read) {
         let at = (turn.index, turn.index);
-        if likelihood_set == LikelihoodSet::Full || is_sampled(turn.index, turns.len(), VARIANTS_RATE) {
+        if likelihood_set == LikelihoodSet::Full || is_sampled(turn.index, turns.len(), rate) {
             let begun = Instant::now();
             match &read {
                 Ok((heard, _)) => variants.read(&scorer, turn, heard).await,

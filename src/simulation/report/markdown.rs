@@ -434,6 +434,14 @@ impl Report {
 pub(super) struct VerdictView {
     summary: String,
     aspects: Vec<AspectView>,
+    /// What would tell more, each with the aspects that it is about.
+    needs: Vec<NeedView>,
+}
+
+#[derive(Serialize)]
+struct NeedView {
+    need: String,
+    about: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -464,7 +472,16 @@ impl VerdictView {
             turns: aspect.turns.clone(),
             needs: aspect.needs.clone(),
         });
-        Self { summary: report.verdict.summary.clone(), aspects: aspects.collect() }
+        let mut needs: Vec<NeedView> = Vec::new();
+        for aspect in &report.verdict.aspects {
+            for need in &aspect.needs {
+                match needs.iter_mut().find(|other| other.need == *need) {
+                    Some(other) => other.about.push(aspect.name()),
+                    None => needs.push(NeedView { need: need.clone(), about: vec![aspect.name()] }),
+                }
+            }
+        }
+        Self { summary: report.verdict.summary.clone(), aspects: aspects.collect(), needs }
     }
 }
 

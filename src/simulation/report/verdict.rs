@@ -11,7 +11,7 @@ use super::format::counted;
 use super::format::number;
 use super::load::LoadedRollout;
 use crate::foundation::chat::Finish;
-use crate::foundation::stats::small_sample::{clean_rollouts_needed, proportion};
+use crate::foundation::stats::small_sample::{clean_rollouts_needed, median, proportion};
 use crate::foundation::stats::{Interval, mean, rmse};
 use crate::simulation::judge::measured::Measured;
 use crate::simulation::rollout::{MonitorEvent, Reliability, Score, ScoreMethod, Transcript, Turn};
@@ -24,6 +24,8 @@ const DISTANCE_MAX: f64 = 0.2;
 const SLOPE_MIN: f64 = 0.5;
 /// A prescribed intensity that varies less than this has no slope.
 const RANGE_MIN: f64 = 0.15;
+/// The replies are the persona's if it is told from other personas with at least this probability.
+const IDENTIFIED_MIN: f64 = 0.5;
 /// A judged score from 0 to 1 speaks for an aspect from this value on.
 const RATING_MIN: f64 = 0.5;
 /// A rollout with a larger share of missing replies shows nothing.
@@ -241,8 +243,52 @@ fn identity(transcript: &Transcript) -> RolloutEvidence {
     if !refusals.is_empty() {
         evidence.add(false, counted(refusals.len(), "refusal") + " by the persona's model", refusals);
     }
+    let before = evidence.figures.len();
     add_rating(&mut evidence, transcript, "persona_adherence/1", "adherence to the persona");
+    let rated = evidence.figures.len() > before;
+    let identified = add_likelihoods(&mut evidence, transcript);
+    // Monitors find breakdowns. That there is none does not say who talks.
+    if evidence.held == Some(true) && !rated && !identified {
+        evidence.held = None;
+        evidence.needs.push(
+            "a persona's model that gives log-probabilities (`loom score --likelihood default`), or a reliable judge of \
+             adherence"
+                .to_owned(),
+        );
+    }
     evidence
+}
+
+/// Adds what the likelihoods say of who talks. Returns whether they show that it is the persona.
+///
+/// The replies of another person are less likely with the persona's instructions than without. Whether they are told from
+/// other personas depends on how much those differ, so a low probability alone decides nothing.
+fn add_likelihoods(evidence: &mut RolloutEvidence, transcript: &Transcript) -> bool {
+    let of =
+        |id: &str| transcript.scores.iter().find(|score| score.id == id).and_then(|score| Some((score, score.value?)));
+    let Some((ratios, gain)) = of("persona_llr/1") else { return false };
+    let each: Vec<f64> = ratios.points.iter().filter_map(|point| point.value).collect();
+    if each.len() >= TRAJECTORY_POINTS_MIN && median(&each).is_some_and(|interval| interval.high < 0.0) {
+        let mut low: Vec<_> = ratios.points.iter().filter_map(|point| Some((point.turns.1, point.value?))).collect();
+        low.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let figure =
+            format!("the persona's instructions make the replies less likely, by {} nats per token", number(-gain));
+        evidence.add(false, figure, low.into_iter().take(3).map(|(turn, _)| turn).collect());
+        return true;
+    }
+    let Some((_, identified)) = of("persona_identification/1") else { return false };
+    let shows = gain > 0.0 && identified >= IDENTIFIED_MIN;
+    let figure = format!(
+        "told from other personas with {}, likelier with its instructions by {} nats per token",
+        number(identified),
+        number(gain)
+    );
+    if shows {
+        evidence.add(true, figure, Vec::new());
+    } else {
+        evidence.figures.push(figure);
+    }
+    shows
 }
 
 fn rules(transcript: &Transcript) -> RolloutEvidence {
@@ -565,8 +611,42 @@ mod tests {
         };
         assert_eq!(with(0.9).held, Held::DidNotHold);
         let unreliable = with(0.5);
-        assert_eq!(unreliable.held, Held::Held);
+        assert_eq!(unreliable.held, Held::CannotTell);
         assert!(unreliable.needs.iter().any(|need| need.contains("passes `loom judge check`")), "{unreliable:?}");
+    }
+
+    #[test]
+    fn identity_needs_more_than_silent_monitors() {
+        let with = |gains: &[f64], identified: f64| {
+            let mut talk = talk(|value| value);
+            talk.monitors = Some(monitors_of(Aspect::Identity).iter().map(|&name| name.to_owned()).collect());
+            let score = |id: &str, values: &[f64]| Score {
+                id: id.to_owned(),
+                dimension: None,
+                value: mean(values),
+                points: talk.scores[0]
+                    .points
+                    .iter()
+                    .zip(values)
+                    .map(|(point, &value)| ScorePoint { value: Some(value), ..point.clone() })
+                    .collect(),
+                ..talk.scores[0].clone()
+            };
+            let added = [score("persona_llr/1", gains), score("persona_identification/1", &[identified])];
+            talk.scores.extend(added);
+            named(&verdict(vec![talk]), "identity").clone()
+        };
+        assert_eq!(with(&[0.4; 10], 0.97).held, Held::Held);
+        // A persona that resembles another one: no evidence either way.
+        let alike = with(&[0.4; 10], 0.3);
+        assert_eq!(alike.held, Held::CannotTell);
+        assert!(alike.needs.iter().any(|need| need.contains("reliable judge")), "{alike:?}");
+        // Somebody else talks: the instructions make it less likely.
+        let mut other = [-0.3; 10];
+        other[4] = -0.9;
+        let other = with(&other, 0.3);
+        assert_eq!((other.held, other.turns[0].turn), (Held::DidNotHold, 4), "{other:?}");
+        assert_eq!(with(&[-0.2, 0.3, -0.1, 0.2, -0.3, 0.1, -0.2, 0.2, 0.1, -0.4], 0.3).held, Held::CannotTell);
     }
 
     #[test]

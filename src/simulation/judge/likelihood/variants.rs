@@ -2,7 +2,8 @@
 //! variant reads the whole conversation again, because prompts differ from turn to turn; so variants are computed on
 //! a sample of turns.
 //!
-//! All variants have the same layout, the turn's full prompt above the history, so that they differ in nothing else.
+//! All variants have the same layout, that of the run at a turn at which the state is given, so that they differ in nothing
+//! else: the opening above the history and the state directly before the reply, or both above the history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::foundation::stats::{Interval, rmse, spearman};
 use crate::simulation::judge::points::point;
 use crate::simulation::judge::scorers::{ScoreInfo, logprobs};
 use crate::simulation::persona::{Assembler, Dimension, PersonaConfig, TurnInput, TurnPlan, examples, parse};
-use crate::simulation::rollout::{Replay, ReplayedTurn, Score, ScoreJudge, ScorePoint, Turn};
+use crate::simulation::rollout::{PlacementUsed, Replay, ReplayedTurn, Score, ScoreJudge, ScorePoint, Turn};
 
 /// How many values of an intensity are tried, evenly spread over its range.
 const GRID: usize = 9;
@@ -95,34 +96,37 @@ impl Variants {
             interlocutor_messages: &heard.interlocutor_messages,
             findings: &heard.findings,
         };
-        let own = &heard.plan.prompt;
-        let others: Vec<String> = self.distractors.iter().map(|other| other.plan(&situation).prompt).collect();
-        let without = sections(&heard.plan).map(|section| without(own, section));
-        let grids: Vec<Vec<(f64, String)>> = self
+        let placement = scorer.input.transcript.opening.placement;
+        let told = |plan: &TurnPlan| Instructions::of(plan, placement);
+        let own = told(&heard.plan);
+        let others: Vec<_> = self.distractors.iter().map(|other| told(&other.plan(&situation))).collect();
+        let without = own.without_sections(&heard.plan);
+        let grids: Vec<Vec<(f64, Instructions)>> = self
             .dimensions
             .iter()
             .map(|dimension| {
-                let at = |value| scorer.replay.assembler().plan_with(&situation, &[(&dimension.name, value)]).prompt;
-                grid(dimension.min, dimension.max.min(self.ceiling)).map(|value| (value, at(value))).collect()
+                let at = |value| scorer.replay.assembler().plan_with(&situation, &[(&dimension.name, value)]);
+                let values = grid(dimension.min, dimension.max.min(self.ceiling));
+                values.map(|value| (value, told(&at(value)))).collect()
             })
             .collect();
 
-        let prompts = std::iter::once(own).chain(&others).chain(without.iter().flatten());
-        let prompts: BTreeSet<&String> = prompts.chain(grids.iter().flatten().map(|(_, prompt)| prompt)).collect();
-        let positions = prompts.iter().map(|prompt| under(scorer, prompt, turn, heard)).collect();
+        let all = std::iter::once(&own).chain(&others).chain(without.iter().flatten());
+        let all: BTreeSet<&Instructions> = all.chain(grids.iter().flatten().map(|(_, variant)| variant)).collect();
+        let positions = all.iter().map(|variant| under(scorer, variant, turn, heard)).collect();
         let read = read(scorer.input.model.as_ref(), positions).await.into_iter();
         let read = read.map(|result| Ok(logprobs(&result.and_then(|found| only(found.replies))?)?.iter().sum()));
-        let read: BTreeMap<&String, Result<f64, String>> = prompts.into_iter().zip(read).collect();
-        let of = |prompt: &String| read.get(prompt).cloned().unwrap_or_else(|| Err(UNREAD.to_owned()));
+        let read: BTreeMap<&Instructions, Result<f64, String>> = all.into_iter().zip(read).collect();
+        let of = |variant: &Instructions| read.get(variant).cloned().unwrap_or_else(|| Err(UNREAD.to_owned()));
         let count = turn.persona.ids.as_ref().map_or(1, Vec::len) as f64;
 
         let at = (turn.index, turn.index);
-        let all: Result<Vec<f64>, String> = std::iter::once(own).chain(&others).map(of).collect();
+        let all: Result<Vec<f64>, String> = std::iter::once(&own).chain(&others).map(of).collect();
         let chosen = all.map(|all| softmax(&all).first().copied().unwrap_or_default());
         self.identification.push(point(at, chosen));
         for (points, without) in self.sections.iter_mut().zip(&without) {
             let gain = match without {
-                Some(without) => of(own).and_then(|own| Ok((own - of(without)?) / count)),
+                Some(without) => of(&own).and_then(|own| Ok((own - of(without)?) / count)),
                 None => Err("the prompt has no such section".to_owned()),
             };
             points.push(point(at, gain));
@@ -131,7 +135,7 @@ impl Variants {
             self.expressed.iter_mut().zip(&mut self.prescribed).zip(&grids).zip(&turn.intensities)
         {
             prescribed.push(now.value);
-            let each: Result<Vec<f64>, String> = grid.iter().map(|(_, prompt)| of(prompt)).collect();
+            let each: Result<Vec<f64>, String> = grid.iter().map(|(_, variant)| of(variant)).collect();
             points.push(match each {
                 Ok(each) => {
                     let values: Vec<f64> = grid.iter().map(|(value, _)| *value).collect();
@@ -164,21 +168,58 @@ impl Variants {
     }
 }
 
-/// The turn's reply after `prompt` and the history.
+/// What the model is told before a reply.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Instructions {
+    /// Above the history.
+    first: String,
+    /// Directly before the reply; empty where everything is above the history.
+    last: String,
+}
+
+impl Instructions {
+    fn of(plan: &TurnPlan, placement: PlacementUsed) -> Self {
+        match placement {
+            PlacementUsed::Replace | PlacementUsed::Append => {
+                Self { first: plan.opening.trim().to_owned(), last: plan.state.trim().to_owned() }
+            }
+            PlacementUsed::System | PlacementUsed::SystemForBudget | PlacementUsed::SystemForTemplate => {
+                Self { first: plan.prompt.trim().to_owned(), last: String::new() }
+            }
+        }
+    }
+
+    /// The instructions without the rules, without the manner and without the background; `None` for a section that they
+    /// do not have. The state is one of the rules.
+    fn without_sections(&self, plan: &TurnPlan) -> [Option<Self>; 3] {
+        let Self { first, last } = self;
+        let rules = plan.sections.must_do.trim();
+        let rules = match rules.strip_suffix(last.as_str()).map(str::trim) {
+            Some("") => Some(first.clone()),
+            Some(of_whole_run) => without(first, of_whole_run),
+            None => None,
+        };
+        [
+            rules.map(|first| Self { first, last: String::new() }),
+            without(first, &plan.sections.how).map(|first| Self { first, last: last.clone() }),
+            without(first, &plan.sections.context).map(|first| Self { first, last: last.clone() }),
+        ]
+    }
+}
+
+/// The turn's reply after `instructions` and the history.
 fn under(
     scorer: &RolloutScorer<'_>,
-    prompt: &str,
+    instructions: &Instructions,
     turn: &Turn,
     heard: &ReplayedTurn,
 ) -> Result<ScorePosition<'static>, String> {
     let history = heard.messages.iter().filter(|message| message.role != Role::System).cloned();
-    let messages: Vec<Message> = std::iter::once(Message::system(prompt.trim_end())).chain(history).collect();
+    let system = |text: &String| (!text.is_empty()).then(|| Message::system(text.as_str()));
+    let messages: Vec<Message> =
+        system(&instructions.first).into_iter().chain(history).chain(system(&instructions.last)).collect();
     let ids = turn.persona.ids.clone().unwrap_or_default();
     scorer.position(&messages, vec![CandidateReply { ids, gains: heard.gains.clone() }])
-}
-
-fn sections(plan: &TurnPlan) -> [&str; 3] {
-    [&plan.sections.must_do, &plan.sections.how, &plan.sections.context]
 }
 
 /// `prompt` without one of its sections.
