@@ -328,7 +328,7 @@ fn report(terminal: &mut Terminal, folder: &Path) -> Result<(), Failure> {
 pub(super) fn verdict(terminal: &mut Terminal, report: &Report) -> Result<(), Failure> {
     writeln!(terminal.out, "{}", printable(&report.verdict.summary))?;
     for aspect in &report.verdict.aspects {
-        let share = aspect.share().map_or_else(String::new, |share| format!(" in {share}"));
+        let share = aspect.share().map_or_else(String::new, |share| format!(": held in {share}"));
         writeln!(terminal.out, "{:<12}  {}{share}", aspect.held.text(), printable(&aspect.name()))?;
         if !aspect.figure.is_empty() {
             writeln!(terminal.out, "              {}", printable(&aspect.figure))?;

@@ -117,8 +117,11 @@ impl RolloutEvidence {
     /// Adds a reason: it decides against the aspect if `holds` is false.
     fn add(&mut self, holds: bool, figure: String, turns: Vec<usize>) {
         self.held = Some(self.held.unwrap_or(true) && holds);
-        self.figures.push(figure);
-        if !holds {
+        if holds {
+            self.figures.push(figure);
+        } else {
+            // What decides comes first.
+            self.figures.insert(0, figure);
             self.turns.extend(turns);
         }
     }
@@ -140,7 +143,10 @@ impl Verdict {
         }));
         aspects.push(aspect(Aspect::Rules, &|transcript, _| rules(transcript)));
         aspects.push(aspect(Aspect::Speech, &speech));
-        Self { summary: summary(persona, loaded, &aspects), aspects }
+        Self {
+            summary: summary(persona, loaded, &aspects),
+            aspects: aspects.into_iter().map(|(aspect, _)| aspect).collect(),
+        }
     }
 }
 
@@ -367,16 +373,13 @@ fn trajectory(transcript: &Transcript, dimension: &str) -> RolloutEvidence {
         }
     };
     let by = if score.method == ScoreMethod::Likelihood { "by likelihood" } else { "by the judge" };
-    let mut figure =
-        format!("expressed {} {by}, prescribed {}; distance {}", ends(&shown), ends(&wanted), number(distance));
-    if let Some(slope) = slope {
-        figure.push_str(", slope ");
-        figure.push_str(&number(slope));
-    }
+    let figure = format!("expressed {} {by}, prescribed {}", ends(&shown), ends(&wanted));
     let holds = distance <= DISTANCE_MAX && slope.is_none_or(|slope| slope >= SLOPE_MIN);
     points.sort_by(|a, b| (b.1 - b.2).abs().total_cmp(&(a.1 - a.2).abs()));
     let turns = points.iter().take(3).map(|(turn, ..)| *turn).collect();
     evidence.add(holds, figure, turns);
+    let slope = slope.map_or_else(String::new, |slope| format!(", slope {}", number(slope)));
+    evidence.figures.push(format!("distance {}{slope}", number(distance)));
     evidence
 }
 
@@ -389,8 +392,13 @@ fn slope(x: &[f64], y: &[f64]) -> Option<f64> {
     (high - low >= RANGE_MIN).then(|| both / square)
 }
 
+/// The aspect over all rollouts, and its main figure.
 #[expect(clippy::needless_pass_by_value, reason = "each caller makes the list for this call")]
-fn combined(aspect: Aspect, dimension: Option<&String>, each: Vec<(&Transcript, RolloutEvidence)>) -> AspectVerdict {
+fn combined(
+    aspect: Aspect,
+    dimension: Option<&String>,
+    each: Vec<(&Transcript, RolloutEvidence)>,
+) -> (AspectVerdict, String) {
     let judged = each.iter().filter(|(_, evidence)| evidence.held.is_some()).count();
     let held = each.iter().filter(|(_, evidence)| evidence.held == Some(true)).count();
     let verdict = match (judged, judged - held) {
@@ -423,17 +431,19 @@ fn combined(aspect: Aspect, dimension: Option<&String>, each: Vec<(&Transcript, 
             wanted - judged
         ));
     }
-    AspectVerdict {
+    let figures = deciding.map(|(_, evidence)| evidence.figures.as_slice()).unwrap_or_default();
+    let aspect = AspectVerdict {
         aspect,
         dimension: dimension.cloned(),
         held: verdict,
         rollouts_held: held,
         rollouts_judged: judged,
         interval: proportion(held, judged),
-        figure: deciding.map_or_else(String::new, |(_, evidence)| evidence.figures.join("; ")),
+        figure: figures.join("; "),
         turns,
         needs,
-    }
+    };
+    (aspect, figures.first().cloned().unwrap_or_default())
 }
 
 impl AspectVerdict {
@@ -476,20 +486,20 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-fn summary(persona: &str, loaded: &[LoadedRollout], aspects: &[AspectVerdict]) -> String {
+fn summary(persona: &str, loaded: &[LoadedRollout], aspects: &[(AspectVerdict, String)]) -> String {
     let turns: Vec<usize> = loaded.iter().map(|loaded| loaded.transcript.turns.len()).collect();
     let (low, high) = (turns.iter().min().copied().unwrap_or(0), turns.iter().max().copied().unwrap_or(0));
     let length = if low == high { counted(low, "turn") } else { format!("{low} to {high} turns") };
     let listed = |held: Held| -> Vec<String> {
-        let of = aspects.iter().filter(|aspect| aspect.held == held);
-        of.map(|aspect| match (held, &aspect.figure) {
-            (Held::DidNotHold, figure) => format!(
+        let of = aspects.iter().filter(|(aspect, _)| aspect.held == held);
+        of.map(|(aspect, figure)| match held {
+            Held::DidNotHold => format!(
                 "{} in {} of {} ({figure})",
                 aspect.name(),
                 aspect.rollouts_judged - aspect.rollouts_held,
                 counted(aspect.rollouts_judged, "rollout")
             ),
-            _ => aspect.name(),
+            Held::Held | Held::CannotTell => aspect.name(),
         })
         .collect()
     };
