@@ -7,6 +7,7 @@ mod note;
 mod profile;
 mod reader;
 mod schedule;
+mod threshold;
 mod topics;
 mod transcript;
 mod write;

@@ -282,7 +282,9 @@ impl<'a> JudgeInput<'a> {
             }
         };
         let run = &self.transcript.run;
-        let stream = RngStream::root(run.seed).child("rollout", run.rollout as u64).child("turn", turn.index as u64);
+        let stream = RngStream::root(run.seed.unwrap_or_default())
+            .child("rollout", run.rollout as u64)
+            .child("turn", turn.index as u64);
         let Rating { value, mass, top } = judge.rate(&prompt, stream.child(&question.rubric.name, 0)).await;
         ScorePoint { mass, top, ..point(window.turns, value) }
     }

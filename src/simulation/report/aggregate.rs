@@ -68,7 +68,7 @@ impl Report {
             persona: first.config.name.clone(),
             config: first.config.source.clone(),
             config_digest: first.config.digest,
-            seeds: distinct(transcripts().map(|transcript| transcript.run.seed)),
+            seeds: distinct(transcripts().filter_map(|transcript| transcript.run.seed)),
             adversaries: distinct(transcripts().map(|transcript| transcript.run.adversary)),
             turns_planned: transcripts().map(|transcript| transcript.run.turns_planned).max().unwrap_or_default(),
             rollouts_planned,

@@ -46,7 +46,8 @@ pub fn export(
 #[derive(Serialize)]
 struct LineOrigin<'a> {
     config: &'a str,
-    seed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
     rollout: usize,
     /// Messages that are placeholders for missing replies.
     failures: usize,

@@ -190,7 +190,7 @@ impl Report {
         let rows = [
             ("Configuration", format!("{}, digest {}", code(&self.config), self.config_digest.short())),
             ("Length", length),
-            ("Seed", seeds.join(", ")),
+            ("Seed", if seeds.is_empty() { "not recorded".to_owned() } else { seeds.join(", ") }),
             ("Persona", side(&self.persona_side)),
             ("Other side", format!("{}; {}", adversaries.join(", "), side(&self.interlocutor_side))),
             ("Missing replies", missing),

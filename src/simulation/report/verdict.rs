@@ -256,11 +256,7 @@ fn identity(transcript: &Transcript) -> RolloutEvidence {
     // Monitors find breakdowns. That there is none does not say who talks.
     if evidence.held == Some(true) && !rated && !identified {
         evidence.held = None;
-        evidence.needs.push(
-            "a persona's model that gives log-probabilities (`loom score --likelihood default`), or a reliable judge of \
-             adherence"
-                .to_owned(),
-        );
+        evidence.needs.push("likelihoods, of a persona's model that gives log-probabilities: `loom score`".to_owned());
     }
     evidence
 }
@@ -340,7 +336,7 @@ fn expressed<'a>(transcript: &'a Transcript, dimension: &str) -> Option<&'a Scor
 fn trajectory(transcript: &Transcript, dimension: &str) -> RolloutEvidence {
     let mut evidence = RolloutEvidence::default();
     let Some(score) = expressed(transcript, dimension) else {
-        evidence.needs.push("expressed intensities: `loom score --likelihood full`, or a reliable judge".to_owned());
+        evidence.needs.push("expressed intensities: `loom score` with a persona's model that gives log-probabilities, or a reliable judge".to_owned());
         return evidence;
     };
     let prescribed = |turn: usize| {
@@ -650,7 +646,7 @@ mod tests {
         // A persona that resembles another one: no evidence either way.
         let alike = with(&[0.4; 10], 0.3);
         assert_eq!(alike.held, Held::CannotTell);
-        assert!(alike.needs.iter().any(|need| need.contains("reliable judge")), "{alike:?}");
+        assert!(alike.needs.iter().any(|need| need.contains("likelihoods")), "{alike:?}");
         // Somebody else talks: the instructions make it less likely.
         let mut other = [-0.3; 10];
         other[4] = -0.9;

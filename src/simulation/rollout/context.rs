@@ -207,7 +207,12 @@ impl RolloutContext {
             created_at,
             notes: Vec::new(),
             config: manifest.config.clone(),
-            run: RunRef { seed: manifest.seed, rollout, turns_planned: manifest.turns, adversary: manifest.adversary },
+            run: RunRef {
+                seed: Some(manifest.seed),
+                rollout,
+                turns_planned: manifest.turns,
+                adversary: manifest.adversary,
+            },
             models: Models {
                 persona: manifest.models.persona.clone(),
                 interlocutor: manifest.models.interlocutor.clone(),
@@ -277,5 +282,10 @@ fn prompt_budget(model: &Arc<dyn LanguageModel>) -> Option<PromptBudget> {
 /// The record of a model as a run uses it.
 pub(super) fn model_ref(chain: &ModelChain, dtype: Option<Dtype>, model: &dyn LanguageModel) -> ModelRef {
     let dtype = dtype.map(|dtype| dtype.to_string());
-    ModelRef { spec: chain.to_string(), dtype, info: model.info().clone(), sampling: participant::sampling(model) }
+    ModelRef {
+        spec: chain.to_string(),
+        dtype,
+        info: model.info().clone(),
+        sampling: Some(participant::sampling(model)),
+    }
 }

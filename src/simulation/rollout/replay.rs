@@ -28,7 +28,8 @@ impl Replay {
     ) -> Result<Self, RunError> {
         let run = &transcript.run;
         // The interlocutor's recorded messages are used, so its model and instructions do not matter here.
-        let setting = RunSettings { seed: run.seed, turns: run.turns_planned, ..RunSettings::default() };
+        let setting =
+            RunSettings { seed: run.seed.unwrap_or_default(), turns: run.turns_planned, ..RunSettings::default() };
         let context = RolloutContext::new(Arc::clone(config), setting, Arc::clone(model), Arc::clone(model))?;
         let context = Arc::new(context);
         Ok(Self { runner: RolloutRunner::new(Arc::clone(&context), run.rollout), context })

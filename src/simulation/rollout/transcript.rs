@@ -78,8 +78,9 @@ pub struct ConfigRef {
 /// Which rollout of which run, and its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRef {
-    /// The run's seed.
-    pub seed: u64,
+    /// The run's seed; absent if the source of an imported transcript does not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// The rollout's number in the run, from 0.
     pub rollout: usize,
     /// How many turns were planned.
@@ -107,8 +108,10 @@ pub struct ModelRef {
     pub dtype: Option<String>,
     /// What is known of it.
     pub info: ModelInfo,
-    /// How its replies were sampled; `max_tokens` is the upper bound over the run.
-    pub sampling: Sampling,
+    /// How its replies were sampled; `max_tokens` is the upper bound over the run. Absent if the source of an imported
+    /// transcript does not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Sampling>,
 }
 
 /// The settings before the first message.

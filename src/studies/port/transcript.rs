@@ -130,7 +130,7 @@ pub(super) fn port(path: &str, text: &str, rollout: usize) -> Result<PortedTrans
             digest: Digest::of(settings.to_string()),
             name: source.patient_profile_id.clone(),
         },
-        run: RunRef { seed: 0, rollout, turns_planned: planned, adversary: AdversaryKind::None },
+        run: RunRef { seed: None, rollout, turns_planned: planned, adversary: AdversaryKind::None },
         models: Models {
             persona: ModelRef::imported(persona.as_deref()),
             interlocutor: ModelRef::imported(assistant.as_deref()),
@@ -155,9 +155,8 @@ fn notes(source: &Source) -> Vec<String> {
         "Ported from a transcript of the dynamic mania benchmark. Its turns count from 1, these from 0; `progress` is \
          Loom's, t/(N − 1)."
             .to_owned(),
-        "The source records neither prompts nor seeds nor sampling nor tokens: the seed is written as 0, the prompts' digest \
-         is that of an empty text with template version 0, sampling is Loom's default, and everything computed from tokens \
-         is absent. The configuration's digest is that of the profile's id, the prompt style and the schedule."
+        "The source records neither prompts nor seeds nor sampling nor tokens: seed and sampling are absent, \
+         as is everything computed from tokens, and the prompts' digest is that of an empty text with template version 0. The configuration's digest is that of the profile's id, the prompt style and the schedule."
             .to_owned(),
     ];
     notes.extend(source.experiment_id.as_ref().map(|id| format!("Experiment: {id}.")));

@@ -21,7 +21,8 @@ impl OpenTranscript {
             Outcome::Unfinished => " · running".to_owned(),
             Outcome::Stopped { reason, .. } => format!(" · stopped: {reason}"),
         };
-        let title = format!("{} · {} · seed {}{outcome}", transcript.config.name, self.file, transcript.run.seed);
+        let seed = transcript.run.seed.map_or_else(String::new, |seed| format!(" · seed {seed}"));
+        let title = format!("{} · {}{seed}{outcome}", transcript.config.name, self.file);
         title.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
     }
 

@@ -188,7 +188,7 @@ fn transcript(
             digest: config.map_or_else(|| Digest::of(text), |config| config.digest),
             name: config.map_or(name, |config| &config.persona.name).to_owned(),
         },
-        run: RunRef { seed: 0, rollout, turns_planned: turns.len(), adversary: AdversaryKind::None },
+        run: RunRef { seed: None, rollout, turns_planned: turns.len(), adversary: AdversaryKind::None },
         models: Models { persona: ModelRef::imported(None), interlocutor: ModelRef::imported(interlocutor) },
         opening: Opening {
             first_speaker,

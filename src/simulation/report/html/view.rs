@@ -111,15 +111,12 @@ impl PageView {
 }
 
 fn summary(report: &Report) -> String {
-    let seeds: Vec<String> = report.seeds.iter().map(u64::to_string).collect();
+    let seeds: Vec<String> = report.seeds.iter().map(|seed| format!("seed {seed}")).collect();
     let adversaries: Vec<&str> = report.adversaries.iter().map(|kind| adversary(*kind)).collect();
-    format!(
-        "{} of {} planned, {}, seed {}",
-        counted(report.rollouts.len(), "rollout"),
-        counted(report.turns_planned, "turn"),
-        adversaries.join(", "),
-        seeds.join(", ")
-    )
+    let planned =
+        format!("{} of {} planned", counted(report.rollouts.len(), "rollout"), counted(report.turns_planned, "turn"));
+    let parts = std::iter::once(planned.as_str()).chain(adversaries).chain(seeds.iter().map(String::as_str));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 fn figures(report: &Report) -> Vec<(String, String)> {

@@ -5,7 +5,7 @@ use super::turn::{
 };
 use super::{ModelRef, TokenSummary};
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{Finish, ModelInfo, Sampling};
+use crate::foundation::chat::{Finish, ModelInfo};
 use crate::governance::regulator::TurnStats;
 use crate::simulation::persona::{InjectionKind, Speaker};
 
@@ -73,6 +73,6 @@ impl ModelRef {
     pub fn imported(name: Option<&str>) -> Self {
         let spec = name.unwrap_or("unknown").to_owned();
         let info = ModelInfo { name: spec.clone(), ..ModelInfo::default() };
-        Self { spec, dtype: None, info, sampling: Sampling::default() }
+        Self { spec, dtype: None, info, sampling: None }
     }
 }
