@@ -179,6 +179,27 @@ fn a_run_is_scored_by_its_own_judge_for_every_interlocutor() {
 }
 
 #[test]
+fn a_configuration_names_rubrics_of_its_own() {
+    let warmth = "rubric: warmth\nversion: 1\nabout: other\nper: message\npolarity: high\nmeaning: warm?\n\
+                  question: Is {{ other }} warm?\nscale: {1: cold, 5: warm}\n";
+    let config = format!("{ANNA}\nevaluation:\n  rubrics: [mine/warmth.yaml, giving_in]\n");
+    let dir = folder(&[("outside.yaml", warmth)]);
+    fs::create_dir_all(dir.path().join("conf/mine")).unwrap();
+    fs::write(dir.path().join("conf/anna.yaml"), &config).unwrap();
+    fs::write(dir.path().join("conf/mine/warmth.yaml"), warmth).unwrap();
+    good(dir.path(), &["run", "conf/anna.yaml", "--turns", "2", "--no-score", "--output", "run"]);
+    good(dir.path(), &["score", "run", "--likelihood", "off"]);
+    for id in ["warmth/1", "giving_in/1", "naturalness/1"] {
+        assert!(named(&scores(dir.path()), id).value.is_some(), "{id}");
+    }
+    fs::write(dir.path().join("conf/mine/warmth.yaml"), warmth.replace("warmth", "naturalness")).unwrap();
+    assert!(ends(dir.path(), 3, &["score", "run", "--again"]).contains("is the name of a shipped rubric"));
+    let outside = config.replace("mine/warmth.yaml", "../outside.yaml");
+    fs::write(dir.path().join("conf/outside.yaml"), outside).unwrap();
+    assert!(ends(dir.path(), 3, &["validate", "conf/outside.yaml"]).contains("is not below this file's folder"));
+}
+
+#[test]
 fn a_judge_keeps_the_dtype_of_its_run() {
     let dir = folder(&[("anna.yaml", ANNA), ("p.json", r#"["I count them."]"#)]);
     let models = ["--persona-model", "scripted:p.json", "--target", "echo", "--judge-model", "bundled"];

@@ -25,7 +25,7 @@ use crate::simulation::authorizer::Authorizer;
 use crate::simulation::judge::judged::{Judge, Rubric};
 use crate::simulation::judge::likelihood::LikelihoodSet;
 use crate::simulation::judge::scoring::{ScoringError, TranscriptScorer, started_at, transcripts};
-use crate::simulation::persona;
+use crate::simulation::persona::{self, PersonaConfig};
 use crate::simulation::rollout::{Manifest, ScoreMethod};
 
 /// Score transcripts with a judge, and by the likelihood of the replies
@@ -152,6 +152,7 @@ impl Args {
         let mut jobs: Vec<ScoringJob> = Vec::new();
         for (folder, date, files) in by_run(files) {
             let gate = gate_for(judge.map(|(chain, _)| chain), folder.as_deref())?;
+            let own = folder.as_deref().and_then(config_of);
             let (judge, known) = match judge {
                 None => (None, None),
                 Some((chain, options)) => {
@@ -171,7 +172,7 @@ impl Args {
                 judge,
                 judge_check: known,
                 window: self.scoring.judge_window,
-                rubrics: self.scoring.rubrics()?,
+                rubrics: self.scoring.rubrics(folder.as_deref(), own.as_ref().or(config.map(Arc::as_ref)))?,
                 likelihood_set: self.scoring.likelihood_set(),
                 rescore: self.again,
                 config: config.cloned(),
@@ -212,8 +213,8 @@ fn runs_judge(files: &[PathBuf], options: &OpenOptions) -> Result<(ModelChain, O
 }
 
 impl ScoreOptions {
-    /// The rubrics named on the command line.
-    fn rubrics(&self) -> Result<Vec<Rubric>, Failure> {
+    /// The rubrics named on the command line, and those that the configuration of the run in `folder` names.
+    fn rubrics(&self, folder: Option<&Path>, config: Option<&PersonaConfig>) -> Result<Vec<Rubric>, Failure> {
         let shipped = |name: &str| Rubric::shipped().iter().find(|rubric| rubric.name == name).cloned();
         let read = |name: &String| match shipped(name) {
             Some(rubric) => Ok(rubric),
@@ -230,8 +231,18 @@ impl ScoreOptions {
                 }
             }
         };
-        let standard = |name: &String| Rubric::standard().any(|rubric| rubric.name == *name);
-        self.rubric.iter().filter(|name| !standard(name)).map(read).collect()
+        let named = config.map(|config| config.evaluation.rubrics.as_slice()).unwrap_or_default();
+        // The files lie beside the configuration that the run was started with.
+        let source = folder.and_then(manifest_of).map(|manifest| PathBuf::from(manifest.config.source));
+        let beside = source.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        let named = named.iter().map(|name| match shipped(name) {
+            Some(_) => name.clone(),
+            None => beside.join(name).display().to_string(),
+        });
+        let mut names: Vec<String> = self.rubric.iter().cloned().chain(named).collect();
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(name.clone()) && !Rubric::standard().any(|rubric| rubric.name == *name));
+        names.iter().map(read).collect()
     }
 
     fn likelihood_set(&self) -> LikelihoodSet {
@@ -260,7 +271,7 @@ pub(super) async fn run(
         judge: Some(judge),
         judge_check: known,
         window: scoring.judge_window,
-        rubrics: scoring.rubrics()?,
+        rubrics: scoring.rubrics(Some(folder), config_of(folder).as_ref())?,
         likelihood_set: scoring.likelihood_set(),
         rescore: false,
         config: None,
@@ -365,6 +376,11 @@ async fn score_all(
 }
 
 /// The manifest of the run in `folder`.
+/// The configuration of the run in `folder`; without a valid one, its transcripts say so when they are scored.
+fn config_of(folder: &Path) -> Option<PersonaConfig> {
+    persona::load(&folder.join("config.yaml")).ok()
+}
+
 fn manifest_of(folder: &Path) -> Option<Manifest> {
     serde_json::from_str(&std::fs::read_to_string(folder.join("run.json")).ok()?).ok()
 }

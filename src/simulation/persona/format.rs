@@ -372,6 +372,8 @@ config_record! {
     pub(super) struct Evaluation {
         /// The scores. One that is not named here is taken, on every turn.
         scoring: Optional<Scoring>,
+        /// Rubrics besides these: names of shipped ones, or YAML files, relative to this file.
+        rubrics: Optional<Vec<Located<String>>>,
         /// Who the interlocutor is.
         adversary: Optional<Adversary>,
     }

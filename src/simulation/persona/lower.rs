@@ -11,6 +11,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::path::{Component, Path};
 use std::str::FromStr;
 
 use regex::RegexBuilder;
@@ -162,7 +163,19 @@ fn evaluation(raw: Option<&Located<format::Evaluation>>, problems: &mut Problems
         None => None,
     };
     let kind = adversary.and_then(|adversary| adversary.r#type.as_ref());
-    Evaluation { scoring, adversary: kind.map_or(AdversaryKind::None, |kind| kind.value), adversary_model }
+    let rubrics = raw.and_then(|raw| raw.rubrics.as_ref());
+    for path in rubrics.iter().flat_map(|list| &list.value).filter(|path| !is_below(&path.value)) {
+        let message = format!("`{}` is not below this file's folder", path.value);
+        let help = "name a shipped rubric, or a file beside the configuration; `loom score --rubric` takes any";
+        problems.add(Problem::new(path.span.clone(), message).help(help));
+    }
+    let rubrics = texts(rubrics);
+    Evaluation { scoring, rubrics, adversary: kind.map_or(AdversaryKind::None, |kind| kind.value), adversary_model }
+}
+
+/// Whether a path leads nowhere but into the folder that it is relative to.
+fn is_below(path: &str) -> bool {
+    Path::new(path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
 fn score(raw: Option<&Located<format::Score>>, problems: &mut Problems) -> Option<ScoreConfig> {

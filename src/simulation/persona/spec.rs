@@ -206,6 +206,8 @@ pub enum StructuralPattern {
 pub struct Evaluation {
     /// Which scores are wanted.
     pub scoring: BTreeMap<ScoreName, ScoreConfig>,
+    /// Rubrics besides these: names of shipped ones, or files below the configuration's folder.
+    pub rubrics: Vec<String>,
     /// Who the interlocutor is, unless `--adversary` says otherwise.
     pub adversary: AdversaryKind,
     /// The adversary's model, unless the command line says otherwise.
