@@ -3,6 +3,7 @@
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::foundation::text::fold;
+use crate::foundation::text::is_unsafe;
 use crate::simulation::rollout::{Outcome, TokenLine, Transcript};
 
 /// One transcript with its tokens.
@@ -22,7 +23,7 @@ impl OpenTranscript {
             Outcome::Stopped { reason, .. } => format!(" · stopped: {reason}"),
         };
         let title = format!("{} · {} · seed {}{outcome}", transcript.config.name, self.file, transcript.run.seed);
-        title.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
+        title.chars().map(|c| if c.is_control() || is_unsafe(c) { '·' } else { c }).collect()
     }
 
     fn turns(&self) -> usize {
