@@ -30,6 +30,7 @@ mod regulate;
 mod remote;
 mod report;
 mod run;
+mod safe_writer;
 mod schema;
 mod score;
 mod serve;
@@ -44,6 +45,7 @@ use std::process::ExitCode;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
+use crate::foundation::base::is_caught;
 use crate::foundation::chat::ModelSpecError;
 use crate::inference::providers;
 
@@ -64,7 +66,8 @@ Examples:
   loom run anna.yaml               run a conversation
   loom view results/DIR            read the transcripts
 
-Exit codes: 0 ok, 1 a check failed, 2 usage, 3 invalid config, 4 denied, 5 a model failed, 70 a bug in loom, 130 interrupted.
+Exit codes: 0 ok, 1 a check failed, 2 usage, or a file or the output cannot be read or written, 3 invalid config, 4 denied,
+5 a model failed, 70 a bug in loom, 130 interrupted.
 `loom help COMMAND` shows the help of a command."
 )]
 pub struct Cli {
@@ -147,6 +150,9 @@ impl Command {
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
     set_hook(Box::new(|panic| {
+        if is_caught() {
+            return;
+        }
         eprintln!("loom has a bug: {panic}\nPlease report it together with the command that you ran.");
     }));
     // The hook has printed the panic; only the exit code is left.
@@ -159,9 +165,11 @@ fn run() -> Exit {
         Err(mut error) => {
             suggest_model(&mut error);
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
-            // A closed pipe while printing help is not an error.
-            let _closed_pipe = error.print();
-            return exit;
+            return match error.print() {
+                // A closed pipe while printing help is not an error.
+                Err(failed) if failed.kind() != std::io::ErrorKind::BrokenPipe => Exit::Usage,
+                _ => exit,
+            };
         }
     };
     let mut terminal = Terminal::stdout(cli.color);

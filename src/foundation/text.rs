@@ -1,4 +1,5 @@
-//! Text functions: typographic folding, words and content words, TF-IDF, lexical diversity.
+//! Text functions: typographic folding, words and content words, TF-IDF, lexical diversity, and text from outside made safe
+//! to show.
 //!
 //! All comparisons use *folded* text ([`fold`]): lower case, straight quotes and dashes, single spaces. So a phrase typed
 //! with straight quotes is found in prose that a model wrote with typographic quotes.
@@ -8,6 +9,7 @@ mod content;
 mod diversity;
 mod ending;
 mod fold;
+mod outside;
 mod tfidf;
 
 pub use agreement::agrees;
@@ -15,4 +17,5 @@ pub use content::{content_words, is_stop_word};
 pub use diversity::{distinct_n, moving_type_token_ratio, self_repetition};
 pub use ending::ends_with_question;
 pub use fold::{contains_phrase, fold, straighten, words};
+pub use outside::{is_unsafe, markdown, markdown_code, printable};
 pub use tfidf::{SparseVector, mean_pairwise_cosine, tfidf};

@@ -1,5 +1,6 @@
 //! Opens models by their spec string. Models opened twice share one engine; a list of specs becomes a fallback chain.
 
+mod allowed_hosts;
 mod catalog;
 mod chain;
 mod echo;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
+pub use self::allowed_hosts::{AllowedHosts, AskForHost, server};
 pub use self::catalog::{CatalogEntry, catalog, similar_spec};
 use self::chain::FallbackChain;
 use self::echo::Echo;
@@ -41,6 +43,8 @@ pub struct OpenOptions {
     pub now: Option<Timestamp>,
     /// Timeouts, retries and limits of hosted models.
     pub remote: RemoteOptions,
+    /// The servers of `openai-compatible` models that the user named. Others are refused.
+    pub hosts: AllowedHosts,
     /// Address, cache and records of the Hugging Face hub.
     pub hub: HubOptions,
     /// Memory that each engine may use in addition to the weights.
@@ -96,8 +100,13 @@ impl<T> Default for PerRole<T> {
 /// [`Completion::fallbacks`](crate::foundation::chat::Completion::fallbacks).
 ///
 /// # Errors
-/// [`ModelError::Unavailable`] when no model of the chain can be opened.
+/// [`ModelError::Unavailable`] when no model of the chain can be opened, and [`ModelError::Denied`] when one is on a server
+/// that is not in [`OpenOptions::hosts`].
 pub fn open(chain: &ModelChain, options: &OpenOptions) -> Result<Arc<dyn LanguageModel>, ModelError> {
+    for spec in chain.specs() {
+        let denied = |why| ModelError::Denied { model: spec.to_string(), why };
+        options.hosts.check(spec).map_err(denied)?;
+    }
     let mut specs = chain.specs();
     if let (Some(only), None) = (specs.next(), specs.next()) {
         return options.open_one(only);
@@ -109,14 +118,10 @@ pub fn open(chain: &ModelChain, options: &OpenOptions) -> Result<Arc<dyn Languag
 /// The host that a call or a download of the model connects to; `None` for a model on this machine. Naming a hosted
 /// model grants access to its host.
 pub fn host(spec: &ModelSpec) -> Option<String> {
+    // Without brackets around an IPv6 address.
     let of = |url: &str| {
-        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let name = match authority.strip_prefix('[') {
-            Some(address) => address.split(']').next(),
-            None => authority.split(':').next(),
-        };
-        name.unwrap_or_default().to_ascii_lowercase()
+        let host = remote::server_url(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+        host.unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned()
     };
     let from_variable = |variable: &str, own: &str| of(&std::env::var(variable).unwrap_or_else(|_| own.to_owned()));
     match spec {
@@ -159,6 +164,13 @@ impl OpenOptions {
     #[must_use]
     pub fn with_guard(self, guard: Arc<dyn CallGuard>) -> Self {
         Self { guard: Some(guard), ..self }
+    }
+
+    /// These options, with the servers of a chain that the user named added to [`hosts`](Self::hosts).
+    #[must_use]
+    pub fn naming(mut self, chain: &ModelChain) -> Self {
+        self.hosts.allow_chain(chain);
+        self
     }
 
     /// These options with `dtype`, if given. Engines are still shared.

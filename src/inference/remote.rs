@@ -35,6 +35,7 @@ use serde_json::{Map, Value};
 
 use self::anthropic::Anthropic;
 use self::credentials::Credentials;
+pub(in crate::inference) use self::credentials::{is_loopback, server_url};
 use self::hosted::HostedModel;
 use self::openai::OpenAi;
 use self::partial_reply::PartialReply;

@@ -68,6 +68,18 @@ pub enum AuthorizerError {
     Folder(String, std::io::Error),
 }
 
+impl AuthorizerError {
+    /// Whether a file could not be read or written; otherwise the receipts, the key or a profile is not what it should be.
+    pub fn is_io(&self) -> bool {
+        match self {
+            Self::Log(error) => matches!(error, LogError::Io { .. } | LogError::Poisoned),
+            Self::Key(error) => matches!(error, KeyError::Io { .. }),
+            Self::Ledger(_) | Self::Folder(..) => true,
+            Self::Denied(_) | Self::Busy(_) | Self::Profile(_) | Self::Replay(_) => false,
+        }
+    }
+}
+
 impl From<Refusal> for AuthorizerError {
     fn from(refusal: Refusal) -> Self {
         Self::Denied(refusal)

@@ -30,9 +30,15 @@ fn options(remote: RemoteOptions) -> OpenOptions {
     options
 }
 
+/// The models of a chain that the user named.
+fn named(chain: &str, remote: RemoteOptions) -> Arc<dyn LanguageModel> {
+    let chain = chain.parse().unwrap();
+    open(&chain, &options(remote).naming(&chain)).unwrap()
+}
+
 /// The model `m` of the server at `url`.
 fn compatible(url: &str, remote: RemoteOptions) -> Arc<dyn LanguageModel> {
-    open(&format!("openai-compatible:{url}#m").parse().unwrap(), &options(remote)).unwrap()
+    named(&format!("openai-compatible:{url}#m"), remote)
 }
 
 fn request(seed: u64) -> Request {

@@ -175,6 +175,10 @@ fn the_model_commands_fetch_inspect_and_check() {
         "{told}"
     );
 
+    // The weights came from another host, which did not get the token.
+    let asked = hub.asked().join("\n");
+    assert!(asked.contains("/cdn/acme/private/model.safetensors") && !asked.contains("TOKEN LEAKED"), "{asked}");
+
     let (code, told) = loom(&hub, home.path(), "", &["model", "fetch", "hf:acme/private@main"]);
     assert_eq!(code, Some(5), "{told}");
     assert!(told.contains("set HF_TOKEN"), "{told}");

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 /// Environment variables that the program and its libraries read. `LOOM_KERNELS` is not included: it does not change
 /// results, and the tests pass on every path.
-const VARIABLES: [&str; 16] = [
+const VARIABLES: [&str; 17] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_BASE_URL",
     "HF_ENDPOINT",
@@ -15,6 +15,7 @@ const VARIABLES: [&str; 16] = [
     "HF_HUB_CACHE",
     "HF_HUB_OFFLINE",
     "HF_TOKEN",
+    "LOOM_ALLOW_HOSTS",
     "LOOM_API_KEY",
     "LOOM_CACHE",
     "LOOM_PRICES",

@@ -103,7 +103,10 @@ async fn a_killed_run_resumes_and_equals_an_uninterrupted_one() {
     for _ in 0..4 {
         answers(&server, 5).await;
         killed_at_request(&server, &mut next, 6).await;
-        next = command(dir.path(), &["--resume", "broken", "--no-score", "--parallel", "2"]);
+        next = command(
+            dir.path(),
+            &["--resume", "broken", "--no-score", "--parallel", "2", "--allow-host", &server.uri()],
+        );
     }
     answers(&server, u64::MAX).await;
     let last = next.output().unwrap();

@@ -1,5 +1,6 @@
 //! `loom serve` from outside: what clients get, in OpenAI's form and beyond it.
 
+mod attacks;
 mod refusals;
 mod replies;
 

@@ -117,7 +117,10 @@ impl Effect {
             model => Some(model.parse::<ModelChain>().map_err(|error| Failure::usage(error.to_string()))?),
         };
         let bar = bar(50);
-        let options = OpenOptions::new(self.threads, None);
+        let mut options = OpenOptions::new(self.threads, None);
+        if let Some(chain) = &chain {
+            options.hosts.allow_chain(chain);
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let on_progress = |done: usize| bar.set_position(done as u64);
         let found = runtime.block_on(effect(chain.as_ref(), self.rollouts, &self.output, &options, on_progress));
@@ -266,7 +269,8 @@ impl TaskArgs {
         }
         let template = self.chat_template.as_deref().map(read_file);
         let gate = Authorizer::for_models("confidence", Mood::Skeptical, &[&self.model], None)?;
-        let model = gate.open_model(&self.model, &OpenOptions::new(self.threads, template.transpose()?))?;
+        let model =
+            gate.open_model(&self.model, &OpenOptions::new(self.threads, template.transpose()?).naming(&self.model))?;
         let subject =
             StudySubject { task: task.name.clone(), model: self.model.to_string(), scope: scope(&*model, &task)? };
         let bar = bar(task.items.len() as u64);

@@ -57,7 +57,7 @@ pub(super) struct RoleArgs {
     #[arg(long, value_name = "DEVICE")]
     judge_device: Option<DeviceChoice>,
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 impl RoleArgs {

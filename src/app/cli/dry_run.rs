@@ -4,10 +4,13 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde::Serializer as _;
+
 use super::output::OutputFormat;
 use super::{Exit, Failure, Terminal};
 use crate::simulation::persona::{
-    self, AssembleError, Assembler, InjectionKind, PersonaConfig, PromptBudget, TrajectoryMode, TurnInput, TurnPlan,
+    self, AssembleError, Assembler, InjectionKind, PersonaConfig, PromptBudget, PromptSections, TrajectoryMode,
+    TurnInput, TurnPlan,
 };
 
 /// Show the prompts of the persona's model at every turn, without opening a model
@@ -58,11 +61,13 @@ impl Args {
                 return Err(Failure::usage(format!("there is no turn {turn}: the run has turns 0 to {last}")));
             }
         };
-        let plans: Vec<TurnPlan> = shown.map(|turn| assembler.plan(&TurnInput::new(turn, &[]))).collect();
+        let plans = shown.map(|turn| assembler.plan(&TurnInput::new(turn, &[])));
         match self.format {
             OutputFormat::Json => {
-                let json = serde_json::to_string_pretty(&plans).map_err(std::io::Error::from)?;
-                writeln!(terminal.out, "{json}")?;
+                // One plan at a time: together they can be thousands of prompts.
+                let mut json = serde_json::Serializer::pretty(&mut terminal.out);
+                json.collect_seq(plans).map_err(std::io::Error::from)?;
+                writeln!(terminal.out)?;
             }
             OutputFormat::Text => {
                 let form =
@@ -70,6 +75,7 @@ impl Args {
                 let turns = if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") };
                 let mut page = PlanPrinter { color: terminal.color, width: terminal.width, out: &mut *terminal.out };
                 page.heading(&format!("{}, {turns}{form}", config.persona.name))?;
+                let plans: Vec<TurnPlan> = plans.map(|plan| self.shortened(plan)).collect();
                 page.table(&plans)?;
                 page.told(&assembler)?;
                 page.revelations(&plans)?;
@@ -77,6 +83,21 @@ impl Args {
             }
         }
         Ok(Exit::Ok)
+    }
+
+    /// The plan without the texts that are not shown.
+    fn shortened(&self, plan: TurnPlan) -> TurnPlan {
+        let first = plan.turn == 0 || self.turn.is_some();
+        let shown = first || plan.injection == InjectionKind::Change;
+        TurnPlan {
+            opening: if first { plan.opening } else { String::new() },
+            state: if first { plan.state } else { String::new() },
+            message: plan.message.filter(|_| shown),
+            sections: PromptSections::default(),
+            prompt: String::new(),
+            dropped: if first { plan.dropped } else { Vec::new() },
+            ..plan
+        }
     }
 
     fn turns(&self, config: &PersonaConfig) -> Result<usize, Failure> {
@@ -94,7 +115,7 @@ impl Args {
 fn failure(error: &AssembleError) -> Failure {
     let exit = match error {
         AssembleError::Turns(_) | AssembleError::Budget { .. } => Exit::Usage,
-        AssembleError::Placeholder { .. } => Exit::BadConfig,
+        AssembleError::Placeholder { .. } | AssembleError::TooLarge { .. } => Exit::BadConfig,
         AssembleError::Template(_) => Exit::Bug,
     };
     Failure::Message { message: error.to_string(), exit }

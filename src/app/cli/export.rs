@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use super::report::{failure, write_file};
+use super::report::{failure, write_file_inside};
 use super::{Exit, Failure, Terminal};
 use crate::simulation::report::{ExportFormat, Report, export};
 
@@ -57,7 +57,7 @@ impl Args {
             .map_err(|error| Failure::usage(format!("{} cannot be created: {error}", folder.display())))?;
         for (name, text) in export(&report, &conversations, format).map_err(|error| failure(&error))? {
             let path = folder.join(name);
-            write_file(&path, &text)?;
+            write_file_inside(&path, &text)?;
             writeln!(terminal.out, "{}", path.display())?;
         }
         Ok(Exit::Ok)

@@ -1,11 +1,11 @@
 //! Reads files named on the command line, with size limits.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use super::Failure;
 use crate::foundation::base::limits::TEXT_BYTES_MAX;
+use crate::foundation::store::{open_regular, read_from};
 
 /// The text of a file.
 pub(super) fn read_file(path: &Path) -> Result<String, Failure> {
@@ -24,7 +24,7 @@ pub(super) fn read_file_limited(path: &Path, most: u64) -> Result<String, Failur
 
 /// The bytes of a file of at most `most` bytes.
 pub(super) fn read_bytes_limited(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
-    read(&path.display().to_string(), File::open(path), most)
+    read(&path.display().to_string(), open_regular(path), most)
 }
 
 /// The text of a file, or of standard input for `-`, of at most `most` bytes.
@@ -38,14 +38,14 @@ pub(super) fn read_text_limited(path: &Path, most: u64) -> Result<String, Failur
 }
 
 fn read(name: &str, source: io::Result<impl Read>, most: u64) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    source
-        .and_then(|source| source.take(most + 1).read_to_end(&mut bytes))
-        .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
-    if bytes.len() as u64 > most {
-        return Err(Failure::usage(format!("{name} is larger than the limit of {most} bytes: is it the right file?")));
-    }
-    Ok(bytes)
+    source.and_then(|source| read_from(source, most)).map_err(|error| {
+        Failure::usage(match error.kind() {
+            io::ErrorKind::FileTooLarge => {
+                format!("{name} is larger than the limit of {most} bytes: is it the right file?")
+            }
+            _ => format!("{name} cannot be read: {error}"),
+        })
+    })
 }
 
 fn text(name: &str, bytes: Vec<u8>) -> Result<String, Failure> {

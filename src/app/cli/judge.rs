@@ -79,7 +79,7 @@ impl CheckArgs {
         let labels = labels.transpose()?;
         let (check, agreement) = runtime.block_on(async {
             let gate = Authorizer::for_models("judge check", Mood::Skeptical, &[&chain], None)?;
-            let judge = Judge::new(gate.open_model(&chain, &options)?).await?;
+            let judge = Judge::new(gate.open_model(&chain, &options.naming(&chain))?).await?;
             let check = load_or_run_check(&judge, false, self.again).await?;
             let check = check.ok_or_else(|| Failure::usage("the judge was not tested"))?;
             let agreement = match &labels {

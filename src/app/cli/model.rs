@@ -95,7 +95,7 @@ fn fetch(terminal: &mut Terminal, spec: &ModelSpec, options: &HubOptions) -> Res
 fn check(terminal: &mut Terminal, spec: &ModelSpec) -> Result<Exit, Failure> {
     let chain = spec.clone().into();
     let gate = Authorizer::for_models("model check", Mood::Skeptical, &[&chain], None)?;
-    let model = match gate.open_model(&chain, &OpenOptions::default()) {
+    let model = match gate.open_model(&chain, &OpenOptions::default().naming(&chain)) {
         Ok(model) => model,
         Err(error) => return Err(Failure::Message { message: error.to_string(), exit: Exit::CheckFailed }),
     };

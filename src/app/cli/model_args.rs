@@ -41,7 +41,7 @@ impl ModelArgs {
         options.dtype = self.dtype;
         options.device = self.device.decide(terminal)?;
         self.remote.apply(&mut options);
-        Ok(options)
+        Ok(options.naming(&self.model))
     }
 
     /// Opens the model for `command`, in the mood CALM.

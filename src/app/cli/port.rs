@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Subcommand, ValueEnum};
 
 use super::input::read_file;
-use super::report::write_file;
+use super::report::{write_file, write_file_inside};
 use super::{Exit, Failure, Terminal};
 use crate::studies::port::{self, PortError, PortPlan, Presentation};
 
@@ -114,9 +114,9 @@ impl Mania {
             require_absent(&path)?;
             let json = serde_json::to_string_pretty(&ported.transcript)
                 .map_err(|error| Failure::usage(format!("{} cannot be written as JSON: {error}", file.display())))?;
-            write_file(&path, &(json + "\n"))?;
+            write_file_inside(&path, &(json + "\n"))?;
             // The source records no tokens, so an empty side file is complete.
-            write_file(&path.with_extension("tokens.jsonl"), "")?;
+            write_file_inside(&path.with_extension("tokens.jsonl"), "")?;
             for note in &ported.notes {
                 writeln!(terminal.err, "{}: {note}", file.display())?;
             }

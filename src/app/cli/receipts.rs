@@ -10,6 +10,7 @@ use clap::{Subcommand, ValueEnum};
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::{Clock as _, Digest, SystemClock, limits};
 use crate::foundation::store::RealDisk;
+use crate::foundation::store::read_limited;
 use crate::foundation::store::receipts::{
     ContentState, ContentStore, HEAD, Head, LOG, PublicKey, Receipt, ReceiptKey, ReceiptLog, chain, to_otlp, verify,
 };
@@ -206,10 +207,5 @@ fn receipts(folder: &Path) -> Result<Vec<Receipt>, Failure> {
 fn read(folder: &Path, name: &str) -> Result<Vec<u8>, Failure> {
     let path = folder.join(name);
     let fault = |error: std::io::Error| Failure::usage(format!("{} cannot be read: {error}", path.display()));
-    let size = std::fs::metadata(&path).map_err(fault)?.len();
-    if size > limits::RECEIPTS_BYTES_MAX {
-        let most = limits::RECEIPTS_BYTES_MAX;
-        return Err(Failure::usage(format!("{} is larger than {most} bytes (RECEIPTS_BYTES_MAX)", path.display())));
-    }
-    std::fs::read(&path).map_err(fault)
+    read_limited(&path, limits::RECEIPTS_BYTES_MAX).map_err(fault)
 }

@@ -15,7 +15,7 @@ use super::likelihood::ModelLikelihood;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits::{EVENT_LINE_BYTES_MAX, REGULATOR_STATE_BYTES_MAX};
 use crate::foundation::chat::ModelChain;
-use crate::foundation::store::{FileLock, write_atomic};
+use crate::foundation::store::{FileLock, open_regular, write_atomic};
 use crate::governance::mood::Mood;
 use crate::governance::regulator::{
     BreakAction, Calibration, Decision, EventLine, ModelPrice, RankedDecision, Regulator, RegulatorState, SessionLog,
@@ -158,7 +158,7 @@ impl Args {
         }
         if let Some(chain) = &self.model {
             let gate = Authorizer::for_models("regulate", Mood::Skeptical, &[chain], None)?;
-            let model = gate.open_model(chain, &OpenOptions::new(None, None))?;
+            let model = gate.open_model(chain, &OpenOptions::new(None, None).naming(chain))?;
             regulator.set_likelihood(Some(Arc::new(ModelLikelihood::new(model)?)));
         }
         let mut sessions = Sessions { template: regulator, open: BTreeMap::new(), last_used: 0 };
@@ -493,7 +493,7 @@ fn read_log(path: &Path) -> Result<String, Failure> {
         return read(path);
     }
     let unread = |error: io::Error| file_error(path, "cannot be read", &error);
-    let file = File::open(path).map_err(unread)?;
+    let file = open_regular(path).map_err(unread)?;
     let mut text = String::new();
     GzDecoder::new(file).take(REGULATOR_STATE_BYTES_MAX).read_to_string(&mut text).map_err(unread)?;
     Ok(text)

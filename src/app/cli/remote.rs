@@ -1,8 +1,12 @@
 //! Arguments of the commands that use hosted models or the hub.
 
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::inference::providers::OpenOptions;
+use super::terminal::printable;
+use crate::inference::providers::{AllowedHosts, OpenOptions};
 
 /// Set on each argument: a heading on the struct would also apply to the command's own arguments.
 const HEADING: &str = "Hosted models and the hub";
@@ -22,6 +26,10 @@ pub(super) struct RemoteArgs {
     /// Do not download from the hub; use only its cache
     #[arg(long, help_heading = HEADING)]
     offline: bool,
+    /// Permit requests, with the key, to a server that only a file names: HOST, HOST:PORT or a URL; may be repeated
+    /// [default: `LOOM_ALLOW_HOSTS`]
+    #[arg(long, help_heading = HEADING, value_name = "HOST", value_parser = server)]
+    allow_host: Vec<String>,
 }
 
 impl RemoteArgs {
@@ -32,5 +40,38 @@ impl RemoteArgs {
         options.remote.requests_per_minute = self.requests_per_minute;
         options.remote.tokens_per_minute = self.tokens_per_minute;
         options.hub.offline |= self.offline;
+        for server in &self.allow_host {
+            // Checked by the parser of the argument.
+            let _checked = options.hosts.allow(server);
+        }
+        if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+            let answers = Mutex::new(BTreeMap::new());
+            options.hosts.ask_with(Arc::new(move |model: &str, server: &str| {
+                let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+                *answers.entry(server.to_owned()).or_insert_with(|| ask(model, server))
+            }));
+        }
     }
+
+    /// `--allow-host` for the commands that continue this one's work.
+    pub(super) fn allow_host_flags(&self) -> String {
+        self.allow_host.iter().map(|server| format!(" --allow-host {server}")).collect()
+    }
+}
+
+fn server(text: &str) -> Result<String, String> {
+    AllowedHosts::default().allow(text).map(|()| text.to_owned())
+}
+
+/// Asks on the terminal whether requests may be sent to a server that a file names. No answer means no.
+fn ask(model: &str, server: &str) -> bool {
+    let mut err = std::io::stderr();
+    let (model, server) = (printable(model), printable(server));
+    let asked = writeln!(err, "A file names the model {model}.")
+        .and_then(|()| write!(err, "Send this conversation and the key to {server}? [y/N] "))
+        .and_then(|()| err.flush());
+    let mut answer = String::new();
+    asked.is_ok()
+        && std::io::stdin().read_line(&mut answer).is_ok()
+        && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }

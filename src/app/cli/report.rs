@@ -1,11 +1,12 @@
 //! `loom report`: writes the report on a finished or running run.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
 use super::{Exit, Failure, Terminal};
+use crate::foundation::store::{write_atomic, write_inside};
 use crate::simulation::report::{Report, ReportError};
 
 /// Write the report on a results folder
@@ -95,5 +96,14 @@ pub(super) fn failure(error: &ReportError) -> Failure {
 
 /// Writes a file named on the command line.
 pub(super) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))
+    write_atomic(path, text.as_bytes()).map_err(|error| unwritten(path, &error))
+}
+
+/// Writes a file of a folder named on the command line.
+pub(super) fn write_file_inside(path: &Path, text: &str) -> Result<(), Failure> {
+    write_inside(path, text.as_bytes()).map_err(|error| unwritten(path, &error))
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("{} cannot be written: {error}", path.display()))
 }

@@ -2,6 +2,7 @@
 
 mod show;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::governance::memory::capture::CaptureInput;
 use crate::governance::memory::workspace::{MemoryError, Workspace};
 use crate::governance::regulator::Calibration;
 use crate::inference::engine::{DeviceChoice, Dtype};
-use crate::inference::providers::{OpenOptions, PerRole};
+use crate::inference::providers::{OpenOptions, PerRole, server};
 use crate::simulation::authorizer::Authorizer;
 use crate::simulation::persona::{AdversaryKind, RegulatorPolicy};
 use crate::simulation::report::{Held, Report};
@@ -215,7 +216,9 @@ impl Args {
     /// The command that resumes the run in `folder`. Scoring is not part of the run's settings.
     fn resume_command(&self, folder: &Path) -> String {
         let score = if self.score { " --score" } else { "" };
-        format!("loom run --resume {}{score}", quoted(folder))
+        let named = [&self.persona_model, &self.target, &self.adversary_model, &self.judge_model];
+        let allow = allow_flags(named.into_iter().flatten()) + &self.roles.remote.allow_host_flags();
+        format!("loom run --resume {}{score}{allow}", quoted(folder))
     }
 
     fn options(&self, terminal: &mut Terminal) -> Result<OpenOptions, Failure> {
@@ -224,6 +227,8 @@ impl Args {
         options.dtype = self.dtype;
         options.dtypes =
             PerRole { persona: self.persona_dtype, interlocutor: self.interlocutor_dtype, judge: self.judge_dtype };
+        let named = [&self.persona_model, &self.target, &self.adversary_model, &self.judge_model];
+        named.into_iter().flatten().for_each(|chain| options.hosts.allow_chain(chain));
         Ok(options)
     }
 
@@ -267,6 +272,12 @@ impl Args {
             error => failure(error),
         })
     }
+}
+
+/// `--allow-host` for the servers of models that the user named: a resumed run names them in its file.
+fn allow_flags<'a>(chains: impl Iterator<Item = &'a ModelChain>) -> String {
+    let servers: BTreeSet<String> = chains.flat_map(ModelChain::specs).filter_map(server).collect();
+    servers.iter().map(|server| format!(" --allow-host {}", quoted(Path::new(server)))).collect()
 }
 
 fn calibration(path: &Path) -> Result<Calibration, Failure> {

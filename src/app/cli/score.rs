@@ -17,8 +17,9 @@ use super::device::RoleArgs;
 use super::input::read_file;
 use super::judge::{self, load_or_run_check};
 use super::{Exit, Failure, Terminal};
-use crate::foundation::base::limits::ROLLOUTS_MAX;
+use crate::foundation::base::limits::{RESULT_BYTES_MAX, ROLLOUTS_MAX};
 use crate::foundation::chat::{ModelChain, ModelSpec, Role};
+use crate::foundation::store::read_limited;
 use crate::governance::mood::Mood;
 use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::authorizer::Authorizer;
@@ -121,7 +122,13 @@ impl Args {
         let mut seen = HashSet::new();
         files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
         let config = self.config.as_ref().map(|path| persona::load(path).map(Arc::new)).transpose()?;
-        let options = self.roles.options(None, None, terminal)?;
+        let mut options = self.roles.options(None, None, terminal)?;
+        for judge in &self.judge_model {
+            if let JudgeModel::Model(chain) = judge {
+                options.hosts.allow_chain(chain);
+            }
+        }
+        let options = options;
         let on_device = |chain: &ModelChain| (chain.clone(), options.with_device(options.devices.judge));
         let mut judges: Vec<Option<(ModelChain, OpenOptions)>> = Vec::new();
         for judge in &self.judge_model {
@@ -382,7 +389,7 @@ fn config_of(folder: &Path) -> Option<PersonaConfig> {
 }
 
 fn manifest_of(folder: &Path) -> Option<Manifest> {
-    serde_json::from_str(&std::fs::read_to_string(folder.join("run.json")).ok()?).ok()
+    serde_json::from_slice(&read_limited(&folder.join("run.json"), RESULT_BYTES_MAX).ok()?).ok()
 }
 
 /// The run's judge and its options: the number type, chat template and date of the run.

@@ -38,7 +38,8 @@ Endpoints: /v1/models /v1/chat/completions /v1/completions /v1/embeddings /token
 
 A request may set gains on a Mamba's Δ, and request entropy, rank and alternatives of each token:
   \"loom\": {\"delta\": {\"g_delta\": 0.8, \"layers\": [0, 1]}, \"readings\": true}
-Ctrl-C stops the server after the running requests; a second Ctrl-C stops it immediately. See docs/SERVE.md.")]
+Ctrl-C or SIGTERM stops the server after the running requests, within 10 seconds; a second Ctrl-C stops it immediately. See \
+docs/SERVE.md.")]
 pub(super) struct Args {
     #[command(flatten)]
     model: ModelArgs,
@@ -110,7 +111,7 @@ impl Args {
             },
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        runtime.block_on(async {
+        let exit = runtime.block_on(async {
             let address = SocketAddr::new(self.host, self.port);
             let listener = TcpListener::bind(address).await.map_err(|error| {
                 Failure::usage(format!("cannot listen on {address}: {error}; --port 0 selects a free port"))
@@ -120,9 +121,12 @@ impl Args {
             writeln!(terminal.out, "`{}` at http://{at}/v1{guarded}", service.name)?;
             terminal.out.flush()?;
             http::serve(listener, service, stop_signal()?).await?;
-            writeln!(terminal.err, "All requests are answered.")?;
+            writeln!(terminal.err, "The server has stopped.")?;
             Ok(Exit::Ok)
-        })
+        });
+        // Work on blocking threads does not end with its client.
+        runtime.shutdown_background();
+        exit
     }
 
     fn key(&self) -> Result<Option<SecretString>, Failure> {

@@ -200,7 +200,9 @@ impl Start {
             .clone()
             .unwrap_or_else(|| PathBuf::from(format!("sessions/{}", now.strftime("%Y-%m-%d_%H%M%S"))));
         fs::create_dir_all(&folder).map_err(|error| file_error(&folder, &error))?;
-        let options = opened(&self.remote);
+        let mut options = opened(&self.remote);
+        let named = [&self.model, &self.persona_model, &self.target, &self.judge_model, &self.strong_model];
+        named.into_iter().flatten().for_each(|chain| options.hosts.allow_chain(chain));
         let config = config.as_ref().map(|(_, text)| text.as_str());
         let mut moods = Vec::new();
         for path in &self.mood {

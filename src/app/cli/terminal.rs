@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use clap::ColorChoice;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 
+use super::safe_writer::SafeWriter;
 use crate::foundation::chat::ModelError;
 use crate::foundation::config::ConfigErrors;
+pub(super) use crate::foundation::text::printable;
 use crate::simulation::authorizer::AuthorizerError;
 
 /// The exit code.
@@ -19,7 +21,7 @@ pub enum Exit {
     Ok = 0,
     /// A check failed.
     CheckFailed = 1,
-    /// The command line is invalid.
+    /// The command line is invalid, or a file or the output cannot be read or written.
     Usage = 2,
     /// A config is invalid.
     BadConfig = 3,
@@ -70,12 +72,13 @@ impl Failure {
         Self::Message { message: message.into(), exit: Exit::Usage }
     }
 
-    const fn exit(&self) -> Exit {
+    fn exit(&self) -> Exit {
         match self {
             Self::Config(_) => Exit::BadConfig,
             Self::Model(ModelError::Denied { .. }) | Self::Gate(AuthorizerError::Denied(_)) => Exit::Denied,
             Self::Model(_) => Exit::ModelFailed,
             Self::Output(_) | Self::Gate(AuthorizerError::Busy(_)) => Exit::Usage,
+            Self::Gate(error) if error.is_io() => Exit::Usage,
             Self::Gate(_) => Exit::CheckFailed,
             Self::Message { exit, .. } => *exit,
         }
@@ -110,8 +113,8 @@ impl Terminal {
         let columns =
             if is_terminal || io::stderr().is_terminal() { ratatui::crossterm::terminal::size().ok() } else { None };
         Self {
-            out: Box::new(BufWriter::new(io::stdout())),
-            err: Box::new(io::stderr()),
+            out: Box::new(SafeWriter::new(BufWriter::new(io::stdout()), colored(is_terminal))),
+            err: Box::new(SafeWriter::new(io::stderr(), colored(io::stderr().is_terminal()))),
             color: colored(is_terminal),
             width: columns.map_or(WIDTH, |(columns, _)| usize::from(columns).clamp(40, 120)),
             color_err: colored(io::stderr().is_terminal()),
@@ -170,10 +173,4 @@ pub(super) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c));
     if plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
-}
-
-/// Text of models and files without control characters, so that it cannot control the terminal.
-pub(super) fn printable(text: &str) -> String {
-    let safe = |c: char| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
-    text.chars().map(safe).collect()
 }

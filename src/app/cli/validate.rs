@@ -8,7 +8,9 @@ use serde_json::json;
 
 use super::output::OutputFormat;
 use super::{Exit, Failure, Terminal};
+use crate::foundation::base::limits::CONFIG_BYTES_MAX;
 use crate::foundation::config::ConfigErrors;
+use crate::foundation::store::read_text;
 use crate::simulation::persona::{self, AdversaryScript, Assembler, PersonaConfig, TrajectoryMode};
 use crate::simulation::rollout::monitors::Monitors;
 
@@ -66,7 +68,7 @@ impl Args {
 /// Reads a persona's or an adversary's config: its summary in one line, and warnings.
 fn load(path: &Path) -> Result<(String, Vec<String>), ConfigErrors> {
     // The persona loader reports unreadable files.
-    if std::fs::read_to_string(path).is_ok_and(|yaml| AdversaryScript::is_one(&yaml)) {
+    if read_text(path, CONFIG_BYTES_MAX).is_ok_and(|yaml| AdversaryScript::is_one(&yaml)) {
         let script = AdversaryScript::load(path)?;
         return Ok((format!("{}: an adversary, {}", script.name, count_many(script.strategies.len())), Vec::new()));
     }

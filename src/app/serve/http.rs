@@ -5,6 +5,7 @@
 //! access.rs                       access checks; counts every request
 //! chat.rs completions.rs          requests to the model      common.rs: their common fields
 //! tokens.rs embeddings.rs         other endpoints            fields.rs: unknown fields are rejected by name
+//! connections.rs budget.rs        deadlines of connections; memory for requests
 //! streaming.rs                    streamed responses; work is cancelled when the client disconnects
 //! ```
 //!
@@ -12,6 +13,8 @@
 //! users.
 
 mod access;
+mod budget;
+mod connections;
 mod streaming;
 mod common;
 mod chat;
@@ -32,13 +35,13 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use self::budget::RequestMemory;
 use self::error::ApiError;
 use self::metrics::Metrics;
 use super::{Gains, text_of, text_of_first, token_json};
@@ -71,7 +74,8 @@ pub struct ServerLimits {
     pub active_max: usize,
     /// Maximum number of waiting requests; further ones get status 429.
     pub waiting: usize,
-    /// Timeout between two chunks of a request body.
+    /// Longest wait for a client: for the head of the next request, between two chunks of a body, and until it reads what
+    /// was sent.
     pub silence: Duration,
 }
 
@@ -96,6 +100,7 @@ struct Shared {
     slots: Arc<Semaphore>,
     waiting_max: usize,
     silence: Duration,
+    memory: RequestMemory,
     metrics: Arc<Metrics>,
     started_at: i64,
     /// The random stream of response ids and default seeds, and the number of draws.
@@ -108,19 +113,19 @@ struct ActiveRequest {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Serves until `stop` resolves; then accepts no new requests and returns when the running ones are answered.
+/// Serves until `stop` resolves; then accepts no new requests, and returns when the running ones are answered, after
+/// [`SERVER_STOP_S_MAX`](crate::foundation::base::limits::SERVER_STOP_S_MAX) seconds at the latest.
 ///
 /// # Errors
-/// If the system provides no randomness, or the listener fails.
+/// If the system provides no randomness.
 pub async fn serve(
     listener: TcpListener,
     service: HttpService,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let routes = routes(service)?;
-    // Tokens are sent at once, without waiting for a full packet.
-    let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
-    axum::serve(listener, routes).with_graceful_shutdown(stop).await
+    let silence = service.limits.silence;
+    connections::serve(listener, routes(service)?, silence, stop).await;
+    Ok(())
 }
 
 fn routes(service: HttpService) -> io::Result<Router> {
@@ -133,6 +138,7 @@ fn routes(service: HttpService) -> io::Result<Router> {
         slots: Arc::new(Semaphore::new(limits.active_max.clamp(1, Semaphore::MAX_PERMITS))),
         waiting_max: limits.waiting,
         silence: limits.silence,
+        memory: RequestMemory::default(),
         metrics: Arc::default(),
         started_at: SystemClock.now().as_second(),
         draws: RngStream::root(getrandom::u64()?),

@@ -10,7 +10,9 @@ use super::outcome::{ExpertOpinion, ModelJudgement, REPORT, SUSPECT, UNJUDGED, W
 use super::setup::SessionError;
 use super::{phrases, questions};
 use crate::foundation::base::Digest;
+use crate::foundation::base::limits::RESULT_BYTES_MAX;
 use crate::foundation::gate::{Category, Effect, LedgerEntry};
+use crate::foundation::store::read_limited;
 use crate::governance::mood::lint::{RewardHackDisclosure, suspicions};
 use crate::governance::mood::{
     self, AtomEvent, AtomState, Attestation, Belief, BeliefEffect, BeliefTier, BlindSpot, BlindSpotCause, Challenge,
@@ -238,7 +240,7 @@ impl Session {
         if !path.is_file() {
             return Ok(None);
         }
-        let report = std::fs::read(&path).map_err(SessionError::io("read", &path))?;
+        let report = read_limited(&path, RESULT_BYTES_MAX).map_err(SessionError::io("read", &path))?;
         Ok(Some(EvidencePointer { atom: Digest::of(&report), start_byte: 0, end_byte: report.len() as u64 }))
     }
 }

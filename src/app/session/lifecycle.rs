@@ -13,8 +13,9 @@ use super::setup::{SessionEnv, SessionError, SessionSettings, SessionStatus, Ses
 use super::state::{SessionState, Todo};
 use super::tools::Files;
 use super::{authorizer, documents, messages, wave};
-use crate::foundation::base::limits;
+use crate::foundation::base::limits::{self, RECEIPTS_BYTES_MAX};
 use crate::foundation::gate::{Budget, LedgerEntry, Scope};
+use crate::foundation::store::read_limited;
 use crate::foundation::store::receipts::{ContentStore, LOG, Receipt, ReceiptLog, SharedLog, chain};
 use crate::governance::mood::{
     self, Heartbeat, Mood, MoodFact, MoodFacts, MoodProfiles, MoodState, TransitionCounter, replay, step_entry,
@@ -216,8 +217,8 @@ impl Session {
         let now = self.authorizer.now();
         if self.beat.is_stale(now) {
             self.authorizer.record_mood(&[mood::MoodEvent::HeartbeatStale], Vec::new())?;
-            let log =
-                std::fs::read(self.folder.join(LOG)).map_err(SessionError::io("read the log in", &self.folder))?;
+            let log = read_limited(&self.folder.join(LOG), RECEIPTS_BYTES_MAX)
+                .map_err(SessionError::io("read the log in", &self.folder))?;
             let whole = chain(&log);
             let last = json!({"consistent": whole.is_ok(), "last_heartbeat": self.beat.last.to_string()});
             let resumed = LedgerEntry::new("session.resumed", last);

@@ -4,7 +4,9 @@ use super::core::{Performed, Session};
 use super::outcome::{ActionOutcome, CRITERIA, Work};
 use super::setup::SessionError;
 use super::{documents, finding, phrases};
+use crate::foundation::base::limits::RESULT_BYTES_MAX;
 use crate::foundation::base::{Digest, limits};
+use crate::foundation::store::read_limited;
 use crate::governance::mood::lint::{copied_passages, stubs};
 use crate::governance::statechart::hope::{Agreement, Event, Facts, Footer, Percent, Reversibility, Verification};
 use crate::simulation::persona::AdversaryKind;
@@ -39,7 +41,7 @@ impl Session {
     fn changed_brief(&self) -> Option<Digest> {
         let written = self.state.work.brief()?;
         let path = self.folder.join(self.state.work.file("brief"));
-        let now = Digest::of(std::fs::read(path).unwrap_or_default());
+        let now = Digest::of(read_limited(&path, RESULT_BYTES_MAX).unwrap_or_default());
         (now != written).then_some(now)
     }
 

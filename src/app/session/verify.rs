@@ -7,7 +7,9 @@ use super::phrases;
 use super::scored;
 use super::setup::SessionError;
 use super::wave::{scores, transcript_digest};
+use crate::foundation::base::limits::{RECEIPTS_BYTES_MAX, RESULT_BYTES_MAX};
 use crate::foundation::store::receipts::{LOG, chain};
+use crate::foundation::store::{read_limited, read_text};
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{Outcome, Transcript};
 
@@ -64,7 +66,8 @@ impl Session {
         let scored = found(WorkItemKind::Score).cloned().unwrap_or_default();
         let mut taken = scored::taken(transcripts);
         taken.extend(scored.get_key_value(UNJUDGED).map(|(name, why)| (name.clone(), why.clone())));
-        let log = std::fs::read(self.folder.join(LOG)).map_err(SessionError::io("read the log in", &self.folder))?;
+        let log = read_limited(&self.folder.join(LOG), RECEIPTS_BYTES_MAX)
+            .map_err(SessionError::io("read the log in", &self.folder))?;
         let receipts = chain(&log);
         Ok(vec![
             (kept, now.chars().take(12).collect()),
@@ -79,7 +82,7 @@ impl Session {
         let same = self.state.work.found.get(&WorkItemKind::Measure) == Some(&again);
         let folder = self.run_folder(WorkItemKind::Rollouts);
         let report = folder.join(REPORT).is_file().then(|| Report::on(&folder)).transpose()?;
-        let written = std::fs::read_to_string(folder.join(REPORT)).unwrap_or_default();
+        let written = read_text(&folder.join(REPORT), RESULT_BYTES_MAX).unwrap_or_default();
         let identical = report.as_ref().map(Report::json).transpose()?.is_some_and(|json| json == written);
         let evidence = if identical { "regenerated with the same bytes" } else { "missing or changed" };
         Ok(vec![(same, format!("{} scores", again.len())), (identical, evidence.to_owned())])

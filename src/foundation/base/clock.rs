@@ -14,7 +14,10 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        Timestamp::now()
+        // A clock beyond the representable times shows the nearest one.
+        let system = std::time::SystemTime::now();
+        let nearest = if system < std::time::SystemTime::UNIX_EPOCH { Timestamp::MIN } else { Timestamp::MAX };
+        Timestamp::try_from(system).unwrap_or(nearest)
     }
 }
 

@@ -8,6 +8,16 @@ pub const CONFIG_DEPTH_MAX: usize = 32;
 pub const CONFIG_NODES_MAX: usize = 100_000;
 /// Most turns in a rollout (one turn: the persona's message and its answer).
 pub const TURNS_MAX: usize = 10_000;
+/// Most dimensions of a persona.
+pub const DIMENSIONS_MAX: usize = 64;
+/// Most phases of a persona.
+pub const PHASES_MAX: usize = 256;
+/// Most revelations of a persona, in all phases.
+pub const REVELATIONS_MAX: usize = 1_024;
+/// Largest product of a run's turns and its persona's dimensions, phases and revelations.
+pub const PLAN_ITEMS_MAX: usize = 2_000_000;
+/// Largest product of a run's turns and the bytes of its persona's prompt.
+pub const PLAN_TEXT_BYTES_MAX: usize = 256 << 20;
 /// Most redrafts of one message after a monitor fired.
 pub const RETRIES_MAX: usize = 10;
 /// Most rollouts in a run.
@@ -32,10 +42,24 @@ pub const TRANSCRIPT_BYTES_MAX: u64 = 1 << 30;
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
 /// Largest JSON file that comes with a model (config, tokenizer), bytes.
 pub const MODEL_JSON_BYTES_MAX: u64 = 256 << 20;
+/// How many times longer the normalizer, the splitting and the decoder of a tokenizer may each make a text.
+pub const TOKENIZER_GROWTH_MAX: usize = 64;
+/// Most steps of a tokenizer's normalizer, splitting or decoder.
+pub const TOKENIZER_STEPS_MAX: usize = 64;
+/// Most tokens that a tokenizer adds before and after a text.
+pub const TOKENIZER_FRAME_TOKENS_MAX: usize = 256;
+/// Longest word that a tokenizer's model reads as one, characters.
+pub const TOKENIZER_WORD_CHARS_MAX: u64 = 10_000;
+/// Longest text that is tokenised, bytes.
+pub const TOKENIZED_TEXT_BYTES_MAX: usize = 16 << 20;
 /// Largest header of a safetensors file, bytes.
 pub const SAFETENSORS_HEADER_BYTES_MAX: u64 = 100 << 20;
 /// Longest wait for another process to release a workspace's lock.
 pub const LOCK_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(30);
+/// Largest file that is read from a store (a log of receipts, a memory, records), bytes.
+pub const STORED_BYTES_MAX: u64 = 1 << 32;
+/// Largest report, manifest or other JSON file of a results folder that is read as a whole, bytes.
+pub const RESULT_BYTES_MAX: u64 = 256 << 20;
 /// Largest file of a memory workspace that is read, bytes.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Most contradictions that one scan lists.
@@ -99,6 +123,13 @@ pub const TEMPLATE_MADE_BYTES_MAX: usize = 256 << 20;
 pub const TEMPLATE_COUNT_MAX: usize = 1_000;
 /// Longest output of a chat template, and largest single value in it, bytes.
 pub const TEMPLATE_RENDERED_BYTES_MAX: usize = 64 << 20;
+/// Most bytes of text that the functions and comparisons of a chat template read in one rendering.
+pub const TEMPLATE_READ_BYTES_MAX: usize = 1 << 30;
+/// Most new messages of a conversation whose ends are found by rendering the conversation up to each; in longer ones,
+/// each message's own text is rendered.
+pub const MESSAGES_RENDERED_EACH_MAX: usize = 256;
+/// Most new messages with a chat template that writes a message differently depending on those after it.
+pub const MESSAGES_DEPENDENT_MAX: usize = 2_048;
 /// Most conversations whose token ids an engine caches.
 pub const KNOWN_HISTORIES_MAX: usize = 1_024;
 /// Most tokens of one reply whose positions the regulator stores; later ones only enter its statistics.
@@ -125,6 +156,10 @@ pub const REMOTE_WAIT_MAX: std::time::Duration = std::time::Duration::from_mins(
 pub const REMOTE_ANSWER_BYTES_MAX: usize = 64 << 20;
 /// How often an interrupted download from the hub is resumed.
 pub const FETCH_RESUMES_MAX: usize = 5;
+/// Largest list of a repository's files on the hub, bytes.
+pub const HUB_LIST_BYTES_MAX: usize = 16 << 20;
+/// Most redirects that a request to the hub follows.
+pub const HUB_REDIRECTS_MAX: usize = 10;
 /// Longest line of events that `loom regulate` reads, bytes.
 pub const EVENT_LINE_BYTES_MAX: u64 = 16 << 20;
 /// Largest file of the regulator's state or settings, bytes.
@@ -133,6 +168,36 @@ pub const REGULATOR_STATE_BYTES_MAX: u64 = 64 << 20;
 pub const TEXT_BYTES_MAX: u64 = 64 << 20;
 /// Default limit on a request body of `loom serve`, bytes.
 pub const REQUEST_BYTES_MAX: usize = 16 << 20;
+/// Bytes of all request bodies of `loom serve` together while they are received; small ones are not counted.
+pub const BODIES_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a request body that are not counted.
+pub const BODY_FREE_BYTES_MAX: usize = 64 << 10;
+/// Longest time in which a client sends a request body, seconds.
+pub const REQUEST_BODY_S_MAX: u64 = 120;
+/// Memory for parsing, rendering and tokenising all requests of `loom serve` together, bytes; further requests wait.
+pub const REQUEST_WORK_BYTES_MAX: usize = 256 << 20;
+/// Most values in the JSON of a request.
+pub const JSON_VALUES_MAX: usize = 1 << 20;
+/// Deepest nesting of the JSON of a request.
+pub const JSON_DEPTH_MAX: usize = 32;
+/// Most bytes of prompts in one request, repeated for each choice.
+pub const CHOICES_TEXT_BYTES_MAX: usize = 64 << 20;
+/// Most log-probabilities in one response: tokens of all choices, times their alternatives and themselves.
+pub const RESPONSE_LOGPROBS_MAX: usize = 1 << 21;
+/// Most choices of one request that are generated at the same time, so that other requests get their turn.
+pub const CHOICES_AT_ONCE_MAX: usize = 16;
+/// Most bytes of a stream that wait for the client to read; the sequence waits then.
+pub const STREAM_WAITING_BYTES_MAX: usize = 256 << 10;
+/// Most connections of `loom serve`; fewer if the process may open few files.
+pub const CONNECTIONS_MAX: usize = 1_024;
+/// Largest head of a request, bytes.
+pub const REQUEST_HEAD_BYTES_MAX: usize = 32 << 10;
+/// Most header fields of a request.
+pub const REQUEST_HEADERS_MAX: usize = 64;
+/// Longest time from the signal to stop until `loom serve` has ended its connections, seconds.
+pub const SERVER_STOP_S_MAX: u64 = 8;
+/// Most token ids in the conversations that an engine caches.
+pub const KNOWN_HISTORY_TOKENS_MAX: usize = 8 << 20;
 /// Default limit on queued requests of `loom serve`.
 pub const REQUESTS_WAITING_MAX: usize = 256;
 /// Most choices per HTTP request: prompts times `n`.

@@ -3,6 +3,8 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
+use crate::foundation::text::printable;
+
 /// Width of a figure, pixels.
 const WIDTH: u32 = 960;
 /// Height of one panel, pixels.
@@ -108,7 +110,7 @@ impl Figure {
             }
             let style = ("sans-serif", 14).into_font().color(&INK);
             let middle = f64::midpoint(self.pixel(self.axis().0), self.pixel(self.axis().1));
-            axis.draw_text(&self.x_name, &centred(&style), (middle as i32, 4)).map_err(PlotError::new)?;
+            axis.draw_text(&label(&self.x_name), &centred(&style), (middle as i32, 4)).map_err(PlotError::new)?;
             root.present().map_err(PlotError::new)?;
         }
         Ok(svg)
@@ -164,7 +166,7 @@ impl Figure {
             .x_labels(11)
             .x_label_formatter(&|value| if x.1 - x.0 > 2.0 { format!("{value:.0}") } else { tick(*value, x) })
             .y_label_formatter(&|value| tick(*value, y))
-            .y_desc(panel.name.as_str())
+            .y_desc(label(&panel.name))
             .axis_desc_style(("sans-serif", 13).into_font().color(&INK))
             .draw()
             .map_err(PlotError::new)?;
@@ -217,8 +219,15 @@ fn tick(value: f64, (low, high): (f64, f64)) -> String {
     format!("{:.decimals$}", value + 0.0)
 }
 
+/// `text` on one line, without characters that XML does not allow.
+fn label(text: &str) -> String {
+    let valid = |c: char| !matches!(c, '\n' | '\t' | '\u{fffe}' | '\u{ffff}');
+    printable(text).chars().map(|c| if valid(c) { c } else { ' ' }).collect()
+}
+
 /// `text` shortened to at most `chars_max` characters.
 fn shortened(text: &str, chars_max: usize) -> String {
+    let text = &label(text);
     if text.chars().count() <= chars_max {
         return text.to_owned();
     }
@@ -231,6 +240,20 @@ fn shortened(text: &str, chars_max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_from_outside_leave_the_svg_valid() {
+        let mut figure = figure();
+        figure.x_name = "\u{1b}]0;x\u{7}</text><script>".to_owned();
+        for panel in &mut figure.panels {
+            panel.name = "a\u{0}\u{fffe}<b>&".to_owned();
+            for series in &mut panel.series {
+                series.name = "\u{202e}\n\u{8}\"<".to_owned();
+            }
+        }
+        let svg = figure.svg().unwrap();
+        assert!(roxmltree::Document::parse(&svg).is_ok() && !svg.contains("<script>") && !svg.contains('\u{202e}'));
+    }
 
     fn figure() -> Figure {
         let line = |from: u32, to: u32| (from..to).map(|x| (f64::from(x), f64::from(x) / 10.0)).collect::<Vec<_>>();

@@ -1,21 +1,55 @@
 //! Atomic replacement of single files that have one writer. [`replace`](super::replace) also checks the old content.
+//!
+//! There are two kinds of paths. One that the user typed may be a link, a device or a pipe: [`write_atomic`] writes where
+//! it leads. A name inside a folder that the program or a stranger filled (results, a session, a memory) must not:
+//! [`write_inside`] replaces a link and never follows it, and [`create_inside`] and [`append_inside`] refuse it.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Writes `bytes` durably to a temporary file next to `path` and renames it to `path`: a crash at any point leaves the old
-/// or the new file. Permissions of an existing file are kept; of a symbolic link the target is replaced.
+/// Writes `bytes` durably to a temporary file next to `path` and renames it to `path`: a crash or a full disk leaves the
+/// old or the new file. Permissions of an existing file are kept; of a symbolic link the target is replaced; a device or a
+/// pipe is written to.
 ///
 /// # Errors
 /// An I/O error; the temporary file is then removed.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let path = &target(path);
+    let kind = fs::metadata(path).map(|there| there.file_type());
+    if kind.is_ok_and(|kind| !kind.is_file() && !kind.is_dir()) {
+        let mut stream = OpenOptions::new().write(true).open(path)?;
+        return stream.write_all(bytes).and_then(|()| stream.flush());
+    }
+    write_inside(&target(path), bytes)
+}
+
+/// Writes `bytes` as [`write_atomic`] does, but replaces what is at `path`, also a link.
+///
+/// # Errors
+/// An I/O error; the temporary file is then removed.
+pub fn write_inside(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_inside(path, |file| file.write_all(bytes))
+}
+
+/// Copies a regular file as [`write_inside`] writes one.
+///
+/// # Errors
+/// An I/O error.
+pub fn copy_inside(from: &Path, to: &Path) -> io::Result<()> {
+    let mut source = super::open_regular(from)?;
+    replace_inside(to, |file| io::copy(&mut source, file).map(drop))
+}
+
+/// Replaces the file at `path` by what `write` writes.
+fn replace_inside(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    /// Distinguishes the temporary files of one process.
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
-    name.push(".new");
+    name.push(format!(".{}.{}.new", std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed)));
     let temporary = path.with_file_name(name);
-    let written = write_temporary(&temporary, path, bytes);
+    let written = write_temporary(&temporary, path, write);
     if written.is_err() {
         // The first error is returned.
         let _gone = fs::remove_file(&temporary);
@@ -23,17 +57,78 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-fn write_temporary(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(temporary)?;
-    if let Ok(there) = fs::metadata(path) {
+fn write_temporary(temporary: &Path, path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    // A file left by a killed process with the same id, or a link that was put there.
+    match fs::remove_file(temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).open(temporary)?;
+    if let Ok(there) = fs::symlink_metadata(path)
+        && there.is_file()
+    {
         file.set_permissions(there.permissions())?;
     }
-    file.write_all(bytes)?;
+    write(&mut file)?;
     file.sync_all()?;
     fs::rename(temporary, path)?;
     sync_parent(path)
 }
 
+/// Creates a file, or empties it. A link is refused.
+///
+/// # Errors
+/// An I/O error; [`io::ErrorKind::InvalidInput`] for a link.
+pub fn create_inside(path: &Path) -> io::Result<File> {
+    open_inside(path, OpenOptions::new().write(true).create(true).truncate(true))
+}
+
+/// Opens a file for appending, and creates it if needed. A link is refused.
+///
+/// # Errors
+/// As [`create_inside`].
+pub fn append_inside(path: &Path) -> io::Result<File> {
+    open_inside(path, OpenOptions::new().append(true).create(true))
+}
+
+/// Opens a file with `options`, unless its name is a link or something else than a file.
+pub(super) fn open_inside(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let refused = |what: &str| {
+        let why = format!("{} is {what}, and is not written to: move the file itself there", path.display());
+        io::Error::new(io::ErrorKind::InvalidInput, why)
+    };
+    if let Ok(there) = fs::symlink_metadata(path) {
+        if there.is_symlink() {
+            return Err(refused("a symbolic link"));
+        }
+        if !there.is_file() {
+            return Err(refused("not a file"));
+        }
+    }
+    // The check above gives the message; this one holds also if the name changes in between.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    options.open(path)
+}
+
+/// Checks that no folder between `root`, which the user named, and `path` below it is a link.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] with the link's name.
+pub fn require_no_links(root: &Path, path: &Path) -> io::Result<()> {
+    let Ok(below) = path.strip_prefix(root) else { return Ok(()) };
+    let mut at = root.to_owned();
+    for part in below {
+        at.push(part);
+        if fs::symlink_metadata(&at).is_ok_and(|there| there.is_symlink()) {
+            let why = format!("{} is a symbolic link, and is not written through", at.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+    }
+    Ok(())
+}
+
+/// The path itself, or what it links to.
 fn target(path: &Path) -> PathBuf {
     let link = fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink());
     if link { fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()) } else { path.to_owned() }
@@ -69,7 +164,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn permissions_and_links_are_kept() {
+    fn a_path_of_the_users_may_be_a_link_or_a_device() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("real"), folder.path().join("link"));
@@ -80,5 +175,46 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        let null = folder.path().join("null");
+        symlink("/dev/null", &null).unwrap();
+        write_atomic(&null, b"three").unwrap();
+        assert!(fs::symlink_metadata(&null).unwrap().is_symlink());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_name_inside_a_folder_is_never_written_through_a_link() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let (outside, inside) = (folder.path().join("outside"), folder.path().join("inside"));
+        fs::write(&outside, "kept").unwrap();
+        symlink(&outside, &inside).unwrap();
+        assert!(append_inside(&inside).unwrap_err().to_string().contains("is a symbolic link"));
+        assert!(create_inside(&inside).is_err());
+        write_inside(&inside, b"new").unwrap();
+        assert!(!fs::symlink_metadata(&inside).unwrap().is_symlink());
+        assert_eq!((fs::read(&outside).unwrap(), fs::read(&inside).unwrap()), (b"kept".to_vec(), b"new".to_vec()));
+        fs::remove_file(&inside).unwrap();
+        symlink(&outside, &inside).unwrap();
+        let copied = folder.path().join("copied");
+        fs::write(&copied, "copy").unwrap();
+        copy_inside(&copied, &inside).unwrap();
+        assert_eq!(fs::read(&outside).unwrap(), b"kept");
+        // A healthy file is created, emptied and appended to.
+        let plain = folder.path().join("plain");
+        create_inside(&plain).unwrap().write_all(b"a").unwrap();
+        append_inside(&plain).unwrap().write_all(b"b").unwrap();
+        assert_eq!(fs::read(&plain).unwrap(), b"ab");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_that_is_a_link_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("a/b")).unwrap();
+        std::os::unix::fs::symlink(root.path().join("a"), root.path().join("link")).unwrap();
+        assert!(require_no_links(root.path(), &root.path().join("a/b/c")).is_ok());
+        assert!(require_no_links(root.path(), &root.path().join("link/b/c")).is_err());
+        assert!(require_no_links(&root.path().join("link"), &root.path().join("link/b/c")).is_ok());
     }
 }

@@ -5,7 +5,9 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::atomic::{open_inside, require_no_links};
 use super::lock::FileLock;
+use super::regular::{open_regular, read_from};
 use crate::foundation::base::limits;
 
 /// A lock, released when it is dropped.
@@ -97,13 +99,20 @@ impl RealDisk {
         }
         Ok(self.root.join(path))
     }
+
+    /// The path of a file that is written: no folder on the way is a link.
+    fn to_write(&self, path: &str) -> io::Result<PathBuf> {
+        let at = self.at(path)?;
+        require_no_links(&self.root, at.parent().unwrap_or(&self.root))?;
+        Ok(at)
+    }
 }
 
 impl DiskLock for FileLock {}
 
 impl Disk for RealDisk {
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
-        absent(fs::read(self.at(path)?).map(Some))
+        absent(open_regular(&self.at(path)?).and_then(|file| read_from(file, limits::STORED_BYTES_MAX)).map(Some))
     }
 
     fn stamp(&self, path: &str) -> io::Result<Option<FileStamp>> {
@@ -116,16 +125,18 @@ impl Disk for RealDisk {
     }
 
     fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
-        fs::write(self.at(path)?, bytes)
+        let mut options = OpenOptions::new();
+        open_inside(&self.to_write(path)?, options.write(true).create(true).truncate(true))?.write_all(bytes)
     }
 
     fn append(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
-        OpenOptions::new().create(true).append(true).open(self.at(path)?)?.write_all(bytes)
+        let mut options = OpenOptions::new();
+        open_inside(&self.to_write(path)?, options.create(true).append(true))?.write_all(bytes)
     }
 
     fn sync(&self, path: &str) -> io::Result<()> {
         // Syncs data and size; file times need not be durable.
-        OpenOptions::new().write(true).open(self.at(path)?)?.sync_data()
+        open_inside(&self.to_write(path)?, OpenOptions::new().write(true))?.sync_data()
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
@@ -134,7 +145,7 @@ impl Disk for RealDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let (from, to) = (self.at(from)?, self.at(to)?);
+        let (from, to) = (self.to_write(from)?, self.to_write(to)?);
         if let Ok(there) = fs::symlink_metadata(&to) {
             if there.is_symlink() {
                 let message = "it is a symbolic link, which would be replaced: move the file itself there";
@@ -147,18 +158,18 @@ impl Disk for RealDisk {
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
-        absent(fs::remove_file(self.at(path)?))
+        absent(fs::remove_file(self.to_write(path)?))
     }
 
     fn make_dir(&self, path: &str) -> io::Result<()> {
-        match fs::create_dir(self.at(path)?) {
+        match fs::create_dir(self.to_write(path)?) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             done => done,
         }
     }
 
     fn remove_dir(&self, path: &str) -> io::Result<()> {
-        absent(fs::remove_dir(self.at(path)?))
+        absent(fs::remove_dir(self.to_write(path)?))
     }
 
     fn list(&self, path: &str) -> io::Result<(Vec<String>, Vec<String>)> {
@@ -182,9 +193,11 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &str, exclusive: bool) -> io::Result<Box<dyn DiskLock>> {
-        let at = self.at(path)?;
-        let open = || match OpenOptions::new().create(true).truncate(false).write(true).read(true).open(&at) {
-            Err(error) if !exclusive && is_denied(&error) => File::open(&at),
+        let at = self.to_write(path)?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).read(true);
+        let open = || match open_inside(&at, &mut options.clone()) {
+            Err(error) if !exclusive && is_denied(&error) => open_regular(&at),
             opened => opened,
         };
         let begun = Instant::now();

@@ -21,6 +21,7 @@ use std::path::Path;
 pub(super) use self::header::Tensor;
 use self::header::Value;
 use super::error::LoadError;
+use crate::foundation::store::open_regular;
 
 /// A GGUF file's header.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +38,7 @@ impl Gguf {
     /// Reads the header of the file at `path`.
     pub(super) fn open(path: &Path) -> Result<(Self, File), LoadError> {
         let failed = |error: std::io::Error| LoadError::read(path.display(), error);
-        let file = File::open(path).map_err(failed)?;
+        let file = open_regular(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mut gguf = Self::read(&name, BufReader::new(&file), length)?;

@@ -1,11 +1,14 @@
 //! Converts text to token ids and back with the model's own `tokenizer.json`.
 
 mod patterns;
+mod screen;
 
 use tokenizers::{DecoderWrapper, ModelWrapper, PostProcessor, PostProcessorWrapper, TokenizerImpl, TruncationParams};
 
 use self::patterns::{Normaliser, PreTokenizer};
 use super::error::LoadError;
+use crate::foundation::base::caught;
+use crate::foundation::base::limits::TOKENIZED_TEXT_BYTES_MAX;
 use crate::foundation::chat::TokenId;
 
 /// A `tokenizer.json` whose regex failures are reported.
@@ -22,7 +25,12 @@ impl Tokenizer {
     /// Parses a `tokenizer.json`.
     pub(super) fn parse(json: &str) -> Result<Self, LoadError> {
         let malformed = |error| LoadError::malformed("tokenizer.json", error);
-        let mut inner: Inner = json.parse().map_err(malformed)?;
+        let damaged = |why: String| LoadError::malformed("tokenizer.json", why);
+        screen::screen(json).map_err(damaged)?;
+        // The library panics on some damaged files.
+        let parsed = caught(|| json.parse::<Inner>());
+        let mut inner =
+            parsed.map_err(|why| damaged(format!("the tokenizer cannot read it: {why}")))?.map_err(malformed)?;
         // Ignore truncation and padding, which are meant for training.
         inner.with_truncation(None).map_err(malformed)?;
         inner.with_padding(None);
@@ -56,7 +64,8 @@ impl Tokenizer {
             Some(true) => bos.and_then(|bos| self.id_of(bos)).into_iter().collect(),
             None => {
                 let malformed = |error| LoadError::malformed("tokenizer.json", error);
-                let framed = self.inner.encode("a", true).map_err(malformed)?;
+                let framed = caught(|| self.inner.encode("a", true));
+                let framed = framed.map_err(|why| LoadError::malformed("tokenizer.json", why))?.map_err(malformed)?;
                 let ids = framed.get_ids().iter().zip(framed.get_special_tokens_mask());
                 ids.take_while(|(_, special)| **special == 1).map(|(id, _)| *id).collect()
             }
@@ -81,17 +90,19 @@ impl Tokenizer {
     }
 
     fn encoded(&self, text: &str, framed: bool) -> Result<Vec<TokenId>, String> {
-        let encoding = self
-            .inner
-            .encode_fast(text, framed)
-            .map_err(|error| format!("the tokenizer failed on the text: {error}"))?;
+        if text.len() > TOKENIZED_TEXT_BYTES_MAX {
+            return Err(format!("the text is longer than {TOKENIZED_TEXT_BYTES_MAX} bytes"));
+        }
+        let encoding = caught(|| self.inner.encode_fast(text, framed))
+            .and_then(|encoding| encoding.map_err(|error| error.to_string()))
+            .map_err(|why| format!("the tokenizer failed on the text: {why}"))?;
         Ok(encoding.get_ids().to_vec())
     }
 
     /// The text of `ids`; special tokens are written by name. Invalid UTF-8 becomes U+FFFD.
     pub(super) fn decode(&self, ids: &[TokenId]) -> String {
         // Fails only for a broken decoder pipeline, then for every text.
-        self.inner.decode(ids, false).unwrap_or_default()
+        caught(|| self.inner.decode(ids, false)).ok().and_then(Result::ok).unwrap_or_default()
     }
 
     /// The id of `token`.

@@ -19,6 +19,7 @@ use super::tensors::{Name, OnCpu, TensorSource};
 use super::unique_keys::UniqueKeys;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{MODEL_JSON_BYTES_MAX, SAFETENSORS_HEADER_BYTES_MAX, SAFETENSORS_SHARDS_MAX};
+use crate::foundation::store::{self, open_regular};
 
 /// The file of a model that is not sharded.
 const SINGLE: &str = "model.safetensors";
@@ -67,7 +68,7 @@ impl<'a> Weights<'a> {
     pub(super) fn from_dir(dir: &Path) -> Result<Self, LoadError> {
         let open = |name: &str| {
             let path = dir.join(name);
-            File::open(&path).map_err(|error| LoadError::read(path.display(), error))
+            open_regular(&path).map_err(|error| LoadError::read(path.display(), error))
         };
         let mut weights = Self::empty();
         if dir.join(SINGLE).is_file() {
@@ -389,15 +390,7 @@ impl Index {
 
 /// Reads one of a model's JSON files, at most [`MODEL_JSON_BYTES_MAX`] bytes.
 pub(super) fn read_text(path: &Path) -> Result<String, LoadError> {
-    let file = File::open(path).map_err(|error| LoadError::read(path.display(), error))?;
-    let mut text = String::new();
-    let read = file.take(MODEL_JSON_BYTES_MAX + 1).read_to_string(&mut text);
-    match read.map_err(|error| LoadError::read(path.display(), error))? as u64 {
-        bytes if bytes > MODEL_JSON_BYTES_MAX => {
-            Err(LoadError::read(path.display(), format!("it is larger than {MODEL_JSON_BYTES_MAX} bytes")))
-        }
-        _ => Ok(text),
-    }
+    store::read_text(path, MODEL_JSON_BYTES_MAX).map_err(|error| LoadError::read(path.display(), error))
 }
 
 #[cfg(test)]

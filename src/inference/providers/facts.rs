@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::catalog::catalog;
+use crate::foundation::base::limits::MODEL_JSON_BYTES_MAX;
 use crate::foundation::chat::{ModelError, ModelSpec};
+use crate::foundation::store::read_text;
 use crate::inference::engine::{Dtype, LoadError, ModelShape, available_memory, bundled};
 use crate::inference::remote::hub::{self, HubOptions};
 
@@ -147,7 +149,7 @@ pub(super) fn shape(folder: &Path) -> Result<ModelShape, LoadError> {
         return ModelShape::of_gguf(folder);
     }
     let path = folder.join("config.json");
-    let json = std::fs::read_to_string(&path)
+    let json = read_text(&path, MODEL_JSON_BYTES_MAX)
         .map_err(|error| LoadError::Read { file: path.display().to_string(), why: error.to_string() })?;
     ModelShape::parse(&json)
 }
@@ -165,7 +167,7 @@ fn licence(folder: &Path) -> Option<String> {
         One(String),
         Many(Vec<String>),
     }
-    let card = std::fs::read_to_string(folder.join("README.md")).ok()?;
+    let card = read_text(&folder.join("README.md"), MODEL_JSON_BYTES_MAX).ok()?;
     let (front, _) = card.strip_prefix("---")?.split_once("\n---")?;
     let front: Front = serde_saphyr::from_str(front).ok()?;
     match front.license? {

@@ -168,7 +168,8 @@ mod tests {
         // Opened before without a guard: the engine is shared, and the guard still applies.
         open(&"echo".parse().unwrap(), &options).unwrap();
         options.guard = Some(Arc::clone(&guard) as _);
-        let model = open(&chain.parse().unwrap(), &options).unwrap();
+        let chain = chain.parse().unwrap();
+        let model = open(&chain, &options.naming(&chain)).unwrap();
         let request = Request::new(Prompt::Chat(vec![Message::user("Hi")]), Sampling::greedy(), RngStream::root(0));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let reply = runtime.block_on(model.complete(request, None)).map(|reply| reply.model);

@@ -7,7 +7,6 @@
 //! is a string, an object (`content`; `error` instead, to fail; `finish`, for example `"refusal"`; `delay_ms`), or an
 //! array of these, from which the request's random stream picks one.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, Finish, LanguageModel, Message, ModelError, ModelInfo, Request, Role, Scored,
     TokenSink,
 };
+use crate::foundation::store::read_text;
 
 pub(super) struct Scripted {
     info: ModelInfo,
@@ -48,10 +48,8 @@ impl Scripted {
     pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
         let name = format!("scripted:{}", path.display());
         let unavailable = |why: String| ModelError::Unavailable { model: name.clone(), why };
-        let bytes = fs::metadata(path)
-            .and_then(|meta| if meta.len() > SCRIPT_BYTES_MAX { Ok(None) } else { fs::read_to_string(path).map(Some) })
+        let text = read_text(path, SCRIPT_BYTES_MAX)
             .map_err(|error| unavailable(format!("{error}; name a file with replies")))?;
-        let text = bytes.ok_or_else(|| unavailable(format!("the file is larger than {SCRIPT_BYTES_MAX} bytes")))?;
         let script = parse(&text).map_err(unavailable)?;
         let info = ModelInfo { name, digest: Some(Digest::of(&text)), ..ModelInfo::default() };
         Ok(Self { info, script })

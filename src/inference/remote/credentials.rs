@@ -1,6 +1,9 @@
 //! API keys and addresses, from the environment only. A key stays inside [`SecretString`] until it becomes a sensitive
 //! header: no log, message, transcript or cache file contains it.
 
+use std::net::IpAddr;
+
+use reqwest::Url;
 use reqwest::header::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -33,10 +36,12 @@ impl Credentials {
         if needs_key && key.is_none() {
             return Err(format!("its key is missing: set the environment variable {variable}"));
         }
-        let parsed = reqwest::Url::parse(url).map_err(|error| format!("its base URL is not a URL ({error})"))?;
-        if !matches!(parsed.scheme(), "http" | "https") || parsed.password().is_some() || !parsed.username().is_empty()
-        {
-            return Err("its base URL must begin with http:// or https:// and hold no user or password".to_owned());
+        let parsed = server_url(url).map_err(|why| format!("its base URL {why}"))?;
+        if key.is_some() && parsed.scheme() == "http" && !is_loopback(&parsed) {
+            return Err(format!(
+                "its base URL begins with http://, over which a key is sent only to this machine: use https://, or unset \
+                 {variable}"
+            ));
         }
         let key = key.map(|key| SecretString::from(key.trim().to_owned()));
         let credentials = Self { url: url.trim_end_matches('/').to_owned(), variable, key };
@@ -62,6 +67,25 @@ impl Credentials {
     }
 }
 
+/// The URL of a server, with its scheme and host checked.
+///
+/// # Errors
+/// What is wrong with it, as the end of a sentence.
+pub(in crate::inference) fn server_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("is not a URL ({error})"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.password().is_some() || !url.username().is_empty() {
+        return Err("must begin with http:// or https:// and hold no user or password".to_owned());
+    }
+    Ok(url)
+}
+
+/// Whether the server is this machine.
+pub(in crate::inference) fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +102,19 @@ mod tests {
         check("ftp://x", Some("sk-1"), "must begin with http");
         check("https://me:sk-1@x", Some("sk-1"), "hold no user or password");
         check("nowhere", Some("sk-1"), "is not a URL");
+        for far in ["http://x/v1", "http://10.0.0.7:8000", "http://localhost.evil.example", "http://[2001:db8::1]/v1"] {
+            check(far, Some("sk-1"), "a key is sent only to this machine: use https://, or unset A_KEY");
+        }
+    }
+
+    #[test]
+    fn http_is_used_on_this_machine_and_elsewhere_only_without_a_key() {
+        let opens =
+            |url: &str, key: Option<&str>| Credentials::new("A_KEY", url, key.map(str::to_owned), false).is_ok();
+        for near in ["http://127.0.0.1:8000/v1", "http://localhost:1", "http://[::1]:8000"] {
+            assert!(opens(near, Some("sk-1")), "{near}");
+        }
+        assert!(opens("http://10.0.0.7:8000/v1", None));
     }
 
     #[test]

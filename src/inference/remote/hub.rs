@@ -1,25 +1,27 @@
-//! Models from the Hugging Face hub, through `hf-hub` and its cache, which other tools share.
+//! Models from the Hugging Face hub, in the cache that its own tools share (`hf-hub` gives its layout).
 //!
 //! Only the files that the engine reads are downloaded, all from one commit. Their digests are recorded at the first
 //! download (`record.rs`) and compared at each use. A cached model is used without a request to the hub; [`fetch`] asks
 //! the hub for a newer one. The hub is not trusted: its names and digests are checked before they become paths.
 
+mod download;
 mod record;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hf_hub::api::tokio::{ApiBuilder, ApiError, ApiRepo};
 use hf_hub::{Cache, Repo, RepoType};
 use indicatif::ProgressBar;
 use reqwest::StatusCode;
 
+use self::download::{Connection, FetchError};
 use self::record::Records;
 use super::causes;
 use super::rate_limit::backoff;
 use crate::foundation::base::RngStream;
 use crate::foundation::base::limits::{FETCH_RESUMES_MAX, MODEL_JSON_BYTES_MAX};
+use crate::foundation::store::read_text;
 use crate::inference::engine::{LoadError, shard_names};
 
 /// The default address.
@@ -29,6 +31,8 @@ const BRANCH: &str = "main";
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 const WEIGHTS: &str = "model.safetensors";
+/// Largest file with the commit of a branch, bytes.
+const REF_BYTES_MAX: u64 = 1 << 10;
 const INDEX: &str = "model.safetensors.index.json";
 /// Downloaded where they exist. The model card is needed for its licence.
 const OPTIONAL: [&str; 4] = ["tokenizer_config.json", "generation_config.json", "chat_template.jinja", "README.md"];
@@ -81,6 +85,14 @@ pub enum HubError {
         "the hub's address must begin with http:// or https:// and hold no user or password: correct HF_ENDPOINT, and set a token in HF_TOKEN"
     )]
     Endpoint,
+    /// The token holds characters that no token has.
+    #[error("the hub's token holds characters that a token cannot have: correct HF_TOKEN or the file `token`")]
+    Token,
+    /// The token would be sent unencrypted.
+    #[error(
+        "the hub's token is sent over https only: correct HF_ENDPOINT, or unset HF_TOKEN and remove the file `token`"
+    )]
+    PlainToken,
     /// The folders of the cache and the records are unknown.
     #[error("there is no home folder to store models in: set HF_HOME and XDG_DATA_HOME")]
     NoHome,
@@ -246,10 +258,7 @@ impl HubRevision {
         let endpoint =
             options.endpoint.clone().or_else(|| variable("HF_ENDPOINT")).unwrap_or_else(|| ENDPOINT.to_owned());
         // It appears in messages.
-        let open = |url: reqwest::Url| url.username().is_empty() && url.password().is_none();
-        if !reqwest::Url::parse(&endpoint).is_ok_and(open) {
-            return Err(HubError::Endpoint);
-        }
+        super::server_url(&endpoint).map_err(|_| HubError::Endpoint)?;
         Ok(Self {
             repo: repo.to_owned(),
             revision: revision.to_owned(),
@@ -271,7 +280,7 @@ impl HubRevision {
     fn cached(&self) -> Option<String> {
         let refs = self.cache.path().join(self.at(&self.revision).folder_name()).join("refs").join(&self.revision);
         let commit =
-            std::fs::read_to_string(refs).map_or_else(|_| self.revision.clone(), |text| text.trim().to_owned());
+            read_text(&refs, REF_BYTES_MAX).map_or_else(|_| self.revision.clone(), |text| text.trim().to_owned());
         is_commit(&commit).then_some(())?;
         let folder = self.folder(&commit);
         let there = |name: &str| folder.join(name).is_file();
@@ -315,26 +324,14 @@ impl HubRevision {
 
     async fn fetch_all(&self, options: &HubOptions) -> Result<FetchedModel, HubError> {
         let token = variable("HF_TOKEN").or_else(|| self.cache.token());
-        let api = ApiBuilder::from_cache(self.cache.clone())
-            .with_endpoint(self.endpoint.clone())
-            .with_token(token)
-            .with_progress(false)
-            .with_user_agent("loom", env!("CARGO_PKG_VERSION"))
-            .build()
-            .map_err(|error| self.hub_error(&error, &self.repo))?;
+        let connection = Connection::new(&self.endpoint, &self.repo, token.as_deref())?;
         let named = format!("{} at {}", self.repo, self.revision);
-        let info = api.repo(self.at(&self.revision)).info().await.map_err(|error| self.hub_error(&error, &named))?;
+        let info = connection.info(&self.revision).await.map_err(|error| self.hub_error(&error, &named))?;
         if !is_commit(&info.sha) {
             return Err(HubError::Untrusted(format!("`{}` is not a commit", info.sha.escape_debug())));
         }
-        let has = |name: &str| info.siblings.iter().any(|file| file.rfilename == name);
-        let download = Download {
-            revision_files: self,
-            api: &api,
-            repo: api.repo(self.at(&info.sha)),
-            commit: &info.sha,
-            options,
-        };
+        let has = |name: &str| info.siblings.iter().any(|file| file.name == name);
+        let download = Download { revision_files: self, connection: &connection, commit: &info.sha, options };
         for name in [CONFIG, TOKENIZER] {
             if !has(name) {
                 return Err(HubError::MissingFile { repo: self.repo.clone(), file: name.to_owned() });
@@ -363,20 +360,16 @@ impl HubRevision {
         Ok(fetched)
     }
 
-    fn hub_error(&self, error: &ApiError, what: &str) -> HubError {
+    fn hub_error(&self, error: &FetchError, what: &str) -> HubError {
         let why = match error {
-            ApiError::RequestError(error) => match error.status() {
-                Some(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)) => {
-                    let (repo, endpoint) = (self.repo.clone(), self.endpoint.clone());
-                    return HubError::Denied { repo, status: status.to_string(), endpoint };
-                }
-                Some(StatusCode::NOT_FOUND) => return HubError::Missing(what.to_owned()),
-                _ => causes(error),
-            },
-            ApiError::IoError(error) => return HubError::Disk(format!("the cache cannot be written: {error}")),
-            ApiError::LockAcquisition(path) => {
-                return HubError::Disk(format!("another process is fetching the same file (lock {})", path.display()));
+            FetchError::Status(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)) => {
+                let (repo, endpoint) = (self.repo.clone(), self.endpoint.clone());
+                return HubError::Denied { repo, status: status.to_string(), endpoint };
             }
+            FetchError::Status(StatusCode::NOT_FOUND) => return HubError::Missing(what.to_owned()),
+            FetchError::Disk(error) => return HubError::Disk(format!("the cache cannot be written: {error}")),
+            error @ FetchError::Locked(_) => return HubError::Disk(error.to_string()),
+            FetchError::Http(error) => causes(error),
             error => format!("{what}: {error}"),
         };
         HubError::Unreachable { endpoint: self.endpoint.clone(), why }
@@ -385,8 +378,7 @@ impl HubRevision {
 
 struct Download<'a> {
     revision_files: &'a HubRevision,
-    api: &'a hf_hub::api::tokio::Api,
-    repo: ApiRepo,
+    connection: &'a Connection,
     commit: &'a str,
     options: &'a HubOptions,
 }
@@ -398,27 +390,29 @@ impl Download<'_> {
         if path.is_file() {
             return Ok(());
         }
-        let failed = |error: &ApiError| {
+        let failed = |error: &FetchError| {
             self.revision_files.hub_error(error, &format!("`{name}` in {}", self.revision_files.repo))
         };
-        let metadata = self.api.metadata(&self.repo.url(name)).await.map_err(|error| failed(&error))?;
-        let etag = metadata.etag().trim_start_matches("W/");
-        if metadata.commit_hash() != self.commit
+        let metadata = self.connection.metadata(self.commit, name).await.map_err(|error| failed(&error))?;
+        let etag = metadata.etag.as_str();
+        if metadata.commit != self.commit
             || etag.is_empty()
             || !etag.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
         {
             return Err(HubError::Untrusted(format!("`{name}` belongs to another commit, or its digest is invalid")));
         }
-        if !name.ends_with(".safetensors") && metadata.size() as u64 > MODEL_JSON_BYTES_MAX {
-            let size = metadata.size();
+        if !name.ends_with(".safetensors") && metadata.bytes > MODEL_JSON_BYTES_MAX {
+            let size = metadata.bytes;
             let why = format!("`{name}` has {size} bytes; the maximum is {MODEL_JSON_BYTES_MAX}");
             return Err(HubError::Untrusted(why));
         }
+        let cache = self.revision_files.cache.path();
+        let cache = cache.join(self.revision_files.at(self.commit).folder_name());
         for resumed in 0.. {
             let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
-            match self.repo.download_with_progress(name, bar).await {
-                Ok(_) => break,
-                Err(error) if resumed < FETCH_RESUMES_MAX && is_temporary(&error) => {
+            match self.connection.download((&cache, name), &metadata, &bar).await {
+                Ok(()) => break,
+                Err(error) if resumed < FETCH_RESUMES_MAX && error.is_temporary() => {
                     let wait = backoff(self.options.first_wait, resumed as u32 + 1, None, RngStream::root(0));
                     tokio::time::sleep(wait.unwrap_or_default()).await;
                 }
@@ -442,24 +436,12 @@ impl Download<'_> {
 
 /// The shards named by the index. Names are shown in progress bars, so they must be plain ASCII.
 fn shards(index: &Path) -> Result<Vec<String>, HubError> {
-    let size = std::fs::metadata(index).map_or(0, |file| file.len());
-    if size > MODEL_JSON_BYTES_MAX {
-        return Err(HubError::Untrusted(format!("`{INDEX}` is larger than {MODEL_JSON_BYTES_MAX} bytes")));
-    }
-    let text =
-        std::fs::read_to_string(index).map_err(|error| HubError::Disk(format!("{}: {error}", index.display())))?;
+    let text = read_text(index, MODEL_JSON_BYTES_MAX)
+        .map_err(|error| HubError::Disk(format!("{}: {error}", index.display())))?;
     let names = shard_names(&text)?;
     match names.iter().find(|name| !name.chars().all(|c| c.is_ascii_graphic())) {
         Some(name) => Err(HubError::Untrusted(format!("`{}` is not a valid shard name", name.escape_debug()))),
         None => Ok(names),
-    }
-}
-
-fn is_temporary(error: &ApiError) -> bool {
-    match error {
-        ApiError::RequestError(error) => error.status().is_none_or(|status| status.is_server_error()),
-        ApiError::TooManyRetries(error) => is_temporary(error),
-        _ => false,
     }
 }
 

@@ -1,12 +1,13 @@
 //! The cost of a reply, from `configs/prices.yaml` or the user's own table. The cost of models outside the table is
 //! unknown.
 
-use std::fs;
+use std::path::Path;
 
 use serde::Deserialize;
 
 use crate::foundation::base::limits::CONFIG_BYTES_MAX;
 use crate::foundation::chat::Usage;
+use crate::foundation::store::read_text;
 
 const TABLE: &str = include_str!("../../../configs/prices.yaml");
 /// Names a file that replaces the built-in table.
@@ -52,12 +53,7 @@ impl Prices {
         match std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
             None => Self::parse(TABLE),
             Some(path) => {
-                let size = fs::metadata(&path).map_or(0, |file| file.len());
-                let text = if size > CONFIG_BYTES_MAX {
-                    Err("it is too large".to_owned())
-                } else {
-                    fs::read_to_string(&path).map_err(|error| error.to_string())
-                };
+                let text = read_text(Path::new(&path), CONFIG_BYTES_MAX).map_err(|error| error.to_string());
                 text.and_then(|text| Self::parse(&text))
                     .map_err(|why| format!("{VARIABLE} names {}, which is not a price table: {why}", path.display()))
             }

@@ -22,6 +22,7 @@ use super::measured;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
 use crate::foundation::chat::{LanguageModel, ModelChain, Role};
+use crate::foundation::store::read_text;
 use crate::inference::providers::{self, OpenOptions};
 use crate::simulation::persona::{ConfigErrors, PersonaConfig, parse};
 use crate::simulation::rollout::monitors::MonitorFinding;
@@ -436,8 +437,10 @@ fn own_config(folder: &Path, transcript: &Transcript) -> Result<Result<Arc<Perso
 
 fn read(path: &Path) -> Result<String, FileError> {
     let at = |source| FileError::Io { path: path.to_owned(), source };
-    if std::fs::metadata(path).map_err(at)?.len() > TRANSCRIPT_BYTES_MAX {
-        return Err(FileError::TooLarge { path: path.to_owned() });
+    match read_text(path, TRANSCRIPT_BYTES_MAX) {
+        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+            Err(FileError::TooLarge { path: path.to_owned() })
+        }
+        read => read.map_err(at),
     }
-    std::fs::read_to_string(path).map_err(at)
 }

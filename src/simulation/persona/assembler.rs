@@ -18,7 +18,7 @@ use super::prompt::{DroppedItem, PromptBudget, PromptInputs, PromptSections, Tol
 use super::revelations::{OpenRevelation, Revelations};
 use super::sections::FullForm;
 use super::{Level, PersonaConfig};
-use crate::foundation::base::limits::TURNS_MAX;
+use crate::foundation::base::limits::{PLAN_ITEMS_MAX, PLAN_TEXT_BYTES_MAX, TURNS_MAX};
 
 /// The version of the prompts' wording. It is raised whenever any prompt's text changes, and is recorded in every transcript.
 pub const TEMPLATE_VERSION: u32 = 2;
@@ -91,6 +91,21 @@ pub enum AssembleError {
     /// The run has no turns, or too many.
     #[error("a run has 1 to {TURNS_MAX} turns, not {0}: set `--turns` or `trajectory.expected_turns`")]
     Turns(usize),
+    /// The persona is too large for so many turns.
+    #[error(
+        "the persona is too large for {turns} turns: {what} per turn times the turns exceed {most} ({limit}); use fewer turns \
+         or a shorter config"
+    )]
+    TooLarge {
+        /// The number of turns.
+        turns: usize,
+        /// What is too large.
+        what: String,
+        /// The limit.
+        most: usize,
+        /// Its name.
+        limit: &'static str,
+    },
     /// A user template does not parse.
     #[error("`{key}`, byte {}: {source}", source.at)]
     Placeholder {
@@ -156,6 +171,14 @@ impl Assembler {
         if !(1..=TURNS_MAX).contains(&turns) {
             return Err(AssembleError::Turns(turns));
         }
+        let trajectory = &config.trajectory;
+        let revelations: usize = trajectory.phases.iter().map(|phase| phase.revelations.len()).sum();
+        let items = trajectory.dimensions.len() + trajectory.phases.len() + revelations;
+        let too_large = |what: String, most, limit| Err(AssembleError::TooLarge { turns, what, most, limit });
+        if items.saturating_mul(turns) > PLAN_ITEMS_MAX {
+            let what = format!("{items} dimensions, phases and revelations");
+            return too_large(what, PLAN_ITEMS_MAX, "PLAN_ITEMS_MAX");
+        }
         let dimensions: Vec<&str> =
             config.trajectory.dimensions.iter().map(|dimension| dimension.name.as_str()).collect();
         let template = |key, text: &str| {
@@ -184,6 +207,10 @@ impl Assembler {
                 Form::Compact(Box::new(compact))
             }
         };
+        let bytes = form.opening().len();
+        if bytes.saturating_mul(turns) > PLAN_TEXT_BYTES_MAX {
+            return too_large(format!("{bytes} bytes of prompt"), PLAN_TEXT_BYTES_MAX, "PLAN_TEXT_BYTES_MAX");
+        }
         let revelations = Revelations::new(&config.trajectory.phases);
         Ok(Self(Arc::new(Inner { config, turns, revelations, reminder, intervention, form, omitted })))
     }

@@ -1,7 +1,5 @@
 //! From a file or a text to a [`PersonaConfig`]; all problems are reported together.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use super::format;
@@ -9,6 +7,7 @@ use super::lower;
 use super::spec::PersonaConfig;
 use crate::foundation::base::{Digest, limits};
 use crate::foundation::config::{ConfigErrors, FromNode as _, Node, NodeValue, Problem, Problems};
+use crate::foundation::store::read_limited;
 
 /// Reads the persona config at `path`.
 ///
@@ -38,15 +37,13 @@ pub(super) fn read_text(path: &Path) -> Result<String, ConfigErrors> {
             "check the path; `loom examples` lists configs to start from",
         )
     };
-    let mut bytes = Vec::new();
-    // One byte more than allowed tells a file that is too large from one that just fits.
-    File::open(path)
-        .and_then(|file| file.take(limits::CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(cannot)?;
-    if bytes.len() as u64 > limits::CONFIG_BYTES_MAX {
-        let message = format!("the file is larger than {} bytes (CONFIG_BYTES_MAX)", limits::CONFIG_BYTES_MAX);
-        return Err(refuse(message, "is this the right file? A persona config is a few kilobytes of YAML"));
-    }
+    let bytes = match read_limited(path, limits::CONFIG_BYTES_MAX) {
+        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+            let message = format!("the file is larger than {} bytes (CONFIG_BYTES_MAX)", limits::CONFIG_BYTES_MAX);
+            return Err(refuse(message, "is this the right file? A persona config is a few kilobytes of YAML"));
+        }
+        read => read.map_err(cannot)?,
+    };
     String::from_utf8(bytes).map_err(|error| {
         let message = format!("byte {} is not UTF-8 text", error.utf8_error().valid_up_to());
         refuse(message, "save the file as UTF-8")

@@ -49,7 +49,7 @@ pub struct DroppedItem {
 }
 
 /// The three sections of a prompt. In the full form each begins with its heading; the compact form has no headings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptSections {
     /// What is binding: the rules of the whole run, then the state of this turn.
     pub must_do: String,

@@ -39,30 +39,7 @@ pub(super) fn table(out: &mut String, head: &[&str], rows: &[Vec<String>]) -> fm
     writeln!(out)
 }
 
-/// `text` escaped for Markdown, on one line.
-pub(super) fn plain(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for part in text.split_whitespace() {
-        if !shown.is_empty() {
-            shown.push(' ');
-        }
-        for c in part.chars() {
-            // A control character could control the terminal that shows the file.
-            let c = if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-            if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '~') {
-                shown.push('\\');
-            }
-            shown.push(c);
-        }
-    }
-    shown
-}
-
-pub(super) fn code(text: &str) -> String {
-    // A backtick would end the code span, a bar the table cell.
-    let text: String = text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
-    format!("`{}`", text.replace('`', "'").replace('|', "/"))
-}
+pub(super) use crate::foundation::text::{markdown as plain, markdown_code as code};
 
 pub(super) fn quote(text: &str) -> String {
     let short: String = text.chars().take(QUOTE_CHARS).collect();
@@ -132,15 +109,6 @@ pub(super) fn sparkline(values: &[Option<f64>], low: f64, high: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn model_text_is_escaped() {
-        let check = |text: &str, shown: &str| assert_eq!(plain(text), shown);
-        check("a | b\n# c <b>*d*</b>", "a \\| b \\# c \\<b\\>\\*d\\*\\</b\\>");
-        check("![x](y)", "!\\[x\\](y)");
-        check("a\u{1b}[2Jb", "a\u{fffd}\\[2Jb");
-        assert_eq!(code("a`b|c"), "`a'b/c`");
-    }
 
     #[test]
     fn a_sparkline_spans_its_range() {

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
 use crate::foundation::plot::PlotError;
+use crate::foundation::store::read_limited;
 use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{FileError, TokenLine, Totals, Transcript, Turn, read_tokens, read_transcript};
 
@@ -190,10 +191,12 @@ struct TurnLine {
 /// Reads a running rollout without changing it. Its process may be writing, so an incomplete last line is left out.
 fn partial(path: &Path, file: String) -> Result<LoadedRollout, ReportError> {
     let at = |source| ReportError::Io { path: path.to_owned(), source };
-    if fs::metadata(path).map_err(at)?.len() > TRANSCRIPT_BYTES_MAX {
-        return Err(FileError::TooLarge { path: path.to_owned() }.into());
-    }
-    let mut bytes = fs::read(path).map_err(at)?;
+    let mut bytes = match read_limited(path, TRANSCRIPT_BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            return Err(FileError::TooLarge { path: path.to_owned() }.into());
+        }
+        read => read.map_err(at)?,
+    };
     bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0));
     let text = String::from_utf8(bytes).map_err(|error| at(io::Error::new(io::ErrorKind::InvalidData, error)))?;
     let wrong = |line: usize, error: &serde_json::Error| FileError::Corrupt {

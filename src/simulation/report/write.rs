@@ -1,12 +1,14 @@
 //! Reads a results folder and writes the report's files.
 
-use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::data::Report;
 use super::load::{LoadedRollout, ReportError, load};
+use crate::foundation::base::limits::RESULT_BYTES_MAX;
+use crate::foundation::store::{read_limited, write_atomic, write_inside};
 
 /// The figure's file, next to the Markdown.
 const CURVES: &str = "curves.svg";
@@ -35,7 +37,7 @@ impl Report {
         // A missing manifest is allowed; an unreadable one is reported.
         let manifest = path.join("run.json");
         let planned = manifest.is_file().then(|| -> Result<Planned, String> {
-            let bytes = fs::read(&manifest).map_err(|error| error.to_string())?;
+            let bytes = read_limited(&manifest, RESULT_BYTES_MAX).map_err(|error| error.to_string())?;
             serde_json::from_slice(&bytes).map_err(|error| error.to_string())
         });
         let (planned, unread) = match planned.transpose() {
@@ -60,10 +62,11 @@ impl Report {
     /// # Errors
     /// If a file cannot be written.
     pub fn write_to(&self, folder: &Path, conversations: &[LoadedRollout]) -> Result<PathBuf, ReportError> {
-        write(&folder.join("report.json"), &self.json()?)?;
-        write(&folder.join("report.html"), &self.html(conversations)?)?;
+        write(write_inside, &folder.join("report.json"), &self.json()?)?;
+        write(write_inside, &folder.join("report.html"), &self.html(conversations)?)?;
         let path = folder.join("report.md");
-        self.write_markdown(&path)?;
+        write(write_inside, &folder.join(CURVES), &self.curves()?)?;
+        write(write_inside, &path, &self.markdown(Some(CURVES))?)?;
         Ok(path)
     }
 
@@ -72,8 +75,8 @@ impl Report {
     /// # Errors
     /// If a file cannot be written.
     pub fn write_markdown(&self, path: &Path) -> Result<(), ReportError> {
-        write(&path.with_file_name(CURVES), &self.curves()?)?;
-        write(path, &self.markdown(Some(CURVES))?)
+        write(write_inside, &path.with_file_name(CURVES), &self.curves()?)?;
+        write(write_atomic, path, &self.markdown(Some(CURVES))?)
     }
 
     /// Writes the HTML page at `path`.
@@ -81,7 +84,7 @@ impl Report {
     /// # Errors
     /// If it cannot be rendered or written.
     pub fn write_html(&self, path: &Path, conversations: &[LoadedRollout]) -> Result<(), ReportError> {
-        write(path, &self.html(conversations)?)
+        write(write_atomic, path, &self.html(conversations)?)
     }
 
     /// Writes the JSON at `path`.
@@ -89,11 +92,11 @@ impl Report {
     /// # Errors
     /// If it cannot be written.
     pub fn write_json(&self, path: &Path) -> Result<(), ReportError> {
-        write(path, &self.json()?)
+        write(write_atomic, path, &self.json()?)
     }
 }
 
-/// Not atomic: a report can be regenerated from the transcripts.
-fn write(path: &Path, text: &str) -> Result<(), ReportError> {
-    fs::write(path, text).map_err(|source| ReportError::Io { path: path.to_owned(), source })
+/// Writes with `how`: a path that the user named may be a link, a name inside the folder may not.
+fn write(how: fn(&Path, &[u8]) -> io::Result<()>, path: &Path, text: &str) -> Result<(), ReportError> {
+    how(path, text.as_bytes()).map_err(|source| ReportError::Io { path: path.to_owned(), source })
 }

@@ -1,7 +1,5 @@
 //! Computes the gains of a turn from the configuration's Δ policy.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::CONFIG_BYTES_MAX;
 use crate::foundation::chat::{DeltaGains, LayerGains, ModelInfo};
+use crate::foundation::store::read_text;
 use crate::governance::regulator::{Signals, delta_gains};
 use crate::simulation::persona::{DeltaPolicy, PersonaConfig};
 
@@ -79,13 +78,7 @@ impl FittedGains {
     /// [`DeltaError::File`].
     pub fn load(path: &Path) -> Result<Self, DeltaError> {
         let refuse = |why: String| DeltaError::File { path: path.to_owned(), why };
-        let mut text = String::new();
-        // One byte more than allowed tells a file that is too large from one that just fits.
-        let read = File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text));
-        read.map_err(|error| refuse(error.to_string()))?;
-        if text.len() as u64 > CONFIG_BYTES_MAX {
-            return Err(refuse(format!("it is larger than {CONFIG_BYTES_MAX} bytes (CONFIG_BYTES_MAX)")));
-        }
+        let text = read_text(path, CONFIG_BYTES_MAX).map_err(|error| refuse(error.to_string()))?;
         let fitted: Self = serde_saphyr::from_str(&text).map_err(|error| refuse(error.to_string()))?;
         let sound = |gain: f32| (0.0..=100.0).contains(&gain);
         let all = fitted.delta.gains.iter();

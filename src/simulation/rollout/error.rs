@@ -48,9 +48,12 @@ pub enum RunError {
         /// What to do.
         hint: &'static str,
     },
-    /// The run's receipts cannot be read or written.
+    /// The run's receipts are damaged, or in use.
     #[error("the run's receipts: {0}")]
     Receipts(String),
+    /// The run's receipts cannot be read or written.
+    #[error("the run's receipts: {0}")]
+    ReceiptsIo(String),
     /// The gate denied a request.
     #[error("{0}")]
     Denied(Refusal),
@@ -99,6 +102,7 @@ impl From<AuthorizerError> for RunError {
         match error {
             AuthorizerError::Denied(refusal) => Self::Denied(refusal),
             AuthorizerError::Profile(errors) => Self::Config(errors),
+            error if error.is_io() => Self::ReceiptsIo(error.to_string()),
             error => Self::Receipts(error.to_string()),
         }
     }

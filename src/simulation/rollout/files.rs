@@ -5,16 +5,18 @@
 //! synced. An unfinished rollout is an append-only file of lines, each synced before the next turn begins; an incomplete
 //! last line is truncated.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::manifest::Manifest;
 use super::transcript::{TokenLine, Transcript, Turn};
-use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
-use crate::foundation::store::{FileLock, sync_parent, write_atomic};
+use crate::foundation::base::limits::{CONFIG_BYTES_MAX, TRANSCRIPT_BYTES_MAX};
+use crate::foundation::store::{
+    FileLock, append_inside, create_inside, open_regular, read_text, sync_parent, write_inside,
+};
 
 /// Why a run's files cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -100,13 +102,13 @@ impl RunFolder {
         let folder = Self::lock(path)?;
         let manifest = read_json(&path.join("run.json"))?;
         let yaml = path.join("config.yaml");
-        let yaml = fs::read_to_string(&yaml).map_err(at(&yaml))?;
+        let yaml = read_text(&yaml, CONFIG_BYTES_MAX).map_err(at(&yaml))?;
         Ok((folder, manifest, yaml))
     }
 
     fn lock(path: &Path) -> Result<Self, FileError> {
         let file = path.join("run.json");
-        let manifest = File::open(&file).map_err(at(&file))?;
+        let manifest = open_regular(&file).map_err(at(&file))?;
         let lock = FileLock::exclusive(manifest).map_err(at(&file))?;
         let lock = lock.ok_or_else(|| FileError::Busy { path: path.to_owned() })?;
         Ok(Self { path: path.to_owned(), _lock: lock })
@@ -197,7 +199,7 @@ struct FolderClaim {
 impl FolderClaim {
     fn take(folder: &Path) -> Result<Self, FileError> {
         let path = folder.join("run.claim");
-        let file = File::create(&path).map_err(at(&path))?;
+        let file = create_inside(&path).map_err(at(&path))?;
         let lock = FileLock::exclusive(file).map_err(at(&path))?;
         let lock = lock.ok_or_else(|| FileError::Busy { path: folder.to_owned() })?;
         Ok(Self { path, _lock: lock })
@@ -250,12 +252,12 @@ impl RolloutFiles {
             }
             return Ok(ExistingFiles::Finished(self.transcript.clone()));
         }
-        let text = match File::open(&self.partial) {
+        let text = match open_regular(&self.partial) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ExistingFiles::Nothing),
             Err(error) => return Err(at(&self.partial)(error)),
         };
-        let mut reader = BufReader::new(text);
+        let mut reader = BufReader::new(text.take(TRANSCRIPT_BYTES_MAX));
         let mut head: Option<Box<Transcript>> = None;
         let mut turns = Vec::new();
         let mut whole = 0;
@@ -281,7 +283,7 @@ impl RolloutFiles {
         let torn = !line.is_empty() && line.last() != Some(&b'\n');
         let Some(head) = head else { return Ok(ExistingFiles::Nothing) };
         if torn {
-            let file = OpenOptions::new().write(true).open(&self.partial).map_err(at(&self.partial))?;
+            let file = append_inside(&self.partial).map_err(at(&self.partial))?;
             file.set_len(whole).and_then(|()| file.sync_all()).map_err(at(&self.partial))?;
         }
         Ok(ExistingFiles::Begun { head, turns, torn })
@@ -294,7 +296,7 @@ impl RolloutFiles {
 
     /// Creates the partial file with `head`, the transcript without turns.
     pub(super) fn create_partial(&self, head: &Transcript) -> Result<PartialLog, FileError> {
-        let file = File::create(&self.partial).map_err(at(&self.partial))?;
+        let file = create_inside(&self.partial).map_err(at(&self.partial))?;
         let mut log = PartialLog { path: self.partial.clone(), file };
         log.append(head)?;
         sync_folder(&self.partial)?;
@@ -303,7 +305,7 @@ impl RolloutFiles {
 
     /// Opens the partial file for appending.
     pub(super) fn reopen_partial(&self) -> Result<PartialLog, FileError> {
-        let file = OpenOptions::new().append(true).open(&self.partial).map_err(at(&self.partial))?;
+        let file = append_inside(&self.partial).map_err(at(&self.partial))?;
         Ok(PartialLog { path: self.partial.clone(), file })
     }
 
@@ -384,15 +386,15 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, FileError
 }
 
 fn read_limited(path: &Path) -> Result<String, FileError> {
-    if fs::metadata(path).map_err(at(path))?.len() > TRANSCRIPT_BYTES_MAX {
-        return Err(FileError::TooLarge { path: path.to_owned() });
+    match read_text(path, TRANSCRIPT_BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(FileError::TooLarge { path: path.to_owned() }),
+        read => read.map_err(at(path)),
     }
-    fs::read_to_string(path).map_err(at(path))
 }
 
-/// Writes `bytes` to `path` atomically.
+/// Writes `bytes` to `path` atomically; a link there is replaced.
 pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    write_atomic(path, bytes).map_err(at(path))
+    write_inside(path, bytes).map_err(at(path))
 }
 
 /// Makes the name of `path` durable.

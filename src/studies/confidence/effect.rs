@@ -13,6 +13,7 @@ use super::study::MetricEstimate;
 use crate::foundation::base::RngStream;
 use crate::foundation::chat::{ModelChain, ModelSpec};
 use crate::foundation::stats::{bootstrap_mean, mean};
+use crate::foundation::store::write_inside;
 use crate::foundation::text::words;
 use crate::inference::providers::OpenOptions;
 use crate::simulation::persona::{AdversaryKind, RegulatorConfig, RegulatorPolicy, parse};
@@ -242,7 +243,7 @@ fn script(task: &Task, path: &Path) -> Result<PathBuf, EffectError> {
     }
     let json = serde_json::json!([[task.facts, "I would rather talk about something else."]]);
     let at = |source| EffectError::Io { path: path.to_owned(), source };
-    std::fs::write(path, json.to_string()).map_err(at)?;
+    write_inside(path, json.to_string().as_bytes()).map_err(at)?;
     Ok(path.to_owned())
 }
 

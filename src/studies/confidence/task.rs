@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::TASK_BYTES_MAX;
 use crate::foundation::chat::Message;
+use crate::foundation::store::read_text;
 use crate::foundation::text::words;
 use crate::governance::regulator::AnswerKind;
 
@@ -143,11 +144,7 @@ impl Task {
             return Self::parse(name, text);
         }
         let unread = |why: String| TaskError::Read { path: name.to_owned(), why };
-        let size = std::fs::metadata(name).map_err(|error| unread(error.to_string()))?.len();
-        if size > TASK_BYTES_MAX {
-            return Err(unread(format!("it is larger than {TASK_BYTES_MAX} bytes (TASK_BYTES_MAX)")));
-        }
-        let text = std::fs::read_to_string(name).map_err(|error| unread(error.to_string()))?;
+        let text = read_text(Path::new(name), TASK_BYTES_MAX).map_err(|error| unread(error.to_string()))?;
         let stem =
             Path::new(name).file_stem().map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned());
         Self::parse(&stem, &text)

@@ -1,7 +1,7 @@
 //! A resumable sweep: one line of `cells.jsonl` for each passage and setting, synced to disk before the next.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +15,9 @@ use super::plan::SweepPlan;
 use super::setting::{GainSetting, TokenWindow};
 use super::{DeltaStudyError, at};
 use crate::foundation::base::Digest;
+use crate::foundation::base::limits::RESULT_BYTES_MAX;
 use crate::foundation::chat::{LanguageModel, ModelError};
-use crate::foundation::store::write_atomic;
+use crate::foundation::store::{append_inside, read_limited, read_text, write_inside};
 
 /// File with the sweep's definition.
 const PLAN: &str = "sweep.json";
@@ -175,7 +176,7 @@ impl Journal {
         fs::create_dir_all(folder).map_err(at(folder))?;
         let plan = folder.join(PLAN);
         let path = folder.join(CELLS);
-        match fs::read(&plan) {
+        match read_limited(&plan, RESULT_BYTES_MAX) {
             Ok(bytes) => {
                 let there: Option<SweepHead> = serde_json::from_slice(&bytes).ok();
                 if there.as_ref() != Some(head) {
@@ -185,15 +186,15 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => {
                 let mut bytes = serde_json::to_vec_pretty(head)?;
                 bytes.push(b'\n');
-                write_atomic(&plan, &bytes).map_err(at(&plan))?;
+                write_inside(&plan, &bytes).map_err(at(&plan))?;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(DeltaStudyError::DifferentSweep { path: folder.to_owned() });
             }
             Err(error) => return Err(at(&plan)(error)),
         }
-        let file = OpenOptions::new().create(true).append(true).open(&path).map_err(at(&path))?;
-        let text = fs::read_to_string(&path).map_err(at(&path))?;
+        let file = append_inside(&path).map_err(at(&path))?;
+        let text = read_text(&path, RESULT_BYTES_MAX).map_err(at(&path))?;
         // Drop an incomplete last line, written when the process was interrupted: its cell is measured again.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         file.set_len(whole as u64).map_err(at(&path))?;

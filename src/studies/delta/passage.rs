@@ -6,6 +6,7 @@ use super::DeltaStudyError;
 use crate::foundation::base::RngStream;
 use crate::foundation::base::limits::TASK_BYTES_MAX;
 use crate::foundation::chat::{LanguageModel, Message, TokenId, Vocabulary};
+use crate::foundation::store::read_text;
 use crate::simulation::rollout::{Transcript, read_transcript};
 
 /// The name of the built-in long-range recall task: a fact, filler, and a question for the fact; only the answer is scored.
@@ -70,11 +71,7 @@ fn text_ids(vocabulary: &dyn Vocabulary, name: &str) -> Result<Vec<TokenId>, Del
             .collect();
         return Ok(vocabulary.chat(&messages)?);
     }
-    let length = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
-    if length > TASK_BYTES_MAX {
-        return Err(wrong(format!("it is larger than {TASK_BYTES_MAX} bytes (TASK_BYTES_MAX)")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let text = read_text(path, TASK_BYTES_MAX).map_err(|error| wrong(error.to_string()))?;
     Ok(vocabulary.encode(&text)?)
 }
 

@@ -8,6 +8,7 @@ use super::DeltaStudyError;
 use super::passage::RECALL;
 use super::setting::{Gain, GainSetting, LayerSelection, TokenWindow, check_value, parse_values};
 use crate::foundation::base::limits::{CONFIG_BYTES_MAX, SWEEP_CELLS_MAX};
+use crate::foundation::store::read_text;
 
 /// The plan of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,11 +58,7 @@ impl SweepPlan {
     /// [`DeltaStudyError::SweepPlan`].
     pub fn load(path: &Path) -> Result<Self, DeltaStudyError> {
         let wrong = |why: String| DeltaStudyError::SweepPlan { path: path.to_owned(), why };
-        let length = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
-        if length > CONFIG_BYTES_MAX {
-            return Err(wrong(format!("it is larger than {CONFIG_BYTES_MAX} bytes (CONFIG_BYTES_MAX)")));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let text = read_text(path, CONFIG_BYTES_MAX).map_err(|error| wrong(error.to_string()))?;
         serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::figure::figure;
 use super::report::SweepReport;
 use super::{DeltaStudyError, at};
-use crate::foundation::store::write_atomic;
+use crate::foundation::store::write_inside;
 
 impl SweepReport {
     /// Writes `delta.json`, `delta.csv`, `positions.csv`, `layers.csv`, `delta.md` and `delta.svg` into `folder`.
@@ -30,7 +30,7 @@ impl SweepReport {
         ];
         for (name, text) in files {
             let path = folder.join(name);
-            write_atomic(&path, text.as_bytes()).map_err(at(&path))?;
+            write_inside(&path, text.as_bytes()).map_err(at(&path))?;
         }
         Ok(())
     }

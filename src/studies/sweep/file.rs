@@ -8,6 +8,7 @@ use crate::foundation::chat::{ModelChain, ModelSpec};
 use crate::foundation::config::{
     ConfigErrors, FromNode, Located, Node, NodeValue, OpenMap, Optional, Problem, Problems, Required, Span,
 };
+use crate::foundation::store::read_text;
 use crate::simulation::persona::AdversaryKind;
 
 config_record! {
@@ -114,13 +115,8 @@ impl SweepFile {
     pub(super) fn load(path: &Path) -> Result<(Self, String), ConfigErrors> {
         let name = path.display().to_string();
         let refuse = |message: String| ConfigErrors::new(&name, "", vec![Problem::new(0..0, message)]);
-        let length =
-            std::fs::metadata(path).map_err(|error| refuse(format!("the file cannot be read: {error}")))?.len();
-        if length > CONFIG_BYTES_MAX {
-            return Err(refuse(format!("the file is larger than {CONFIG_BYTES_MAX} bytes (CONFIG_BYTES_MAX)")));
-        }
         let text =
-            std::fs::read_to_string(path).map_err(|error| refuse(format!("the file cannot be read: {error}")))?;
+            read_text(path, CONFIG_BYTES_MAX).map_err(|error| refuse(format!("the file cannot be read: {error}")))?;
         Ok((Self::parse(&name, &text)?, text))
     }
 

@@ -13,9 +13,10 @@ use super::cells::{Cell, Combination, Shard, combinations};
 use super::file::SweepFile;
 use super::{SweepError, at};
 use crate::foundation::base::Digest;
-use crate::foundation::base::limits::SWEEP_CELLS_MAX;
+use crate::foundation::base::limits::{CONFIG_BYTES_MAX, RESULT_BYTES_MAX, SWEEP_CELLS_MAX};
 use crate::foundation::chat::ModelChain;
 use crate::foundation::config::{ConfigErrors, Problem};
+use crate::foundation::store::{read_limited, read_text, write_inside};
 use crate::inference::providers::OpenOptions;
 use crate::simulation::persona::{self, AdversaryKind, PersonaConfig};
 use crate::simulation::rollout::{Run, RunPlan, turn_count};
@@ -49,7 +50,7 @@ impl SweepManifest {
     /// [`SweepError::NoSweep`].
     pub fn read(folder: &Path) -> Result<Self, SweepError> {
         let none = |why: String| SweepError::NoSweep { path: folder.to_owned(), why };
-        let bytes = fs::read(folder.join(MANIFEST)).map_err(|error| none(error.to_string()))?;
+        let bytes = read_limited(&folder.join(MANIFEST), RESULT_BYTES_MAX).map_err(|error| none(error.to_string()))?;
         let manifest: Self = serde_json::from_slice(&bytes).map_err(|error| none(error.to_string()))?;
         if manifest.format != FORMAT || manifest.version != VERSION {
             return Err(none(format!("`{}` version {} is not known", manifest.format, manifest.version)));
@@ -142,7 +143,7 @@ fn texts(file: &SweepFile, path: &Path) -> Result<Vec<(String, String)>, SweepEr
         let path = base.join(config);
         // Validated before policies are added, so that problems are shown with the file's own lines.
         persona::load(&path)?;
-        Ok((config.clone(), fs::read_to_string(&path).map_err(at(&path))?))
+        Ok((config.clone(), read_text(&path, CONFIG_BYTES_MAX).map_err(at(&path))?))
     });
     each.collect()
 }
@@ -224,21 +225,13 @@ fn with_delta(
     Ok((yaml, config))
 }
 
-/// Writes the manifest atomically: machines that share the folder may write it at the same time.
+/// Writes the manifest atomically: processes that share the folder may write it at the same time.
 fn write_manifest(folder: &Path, manifest: &SweepManifest, text: &str) -> Result<(), SweepError> {
     fs::create_dir_all(folder).map_err(at(folder))?;
     let json = serde_json::to_string_pretty(manifest)? + "\n";
     for (name, content) in [("sweep.yaml", text), (MANIFEST, &json)] {
         let path = folder.join(name);
-        let temporary = folder.join(format!("{name}.{}.{}.tmp", host(), std::process::id()));
-        fs::write(&temporary, content).map_err(at(&temporary))?;
-        fs::rename(&temporary, &path).map_err(at(&path))?;
+        write_inside(&path, content.as_bytes()).map_err(at(&path))?;
     }
     Ok(())
-}
-
-/// The host name, to distinguish processes with the same id on different machines.
-fn host() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.chars().filter(|c| c.is_alphanumeric() || *c == '-').collect()
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{MANIFEST, SweepManifest};
 use super::{SweepError, at};
+use crate::foundation::store::copy_inside;
 use crate::simulation::judge::scoring::merge_scores;
 use crate::simulation::rollout::{FileError, Outcome, Transcript, read_transcript, write_json};
 
@@ -65,7 +66,7 @@ pub fn merge(parts: &[PathBuf], output: &Path) -> Result<SweepManifest, SweepErr
     for name in ["sweep.yaml", MANIFEST] {
         let (from, to) = (first.join(name), output.join(name));
         if !same_folder(&from, &to) {
-            fs::copy(&from, &to).map_err(at(&to))?;
+            copy_inside(&from, &to).map_err(at(&to))?;
         }
     }
     Ok(manifest)
@@ -131,7 +132,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), SweepError> {
     for entry in fs::read_dir(from).map_err(at(from))? {
         let path = entry.map_err(at(from))?.path();
         if let (true, Some(name)) = (path.is_file(), path.file_name()) {
-            fs::copy(&path, to.join(name)).map_err(at(&path))?;
+            copy_inside(&path, &to.join(name)).map_err(at(&path))?;
         }
     }
     Ok(())

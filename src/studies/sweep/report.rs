@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +13,7 @@ use super::merge::is_complete;
 use super::{SweepError, at};
 use crate::foundation::base::Digest;
 use crate::foundation::stats::mean;
+use crate::foundation::store::write_inside;
 use crate::simulation::report::{Report, RolloutInterval, ScoreRow, StoredScore, bounds, interval};
 use crate::simulation::rollout::Outcome;
 
@@ -120,7 +120,7 @@ impl SweepReport {
         let json = serde_json::to_string_pretty(self)? + "\n";
         for (name, text) in [("sweep_report.json", &json), ("sweep_report.md", &self.markdown())] {
             let path = folder.join(name);
-            fs::write(&path, text).map_err(at(&path))?;
+            write_inside(&path, text.as_bytes()).map_err(at(&path))?;
         }
         Ok(())
     }

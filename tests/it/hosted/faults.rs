@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{Basis, Continuation, Finish, ModelError, Prompt, Request, Sampling};
-use loom_agent::inference::providers::open;
 use loom_agent::inference::remote::RemoteOptions;
 use serde_json::json;
 use wiremock::matchers::{body_partial_json, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::server::{Act, FINISH, LAST_CHUNK, STREAM, Server, USAGE, chunk, event, good};
-use super::{compatible, hears, impatient, options, request, say};
+use super::{compatible, hears, impatient, named, request, say};
 
 #[tokio::test]
 async fn a_reply_is_streamed_counted_and_named() {
@@ -229,7 +228,7 @@ async fn a_fallback_reply_records_the_errors_before_it() {
     let server = MockServer::start().await;
     Mock::given(method("POST")).respond_with(ResponseTemplate::new(404)).mount(&server).await;
     let chain = format!("local:/nowhere,openai-compatible:{}#m,echo", server.uri());
-    let model = open(&chain.parse().unwrap(), &options(impatient())).unwrap();
+    let model = named(&chain, impatient());
     let completion = say(&model, 0).await.unwrap();
     assert_eq!((completion.model.as_str(), completion.message.content.as_str()), ("echo", "Hello?"));
     let [(first, why), (second, then)] = &completion.fallbacks[..] else { panic!("{:?}", completion.fallbacks) };
@@ -242,7 +241,7 @@ async fn a_chain_does_not_fall_back_after_delivered_tokens() {
     let half = vec![Act::Send([STREAM.as_bytes(), &chunk(&event("Hel"))].concat())];
     let server = Server::start(vec![half]).await;
     let chain = format!("openai-compatible:{}#m,echo", server.url);
-    let model = open(&chain.parse().unwrap(), &options(impatient())).unwrap();
+    let model = named(&chain, impatient());
     let mut heard = Vec::new();
     let error = model.complete(request(0), Some(hears(100, &mut heard))).await.unwrap_err().to_string();
     assert!(error.contains("broke off after 1 tokens"), "{error}");
@@ -254,7 +253,7 @@ async fn a_chain_does_not_fall_back_after_delivered_tokens() {
 #[tokio::test]
 async fn a_chain_scores_with_its_first_model_only() {
     let scored = async |chain: &str| {
-        let model = open(&chain.parse().unwrap(), &options(impatient())).unwrap();
+        let model = named(&chain, impatient());
         model.score(score("One"), Continuation::Text(" two".to_owned())).await
     };
     // As the first by itself says it, so that a judge who cannot score writes.

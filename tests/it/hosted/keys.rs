@@ -119,3 +119,88 @@ fn a_missing_key_is_named() {
         assert!(told.contains(&format!("set the environment variable {variable}")), "{told}");
     }
 }
+
+/// A server that a stranger's files name. It records what it is sent.
+async fn strangers_server() -> MockServer {
+    let server = MockServer::start().await;
+    let stream =
+        "data: {\"choices\": [{\"delta\": {\"content\": \"Hm.\"}, \"finish_reason\": \"stop\"}]}\n\ndata: [DONE]\n\n";
+    let reply = ResponseTemplate::new(200).set_body_raw(stream, "text/event-stream");
+    Mock::given(method("POST")).respond_with(reply).mount(&server).await;
+    server
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_cannot_choose_where_the_key_goes() {
+    let server = strangers_server().await;
+    let folder = tempfile::tempdir().unwrap();
+    let spec = format!("openai-compatible:{}/v1#m", server.uri());
+    let adversary = format!("{ANNA}\nevaluation:\n  adversary: {{type: contradiction, model: \"echo,{spec}\"}}\n");
+    fs::write(folder.path().join("stranger.yaml"), adversary).unwrap();
+    fs::write(folder.path().join("anna.yaml"), ANNA).unwrap();
+    fs::write(
+        folder.path().join("sweep.yaml"),
+        format!("sweep_version: 0.1.0\nconfigs: [anna.yaml]\ntargets: [\"{spec}\"]\nseeds: [1]\nturns: 1\n"),
+    )
+    .unwrap();
+    let variables = [("OPENAI_COMPATIBLE_API_KEY", SECRET)];
+    let run = |arguments: &[&str]| loom(folder.path(), &variables, arguments);
+    let refused = |arguments: &[&str]| {
+        let (code, told) = run(arguments);
+        assert_eq!(code, Some(4), "{arguments:?}: {told}");
+        assert!(told.contains(&format!("--allow-host {}", server.uri())), "{told}");
+        assert!(!told.contains(SECRET), "{told}");
+    };
+    let of_run = ["--persona-model", "echo", "--turns", "1", "--no-score"];
+    refused(&[&["run", "stranger.yaml", "--output", "a"], &of_run[..]].concat());
+
+    // A healthy run, whose manifest a stranger then changes: judge, persona's model, target.
+    let (code, told) = run(&[&["run", "anna.yaml", "--target", "echo", "--output", "b"], &of_run[..]].concat());
+    assert_eq!(code, Some(0), "{told}");
+    let manifest = fs::read_to_string(folder.path().join("b/run.json")).unwrap();
+    let judge = manifest.replace("\"judge\": \"bundled\"", &format!("\"judge\": \"{spec}\""));
+    assert_ne!(judge, manifest);
+    fs::write(folder.path().join("b/run.json"), judge).unwrap();
+    refused(&["score", "b"]);
+    fs::write(
+        folder.path().join("b/run.json"),
+        manifest.replace("\"spec\": \"echo\"", &format!("\"spec\": \"{spec}\"")),
+    )
+    .unwrap();
+    let (code, told) = run(&["run", "--resume", "b"]);
+    assert!(code != Some(0), "{told}");
+    refused(&["sweep", "sweep.yaml", "--output", "c"]);
+    assert!(server.received_requests().await.unwrap().is_empty());
+
+    // The user's own choice is carried out, by any of the three ways.
+    fs::write(
+        folder.path().join("stranger.yaml"),
+        fs::read_to_string(folder.path().join("stranger.yaml")).unwrap().replace("echo,", ""),
+    )
+    .unwrap();
+    let allow = ["--allow-host", &server.uri()];
+    let (code, told) = run(&[&["run", "stranger.yaml", "--output", "d"], &of_run[..], &allow[..]].concat());
+    assert_eq!(code, Some(0), "{told}");
+    let (code, told) = run(&[&["run", "anna.yaml", "--target", &spec, "--output", "e"], &of_run[..]].concat());
+    assert_eq!(code, Some(0), "{told}");
+    let listed = [("OPENAI_COMPATIBLE_API_KEY", SECRET), ("LOOM_ALLOW_HOSTS", &server.uri())];
+    let arguments = [&["run", "stranger.yaml", "--output", "f"], &of_run[..]].concat();
+    assert_eq!(loom(folder.path(), &listed, &arguments).0, Some(0));
+    let requests = server.received_requests().await.unwrap();
+    assert_eq!(requests.len(), 3);
+    assert!(requests.iter().all(|request| request.headers["authorization"].to_str().unwrap().ends_with(SECRET)));
+}
+
+#[test]
+fn a_key_is_not_sent_over_http_to_another_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("anna.yaml"), ANNA).unwrap();
+    let variables = [("OPENAI_COMPATIBLE_API_KEY", SECRET), ("OPENAI_API_KEY", SECRET)];
+    let target = ["run", "anna.yaml", "--output", "x", "--target"];
+    let (code, told) =
+        loom(folder.path(), &variables, &[&target[..], &["openai-compatible:http://192.0.2.1/v1#m"]].concat());
+    assert!(code == Some(5) && told.contains("over which a key is sent only to this machine"), "{told}");
+    let proxy = [("OPENAI_API_KEY", SECRET), ("OPENAI_BASE_URL", "http://192.0.2.1/v1")];
+    let (code, told) = loom(folder.path(), &proxy, &[&target[..], &["openai/gpt-4o"]].concat());
+    assert!(code == Some(5) && told.contains("unset OPENAI_API_KEY"), "{told}");
+}

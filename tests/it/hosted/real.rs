@@ -6,12 +6,12 @@ use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{Continuation, Finish, LanguageModel, Prompt, Request, Sampling};
 use loom_agent::inference::providers::open;
 
-use super::{compatible, hears, impatient, options, request};
+use super::{compatible, hears, impatient, named, options, request};
 
 fn server() -> Arc<dyn LanguageModel> {
     let variable = |name: &str| std::env::var(name).expect("scripts/check-hosted.sh sets it");
     let spec = format!("openai-compatible:{}#{}", variable("LOOM_HOSTED_URL"), variable("LOOM_HOSTED_NAME"));
-    open(&spec.parse().unwrap(), &options(impatient())).unwrap()
+    named(&spec, impatient())
 }
 
 #[tokio::test]

@@ -112,7 +112,10 @@ impl State {
     fn answer(&self, request: &Request) -> Response {
         let (path, headers) = (request.uri().path().to_owned(), request.headers());
         let range = headers.get(header::RANGE).map_or("", |range| range.to_str().unwrap()).to_owned();
-        self.asked.lock().unwrap().push(format!("{path} {range}"));
+        // The content host must not see the token.
+        let foreign = headers.get(header::HOST).is_some_and(|host| !host.as_bytes().starts_with(b"127.0.0.1"));
+        let leak = if foreign && headers.contains_key(header::AUTHORIZATION) { "TOKEN LEAKED " } else { "" };
+        self.asked.lock().unwrap().push(format!("{leak}{path} {range}"));
         let parts: Vec<_> = path.trim_start_matches('/').splitn(5, '/').collect();
         match parts[..] {
             ["api", "models", owner, repo, _] => {

@@ -124,7 +124,9 @@ fn asserting_a_finding_needs_a_persons_approval_and_a_permit() {
         scripts(root.path());
         let (_server, spec) = judge(&runtime, likes);
         does(root.path(), &start(root.path(), &spec, "s", "collaborative"));
-        let answer = |text: &str| loom(root.path(), &["session", "answer", "s", text]);
+        // The session's own file names the judge's server.
+        let server = spec.trim_start_matches("openai-compatible:").split('#').next().unwrap();
+        let answer = |text: &str| loom(root.path(), &["session", "answer", "s", text, "--allow-host", server]);
         for text in ["default", "yes", "yes"] {
             assert_eq!(answer(text).status.code(), Some(0), "{text}");
         }
@@ -132,12 +134,13 @@ fn asserting_a_finding_needs_a_persons_approval_and_a_permit() {
         let refused = answer("PROMOTE");
         assert!(told(&refused).contains("the finding is undecided, so nothing can be asserted"), "{}", told(&refused));
         does(root.path(), &["judge", "check", "--judge-model", &spec]);
-        does(root.path(), &["session", "answer", "s", "NEW: once more"]);
-        does(root.path(), &["session", "answer", "s", "yes"]);
-        if likes {
-            stopped_anywhere(root.path());
+        for text in ["NEW: once more", "yes"] {
+            assert_eq!(answer(text).status.code(), Some(0), "{text}");
         }
-        does(root.path(), &["session", "answer", "s", "PROMOTE"]);
+        if likes {
+            stopped_anywhere(root.path(), server);
+        }
+        assert_eq!(answer("PROMOTE").status.code(), Some(0));
         let report = fs::read_to_string(root.path().join("s/report.md")).unwrap();
         assert!(report.contains(asserted) && report.contains("Asserted"), "{report}");
         let log = fs::read_to_string(root.path().join("s/receipts.jsonl")).unwrap();
@@ -164,7 +167,7 @@ fn asserting_a_finding_needs_a_persons_approval_and_a_permit() {
 }
 
 /// Wherever the promotion is stopped, it comes to the same, and the report is promoted once.
-fn stopped_anywhere(root: &Path) {
+fn stopped_anywhere(root: &Path, server: &str) {
     let copied = |number: usize| {
         let copy = root.join(format!("copy-{number}"));
         copy_all(&root.join("s"), &copy);
@@ -172,6 +175,7 @@ fn stopped_anywhere(root: &Path) {
     };
     let resumed = |folder: &Path, most: usize| {
         let (mut at, disk) = place(folder, most);
+        at.options.hosts.allow(server).unwrap();
         at.key = Arc::new(ReceiptKey::open(&root.join(".local/share/loom/key")).unwrap());
         (Session::resume(at), disk)
     };

@@ -57,7 +57,8 @@ impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         require_writable_path([&self.output].into_iter().chain(&self.json))?;
         let gate = Authorizer::for_models("delta calibrate", Mood::Skeptical, &[&self.model], None)?;
-        let options = OpenOptions::new(self.threads, None).with_device(Some(self.device.decide(terminal)?));
+        let options =
+            OpenOptions::new(self.threads, None).with_device(Some(self.device.decide(terminal)?)).naming(&self.model);
         let model = gate.open_model(&self.model, &options)?;
         let texts = passages(&*model, &self.texts, self.length, self.passages)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -3,6 +3,7 @@
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::foundation::text::fold;
+use crate::foundation::text::is_unsafe;
 use crate::simulation::rollout::{Outcome, TokenLine, Transcript};
 
 /// One transcript with its tokens.
@@ -23,7 +24,7 @@ impl OpenTranscript {
         };
         let seed = transcript.run.seed.map_or_else(String::new, |seed| format!(" · seed {seed}"));
         let title = format!("{} · {}{seed}{outcome}", transcript.config.name, self.file);
-        title.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
+        title.chars().map(|c| if c.is_control() || is_unsafe(c) { '·' } else { c }).collect()
     }
 
     fn turns(&self) -> usize {

@@ -1,5 +1,7 @@
 //! Wraps styled text into lines, preferably at spaces.
 
+use crate::foundation::text::is_unsafe;
+
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -17,7 +19,7 @@ pub(super) fn wrap(pieces: &[(String, Style)], width: usize) -> Vec<Line<'static
         }
         let c = match c {
             '\t' => ' ',
-            c if c.is_control() => '·',
+            c if c.is_control() || is_unsafe(c) => '·',
             c => c,
         };
         let wide = columns_of(c);

@@ -7,20 +7,26 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::Shared;
+use super::budget::BodyMemory;
 use super::error::ApiError;
+use crate::foundation::base::limits::REQUEST_BODY_S_MAX;
 
 /// The middleware of every request: counts it and checks access.
 pub(super) async fn check_and_count(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let mut timed = shared.metrics.begin(endpoint(request.uri().path()));
     let response = match check_access(&shared, &request) {
-        Ok(()) => next.run(request.map(|body| with_silence_limit(body, shared.silence))).await,
+        Ok(()) => {
+            // Given back when the handler has parsed the body.
+            let memory = BodyMemory::default();
+            next.run(request.map(|body| limited(body, &shared, memory.clone()))).await
+        }
         Err(error) => error.into_response(),
     };
     timed.status = response.status();
@@ -37,13 +43,18 @@ pub(super) async fn check_and_count(State(shared): State<Arc<Shared>>, request: 
     })
 }
 
-/// A body with a timeout between chunks: one that never ends would keep the server from stopping.
-fn with_silence_limit(body: Body, silence: Duration) -> Body {
-    let chunks = stream::unfold(Some(body.into_data_stream()), move |chunks| async move {
-        let mut chunks = chunks?;
-        match timeout(silence, chunks.next()).await {
-            Ok(chunk) => chunk.map(|chunk| (chunk, Some(chunks))),
-            Err(_) => Some((Err(axum::Error::new(io::Error::from(io::ErrorKind::TimedOut))), None)),
+/// A body with a timeout between chunks and for the whole, and within the memory for all bodies.
+fn limited(body: Body, shared: &Arc<Shared>, memory: BodyMemory) -> Body {
+    let failed = |kind: io::ErrorKind| Some((Err(axum::Error::new(io::Error::from(kind))), None));
+    let until = Instant::now() + Duration::from_secs(REQUEST_BODY_S_MAX);
+    let begun = (body.into_data_stream(), Arc::clone(shared), memory);
+    let chunks = stream::unfold(Some(begun), move |state| async move {
+        let (mut chunks, shared, memory) = state?;
+        let next = timeout_at(until.min(Instant::now() + shared.silence), chunks.next());
+        match next.await {
+            Err(_) => failed(io::ErrorKind::TimedOut),
+            Ok(Some(Ok(chunk))) if !shared.memory.receive(&memory, chunk.len()) => failed(io::ErrorKind::OutOfMemory),
+            Ok(chunk) => chunk.map(|chunk| (chunk, Some((chunks, shared, memory)))),
         }
     });
     Body::from_stream(chunks)
@@ -71,7 +82,11 @@ fn check_access(shared: &Shared, request: &Request) -> Result<(), ApiError> {
     if request.uri().path() != "/health" {
         match &shared.key {
             Some(key) => check_key(*key, headers)?,
-            None => check_host(headers)?,
+            None => {
+                let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+                let hosts = headers.get_all(header::HOST).iter().map(HeaderValue::as_bytes);
+                authority.into_iter().chain(hosts).try_for_each(check_host)?;
+            }
         }
     }
     // A page of another origin can send a form without preflight, but not JSON.
@@ -98,17 +113,20 @@ fn check_key(key: blake3::Hash, headers: &HeaderMap) -> Result<(), ApiError> {
 
 /// Without a key, the host must be an address or `localhost`: a host name could be one that a web page has rebound to
 /// this address.
-fn check_host(headers: &HeaderMap) -> Result<(), ApiError> {
-    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return Ok(()) };
+fn check_host(host: &[u8]) -> Result<(), ApiError> {
+    let host = &String::from_utf8_lossy(host);
     let bare = match host.rsplit_once(':') {
         Some((bare, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => bare,
-        _ => host,
+        _ => host.as_ref(),
     };
     let bare = bare.trim_start_matches('[').trim_end_matches(']');
     if bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok() {
         return Ok(());
     }
-    let message = format!("without an API key, use the server's IP address or `localhost` as the host, not `{host}`");
+    let message = format!(
+        "without an API key, use the server's IP address or `localhost` as the host, not `{}`",
+        host.escape_debug()
+    );
     Err(ApiError::new(StatusCode::FORBIDDEN, message))
 }
 
@@ -123,11 +141,12 @@ mod tests {
     #[test]
     fn addresses_and_localhost_are_allowed_and_names_are_not() {
         for host in ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:8000", "[::1]", "10.0.0.7"] {
-            assert!(check_host(&headers(header::HOST, host)).is_ok(), "{host}");
+            assert!(check_host(host.as_bytes()).is_ok(), "{host}");
         }
         for host in ["evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example"] {
-            assert!(check_host(&headers(header::HOST, host)).is_err(), "{host}");
+            assert!(check_host(host.as_bytes()).is_err(), "{host}");
         }
+        assert!(check_host(b"evil.example\xff").is_err() && check_host(b"\xff").is_err() && check_host(b"").is_err());
     }
 
     #[test]

@@ -29,15 +29,21 @@ pub(super) async fn chat(
     State(shared): State<Arc<Shared>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
-    let chat = Arc::new(Chat::of(body, &shared)?);
+    let (fields, memory) = Fields::read(&shared, body).await?;
+    let chat = Arc::new(Chat::of(fields, &shared)?);
     let turn = shared.enter().await?;
     if chat.common.stream {
         let envelope = chat.common.envelope(&shared, "chat.completion.chunk");
-        return stream_of(turn, move |chunks| stream(shared, chat, envelope, chunks)).await;
+        return stream_of((turn, memory), move |chunks| stream(shared, chat, envelope, chunks)).await;
     }
     let replies = (0..chat.common.n).map(|index| {
-        let request = chat.common.request(Prompt::Chat(chat.messages.clone()), index);
-        complete(&shared, request, None::<fn(&TokenLogprob) -> Flow>)
+        let (chat, shared) = (&chat, &shared);
+        async move {
+            // The semaphore is never closed.
+            let _place = chat.common.places.acquire().await.ok();
+            let request = chat.common.request(Prompt::Chat(chat.messages.clone()), index);
+            complete(shared, request, None::<(&Chunks, fn(&TokenLogprob) -> Flow)>).await
+        }
     });
     let replies = try_join_all(replies).await?;
     let used = prompt_usage(replies.iter().map(|reply| reply.usage));
@@ -58,9 +64,10 @@ async fn stream(shared: Arc<Shared>, chat: Arc<Chat>, envelope: Value, chunks: C
         chunk
     };
     let replies = (0..chat.common.n).map(|index| {
-        let request = chat.common.request(Prompt::Chat(chat.messages.clone()), index);
         let (chat, shared, chunks, chunk) = (&chat, &shared, &chunks, &chunk);
         async move {
+            let _place = chat.common.places.acquire().await.ok();
+            let request = chat.common.request(Prompt::Chat(chat.messages.clone()), index);
             let mut begun = false;
             let mut open = || {
                 if !std::mem::replace(&mut begun, true) {
@@ -72,7 +79,7 @@ async fn stream(shared: Arc<Shared>, chat: Arc<Chat>, envelope: Value, chunks: C
                 let extra = chat.of_tokens(std::slice::from_ref(token), shared);
                 chunks.send(chunk(index, json!({ "content": token.text }), extra))
             };
-            let reply = complete(shared, request, Some(on_token)).await?;
+            let reply = complete(shared, request, Some((chunks, on_token))).await?;
             open();
             let finish = json!({ "finish_reason": finish_reason(reply.finish) });
             let _ = chunks.send(chunk(index, json!({}), finish));
@@ -88,8 +95,7 @@ async fn stream(shared: Arc<Shared>, chat: Arc<Chat>, envelope: Value, chunks: C
 }
 
 impl Chat {
-    fn of(body: Result<Bytes, BytesRejection>, shared: &Shared) -> Result<Self, ApiError> {
-        let mut fields = Fields::of(body)?;
+    fn of(mut fields: Fields, shared: &Shared) -> Result<Self, ApiError> {
         let mut common = CommonFields::of(&mut fields, shared)?;
         let messages = messages(&mut fields)?;
         let longest = fields.take("max_completion_tokens")?;
@@ -113,6 +119,7 @@ impl Chat {
         fields.take_neutral("store", &[json!(false)])?;
         fields.take_neutral("service_tier", &[json!("auto"), json!("default")])?;
         fields.finish("the request")?;
+        common.check_size(1, messages.iter().map(|message| message.content.len()).sum(), 0)?;
         Ok(Self { common, messages, logprobs })
     }
 

@@ -2,11 +2,15 @@
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::error::ApiError;
 use super::fields::Fields;
 use super::{Gains, Shared};
-use crate::foundation::base::limits::{CHOICES_MAX, STOP_TEXT_BYTES_MAX, STOP_TEXTS_MAX, TOP_LOGPROBS_MAX};
+use crate::foundation::base::limits::{
+    CHOICES_AT_ONCE_MAX, CHOICES_MAX, CHOICES_TEXT_BYTES_MAX, REPLY_ASKED_TOKENS_MAX, RESPONSE_LOGPROBS_MAX,
+    STOP_TEXT_BYTES_MAX, STOP_TEXTS_MAX, TOP_LOGPROBS_MAX,
+};
 use crate::foundation::base::{Clock, RngStream, SystemClock};
 use crate::foundation::chat::{DeltaGains, Finish, Prompt, Request, Sampling, TokenLogprob, Usage};
 
@@ -22,6 +26,8 @@ pub(super) struct CommonFields {
     pub(super) gains: Option<DeltaGains>,
     /// Whether each choice includes entropy, rank and alternatives of its tokens.
     pub(super) readings: bool,
+    /// Choices that may be generated now: one request must not take all places of the engine.
+    pub(super) places: Semaphore,
 }
 
 impl CommonFields {
@@ -74,7 +80,30 @@ impl CommonFields {
         }
         fields.take_neutral("logit_bias", &[])?;
         fields.ignore(&["user", "metadata", "safety_identifier", "prompt_cache_key"]);
-        Ok(Self { n, stream, include_usage, seed, sampling, gains, readings })
+        let places = Semaphore::new(CHOICES_AT_ONCE_MAX);
+        Ok(Self { n, stream, include_usage, seed, sampling, gains, readings, places })
+    }
+
+    /// Checks what the response to `prompts` prompts of `bytes` together can take, `tokens` of which are reported.
+    pub(super) fn check_size(&self, prompts: usize, bytes: usize, tokens: usize) -> Result<(), ApiError> {
+        let choices = prompts.saturating_mul(self.n as usize);
+        if bytes.saturating_mul(self.n as usize) > CHOICES_TEXT_BYTES_MAX {
+            let message = format!(
+                "the prompts, once per choice, are larger than {CHOICES_TEXT_BYTES_MAX} bytes; ask for fewer choices"
+            );
+            return Err(ApiError::field("n", message));
+        }
+        let each = self.sampling.max_tokens.min(REPLY_ASKED_TOKENS_MAX).saturating_add(tokens);
+        let logprobs = choices.saturating_mul(each).saturating_mul(self.sampling.top_logprobs + 1);
+        if logprobs > RESPONSE_LOGPROBS_MAX {
+            let message = format!(
+                "{choices} choices of {each} tokens with {} alternatives are more than the limit of {RESPONSE_LOGPROBS_MAX} \
+                 log-probabilities; ask for fewer choices, tokens or alternatives",
+                self.sampling.top_logprobs
+            );
+            return Err(ApiError::field("max_tokens", message));
+        }
+        Ok(())
     }
 
     /// The model's request for choice number `index`.

@@ -17,7 +17,7 @@ use super::error::ApiError;
 use super::fields::Fields;
 use super::streaming::{Chunks, complete, stream_of};
 use super::{Shared, run_blocking, text_of_first, token_json};
-use crate::foundation::base::limits::CHOICES_MAX;
+use crate::foundation::base::limits::{CHOICES_MAX, PROMPT_TOKENS_MAX};
 use crate::foundation::chat::{
     Continuation, Finish, Flow, Prompt, Request, Snapshot, TokenId, TokenLogprob, Usage, Vocabulary,
 };
@@ -39,6 +39,24 @@ struct Completions {
 enum PromptInput {
     Text(String),
     Ids(Vec<TokenId>),
+}
+
+impl PromptInput {
+    /// Its size in memory.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Ids(ids) => size_of_val(ids.as_slice()),
+        }
+    }
+
+    /// The largest number of its tokens.
+    fn tokens_max(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Ids(ids) => ids.len(),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -77,11 +95,12 @@ pub(super) async fn completions(
     State(shared): State<Arc<Shared>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
-    let completions = Arc::new(Completions::of(body, &shared)?);
+    let (fields, memory) = Fields::read(&shared, body).await?;
+    let completions = Arc::new(Completions::of(fields, &shared)?);
     let turn = shared.enter().await?;
     let envelope = completions.common.envelope(&shared, "text_completion");
     if completions.common.stream {
-        return stream_of(turn, move |chunks| {
+        return stream_of((turn, memory), move |chunks| {
             let work = Arc::clone(&completions);
             async move {
                 let used = work.run(&shared, Some((&chunks, &envelope))).await?.1;
@@ -98,8 +117,7 @@ pub(super) async fn completions(
 }
 
 impl Completions {
-    fn of(body: Result<Bytes, BytesRejection>, shared: &Shared) -> Result<Self, ApiError> {
-        let mut fields = Fields::of(body)?;
+    fn of(mut fields: Fields, shared: &Shared) -> Result<Self, ApiError> {
         let mut common = CommonFields::of(&mut fields, shared)?;
         let not = "`prompt` must be a string, a list of strings, a list of token ids or a list of such lists";
         let prompts = match fields.require::<Value>("prompt").map(serde_json::from_value)? {
@@ -134,6 +152,9 @@ impl Completions {
         }
         fields.take_neutral("suffix", &[json!("")])?;
         fields.finish("the request")?;
+        let bytes = prompts.iter().map(PromptInput::bytes).sum();
+        let echoed = if echo { prompts.iter().map(PromptInput::tokens_max).max().unwrap_or(0) } else { 0 };
+        common.check_size(prompts.len(), bytes, echoed.min(PROMPT_TOKENS_MAX))?;
         Ok(Self { common, prompts, logprobs: top.is_some(), echo })
     }
 
@@ -240,11 +261,15 @@ impl Completions {
                 return Ok((stream.is_none().then(|| self.choice_json(shared, index, &chunk)), used));
             }
         }
-        let on_token = stream.is_some().then_some(|token: &TokenLogprob| {
-            let tokens = std::slice::from_ref(token);
-            let flow = send(&ChoiceChunk { text: &token.text, tokens, offset, first: false, finish: None });
-            offset += token.text.chars().count();
-            flow
+        // The semaphore is never closed.
+        let _place = self.common.places.acquire().await.ok();
+        let on_token = stream.map(|(chunks, _)| {
+            (chunks, |token: &TokenLogprob| {
+                let tokens = std::slice::from_ref(token);
+                let flow = send(&ChoiceChunk { text: &token.text, tokens, offset, first: false, finish: None });
+                offset += token.text.chars().count();
+                flow
+            })
         });
         let reply = complete(shared, self.request(given, echoed, index), on_token).await?;
         let end: Vec<_> = reply.end.into_iter().filter(|_| self.echo).collect();

@@ -32,7 +32,7 @@ pub(super) async fn embeddings(
         let message = "this server has no embedder; start it with --embedder";
         return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, message));
     };
-    let mut fields = Fields::of(body)?;
+    let (mut fields, _memory) = Fields::read(&shared, body).await?;
     let model: String = fields.require("model")?;
     if model != *name {
         let message = format!("there is no embedder `{model}` here; this server has `{name}`");

@@ -11,28 +11,26 @@ use axum::response::IntoResponse;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::Shared;
+use super::budget::WorkMemory;
 use super::error::ApiError;
 
 /// The fields of a JSON object that are not taken yet.
 pub(super) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Parses a request body.
-    pub(super) fn of(body: Result<Bytes, BytesRejection>) -> Result<Self, ApiError> {
-        let body = body.map_err(|rejection| {
-            if timed_out(&rejection) {
-                let message = "the request body was not sent completely in time";
-                return ApiError::new(StatusCode::REQUEST_TIMEOUT, message);
-            }
-            let why = rejection.body_text();
-            let status = rejection.into_response().status();
-            if status == StatusCode::PAYLOAD_TOO_LARGE {
-                ApiError::new(status, "the request is too large for this server (see `loom serve --body-bytes`)")
-            } else {
-                ApiError::new(status, why)
-            }
-        })?;
-        serde_json::from_slice(&body)
+    /// Parses a request body within the memory for requests, which is given back with the second value.
+    pub(super) async fn read(
+        shared: &Shared,
+        body: Result<Bytes, BytesRejection>,
+    ) -> Result<(Self, WorkMemory), ApiError> {
+        let body = received(body)?;
+        let memory = shared.memory.work(&body).await?;
+        Ok((Self::parse(&body)?, memory))
+    }
+
+    fn parse(body: &[u8]) -> Result<Self, ApiError> {
+        serde_json::from_slice(body)
             .map(Self)
             .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, format!("the body is not a JSON object: {error}")))
     }
@@ -93,16 +91,38 @@ impl Fields {
     }
 }
 
-/// Whether the body was not sent completely in time.
-fn timed_out(rejection: &BytesRejection) -> bool {
+/// The bytes of a body.
+fn received(body: Result<Bytes, BytesRejection>) -> Result<Bytes, ApiError> {
+    body.map_err(|rejection| match io_error(&rejection) {
+        Some(io::ErrorKind::TimedOut) => {
+            ApiError::new(StatusCode::REQUEST_TIMEOUT, "the request body was not sent completely in time")
+        }
+        Some(io::ErrorKind::OutOfMemory) => {
+            let message = "the server has no memory for this body beside those of other requests; try again later";
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message).code("busy")
+        }
+        _ => {
+            let why = rejection.body_text();
+            let status = rejection.into_response().status();
+            if status == StatusCode::PAYLOAD_TOO_LARGE {
+                ApiError::new(status, "the request is too large for this server (see `loom serve --body-bytes`)")
+            } else {
+                ApiError::new(status, why)
+            }
+        }
+    })
+}
+
+/// The I/O error inside a rejection.
+fn io_error(rejection: &BytesRejection) -> Option<io::ErrorKind> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(rejection);
     while let Some(error) = cause {
-        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-            return true;
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(error.kind());
         }
         cause = error.source();
     }
-    false
+    None
 }
 
 #[cfg(test)]
@@ -112,7 +132,7 @@ mod tests {
     use super::*;
 
     fn fields(json: &Value) -> Fields {
-        Fields::of(Ok(Bytes::from(json.to_string()))).unwrap()
+        Fields::parse(json.to_string().as_bytes()).unwrap()
     }
 
     fn message(error: &ApiError) -> String {
@@ -140,7 +160,7 @@ mod tests {
         let penalty =
             fields(&json!({ "frequency_penalty": 0.5 })).take_neutral("frequency_penalty", &[json!(0)]).unwrap_err();
         assert!(message(&penalty).contains("`frequency_penalty` is not supported"));
-        let body = Fields::of(Ok(Bytes::from_static(b"[]"))).err().unwrap();
+        let body = Fields::parse(b"[]").err().unwrap();
         assert!(message(&body).starts_with("the body is not a JSON object"));
     }
 }

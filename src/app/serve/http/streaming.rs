@@ -2,42 +2,73 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
+use super::budget::WorkMemory;
+use super::connections::paced;
 use super::error::ApiError;
 use super::{ActiveRequest, Shared};
+use crate::foundation::base::limits::STREAM_WAITING_BYTES_MAX;
 use crate::foundation::chat::{Completion, Flow, LanguageModel, Request, TokenLogprob};
 
 /// Interval of keep-alive messages.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The sender of a stream's chunks. The buffer cannot grow beyond the reply's length.
+/// The sender of a stream's chunks. While too many bytes wait for the client, the sequences of the stream wait.
 #[derive(Clone)]
-pub(super) struct Chunks(UnboundedSender<Result<Value, ApiError>>);
+pub(super) struct Chunks {
+    sender: UnboundedSender<Result<String, ApiError>>,
+    waiting: Arc<Waiting>,
+}
+
+/// The bytes that the client has not read.
+#[derive(Default)]
+struct Waiting {
+    bytes: AtomicUsize,
+    read: Notify,
+}
+
+impl Waiting {
+    fn is_full(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > STREAM_WAITING_BYTES_MAX
+    }
+
+    fn remove(&self, chunk: &Result<String, ApiError>) {
+        if let Ok(text) = chunk {
+            self.bytes.fetch_sub(text.len(), Ordering::Relaxed);
+        }
+        self.read.notify_waiters();
+    }
+}
 
 impl Chunks {
     /// Sends a chunk; `Flow::Stop` if the client has disconnected.
     pub(super) fn send(&self, chunk: Value) -> Flow {
-        if self.0.send(Ok(chunk)).is_ok() { Flow::Continue } else { Flow::Stop }
+        let text = chunk.to_string();
+        self.waiting.bytes.fetch_add(text.len(), Ordering::Relaxed);
+        if self.sender.send(Ok(text)).is_ok() { Flow::Continue } else { Flow::Stop }
     }
 }
 
 /// Streams the chunks sent by `work`. An error before the first chunk becomes a plain error response, a later one the
 /// last event.
-pub(super) async fn stream_of<W, F>(turn: ActiveRequest, work: W) -> Result<Response, ApiError>
+pub(super) async fn stream_of<W, F>(turn: (ActiveRequest, WorkMemory), work: W) -> Result<Response, ApiError>
 where
     W: FnOnce(Chunks) -> F,
     F: Future<Output = Result<(), ApiError>> + Send + 'static,
 {
     let (sender, mut chunks) = unbounded_channel();
-    let work = work(Chunks(sender.clone()));
+    let waiting = Arc::new(Waiting::default());
+    let work = work(Chunks { sender: sender.clone(), waiting: Arc::clone(&waiting) });
     // Dropping the set cancels the work.
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
@@ -50,32 +81,38 @@ where
         Some(Err(error)) => return Err(error),
         first => first,
     };
-    let state = Some((first, chunks, tasks, turn));
+    let state = Some((first, chunks, tasks, turn, waiting));
     let events = stream::unfold(state, |state| async move {
-        let (first, mut chunks, tasks, turn): (_, UnboundedReceiver<_>, _, _) = state?;
+        let (first, mut chunks, tasks, turn, waiting): (_, UnboundedReceiver<_>, _, _, _) = state?;
         let chunk = match first {
             Some(first) => Some(first),
             None => chunks.recv().await,
         };
+        if let Some(chunk) = &chunk {
+            waiting.remove(chunk);
+        }
         let (data, ended) = match chunk {
-            Some(Ok(chunk)) => (chunk.to_string(), false),
+            Some(Ok(text)) => (text, false),
             Some(Err(error)) => (error.json().to_string(), true),
             None => ("[DONE]".to_owned(), true),
         };
-        let rest = (!ended).then_some((None, chunks, tasks, turn));
+        let rest = (!ended).then_some((None, chunks, tasks, turn, waiting));
         Some((Ok::<_, Infallible>(Event::default().data(data)), rest))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
-/// Generates one reply, counted as an active sequence; `on_token` receives its tokens.
+/// Generates one reply, counted as an active sequence. With `listener`, its tokens are passed on, and the sequence waits
+/// while the client does not read.
 pub(super) async fn complete(
     shared: &Arc<Shared>,
     request: Request,
-    on_token: Option<impl FnMut(&TokenLogprob) -> Flow + Send>,
+    listener: Option<(&Chunks, impl FnMut(&TokenLogprob) -> Flow + Send)>,
 ) -> Result<Completion, ApiError> {
     let _active = shared.metrics.sequence();
     let model: &dyn LanguageModel = &*shared.model;
-    let sink = on_token.map(|on_token| Box::new(on_token) as Box<dyn crate::foundation::chat::TokenSink + '_>);
-    Ok(model.complete(request, sink).await?)
+    let Some((chunks, on_token)) = listener else { return Ok(model.complete(request, None).await?) };
+    let sink: Box<dyn crate::foundation::chat::TokenSink + '_> = Box::new(on_token);
+    let waiting = &chunks.waiting;
+    Ok(paced(model.complete(request, Some(sink)), || !waiting.is_full(), || waiting.read.notified()).await?)
 }

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde_json::{Value, json};
 
+use super::budget::WorkMemory;
 use super::chat::messages;
 use super::common::no_vocabulary;
 use super::error::ApiError;
@@ -22,20 +23,26 @@ fn vocabulary(shared: &Shared) -> Result<&dyn Vocabulary, ApiError> {
 }
 
 /// The request's fields; a model name is checked if given.
-fn of(body: Result<Bytes, BytesRejection>, shared: &Shared) -> Result<Fields, ApiError> {
-    let mut fields = Fields::of(body)?;
+async fn of(body: Result<Bytes, BytesRejection>, shared: &Shared) -> Result<(Fields, WorkMemory), ApiError> {
+    let (mut fields, memory) = Fields::read(shared, body).await?;
     if let Some(model) = fields.take::<String>("model")? {
         shared.check_name(&model)?;
     }
-    Ok(fields)
+    Ok((fields, memory))
 }
 
 pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, body: Result<Bytes, BytesRejection>) -> Answer {
-    run_blocking(&shared, |shared| tokens(shared, body)).await
+    let (fields, memory) = of(body, &shared).await?;
+    let turn = shared.enter().await?;
+    // The work does not end with the client; until then it keeps its memory and its place.
+    run_blocking(&shared, move |shared| {
+        let _held = (memory, turn);
+        tokens(shared, fields)
+    })
+    .await
 }
 
-fn tokens(shared: &Shared, body: Result<Bytes, BytesRejection>) -> Answer {
-    let mut fields = of(body, shared)?;
+fn tokens(shared: &Shared, mut fields: Fields) -> Answer {
     let known = vocabulary(shared)?;
     let text: Option<String> = fields.take("prompt")?;
     let ids = match text {
@@ -57,8 +64,10 @@ fn tokens(shared: &Shared, body: Result<Bytes, BytesRejection>) -> Answer {
 }
 
 pub(super) async fn detokenize(State(shared): State<Arc<Shared>>, body: Result<Bytes, BytesRejection>) -> Answer {
-    run_blocking(&shared, |shared| {
-        let mut fields = of(body, shared)?;
+    let (mut fields, memory) = of(body, &shared).await?;
+    let turn = shared.enter().await?;
+    run_blocking(&shared, move |shared| {
+        let _held = (memory, turn);
         let ids: Vec<TokenId> = fields.require("tokens")?;
         fields.finish("the request")?;
         Ok(Json(json!({ "prompt": vocabulary(shared)?.decode(&ids)? })))

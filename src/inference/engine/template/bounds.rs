@@ -4,19 +4,23 @@
 
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{
-    AutoEscape, Environment, Error, ErrorKind, Output, State, Value, escape_formatter, filters, functions,
+    AutoEscape, Environment, Error, ErrorKind, Output, State, Value, escape_formatter, filters, functions, tests,
 };
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 use super::json::to_json;
 use crate::foundation::base::limits::{
-    TEMPLATE_COUNT_MAX, TEMPLATE_DEPTH_MAX, TEMPLATE_MADE_BYTES_MAX, TEMPLATE_RENDERED_BYTES_MAX,
+    TEMPLATE_COUNT_MAX, TEMPLATE_DEPTH_MAX, TEMPLATE_MADE_BYTES_MAX, TEMPLATE_READ_BYTES_MAX,
+    TEMPLATE_RENDERED_BYTES_MAX,
 };
 
 // No identifier can begin with these, so templates cannot name them.
 pub(super) const BEFORE_CONCAT: &str = "\0concat";
 pub(super) const BEFORE_ADD: &str = "\0add";
 pub(super) const BEFORE_MULTIPLY: &str = "\0multiply";
+pub(super) const BEFORE_COMPARE: &str = "\0compare";
+pub(super) const BEFORE_ITEM: &str = "\0item";
+pub(super) const BEFORE_SLICE: &str = "\0slice";
 pub(super) const SETTLE: &str = "\0settle";
 
 /// Bytes counted per element of a list or dict.
@@ -27,6 +31,10 @@ const ESCAPED: usize = 6;
 /// Bytes allocated so far in one rendering.
 #[derive(Default)]
 struct Made(usize);
+
+/// Bytes read so far in one rendering: an instruction that searches a text costs as much fuel as any other.
+#[derive(Default)]
+struct Read(usize);
 
 /// Upper bound of the bytes that a function allocates for its arguments; its result is counted separately.
 type Estimate = fn(&[Value]) -> Result<usize, Error>;
@@ -51,7 +59,50 @@ pub(super) fn install(environment: &mut Environment<'_>) {
         let times = left.as_usize().or_else(|| right.as_usize()).unwrap_or_default();
         spend(state, bytes(&left).max(bytes(&right)).saturating_mul(times)).map(|()| vec![right, left])
     });
+    environment.add_function(BEFORE_COMPARE, |state: &mut State, left: Value, right: Value| {
+        look(state, bytes(&left).saturating_add(bytes(&right))).map(|()| vec![right, left])
+    });
+    environment.add_function(BEFORE_ITEM, |state: &mut State, whole: Value, index: Value| {
+        // An item of a list is found at once, a character is counted from the beginning.
+        look(state, whole.as_str().map_or(0, str::len)).map(|()| vec![index, whole])
+    });
+    environment.add_function(BEFORE_SLICE, |state: &mut State, whole: Value, from: Value, to: Value, step: Value| {
+        look(state, bytes(&whole)).map(|()| vec![step, to, from, whole])
+    });
     environment.add_function(SETTLE, settle);
+    // The tests that search a text.
+    for (name, own) in [
+        ("in", Value::from_function(tests::is_in)),
+        ("eq", Value::from_function(tests::is_eq)),
+        ("equalto", Value::from_function(tests::is_eq)),
+        ("==", Value::from_function(tests::is_eq)),
+        ("ne", Value::from_function(tests::is_ne)),
+        ("!=", Value::from_function(tests::is_ne)),
+    ] {
+        environment.add_test(name, move |state: &mut State, value: Value, other: Value| -> Result<bool, Error> {
+            look(state, bytes(&value).saturating_add(bytes(&other)))?;
+            Ok(own.call(state, &[value, other])?.is_true())
+        });
+    }
+    for name in [
+        "lower",
+        "upper",
+        "startingwith",
+        "endingwith",
+        "containing",
+        "lt",
+        "lessthan",
+        "<",
+        "le",
+        "<=",
+        "gt",
+        "greaterthan",
+        ">",
+        "ge",
+        ">=",
+    ] {
+        environment.remove_test(name);
+    }
 
     let mut function = |name: &'static str, own: Value| environment.add_function(name, bounded(own, nothing));
     function("range", Value::from_function(functions::range));
@@ -71,7 +122,7 @@ pub(super) fn install(environment: &mut Environment<'_>) {
             $(filter(stringify!($name), Value::from_function(filters::$name), $estimate);)*
         };
     }
-    filters!(nothing; abs attr capitalize default dictsort escape first float groupby int items last length lower map);
+    filters!(nothing; abs capitalize dictsort escape float groupby int items lower map);
     filters!(nothing; max min reject rejectattr reverse round safe select selectattr sort string sum title trim unique);
     filters!(nothing; upper);
     filters!(counted; batch indent slice);
@@ -79,10 +130,25 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     filters!(joined; join);
     filters!(letters; list);
     filters!(replaced; replace);
-    filter("count", Value::from_function(filters::length), nothing);
-    filter("d", Value::from_function(filters::default), nothing);
     filter("e", Value::from_function(filters::escape), nothing);
     filter("tojson", Value::from_function(to_json), nothing);
+    // These look at a value or one item of it, however large it is.
+    for (name, own) in [
+        ("attr", Value::from_function(filters::attr)),
+        ("count", Value::from_function(filters::length)),
+        ("d", Value::from_function(filters::default)),
+        ("default", Value::from_function(filters::default)),
+        ("first", Value::from_function(filters::first)),
+        ("last", Value::from_function(filters::last)),
+        ("length", Value::from_function(filters::length)),
+    ] {
+        environment.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
+            let args = args.into_values();
+            // The length of a text counts its characters.
+            look(state, args.iter().filter_map(Value::as_str).map(str::len).fold(0, usize::saturating_add))?;
+            own.call(state, &args)
+        });
+    }
 }
 
 /// `own` with a limit on its allocation.
@@ -104,10 +170,10 @@ fn call(
     own: impl FnOnce(&mut State) -> Result<Value, Error>,
 ) -> Result<Value, Error> {
     // Many functions convert arguments to text.
-    args.iter().try_for_each(|value| printed(value).map(drop))?;
+    let read = args.iter().try_fold(0, |sum, value| Ok::<_, Error>(usize::saturating_add(sum, printed(value)?)))?;
+    look(state, read)?;
     spend(state, estimate(args)?)?;
     let made = own(state)?;
-    spend(state, made.as_str().map_or(0, str::len))?;
     settle(state, made)
 }
 
@@ -148,8 +214,23 @@ fn spend(state: &mut State, bytes: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Counts the elements of a new value and materialises lazy ones.
+/// Counts `bytes` as read.
+fn look(state: &mut State, bytes: usize) -> Result<(), Error> {
+    let read = state.get_or_insert_extension_with(Read::default);
+    read.0 = read.0.saturating_add(bytes);
+    if read.0 > TEMPLATE_READ_BYTES_MAX {
+        return Err(refusal(format!(
+            "its functions and comparisons read more than {TEMPLATE_READ_BYTES_MAX} bytes of text"
+        )));
+    }
+    Ok(())
+}
+
+/// Counts a new text or the elements of a new value, and materialises lazy ones.
 fn settle(state: &mut State, value: Value) -> Result<Value, Error> {
+    if let Some(text) = value.as_str() {
+        return spend(state, text.len()).map(|()| value);
+    }
     if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) {
         return Ok(value);
     }

@@ -17,7 +17,7 @@ use minijinja::machinery::{CodeGenerator, Instruction, Instructions, Token, pars
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Error, ErrorKind, Value};
 
-use super::bounds::{BEFORE_ADD, BEFORE_CONCAT, BEFORE_MULTIPLY, SETTLE};
+use super::bounds::{BEFORE_ADD, BEFORE_COMPARE, BEFORE_CONCAT, BEFORE_ITEM, BEFORE_MULTIPLY, BEFORE_SLICE, SETTLE};
 use crate::foundation::base::limits::{TEMPLATE_BRANCHES_MAX, TEMPLATE_LITERAL_BYTES_MAX, TEMPLATE_TAG_TOKENS_MAX};
 
 const NAME: &str = "chat";
@@ -156,9 +156,19 @@ fn with_checks<'source>(instruction: &Instruction<'source>) -> Vec<Instruction<'
         Instruction::StringConcat => [&before(BEFORE_CONCAT)[..], &[own]].concat(),
         Instruction::Add => [&before(BEFORE_ADD)[..], &[own, settle]].concat(),
         Instruction::Mul => [&before(BEFORE_MULTIPLY)[..], &[own, settle]].concat(),
-        Instruction::BuildList(_) | Instruction::BuildTuple(_) | Instruction::BuildMap(_) | Instruction::Slice => {
-            vec![own, settle]
+        Instruction::Eq
+        | Instruction::Ne
+        | Instruction::Gt
+        | Instruction::Gte
+        | Instruction::Lt
+        | Instruction::Lte
+        | Instruction::In
+        | Instruction::CompareAndPreserve(_) => [&before(BEFORE_COMPARE)[..], &[own]].concat(),
+        Instruction::GetItem => [&before(BEFORE_ITEM)[..], &[own]].concat(),
+        Instruction::Slice => {
+            vec![Instruction::CallFunction(BEFORE_SLICE, Some(4)), Instruction::UnpackList(4), own, settle]
         }
+        Instruction::BuildList(_) | Instruction::BuildTuple(_) | Instruction::BuildMap(_) => vec![own, settle],
         Instruction::SetAttr(_) => vec![Instruction::Swap, settle, Instruction::Swap, own],
         _ => vec![own],
     }

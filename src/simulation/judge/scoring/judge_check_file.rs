@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::foundation::base::Digest;
+use crate::foundation::base::limits::RESULT_BYTES_MAX;
+use crate::foundation::store::read_limited;
 use crate::simulation::judge::judged::{Judge, JudgeCheck, calibration_digest};
 use crate::simulation::rollout::{FileError, write_json};
 
@@ -27,7 +29,7 @@ impl JudgeCheckFile {
 
     /// Reads the result; `None` if the file does not exist, is damaged, or belongs to another judge.
     pub fn read(&self, judge: &Judge) -> Option<JudgeCheck> {
-        let check: JudgeCheck = serde_json::from_str(&std::fs::read_to_string(&self.0).ok()?).ok()?;
+        let check: JudgeCheck = serde_json::from_slice(&read_limited(&self.0, RESULT_BYTES_MAX).ok()?).ok()?;
         let of = (&check.model, check.digest, check.method, check.calibration);
         (of == (&judge.info().name, judge.info().digest, judge.method(), calibration_digest(judge))).then_some(check)
     }

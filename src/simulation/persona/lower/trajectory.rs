@@ -21,9 +21,22 @@ pub(super) fn lower(
 ) -> Option<Trajectory> {
     let mode = mode(raw, problems);
     let entries = raw.dimensions.as_ref().map_or(&[][..], |entries| &entries.0);
+    let list = raw.phases.as_ref().map_or(&[][..], |list| &list.value);
+    let revelations =
+        list.iter().map(|phase| phase.value.revelations.as_ref().map_or(0, |list| list.value.len())).sum();
+    for (what, count, most, limit) in [
+        ("dimensions", entries.len(), limits::DIMENSIONS_MAX, "DIMENSIONS_MAX"),
+        ("phases", list.len(), limits::PHASES_MAX, "PHASES_MAX"),
+        ("revelations", revelations, limits::REVELATIONS_MAX, "REVELATIONS_MAX"),
+    ] {
+        if count > most {
+            let message = format!("a persona has at most {most} {what} ({limit}), not {count}");
+            problems.add(Problem::new(raw.span.clone(), message).label("too many").help("leave some out"));
+            return None;
+        }
+    }
     let names: Vec<_> = entries.iter().map(|(key, _)| key.name.as_str()).collect();
     let dimensions = all(entries.iter().map(|(key, raw)| dimension(key, raw, ceiling, problems)));
-    let list = raw.phases.as_ref().map_or(&[][..], |list| &list.value);
     let phases = all(list.iter().map(|raw| phase(raw, &names, problems)));
     unique(list, problems);
     if let Some(mode) = raw.mode.as_ref() {

@@ -36,7 +36,8 @@ async fn judge(answers: impl Fn(usize, &str) -> ResponseTemplate + Send + Sync +
         answers(count.fetch_add(1, std::sync::atomic::Ordering::SeqCst), last)
     };
     Mock::given(method("POST")).and(path("/chat/completions")).respond_with(respond).mount(&server).await;
-    let model = open(&format!("openai-compatible:{}#m", server.uri()).parse().unwrap(), &OpenOptions::default());
+    let chain = format!("openai-compatible:{}#m", server.uri()).parse().unwrap();
+    let model = open(&chain, &OpenOptions::default().naming(&chain));
     (Judge::new(model.unwrap()).await.unwrap(), server)
 }
 

@@ -1,0 +1,283 @@
+"""The attacks of scripts/attack.sh. Each returns a line of measurements, or raises AssertionError."""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+
+MEMORY_MAX = 4 << 30  # address space of a reader, bytes
+SECONDS_MAX = 60  # CPU time of a reader
+SERVER_RSS_MAX = 2 << 30  # resident memory of the server, bytes
+STOP_SECONDS_MAX = 10
+GOOD_EXITS = range(0, 6)  # docs: 0 ok to 5 a model failed
+
+
+class Server:
+    """`loom serve` on a free port; its largest resident memory is sampled."""
+
+    def __init__(self, loom, *arguments):
+        self.process = subprocess.Popen(
+            [loom, "serve", "--port", "0", *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        line = self.process.stdout.readline()
+        self.port = int(line.split("http://127.0.0.1:")[1].split("/")[0])
+        self.peak = 0
+        self.sampling = True
+        threading.Thread(target=self.sample, daemon=True).start()
+
+    def sample(self):
+        while self.sampling:
+            try:
+                status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+            except OSError:
+                return
+            self.peak = max([self.peak] + [int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS")])
+            time.sleep(0.02)
+
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=120)
+
+    def ask(self, path, body, timeout=300):
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    def check(self):
+        status, _ = self.ask("/tokenize", {"prompt": "still here"})
+        assert status == 200, f"the server answers {status}"
+        assert self.peak < SERVER_RSS_MAX, f"the server took {self.peak >> 20} MiB"
+
+    def stop(self):
+        begun = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=60)
+        self.sampling = False
+        took = time.monotonic() - begun
+        assert took <= STOP_SECONDS_MAX, f"it stopped after {took:.1f} s"
+        return took
+
+
+def post(path, body):
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def idle_connections(server):
+    held = [server.connect() for _ in range(600)]
+    begun = time.monotonic()
+    server.check()
+    took = time.monotonic() - begun
+    for one in held:
+        one.close()
+    return f"600 idle connections; a request beside them took {took:.2f} s"
+
+
+def half_requests(server):
+    parts = [b"GET /health HTT", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", post("/tokenize", b"x" * 100)[:-50]]
+    held = [server.connect() for _ in range(30)]
+    for index, one in enumerate(held):
+        one.sendall(parts[index % len(parts)])
+    server.check()
+    begun = time.monotonic()
+    for one in held:
+        one.settimeout(60)
+        try:
+            while one.recv(1 << 16):
+                pass
+        except ConnectionError:
+            pass
+    return f"30 half requests; all closed after {time.monotonic() - begun:.1f} s"
+
+
+def unread_streams(server):
+    body = json.dumps({"model": "bundled", "prompt": "Once", "max_tokens": 4000, "stream": True, "temperature": 50, "top_p": 1,
+                       "logprobs": 20, "n": 4}).encode()
+    held = [server.connect() for _ in range(20)]
+    for one in held:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.sendall(post("/v1/completions", body))
+    time.sleep(5)
+    server.check()
+    for one in held:
+        one.close()
+    return f"20 streams unread for 5 s; peak {server.peak >> 20} MiB"
+
+
+def large_bodies(server):
+    def ask(index):
+        return server.ask("/tokenize", {"prompt": ("xy z"[index % 4] * 7 + " ") * ((15 << 20) // 8)})[0]
+
+    begun = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(ask, range(6)))
+    assert all(status in (200, 400, 413, 501, 503) for status in answers), answers
+    server.check()
+    return f"six bodies of 15 MiB at once: {answers} in {time.monotonic() - begun:.1f} s; peak {server.peak >> 20} MiB"
+
+
+def deep_and_wide(server):
+    bodies = [b"[" * 1_000_000, b'{"a":' * 500_000, b'{"model": "bundled", "prompt": [' + b"1," * 4_000_000 + b"1]}",
+              b'{"messages": [' + b'{"role": "user", "content": "a"},' * 400_000 + b'{"role": "user", "content": "a"}]}',
+              b"{" + b",".join(b'"f%d": 1' % index for index in range(800_000)) + b"}"]
+    answers = [server.ask("/v1/chat/completions", body)[0] for body in bodies]
+    assert all(400 <= status < 500 for status in answers), answers
+    server.check()
+    return f"deep and wide JSON: {answers}; peak {server.peak >> 20} MiB"
+
+
+def many_messages(server):
+    messages = [{"role": ["user", "assistant"][index % 2], "content": "hi"} for index in range(20_001)]
+    begun = time.monotonic()
+    status, _ = server.ask("/tokenize", {"messages": messages})
+    took = time.monotonic() - begun
+    assert status == 200 and took < 120, (status, took)
+    return f"20,001 messages tokenised in {took:.1f} s"
+
+
+def greedy_choices(server):
+    body = {"model": "bundled", "prompt": "Once", "max_tokens": 2000, "n": 128, "temperature": 50, "top_p": 1}
+    greedy = server.connect()
+    greedy.sendall(post("/v1/completions", json.dumps(body).encode()))
+    time.sleep(1)
+    begun = time.monotonic()
+    assert server.ask("/v1/completions", {"model": "bundled", "prompt": "Hi", "max_tokens": 4})[0] == 200
+    took = time.monotonic() - begun
+    greedy.close()
+    return f"a short request beside n=128 took {took:.1f} s"
+
+
+def stop_with_clients(server):
+    held = [server.connect() for _ in range(10)]
+    for index, one in enumerate(held):
+        one.sendall([b"", b"GET /hea", post("/v1/completions", json.dumps(
+            {"model": "bundled", "prompt": "Once", "max_tokens": 4000, "stream": True, "temperature": 50, "top_p": 1}).encode())][index % 3])
+    time.sleep(0.5)
+    took = server.stop()
+    return f"SIGTERM with 10 clients: stopped after {took:.1f} s, status {server.process.returncode}"
+
+
+def limited():
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS_MAX, SECONDS_MAX))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
+
+
+def mutated(source, rng):
+    data = bytearray(source)
+    for _ in range(rng.choice([1, 1, 2, 5, 20])):
+        at = rng.randrange(len(data) + 1)
+        kind = rng.randrange(7)
+        if kind == 0:
+            del data[at:]
+        elif kind == 1 and data:
+            data[min(at, len(data) - 1)] ^= 1 << rng.randrange(8)
+        elif kind == 2:
+            data[at:at] = rng.choice([b"9" * 30, b"-1", b"1e999", b"null", b"[" * 300, b'{"a":' * 200, b"\x00\xff", "\u202e\x1b]0;x\x07".encode()])
+        elif kind == 3:
+            del data[at : at + rng.randrange(1, 200)]
+        elif kind == 4:
+            part = data[at : at + rng.randrange(1, 2000)]
+            data[at:at] = part * rng.choice([1, 3, 50])
+        elif kind == 5:
+            other = rng.randrange(len(data) + 1)
+            data[at : at + 8] = data[other : other + 8]
+        else:
+            data[at : at + 8] = rng.getrandbits(64).to_bytes(8, "little")
+    return bytes(data)
+
+
+def readers(loom, root, folder):
+    """Each reader: the file that is mutated, and the command that reads it."""
+    model = folder / "model"
+    shutil.copytree(root / "tests/data/mamba/plain", model)
+    anna = folder / "anna.yaml"
+    shutil.copy(root / "tests/data/rollout/anna.yaml", anna)
+    subprocess.run([loom, "run", anna, "--persona-model", "bundled", "--target", "echo", "--turns", "2", "--output", folder / "run"],
+                   check=True, capture_output=True, cwd=folder)
+    generate = [loom, "generate", "Hello there", "-m", f"local:{model}", "--max-tokens", "2"]
+    yield anna, [loom, "dry-run", anna, "--turns", "50"]
+    yield anna, [loom, "validate", anna]
+    for name in ["config.json", "tokenizer.json", "model.safetensors"]:
+        yield model / name, generate
+    gguf = sorted((root / "tests/data").rglob("*.gguf"))
+    if gguf:
+        copy = folder / "model.gguf"
+        shutil.copy(gguf[0], copy)
+        yield copy, [loom, "generate", "Hello", "-m", f"local:{copy}", "--max-tokens", "2"]
+    run = folder / "run"
+    for name in ["rollout_000.json", "rollout_000.tokens.jsonl", "run.json"]:
+        yield run / name, [loom, "report", run, "--output", "-"]
+    yield run / "run.json", [loom, "run", "--resume", run, "--no-score"]
+    yield run / "receipts.jsonl", [loom, "receipts", "verify", run]
+    template = folder / "template.jinja"
+    template.write_text("{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}{% endfor %}{{ 'x' * 3 }}")
+    yield template, [loom, "generate", "Hi", "--chat-template", template, "--max-tokens", "1"]
+
+
+def mutations(loom, root, rounds, seed):
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        os.environ["HOME"] = scratch
+        for file, command in readers(loom, root, folder):
+            source, rng, exits, slowest = file.read_bytes(), random.Random(f"{seed} {file.name}"), {}, 0.0
+            for number in range(rounds):
+                file.write_bytes(mutated(source, rng))
+                begun = time.monotonic()
+                done = subprocess.run(command, capture_output=True, cwd=folder, preexec_fn=limited, timeout=300)
+                slowest = max(slowest, time.monotonic() - begun)
+                exits[done.returncode] = exits.get(done.returncode, 0) + 1
+                shown = (done.stdout + done.stderr).decode(errors="replace")
+                good = done.returncode in GOOD_EXITS and "loom has a bug" not in shown and "\x1b" not in shown and "\u202e" not in shown
+                if not good:
+                    kept = pathlib.Path(tempfile.mkdtemp(prefix="loom-attack-")) / file.name
+                    shutil.copy(file, kept)
+                    raise AssertionError(f"{command[1]} on {kept}: status {done.returncode}: {shown[-400:]}")
+            file.write_bytes(source)
+            yield f"{command[1]:9} {file.name:25} {rounds} mutations, status {dict(sorted(exits.items()))}, slowest {slowest:.2f} s"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("loom")
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    root = pathlib.Path(__file__).resolve().parent.parent
+    failed = 0
+    server = Server(given.loom)
+    attacks = [idle_connections, half_requests, deep_and_wide, large_bodies, many_messages, unread_streams, greedy_choices, stop_with_clients]
+    for attack in attacks:
+        try:
+            print(f"{attack.__name__:18} {attack(server)}", flush=True)
+        except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
+            failed += 1
+            print(f"{attack.__name__:18} FAILED: {error!r}", flush=True)
+    if server.process.poll() is None:
+        server.process.kill()
+    try:
+        for line in mutations(given.loom, root, given.rounds, given.seed):
+            print(line, flush=True)
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        failed += 1
+        print(f"mutations FAILED: {error}", flush=True)
+    raise SystemExit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
