@@ -351,6 +351,14 @@ CHATTER = {
     ],
 }
 
+# Corrections of healthy sessions, each made at most once.
+WISHES = {
+    "development": ["Shorter next time, please.", "Use the metric units.", "Please keep the bullet points out of it.", "Mention the date.",
+                    "Round to whole numbers.", "Call me Jo.", "Put the result first.", "British spelling."],
+    "held_back": ["A bit less formal, if you can.", "Dates as day and month, please.", "One paragraph is enough.", "Name the source.",
+                  "Prices without cents.", "No need to greet me.", "Start with the verdict.", "American spelling, please."],
+}
+
 # Planted faults. A fault makes some turns; see `plant`.
 COMPLAINTS = {
     "development": [
@@ -420,6 +428,7 @@ class Session:
     def __init__(self, half, agent, number, rng):
         self.half, self.agent, self.number, self.rng = half, agent, number, rng
         self.events, self.faults, self.turn, self.context = [], [], 0, rng.randrange(300, 900)
+        self.wishes, self.wish_after = rng.sample(WISHES[half], len(WISHES[half])), 0
 
     def slots(self):
         values = {name: self.rng.choice(pool) for name, pool in SLOTS[self.half].items()}
@@ -518,9 +527,11 @@ class Session:
     def corrected_once(self):
         """One correction, taken well."""
         self.healthy()
-        text = self.rng.choice(["Shorter next time, please.", "Use the metric units.", "Please keep the bullet points out of it."]
-                               if self.half == "development" else ["A bit less formal, if you can.", "Dates as day and month, please.", "One paragraph is enough."])
-        self.emit(type="user_correction", correction_message=text, corrects_last=True)
+        # Three corrections that agree would be a rule, and three within six turns a poor stretch: neither is planted here.
+        if not self.wishes or self.turn < self.wish_after:
+            return self.healthy()
+        self.wish_after = self.turn + 12
+        self.emit(type="user_correction", correction_message=self.wishes.pop(), corrects_last=True)
         self.healthy()
 
     def reminder(self):
@@ -549,22 +560,23 @@ class Session:
         unit, slots = self.rng.choice([u for u in UNITS[self.half, self.agent] if len(u[0]) > 30]), self.slots()
         self.healthy(unit, slots)
         complaints = self.rng.sample(COMPLAINTS[self.half], 6)
-        first = self.turn + 3
+        first = self.turn + 2
         for text in complaints:
             self.start(text.format(task=self.fill(unit[0], slots)))
             self.complete(self.fill(self.rng.choice(unit[2]), slots))
         self.fault("complaints", ["circuit_break"], first, self.turn)
+        self.wish_after = self.turn + 12
 
     def fault_corrections(self):
         """Explicit corrections in a row on one task."""
         unit, slots = self.rng.choice(UNITS[self.half, self.agent]), self.slots()
-        first = self.turn + 3
-        for _ in range(6):
+        first = self.turn + 2
+        for text in self.rng.sample(["That is the wrong one.", "The amounts are off.", "You used the old version.", "Not like this.", "Half of it is missing.", "Look at the heading."]
+                                   if self.half == "development" else ["That's the other file.", "The sums don't match.", "Out of date again.", "This misses the point.", "Who asked for that?", "There are blanks in it."], 6):
             self.healthy(unit, slots)
-            text = self.rng.choice(["That is the wrong one.", "The amounts are off.", "You used the old version.", "Not like this."]
-                                   if self.half == "development" else ["That's the other file.", "The sums don't match.", "Out of date again.", "This misses the point."])
             self.emit(type="user_correction", correction_message=text, corrects_last=True)
         self.fault("corrections", ["circuit_break"], first, self.turn + 1)
+        self.wish_after = self.turn + 12
         self.chatter()
 
     def fault_decline(self):
@@ -648,10 +660,11 @@ class Session:
                        ("Translate the reminder to {person} into Dutch.", "Again the informal address; translations are formal.")]
             again, other = "Translate the agenda for {day} into Dutch.", "Which printer is out of paper?"
         for task, text in lessons:
+            self.wish_after = self.turn + 12
             self.start(self.fill(task, self.slots()))
             self.complete("Here it is.")
             self.emit(type="user_correction", correction_message=text, corrects_last=True)
-            self.healthy_turns(3)
+            self.healthy_turns(8)
         self.start(self.fill(again, self.slots()))
         self.fault("taught", ["procedural_warning"], self.turn, self.turn)
         self.complete("Here it is.")

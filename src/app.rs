@@ -2,4 +2,5 @@
 
 pub mod serve;
 pub mod session;
+pub mod proxy;
 pub mod cli;

@@ -25,8 +25,10 @@ mod mood;
 mod new;
 mod output;
 mod port;
+mod proxy;
 mod receipts;
 mod regulate;
+mod regulator_args;
 mod remote;
 mod report;
 mod run;
@@ -100,6 +102,7 @@ enum Command {
     Examples(examples::Args),
     Chart(chart::Args),
     Regulate(regulate::Args),
+    Proxy(Box<proxy::Args>),
     Confidence(confidence::Args),
     Delta(delta::Args),
     Schema(schema::Args),
@@ -134,6 +137,7 @@ impl Command {
             Self::Examples(args) => args.run(terminal),
             Self::Chart(args) => args.run(terminal),
             Self::Regulate(args) => args.run(terminal),
+            Self::Proxy(args) => args.run(terminal),
             Self::Confidence(args) => args.run(terminal),
             Self::Delta(args) => args.run(terminal),
             Self::Schema(args) => args.run(terminal),

@@ -25,6 +25,7 @@ mod openai;
 mod rate_limit;
 mod prices;
 mod echo_scoring;
+pub mod upstream;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -31,7 +31,7 @@ const RAW: &[(&[&str], &[&str])] = &[
         ],
     ),
     (&["reqwest::"], &["inference/remote.rs", "inference/remote/"]),
-    (&["TcpListener", "TcpStream"], &["app/cli/serve.rs", "app/serve/http.rs"]),
+    (&["TcpListener", "TcpStream"], &["app/cli/proxy.rs", "app/cli/serve.rs", "app/proxy.rs", "app/serve/http.rs"]),
     // Models are opened by an authorizer: that of a command, a session or a run. Scoring opens them with options from a
     // command's gate, which the next test checks.
     (

@@ -27,6 +27,7 @@ mod permits;
 mod port;
 mod program;
 mod prompts;
+mod proxy;
 mod reader;
 mod receipts;
 mod regulate;

@@ -283,14 +283,63 @@ fn a_kill_costs_at_most_the_last_event() {
     assert_eq!((&state["turns"], &state["corrections"]["clusters"][0]["count"]), (&10.into(), &10.into()));
 }
 
+/// The claims of docs/REGULATOR.md.
 #[test]
-fn a_bench_reads_labelled_logs_and_prints_a_table_for_each_half() {
-    let output = program::loom(&program::root(), &["regulate", "--bench", "tests/data/sessions"]);
+fn sessions_in_which_nothing_is_wrong_are_left_alone_and_faults_are_found() {
+    let output = program::loom(&program::root(), &["regulate", "--bench", "tests/data/sessions", "--mistakes"]);
     assert_eq!(output.status.code(), Some(0), "{}", program::told(&output));
     let tables = String::from_utf8(output.stdout).unwrap();
-    for half in ["development", "held_back"] {
-        let (_, table) = tables.split_once(&format!("{half}\n\n| Sessions |")).unwrap();
-        let row: Vec<&str> = table.lines().nth(2).unwrap().split('|').map(str::trim).collect();
-        assert!(row[1] == "24" && row[2].parse::<usize>().unwrap() >= 2_000, "{row:?}");
+    for (set, sessions, healthy_min) in [("development", 24, 3_000), ("held_back", 24, 3_000), ("by_hand", 40, 500)] {
+        let (_, table) = tables.split_once(&format!("{set}\n\n| Sessions |")).unwrap();
+        let row = table.lines().nth(2).unwrap();
+        let cells: Vec<f64> = row.split('|').filter_map(|cell| cell.split_whitespace().next()?.parse().ok()).collect();
+        let [count, healthy, stops, warnings, planted, found] = cells[..] else { panic!("{row}") };
+        assert!((count - f64::from(sessions)).abs() < 0.5 && healthy >= f64::from(healthy_min), "{set}: {row}");
+        assert!(stops < 0.5 && warnings / healthy <= 0.02 && found / planted >= 0.9, "{set}: {row}\n{tables}");
     }
+}
+
+#[test]
+fn a_bill_that_comes_a_turn_late_replaces_what_was_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = |bill: u64| {
+        format!(
+            r#"{{"type":"turn_start","user_message":"Count."}}
+{{"type":"text","text":"{}"}}
+{{"type":"turn_complete","full_response":""}}
+{{"type":"turn_start","user_message":"And again."}}
+{{"type":"cost","tokens_in":10,"tokens_out":{bill},"call_id":"c1"}}
+{{"type":"reserve","tokens_out":1}}
+"#,
+            "one two three ".repeat(20)
+        )
+    };
+    // 280 bytes are counted as 70 tokens.
+    let allowed =
+        |bill: u64, cap: &str| answers(&regulate(folder.path(), &["--ack", "--cost-cap-tokens", cap], &events(bill)));
+    assert_eq!(allowed(30, "65"), ["turn_start true false", "turn_start false true", "reserve true false"]);
+    assert_eq!(allowed(90, "75"), ["turn_start true false", "turn_start true false", "reserve false true"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_terminated_process_leaves_the_state_of_the_last_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = command(folder.path(), &["--state", "ann.json", "--ack"]).spawn().unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    stdin.write_all(CORRECTED.trim_start().as_bytes()).unwrap();
+    writeln!(stdin, r#"{{"type":"turn_start","user_message":"Refactor the parser."}}"#).unwrap();
+    let mut acknowledged = 0;
+    while acknowledged < 2 {
+        let mut line = String::new();
+        assert!(stdout.read_line(&mut line).unwrap() > 0);
+        acknowledged += usize::from(line.contains("\"ack\""));
+    }
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    child.wait().unwrap();
+    let state: Value = serde_json::from_str(&std::fs::read_to_string(folder.path().join("ann.json")).unwrap()).unwrap();
+    assert_eq!((&state["turns"], &state["corrections"]["clusters"][0]["count"]), (&2.into(), &1.into()));
+    let again = regulate(folder.path(), &["--state", "ann.json"], "");
+    assert_eq!(again.status.code(), Some(0), "the lock went with the process: {}", program::told(&again));
 }

@@ -12,14 +12,15 @@ use serde_json::{Value, json};
 
 use super::input::read_file_limited;
 use super::likelihood::ModelLikelihood;
+use super::regulator_args::RegulatorArgs;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits::{EVENT_LINE_BYTES_MAX, REGULATOR_STATE_BYTES_MAX};
 use crate::foundation::chat::ModelChain;
 use crate::foundation::store::{FileLock, open_regular, write_atomic};
 use crate::governance::mood::Mood;
 use crate::governance::regulator::{
-    BreakAction, Calibration, Decision, EventLine, ModelPrice, RankedDecision, Regulator, RegulatorState, SessionLog,
-    Settings, StateError, bench, decision_changes, replay, signal_blocks,
+    BreakAction, Calibration, Decision, EventLine, RankedDecision, Regulator, RegulatorState, SessionLog, Settings,
+    StateError, bench, decision_changes, replay, signal_blocks,
 };
 use crate::inference::providers::OpenOptions;
 use crate::simulation::authorizer::Authorizer;
@@ -54,30 +55,8 @@ pub(super) struct Args {
     /// The events; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     events: PathBuf,
-    /// Hard cap on tokens, input and output together
-    #[arg(long, value_name = "N")]
-    cost_cap_tokens: Option<u64>,
-    /// Hard cap on output tokens
-    #[arg(long, value_name = "N")]
-    cost_cap_tokens_out: Option<u64>,
-    /// Hard cap on money, in millionths of the currency
-    #[arg(long, value_name = "N")]
-    cost_cap_money_micros: Option<u64>,
-    /// Hard cap on wall-clock time, in milliseconds
-    #[arg(long, value_name = "N")]
-    cost_cap_wallclock_ms: Option<u64>,
-    /// Soft cap on tokens, input and output together: the decision is to throttle
-    #[arg(long, value_name = "N")]
-    cost_soft_cap_tokens: Option<u64>,
-    /// At a hard cap, decide `pause_and_ask` instead of `stop`
-    #[arg(long)]
-    pause_and_ask: bool,
-    /// Warn of replies whose drift from the task is at least this, 0 to 1
-    #[arg(long, value_name = "SCORE")]
-    drift: Option<f64>,
-    /// Settings file, JSON; flags override it
-    #[arg(long, value_name = "FILE")]
-    settings: Option<PathBuf>,
+    #[command(flatten)]
+    regulator: RegulatorArgs,
     /// Load what was learned from this file and store it there, after every turn and correction
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -97,10 +76,6 @@ pub(super) struct Args {
     /// Answer every event that asks for permission: `turn_start`, `reserve`, `elapsed` and `tool_call`
     #[arg(long)]
     ack: bool,
-    /// Prices of models, JSON: {"gpt-4o-mini": {"input": 0.15, "output": 0.6, "cached": 0.075}}, in units of the currency per
-    /// million tokens; `*` is any other model
-    #[arg(long, value_name = "FILE")]
-    prices: Option<PathBuf>,
     /// Measure false stops, false warnings and faults found on labelled logs (.jsonl, .jsonl.gz, or folders of them)
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["state", "user", "calibration", "signals", "replay", "ack"])]
     bench: Vec<PathBuf>,
@@ -125,7 +100,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let settings = self.settings()?;
+        let settings = self.regulator.settings()?;
         if !self.bench.is_empty() {
             return self.measure(&settings, terminal);
         }
@@ -173,33 +148,6 @@ impl Args {
             write!(terminal.err, "{}", signal_blocks(&regulator.patterns(), date, 1))?;
         }
         Ok(exit)
-    }
-
-    fn settings(&self) -> Result<Settings, Failure> {
-        let mut settings = match &self.settings {
-            None => Settings::default(),
-            Some(path) => serde_json::from_str(&read(path)?)
-                .map_err(|error| Failure::usage(format!("{}: no regulator settings: {error}", path.display())))?,
-        };
-        let hard = &mut settings.cost.hard;
-        hard.tokens = self.cost_cap_tokens.or(hard.tokens);
-        hard.tokens_out = self.cost_cap_tokens_out.or(hard.tokens_out);
-        hard.money_micros = self.cost_cap_money_micros.or(hard.money_micros);
-        hard.wallclock_ms = self.cost_cap_wallclock_ms.or(hard.wallclock_ms);
-        settings.cost.soft.tokens = self.cost_soft_cap_tokens.or(settings.cost.soft.tokens);
-        if self.pause_and_ask {
-            settings.cost.hard_action = BreakAction::PauseAndAsk;
-        }
-        if let Some(drift) = self.drift {
-            settings.scope.drift = drift;
-        }
-        if let Some(path) = &self.prices {
-            let prices: BTreeMap<String, ModelPrice> = serde_json::from_str(&read(path)?)
-                .map_err(|error| Failure::usage(format!("{}: no price table: {error}", path.display())))?;
-            settings.cost.prices.extend(prices);
-        }
-        settings.check().map_err(|error| Failure::usage(error.to_string()))?;
-        Ok(settings)
     }
 
     fn regulator(&self, settings: Settings) -> Result<Regulator, Failure> {

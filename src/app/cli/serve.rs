@@ -158,7 +158,7 @@ impl Args {
 }
 
 /// Resolves at the first Ctrl-C or SIGTERM; the second ends the program.
-fn stop_signal() -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
+pub(super) fn stop_signal() -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
     #[cfg(unix)]
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut signal = async move || {

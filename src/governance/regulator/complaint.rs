@@ -8,7 +8,9 @@
 pub(super) enum Complaint {
     /// Not at all.
     None,
-    /// It may: enough when the message also repeats the request.
+    /// It begins with "no": enough when the message also repeats the request.
+    Refusal,
+    /// It may: enough when the message also repeats the request, or the one before it complained.
     Possible,
     /// It says that the reply was wrong.
     Clear,
@@ -18,7 +20,17 @@ pub(super) enum Complaint {
 const READ_CHARS: usize = 240;
 
 /// Phrases that say that the last reply was wrong.
-const CLEAR: [&str; 101] = [
+const CLEAR: [&str; 196] = [
+    "for the second time",
+    "for the fourth time",
+    "for the fifth time",
+    "for the last time",
+    "this is ridiculous",
+    "are you kidding",
+    "what part of",
+    "that's ridiculous",
+    "you keep giving",
+    "you keep doing",
     "that's wrong",
     "that is wrong",
     "this is wrong",
@@ -40,18 +52,12 @@ const CLEAR: [&str; 101] = [
     "what i asked for",
     "what i said",
     "what i actually asked",
-    "as i said",
-    "like i said",
     "i already said",
     "i already told",
     "i already asked",
-    "i told you",
     "i've told you",
     "i have told you",
     "i said no",
-    "i asked you",
-    "i've asked",
-    "i have asked",
     "how many times",
     "how often do i have to",
     "you did it wrong",
@@ -75,7 +81,6 @@ const CLEAR: [&str; 101] = [
     "you did not",
     "you didn't",
     "you haven't",
-    "you still",
     "did you even",
     "same mistake",
     "same problem",
@@ -118,15 +123,185 @@ const CLEAR: [&str; 101] = [
     "you are wrong",
     "doesn't make sense",
     "does not make sense",
+    "i told you before",
+    "i told you already",
+    "i told you not",
+    "i told you that",
+    "i told you to",
+    "that's not it",
+    "this is not it",
+    "this isn't it",
+    "that isn't it",
+    "that wasn't it",
+    "did you test",
+    "have you tested",
+    "did you read",
+    "did you check",
+    "that broke",
+    "this broke",
+    "now it's broken",
+    "as bad as before",
+    "worse than before",
+    "even worse",
+    "made it worse",
+    "not what we",
+    "not fixed",
+    "isn't fixed",
+    "nothing changed",
+    "nothing has changed",
+    "no change at all",
+    "that's the opposite",
+    "the exact opposite",
+    "you removed the wrong",
+    "not even close",
+    "try reading",
+    "useless",
+    "still getting the same",
+    "doesn't compile",
+    "does not compile",
+    "won't compile",
+    "das ist die falsche",
+    "das ist der falsche",
+    "das ist das falsche",
+    "das sind die falschen",
+    "stimmt immer noch nicht",
+    "stimmt so nicht",
+    "habe ich nicht gesagt",
+    "habe ich so nicht gesagt",
+    "habe ich nicht gemeint",
+    "nicht das was ich",
+    "nicht das, was ich",
+    "nicht, was ich",
+    "nicht was ich",
+    "falsch verstanden",
+    "nicht verstanden",
+    "hast du vergessen",
+    "haben sie vergessen",
+    "du hast vergessen",
+    "schon wieder falsch",
+    "wieder falsch",
+    "immer noch nicht richtig",
+    "wie oft noch",
+    "hatte ich gesagt",
+    "pas ce que j'ai",
+    "pas compris ma",
+    "tu n'as pas compris",
+    "vous n'avez pas compris",
+    "c'est encore faux",
+    "encore faux",
+    "toujours faux",
+    "ce n'est pas correct",
+    "ce n'est pas bon",
+    "j'ai déjà dit",
+    "está mal",
+    "sigue mal",
+    "no es lo que",
+    "otra vez lo mismo",
+    "te has equivocado",
+    "se ha equivocado",
+    "te equivocaste",
+    "no es correcto",
+    "no entendiste",
+    "no me has entendido",
+    "ya te dije",
+    "te dije que",
+    "está errado",
+    "não é o que",
+    "continua errado",
+    "è sbagliato",
+    "non è quello che",
+    "ancora sbagliato",
+    "hai sbagliato",
+    "dat is fout",
+    "nog steeds fout",
+    "niet wat ik",
     "read it again",
     "same result as before",
 ];
 /// The same in scripts without spaces between words.
 const CLEAR_UNSPACED: [&str; 6] = ["不对", "不是我要的", "错了", "違います", "間違って", "틀렸"];
-/// Words that are a complaint when a message begins with them.
-const CLEAR_OPENERS: [&str; 6] = ["nope", "wrong", "incorrect", "falsch", "faux", "incorrecto"];
+/// Words that are a complaint when they stand alone at the beginning of a message: "Wrong. Try …", not "Wrong totals, fix them".
+const CLEAR_OPENERS: [&str; 10] =
+    ["nope", "nah", "ugh", "argh", "wrong", "incorrect", "falsch", "faux", "incorrecto", "sbagliato"];
+/// Words that may begin a complaint.
+const REFUSALS: [&str; 4] = ["no", "nein", "non", "não"];
+/// What a user says who is content.
+const CONTENT_USER: [&str; 14] = [
+    "thanks",
+    "thank you",
+    "all good",
+    "that's all",
+    "that is all",
+    "i'm good",
+    "great",
+    "perfect",
+    "good job",
+    "well done",
+    "works now",
+    "danke",
+    "merci",
+    "gracias",
+];
 /// Phrases that may be a complaint.
-const POSSIBLE: [&str; 16] = [
+const POSSIBLE: [&str; 73] = [
+    "i said",
+    "i asked for",
+    "i wanted",
+    "is wrong",
+    "are wrong",
+    "looks wrong",
+    "look wrong",
+    "this is still",
+    "it is still",
+    "it's still",
+    "are still",
+    "is still",
+    "why do you",
+    "why did you",
+    "that's not",
+    "this is not",
+    "it's not",
+    "that isn't",
+    "this isn't",
+    "you booked",
+    "you sent",
+    "you used",
+    "you wrote",
+    "is not what",
+    "aren't what",
+    "as i said",
+    "like i said",
+    "i told you",
+    "you still",
+    "i asked you",
+    "i've asked",
+    "i have asked",
+    "still the",
+    "still has",
+    "still have",
+    "and still",
+    "still scroll",
+    "still wrong",
+    "again wrong",
+    "not better",
+    "no better",
+    "immer noch",
+    "schon wieder",
+    "noch immer",
+    "toujours pas",
+    "c'est toujours",
+    "toujours trop",
+    "encore une fois",
+    "sigue",
+    "otra vez",
+    "te pedí",
+    "le pedí",
+    "ancora",
+    "nog steeds",
+    "you removed",
+    "you changed",
+    "you added",
+    "i meant",
     "still not",
     "still doesn't",
     "still does not",
@@ -141,7 +316,6 @@ const POSSIBLE: [&str; 16] = [
     "properly this time",
     "correctly this time",
     "redo",
-    "for the last time",
     "actually do",
 ];
 /// What follows "you didn't" and "no" where nothing is wrong.
@@ -161,7 +335,7 @@ const HARMLESS: [&str; 14] = [
     "matter",
     "more",
 ];
-/// Words that say that somebody else complains.
+/// Words after which a message speaks of what somebody else says.
 const REPORTED: [&str; 16] = [
     "customer",
     "client",
@@ -183,23 +357,29 @@ const REPORTED: [&str; 16] = [
 
 /// How clearly `message` complains about the last reply.
 pub(super) fn complaint(message: &str) -> Complaint {
-    let text = own_words(message);
-    if REPORTED.iter().any(|word| text.contains(word)) {
-        return Complaint::None;
+    let mut text = own_words(message);
+    if let Some(reported) = REPORTED.iter().filter_map(|word| text.find(word)).min() {
+        text.truncate(reported);
     }
     let text = HARMLESS.iter().fold(text, |text, word| {
         ["you didn't ", "you did not ", "no ", "no, "]
             .iter()
             .fold(text, |text, before| text.replace(&format!("{before}{word}"), ""))
     });
-    let opener: String = text.trim_start().chars().take_while(|c| c.is_alphabetic()).collect();
+    let begun = text.trim_start();
+    let opener: String = begun.chars().take_while(|c| c.is_alphabetic()).collect();
+    let rest = begun.get(opener.len()..).unwrap_or_default();
+    let alone = rest.trim_start().is_empty() || !rest.starts_with([' ', '\'']);
+    let content = has_any(&text, &CONTENT_USER);
     let clear = has_any(&text, &CLEAR)
         || CLEAR_UNSPACED.iter().any(|phrase| text.contains(phrase))
-        || CLEAR_OPENERS.contains(&opener.as_str());
+        || alone && !content && CLEAR_OPENERS.contains(&opener.as_str());
     if clear {
         Complaint::Clear
-    } else if opener == "no" || has_any(&text, &POSSIBLE) {
+    } else if !content && (opener == "still" || has_any(&text, &POSSIBLE)) {
         Complaint::Possible
+    } else if !content && REFUSALS.contains(&opener.as_str()) {
+        Complaint::Refusal
     } else {
         Complaint::None
     }
@@ -250,10 +430,20 @@ mod tests {
             "How many times do I have to say it?",
             "Das ist falsch, bitte noch einmal.",
             "不对，再来一次",
+            "Nah, that's not it.",
+            "Ugh. It's exactly as bad as before.",
+            "That broke the menu.",
+            "No, that's still wrong. The customer asks whether it is waterproof.",
+            "Das ist die falsche Adresse.",
+            "Tu n'as pas compris : une seule page.",
+            "No es lo que pedí.",
         ] {
             assert_eq!(complaint(clear), Complaint::Clear, "{clear}");
         }
-        for possible in ["No, use the other table.", "The login still doesn't work on mobile.", "Try again."] {
+        assert_eq!(complaint("No, use the other table."), Complaint::Refusal);
+        for possible in
+            ["The login still doesn't work on mobile.", "Try again.", "And it's still not sticky.", "Toujours pas."]
+        {
             assert_eq!(complaint(possible), Complaint::Possible, "{possible}");
         }
         for none in [
@@ -269,6 +459,9 @@ mod tests {
             "The customer says that you didn't ship it.",
             "Explain \"that's wrong\" in French.",
             "Notice the typo in line 3?",
+            "Wrong number formats in column C, please fix.",
+            "Nope, that's all, thanks.",
+            "Nah, I'm good.",
         ] {
             assert_eq!(complaint(none), Complaint::None, "{none}");
         }

@@ -45,6 +45,8 @@ pub struct Regulator {
     decisions: Vec<RankedDecision>,
     /// What the user complains about turn after turn, and its name.
     complained_about: Option<(Features, String)>,
+    /// The user's last message may have been a complaint.
+    may_complain: bool,
     /// A hard cap is reached.
     hard_cap_reached: bool,
 }
@@ -116,6 +118,7 @@ impl Regulator {
             correction_rate: state.correction_rate,
             decisions: vec![RankedDecision { decision: Decision::Continue, evidence: Vec::new() }],
             complained_about: None,
+            may_complain: false,
             hard_cap_reached: false,
             settings,
         }
@@ -357,7 +360,7 @@ impl Regulator {
         self.cost.turn_start(user_message.len());
         let alike = self.scope.set_of_turn(user_message).map_or(0.0, f64::from);
         let corrects =
-            last.complete && last.outcome != TurnOutcome::Succeeded && self.is_correction(user_message, alike);
+            self.is_correction(user_message, alike) && last.complete && last.outcome != TurnOutcome::Succeeded;
         if corrects {
             self.quality.judge(last.number, CORRECTED, true);
             if last.outcome == TurnOutcome::Open {
@@ -368,6 +371,8 @@ impl Regulator {
         }
         if self.scope.is_request() {
             self.tools.new_request();
+        } else {
+            self.tools.new_turn();
         }
         self.scope.add_context(user_message);
         if let Some(task) = self.scope.current() {
@@ -377,11 +382,17 @@ impl Regulator {
 
     /// Whether a message corrects the last reply: it complains of it, clearly or while it repeats the request. A repeated
     /// request alone is a routine.
-    fn is_correction(&self, user_message: &str, alike: f64) -> bool {
+    fn is_correction(&mut self, user_message: &str, alike: f64) -> bool {
+        let complaint = complaint(user_message);
+        let may_complain_before = std::mem::replace(&mut self.may_complain, complaint == Complaint::Possible);
         let settings = &self.settings.corrections;
-        match complaint(user_message) {
+        match complaint {
             Complaint::Clear => settings.infer_from_complaints,
-            Complaint::Possible => settings.infer_from_repeats && alike >= settings.asked_again,
+            // After a complaint, "and it still doesn't scroll" is another one; so is the second of two that may be complaints.
+            Complaint::Possible if self.complained_about.is_some() || may_complain_before => {
+                settings.infer_from_complaints
+            }
+            Complaint::Possible | Complaint::Refusal => settings.infer_from_repeats && alike >= settings.asked_again,
             Complaint::None => false,
         }
     }
@@ -506,6 +517,9 @@ impl Regulator {
         decisions.clear();
         let now = self.turn.number;
         let (judged, mean) = self.quality.last(self.settings.cost.compound_turns, now);
+        // One good turn is a recovery, however poor those before it were.
+        let recovered = self.quality.latest().is_some_and(|latest| latest >= self.settings.cost.compound_quality);
+        let judged = if recovered { 0 } else { judged };
         self.hard_cap_reached = self.cost.decisions(mean, judged, decisions);
         self.quality.decisions(now, decisions);
         decisions.extend(self.tools.ranked().cloned());

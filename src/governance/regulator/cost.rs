@@ -116,6 +116,17 @@ impl ModelPrice {
 
 impl CostSettings {
     /// The price of a model: of the longest name that its name begins with, or of `*`.
+    /// What a call of `model` costs by the table of prices, in millionths of the currency; 0 without a price.
+    pub fn money_micros(&self, model: Option<&str>, usage: &ResourceUsage) -> u64 {
+        self.price(model).map_or(0, |price| price.money_micros(usage))
+    }
+
+    /// The decision on the first hard cap that `spent` reaches.
+    pub fn reached(&self, spent: ResourceUsage) -> Option<RankedDecision> {
+        let (resource, cap) = self.hard.each().find(|(resource, cap)| spent.of(*resource) >= *cap)?;
+        Some(cost_decision(resource, spent.of(resource), cap, None, self.hard_action))
+    }
+
     fn price(&self, model: Option<&str>) -> Option<ModelPrice> {
         let named = model.and_then(|model| {
             self.prices.iter().filter(|(name, _)| model.starts_with(name.as_str())).max_by_key(|(name, _)| name.len())

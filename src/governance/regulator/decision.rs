@@ -111,7 +111,7 @@ impl Decision {
     }
 
     /// Rank by urgency, 0 the most urgent: the order of spec §11.5, extended.
-    pub(super) fn rank(&self) -> u8 {
+    pub fn rank(&self) -> u8 {
         match self {
             Self::CircuitBreak { action: BreakAction::Throttle, .. } => 6,
             Self::CircuitBreak { reason, .. } => match reason {

@@ -14,6 +14,9 @@ const CUES: [&str; 14] = [
 /// Cues in scripts without spaces between words.
 const UNSPACED_CUES: [&str; 8] = ["不要", "不得", "不准", "不能", "禁止", "しない", "なしで", "하지"];
 
+/// Longest article, pronoun or particle.
+const ARTICLE_CHARS_MAX: u32 = 3;
+
 /// For each word, whether it is negated.
 pub(super) fn negated(text: &str, words: &[Word]) -> Vec<bool> {
     let mut reached = false;
@@ -50,7 +53,16 @@ fn ends_clause(between: &str) -> bool {
 
 /// The forbidden things: negated content words.
 pub(super) fn forbidden<'a>(text: &str, words: &'a [Word]) -> Vec<&'a Word> {
-    let thing = |word: &&Word| !is_cue(word_text(text, word), word) && weight(word) >= CONTENT;
+    // "May I return it without the box?"
+    if text.trim_end().ends_with(['?', '？']) {
+        return Vec::new();
+    }
+    // Shorter words are articles and the like, which the background does not know in other languages.
+    let thing = |word: &&Word| {
+        !is_cue(word_text(text, word), word)
+            && weight(word) >= CONTENT
+            && (word.unspaced || word.chars > ARTICLE_CHARS_MAX)
+    };
     words.iter().zip(negated(text, words)).filter(|(_, negated)| *negated).map(|(word, _)| word).filter(thing).collect()
 }
 

@@ -135,7 +135,17 @@ const COMMON: [&str; 14] = [
     "name",
 ];
 /// Words of an item that say nothing of what it is.
-const FILLERS: [&str; 46] = [
+const FILLERS: [&str; 56] = [
+    "word",
+    "words",
+    "phrase",
+    "phrases",
+    "term",
+    "terms",
+    "you",
+    "you're",
+    "are",
+    "being",
     "any",
     "the",
     "a",
@@ -337,6 +347,23 @@ const NO_PROHIBITION: [&str; 24] = [
 const BEFORE_ORDERS: [&str; 15] = [
     "please", "and", "but", "must", "should", "shall", "may", "do", "also", "just", "then", "so", "you", "with", "have",
 ];
+/// The beginnings of what a text may be written with.
+const FORMS: [&str; 14] = [
+    "bullet",
+    "emoji",
+    "table",
+    "heading",
+    "list",
+    "exclamation",
+    "comment",
+    "preamble",
+    "jargon",
+    "markdown",
+    "hashtag",
+    "footnote",
+    "adjective",
+    "abbreviation",
+];
 /// Headings of a list of forbidden things.
 const HEADINGS: [&str; 12] = [
     "forbidden",
@@ -447,9 +474,15 @@ pub(super) fn broken<'p>(prohibitions: &'p [Prohibition], sentence: &str) -> Opt
 impl Prohibition {
     fn is_broken(&self, sentence: &str, lower: &str, tokens: &[Token], stems: &[String]) -> bool {
         let denied = |at: usize| is_denied(sentence, tokens, at);
+        if self.form(sentence) {
+            return true;
+        }
         if let Some(byte) = self.code().iter().find_map(|code| lower.find(code)) {
-            let at = tokens.iter().position(|token| token.span.end > byte).unwrap_or(0);
-            return !denied(at);
+            // What follows code, such as `return None`, denies nothing.
+            let before = tokens.iter().take_while(|token| token.span.end <= byte);
+            return !before
+                .into_iter()
+                .any(|token| DENIALS.contains(&token.text.as_str()) || token.text.ends_with("n't"));
         }
         let Some(places) =
             self.stems.iter().map(|wanted| self.place(wanted, tokens, stems)).collect::<Option<Vec<usize>>>()
@@ -459,7 +492,10 @@ impl Prohibition {
         let has = |any: &[&str]| stems.iter().any(|stem| is_form_of(stem, any));
         let evident = match self.kind {
             Kind::Mention => true,
-            Kind::Change => has(&CHANGE),
+            Kind::Change => {
+                let changes = |at: &usize| stems.get(*at).is_some_and(|stem| is_form_of(stem, &CHANGE)) && !denied(*at);
+                (0..tokens.len()).any(|at| changes(&at))
+            }
             Kind::Addition => has(&ADDED) || places.iter().any(|&at| is_verb(tokens, at)),
         };
         evident && !places.into_iter().any(denied)
@@ -478,6 +514,27 @@ impl Prohibition {
         })
     }
 
+    /// Whether the sentence itself has the forbidden form: emojis, exclamation marks, bullet points, tables, headings.
+    fn form(&self, sentence: &str) -> bool {
+        let has = |stems: &[&str]| stems.iter().all(|stem| self.stems.iter().any(|own| own.starts_with(stem)));
+        let line = |starts: &[&str]| {
+            sentence.lines().any(|line| starts.iter().any(|start| line.trim_start().starts_with(start)))
+        };
+        if has(&["emoji"]) || has(&["emoticon"]) {
+            sentence.contains(is_emoji)
+        } else if has(&["exclamat", "mark"]) {
+            sentence.contains('!')
+        } else if has(&["bullet"]) || has(&["list"]) && self.stems.len() == 1 {
+            line(&["- ", "* ", "• "])
+        } else if has(&["tabl"]) {
+            line(&["|"])
+        } else if has(&["heading"]) || self.stems == ["head"] {
+            line(&["# ", "## ", "### "])
+        } else {
+            false
+        }
+    }
+
     /// Code that does the forbidden thing.
     fn code(&self) -> &'static [&'static str] {
         let is = |stems: &[&str]| stems.iter().all(|stem| self.stems.iter().any(|own| own == stem));
@@ -491,10 +548,17 @@ impl Prohibition {
                 "logging.getlogger",
                 "logger.",
                 "slog.",
+                "log.print",
+                "log.info",
+                "log.debug",
+                "log.warn",
+                "log.error",
                 "info!(",
                 "debug!(",
                 "warn!(",
             ]
+        } else if is(&["print"]) || is(&["print", "statement"]) {
+            &["print(", "println", "printf(", "console.log"]
         } else if is(&["telemetri"]) || is(&["metric"]) {
             &["opentelemetry", "prometheus", "statsd", "metrics::", "counter!(", "histogram!("]
         } else if is(&["error", "handl"]) || is(&["exception"]) {
@@ -503,12 +567,6 @@ impl Prohibition {
             &["#[test]", "def test_", "describe(\"", "describe('", "it('", "it(\""]
         } else if is(&["docstr"]) || is(&["docstring"]) {
             &["\"\"\""]
-        } else if is(&["bullet"]) {
-            &["\n- ", "\n* ", "\n• "]
-        } else if is(&["tabl"]) {
-            &["|---", "| ---"]
-        } else if is(&["head"]) {
-            &["\n# ", "\n## ", "\n### "]
         } else if is(&["retri"]) {
             &["backoff", "retry("]
         } else if is(&["cach"]) {
@@ -527,8 +585,9 @@ fn tokens(text: &str, offset: usize) -> Vec<Token> {
         match (start, inside) {
             (None, true) => start = Some(at),
             (Some(from), false) => {
-                let word = text.get(from..at).unwrap_or_default().to_lowercase().replace('’', "'");
-                found.push(Token { text: word.trim_end_matches('\'').to_owned(), span: from + offset..at + offset });
+                let word = text.get(from..at).unwrap_or_default().trim_end_matches(['\'', '’']);
+                let span = from + offset..from + word.len() + offset;
+                found.push(Token { text: word.to_lowercase().replace('’', "'"), span });
                 start = None;
             }
             _ => {}
@@ -539,6 +598,11 @@ fn tokens(text: &str, offset: usize) -> Vec<Token> {
 
 fn word(tokens: &[Token], at: usize) -> &str {
     tokens.get(at).map_or("", |token| token.text.as_str())
+}
+
+/// Pictographs, dingbats and flags.
+fn is_emoji(c: char) -> bool {
+    matches!(c, '\u{1F300}'..='\u{1FAFF}' | '\u{2600}'..='\u{27BF}' | '\u{1F1E6}'..='\u{1F1FF}')
 }
 
 /// What stands between two tokens.
@@ -569,6 +633,11 @@ fn cue(text: &str, tokens: &[Token], at: usize) -> Option<usize> {
         // "I do not want any logging."
         "do" if next(1) == "not" && next(2) == "want" && at > 0 && subject(at - 1) => Some(at + 3),
         "don't" | "dont" if next(1) == "want" && at > 0 && subject(at - 1) => Some(at + 2),
+        "under" if next(1) == "no" && next(2) == "circumstances" => Some(at + 3),
+        "on" if next(1) == "no" && next(2) == "account" => Some(at + 3),
+        "forbidden" | "prohibited" if at > 1 && word(tokens, at - 2) == "it" && matches!(next(1), "to" | "from") => {
+            Some(at + 2)
+        }
         "must" | "should" | "shall" | "may" if matches!(next(1), "not" | "never") => {
             Some(at + 2).filter(|&from| wanted(from))
         }
@@ -582,6 +651,8 @@ fn cue(text: &str, tokens: &[Token], at: usize) -> Option<usize> {
             Some(at + 1)
         }
         "without" if next(1).len() > 4 && next(1).ends_with("ing") && next(1) != "being" => Some(at + 1),
+        // "Without bullet points": how it is written, not what it is about.
+        "without" if FORMS.iter().any(|form| next(1).starts_with(form)) => Some(at + 1),
         "without" if at > 0 && matches!(word(tokens, at - 1), "it" | "this" | "that" | "them") => Some(at + 1),
         "avoid" | "skip" | "omit" | "exclude" if may_order(text, tokens, at) => Some(at + 1),
         "refrain" if next(1) == "from" => Some(at + 2),
@@ -619,7 +690,10 @@ fn items(text: &str, tokens: &[Token], from: usize, found: &mut Vec<Prohibition>
         let text_at = word(tokens, at);
         let new_item = at > first && (between.contains([',', '/']) || bulleted && is_bullet(between));
         let joined = matches!(text_at, "and" | "or" | "nor");
-        if at > from && ends_clause(between) && !(bulleted && is_bullet(between)) || ENDS.contains(&text_at) {
+        // "Do not say that you are a model": what follows is forbidden.
+        let stated = text_at == "you" && word(tokens, at + 1) == "are" && word(tokens, at - 1) == "that";
+        if at > from && ends_clause(between) && !(bulleted && is_bullet(between)) || !stated && ENDS.contains(&text_at)
+        {
             break;
         }
         if new_item || joined {
@@ -742,7 +816,9 @@ fn is_denied(sentence: &str, tokens: &[Token], at: usize) -> bool {
                     | "remains"
             ) || text.ends_with("n't"))
         {
-            let same_clause = (at + 1..=index).all(|at| !gap(sentence, tokens, at).contains([',', ';', '.']));
+            let same_clause = (at + 1..=index).all(|at| {
+                !gap(sentence, tokens, at).contains([',', ';', '.']) && !matches!(word(tokens, at), "and" | "but")
+            });
             denied |= same_clause;
         }
     }
@@ -774,7 +850,11 @@ fn is_form_of(own: &str, words: &[&str]) -> bool {
 
 /// A word without its inflection: light, and meant only for comparing two words.
 fn stem(word: &str) -> String {
-    const IRREGULAR: [(&str, &str); 26] = [
+    const IRREGULAR: [(&str, &str); 30] = [
+        ("documentation", "document"),
+        ("implementation", "implement"),
+        ("recursive", "recurs"),
+        ("recursively", "recurs"),
         ("sent", "send"),
         ("wrote", "writ"),
         ("written", "writ"),
@@ -954,6 +1034,28 @@ mod tests {
         check("Answer. Do not mention discounts.", "You can have a discount of ten per cent.", Some("discounts"));
         check("Do not send the email.", "The email was sent to everyone.", Some("send the email"));
         check("Answer. Do not mention refunds.", "If it does not arrive we have refunded the price.", Some("refunds"));
+    }
+
+    #[test]
+    fn forms_and_statements_are_forbidden_too() {
+        check("Don't add any tests or documentation.", "I documented each function.", Some("documentation"));
+        check("You may not use recursion.", "It calls itself recursively.", Some("recursion"));
+        check("Under no circumstances use a subquery.", "It has one subquery.", Some("subquery"));
+        check("It is forbidden to mention the lawsuit.", "The lawsuit is still pending.", Some("lawsuit"));
+        check("Do not use the word 'delve'.", "Let us delve into moss.", Some("delve"));
+        let task = "No logging, error handling. Port it.";
+        check(task, "func Do() error { log.Printf(\"start\"); return nil }", Some("logging"));
+        check(task, "try:\n    return g(x)\nexcept ValueError:\n    return None", Some("error handling"));
+        let task = "Answer in prose. No emojis, no exclamation marks, no bullet points.";
+        check(task, "See you soon 😊", Some("emojis"));
+        check(task, "See you soon!", Some("exclamation marks"));
+        check(task, "- on a lead", Some("bullet points"));
+        check(task, "See you soon, on a lead - and with a bowl.", None);
+        let task = "Stay in character. Do not mention that you are an AI or a language model.";
+        names(task, &["AI", "language model"]);
+        check(task, "I have to be honest: I am an AI and not a captain.", Some("AI"));
+        check(task, "I am tired and behind schedule.", None);
+        check("Don't touch the tests; make it faster.", "All 88 tests still pass without any change to them.", None);
     }
 
     #[test]

@@ -49,6 +49,11 @@ impl QualityTrack {
         self.judged.push_back(Judged { turn, quality, inferred });
     }
 
+    /// The quality of the latest judged turn.
+    pub(super) fn latest(&self) -> Option<f64> {
+        self.judged.back().map(|judged| judged.quality)
+    }
+
     /// Exponential mean of all judged turns.
     pub(super) fn recent(&self) -> Option<f64> {
         self.judged.iter().fold(self.before, |mean, judged| Some(blend(mean, judged.quality)))
@@ -84,7 +89,7 @@ impl QualityTrack {
     pub(super) fn decisions(&self, now: u64, out: &mut Vec<RankedDecision>) {
         let QualitySettings { trend_turns, decline_per_turn, decline_below, level_turns, level_min, .. } =
             self.settings;
-        let latest = self.judged.back().map(|judged| judged.quality);
+        let latest = self.latest();
         if let (Some(slope), Some(latest), (_, Some(mean))) =
             (self.slope(trend_turns, now), latest, self.last(trend_turns, now))
             && slope <= -decline_per_turn

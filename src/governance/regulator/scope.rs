@@ -3,15 +3,15 @@
 //! Three measures are used, the most reliable that is available: how much more likely a local model finds the reply with the
 //! task than without it ([`AnswerLikelihood`]), the cosine of sentence embeddings ([`SentenceEmbedder`]), and the cosine of
 //! the words' features. Words are the last resort, since a good reply may share none with its task: they are used only where
-//! the reply is prose of some length in the task's own language, the task does not ask for another form or language, and
-//! neither the task nor the conversation so far has any part in the reply.
+//! task and reply are prose of some length, in English or in one script without spaces, the task does not ask for another
+//! form or language, and the reply has next to no word of the task or of the conversation so far.
 //!
 //! A segment of three sentences is compared with the task and the rest of the reply together: sentences on another subject
 //! resemble neither. Replies differ in how similar their segments are, so the least similar one is compared with the reply's
 //! own mean. The levels below are fitted; `examples/regulator_drift.rs` measures them. What the task forbids is found by
 //! [`prohibitions`](super::prohibitions).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::decision::{Decision, DriftBasis, DriftSpan, Evidence, RankedDecision, TextSpan};
@@ -45,16 +45,25 @@ const ADDITION_COSINE: f32 = 0.12;
 pub(super) const TEXT_BYTES_MAX: usize = REGULATOR_TASK_BYTES_MAX;
 /// A task with fewer content words is too short to compare with.
 const TASK_CONTENT_MIN: usize = 2;
+/// A message with fewer words, next to no content and no question mark asks for nothing new: "go on, please".
+const REQUEST_WORDS_MIN: usize = 6;
 /// A reply with fewer words is too short to compare.
 const REPLY_WORDS_MIN: usize = 8;
 /// A reply with fewer words of prose, or fewer content words, is not judged by words alone: a good one may have no word of
 /// its task by chance.
 const WORDS_ALONE_MIN: usize = 24;
 const CONTENT_ALONE_MIN: usize = 10;
-/// The same for pairs of characters in scripts without spaces.
+/// The same for pairs of characters in scripts without spaces, of the reply and of the task.
 const PAIRS_ALONE_MIN: usize = 16;
-/// Content words that the task and the conversation must have together, for words alone to tell anything.
-const CONTEXT_CONTENT_MIN: usize = 5;
+const TASK_PAIRS_ALONE_MIN: usize = 12;
+/// A task with fewer content words is not enough for words alone: a good reply may avoid all of them.
+const TASK_CONTENT_ALONE_MIN: usize = 6;
+/// The share of a reply's content words that the task and the conversation have, from which it takes part in them.
+const SHARED_ALONE: f64 = 0.08;
+/// The same where a long conversation is known: its content words, the reply's words of prose, and their share.
+const KNOWN_ALONE_MIN: usize = 100;
+const WORDS_KNOWN_MIN: usize = 32;
+const SHARED_KNOWN: f64 = 0.09;
 /// A segment with fewer words is not judged.
 const SEGMENT_WORDS_MIN: usize = 15;
 /// A word with a lower weight is one of the function words of English.
@@ -68,8 +77,21 @@ const LANGUAGE_WORDS_MIN: usize = 6;
 const CONTEXT_MAX: usize = 24;
 const CONTEXT_BYTES_MAX: usize = 2048;
 /// First letters of words by which a task asks for another form or language, so that the reply may share no word with it.
-const OTHER_FORM: [&str; 20] = [
+const OTHER_FORM: [&str; 33] = [
     "translat",
+    "story",
+    "stories",
+    "tale",
+    "fiction",
+    "novel",
+    "monolog",
+    "dialog",
+    "speech",
+    "toast",
+    "pirate",
+    "voice",
+    "role",
+    "character",
     "haiku",
     "poem",
     "limerick",
@@ -90,8 +112,9 @@ const OTHER_FORM: [&str; 20] = [
     "gedicht",
     "poème",
 ];
-/// Languages, after "in", "into" or "to".
-const LANGUAGES: [&str; 20] = [
+/// Languages, after "in", "into", "to" or "the".
+const LANGUAGES: [&str; 21] = [
+    "english",
     "french",
     "german",
     "spanish",
@@ -184,6 +207,8 @@ struct Task {
     text: String,
     features: Features,
     content_words: usize,
+    /// Pairs of characters in scripts without spaces.
+    pairs: usize,
     prohibitions: Vec<Prohibition>,
     /// Forbidden words in other languages, by hash.
     forbidden: Vec<(u32, String)>,
@@ -282,9 +307,10 @@ impl ScopeTracker {
         self.of_turn.as_ref().is_some_and(|task| {
             let repeats = || {
                 let lower = task.text.to_lowercase();
-                REPEATS.iter().any(|word| lower.contains(word))
+                lower.contains(['?', '？']) || REPEATS.iter().any(|word| lower.contains(word))
             };
-            task.content_words >= TASK_CONTENT_MIN || repeats()
+            let words = || Scan::of(&task.text).words().len();
+            task.content_words >= TASK_CONTENT_MIN || repeats() || words() >= REQUEST_WORDS_MIN
         })
     }
 
@@ -309,6 +335,7 @@ impl ScopeTracker {
         Task {
             features: Features::of(words.iter().filter(ruled_out)),
             content_words: words.iter().filter(|word| weight(word) >= CONTENT).count(),
+            pairs: words.iter().filter(|word| word.unspaced).count(),
             asks_other_form: asks_other_form(text, words),
             embedded: None,
             text: text.to_owned(),
@@ -399,46 +426,56 @@ impl ScopeTracker {
         Some(Drift { score, ranked: Some(RankedDecision { decision, evidence }) })
     }
 
-    /// Whether words alone can tell that the reply has another subject.
+    /// Whether words alone can tell that the reply has another subject: task and reply are long enough, in English (whose
+    /// function words are known) or in one script without spaces, and the reply has next to no word of the task or the
+    /// conversation.
     fn words_can_tell(&self, task: &Task, reply: &str) -> bool {
-        let (context, context_words) = self.context_features();
         let words = self.scan.words();
-        let languages = [is_english(Scan::of(&task.text).words()), is_english(words)];
-        let pairs = words.iter().filter(|word| word.unspaced).count();
+        let (shared, known) = self.shared(task, words);
+        if task.asks_other_form {
+            return false;
+        }
+        if words.iter().filter(|word| word.unspaced).count() >= PAIRS_ALONE_MIN {
+            return task.pairs >= TASK_PAIRS_ALONE_MIN && shared < SHARED_ALONE;
+        }
+        let prose = prose_words(reply);
         let content = words.iter().filter(|word| weight(word) >= CONTENT).count();
-        let long_enough =
-            pairs >= PAIRS_ALONE_MIN || content >= CONTENT_ALONE_MIN && prose_words(reply) >= WORDS_ALONE_MIN;
-        let languages_differ = matches!(languages, [Some(task), Some(reply)] if task != reply);
-        !task.asks_other_form
-            && !languages_differ
-            && long_enough
-            && task.content_words + context_words >= CONTEXT_CONTENT_MIN
-            && context.cosine(&Features::of(words)) < WHOLE.half
+        let task_enough = task.content_words >= TASK_CONTENT_ALONE_MIN && shared < SHARED_ALONE;
+        // In a long conversation even a paraphrase takes something up.
+        let conversation_enough = known >= KNOWN_ALONE_MIN
+            && prose >= WORDS_KNOWN_MIN
+            && shared < SHARED_KNOWN
+            && task.content_words > TASK_CONTENT_MIN;
+        (task_enough || conversation_enough)
+            && content >= CONTENT_ALONE_MIN
+            && prose >= WORDS_ALONE_MIN
+            && is_english(Scan::of(&task.text).words()) != Some(false)
+            && is_english(words) == Some(true)
+    }
+
+    /// The share of the content words (each counted once) that the task or the conversation has too, and how many those have.
+    fn shared(&self, task: &Task, words: &[Word]) -> (f64, usize) {
+        let content = |words: &[Word]| -> BTreeSet<u32> {
+            words.iter().filter(|word| weight(word) >= CONTENT).map(|word| word.hash).collect()
+        };
+        let mut known = content(Scan::of(&task.text).words());
+        for text in &self.context {
+            known.extend(content(Scan::of(text).words()));
+        }
+        let own = content(words);
+        (own.intersection(&known).count() as f64 / own.len().max(1) as f64, known.len())
     }
 
     /// Whether a segment is long enough to judge, and has no part in the conversation either.
     fn is_foreign(&self, task: &Task, segment: &Segment) -> bool {
         let sentences = self.scan.sentences().get(segment.sentences.clone()).unwrap_or_default();
         let words: Vec<Word> = sentences.iter().flat_map(|sentence| self.scan.words_of(sentence)).copied().collect();
-        let reply_english = function_words(self.scan.words());
         let features = Features::of(&words);
         words.len() >= SEGMENT_WORDS_MIN
-            && (function_words(&words) >= NOT_ENGLISH || reply_english < NOT_ENGLISH)
+            && function_words(&words) >= NOT_ENGLISH
+            && is_english(self.scan.words()) == Some(true)
             && task.features.cosine(&features) < WHOLE.half
-            && self.context_features().0.cosine(&features) < WHOLE.half
-    }
-
-    /// The features of the conversation so far, and how many content words it has.
-    fn context_features(&self) -> (Features, usize) {
-        let mut all = Scan::default();
-        let mut sum = Features::default();
-        let mut content = 0;
-        for text in &self.context {
-            all.scan(text);
-            sum.add_unit(&Features::of(all.words()), usize::MAX);
-            content += all.words().iter().filter(|word| weight(word) >= CONTENT).count();
-        }
-        (sum, content)
+            && self.shared(task, &words).0 < SHARED_ALONE
     }
 
     /// The cosine of the reply's and the task's embeddings, if there is an embedder.
@@ -491,7 +528,7 @@ impl Task {
             if let Some(name) = done {
                 let (sentence, forbidden) = (*sentence, Some(name.clone()));
                 found.push(DriftingSentence { sentence, score: FORBIDDEN, forbidden });
-            } else if announces_addition(text, words) && self.similarity(scan, sentence) < ADDITION_COSINE {
+            } else if announces_addition(text, words) && self.features.cosine(&added(words)) < ADDITION_COSINE {
                 found.push(DriftingSentence { sentence: *sentence, score: ADDITION, forbidden: None });
             }
         }
@@ -539,9 +576,16 @@ pub(super) fn names<'a>(words: impl Iterator<Item = (&'a Word, &'a str)>) -> Vec
     seen.into_iter().take(NAMED_MAX).map(|(_, _, name)| name).collect()
 }
 
+/// Words with which an addition is announced.
+const SIGNS: [u32; 5] = [hash_of("also"), hash_of("added"), hash_of("went"), hash_of("took"), hash_of("while")];
+
+/// The features of what a sentence says is added.
+fn added(words: &[Word]) -> Features {
+    Features::of(words.iter().skip_while(|word| !SIGNS.contains(&word.hash)))
+}
+
 /// Whether a sentence announces an addition: "I also added …", "while I was at it".
 fn announces_addition(sentence: &str, words: &[Word]) -> bool {
-    const SIGNS: [u32; 5] = [hash_of("also"), hash_of("added"), hash_of("went"), hash_of("took"), hash_of("while")];
     const PHRASES: [&str; 14] = [
         "i also add",
         "i've also add",
@@ -570,11 +614,19 @@ fn announces_addition(sentence: &str, words: &[Word]) -> bool {
 
 /// Whether a task asks for a poem, a translation and the like.
 fn asks_other_form(text: &str, words: &[Word]) -> bool {
+    // "You are the pilot …": a role, of which its own replies need not speak.
+    const ROLES: [&str; 4] = ["you are ", "you're ", "act as ", "play "];
+    const REGISTERS: [&str; 6] = ["like i'm ", "like i am ", "eli5", "reply to ", "respond to ", "answer to "];
+    let lower = text.to_lowercase().replace('’', "'");
+    let role = ROLES.iter().any(|role| lower.trim_start().starts_with(role));
+    if role || REGISTERS.iter().any(|register| lower.contains(register)) {
+        return true;
+    }
     let mut before = "";
     words.iter().any(|word| {
         let own = word_text(text, word);
-        let language =
-            matches!(before, "in" | "into" | "to") && LANGUAGES.iter().any(|name| own.eq_ignore_ascii_case(name));
+        let language = matches!(before, "in" | "into" | "to" | "the")
+            && LANGUAGES.iter().any(|name| own.eq_ignore_ascii_case(name));
         before = own;
         let begins = |form: &&str| own.get(..form.len()).is_some_and(|start| start.eq_ignore_ascii_case(form));
         language || OTHER_FORM.iter().any(begins)

@@ -4,7 +4,7 @@
 //! Results are compared without what changes by itself: times, dates, durations, ids, and numbers that count attempts. A
 //! number that may tell of progress (`40 %`, `3 of 9`) keeps results apart.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::decision::{Decision, Evidence, RankedDecision, ToolLoopPattern};
 use super::settings::ToolSettings;
@@ -19,8 +19,32 @@ const PENDING_MAX: usize = 32;
 const CYCLE_MAX: usize = 4;
 /// Polling is searched for among this many last calls.
 const POLL_WINDOW: usize = 24;
-/// Rounds needed, relative to the setting, where results differ in a number that may or may not tell of progress.
-const DOUBTFUL: usize = 3;
+/// Rounds needed, relative to the setting, where results differ in a number, and where that number tells of progress.
+const COUNTING: usize = 2;
+const PROGRESSING: usize = 3;
+/// What an answer says while something is waited for.
+const WAITING: [&str; 20] = [
+    "pending",
+    "busy",
+    "running",
+    "queued",
+    "progress",
+    "wait",
+    "not ready",
+    "not yet",
+    "processing",
+    "starting",
+    "scheduled",
+    "building",
+    "deploying",
+    "creating",
+    "provisioning",
+    "initializing",
+    "incomplete",
+    "unavailable",
+    "locked",
+    "0/",
+];
 
 #[derive(Debug, Clone)]
 struct Pending {
@@ -38,6 +62,10 @@ struct Finished {
     result: Option<u64>,
     /// The same with every number left out.
     without_numbers: Option<u64>,
+    /// Its numbers tell of progress: `40 %`, `3 of 9`.
+    progresses: bool,
+    /// It says that something is still waited for.
+    waits: bool,
     success: bool,
 }
 
@@ -73,6 +101,11 @@ impl ToolCalls {
         (self.failures, self.unanswered, self.found) = (0, 0, None);
     }
 
+    /// The user says to go on: what was found before is said again only if it goes on.
+    pub(super) fn new_turn(&mut self) {
+        self.found = None;
+    }
+
     /// Records a call.
     pub(super) fn call(&mut self, id: Option<&str>, name: &str, args_json: &str) {
         if self.pending.len() == PENDING_MAX {
@@ -104,8 +137,11 @@ impl ToolCalls {
         let success = success || result.is_some_and(is_empty_result);
         let stable = result.map(|text| stable(&canonical(text)));
         let without_numbers = stable.as_deref().map(|text| digest(&[&text.replace(|c: char| c.is_ascii_digit(), "")]));
+        let lower = stable.as_deref().unwrap_or_default().to_lowercase();
+        let progresses = ["%", " of ", "/", " left", "remaining", "eta "].iter().any(|sign| lower.contains(sign));
+        let waits = WAITING.iter().any(|sign| lower.contains(sign));
         let result = stable.map(|text| digest(&[&text]));
-        self.finished.push_back(Finished { name, call, result, without_numbers, success });
+        self.finished.push_back(Finished { name, call, result, without_numbers, progresses, waits, success });
         self.failures = if success { 0 } else { self.failures + 1 };
         self.unanswered = 0;
         self.found = self.cycle().or_else(|| self.failure_streak()).or_else(|| self.polling());
@@ -136,7 +172,9 @@ impl ToolCalls {
             let needed = self.settings.cycle_repeats.max(2) * if known { 1 } else { 2 };
             let equal = rounds(|a, b| a.result == b.result);
             let alike = rounds(|a, b| a.without_numbers == b.without_numbers);
-            let (rounds, needed) = if equal >= needed { (equal, needed) } else { (alike, DOUBTFUL * needed) };
+            let progresses = self.finished.iter().rev().take(length).any(|call| call.progresses);
+            let doubt = if progresses { PROGRESSING } else { COUNTING };
+            let (rounds, needed) = if equal >= needed { (equal, needed) } else { (alike, doubt * needed) };
             (rounds >= needed).then(|| {
                 let why = "the same calls gave the same answers";
                 decision(ToolLoopPattern::Cycle, self.latest(length), rounds, needed, why)
@@ -167,6 +205,18 @@ impl ToolCalls {
         let mut distinct = answers.clone();
         distinct.sort_unstable();
         distinct.dedup();
+        // The same check after each of several steps ("all tests pass") is no poll: a poll waits, or nothing else is done.
+        let others: BTreeSet<u64> = self
+            .finished
+            .iter()
+            .rev()
+            .take(POLL_WINDOW)
+            .map(|call| call.call)
+            .filter(|&call| call != latest.call)
+            .collect();
+        if !latest.waits && others.len() > CYCLE_MAX {
+            return None;
+        }
         // An answer that has just changed ends the wait.
         let moved = answers.first().zip(answers.get(1)).is_some_and(|(latest, before)| latest != before);
         (answers.len() >= self.settings.polls.max(2) && distinct.len() <= 2 && !moved).then(|| {

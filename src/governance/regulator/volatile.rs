@@ -1,7 +1,21 @@
 //! The parts of a tool's result that change by themselves: times, dates, durations, ids, and numbers that count attempts.
 
 /// Words before a number that make it an id or a count of attempts.
-const COUNTERS: [&str; 26] = [
+const COUNTERS: [&str; 40] = [
+    "count",
+    "counter",
+    "visitors",
+    "hits",
+    "heartbeat",
+    "tick",
+    "sequence",
+    "serial",
+    "revision",
+    "resourceversion",
+    "generation",
+    "ts",
+    "timestamp",
+    "age",
     "attempt",
     "attempts",
     "try",
@@ -48,6 +62,27 @@ const UNITS: [&str; 16] = [
     "hours",
     "milliseconds",
 ];
+/// Words beside a duration that shrinks as work goes on.
+const REMAINING: [&str; 3] = ["remaining", "left", "eta"];
+/// What a search counts.
+const COUNTED: [&str; 16] = [
+    "results",
+    "matches",
+    "hits",
+    "items",
+    "messages",
+    "rows",
+    "documents",
+    "files",
+    "records",
+    "entries",
+    "mails",
+    "emails",
+    "papers",
+    "issues",
+    "pages",
+    "found",
+];
 /// What a search says that finds nothing.
 const EMPTY: [&str; 16] = [
     "",
@@ -72,7 +107,17 @@ const EMPTY: [&str; 16] = [
 pub(super) fn is_empty_result(result: &str) -> bool {
     let text = result.trim().trim_end_matches(['.', '!']).to_lowercase();
     let starts = ["no matches ", "no results ", "no files ", "no documents ", "nothing found "];
-    EMPTY.contains(&text.as_str()) || text.len() <= 80 && starts.iter().any(|start| text.starts_with(start))
+    let mut words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let first = words.next().unwrap_or_default();
+    let mut before = first;
+    let counts_nothing = words.any(|word| {
+        let nothing = before == "0" && COUNTED.contains(&word) || before == "found" && matches!(word, "0" | "nothing");
+        before = word;
+        nothing
+    });
+    let none_matches = first == "no" && (text.contains(" match") || text.contains(" found"));
+    EMPTY.contains(&text.as_str())
+        || text.len() <= 80 && (counts_nothing || none_matches || starts.iter().any(|start| text.starts_with(start)))
 }
 
 /// The text with its volatile parts replaced by `#`.
@@ -139,7 +184,9 @@ fn is_volatile(token: &str, label: &str, before: &str, after: &str) -> bool {
     let hex = token.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     let is_id = hex && token.len() >= 8 && token.contains(|c: char| c.is_ascii_alphabetic()) || token.len() >= 20;
     let next: String = after.trim_start_matches(' ').chars().take_while(|c| c.is_alphabetic()).collect();
-    let is_duration = UNITS.contains(&unit) || unit.is_empty() && UNITS.contains(&next.as_str());
+    // "40 s left" tells of progress.
+    let shrinks = REMAINING.contains(&label) || after.split_whitespace().take(3).any(|word| REMAINING.contains(&word));
+    let is_duration = !shrinks && (UNITS.contains(&unit) || unit.is_empty() && UNITS.contains(&next.as_str()));
     let is_numbered = before.ends_with('#');
     let is_counted = COUNTERS.contains(&label) || label.ends_with("id") && label.len() > 2 && digits == token.len();
     is_clock || is_date || is_epoch || is_id || is_duration || is_numbered || is_counted
@@ -160,6 +207,9 @@ mod tests {
             ("attempt 4 of 9", "attempt # of 9"),
             ("request_id=\"a81bc81b-dead-4e5d\"", "request_id=\"#\""),
             ("pid: 4711", "pid: #"),
+            ("counter: 17", "counter: #"),
+            ("40 s left", "40 s left"),
+            ("eta 12 min", "eta 12 min"),
             ("40 % done, 3 of 9", "40 % done, 3 of 9"),
             ("column 7, 1,200 rows", "column 7, 1,200 rows"),
             ("HTTP 503", "HTTP 503"),
@@ -172,10 +222,22 @@ mod tests {
 
     #[test]
     fn an_empty_result_is_told_from_an_error() {
-        for empty in ["", "[]", " No matches. ", "no results for `x`", "0 results", "null"] {
+        for empty in [
+            "",
+            "[]",
+            " No matches. ",
+            "no results for `x`",
+            "0 results",
+            "null",
+            "Found 0 messages.",
+            "No documents matched your search.",
+            "search: found nothing",
+        ] {
             assert!(is_empty_result(empty), "{empty:?}");
         }
-        for full in ["file not found: a.txt", "error", "1 result", "no permission"] {
+        for full in
+            ["file not found: a.txt", "error", "1 result", "no permission", "No module named `x`", "exit 1, 20 files"]
+        {
             assert!(!is_empty_result(full), "{full:?}");
         }
     }

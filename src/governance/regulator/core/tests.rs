@@ -282,7 +282,9 @@ fn a_topic_that_fails_again_and_again_breaks_the_circuit() {
 fn drift_is_measured_on_the_complete_reply_and_a_standing_task_replaces_the_message() {
     let bread = "Mix the flour with two eggs and sugar. Knead the dough until it is smooth. Bake it for forty minutes in a hot oven.";
     let mut regulator = Regulator::default();
-    regulator.on_event(LlmEvent::TurnStart { user_message: "Refactor the parser module to be async." });
+    regulator.on_event(LlmEvent::TurnStart {
+        user_message: "Refactor the parser module of the invoice importer to be async.",
+    });
     regulator.on_event(LlmEvent::TurnComplete { full_response: bread, finish: None });
     assert_eq!(kinds(&regulator), ["scope_drift_warn"]);
     assert!(regulator.turn_stats().drift_score.unwrap() > 0.9);

@@ -47,6 +47,11 @@ fn unrequested_additions_are_reported_with_their_words() {
          and retry policies.",
         &[("I also added structured logging with tracing. I also added telemetry and retry policies.", None)],
     );
+    check(
+        "Rename x to y. Nothing else.",
+        "Renamed. I also added a cache for the user table.",
+        &[("Renamed. I also added a cache for the user table.", None)],
+    );
     for word in ["logging", "telemetry"] {
         assert!(named.contains(&word.to_owned()), "{named:?}");
     }
@@ -102,7 +107,8 @@ fn an_embedder_is_used_in_addition_to_words() {
         }
     }
     let mut scope = ScopeTracker::new(ScopeSettings::default());
-    scope.set_of_turn("Name the capital city of Australia and say when the parliament moved there.");
+    scope
+        .set_of_turn("Name the capital city of Australia and say when the federal parliament moved its library there.");
     let reply = "Canberra it is, halfway between Sydney and Melbourne. It was founded as a compromise, on a plain with sheep and \
         eucalyptus, and designed by an architect from Chicago.";
     assert!(scope.judge(reply).unwrap().ranked.is_some());
@@ -141,7 +147,7 @@ fn paraphrases_translations_and_poems_are_no_drift() {
 
 #[test]
 fn a_reply_that_takes_up_the_conversation_is_no_drift() {
-    let task = "What does the third invoice from the supplier in Lyon say about payment?";
+    let task = "What does the third invoice from the paper supplier in Lyon say about late payment?";
     let reply = "Flour and eggs were delivered late. Sugar is missing altogether, and the oven gloves came in the wrong size. Knead troughs \
         follow in May with the next lorry.";
     let mut scope = ScopeTracker::new(ScopeSettings::default());
