@@ -280,17 +280,12 @@ class Rollout:
         t.level = {name: shipped.level_of(value) for name, value in t.values.items()}
 
     def note_revelations(self, text, turn):
-        content = lambda s: {w for w in words(s) if len(w) > 3}
-        said = content(text)
         for k, phase in enumerate(self.p.phases):
             for revelation in phase.get('revelations') or []:
-                for variant in revelation['variants'].values():
-                    want = content(variant)
-                    need = min(len(want), max(2, -(-len(want) * 3 // 5)))
-                    if want and len(want & said) >= need:
-                        if revelation['topic'] not in self.revealed_at:
-                            self.revealed_at[revelation['topic']] = (turn, k, self.t.index)
-                        self.t.revealed.add(revelation['topic'])
+                if shipped.reveals(text, revelation):
+                    if revelation['topic'] not in self.revealed_at:
+                        self.revealed_at[revelation['topic']] = (turn, k, self.t.index)
+                    self.t.revealed.add(revelation['topic'])
 
     def trim(self, messages, most):
         """The oldest messages of the talk leave when the window would be too full."""

@@ -27,14 +27,16 @@ HEADS = {
     'fidelity': 'You rate whether a speaker follows its instructions.',
 }
 RUBRICS = list(HEADS)
+# How often each is asked: those that are harder to learn more often.
+SHARES = [.3, .22, .12, .08, .28]
 
 
 def scoring(key, what):
     return ((shipped.persona(key).config.get('evaluation') or {}).get('scoring') or {}).get(what, {}).get('description')
 
 
-def question(rubric, name, window, about=None, description=None, levels=(), custom=None):
-    """The program's template of the rubric, rendered."""
+def question(rubric, name, window, about=None, description=None, levels=(), custom=None, scale=True):
+    """The program's template of the rubric, rendered; without its scale, it is shorter than the program's."""
     lines = [HEADS[rubric], '']
     if rubric == 'persona_adherence':
         lines += [f'The person: {about}', '']
@@ -52,7 +54,7 @@ def question(rubric, name, window, about=None, description=None, levels=(), cust
         lines += [f'The instructions of {name}:', about, '']
         ask = custom or f'Does the last message of {name} do what the instructions say?'
     low, middle, high = SCALES[rubric]
-    return '\n'.join([*lines, *window, '', ask.strip(), f'1 = {low}', f'3 = {middle}', f'5 = {high}'])
+    return '\n'.join([*lines, *window, '', ask.strip(), *([f'1 = {low}', f'3 = {middle}', f'5 = {high}'] if scale else [])])
 
 
 def preference(rubric, name, about, first, second):
@@ -366,20 +368,26 @@ def pair(rng, rubric, part='train', name=None):
 CUSTOM = {'persona_adherence': 'persona_adherence', 'naturalness': 'naturalness', 'stagnation': 'stagnation', 'fidelity': 'fidelity'}
 
 
-def asked(rng, rubric, name, about, window):
+def asked(rng, rubric, name, about, window, scale=True):
     custom = scoring('marcus', CUSTOM[rubric]) if rubric in CUSTOM and rng.random() < .15 else None
-    return question(rubric, name, window.lines, about[0], about[1], about[2], custom)
+    return question(rubric, name, window.lines, about[0], about[1], about[2], custom, scale)
 
 
 def document(rng, part='train'):
     """One question, or several about the same pair, with answers."""
-    rubric = rng.choice(RUBRICS)
-    name, about, more, less = pair(rng, rubric, part)
+    rubric = rng.choices(RUBRICS, SHARES)[0]
+    # Most windows are short: there is more to learn from many of them than from a few long ones.
+    short = rng.random() < .75
+    for _ in range(12):
+        name, about, more, less = pair(rng, rubric, part)
+        if not short or len(' '.join([about[0] or '', *more.lines, *less.lines]).split()) < 60:
+            break
     messages = []
-    if rng.random() < .5:
+    if rng.random() < .65:
         window = rng.choice([more, less])
-        rating = {0.: rng.choice([1, 1, 1, 2]), .5: 3, 1.: rng.choice([5, 5, 5, 4])}[window.value]
-        messages += [('user', f'{asked(rng, rubric, name, about, window)}\n{RATE}', 0), ('assistant', f'Rating: {rating}', .1, [(str(rating), 2.5)])]
+        rating = {0.: 1, .5: 3, 1.: 5}[window.value]
+        question_ = asked(rng, rubric, name, about, window, rng.random() < .6)
+        messages += [('user', f'{question_}\n{RATE}', 0), ('assistant', f'Rating: {rating}', .1, [(str(rating), 2.5)])]
     else:
         first, second, answer = (more, less, 'A') if rng.random() < .5 else (less, more, 'B')
         what = about[0] if rubric != 'intensity' else about[0]

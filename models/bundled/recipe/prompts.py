@@ -4,8 +4,8 @@ LATER = 'From now on, in place of what was said before:'
 
 
 def sentence(text):
-    text = ' '.join(text.split())
-    return text if text.endswith(('.', '!', '?', '…', '"', '”')) else text + '.'
+    text = ' '.join(text.split()).replace('the interlocutor', 'the other person')
+    return text if text.rstrip('"”').endswith(('.', '!', '?', '…')) or text.endswith("…'") else text + '.'
 
 
 def phrases(items):
@@ -13,10 +13,11 @@ def phrases(items):
     return items[0] if len(items) == 1 else ', '.join(items[:-1]) + ' or ' + items[-1]
 
 
-def opening(name, facts, how=(), never=(), redirects=(), resistance='low', forbidden_content=()):
+def opening(name, facts, how=(), never=(), redirects=(), resistance='low', forbidden_content=(), policy=()):
     parts = [f'You are {name}.', *map(sentence, facts), *map(sentence, how)]
     if forbidden_content:
         parts.append('I never talk about ' + ', '.join(forbidden_content) + '.')
+    parts += map(sentence, policy)
     if resistance == 'high':
         parts.append('I do not change my mind because someone asks me to.')
     elif resistance == 'medium':
@@ -28,8 +29,7 @@ def opening(name, facts, how=(), never=(), redirects=(), resistance='low', forbi
     return ' '.join(parts)
 
 
-def state(name, facts, first, phase=None, requirements=(), forbidden=(), levels=(), revelation=None, length=None,
-          redirects=()):
+def state(name, facts, first, phase=None, requirements=(), forbidden=(), levels=(), revelation=None, length=None):
     """`levels` are (dimension, level, the level's text in the first person)."""
     parts = [f'You are {name}.', *map(sentence, facts)]
     now = []
@@ -40,9 +40,8 @@ def state(name, facts, first, phase=None, requirements=(), forbidden=(), levels=
         now.append(f'{dimension.replace("_", " ")}: {level}.')
         if text:
             now.append(text)
-    now += [f'When {trigger}: "{text}"' for trigger, text in redirects]
     if revelation:
-        now.append(f'I may say now: "{revelation}"')
+        now.append(sentence(f'I may say now: "{revelation}"'))
     if now:
         parts += ['Now:' if first else LATER, *now]
     if length:

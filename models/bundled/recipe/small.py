@@ -336,37 +336,51 @@ def document(rng, part='train', persona=None):
 
 @functools.cache
 def vocabulary():
-    """Words that are one token each, small and capital, rare ones too."""
+    """Words that are one token each, small and capital, rare ones too; and pieces of words."""
     tokens = packing.tokenizer().get_vocab()
-    found = lambda pattern: sorted(token[1:] for token in tokens if re.fullmatch(pattern, token))
-    return found('Ġ[a-z]{4,}'), found('Ġ[A-Z][a-z]{2,}')
+    found = lambda pattern: sorted(token.lstrip('Ġ') for token in tokens if re.fullmatch(pattern, token))
+    return found('Ġ[a-z]{4,}'), found('Ġ[A-Z][a-z]{2,}'), found('Ġ[a-z]{1,4}'), found('[a-z]{2,4}')
+
+
+def any_word(rng, name):
+    """A word, or one that does not exist: what has several tokens can only be copied one by one."""
+    small_words, capitals, heads, pieces = vocabulary()
+    if rng.random() < .45:
+        return rng.choice(capitals if name else small_words)
+    word = rng.choice(heads) + ''.join(rng.choice(pieces) for _ in range(rng.choice([1, 1, 2])))
+    return word.capitalize() if name else word
 
 
 def recall(rng, part='train'):
     """Nothing but questions about what the prompt says, each fact asked for. Many fillers are any words at all, so that
     what is learnt is to look the answer up and not a choice among known fillers."""
-    p = Persona(rng, part, dimensions=0, facts=rng.sample(sorted(FACTS), rng.choice([1, 1, 2, 2, 3, 3, 4, 5])))
+    p = Persona(rng, part, dimensions=0, facts=rng.sample(sorted(FACTS), rng.choice([1, 1, 2, 2, 2, 3, 3, 4])))
     if part == 'train' and rng.random() < .7:
-        small_words, capitals = vocabulary()
         for slots in p.slots.values():
             for slot in slots:
                 if rng.random() < .8:
-                    chosen = capitals if slot in ('petname', 'town', 'kinname') else small_words
-                    slots[slot] = ' '.join(rng.choice(chosen) for _ in range(rng.choice([1, 1, 2])))
+                    slots[slot] = ' '.join(any_word(rng, slot in ('petname', 'town', 'kinname')) for _ in range(rng.choice([1, 1, 2])))
         p.facts = {kind: capital(G.draw(kind + '.fact', rng, part, **p.slots[kind])) for kind in p.slots}
         if rng.random() < .5:
-            p.name = rng.choice(capitals)
+            p.name = any_word(rng, True)
     if rng.random() < .7:
         p.mood = p.phrase = p.end_phrase = None
         p.short = False
         p.redirects, p.never = [], []
     p.settle()
     phase = Phase(p, False)
+    # The program's form: the instruction that is repeated stands behind the question; or one message holds both.
+    form = rng.random()
+    state = prompts.state(p.name, p.facts.values(), rng.random() < .7, length=p.length if rng.random() < .5 else None)
+    # The repeated facts count too: they can be foretold, and what foretells them is what copies an answer.
+    again = [(text, 1.2) for text, _ in marks(p, phase)]
     messages = [('system', p.opening, 0)]
-    asked = rng.sample(sorted(p.slots), len(p.slots)) + [rng.choice(sorted(p.slots)) for _ in range(rng.randint(0, 4))]
-    if rng.random() < .5:
+    if form < .15:
+        messages = [('system', prompts.merged(p.opening, state), 0)]
+    asked = rng.sample(sorted(p.slots), len(p.slots)) + [rng.choice(sorted(p.slots)) for _ in range(rng.randint(0, 2))]
+    if rng.random() < .4:
         asked.insert(rng.randrange(len(asked) + 1), 'name')
-    if rng.random() < .3:
+    if rng.random() < .2:
         asked.insert(rng.randrange(1, len(asked) + 1), 'wrong')
     if rng.random() < .15:
         asked.append('unknown')
@@ -387,7 +401,11 @@ def recall(rng, part='train'):
             text = G.draw(kind + rng.choice(['.yes', '.yes', '.tell']), rng, part, **p.slots[kind])
         if p.phrase:
             text = p.phrase[0].upper() + p.phrase[1:] + ', ' + text
-        messages += [('user', user, 0), ('assistant', capital(text), PLAIN, marks(p, phase))]
+        messages.append(('user', user, 0))
+        if state and form >= .3:
+            messages.append(('system', state, .3, again))
+            state = None
+        messages.append(('assistant', capital(text), PLAIN, marks(p, phase)))
     return messages
 
 
