@@ -51,23 +51,23 @@ fn the_mania_patient_in_full() {
 
 #[test]
 fn the_mania_patient_within_the_bundled_models_budget() {
-    insta::assert_snapshot!(golden("mania_patient", 50, Some(bundled_budget(1408)), &[0, 2, 5, 10, 20, 35, 49]));
+    insta::assert_snapshot!(golden("mania_patient", 50, Some(bundled_budget(1472)), &[0, 2, 5, 10, 20, 35, 49]));
 }
 
 #[test]
 fn the_depressed_patient() {
     insta::assert_snapshot!(golden("depressed_patient", 40, None, &[0, 24]));
-    insta::assert_snapshot!(golden("depressed_patient", 40, Some(bundled_budget(1408)), &[0, 12, 24, 39]));
+    insta::assert_snapshot!(golden("depressed_patient", 40, Some(bundled_budget(1472)), &[0, 12, 24, 39]));
 }
 
 #[test]
 fn the_student() {
     insta::assert_snapshot!(golden("student", 30, None, &[0, 15]));
-    insta::assert_snapshot!(golden("student", 30, Some(bundled_budget(1408)), &[0, 15, 29]));
+    insta::assert_snapshot!(golden("student", 30, Some(bundled_budget(1472)), &[0, 15, 29]));
 }
 
 #[test]
 fn the_open_ended_persona() {
     insta::assert_snapshot!(golden("open_ended", 12, None, &[0, 4]));
-    insta::assert_snapshot!(golden("open_ended", 12, Some(bundled_budget(1408)), &[0, 4]));
+    insta::assert_snapshot!(golden("open_ended", 12, Some(bundled_budget(1472)), &[0, 4]));
 }
