@@ -87,7 +87,7 @@ pub async fn serve(
 async fn pass(State(proxy): State<Arc<Proxy>>, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let id = match session_id(&headers) {
         Ok(id) => id,
-        Err(why) => return error(StatusCode::BAD_REQUEST, "loom_session", why),
+        Err(why) => return error(StatusCode::BAD_REQUEST, "loom_session", &why),
     };
     let request = match serde_json::from_slice(&body) {
         Ok(Value::Object(fields)) if method == Method::POST => Some(fields),
@@ -110,7 +110,7 @@ async fn pass(State(proxy): State<Arc<Proxy>>, method: Method, uri: Uri, headers
         Err(why) => {
             call.iter_mut().for_each(|call| drop(call.failed()));
             let message = format!("{} cannot be reached: {why}", proxy.upstream.host());
-            return error(StatusCode::BAD_GATEWAY, "upstream_unreachable", message);
+            return error(StatusCode::BAD_GATEWAY, "upstream_unreachable", &message);
         }
     };
     answer(&id, response, call.zip(verdict)).await
@@ -155,11 +155,11 @@ async fn answer(id: &SessionId, response: UpstreamResponse, call: Option<(Call, 
             Ok(chunk) if whole.len() + chunk.len() <= REMOTE_ANSWER_BYTES_MAX => whole.extend_from_slice(&chunk),
             Ok(_) => {
                 let message = format!("the response is longer than {REMOTE_ANSWER_BYTES_MAX} bytes");
-                return error(StatusCode::BAD_GATEWAY, "upstream_too_long", message);
+                return error(StatusCode::BAD_GATEWAY, "upstream_too_long", &message);
             }
             Err(why) => {
                 let message = format!("the response broke off: {why}");
-                return error(StatusCode::BAD_GATEWAY, "upstream_broke_off", message);
+                return error(StatusCode::BAD_GATEWAY, "upstream_broke_off", &message);
             }
         }
     }
@@ -174,13 +174,13 @@ async fn answer(id: &SessionId, response: UpstreamResponse, call: Option<(Call, 
 async fn events(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: String) -> Response {
     let id = match session_id(&headers) {
         Ok(id) => id,
-        Err(why) => return error(StatusCode::BAD_REQUEST, "loom_session", why),
+        Err(why) => return error(StatusCode::BAD_REQUEST, "loom_session", &why),
     };
     let mut all = Vec::new();
     for (line, number) in body.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty()) {
         match EventLine::parse_line(line) {
             Ok(events) => all.extend(events),
-            Err(why) => return error(StatusCode::BAD_REQUEST, "loom_event", format!("line {number}: {why}")),
+            Err(why) => return error(StatusCode::BAD_REQUEST, "loom_event", &format!("line {number}: {why}")),
         }
     }
     let verdict = proxy.sessions.tell(&id, &all);
@@ -188,7 +188,7 @@ async fn events(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Strin
 }
 
 async fn not_found() -> Response {
-    error(StatusCode::NOT_FOUND, "not_found", "requests go to /v1/…; the sessions are at /".to_owned())
+    error(StatusCode::NOT_FOUND, "not_found", "requests go to /v1/…; the sessions are at /")
 }
 
 /// The session of a request: its key, and the name in the header `x-loom-session`.
@@ -230,14 +230,14 @@ fn mark(headers: &mut HeaderMap, id: &SessionId, verdict: &Verdict) {
 
 /// A refused request. Clients must not send it again: nothing would change.
 fn refusal(id: &SessionId, verdict: &Verdict) -> Response {
-    let mut out = error(StatusCode::FORBIDDEN, "loom_stop", verdict.suggestion());
+    let mut out = error(StatusCode::FORBIDDEN, "loom_stop", &verdict.suggestion());
     mark(out.headers_mut(), id, verdict);
     out.headers_mut().insert(HeaderName::from_static("x-should-retry"), HeaderValue::from_static("false"));
     out
 }
 
 /// An error of the proxy itself, in the form that OpenAI's clients read.
-fn error(status: StatusCode, code: &'static str, message: String) -> Response {
+fn error(status: StatusCode, code: &'static str, message: &str) -> Response {
     let body = json!({ "error": { "message": format!("loom proxy: {message}"), "type": "loom_proxy", "param": null, "code": code } });
     (status, Json(body)).into_response()
 }

@@ -7,6 +7,7 @@
 mod answer;
 mod effect;
 mod figure;
+mod sampled;
 mod study;
 mod table;
 mod task;
@@ -14,6 +15,7 @@ mod task;
 pub use answer::{Alternatives, AnsweredItem, answer};
 pub use effect::{Effect, EffectError, PolicyMetrics, effect};
 pub use figure::reliability_figure;
+pub use sampled::{Cost, Costs, SamplingPlan};
 pub use study::{EstimatorMetrics, MetricEstimate, Study, StudyError, StudySubject, fit};
 pub use table::{effect_table, table};
 pub use task::{AnswerMatching, BUILT_IN, Likelihood, Question, Task, TaskError, TaskItem};

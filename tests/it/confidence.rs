@@ -165,3 +165,69 @@ fn a_cap_ends_an_enforced_rollout_and_corrections_go_to_the_memory() {
     let signals = fs::read_to_string(folder.join("notes/intelligence/SIGNALS.md")).unwrap();
     assert!(signals.contains("Source: learned/rollout_000") && signals.contains("corrections:"), "{signals}");
 }
+
+/// Items with their answers, from `--items-json`.
+fn answered(folder: &Path, task: &str, samples: &str) -> (String, Vec<Value>) {
+    let bench =
+        ["confidence", "bench", "--task", task, "--samples", samples, "--resamples", "20", "--items-json", "i.jsonl"];
+    let output = loom(folder, &bench);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let lines = fs::read_to_string(folder.join("i.jsonl")).unwrap();
+    let items = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (String::from_utf8(output.stdout).unwrap(), items)
+}
+
+#[test]
+fn samples_of_an_answer_give_estimates_with_their_costs() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path();
+    let questions: Vec<String> =
+        ["dogs", "cats", "music", "books", "rain", "summer", "coffee", "bread", "trains", "tea", "snow", "films"]
+            .iter()
+            .map(|thing| format!("Do you like {thing}?"))
+            .collect();
+    let write = |answers: &dyn Fn(usize) -> String| {
+        let line = |(at, question)| serde_json::json!({ "question": question, "answers": [answers(at)] }).to_string();
+        let lines: Vec<String> = questions.iter().enumerate().map(line).collect();
+        fs::write(folder.join("qa.jsonl"), lines.join("\n")).unwrap();
+    };
+    write(&|_| "nothing of the kind".to_owned());
+    let (_, first) = answered(folder, "qa.jsonl", "3");
+    // Every second answer of the model is declared right.
+    let said: Vec<String> = first.iter().map(|item| item["answer"].as_str().unwrap().to_owned()).collect();
+    write(&|at| if at % 2 == 0 { said[at].clone() } else { "nothing of the kind".to_owned() });
+    let (table, items) = answered(folder, "qa.jsonl", "3");
+    let (_, again) = answered(folder, "qa.jsonl", "3");
+    for (item, before) in items.iter().zip(&again) {
+        assert_eq!(
+            (&item["answer"], &item["samples"]),
+            (&before["answer"], &before["samples"]),
+            "samples follow from the item"
+        );
+        assert_eq!(item["samples"].as_array().unwrap().len(), 3);
+        let value = |name: &str| item["estimates"][name].as_f64().unwrap_or_else(|| panic!("{name}: {item}"));
+        assert!((0.0..=1.0).contains(&value("answer_frequency")) && (0.0..=1.0).contains(&value("p_true")));
+        // Three samples: of one, two or three meanings.
+        let (share, entropy) = (value("self_consistency"), value("semantic_entropy"));
+        let expected = match (3.0 * share).round() as u32 {
+            3 => 0.0,
+            2 => -(2.0 / 3.0_f64) * (2.0 / 3.0_f64).ln() - (1.0 / 3.0_f64) * (1.0 / 3.0_f64).ln(),
+            _ => 3.0_f64.ln(),
+        };
+        assert!((entropy - expected).abs() < 1e-9, "{share} {entropy}");
+        let cost = |name: &str| item["costs"][name]["tokens"].as_u64().unwrap();
+        assert!(cost("single_pass") > 0 && cost("samples") > 0 && cost("p_true") > 0, "{item}");
+        let samples: Vec<&str> = item["samples"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let same = samples.iter().filter(|sample| **sample == item["answer"]).count();
+        assert!(value("answer_frequency") * 3.0 + 1e-9 >= same as f64, "{item}");
+    }
+    for row in [
+        "| semantic_entropy |",
+        "| answer_frequency |",
+        "| self_consistency |",
+        "| p_true |",
+        "| Estimators | Tokens per item |",
+    ] {
+        assert!(table.contains(row), "{row}: {table}");
+    }
+}

@@ -295,6 +295,8 @@ fn sessions_in_which_nothing_is_wrong_are_left_alone_and_faults_are_found() {
         let cells: Vec<f64> = row.split('|').filter_map(|cell| cell.split_whitespace().next()?.parse().ok()).collect();
         let [count, healthy, stops, warnings, planted, found] = cells[..] else { panic!("{row}") };
         assert!((count - f64::from(sessions)).abs() < 0.5 && healthy >= f64::from(healthy_min), "{set}: {row}");
+        let page = include_str!("../../docs/REGULATOR.md");
+        assert!(page.contains(&format!("| {set} {row}\n")), "docs/REGULATOR.md has another row than {row}");
         assert!(stops < 0.5 && warnings / healthy <= 0.02 && found / planted >= 0.9, "{set}: {row}\n{tables}");
     }
 }

@@ -9,15 +9,15 @@ use super::input::read_file;
 use super::output::require_writable_path;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::{Clock, SystemClock};
-use crate::foundation::chat::{LanguageModel, ModelChain};
+use crate::foundation::chat::{LanguageModel, ModelChain, ModelSpec};
 use crate::foundation::store::write_atomic;
 use crate::governance::mood::Mood;
 use crate::governance::regulator::{CALIBRATION_REPLIES_MIN, CalibrationProvenance, CalibrationScope, Estimator};
 use crate::inference::providers::OpenOptions;
 use crate::simulation::authorizer::Authorizer;
 use crate::studies::confidence::{
-    Alternatives, AnsweredItem, Study, StudyError, StudySubject, Task, TaskError, answer, effect, effect_table, fit,
-    reliability_figure, table,
+    Alternatives, AnsweredItem, SamplingPlan, Study, StudyError, StudySubject, Task, TaskError, answer, effect,
+    effect_table, fit, reliability_figure, table,
 };
 
 /// Measure a model's confidence against known answers, and calibrate it
@@ -57,6 +57,19 @@ struct Bench {
     /// Also write all results to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write each item with its answer, its samples, its estimates and their costs to this file, one JSON object per line
+    #[arg(long, value_name = "FILE")]
+    items_json: Option<PathBuf>,
+    /// Also ask the model whether its answer is right, and sample each free answer this many times more: semantic entropy,
+    /// answer frequency, self-consistency, P(True), with what each costs. Items are then answered one by one
+    #[arg(long, value_name = "K")]
+    samples: Option<usize>,
+    /// The temperature of those samples
+    #[arg(long, value_name = "T", default_value_t = 1.0, requires = "samples", value_parser = temperature)]
+    temperature: f32,
+    /// Compare the samples' meanings by this sentence embedder, in place of the model's likelihoods
+    #[arg(long, value_name = "SPEC", requires = "samples")]
+    embedder: Option<ModelSpec>,
     /// Draw the reliability diagram of the best estimator, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -166,6 +179,10 @@ struct TaskArgs {
     chat_template: Option<PathBuf>,
 }
 
+fn temperature(text: &str) -> Result<f32, String> {
+    text.parse().ok().filter(|value| (0.01..=10.0).contains(value)).ok_or_else(|| "from 0.01 to 10".to_owned())
+}
+
 fn alternatives(text: &str) -> Result<Alternatives, String> {
     if text == "all" {
         return Ok(Alternatives::All);
@@ -193,10 +210,18 @@ impl Args {
 
 impl Bench {
     fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        require_writable_path(self.json.iter().chain(&self.plot))?;
-        let (subject, answers) = self.what.answers()?;
+        require_writable_path(self.json.iter().chain(&self.plot).chain(&self.items_json))?;
+        let (subject, answers) = self.what.answers(Some(self))?;
         let study = Study::of(subject, &answers, self.resamples)?;
         write!(terminal.out, "{}", table(&study))?;
+        if let Some(path) = &self.items_json {
+            let mut lines = Vec::new();
+            for answer in &answers {
+                serde_json::to_writer(&mut lines, answer).map_err(|error| Failure::usage(error.to_string()))?;
+                lines.push(b'\n');
+            }
+            write(path, &lines)?;
+        }
         if let Some(path) = &self.json {
             let json = serde_json::to_vec_pretty(&study).map_err(|error| Failure::usage(error.to_string()))?;
             write(path, &json)?;
@@ -212,16 +237,15 @@ impl Bench {
 impl Fit {
     fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         require_writable_path([&self.output])?;
-        let (subject, answers) = self.what.answers()?;
+        let (subject, answers) = self.what.answers(None)?;
         let study = Study::of(subject, &answers, FIT_RESAMPLES)?;
-        let any_reply_has = |estimator: &Estimator| *estimator != Estimator::ChoiceMargin;
         let estimator = match self.estimator {
             Some(estimator) => estimator,
             None => study
                 .estimators
                 .iter()
                 .map(|row| row.estimator)
-                .find(any_reply_has)
+                .find(|estimator| estimator.of_any_reply())
                 .ok_or_else(|| StudyError::Unfit("no estimator".to_owned()))?,
         };
         let mut calibration = fit(study.subject.scope.clone(), estimator, &answers)?;
@@ -262,20 +286,29 @@ impl Fit {
 }
 
 impl TaskArgs {
-    fn answers(&self) -> Result<(StudySubject, Vec<AnsweredItem>), Failure> {
+    fn answers(&self, bench: Option<&Bench>) -> Result<(StudySubject, Vec<AnsweredItem>), Failure> {
         let mut task = Task::open(&self.task)?;
         if let Some(items) = self.items {
             task.items.truncate(items);
         }
         let template = self.chat_template.as_deref().map(read_file);
         let gate = Authorizer::for_models("confidence", Mood::Skeptical, &[&self.model], None)?;
-        let model =
-            gate.open_model(&self.model, &OpenOptions::new(self.threads, template.transpose()?).naming(&self.model))?;
+        let options = OpenOptions::new(self.threads, template.transpose()?).naming(&self.model);
+        let model = gate.open_model(&self.model, &options)?;
+        let plan = match bench.and_then(|bench| Some((bench.samples?, bench))) {
+            None => None,
+            Some((samples, bench)) => {
+                let embedder = bench.embedder.as_ref().map(|spec| gate.open_embedder(spec, &options)).transpose()?;
+                Some(SamplingPlan { samples, temperature: bench.temperature, embedder })
+            }
+        };
         let subject =
             StudySubject { task: task.name.clone(), model: self.model.to_string(), scope: scope(&*model, &task)? };
         let bar = bar(task.items.len() as u64);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let answers = runtime.block_on(answer(&model, &task, self.alternatives, |done| bar.set_position(done as u64)));
+        let answers = runtime.block_on(answer(&model, &task, self.alternatives, plan.as_ref(), |done| {
+            bar.set_position(done as u64);
+        }));
         bar.finish_and_clear();
         Ok((subject, answers?))
     }

@@ -66,7 +66,7 @@ impl Args {
             money_micros: self.key_cap_money_micros,
             ..ResourceLimits::default()
         };
-        let reaching = Effect::new(Category::Network, "proxy").reaching(&upstream.host());
+        let reaching = Effect::new(Category::Network, "proxy").reaching(upstream.host());
         Authorizer::for_network("proxy", &upstream.host())?.allow(&reaching).map_err(AuthorizerError::from)?;
         let settings = ProxySettings { regulator, key_caps, observe: self.observe };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

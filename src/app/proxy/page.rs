@@ -53,7 +53,7 @@ pub(super) async fn json(
 }
 
 fn elsewhere() -> Response {
-    let message = "the sessions are shown to this machine alone: open http://127.0.0.1:PORT/ on it".to_owned();
+    let message = "the sessions are shown to this machine alone: open http://127.0.0.1:PORT/ on it";
     error(StatusCode::FORBIDDEN, "loom_local", message)
 }
 

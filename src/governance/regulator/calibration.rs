@@ -44,11 +44,19 @@ pub enum Estimator {
     Wepr,
     /// [`Estimates::choice_margin`].
     ChoiceMargin,
+    /// [`Estimates::semantic_entropy`].
+    SemanticEntropy,
+    /// [`Estimates::answer_frequency`].
+    AnswerFrequency,
+    /// [`Estimates::self_consistency`].
+    SelfConsistency,
+    /// [`Estimates::p_true`].
+    PTrue,
 }
 
 impl Estimator {
     /// All estimators.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::LnNll,
         Self::Msp,
         Self::MinProbability,
@@ -62,6 +70,10 @@ impl Estimator {
         Self::Ces,
         Self::Wepr,
         Self::ChoiceMargin,
+        Self::SemanticEntropy,
+        Self::AnswerFrequency,
+        Self::SelfConsistency,
+        Self::PTrue,
     ];
 
     /// Its name, as in JSON.
@@ -80,7 +92,19 @@ impl Estimator {
             Self::Ces => "ces",
             Self::Wepr => "wepr",
             Self::ChoiceMargin => "choice_margin",
+            Self::SemanticEntropy => "semantic_entropy",
+            Self::AnswerFrequency => "answer_frequency",
+            Self::SelfConsistency => "self_consistency",
+            Self::PTrue => "p_true",
         }
+    }
+
+    /// Whether any reply has it, and not only those that `loom confidence` scores or samples.
+    pub const fn of_any_reply(self) -> bool {
+        !matches!(
+            self,
+            Self::ChoiceMargin | Self::SemanticEntropy | Self::AnswerFrequency | Self::SelfConsistency | Self::PTrue
+        )
     }
 
     /// The estimate, with its sign changed where needed so that higher is more certain.
@@ -99,6 +123,10 @@ impl Estimator {
             Self::Ces => estimates.ces.map(|value| -value),
             Self::Wepr => estimates.wepr,
             Self::ChoiceMargin => estimates.choice_margin,
+            Self::SemanticEntropy => estimates.semantic_entropy.map(|value| -value),
+            Self::AnswerFrequency => estimates.answer_frequency,
+            Self::SelfConsistency => estimates.self_consistency,
+            Self::PTrue => estimates.p_true,
         }
     }
 }
@@ -430,6 +458,10 @@ pub(super) mod tests {
             ces: Some(1.0),
             wepr: Some(-1.0),
             choice_margin: Some(-1.0),
+            semantic_entropy: Some(1.0),
+            answer_frequency: Some(-1.0),
+            self_consistency: Some(-1.0),
+            p_true: Some(-1.0),
         };
         for estimator in Estimator::ALL {
             assert_eq!(serde_json::to_value(estimator).unwrap(), estimator.name());

@@ -371,23 +371,25 @@ impl ScopeTracker {
             }
             (None, None) => (WHOLE.drift(whole), DriftBasis::Words),
         };
-        let segment = least.filter(|_| enough && !task.asks_other_form);
+        let segment = least.filter(|_| enough);
         let mut segment_drift = segment.as_ref().map_or(0.0, |segment| SEGMENT.drift(likeness(segment)));
-        if whole_drift.max(segment_drift) >= limit {
+        // What is measured is reported even where it is not believed enough for a warning.
+        let measured = whole_drift.max(segment_drift);
+        if measured >= limit {
             // Words alone are not believed where they cannot tell.
             let alone = basis == DriftBasis::Words;
             if alone && whole_drift >= limit && !self.words_can_tell(task, reply) {
                 whole_drift = 0.0;
             }
             if let Some(segment) = segment.as_ref().filter(|_| segment_drift >= limit)
-                && !self.is_foreign(task, segment)
+                && (task.asks_other_form || !self.is_foreign(task, segment))
             {
                 segment_drift = 0.0;
             }
         }
         let score = parts.iter().map(|part| part.score).fold(whole_drift.max(segment_drift), f64::max);
         if score < limit {
-            return Some(Drift { score, ranked: None });
+            return Some(Drift { score: measured.max(score), ranked: None });
         }
         if whole_drift >= limit {
             let sentences = self.scan.sentences();

@@ -54,6 +54,20 @@ pub struct Estimates {
     /// certain. Only set where candidates were scored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice_margin: Option<f64>,
+    /// The entropy of what samples of the same answer mean, nats (semantic entropy; Kuhn et al. 2023). Only set where
+    /// answers were sampled, as are the next two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub semantic_entropy: Option<f64>,
+    /// The share of samples with the very words of the answer; higher is *more* certain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_frequency: Option<f64>,
+    /// The share of samples with the most frequent meaning (self-consistency; Wang et al. 2023); higher is *more* certain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub self_consistency: Option<f64>,
+    /// The probability of "Yes" when the model is asked whether its answer is right (Kadavath et al. 2022); higher is *more*
+    /// certain. Only set where it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_true: Option<f64>,
 }
 
 /// The terms −p ln p of the alternatives, by rank from the most likely; nats.
@@ -345,6 +359,10 @@ impl TokenStats {
             ces: None,
             wepr: None,
             choice_margin: None,
+            semantic_entropy: None,
+            answer_frequency: None,
+            self_consistency: None,
+            p_true: None,
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Runs a model on the items of a task and computes the regulator's estimates for each answer.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
 
+use super::sampled::{ANSWER_TOKENS_MAX, Costs, SamplingPlan, p_true, sample};
 use super::task::{Likelihood, Question, Task, TaskItem};
 use crate::foundation::base::limits::ACTIVE_SEQUENCES_MAX;
 use crate::foundation::base::{Digest, RngStream};
@@ -11,9 +14,6 @@ use crate::foundation::chat::{
     Continuation, LanguageModel, Message, ModelError, Prompt, Request, Sampling, Scored, TokenLogprob,
 };
 use crate::governance::regulator::{Estimates, LlmEvent, Regulator, Settings};
-
-/// Longest free answer, tokens.
-const ANSWER_TOKENS_MAX: usize = 64;
 
 /// How many alternatives per token are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Alternatives {
 }
 
 /// One answered item.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AnsweredItem {
     /// The item's id.
     pub id: Digest,
@@ -35,10 +35,16 @@ pub struct AnsweredItem {
     pub right: bool,
     /// The model's uncertainty estimates.
     pub estimates: Estimates,
+    /// The answer.
+    pub answer: String,
+    /// The other answers that were sampled.
+    pub samples: Vec<String>,
+    /// What the estimates cost.
+    pub costs: Costs,
 }
 
-/// Runs `model` on every item of `task`, many concurrently; the answers are in the items' order and do not depend on the
-/// concurrency. `on_progress` is called after each answer with the number done.
+/// Runs `model` on every item of `task`, many concurrently (one by one with a sampling plan, so that each item's time is its
+/// own); the answers are in the items' order and do not depend on the concurrency. `on_progress` is called after each answer with the number done.
 ///
 /// # Errors
 /// The model's first error.
@@ -46,16 +52,19 @@ pub async fn answer(
     model: &Arc<dyn LanguageModel>,
     task: &Task,
     alternatives: Alternatives,
+    plan: Option<&SamplingPlan>,
     mut on_progress: impl FnMut(usize),
 ) -> Result<Vec<AnsweredItem>, ModelError> {
     let top = match alternatives {
         Alternatives::Top(top) => top,
         Alternatives::All => model.info().vocabulary.unwrap_or(0),
     };
+    // Where time is measured, items wait for one another.
+    let at_once = if plan.is_some() { 1 } else { ACTIVE_SEQUENCES_MAX };
     let mut done = 0;
     stream::iter(&task.items)
-        .map(|item| one(Arc::clone(model), item, top))
-        .buffered(ACTIVE_SEQUENCES_MAX)
+        .map(|item| one(Arc::clone(model), item, top, plan))
+        .buffered(at_once)
         .inspect_ok(|_| {
             done += 1;
             on_progress(done);
@@ -64,22 +73,37 @@ pub async fn answer(
         .await
 }
 
-async fn one(model: Arc<dyn LanguageModel>, item: &TaskItem, top: usize) -> Result<AnsweredItem, ModelError> {
+async fn one(
+    model: Arc<dyn LanguageModel>,
+    item: &TaskItem,
+    top: usize,
+    plan: Option<&SamplingPlan>,
+) -> Result<AnsweredItem, ModelError> {
+    let began = Instant::now();
+    let (mut costs, mut samples) = (Costs::default(), Vec::new());
     let sampling = Sampling { top_logprobs: top, max_tokens: ANSWER_TOKENS_MAX, ..Sampling::greedy() };
     let request =
         |prompt: &[Message]| Request::new(Prompt::Chat(prompt.to_vec()), sampling.clone(), RngStream::root(0));
-    let (right, estimates) = match &item.question {
+    let (right, mut estimates, answer) = match &item.question {
         Question::Answer { prompt, references, matching } => {
             let completion = model.complete(request(prompt), None).await?;
             let content = &completion.message.content;
             let right = references.iter().any(|reference| matching.holds(content, reference));
-            (right, read(&model, &completion.tokens))
+            let mut estimates = read(&model, &completion.tokens);
+            costs.single_pass.add(completion.usage.tokens_in + completion.usage.tokens_out, began.elapsed());
+            if let Some(plan) = plan {
+                samples = sample(&model, plan, (item.id, prompt), &completion, &mut estimates, &mut costs).await?;
+            }
+            (right, estimates, completion.message.content)
         }
         Question::Choose { prompt, candidates, right, by } => {
             let mut request = request(prompt);
             request.keep_state = false;
             let texts = candidates.iter().cloned().map(Continuation::Text).collect();
-            let each = model.score_each(request, texts).await?.into_iter().enumerate();
+            let each = model.score_each(request, texts).await?;
+            let prompt_tokens = each.first().map_or(0, |one| one.usage.tokens_in);
+            let read_tokens = each.iter().map(|one| one.tokens.len() as u64).sum::<u64>() + prompt_tokens;
+            let each = each.into_iter().enumerate();
             let each = each.map(|(at, Scored { tokens, .. })| Ok((likelihood(&model, &tokens, *by)?, at, tokens)));
             let mut scored = each.collect::<Result<Vec<_>, ModelError>>()?;
             scored.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -93,10 +117,16 @@ async fn one(model: Arc<dyn LanguageModel>, item: &TaskItem, top: usize) -> Resu
             let mut estimates = read(&model, &tokens);
             estimates.choice_margin = Some(likeliest - next);
             // If the two best are equally likely, none was chosen.
-            (chosen == *right && likeliest > next, estimates)
+            costs.single_pass.add(read_tokens, began.elapsed());
+            let answer = candidates.get(chosen).cloned().unwrap_or_default();
+            (chosen == *right && likeliest > next, estimates, answer)
         }
     };
-    Ok(AnsweredItem { id: item.id, held_out: item.held_out(), right, estimates })
+    if plan.is_some() {
+        let (Question::Answer { prompt, .. } | Question::Choose { prompt, .. }) = &item.question;
+        p_true(&model, prompt, &answer, &mut estimates, &mut costs).await?;
+    }
+    Ok(AnsweredItem { id: item.id, held_out: item.held_out(), right, estimates, answer, samples, costs })
 }
 
 fn likelihood(model: &Arc<dyn LanguageModel>, tokens: &[TokenLogprob], by: Likelihood) -> Result<f64, ModelError> {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::answer::AnsweredItem;
+use super::sampled::Costs;
 use crate::foundation::base::RngStream;
 use crate::foundation::stats::{
     Interval, ReliabilityBin, auarc, auroc, bootstrap, brier, brier_skill, ece, prediction_rejection_ratio, reliability,
@@ -71,6 +72,8 @@ pub struct Study {
     pub n_held_out: usize,
     /// Share of right answers among the held-out items.
     pub accuracy: Option<MetricEstimate>,
+    /// What the estimates of all items cost.
+    pub costs: Costs,
     /// One row per estimator that has values, by descending AUROC on the fit half.
     pub estimators: Vec<EstimatorMetrics>,
 }
@@ -98,6 +101,7 @@ impl Study {
     /// [`StudyError::TooFew`].
     pub fn of(subject: StudySubject, answers: &[AnsweredItem], resamples: u32) -> Result<Self, StudyError> {
         let (fitting, held_out) = split(answers)?;
+        let costs = answers.iter().fold(Costs::default(), |sum, answer| sum.plus(answer.costs));
         let stream = RngStream::root(0);
         let right: Vec<f64> = held_out.iter().map(|(_, right)| f64::from(*right)).collect();
         let mean = |right: &[f64]| crate::foundation::stats::mean(right);
@@ -115,7 +119,7 @@ impl Study {
             })
             .collect();
         estimators.sort_by(|a, b| b.auroc_fit.unwrap_or(0.0).total_cmp(&a.auroc_fit.unwrap_or(0.0)));
-        Ok(Self { subject, n_fit: fitting.len(), n_held_out: held_out.len(), accuracy, estimators })
+        Ok(Self { subject, n_fit: fitting.len(), n_held_out: held_out.len(), accuracy, costs, estimators })
     }
 }
 
@@ -218,6 +222,9 @@ mod tests {
                     held_out: at % 2 == 0,
                     right: stream.uniform(2 * at + 1) < x,
                     estimates: Estimates { choice_margin: Some(3.0 * x), ..Estimates::default() },
+                    answer: String::new(),
+                    samples: Vec::new(),
+                    costs: Costs::default(),
                 }
             })
             .collect()

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::effect::{Effect, PolicyMetrics};
+use super::sampled::{Cost, Costs};
 use super::study::{MetricEstimate, Study};
 
 /// The study as a Markdown table, one row per estimator.
@@ -21,6 +22,25 @@ pub fn table(study: &Study) -> String {
     for row in &study.estimators {
         let figures = [row.auroc, row.prr, row.auarc, row.ece, row.brier, row.brier_skill].map(shown);
         let _ = writeln!(text, "| {} | {} | {} |", row.estimator.name(), row.n, figures.join(" | "));
+    }
+    if study.costs.samples != Cost::default() || study.costs.p_true != Cost::default() {
+        let items = (study.n_fit + study.n_held_out).max(1) as f64;
+        text.push_str("\n| Estimators | Tokens per item | Milliseconds per item |\n|---|---|---|\n");
+        let Costs { single_pass, samples, meanings, p_true } = study.costs;
+        for (name, cost) in [
+            ("the answer and those of its tokens", single_pass),
+            ("answer_frequency, self_consistency: the samples", samples),
+            ("semantic_entropy, self_consistency: their meanings", meanings),
+            ("p_true", p_true),
+        ] {
+            // Writing into a string cannot fail.
+            let _ = writeln!(
+                text,
+                "| {name} | {:.1} | {:.1} |",
+                cost.tokens as f64 / items,
+                1_000.0 * cost.seconds / items
+            );
+        }
     }
     text
 }
