@@ -121,14 +121,20 @@ def unread_streams(server):
 
 def large_bodies(server):
     def ask(index):
-        return server.ask("/tokenize", {"prompt": ("xy z"[index % 4] * 7 + " ") * ((15 << 20) // 8)})[0]
+        try:
+            return server.ask("/tokenize", {"prompt": ("xy z"[index % 4] * 7 + " ") * ((size << 20) // 8)})[0]
+        except urllib.error.URLError:
+            return 0  # refused while it was sent
 
-    begun = time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(ask, range(6)))
-    assert all(status in (200, 400, 413, 501, 503) for status in answers), answers
-    server.check()
-    return f"six bodies of 15 MiB at once: {answers} in {time.monotonic() - begun:.1f} s; peak {server.peak >> 20} MiB"
+    lines = []
+    for size in (15, 4):
+        begun = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            answers = list(pool.map(ask, range(6)))
+        assert all(status in (0, 200, 400, 413, 501, 503) for status in answers), answers
+        server.check()
+        lines.append(f"six bodies of {size} MiB at once: {answers} in {time.monotonic() - begun:.1f} s; peak {server.peak >> 20} MiB")
+    return "; ".join(lines)
 
 
 def deep_and_wide(server):

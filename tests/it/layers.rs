@@ -227,6 +227,21 @@ fn restricted_texts_occur_only_in_their_files() {
         only_in("feature = \"cuda\"", &on_gpus.each_ref().map(String::as_str));
         only_in("todo!(", &[]);
         only_in("unimplemented!(", &[]);
+        // Files from outside are opened, read and written by the functions of the store, with their limits.
+        let production = text.split("#[cfg(all(test").next().and_then(|text| text.split("#[cfg(test)]").next());
+        let production = production.unwrap_or_default();
+        let tests = ["_tests.rs", "tests.rs", "spec_cases.rs", "exploration.rs", "properties.rs", "conformance.rs"];
+        let store = name.starts_with("foundation/store/") || tests.iter().any(|end| name.ends_with(end));
+        // The system's own files in /proc and /sys; the regulator's stream of events.
+        let own = ["inference/engine/machine.rs", "app/serve/http/connections.rs"];
+        if !store && !own.contains(&name.as_str()) && name != "app/cli/regulate.rs" {
+            for word in ["fs::read(", "fs::read_to_string(", "fs::write(", "fs::copy(", "File::open(", "File::create("]
+            {
+                if production.contains(word) {
+                    faults.push(format!("src/{name} contains `{word}`: use the functions of foundation::store"));
+                }
+            }
+        }
         if file.file_name().is_some_and(|name| name == "mod.rs") {
             faults.push(format!("src/{name}: use `x.rs` next to `x/`"));
         }

@@ -55,7 +55,7 @@ impl RemoteArgs {
 
     /// `--allow-host` for the commands that continue this one's work.
     pub(super) fn allow_host_flags(&self) -> String {
-        self.allow_host.iter().map(|server| format!(" --allow-host {server}")).collect()
+        self.allow_host.iter().flat_map(|server| [" --allow-host ", server.as_str()]).collect()
     }
 }
 

@@ -277,7 +277,7 @@ impl Args {
 /// `--allow-host` for the servers of models that the user named: a resumed run names them in its file.
 fn allow_flags<'a>(chains: impl Iterator<Item = &'a ModelChain>) -> String {
     let servers: BTreeSet<String> = chains.flat_map(ModelChain::specs).filter_map(server).collect();
-    servers.iter().map(|server| format!(" --allow-host {}", quoted(Path::new(server)))).collect()
+    servers.iter().flat_map(|server| [" --allow-host ".to_owned(), quoted(Path::new(server))]).collect()
 }
 
 fn calibration(path: &Path) -> Result<Calibration, Failure> {

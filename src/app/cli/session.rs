@@ -14,6 +14,7 @@ use crate::app::session::{Session, SessionEnv, SessionError, SessionSettings, Se
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelSpec};
 use crate::foundation::store::RealDisk;
+use crate::foundation::store::read_limited;
 use crate::foundation::store::receipts::{ContentStore, LOG, Receipt, ReceiptKey, chain};
 use crate::governance::mood::MoodProfiles;
 use crate::governance::statechart::hope::Engagement;
@@ -276,7 +277,7 @@ fn contents(folder: &Path) -> ContentStore {
 fn receipts(folder: &Path) -> Result<Vec<Receipt>, Failure> {
     let path = folder.join(LOG);
     let none = || Failure::usage(format!("{} holds no session", folder.display()));
-    let text = fs::read(&path)
+    let text = read_limited(&path, limits::RECEIPTS_BYTES_MAX)
         .map_err(|error| if error.kind() == ErrorKind::NotFound { none() } else { file_error(&path, &error) })?;
     let (receipts, _) = chain(&text).map_err(|fault| Failure::Message {
         message: format!("{}: {fault}", path.display()),

@@ -8,6 +8,7 @@ use clap::ColorChoice;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 
 use super::safe_writer::SafeWriter;
+use crate::foundation::base::limits::PROBLEMS_SHOWN_MAX;
 use crate::foundation::chat::ModelError;
 use crate::foundation::config::ConfigErrors;
 pub(super) use crate::foundation::text::printable;
@@ -127,9 +128,15 @@ impl Terminal {
     /// If the output cannot be written.
     pub fn show_problems(&mut self, errors: &ConfigErrors) -> Result<(), Failure> {
         let mut text = String::new();
-        for problem in errors.related().into_iter().flatten() {
+        // Each is drawn with its lines, which are searched from the beginning of the file.
+        let mut problems = errors.related().into_iter().flatten();
+        for problem in problems.by_ref().take(PROBLEMS_SHOWN_MAX) {
             text.push_str(&render(problem, self.color_err, self.width));
             text.push('\n');
+        }
+        let more = problems.count();
+        if more > 0 {
+            text.push_str(&format!("… and {more} more\n\n"));
         }
         writeln!(self.err, "{text}{errors}")?;
         Ok(())

@@ -67,8 +67,8 @@ impl Args {
 
 /// Reads a persona's or an adversary's config: its summary in one line, and warnings.
 fn load(path: &Path) -> Result<(String, Vec<String>), ConfigErrors> {
-    // The persona loader reports unreadable files.
-    if read_text(path, CONFIG_BYTES_MAX).is_ok_and(|yaml| AdversaryScript::is_one(&yaml)) {
+    // The persona loader reports unreadable files; a stream can be read only once.
+    if path.is_file() && read_text(path, CONFIG_BYTES_MAX).is_ok_and(|yaml| AdversaryScript::is_one(&yaml)) {
         let script = AdversaryScript::load(path)?;
         return Ok((format!("{}: an adversary, {}", script.name, count_many(script.strategies.len())), Vec::new()));
     }

@@ -6,6 +6,8 @@ pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 pub const CONFIG_DEPTH_MAX: usize = 32;
 /// Most values in a YAML config, including those repeated by aliases.
 pub const CONFIG_NODES_MAX: usize = 100_000;
+/// Most problems of a config that are shown.
+pub const PROBLEMS_SHOWN_MAX: usize = 100;
 /// Most turns in a rollout (one turn: the persona's message and its answer).
 pub const TURNS_MAX: usize = 10_000;
 /// Most dimensions of a persona.
@@ -175,7 +177,7 @@ pub const BODY_FREE_BYTES_MAX: usize = 64 << 10;
 /// Longest time in which a client sends a request body, seconds.
 pub const REQUEST_BODY_S_MAX: u64 = 120;
 /// Memory for parsing, rendering and tokenising all requests of `loom serve` together, bytes; further requests wait.
-pub const REQUEST_WORK_BYTES_MAX: usize = 256 << 20;
+pub const REQUEST_WORK_BYTES_MAX: usize = 1 << 30;
 /// Most values in the JSON of a request.
 pub const JSON_VALUES_MAX: usize = 1 << 20;
 /// Deepest nesting of the JSON of a request.

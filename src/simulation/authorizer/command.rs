@@ -1,7 +1,6 @@
 //! The authorizer of a command: one lease, in the mood of that command. Commands that leave results write receipts next to
 //! them; the others keep their receipts chained in memory until they end.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::ModelChain;
 use crate::foundation::gate::{Budget, Categories, Category, Hosts, LedgerEntry, Rights, Scope};
 use crate::foundation::store::receipts::{ReceiptKey, ReceiptLog, SharedLog};
-use crate::foundation::store::{FileLock, RealDisk};
+use crate::foundation::store::{FileLock, RealDisk, open_regular};
 use crate::governance::memory::approval::ApprovalKey;
 use crate::governance::mood::{Mood, MoodProfiles, MoodState};
 use crate::inference::providers;
@@ -158,7 +157,7 @@ pub fn workspace_identity(folder: &Path) -> String {
 fn open_log(folder: &Path, if_locked: IfLocked, clock: &dyn Clock) -> Result<SharedLog, AuthorizerError> {
     std::fs::create_dir_all(folder).map_err(|error| AuthorizerError::Folder(folder.display().to_string(), error))?;
     if if_locked == IfLocked::Refuse
-        && let Ok(lock) = File::open(folder.join(LOCK))
+        && let Ok(lock) = open_regular(&folder.join(LOCK))
         && let Ok(None) = FileLock::shared(lock)
     {
         return Err(AuthorizerError::Busy(folder.display().to_string()));

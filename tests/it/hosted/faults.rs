@@ -253,7 +253,7 @@ async fn a_chain_does_not_fall_back_after_delivered_tokens() {
 #[tokio::test]
 async fn a_chain_scores_with_its_first_model_only() {
     let scored = async |chain: &str| {
-        let model = named(&chain, impatient());
+        let model = named(chain, impatient());
         model.score(score("One"), Continuation::Text(" two".to_owned())).await
     };
     // As the first by itself says it, so that a judge who cannot score writes.

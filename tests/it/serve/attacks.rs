@@ -91,7 +91,8 @@ async fn large_and_deep_requests_are_bounded() {
     let (status, error) = server.answer("/v1/completions", &body).await;
     assert!(status == 400 && error.to_string().contains("log-probabilities"), "{error}");
     // Six large bodies at once: each is answered or told to come again.
-    let body = json!({ "prompt": "x".repeat(15 << 20) });
+    let body = json!({ "prompt": "x y ".repeat(1 << 18) });
+    assert_eq!(server.answer("/tokenize", &json!({ "prompt": "x y ".repeat(3 << 20) })).await.0, 413);
     let calls = join_all((0..6).map(|_| server.answer("/tokenize", &body))).await;
     assert!(
         calls.iter().all(|(status, _)| [200, 400, 413, 422, 501, 503].contains(&status.as_u16())),

@@ -13,8 +13,9 @@ use crate::foundation::base::limits::{
 
 /// Bytes counted per JSON value: the value itself, and its place in a list or an object.
 const VALUE_BYTES: usize = 96;
-/// Bytes counted per byte of a body: its text in the request, rendered, and in the tokenizer.
-const WORK_PER_BYTE: usize = 8;
+/// Bytes counted per byte of text: in the request, rendered, and in the tokenizer, which keeps two offsets per byte and some
+/// hundred bytes per token. Measured by `scripts/attack.sh`.
+const WORK_PER_TEXT_BYTE: usize = 224;
 
 /// The memory for all requests.
 pub(super) struct RequestMemory {
@@ -65,22 +66,27 @@ impl RequestMemory {
     /// Waits for the memory to parse, render and tokenise `body`.
     ///
     /// # Errors
-    /// If it holds too many values, nests too deeply, or is too large.
+    /// If it holds too many values, nests too deeply, or needs more memory than there is for all requests.
     pub(super) async fn work(&self, body: &[u8]) -> Result<WorkMemory, ApiError> {
-        let values = check_json(body)?;
-        let bytes = body.len().saturating_mul(WORK_PER_BYTE).saturating_add(values.saturating_mul(VALUE_BYTES));
-        let most = u32::try_from(bytes.min(REQUEST_WORK_BYTES_MAX)).unwrap_or(u32::MAX);
+        let (values, text) = check_json(body)?;
+        let bytes = text.saturating_mul(WORK_PER_TEXT_BYTE).saturating_add(values.saturating_mul(VALUE_BYTES));
+        let Some(bytes) = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= REQUEST_WORK_BYTES_MAX) else {
+            let most = REQUEST_WORK_BYTES_MAX / WORK_PER_TEXT_BYTE;
+            let message = format!("the request is too large: its texts may have about {most} bytes together");
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+        };
         let closed = |_| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
-        let permit = Arc::clone(&self.work).acquire_many_owned(most).await.map_err(closed)?;
+        let permit = Arc::clone(&self.work).acquire_many_owned(bytes).await.map_err(closed)?;
         Ok(WorkMemory { _permit: permit })
     }
 }
 
-/// The number of values in a JSON text, at least, found without parsing it.
-fn check_json(body: &[u8]) -> Result<usize, ApiError> {
-    let (mut values, mut depth, mut inside, mut escaped) = (1usize, 0usize, false, false);
+/// The numbers of values and of bytes of text in a JSON text, at least, found without parsing it.
+fn check_json(body: &[u8]) -> Result<(usize, usize), ApiError> {
+    let (mut values, mut depth, mut inside, mut escaped, mut text) = (1usize, 0usize, false, false, 0usize);
     for &byte in body {
         if inside {
+            text += 1;
             match byte {
                 _ if escaped => escaped = false,
                 b'\\' => escaped = true,
@@ -105,7 +111,7 @@ fn check_json(body: &[u8]) -> Result<usize, ApiError> {
             return Err(ApiError::new(StatusCode::BAD_REQUEST, message));
         }
     }
-    Ok(values)
+    Ok((values, text))
 }
 
 #[cfg(test)]
@@ -114,7 +120,7 @@ mod tests {
 
     #[test]
     fn values_and_depth_are_counted_outside_strings() {
-        assert_eq!(check_json(br#"{"a": [1, 2, "x,[{\"],"], "b": {}}"#).unwrap(), 7);
+        assert_eq!(check_json(br#"{"a": [1, 2, "x,[{\"],"], "b": {}}"#).unwrap(), (7, 13));
         assert!(check_json("[".repeat(JSON_DEPTH_MAX + 1).as_bytes()).is_err());
         assert!(check_json(format!("\"{}\"", "[,".repeat(JSON_VALUES_MAX)).as_bytes()).is_ok());
         assert!(check_json(format!("[{}1]", "1,".repeat(JSON_VALUES_MAX)).as_bytes()).is_err());
@@ -134,11 +140,12 @@ mod tests {
     #[tokio::test]
     async fn work_waits_for_memory() {
         let memory = RequestMemory::default();
-        let body = format!("\"{}\"", "a".repeat(REQUEST_WORK_BYTES_MAX / WORK_PER_BYTE));
+        let body = format!("\"{}\"", "a".repeat(REQUEST_WORK_BYTES_MAX / WORK_PER_TEXT_BYTE - 2));
+        assert!(memory.work(format!("[{body}{body}]").as_bytes()).await.is_err());
         let held = memory.work(body.as_bytes()).await.unwrap();
         let soon = std::time::Duration::from_millis(20);
-        assert!(tokio::time::timeout(soon, memory.work(b"{}")).await.is_err());
+        assert!(tokio::time::timeout(soon, memory.work(b"\"a short text\"")).await.is_err());
         drop(held);
-        assert!(tokio::time::timeout(soon, memory.work(b"{}")).await.is_ok());
+        assert!(tokio::time::timeout(soon, memory.work(b"\"a short text\"")).await.is_ok());
     }
 }

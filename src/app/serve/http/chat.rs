@@ -71,25 +71,25 @@ async fn stream(shared: Arc<Shared>, chat: Arc<Chat>, envelope: Value, chunks: C
             let mut begun = false;
             let mut open = || {
                 if !std::mem::replace(&mut begun, true) {
-                    let _ = chunks.send(chunk(index, json!({ "role": "assistant", "content": "" }), json!({})));
+                    let _ = chunks.send(&chunk(index, json!({ "role": "assistant", "content": "" }), json!({})));
                 }
             };
             let on_token = |token: &TokenLogprob| {
                 open();
                 let extra = chat.of_tokens(std::slice::from_ref(token), shared);
-                chunks.send(chunk(index, json!({ "content": token.text }), extra))
+                chunks.send(&chunk(index, json!({ "content": token.text }), extra))
             };
             let reply = complete(shared, request, Some((chunks, on_token))).await?;
             open();
             let finish = json!({ "finish_reason": finish_reason(reply.finish) });
-            let _ = chunks.send(chunk(index, json!({}), finish));
+            let _ = chunks.send(&chunk(index, json!({}), finish));
             Ok::<_, ApiError>(reply.usage)
         }
     });
     let used = prompt_usage(try_join_all(replies).await?.into_iter());
     shared.metrics.used(used);
     if chat.common.include_usage {
-        let _ = chunks.send(with_fields(envelope, json!({ "choices": [], "usage": usage(used) })));
+        let _ = chunks.send(&with_fields(envelope, json!({ "choices": [], "usage": usage(used) })));
     }
     Ok(())
 }

@@ -105,7 +105,7 @@ pub(super) async fn completions(
             async move {
                 let used = work.run(&shared, Some((&chunks, &envelope))).await?.1;
                 if work.common.include_usage {
-                    let _ = chunks.send(with_fields(envelope, json!({ "choices": [], "usage": usage(used) })));
+                    let _ = chunks.send(&with_fields(envelope, json!({ "choices": [], "usage": usage(used) })));
                 }
                 Ok(())
             }
@@ -247,7 +247,7 @@ impl Completions {
         let send = |chunk: &ChoiceChunk<'_>| match stream {
             Some((chunks, envelope)) => {
                 let choices = json!({ "choices": [self.choice_json(shared, index, chunk)] });
-                chunks.send(with_fields(envelope.clone(), choices))
+                chunks.send(&with_fields(envelope.clone(), choices))
             }
             None => Flow::Continue,
         };

@@ -47,12 +47,9 @@ pub(super) async fn serve(
             next = next => next,
         };
         while connections.try_join_next().is_some() {}
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(_) => {
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
+        let Ok((stream, _)) = accepted else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
         };
         // Tokens are sent at once, without waiting for a full packet.
         drop(stream.set_nodelay(true));

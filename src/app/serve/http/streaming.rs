@@ -52,7 +52,7 @@ impl Waiting {
 
 impl Chunks {
     /// Sends a chunk; `Flow::Stop` if the client has disconnected.
-    pub(super) fn send(&self, chunk: Value) -> Flow {
+    pub(super) fn send(&self, chunk: &Value) -> Flow {
         let text = chunk.to_string();
         self.waiting.bytes.fetch_add(text.len(), Ordering::Relaxed);
         if self.sender.send(Ok(text)).is_ok() { Flow::Continue } else { Flow::Stop }

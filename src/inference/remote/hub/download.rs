@@ -1,7 +1,7 @@
 //! Requests to the hub. The token is sent to the hub's own address only: each redirect is followed here, and another
 //! host, to which the hub redirects for large files, gets the request without it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::HubError;
 use crate::foundation::base::limits::{HUB_LIST_BYTES_MAX, HUB_REDIRECTS_MAX};
-use crate::foundation::store::FileLock;
+use crate::foundation::store::{FileLock, append_inside, create_inside};
 use crate::inference::remote::{is_loopback, server_url};
 
 /// Bytes per request for a part of a file: so much is downloaded again after an interruption.
@@ -152,10 +152,10 @@ impl Connection {
             fs::create_dir_all(folder)?;
         }
         let lock = blob.with_extension("loom.lock");
-        let locked = FileLock::exclusive(File::create(&lock)?)?;
+        let locked = FileLock::exclusive(create_inside(&lock)?)?;
         let Some(_held) = locked else { return Err(FetchError::Locked(lock.display().to_string())) };
         let part = blob.with_extension("loom.part");
-        let mut file = OpenOptions::new().create(true).append(true).open(&part)?;
+        let mut file = append_inside(&part)?;
         let mut done = file.metadata()?.len();
         if done > metadata.bytes {
             file.set_len(0)?;
@@ -266,7 +266,7 @@ fn point(blob: &Path, pointer: &Path) -> io::Result<()> {
     #[cfg(unix)]
     return std::os::unix::fs::symlink(relative(blob, pointer), pointer);
     #[cfg(not(unix))]
-    return fs::copy(blob, pointer).map(drop);
+    return crate::foundation::store::copy_inside(blob, pointer);
 }
 
 /// The path from the folder of `pointer` to `blob`; both are in the folder of one repository.

@@ -2,7 +2,6 @@
 //! survives the cache.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{HubError, variable};
-use crate::foundation::store::{Disk, FileChange, LOOM_DIR, RealDisk, replace};
+use crate::foundation::store::{Disk, FileChange, LOOM_DIR, RealDisk, open_regular, replace};
 
 const FORMAT: &str = "loom-hub-record";
 const VERSION: u32 = 1;
@@ -119,7 +118,7 @@ impl Records {
 /// Digest and length of the file at `path`.
 pub(super) fn read(path: &Path) -> Result<FileRecord, HubError> {
     let unreadable = |error: std::io::Error| HubError::Disk(format!("{} cannot be read: {error}", path.display()));
-    let mut file = File::open(path).map_err(unreadable)?;
+    let mut file = open_regular(path).map_err(unreadable)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     let mut bytes = 0;
