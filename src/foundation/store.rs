@@ -11,7 +11,7 @@ mod transaction;
 mod atomic;
 
 pub use atomic::{
-    append_inside, copy_inside, create_inside, require_no_links, sync_parent, write_atomic, write_inside,
+    append_inside, copy_inside, create_inside, require_no_links, sync_parent, write_atomic, write_inside, write_shared,
 };
 pub use disk::{Disk, DiskLock, FileStamp, RealDisk};
 pub use lock::FileLock;

@@ -8,7 +8,6 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes `bytes` durably to a temporary file next to `path` and renames it to `path`: a crash or a full disk leaves the
 /// old or the new file. Permissions of an existing file are kept; of a symbolic link the target is replaced; a device or a
@@ -30,7 +29,16 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// An I/O error; the temporary file is then removed.
 pub fn write_inside(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace_inside(path, |file| file.write_all(bytes))
+    replace_inside(path, ".new", |file| file.write_all(bytes))
+}
+
+/// Writes `bytes` as [`write_inside`] does, for a file that several processes may write at the same time.
+///
+/// # Errors
+/// An I/O error; the temporary file is then removed.
+pub fn write_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let number = getrandom::u64().map_err(io::Error::other)?;
+    replace_inside(path, &format!(".{number:016x}.new"), |file| file.write_all(bytes))
 }
 
 /// Copies a regular file as [`write_inside`] writes one.
@@ -39,15 +47,14 @@ pub fn write_inside(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// An I/O error.
 pub fn copy_inside(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = super::open_regular(from)?;
-    replace_inside(to, |file| io::copy(&mut source, file).map(drop))
+    replace_inside(to, ".new", |file| io::copy(&mut source, file).map(drop))
 }
 
-/// Replaces the file at `path` by what `write` writes.
-fn replace_inside(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    /// Distinguishes the temporary files of one process.
-    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+/// Replaces the file at `path` by what `write` writes, first to the file with `ending`. A fixed ending leaves at most one such
+/// file when the process is killed.
+fn replace_inside(path: &Path, ending: &str, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
-    name.push(format!(".{}.{}.new", std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed)));
+    name.push(ending);
     let temporary = path.with_file_name(name);
     let written = write_temporary(&temporary, path, write);
     if written.is_err() {
@@ -58,7 +65,7 @@ fn replace_inside(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) 
 }
 
 fn write_temporary(temporary: &Path, path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    // A file left by a killed process with the same id, or a link that was put there.
+    // A file left by a killed process, or a link that was put there.
     match fs::remove_file(temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -208,7 +208,7 @@ impl Assembler {
             }
         };
         let phases = config.trajectory.phases.iter();
-        let of_phases: usize = phases.flat_map(|phase| &phase.requirements).map(|text| text.len()).sum();
+        let of_phases: usize = phases.flat_map(|phase| &phase.requirements).map(String::len).sum();
         let bytes = form.opening().len() + of_phases;
         if bytes.saturating_mul(turns) > PLAN_TEXT_BYTES_MAX {
             return too_large(format!("{bytes} bytes of prompt"), PLAN_TEXT_BYTES_MAX, "PLAN_TEXT_BYTES_MAX");

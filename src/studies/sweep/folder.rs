@@ -16,7 +16,7 @@ use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{CONFIG_BYTES_MAX, RESULT_BYTES_MAX, SWEEP_CELLS_MAX};
 use crate::foundation::chat::ModelChain;
 use crate::foundation::config::{ConfigErrors, Problem};
-use crate::foundation::store::{read_limited, read_text, write_inside};
+use crate::foundation::store::{read_limited, read_text, write_shared};
 use crate::inference::providers::OpenOptions;
 use crate::simulation::persona::{self, AdversaryKind, PersonaConfig};
 use crate::simulation::rollout::{Run, RunPlan, turn_count};
@@ -231,7 +231,7 @@ fn write_manifest(folder: &Path, manifest: &SweepManifest, text: &str) -> Result
     let json = serde_json::to_string_pretty(manifest)? + "\n";
     for (name, content) in [("sweep.yaml", text), (MANIFEST, &json)] {
         let path = folder.join(name);
-        write_inside(&path, content.as_bytes()).map_err(at(&path))?;
+        write_shared(&path, content.as_bytes()).map_err(at(&path))?;
     }
     Ok(())
 }
