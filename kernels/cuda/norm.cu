@@ -1,6 +1,9 @@
 // Norms and gates: RMS norm with the residual stream, a gated norm by groups, SwiGLU's gate, and copies of rows.
 #include "common.cuh"
 
+// 1/sqrt(mean). A mean that overflowed is NaN: scaling by 0 would turn a state that is out of range into plausible zeros.
+static __device__ __forceinline__ float inverse(float mean) { return isinf(mean) ? NAN : rsqrtf(mean); }
+
 // x[row] += added[row] where `added` is not null; y[row] = x[row] / sqrt(mean(x[row]^2) + eps) * weight.
 // x, added, y: [rows, width]; weight: [width]. Grid: rows. Block: whole warps.
 extern "C" __global__ void __launch_bounds__(256)
@@ -15,7 +18,7 @@ rms_norm_residual(float* __restrict__ x, const float* __restrict__ added, const 
         if (more) row[i] = value += more[i];
         squares = fmaf(value, value, squares);
     }
-    const float scale = rsqrtf(block_sum(squares, scratch) / float(width) + eps);
+    const float scale = inverse(block_sum(squares, scratch) / float(width) + eps);
     float* out = y + size_t(blockIdx.x) * width;
     for (int i = threadIdx.x; i < width; i += blockDim.x) out[i] = row[i] * scale * weight[i];
 }
@@ -33,7 +36,7 @@ gated_rms_norm(const float* __restrict__ y, const float* __restrict__ z, int z_s
         const float value = y[row * width + i] * silu(z[row * z_stride + i]);
         squares = fmaf(value, value, squares);
     }
-    const float scale = rsqrtf(block_sum(squares, scratch) / float(part) + eps);
+    const float scale = inverse(block_sum(squares, scratch) / float(part) + eps);
     for (int i = from + threadIdx.x; i < from + part; i += blockDim.x)
         out[row * width + i] = y[row * width + i] * silu(z[row * z_stride + i]) * scale * weight[i];
 }
@@ -47,7 +50,7 @@ norm_parts(float* __restrict__ x, int stride, int first, int begin, int others, 
     float* row = x + size_t(blockIdx.y) * stride + from;
     float squares = 0.0f;
     for (int i = threadIdx.x; i < width; i += blockDim.x) squares = fmaf(row[i], row[i], squares);
-    const float scale = rsqrtf(block_sum(squares, scratch) / float(width) + eps);
+    const float scale = inverse(block_sum(squares, scratch) / float(width) + eps);
     for (int i = threadIdx.x; i < width; i += blockDim.x) row[i] *= scale;
 }
 

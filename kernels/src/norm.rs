@@ -5,7 +5,8 @@ use crate::lanes::{LANES, Lanes};
 
 /// y = (x · 1/√(mean(x²) + eps)) · weight, per row of `weight.len()` numbers.
 ///
-/// The squares are summed in sixteen lanes (element i in lane i mod 16), then over the lanes in the fixed tree.
+/// The squares are summed in sixteen lanes (element i in lane i mod 16), then over the lanes in the fixed tree. A row whose
+/// squares overflow becomes NaN.
 ///
 /// # Panics
 /// Unless x and y have the same length, whole rows.
@@ -41,12 +42,18 @@ impl Kernel for Norm<'_> {
                 let x = V::load_part(part, 0.0);
                 squares = x.mul_add(x, squares);
             }
-            let scale = V::splat(1.0 / (squares.sum() / width as f32 + self.eps).sqrt());
+            let scale = V::splat(inverse(squares.sum() / width as f32 + self.eps));
             for ((x, w), y) in x.chunks(LANES).zip(self.weight.chunks(LANES)).zip(y.chunks_mut(LANES)) {
                 V::load_part(x, 0.0).mul(scale).mul(V::load_part(w, 0.0)).store_part(y);
             }
         }
     }
+}
+
+/// 1/√mean. A mean that overflowed is NaN: scaling by 0 would turn a state that is out of range into plausible zeros.
+#[inline(always)]
+fn inverse(mean: f32) -> f32 {
+    if mean == f32::INFINITY { f32::NAN } else { 1.0 / mean.sqrt() }
 }
 
 /// y = (x − mean) · 1/√(variance + eps) · weight + bias, per row of `weight.len()` numbers; the variance divides by
@@ -100,7 +107,7 @@ impl Kernel for Layer<'_> {
                 let off = V::load_part(part, mean).sub(V::splat(mean));
                 squares = off.mul_add(off, squares);
             }
-            let scale = V::splat(1.0 / (squares.sum() / width as f32 + self.eps).sqrt());
+            let scale = V::splat(inverse(squares.sum() / width as f32 + self.eps));
             let weights = self.weight.chunks(LANES).zip(self.bias.chunks(LANES));
             for ((x, (w, b)), y) in x.chunks(LANES).zip(weights).zip(y.chunks_mut(LANES)) {
                 let x = V::load_part(x, 0.0).sub(V::splat(mean)).mul(scale);

@@ -25,13 +25,16 @@ const RAW: &[(&[&str], &[&str])] = &[
             // Caches of hosts' responses.
             "inference/remote/cache.rs",
             "inference/remote/hub.rs",
-            "inference/remote/hub/record.rs",
+            "inference/remote/hub/",
             // Files named on the command line.
             "app/cli/",
         ],
     ),
     (&["reqwest::"], &["inference/remote.rs", "inference/remote/"]),
-    (&["TcpListener", "TcpStream"], &["app/cli/proxy.rs", "app/cli/serve.rs", "app/proxy.rs", "app/serve/http.rs"]),
+    (
+        &["TcpListener", "TcpStream"],
+        &["app/cli/proxy.rs", "app/cli/serve.rs", "app/proxy.rs", "app/serve/http.rs", "app/serve/http/connections.rs"],
+    ),
     // Models are opened by an authorizer: that of a command, a session or a run. Scoring opens them with options from a
     // command's gate, which the next test checks.
     (

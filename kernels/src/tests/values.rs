@@ -185,6 +185,14 @@ fn matmul_is_the_product() {
 }
 
 #[test]
+fn a_row_whose_squares_overflow_has_no_norm() {
+    let mut y = vec![0.0; 2 * 77];
+    let x: Vec<f32> = (0..2 * 77).map(|i| if i < 77 { 1e20 } else { 1e15 }).collect();
+    rms_norm(&x, &[1.0; 77], 1e-5, &mut y);
+    assert!(y[..77].iter().all(|y| y.is_nan()) && y[77..].iter().all(|y| (y - 1.0).abs() < 1e-6), "{y:?}");
+}
+
+#[test]
 fn rms_norm_has_unit_mean_square() {
     let (x, w) = (noise(3, 2 * 77), noise(4, 77));
     let mut y = vec![0.0; 2 * 77];
