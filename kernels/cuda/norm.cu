@@ -2,7 +2,7 @@
 #include "common.cuh"
 
 // 1/sqrt(mean). A mean that overflowed is NaN: scaling by 0 would turn a state that is out of range into plausible zeros.
-static __device__ __forceinline__ float inverse(float mean) { return isinf(mean) ? NAN : rsqrtf(mean); }
+static __device__ __forceinline__ float inverse(float mean) { return mean == INFINITY ? NAN : rsqrtf(mean); }
 
 // x[row] += added[row] where `added` is not null; y[row] = x[row] / sqrt(mean(x[row]^2) + eps) * weight.
 // x, added, y: [rows, width]; weight: [width]. Grid: rows. Block: whole warps.
