@@ -75,10 +75,12 @@ pub struct Reliability {
 impl Reliability {
     /// A judge below this agreement counts as unreliable.
     pub const AGREEMENT_MIN: f64 = 0.7;
+    /// The agreement of a judge that guesses. An interval that reaches it does not show that the judge does better.
+    const CHANCE: f64 = 0.5;
 
     /// Whether the judge counts as reliable.
     pub fn is_reliable(&self) -> bool {
-        self.agreement >= Self::AGREEMENT_MIN
+        self.agreement >= Self::AGREEMENT_MIN && self.interval.is_none_or(|interval| interval.low > Self::CHANCE)
     }
 }
 
