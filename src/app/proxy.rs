@@ -21,6 +21,7 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use axum::{Json, Router};
@@ -74,6 +75,7 @@ pub async fn serve(
     let routes = Router::new()
         .route("/", get(page::html))
         .route("/loom/sessions", get(page::json))
+        .route_layer(from_fn(page::local_only))
         .route("/loom/events", post(events))
         .route("/v1/{*path}", any(pass))
         .fallback(not_found)

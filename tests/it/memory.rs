@@ -457,7 +457,7 @@ fn a_policy_covers_the_risks_that_it_lists_and_no_others() {
     expect(folder, 0, &["apply", &task]);
     let receipts = std::fs::read_to_string(folder.join(".loom/receipts/receipts.jsonl")).unwrap();
     assert!(receipts.contains("auto_approve lists low") && !receipts.contains("a person's token"), "{receipts}");
-    // Whoever proposes cannot make a change look harmless, nor a harmless one pass that is declared grave.
+    // A proposer cannot make a change look harmless, nor a harmless one pass that is declared grave.
     let revoked = propose(folder, "D-20260220-001", "revoked", "low");
     let declared = propose(folder, "T-20260220-002", "done", "critical");
     for id in [revoked, declared] {

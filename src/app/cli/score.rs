@@ -382,12 +382,12 @@ async fn score_all(
     Ok((folders, last.map_or(Ok(()), |error| Err(failure(error)))))
 }
 
-/// The manifest of the run in `folder`.
 /// The configuration of the run in `folder`; without a valid one, its transcripts say so when they are scored.
 fn config_of(folder: &Path) -> Option<PersonaConfig> {
     persona::load(&folder.join("config.yaml")).ok()
 }
 
+/// The manifest of the run in `folder`.
 fn manifest_of(folder: &Path) -> Option<Manifest> {
     serde_json::from_slice(&read_limited(&folder.join("run.json"), RESULT_BYTES_MAX).ok()?).ok()
 }

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{ConnectInfo, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
@@ -18,28 +19,23 @@ const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8
     table{border-collapse:collapse}td,th{padding:.3rem .8rem;border-bottom:1px solid #ccc;text-align:right}\
     td:nth-child(-n+2),th:nth-child(-n+2),td:last-child,th:last-child{text-align:left}.stop{background:#fdd}</style></head><body>";
 
-pub(super) async fn html(
-    State(proxy): State<Arc<Proxy>>,
-    peer: ConnectInfo<SocketAddr>,
-    headers: HeaderMap,
-) -> Response {
-    if !is_local(peer, &headers) {
-        return elsewhere();
+/// Answers requests of this machine alone.
+pub(super) async fn local_only(peer: ConnectInfo<SocketAddr>, request: Request, next: Next) -> Response {
+    if is_local(peer, request.headers()) {
+        return next.run(request).await;
     }
+    let message = "the sessions are shown to this machine alone: open http://127.0.0.1:PORT/ on it";
+    error(StatusCode::FORBIDDEN, "loom_local", message)
+}
+
+pub(super) async fn html(State(proxy): State<Arc<Proxy>>) -> Response {
     let policy = "default-src 'none'; style-src 'unsafe-inline'";
     let page = page(proxy.upstream.url(), &proxy.sessions.overview());
     ([(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, policy)], page)
         .into_response()
 }
 
-pub(super) async fn json(
-    State(proxy): State<Arc<Proxy>>,
-    peer: ConnectInfo<SocketAddr>,
-    headers: HeaderMap,
-) -> Response {
-    if !is_local(peer, &headers) {
-        return elsewhere();
-    }
+pub(super) async fn json(State(proxy): State<Arc<Proxy>>) -> Response {
     let row = |session: &Overview| -> Value {
         let mut row = session.verdict.json(&session.id, session.spent);
         if let Value::Object(fields) = &mut row {
@@ -50,11 +46,6 @@ pub(super) async fn json(
         row
     };
     Json(proxy.sessions.overview().iter().map(row).collect::<Vec<_>>()).into_response()
-}
-
-fn elsewhere() -> Response {
-    let message = "the sessions are shown to this machine alone: open http://127.0.0.1:PORT/ on it";
-    error(StatusCode::FORBIDDEN, "loom_local", message)
 }
 
 fn page(upstream: &str, sessions: &[Overview]) -> String {

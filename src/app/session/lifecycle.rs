@@ -1,6 +1,6 @@
 //! Starts, resumes and runs a session: the next step comes from the state, is performed, logged and applied.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::SignedDuration;
@@ -64,24 +64,7 @@ impl Session {
         // A session whose models cannot be opened has not begun.
         let (model, strong) = models(&settings, &authorizer, &env.options)?;
         authorizer.record(entries.into())?;
-        let files = Files::open(&env.folder, Scope::Notes).map_err(SessionError::io("open", &env.folder))?;
-        let (folder, options, beat) = (env.folder, env.options, beat(&authorizer));
-        let (on_message, unsure) = (Box::new(|_: &str| {}), 0);
-        Ok(Self {
-            folder,
-            settings,
-            chart,
-            state,
-            authorizer,
-            contents,
-            files,
-            options,
-            model,
-            strong,
-            unsure,
-            beat,
-            on_message,
-        })
+        Self::assembled((env.folder, env.options), settings, chart, state, authorizer, contents, (model, strong))
     }
 
     /// Resumes a session. Its log is verified and replayed. If it was not handed off cleanly it starts in CONTRITE. It
@@ -109,24 +92,8 @@ impl Session {
             env.clock,
         )?;
         let (model, strong) = models(&settings, &authorizer, &env.options)?;
-        let files = Files::open(&env.folder, Scope::Notes).map_err(SessionError::io("open", &env.folder))?;
-        let (folder, options, beat) = (env.folder, env.options, beat(&authorizer));
-        let (on_message, unsure) = (Box::new(|_: &str| {}), 0);
-        let session = Self {
-            folder,
-            settings,
-            chart,
-            state,
-            authorizer,
-            contents,
-            files,
-            options,
-            model,
-            strong,
-            unsure,
-            beat,
-            on_message,
-        };
+        let session =
+            Self::assembled((env.folder, env.options), settings, chart, state, authorizer, contents, (model, strong))?;
         let consistent = of == identity(&session.chart, &profiles);
         if !clean || !consistent {
             session.authorizer.record_mood(&[mood::MoodEvent::Restarted], Vec::new())?;
@@ -139,6 +106,34 @@ impl Session {
         }
         session.check_not_halted()?;
         Ok(session)
+    }
+
+    /// A session in `folder` whose parts are open.
+    fn assembled(
+        (folder, options): (PathBuf, OpenOptions),
+        settings: SessionSettings,
+        chart: Arc<Chart<HopeVocabulary>>,
+        state: SessionState,
+        authorizer: Authorizer,
+        contents: ContentStore,
+        (model, strong): (Model, Option<Model>),
+    ) -> Result<Self, SessionError> {
+        let files = Files::open(&folder, Scope::Notes).map_err(SessionError::io("open", &folder))?;
+        Ok(Self {
+            beat: beat(&authorizer),
+            on_message: Box::new(|_: &str| {}),
+            unsure: 0,
+            folder,
+            settings,
+            chart,
+            state,
+            authorizer,
+            contents,
+            files,
+            options,
+            model,
+            strong,
+        })
     }
 
     /// A session whose transition counter is exhausted cannot continue.

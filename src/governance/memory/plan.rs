@@ -97,8 +97,8 @@ pub fn find<'t>(texts: &'t WorkspaceTexts, id: &str) -> Result<(&'t str, Proposa
     Err(ApplyRefusal::Unknown(id.to_owned()))
 }
 
-/// The risk of `proposal`: the declared one, or the one of its operations if that is higher. Whoever proposes a change
-/// cannot make it look harmless.
+/// The risk of `proposal`: the declared one, or the one of its operations if that is higher. The proposer of a
+/// change cannot make it look harmless.
 pub fn effective_risk(proposal: &Proposal) -> &'static str {
     let level = |risk: &str| RISKS.iter().position(|known| *known == risk).unwrap_or(RISKS.len() - 1);
     let decides = |op: &ProposalOp| {
