@@ -169,6 +169,21 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
+    #[test]
+    fn processes_that_write_the_same_file_at_once_all_succeed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        std::thread::scope(|scope| {
+            let writer = || (0..20).try_for_each(|_| write_shared(&path, b"the same"));
+            let writers: Vec<_> = (0..8).map(|_| scope.spawn(writer)).collect();
+            for one in writers {
+                one.join().unwrap().unwrap();
+            }
+        });
+        assert_eq!(fs::read(&path).unwrap(), b"the same");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
     #[cfg(unix)]
     #[test]
     fn a_path_of_the_users_may_be_a_link_or_a_device() {

@@ -13,7 +13,7 @@ use super::merge::is_complete;
 use super::{SweepError, at};
 use crate::foundation::base::Digest;
 use crate::foundation::stats::mean;
-use crate::foundation::store::write_inside;
+use crate::foundation::store::write_shared;
 use crate::simulation::report::{Report, RolloutInterval, ScoreRow, StoredScore, bounds, interval};
 use crate::simulation::rollout::Outcome;
 
@@ -112,7 +112,7 @@ impl SweepReport {
         })
     }
 
-    /// Writes `sweep_report.json` and `sweep_report.md` into `folder`.
+    /// Writes `sweep_report.json` and `sweep_report.md` into `folder`. Shards that end together may each write them.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -120,7 +120,7 @@ impl SweepReport {
         let json = serde_json::to_string_pretty(self)? + "\n";
         for (name, text) in [("sweep_report.json", &json), ("sweep_report.md", &self.markdown())] {
             let path = folder.join(name);
-            write_inside(&path, text.as_bytes()).map_err(at(&path))?;
+            write_shared(&path, text.as_bytes()).map_err(at(&path))?;
         }
         Ok(())
     }
