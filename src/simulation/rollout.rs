@@ -38,7 +38,7 @@ pub use observation::observe;
 pub use permits::regulator_outcomes;
 pub use plan::{PlanError, RunPlan, RunPlanBuilder, turn_count};
 pub use progress::{Observer, Progress, StopFlag};
-pub use replay::Replay;
+pub use replay::{Replay, TextReplay};
 pub use run::{RolloutSummary, Run};
 pub use runner::ReplayedTurn;
 pub use transcript::*;

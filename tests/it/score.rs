@@ -9,6 +9,7 @@ use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{Continuation, LanguageModel, Message, Prompt, Request, Sampling};
 use loom_agent::inference::providers::{OpenOptions, open};
 use loom_agent::simulation::judge::measured::{Measured, measure};
+use loom_agent::simulation::judge::scoring::ScoresFile;
 use loom_agent::simulation::rollout::{Score, ScoreMethod, Transcript, read_tokens, read_transcript};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -197,6 +198,43 @@ fn a_configuration_names_rubrics_of_its_own() {
     let outside = config.replace("mine/warmth.yaml", "../outside.yaml");
     fs::write(dir.path().join("conf/outside.yaml"), outside).unwrap();
     assert!(ends(dir.path(), 3, &["validate", "conf/outside.yaml"]).contains("is not below this file's folder"));
+}
+
+/// A persona's model without log-probabilities, and a conversation of another program, are read by a model that has them.
+#[test]
+fn a_reader_takes_the_likelihoods_of_what_another_model_wrote() {
+    let dir = folder(&[("anna.yaml", ANNA), ("p.json", r#"["I count the alarms, every night.", "Go away."]"#)]);
+    let models = ["--persona-model", "scripted:p.json", "--target", "echo", "--turns", "4", "--output", "run"];
+    good(dir.path(), &[&["run", "anna.yaml"], &models[..]].concat());
+    let alone = ["score", "run", "--judge-model", "none"];
+    let reader = [&alone[..], &["--reader", "bundled"]].concat();
+    good(dir.path(), &alone);
+    let unread = scores(dir.path());
+    assert!(named(&unread, "persona_llr/1").why.as_ref().unwrap().contains("gives no log-probabilities"));
+    good(dir.path(), &reader);
+    let own = scores(dir.path());
+    for id in ["persona_llr/1", "persona_identification/1", "stance/1", "novelty_nll/1"] {
+        let score = named(&own, id);
+        assert!(score.value.is_some_and(f64::is_finite), "{id}: {:?}", score.why);
+        assert_eq!(score.judge.as_ref().unwrap().model, "bundled", "{id}");
+    }
+    let text = "I count the alarms, every night.";
+    let read = |config: &str, reply: &str| {
+        let talk = format!(
+            r#"{{"messages": [{{"role": "user", "content": "Hi."}}, {{"role": "assistant", "content": "{reply}"}}]}}"#
+        );
+        fs::write(dir.path().join("talk.jsonl"), talk).unwrap();
+        good(dir.path(), &["score", "talk.jsonl", "--config", config, "--judge-model", "none", "--reader", "bundled"]);
+        let file: ScoresFile =
+            serde_json::from_slice(&fs::read(dir.path().join("talk.jsonl.scores.json")).unwrap()).unwrap();
+        named(&file.conversations[0].scores, "persona_llr/1").value.unwrap()
+    };
+    let here = read("anna.yaml", text);
+    // Neither the time nor what was stored before changes the value; the words do.
+    assert_eq!(here.to_bits(), read("anna.yaml", text).to_bits());
+    assert!((here - read("anna.yaml", "Pandas eat bamboo on weekdays.")).abs() > 1e-3);
+    let again = ["score", "talk.jsonl", "--config", "anna.yaml", "--judge-model", "none", "--reader", "bundled"];
+    assert!(good(dir.path(), &again).contains("already scored"));
 }
 
 #[test]

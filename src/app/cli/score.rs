@@ -38,6 +38,8 @@ Examples:
   loom score results/anna --judge-model none --likelihood full
   loom score old/run_17.json --config marcus.yaml  a mania-bench transcript
   loom score talks.jsonl --persona user            JSON lines of OpenAI messages
+  loom score talks.jsonl --config marcus.yaml --reader local:qwen2.5-3b
+                                                   likelihoods of messages that another model wrote
   loom score results/anna --rubric delusion_confirmation --rubric mine.yaml
   loom score results/anna --judge-model local:a --judge-model local:b  two judges
 
@@ -54,6 +56,10 @@ pub(super) struct Args {
     /// The persona's config, for imported transcripts
     #[arg(long, value_name = "CONFIG")]
     config: Option<PathBuf>,
+    /// The model that computes the likelihood scores; needed where the persona's own gives no log-probabilities, and for
+    /// imported transcripts (with --config) [default: the persona's own]
+    #[arg(long, value_name = "MODEL")]
+    reader: Option<ModelChain>,
     /// The persona's role in OpenAI messages
     #[arg(long, value_name = "ROLE", value_enum, default_value_t = Persona::Assistant)]
     persona: Persona,
@@ -128,6 +134,9 @@ impl Args {
                 options.hosts.allow_chain(chain);
             }
         }
+        if let Some(reader) = &self.reader {
+            options.hosts.allow_chain(reader);
+        }
         let options = options;
         let on_device = |chain: &ModelChain| (chain.clone(), options.with_device(options.devices.judge));
         let mut judges: Vec<Option<(ModelChain, OpenOptions)>> = Vec::new();
@@ -175,7 +184,12 @@ impl Args {
                     (Some(judge), known)
                 }
             };
+            let reader = match &self.reader {
+                Some(chain) => Some(gate.open_model(chain, &options.with_device(options.devices.persona))?),
+                None => None,
+            };
             let scorer = TranscriptScorer {
+                reader,
                 judge,
                 judge_check: known,
                 window: self.scoring.judge_window,
@@ -275,6 +289,7 @@ pub(super) async fn run(
     let judge = Judge::new(gate.open_model(&chain, &of_judge)?).await?;
     let known = known(terminal, &judge).await?;
     let scorer = TranscriptScorer {
+        reader: None,
         judge: Some(judge),
         judge_check: known,
         window: scoring.judge_window,

@@ -51,6 +51,7 @@ impl Session {
             Err(why) => (None, None, Some(why)),
         };
         let scoring = TranscriptScorer {
+            reader: None,
             judge,
             judge_check: known,
             window: None,

@@ -1,4 +1,5 @@
-//! Scores from the log-probabilities of the persona's replies, computed by the persona's own model. No judge.
+//! Scores from the log-probabilities of the persona's replies, computed by the persona's own model, or by another one that
+//! reads them. No judge.
 //!
 //! The replies are fixed and the prompt before them changes. Each changed prompt is a conversation of its own in the
 //! model, which is read once. The log-probabilities recorded during the run, of the replies and of the forbidden phrases
@@ -11,6 +12,7 @@ mod variants;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,10 +24,10 @@ use super::points::{ScoreDefinition, is_sampled, point, score_judge};
 use super::scorers::{LIKELIHOOD, NEUTRAL, ReplyLikelihoods, logprobs};
 use crate::foundation::base::Digest;
 use crate::foundation::chat::{Basis, LanguageModel, Message, Role, TokenId, TokenLogprob, Vocabulary};
-use crate::simulation::persona::{PersonaConfig, Speaker};
+use crate::simulation::persona::{Assembler, PersonaConfig, Speaker};
 use crate::simulation::rollout::{
-    ForbiddenPhraseLogprobs, PhraseLogprob, Replay, ReplayedTurn, Score, ScoreJudge, ScoreMethod, ScorePoint,
-    TokenLine, Transcript, Turn, Utterance,
+    ForbiddenPhraseLogprobs, PhraseLogprob, Replay, ReplayedTurn, RunError, Score, ScoreJudge, ScoreMethod, ScorePoint,
+    TextReplay, TokenLine, Transcript, Turn, Utterance,
 };
 
 /// The share of turns on which the variants are computed, unless all are.
@@ -61,8 +63,10 @@ pub struct LikelihoodInput<'a> {
     pub tokens: &'a [TokenLine],
     /// The persona's configuration.
     pub config: &'a Arc<PersonaConfig>,
-    /// The persona's model.
+    /// The persona's model, or another one that reads its replies.
     pub model: &'a Arc<dyn LanguageModel>,
+    /// Whether `model` reads replies that it did not generate: tokens and log-probabilities of the run are not used.
+    pub reader: bool,
 }
 
 /// The scores and the time they took.
@@ -96,7 +100,7 @@ pub async fn scores(input: LikelihoodInput<'_>, likelihood_set: LikelihoodSet) -
     let turns = &input.transcript.turns;
     let rate = VARIANTS_RATE.max(VARIANTS_TURNS_MIN as f64 / turns.len() as f64).min(1.0);
     let mut rows: Vec<Vec<ScorePoint>> = Vec::with_capacity(turns.len());
-    let mut variants = Variants::new(&scorer.replay, input.config, &input.transcript.config.name);
+    let mut variants = Variants::new(&scorer.conversation, input.config, &input.transcript.config.name);
     for (turn, read) in turns.iter().zip(read) {
         let at = (turn.index, turn.index);
         if likelihood_set == LikelihoodSet::Full || is_sampled(turn.index, turns.len(), rate) {
@@ -156,14 +160,38 @@ fn definition<'a>(
 struct RolloutScorer<'a> {
     input: LikelihoodInput<'a>,
     vocabulary: &'a dyn Vocabulary,
-    replay: Replay,
+    conversation: Conversation,
     beginnings: ForbiddenPhraseLogprobs,
 }
 
-/// A turn with a reply of the model, and what the model had read before it.
+/// What the model is given before each reply.
+enum Conversation {
+    /// What it was given in the run.
+    Spoken(Box<Replay>),
+    /// The messages of another model.
+    Read(TextReplay),
+}
+
+impl Conversation {
+    fn assembler(&self) -> &Assembler {
+        match self {
+            Self::Spoken(replay) => replay.assembler(),
+            Self::Read(replay) => replay.assembler(),
+        }
+    }
+
+    fn assembler_for(&self, config: Arc<PersonaConfig>) -> Result<Assembler, RunError> {
+        match self {
+            Self::Spoken(replay) => replay.assembler_for(config),
+            Self::Read(replay) => replay.assembler_for(config),
+        }
+    }
+}
+
+/// A turn with a reply, and what the model was given before it.
 struct ReplyContext<'a> {
     heard: ReplayedTurn,
-    ids: &'a [TokenId],
+    ids: Cow<'a, [TokenId]>,
     /// The recorded log-probabilities of the reply, if in the side file.
     recorded: Option<Vec<TokenLogprob>>,
     /// The recorded log-probabilities of the forbidden phrases, if in the side file.
@@ -179,14 +207,18 @@ impl<'a> RolloutScorer<'a> {
         let vocabulary = input.model.vocabulary().filter(|_| info.logprobs);
         let vocabulary = vocabulary
             .ok_or_else(|| format!("`{}` gives no log-probabilities of a text that it is given", info.name))?;
-        if recorded.info.digest != info.digest {
+        let conversation = if input.reader {
+            TextReplay::new(input.transcript, Arc::clone(input.config), input.model).map(Conversation::Read)
+        } else if recorded.info.digest == info.digest {
+            let replay = Replay::new(input.transcript, input.config, input.model);
+            replay.map(|replay| Conversation::Spoken(Box::new(replay)))
+        } else {
             return Err(format!("`{}` is not the model that spoke: its digest has changed", info.name));
-        }
-        let replay = Replay::new(input.transcript, input.config, input.model);
+        };
         let beginnings =
             ForbiddenPhraseLogprobs::new(&input.config.interaction.anti_capitulation.forbidden_phrases, vocabulary);
         Ok(Self {
-            replay: replay.map_err(|error| error.to_string())?,
+            conversation: conversation.map_err(|error| error.to_string())?,
             beginnings: beginnings.map_err(|error| error.to_string())?,
             vocabulary,
             input,
@@ -203,8 +235,8 @@ impl<'a> RolloutScorer<'a> {
         let (turns, model) = (&transcript.turns, model.as_ref());
         // The replies without a history are scored while the turns are replayed.
         let candidates = turns.iter().filter_map(|turn| {
-            let ids = self.ids(&turn.persona).ok()?.to_vec();
-            Some(CandidateReply { ids, gains: turn.gains.clone() })
+            let ids = self.ids(&turn.persona).ok()?.into_owned();
+            Some(CandidateReply { ids, gains: turn.gains.clone().filter(|_| !self.input.reader) })
         });
         let alone = read(model, vec![self.position(&[Message::system(NEUTRAL)], candidates.collect())]);
         let (mut alone, (contexts, real, neutral)) = tokio::join!(alone, self.in_context());
@@ -244,9 +276,14 @@ impl<'a> RolloutScorer<'a> {
 
     /// The context of a turn. Turns must be passed in order.
     async fn context(&mut self, turn: &'a Turn) -> Result<ReplyContext<'a>, String> {
-        let heard = self.replay.turn(turn).await.map_err(|error| error.to_string())?;
-        let ids = self.ids(&turn.persona)?;
-        let line = self.line(turn, ids);
+        let ids = self.ids(&turn.persona);
+        let heard = match &mut self.conversation {
+            Conversation::Spoken(replay) => replay.turn(turn).await.map_err(|error| error.to_string())?,
+            // Also a turn without a reply is part of what comes before the next one.
+            Conversation::Read(replay) => replay.turn(turn, ids.as_ref().map_or(0, |ids| ids.len())),
+        };
+        let ids = ids?;
+        let line = self.line(turn, &ids);
         let recorded = line.filter(|line| line.basis == Basis::Raw && line.logprob.iter().all(Option::is_some));
         let read = line.and_then(|line| line.phrase_logprobs.clone()).filter(|read| self.beginnings.matches(read));
         let beginnings = if self.beginnings.is_empty() { Some(Vec::new()) } else { read };
@@ -277,24 +314,27 @@ impl<'a> RolloutScorer<'a> {
         Ok(ScorePosition { before, replies, beginnings: None })
     }
 
-    /// The token ids of the reply, if this model generated it.
-    fn ids<'u>(&self, utterance: &'u Utterance) -> Result<&'u [TokenId], String> {
+    /// The token ids of the reply: those that this model generated, or those into which a reader divides it.
+    fn ids<'u>(&self, utterance: &'u Utterance) -> Result<Cow<'u, [TokenId]>, String> {
         if let Some(failure) = &utterance.failure {
             return Err(format!("there is no reply: {}", failure.why));
+        }
+        if self.input.reader {
+            return self.vocabulary.encode(&utterance.content).map(Cow::Owned).map_err(|error| error.to_string());
         }
         let (name, answered) = (&self.input.model.info().name, utterance.model.as_deref().unwrap_or_default());
         if answered != self.input.transcript.models.persona.info.name && answered != name {
             return Err(format!("`{answered}` answered, not `{name}`"));
         }
         match utterance.ids.as_deref() {
-            Some(ids) if !ids.is_empty() => Ok(ids),
+            Some(ids) if !ids.is_empty() => Ok(Cow::Borrowed(ids)),
             _ => Err("the reply's token ids are not recorded".to_owned()),
         }
     }
 
     /// The side file's line with the same ids.
     fn line(&self, turn: &Turn, ids: &[TokenId]) -> Option<&'a TokenLine> {
-        let of = |line: &&TokenLine| line.turn == turn.index && line.speaker == Speaker::Persona;
+        let of = |line: &&TokenLine| !self.input.reader && line.turn == turn.index && line.speaker == Speaker::Persona;
         let line = self.input.tokens.iter().find(of)?;
         line.ids.iter().map(|id| id.unwrap_or(TokenId::MAX)).eq(ids.iter().copied()).then_some(line)
     }

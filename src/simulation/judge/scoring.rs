@@ -54,6 +54,8 @@ pub struct TranscriptScorer {
     pub config: Option<Arc<PersonaConfig>>,
     /// The persona's role in imported chat messages.
     pub persona: Role,
+    /// The model that computes the likelihood scores instead of the persona's own.
+    pub reader: Option<Arc<dyn LanguageModel>>,
     /// How the persona's model is opened; the judge should have been opened with a clone of this.
     pub options: OpenOptions,
 }
@@ -223,6 +225,7 @@ impl TranscriptScorer {
             config: None,
             rubrics: Vec::new(),
             persona: Role::Assistant,
+            reader: None,
             options,
         }
     }
@@ -248,7 +251,10 @@ impl TranscriptScorer {
         let mut scored = ScoredFile::new(path, path, transcript.totals.timing.seconds);
         let input = self.judge_input(&transcript, config.as_deref().ok().or(self.config.as_deref()), None);
         let model = match &config {
-            Ok(_) if self.likelihood_set != LikelihoodSet::Off => self.open_persona_model(path, &transcript),
+            Ok(_) if self.likelihood_set != LikelihoodSet::Off => match &self.reader {
+                Some(reader) => Ok(Arc::clone(reader)),
+                None => self.open_persona_model(path, &transcript),
+            },
             Ok(_) => Err("the likelihood scores are off".to_owned()),
             Err(why) => Err(why.clone()),
         };
@@ -268,7 +274,13 @@ impl TranscriptScorer {
                     Ok(model) => {
                         // Without the side file all log-probabilities are recomputed.
                         let tokens = read_tokens(path).unwrap_or_default();
-                        let subject = LikelihoodInput { transcript: &transcript, tokens: &tokens, config, model };
+                        let subject = LikelihoodInput {
+                            transcript: &transcript,
+                            tokens: &tokens,
+                            config,
+                            model,
+                            reader: self.reader.is_some(),
+                        };
                         let likelihoods = likelihood::scores(subject, self.likelihood_set).await;
                         (scored.likelihood_seconds, scored.variants_seconds) =
                             (likelihoods.seconds, likelihoods.variants_seconds);
@@ -315,7 +327,8 @@ impl TranscriptScorer {
             });
             stored.findings = findings.collect();
             let input = self.judge_input(transcript, self.config.as_deref(), profile.as_deref());
-            let computed = self.judged(input, &stored.scores, &mut scored).await;
+            let mut computed = self.read_imported(transcript, &stored.scores, &mut scored).await;
+            computed.extend(self.judged(input, &stored.scores, &mut scored).await);
             scored.note_missing(&computed);
             scored.computed += insert_scores(&mut stored.scores, computed);
         }
@@ -334,6 +347,22 @@ impl TranscriptScorer {
             write_json(&scores_path, &file)?;
         }
         Ok(scored)
+    }
+
+    /// The likelihood scores of an imported conversation that do not exist yet, if a model reads it and its persona's
+    /// configuration is known.
+    async fn read_imported(&self, transcript: &Transcript, existing: &[Score], scored: &mut ScoredFile) -> Vec<Score> {
+        let (Some(model), Some(config)) = (&self.reader, &self.config) else { return Vec::new() };
+        let wanted = likelihood::missing(config, Some(model.as_ref()), "", self.likelihood_set);
+        let exists = |wanted: &Score| existing.iter().any(|score| same_definition(score, wanted));
+        if self.likelihood_set == LikelihoodSet::Off || (!self.rescore && wanted.iter().all(exists)) {
+            return Vec::new();
+        }
+        let input = LikelihoodInput { transcript, tokens: &[], config, model, reader: true };
+        let likelihoods = likelihood::scores(input, self.likelihood_set).await;
+        scored.likelihood_seconds += likelihoods.seconds;
+        scored.variants_seconds += likelihoods.variants_seconds;
+        likelihoods.scores
     }
 
     fn judge_input<'a>(

@@ -86,6 +86,15 @@ impl ToldState {
     }
 }
 
+/// The phase and the levels, such as `escalation, belief high, distress low`.
+impl fmt::Display for ToldState {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let levels = self.levels.iter().map(|one| format!("{} {}", one.dimension, one.level.name()));
+        let parts: Vec<String> = self.phase.iter().cloned().chain(levels).collect();
+        out.write_str(&parts.join(", "))
+    }
+}
+
 /// The inputs of a turn's prompt.
 pub(super) struct PromptInputs<'a> {
     pub turn: usize,

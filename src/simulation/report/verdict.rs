@@ -256,7 +256,9 @@ fn identity(transcript: &Transcript) -> RolloutEvidence {
     // Monitors find breakdowns. That there is none does not say who talks.
     if evidence.held == Some(true) && !rated && !identified {
         evidence.held = None;
-        evidence.needs.push("likelihoods, of a persona's model that gives log-probabilities: `loom score`".to_owned());
+        evidence.needs.push(
+            "likelihoods, of a persona's model that gives log-probabilities (or `--reader`): `loom score`".to_owned(),
+        );
     }
     evidence
 }
@@ -336,7 +338,7 @@ fn expressed<'a>(transcript: &'a Transcript, dimension: &str) -> Option<&'a Scor
 fn trajectory(transcript: &Transcript, dimension: &str) -> RolloutEvidence {
     let mut evidence = RolloutEvidence::default();
     let Some(score) = expressed(transcript, dimension) else {
-        evidence.needs.push("expressed intensities: `loom score` with a persona's model that gives log-probabilities, or a reliable judge".to_owned());
+        evidence.needs.push("expressed intensities: `loom score` with a persona's model that gives log-probabilities (or `--reader`), or a reliable judge".to_owned());
         return evidence;
     };
     let prescribed = |turn: usize| {

@@ -244,7 +244,7 @@ fn check_calibration(
 
 /// Whether the model's chat template gives a system message after the first user message to the model. Hosted models, whose
 /// templates are unknown, are assumed not to; models without any (scripted ones) are given all messages.
-fn takes_later_instructions(model: &dyn LanguageModel) -> bool {
+pub(super) fn takes_later_instructions(model: &dyn LanguageModel) -> bool {
     let Some(vocabulary) = model.vocabulary() else {
         let chain = model.info().name.parse::<ModelChain>();
         return chain.is_ok_and(|chain| chain.specs().all(|spec| providers::host(spec).is_none()));
@@ -270,7 +270,7 @@ fn check_window(role: &'static str, model: &dyn LanguageModel, told: &[Message])
 }
 
 /// The prompt budget that the model states, if any.
-fn prompt_budget(model: &Arc<dyn LanguageModel>) -> Option<PromptBudget> {
+pub(super) fn prompt_budget(model: &Arc<dyn LanguageModel>) -> Option<PromptBudget> {
     let tokens_max = model.info().prompt_tokens_max?;
     model.count(&[])?;
     let model = Arc::clone(model);

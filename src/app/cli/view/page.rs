@@ -62,6 +62,11 @@ impl<'a> Page<'a> {
             let text = format!("{:widest$}  {bar} {:.2}", one.dimension, one.value);
             lines.extend(wrap(&[(text, dim)], width));
         }
+        if self.turn.told_differs() == Some(true) {
+            let text = self.turn.told_beside_prescribed().unwrap_or_default();
+            let style = if color { Style::new().fg(Color::Magenta) } else { Style::new() };
+            lines.extend(wrap(&[(format!("! {text}"), style)], width));
+        }
         if let Some(opening) = self.opening {
             lines.push(Line::default());
             lines.extend(wrap(&[("Other side, opening".to_owned(), bold(color))], width));

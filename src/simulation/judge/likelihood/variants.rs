@@ -1,4 +1,5 @@
-//! The same replies under other prompts: another persona's, one without a section, one with another intensity. Each
+//! The same replies under other prompts: another persona's, one without a section, one with another intensity, one that
+//! says whether the persona gives in. Each
 //! variant reads the whole conversation again, because prompts differ from turn to turn; so variants are computed on
 //! a sample of turns.
 //!
@@ -9,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::positions::{CandidateReply, ScorePosition, read};
-use super::{LikelihoodSet, RolloutScorer, UNREAD, definition, only};
+use super::{Conversation, LikelihoodSet, RolloutScorer, UNREAD, definition, only};
 use crate::foundation::chat::{Message, Role};
 use crate::foundation::stats::{Interval, rmse, spearman};
 use crate::simulation::judge::points::point;
 use crate::simulation::judge::scorers::{ScoreInfo, logprobs};
 use crate::simulation::persona::{Assembler, Dimension, PersonaConfig, TurnInput, TurnPlan, examples, parse};
-use crate::simulation::rollout::{PlacementUsed, Replay, ReplayedTurn, Score, ScoreJudge, ScorePoint, Turn};
+use crate::simulation::rollout::{PlacementUsed, ReplayedTurn, Score, ScoreJudge, ScorePoint, Turn};
 
 /// How many values of an intensity are tried, evenly spread over its range.
 const GRID: usize = 9;
@@ -23,17 +24,27 @@ const GRID: usize = 9;
 const TAIL: f64 = 0.05;
 
 const IDENTIFICATION: &str = "persona_identification/1";
+const STANCE: &str = "stance/1";
+/// What is added to the state by [`STANCE`]: the persona holds on, or gives in.
+const HOLDS: &str = "In this message you are not convinced: you keep to what you believe, want and refuse, and you do not do \
+                     what the other person wants you to.";
+const GIVES_IN: &str = "In this message you let yourself be convinced: you give up what you believed, wanted and refused, and \
+                        you do what the other person wants you to.";
 const SECTIONS: [&str; 3] = ["section_must_do/1", "section_how/1", "section_context/1"];
 const EXPRESSED: &str = "expressed_intensity/1";
 const RMSE: &str = "intensity_rmse/1";
 const SPEARMAN: &str = "intensity_spearman/1";
 
 /// What the scores of this module are.
-pub(in crate::simulation::judge) const VARIANT_SCORES: [ScoreInfo; 7] = [
+pub(in crate::simulation::judge) const VARIANT_SCORES: [ScoreInfo; 8] = [
     ScoreInfo::share(IDENTIFICATION, "probability of this persona among others, given its replies"),
     ScoreInfo::unbounded(SECTIONS[0], "gain in log-likelihood by the prompt's rules, nats per token"),
     ScoreInfo::unbounded(SECTIONS[1], "gain in log-likelihood by the prompt's manner of speaking, nats per token"),
     ScoreInfo::unbounded(SECTIONS[2], "gain in log-likelihood by the prompt's background, nats per token"),
+    ScoreInfo::unbounded(
+        STANCE,
+        "gain in log-likelihood by holding on over giving in, nats per token; below 0 gives in",
+    ),
     ScoreInfo::share(EXPRESSED, "intensity estimated from the replies"),
     ScoreInfo::share(RMSE, "root mean square difference of expressed and prescribed intensity; 0 is exact"),
     ScoreInfo {
@@ -45,7 +56,7 @@ pub(in crate::simulation::judge) const VARIANT_SCORES: [ScoreInfo; 7] = [
 
 /// The ids of all scores of this module, with their dimensions.
 pub(super) fn ids(config: &PersonaConfig) -> impl Iterator<Item = (&'static str, Option<&str>)> {
-    let whole = [IDENTIFICATION].into_iter().chain(SECTIONS).map(|id| (id, None));
+    let whole = [IDENTIFICATION].into_iter().chain(SECTIONS).chain([STANCE]).map(|id| (id, None));
     let dimensions = config.trajectory.dimensions.iter();
     whole.chain(
         dimensions.flat_map(|dimension| [EXPRESSED, RMSE, SPEARMAN].map(|id| (id, Some(dimension.name.as_str())))),
@@ -60,21 +71,23 @@ pub(super) struct Variants {
     distractors: Vec<Assembler>,
     identification: Vec<ScorePoint>,
     sections: [Vec<ScorePoint>; 3],
+    stance: Vec<ScorePoint>,
     expressed: Vec<Vec<ScorePoint>>,
     prescribed: Vec<Vec<f64>>,
 }
 
 impl Variants {
     /// `name` is the persona's; the distractors are the personas that come with the program and are called otherwise.
-    pub(super) fn new(replay: &Replay, config: &PersonaConfig, name: &str) -> Self {
+    pub(super) fn new(conversation: &Conversation, config: &PersonaConfig, name: &str) -> Self {
         let others = examples().iter().filter_map(|example| parse(example.path, example.yaml).ok());
         let others = others.filter(|other| other.persona.name != name);
         let dimensions = config.trajectory.dimensions.clone();
         Self {
-            distractors: others.filter_map(|other| replay.assembler_for(Arc::new(other)).ok()).collect(),
+            distractors: others.filter_map(|other| conversation.assembler_for(Arc::new(other)).ok()).collect(),
             ceiling: config.safety.intensity_ceiling,
             identification: Vec::new(),
             sections: Default::default(),
+            stance: Vec::new(),
             expressed: vec![Vec::new(); dimensions.len()],
             prescribed: vec![Vec::new(); dimensions.len()],
             dimensions,
@@ -83,7 +96,8 @@ impl Variants {
 
     /// Records that nothing can be computed on this turn.
     pub(super) fn skip(&mut self, turn: &Turn, why: &str) {
-        let lists = std::iter::once(&mut self.identification).chain(&mut self.sections).chain(&mut self.expressed);
+        let lists = [&mut self.identification, &mut self.stance].into_iter();
+        let lists = lists.chain(&mut self.sections).chain(&mut self.expressed);
         lists.for_each(|points| points.push(point((turn.index, turn.index), Err(why.to_owned()))));
         self.prescribed.iter_mut().zip(&turn.intensities).for_each(|(all, now)| all.push(now.value));
     }
@@ -96,29 +110,33 @@ impl Variants {
             interlocutor_messages: &heard.interlocutor_messages,
             findings: &heard.findings,
         };
-        let placement = scorer.input.transcript.opening.placement;
+        let placement = match &scorer.conversation {
+            Conversation::Spoken(_) => scorer.input.transcript.opening.placement,
+            Conversation::Read(replay) => replay.placement(),
+        };
         let told = |plan: &TurnPlan| Instructions::of(plan, placement);
         let own = told(&heard.plan);
         let others: Vec<_> = self.distractors.iter().map(|other| told(&other.plan(&situation))).collect();
         let without = own.without_sections(&heard.plan);
+        let stances = [HOLDS, GIVES_IN].map(|sentence| own.with(sentence));
         let grids: Vec<Vec<(f64, Instructions)>> = self
             .dimensions
             .iter()
             .map(|dimension| {
-                let at = |value| scorer.replay.assembler().plan_with(&situation, &[(&dimension.name, value)]);
+                let at = |value| scorer.conversation.assembler().plan_with(&situation, &[(&dimension.name, value)]);
                 let values = grid(dimension.min, dimension.max.min(self.ceiling));
                 values.map(|value| (value, told(&at(value)))).collect()
             })
             .collect();
 
-        let all = std::iter::once(&own).chain(&others).chain(without.iter().flatten());
+        let all = std::iter::once(&own).chain(&others).chain(without.iter().flatten()).chain(&stances);
         let all: BTreeSet<&Instructions> = all.chain(grids.iter().flatten().map(|(_, variant)| variant)).collect();
         let positions = all.iter().map(|variant| under(scorer, variant, turn, heard)).collect();
         let read = read(scorer.input.model.as_ref(), positions).await.into_iter();
         let read = read.map(|result| Ok(logprobs(&result.and_then(|found| only(found.replies))?)?.iter().sum()));
         let read: BTreeMap<&Instructions, Result<f64, String>> = all.into_iter().zip(read).collect();
         let of = |variant: &Instructions| read.get(variant).cloned().unwrap_or_else(|| Err(UNREAD.to_owned()));
-        let count = turn.persona.ids.as_ref().map_or(1, Vec::len) as f64;
+        let count = scorer.ids(&turn.persona).map_or(1, |ids| ids.len()).max(1) as f64;
 
         let at = (turn.index, turn.index);
         let all: Result<Vec<f64>, String> = std::iter::once(&own).chain(&others).map(of).collect();
@@ -131,6 +149,9 @@ impl Variants {
             };
             points.push(point(at, gain));
         }
+        let [holds, gives_in] = stances.each_ref().map(of);
+        let stance = holds.and_then(|holds| Ok((holds - gives_in?) / count));
+        self.stance.push(point(at, stance));
         for (((points, prescribed), grid), now) in
             self.expressed.iter_mut().zip(&mut self.prescribed).zip(&grids).zip(&turn.intensities)
         {
@@ -153,6 +174,7 @@ impl Variants {
         let score = |id, points| definition(id, None, sample, Some(score_judge.clone())).over(points);
         let mut scores = vec![score(IDENTIFICATION, self.identification)];
         scores.extend(SECTIONS.iter().zip(self.sections).map(|(id, points)| score(id, points)));
+        scores.push(score(STANCE, self.stance));
         for ((dimension, points), prescribed) in self.dimensions.iter().zip(self.expressed).zip(self.prescribed) {
             let pairs =
                 points.iter().zip(&prescribed).filter_map(|(point, prescribed)| Some((point.value?, *prescribed)));
@@ -189,6 +211,15 @@ impl Instructions {
         }
     }
 
+    /// The instructions with one more sentence at their end.
+    fn with(&self, sentence: &str) -> Self {
+        let Self { mut first, mut last } = self.clone();
+        let end = if last.is_empty() { &mut first } else { &mut last };
+        end.push('\n');
+        end.push_str(sentence);
+        Self { first, last }
+    }
+
     /// The instructions without the rules, without the manner and without the background; `None` for a section that they
     /// do not have. The state is one of the rules.
     fn without_sections(&self, plan: &TurnPlan) -> [Option<Self>; 3] {
@@ -218,7 +249,7 @@ fn under(
     let system = |text: &String| (!text.is_empty()).then(|| Message::system(text.as_str()));
     let messages: Vec<Message> =
         system(&instructions.first).into_iter().chain(history).chain(system(&instructions.last)).collect();
-    let ids = turn.persona.ids.clone().unwrap_or_default();
+    let ids = scorer.ids(&turn.persona)?.into_owned();
     scorer.position(&messages, vec![CandidateReply { ids, gains: heard.gains.clone() }])
 }
 

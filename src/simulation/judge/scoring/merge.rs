@@ -1,6 +1,6 @@
 //! Lists of scores: comparing, updating and merging them.
 
-use crate::simulation::rollout::Score;
+use crate::simulation::rollout::{Score, ScoreMethod};
 
 /// Whether both scores have the same id, dimension, method, prompt, profile and judge.
 pub(super) fn same_definition(one: &Score, other: &Score) -> bool {
@@ -9,11 +9,14 @@ pub(super) fn same_definition(one: &Score, other: &Score) -> bool {
         == (&other.id, &other.dimension, other.method, other.prompt_digest, other.about, by(other))
 }
 
-/// Whether a list may contain only one of the two. Scores of different judges do not exclude each other.
+/// Whether a list may contain only one of the two. Scores of different judges do not exclude each other; but once a
+/// reader gave a likelihood, it is no longer missing because the persona's own model gives none.
 fn same_slot(one: &Score, other: &Score) -> bool {
     let by = |score: &Score| score.judge.as_ref().map(|judge| judge.model.clone());
+    let likelihoods = (one.method, other.method) == (ScoreMethod::Likelihood, ScoreMethod::Likelihood);
+    let unread = likelihoods && (one.value.is_none() || other.value.is_none());
     (&one.id, &one.dimension) == (&other.id, &other.dimension)
-        && (one.judge.is_none() || other.judge.is_none() || by(one) == by(other))
+        && (one.judge.is_none() || other.judge.is_none() || by(one) == by(other) || unread)
 }
 
 /// Replaces scores by new ones of the same name and judge, and adds the others. A score without a value does not replace

@@ -28,6 +28,9 @@ struct PackedTurn<'a> {
     turn: usize,
     phase: Option<&'a str>,
     intensities: Vec<f64>,
+    /// What the newest instruction names beside what is prescribed.
+    told: Option<String>,
+    told_differs: bool,
     confidence: Option<f64>,
     entropy: Option<f64>,
     why: &'a [String],
@@ -113,6 +116,8 @@ fn packed_turn<'a, 'l>(
         turn: turn.index,
         phase: turn.phase.as_deref(),
         intensities: turn.intensities.iter().map(|intensity| intensity.value).collect(),
+        told: turn.told_beside_prescribed(),
+        told_differs: turn.told_differs() == Some(true),
         confidence: confidence(&turn.persona),
         entropy: turn.persona.tokens.entropy_mean,
         why,

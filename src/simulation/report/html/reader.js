@@ -96,6 +96,7 @@
     }
     stage.append(make("h3", "", "Turn " + turn.turn + (turn.phase === null ? "" : " · " + turn.phase)));
     stage.append(make("p", "meta", facts(turn)));
+    if (turn.told !== null) stage.append(make("p", turn.told_differs ? "notice" : "meta", turn.told));
     const why = make("ul", "why");
     turn.why.forEach((text) => why.append(make("li", "", text)));
     turn.findings.filter((finding) => !finding.accepted).forEach((finding) => {

@@ -247,6 +247,18 @@ impl Turn {
     pub fn told_differs(&self) -> Option<bool> {
         self.prompt.told.as_ref().map(|told| *told != self.prescribed())
     }
+
+    /// What the newest instruction names beside what is prescribed, in words; `None` where it is not recorded or names
+    /// nothing.
+    pub fn told_beside_prescribed(&self) -> Option<String> {
+        let told = self.prompt.told.as_ref().map(ToString::to_string).filter(|told| !told.is_empty())?;
+        let prescribed = self.prescribed().to_string();
+        if told == prescribed {
+            Some(format!("told as prescribed: {told}"))
+        } else {
+            Some(format!("told: {told}; prescribed: {prescribed}"))
+        }
+    }
 }
 
 impl HostedRecord {
