@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Reads an exported log with Inspect (`inspect_ai` from PyPI, in a virtual environment under target/): the log, its data
-# frame of samples, and the viewer's bundle.
+# frames of evals, samples, messages and events, and the viewer's bundle.
 #
 # Needs Python 3.10 or newer and a built `loom` (LOOM=…, else target/debug/loom).
 set -euo pipefail
@@ -21,7 +21,7 @@ trap 'rm -rf "$folder"' EXIT
 import sys
 from pathlib import Path
 
-from inspect_ai.analysis import evals_df, samples_df
+from inspect_ai.analysis import evals_df, events_df, messages_df, samples_df
 from inspect_ai.log import bundle_log_dir, list_eval_logs, read_eval_log
 
 folder = sys.argv[1]
@@ -40,8 +40,13 @@ assert {score.name for score in log.results.scores} >= {"novelty/1", "agreement/
 samples = samples_df(folder)
 assert len(samples) == 3 and samples["score_novelty/1"].between(0, 1).all(), list(samples.columns)
 assert len(evals_df(folder)) == 1
+assert samples["input"].str.len().min() > 0
+messages = messages_df(folder)
+assert len(messages) == 3 * (1 + 2 * 24 - 1), len(messages)  # all but the last one, to which nobody replied
+events = events_df(folder)
+assert len(events) == 3 * 24 and events["event"].eq("model").all()
 bundle = Path(folder).parent / "bundle"
 bundle_log_dir(folder, output_dir=str(bundle))
 assert (bundle / "index.html").is_file() and any((bundle / "logs").glob("*.json")), list(bundle.iterdir())
-print(f"inspect_ai reads {info.name.rsplit('/', 1)[-1]}: {len(samples)} samples, {len(log.results.scores)} scores")
+print(f"inspect_ai reads {info.name.rsplit('/', 1)[-1]}: {len(samples)} samples, {len(log.results.scores)} scores, {len(messages)} messages, {len(events)} events")
 PYTHON

@@ -215,6 +215,29 @@ fn exports_contain_both_sides_views() {
             .map(|key| text.find(key).unwrap_or_else(|| panic!("{key}")))
             .to_vec();
     assert!(places.is_sorted(), "{places:?}");
+    // What Inspect's data frames and its viewer need: ids, dates, an input, and each message once in the events.
+    let log: serde_json::Value = serde_json::from_str(text).unwrap();
+    let began: jiff::Timestamp = log["eval"]["created"].as_str().unwrap().parse().unwrap();
+    for sample in log["samples"].as_array().unwrap() {
+        assert!(!sample["input"].as_str().unwrap().is_empty());
+        let events = sample["events"].as_array().unwrap();
+        let time = |value: &serde_json::Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        assert!(
+            began <= time(&events[0]["timestamp"]) && time(&events[0]["timestamp"]) <= time(&sample["completed_at"])
+        );
+        let id = |message: &serde_json::Value| message["id"].as_str().unwrap().to_owned();
+        let in_events: Vec<String> = events
+            .iter()
+            .flat_map(|event| {
+                let reply = &event["output"]["choices"][0]["message"];
+                event["input"].as_array().unwrap().iter().chain([reply]).map(id).collect::<Vec<_>>()
+            })
+            .collect();
+        let messages: Vec<String> = sample["messages"].as_array().unwrap().iter().map(id).collect();
+        // The last message is the other side's: nobody replied to it.
+        assert_eq!(in_events, messages[..in_events.len()]);
+        assert!(messages.len() - in_events.len() <= 1);
+    }
 }
 
 #[test]

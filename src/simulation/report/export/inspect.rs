@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use super::{prompt, utterances};
 use crate::foundation::base::Digest;
 use crate::foundation::chat::Finish;
 use crate::simulation::persona::Speaker;
-use crate::simulation::rollout::{Outcome, TokenCount, TokenLine, Transcript, Utterance};
+use crate::simulation::rollout::{Outcome, TokenCount, TokenLine, Transcript, Turn, Utterance};
 
 #[derive(Serialize)]
 struct Log {
@@ -38,7 +39,12 @@ struct Sample {
     output: Value,
     scores: BTreeMap<String, Value>,
     metadata: Value,
+    events: Vec<Value>,
     model_usage: Value,
+    started_at: String,
+    completed_at: String,
+    total_time: f64,
+    uuid: String,
 }
 
 /// The log's file name and text.
@@ -60,7 +66,8 @@ pub(super) fn log(report: &Report, loaded: &[LoadedRollout]) -> Result<(String, 
         "cancelled"
     };
     let samples: Vec<Sample> =
-        loaded.iter().zip(&report.rollouts).map(|(loaded, row)| sample(loaded, &row.scores)).collect();
+        loaded.iter().zip(&report.rollouts).map(|(loaded, row)| sample(&id, loaded, &row.scores)).collect();
+    let completed = samples.iter().map(|sample| sample.completed_at.clone()).max().unwrap_or_default();
     let log = Log {
         version: 2,
         status,
@@ -81,7 +88,7 @@ pub(super) fn log(report: &Report, loaded: &[LoadedRollout]) -> Result<(String, 
             "completed_samples": complete,
             "scores": results(report),
         }),
-        stats: json!({"started_at": created, "completed_at": "", "model_usage": usage(report, &model)}),
+        stats: json!({"started_at": created, "completed_at": completed, "model_usage": usage(report, &model)}),
         error: stopped.map(|why| json!({"message": why, "traceback": "", "traceback_ansi": ""})),
         samples,
     };
@@ -129,8 +136,14 @@ fn score_name(id: &str, dimension: Option<&str>, judge: Option<&str>) -> String 
     [Some(id), dimension, judge].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-fn sample(loaded: &LoadedRollout, measured: &[(String, Option<f64>)]) -> Sample {
+fn sample(log: &str, loaded: &LoadedRollout, measured: &[(String, Option<f64>)]) -> Sample {
     let transcript = &loaded.transcript;
+    let messages = messages(transcript);
+    let began = &transcript.created_at;
+    let seconds: f64 = transcript.turns.iter().map(|turn| turn.timing.seconds).sum();
+    // What the persona's first reply answers: the other side's first message, else the instructions.
+    let before = messages.iter().take_while(|message| message["role"] != "assistant");
+    let input = before.last().and_then(|message| message["content"].as_str()).unwrap_or_default().to_owned();
     let mut scores: BTreeMap<String, Value> = BTreeMap::new();
     // Scores without a value are left out.
     scores.extend(measured.iter().filter_map(|(id, value)| Some((id.clone(), json!({"value": (*value)?})))));
@@ -145,9 +158,8 @@ fn sample(loaded: &LoadedRollout, measured: &[(String, Option<f64>)]) -> Sample 
     Sample {
         id: loaded.file.split('.').next().unwrap_or_default().to_owned(),
         epoch: 1,
-        input: transcript.opening.words.clone().unwrap_or_default(),
+        input,
         target: "",
-        messages: messages(transcript),
         output: output(loaded),
         scores,
         metadata: json!({
@@ -155,6 +167,12 @@ fn sample(loaded: &LoadedRollout, measured: &[(String, Option<f64>)]) -> Sample 
             "turns": transcript.turns.len(), "monitor_events": transcript.totals.monitor_events,
             "failures": transcript.totals.failures,
         }),
+        events: events(log, loaded, &messages),
+        messages,
+        started_at: began.clone(),
+        completed_at: later(began, seconds),
+        total_time: seconds,
+        uuid: format!("{log}-{}", transcript.run.rollout),
         model_usage: json!({
             format!("loom/{}", transcript.models.persona.spec):
                 {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out},
@@ -191,17 +209,55 @@ fn messages(transcript: &Transcript) -> Vec<Value> {
     system.into_iter().chain(opening).chain(said).collect()
 }
 
+/// One event per reply of the persona's model. Its input is what was said since the reply before, so that each message
+/// stands in the events once; `messages` has the whole conversation.
+fn events(log: &str, loaded: &LoadedRollout, messages: &[Value]) -> Vec<Value> {
+    let transcript = &loaded.transcript;
+    let model = format!("loom/{}", transcript.models.persona.spec);
+    let mut replies = transcript.turns.iter();
+    let (mut events, mut input, mut seconds) = (Vec::new(), Vec::new(), 0.0);
+    for message in messages {
+        if message["role"] != "assistant" {
+            input.push(message.clone());
+            continue;
+        }
+        let Some(turn) = replies.next() else { break };
+        events.push(json!({
+            "uuid": format!("{log}-{}-{}", transcript.run.rollout, turn.index),
+            "timestamp": later(&transcript.created_at, seconds), "working_start": seconds, "event": "model",
+            "model": model, "input": std::mem::take(&mut input), "tools": [], "tool_choice": "none", "config": {},
+            "output": reply(loaded, turn, message.clone()), "working_time": turn.persona.timing.seconds,
+        }));
+        seconds += turn.timing.seconds;
+    }
+    events
+}
+
+/// The point of time `seconds` after `began`; `began` itself if it is no time.
+fn later(began: &str, seconds: f64) -> String {
+    let after =
+        |began: Timestamp| Some(began.checked_add(SignedDuration::try_from_secs_f64(seconds).ok()?).ok()?.to_string());
+    began.parse().ok().and_then(after).unwrap_or_else(|| began.to_owned())
+}
+
 /// The persona's last message, with the log-probabilities of its tokens if all are known.
 fn output(loaded: &LoadedRollout) -> Value {
     let transcript = &loaded.transcript;
     let Some(turn) = transcript.turns.last() else { return json!({}) };
+    let id = format!("{}-{}p", transcript.run.rollout, turn.index);
+    let message = json!({"id": id, "content": turn.persona.content, "source": "generate", "role": "assistant"});
+    reply(loaded, turn, message)
+}
+
+/// The model's output in one turn.
+fn reply(loaded: &LoadedRollout, turn: &Turn, message: Value) -> Value {
     let said = &turn.persona;
     let tokens = loaded.tokens.iter().find(|line| line.turn == turn.index && line.speaker == Speaker::Persona);
     let logprobs = tokens.and_then(logprobs).map(|content| json!({ "content": content }));
     json!({
         "model": said.model.as_deref().unwrap_or("none"),
         "choices": [{
-            "message": {"id": format!("{}-{}p", transcript.run.rollout, turn.index), "content": said.content, "source": "generate", "role": "assistant"},
+            "message": message,
             "stop_reason": stop_reason(said),
             "logprobs": logprobs,
         }],
