@@ -137,7 +137,8 @@ async fn many_choices_of_one_request_starve_nobody() {
     greedy["n"] = json!(64);
     greedy["max_tokens"] = json!(30_000);
     let call = tokio::spawn(server.post("/v1/completions", &greedy).send());
-    server.until("loom_sequences_active", 16).await;
+    let begun = timeout(Duration::from_secs(60), server.until("loom_sequences_active", 16));
+    begun.await.expect("it is refused");
     timeout(Duration::from_secs(30), server.ask("/v1/completions", &short())).await.expect("it waits for all 64");
     call.abort();
 }

@@ -31,6 +31,7 @@ pub(super) async fn chat(
 ) -> Result<Response, ApiError> {
     let (fields, memory) = Fields::read(&shared, body).await?;
     let chat = Arc::new(Chat::of(fields, &shared)?);
+    let memory = chat.common.memory(&shared, memory).await?;
     let turn = shared.enter().await?;
     if chat.common.stream {
         let envelope = chat.common.envelope(&shared, "chat.completion.chunk");
@@ -119,7 +120,9 @@ impl Chat {
         fields.take_neutral("store", &[json!(false)])?;
         fields.take_neutral("service_tier", &[json!("auto"), json!("default")])?;
         fields.finish("the request")?;
-        common.check_size(1, messages.iter().map(|message| message.content.len()).sum(), 0)?;
+        let bytes = messages.iter().map(|message| message.content.len()).sum();
+        let reported = logprobs || common.readings;
+        common.check_size(1, bytes, 0, reported)?;
         Ok(Self { common, messages, logprobs })
     }
 

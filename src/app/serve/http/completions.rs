@@ -97,6 +97,7 @@ pub(super) async fn completions(
 ) -> Result<Response, ApiError> {
     let (fields, memory) = Fields::read(&shared, body).await?;
     let completions = Arc::new(Completions::of(fields, &shared)?);
+    let memory = completions.common.memory(&shared, memory).await?;
     let turn = shared.enter().await?;
     let envelope = completions.common.envelope(&shared, "text_completion");
     if completions.common.stream {
@@ -154,7 +155,8 @@ impl Completions {
         fields.finish("the request")?;
         let bytes = prompts.iter().map(PromptInput::bytes).sum();
         let echoed = if echo { prompts.iter().map(PromptInput::tokens_max).max().unwrap_or(0) } else { 0 };
-        common.check_size(prompts.len(), bytes, echoed.min(PROMPT_TOKENS_MAX))?;
+        let reported = top.is_some() || common.readings;
+        common.check_size(prompts.len(), bytes, echoed.min(PROMPT_TOKENS_MAX), reported)?;
         Ok(Self { common, prompts, logprobs: top.is_some(), echo })
     }
 
