@@ -46,7 +46,7 @@ use self::error::ApiError;
 use self::metrics::Metrics;
 use super::{Gains, text_of, text_of_first, token_json};
 use crate::foundation::base::limits::{
-    ACTIVE_SEQUENCES_MAX, REQUEST_BYTES_MAX, REQUEST_SILENCE_S_MAX, REQUESTS_WAITING_MAX,
+    ACTIVE_SEQUENCES_MAX, REQUEST_BYTES_MAX, REQUEST_SILENCE_S_MAX, REQUESTS_WAITING_MAX, TEXT_AT_ONCE_BYTES_MAX,
 };
 use crate::foundation::base::{Clock, RngStream, SystemClock};
 use crate::foundation::chat::{Embedder, LanguageModel};
@@ -207,6 +207,15 @@ impl Shared {
         let (name, _) = self.embedder.as_ref()?;
         Some(json!({ "id": name, "object": "model", "created": self.started_at, "owned_by": "loom" }))
     }
+}
+
+/// Runs work on `bytes` bytes of a request: much of it on the blocking thread pool, so that other requests do not wait.
+async fn run_sized<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    bytes: usize,
+    work: impl FnOnce(&Shared) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    if bytes <= TEXT_AT_ONCE_BYTES_MAX { work(shared) } else { run_blocking(shared, work).await }
 }
 
 /// Runs CPU-heavy work on the blocking thread pool.

@@ -78,12 +78,11 @@ impl RequestMemory {
         }
     }
 
-    /// Waits for the memory to parse, render and tokenise `body`.
+    /// Waits for the memory to parse, render and tokenise a body of this size.
     ///
     /// # Errors
-    /// If it holds too many values, nests too deeply, or needs more memory than there is for all requests.
-    pub(super) async fn work(&self, body: &[u8]) -> Result<WorkMemory, ApiError> {
-        let size = JsonSize::of(body)?;
+    /// If it needs more memory than there is for all requests.
+    pub(super) async fn work(&self, size: JsonSize) -> Result<WorkMemory, ApiError> {
         let values = size.items.saturating_mul(ITEM_BYTES).saturating_add(size.fields.saturating_mul(FIELD_BYTES));
         let bytes = size.text.saturating_mul(WORK_PER_TEXT_BYTE).saturating_add(values);
         let Some(permits) = u32::try_from(bytes).ok().filter(|_| bytes <= REQUEST_WORK_BYTES_MAX) else {
@@ -116,8 +115,8 @@ async fn acquire(memory: &Arc<Semaphore>, permits: u32) -> Result<OwnedSemaphore
 }
 
 /// What a JSON text holds, at least, found without parsing it.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct JsonSize {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct JsonSize {
     /// Items of lists.
     items: usize,
     /// Fields of objects.
@@ -127,7 +126,11 @@ struct JsonSize {
 }
 
 impl JsonSize {
-    fn of(body: &[u8]) -> Result<Self, ApiError> {
+    /// Counts `body`.
+    ///
+    /// # Errors
+    /// If it holds too many values or nests too deeply.
+    pub(super) fn of(body: &[u8]) -> Result<Self, ApiError> {
         let mut size = Self::default();
         // One bit per open list or object, the innermost lowest.
         let (mut objects, mut depth, mut inside, mut escaped) = (0u64, 0usize, false, false);
@@ -199,7 +202,7 @@ mod tests {
     #[tokio::test]
     async fn choices_wait_for_memory_and_a_single_one_does_not() {
         let memory = RequestMemory::default();
-        let work = async || memory.work(b"{}").await.unwrap();
+        let work = async || memory.work(JsonSize::default()).await.unwrap();
         let soon = std::time::Duration::from_millis(20);
         let most = CHOICES_WORK_BYTES_MAX / CHOICE_PER_TEXT_BYTE;
         let held = memory.choices(work().await, 2, most).await.unwrap();
@@ -224,12 +227,13 @@ mod tests {
     #[tokio::test]
     async fn work_waits_for_memory() {
         let memory = RequestMemory::default();
-        let body = format!("\"{}\"", "a".repeat(REQUEST_WORK_BYTES_MAX / WORK_PER_TEXT_BYTE - 2));
-        assert!(memory.work(format!("[{body}{body}]").as_bytes()).await.is_err());
-        let held = memory.work(body.as_bytes()).await.unwrap();
+        let text = |bytes| JsonSize { text: bytes, ..JsonSize::default() };
+        let most = REQUEST_WORK_BYTES_MAX / WORK_PER_TEXT_BYTE;
+        assert!(memory.work(text(most + 1)).await.is_err());
+        let held = memory.work(text(most)).await.unwrap();
         let soon = std::time::Duration::from_millis(20);
-        assert!(tokio::time::timeout(soon, memory.work(b"\"a short text\"")).await.is_err());
+        assert!(tokio::time::timeout(soon, memory.work(text(100))).await.is_err());
         drop(held);
-        assert!(tokio::time::timeout(soon, memory.work(b"\"a short text\"")).await.is_ok());
+        assert!(tokio::time::timeout(soon, memory.work(text(100))).await.is_ok());
     }
 }

@@ -16,7 +16,7 @@ use super::budget::WorkMemory;
 use super::chat::messages;
 use super::common::no_vocabulary;
 use super::error::ApiError;
-use super::fields::Fields;
+use super::fields::{Fields, ParsedBody};
 use super::{Shared, run_blocking};
 use crate::foundation::chat::{TokenId, Vocabulary};
 
@@ -52,8 +52,8 @@ fn vocabulary(shared: &Shared) -> Result<&dyn Vocabulary, ApiError> {
 }
 
 /// The request's fields; a model name is checked if given.
-async fn of(body: Result<Bytes, BytesRejection>, shared: &Shared) -> Result<(Fields, WorkMemory), ApiError> {
-    let (mut fields, memory) = Fields::read(shared, body).await?;
+async fn of(body: Result<Bytes, BytesRejection>, shared: &Arc<Shared>) -> Result<(Fields, WorkMemory), ApiError> {
+    let ParsedBody { mut fields, memory, .. } = Fields::read(shared, body).await?;
     if let Some(model) = fields.take::<String>("model")? {
         shared.check_name(&model)?;
     }
