@@ -77,6 +77,8 @@ pub struct ServerLimits {
     /// Longest wait for a client: for the head of the next request, between two chunks of a body, and until it reads what
     /// was sent.
     pub silence: Duration,
+    /// Maximum number of connections; a new one then takes the place of the one that has been idle the longest.
+    pub connections: usize,
 }
 
 impl Default for ServerLimits {
@@ -86,6 +88,7 @@ impl Default for ServerLimits {
             active_max: ACTIVE_SEQUENCES_MAX,
             waiting: REQUESTS_WAITING_MAX,
             silence: Duration::from_secs(REQUEST_SILENCE_S_MAX),
+            connections: connections::connections_max(),
         }
     }
 }
@@ -98,6 +101,7 @@ struct Shared {
     /// The digest of the key; the key itself is not stored.
     key: Option<blake3::Hash>,
     slots: Arc<Semaphore>,
+    active_max: usize,
     waiting_max: usize,
     silence: Duration,
     memory: RequestMemory,
@@ -123,8 +127,8 @@ pub async fn serve(
     service: HttpService,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let silence = service.limits.silence;
-    connections::serve(listener, routes(service)?, silence, stop).await;
+    let limits = (service.limits.silence, service.limits.connections);
+    connections::serve(listener, routes(service)?, limits, stop).await;
     Ok(())
 }
 
@@ -136,6 +140,7 @@ fn routes(service: HttpService) -> io::Result<Router> {
         embedder,
         key: key.map(|key| blake3::hash(key.expose_secret().as_bytes())),
         slots: Arc::new(Semaphore::new(limits.active_max.clamp(1, Semaphore::MAX_PERMITS))),
+        active_max: limits.active_max,
         waiting_max: limits.waiting,
         silence: limits.silence,
         memory: RequestMemory::default(),
@@ -177,6 +182,11 @@ impl Shared {
         permit.map(|permit| ActiveRequest { _permit: permit }).map_err(|_| {
             ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request semaphore is closed: this is a bug")
         })
+    }
+
+    /// Whether requests wait for a place, or may wait for one in the engine.
+    fn is_crowded(&self) -> bool {
+        self.metrics.waiting() > 0 || self.metrics.sequences() >= self.active_max
     }
 
     fn check_name(&self, model: &str) -> Result<(), ApiError> {

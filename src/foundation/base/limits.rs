@@ -198,6 +198,8 @@ pub const RESPONSE_LOGPROBS_MAX: usize = 1 << 19;
 pub const CHOICES_AT_ONCE_MAX: usize = 16;
 /// Most bytes of a stream that wait for the client to read; the sequence waits then.
 pub const STREAM_WAITING_BYTES_MAX: usize = 256 << 10;
+/// Longest time without reading of a client whose stream waits while other requests need its place, seconds.
+pub const STREAM_STALLED_S_MAX: u64 = 3;
 /// Most connections of `loom serve`; fewer if the process may open few files.
 pub const CONNECTIONS_MAX: usize = 1_024;
 /// Largest head of a request, bytes.
