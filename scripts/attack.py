@@ -19,7 +19,11 @@ import urllib.request
 
 MEMORY_MAX = 4 << 30  # address space of a reader, bytes
 SECONDS_MAX = 60  # CPU time of a reader
-SERVER_RSS_MAX = 2 << 30  # resident memory of the server, bytes
+STATE_MIB = 256  # what the server may take for states, with the prefixes' part below
+PREFIX_MIB = 64
+REQUESTS_MIB_MAX = 512  # what it may take beyond its memory at rest and the states
+HEALTH_P99_MAX = 0.1  # seconds, for /health on a connection of its own each time
+SHARE_MIN = 0.5  # of an honest client's tokens per second among as many clients
 STOP_SECONDS_MAX = 10
 GOOD_EXITS = range(0, 6)  # docs: 0 ok to 5 a model failed
 
@@ -28,22 +32,30 @@ class Server:
     """`loom serve` on a free port; its largest resident memory is sampled."""
 
     def __init__(self, loom, *arguments):
+        sizes = ["--state-mib", str(STATE_MIB), "--prefix-mib", str(PREFIX_MIB)]
         self.process = subprocess.Popen(
-            [loom, "serve", "--port", "0", *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [loom, "serve", "--port", "0", *sizes, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         line = self.process.stdout.readline()
         self.port = int(line.split("http://127.0.0.1:")[1].split("/")[0])
-        self.peak = 0
+        self.peak, self.curve, self.begun = 0, [], time.monotonic()
+        self.at_rest = self.resident()
+        self.most = self.at_rest + (STATE_MIB + PREFIX_MIB + REQUESTS_MIB_MAX << 20)
         self.sampling = True
         threading.Thread(target=self.sample, daemon=True).start()
 
+    def resident(self):
+        """Bytes of resident memory; 0 when it has ended."""
+        try:
+            status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        except OSError:
+            return 0
+        return sum(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS"))
+
     def sample(self):
-        while self.sampling:
-            try:
-                status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-            except OSError:
-                return
-            self.peak = max([self.peak] + [int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS")])
+        while self.sampling and (resident := self.resident()):
+            self.peak = max(self.peak, resident)
+            self.curve.append((time.monotonic() - self.begun, resident))
             time.sleep(0.02)
 
     def connect(self):
@@ -61,7 +73,7 @@ class Server:
     def check(self):
         status, _ = self.ask("/tokenize", {"prompt": "still here"})
         assert status == 200, f"the server answers {status}"
-        assert self.peak < SERVER_RSS_MAX, f"the server took {self.peak >> 20} MiB"
+        assert self.peak < self.most, f"the server took {self.peak >> 20} MiB, more than {self.most >> 20}"
 
     def stop(self):
         begun = time.monotonic()
@@ -178,6 +190,151 @@ def stop_with_clients(server):
     return f"SIGTERM with 10 clients: stopped after {took:.1f} s, status {server.process.returncode}"
 
 
+HONEST = {"model": "bundled", "prompt": "My dog is", "max_tokens": 200, "temperature": 50, "top_p": 1}
+
+
+def rate(server, seconds):
+    """Tokens per second of one client that asks again and again."""
+    begun, tokens = time.monotonic(), 0
+    while time.monotonic() - begun < seconds:
+        status, answer = server.ask("/v1/completions", HONEST)
+        assert status == 200, (status, answer)
+        tokens += json.loads(answer)["usage"]["completion_tokens"]
+    return tokens / (time.monotonic() - begun)
+
+
+def health(server, ended, took):
+    while not ended.is_set():
+        begun = time.monotonic()
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/health", timeout=60) as answer:
+            assert answer.status == 200
+        took.append(time.monotonic() - begun)
+        time.sleep(0.02)
+
+
+def everything_at_once(loom, picture):
+    """64 readers that stall, 3,000 idle sockets, six bodies of 16 MB and six of 4, deep JSON and a chat of 20,001 messages
+    over and over, beside an honest client."""
+    server = Server(loom)
+    stream = json.dumps({**HONEST, "max_tokens": 4000, "stream": True, "logprobs": 5}).encode()
+    # The share is what one of many clients gets that ask for the same at the same time.
+    with concurrent.futures.ThreadPoolExecutor(CROWD) as pool:
+        alone = list(pool.map(lambda _: rate(server, 6), range(CROWD)))
+    share = sum(alone) / len(alone)
+    ended, took, stalled, refused = threading.Event(), [], [], {}
+    attack_begun = time.monotonic() - server.begun
+
+    def stall():
+        while len(stalled) < 64:
+            one = server.connect()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.sendall(post("/v1/completions", stream))
+            stalled.append(one)
+
+    def idle():
+        held = []
+        while not ended.is_set():
+            if len(held) < 3000:
+                one = socket.socket()
+                one.setblocking(False)
+                one.connect_ex(("127.0.0.1", server.port))
+                held.append(one)
+            else:
+                time.sleep(0.1)
+        for one in held:
+            one.close()
+
+    def again(path, body):
+        while not ended.is_set():
+            try:
+                status = server.ask(path, body)[0]
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                status = "closed"
+            refused[status] = refused.get(status, 0) + 1
+
+    large = json.dumps({"prompt": "x y " * 4_000_000}).encode()
+    middle = json.dumps({"prompt": "x y " * 1_000_000}).encode()
+    deep = b'{"messages": ' + b"[" * 8_000_000
+    chat = json.dumps({"messages": [{"role": ["user", "assistant"][index % 2], "content": "hi"} for index in range(20_001)]}).encode()
+    workers = [threading.Thread(target=stall), threading.Thread(target=idle)]
+    workers += [threading.Thread(target=again, args=("/tokenize", body)) for body in [large] * 6 + [middle] * 6 + [deep, chat]]
+    watch = threading.Thread(target=health, args=(server, ended, took))
+    for worker in workers:
+        worker.daemon = True
+        worker.start()
+    time.sleep(2)
+    watch.start()
+    attacked = rate(server, 30)
+    stopped_at = time.monotonic() - server.begun
+    stop = server.stop()
+    ended.set()
+    took.sort()
+    p99 = took[int(len(took) * 0.99)] if took else float("inf")
+    plot(server.curve, server.most, (attack_begun, stopped_at), picture)
+    line = (f"RSS {server.at_rest >> 20} MiB at rest, {server.peak >> 20} at most (limit {server.most >> 20}); /health p99 "
+            f"{p99 * 1000:.0f} ms of {len(took)}; an honest client {attacked:.0f} tokens/s, its share among {CROWD} {share:.0f}; answers "
+            f"{refused}; SIGTERM {stop:.1f} s")
+    assert server.peak < server.most and p99 <= HEALTH_P99_MAX and attacked >= SHARE_MIN * share, line
+    return line
+
+
+CROWD = 64 + 6 + 6 + 2 + 1
+
+
+def plot(curve, limit, attack, path):
+    """The memory over time as an SVG figure."""
+    width, height, left, top = 720, 240, 60, 20
+    end = max(at for at, _ in curve)
+    across = lambda at: left + (width - left - 20) * at / end
+    down = lambda resident: top + (height - top - 40) * (1 - resident / (limit * 1.05))
+    # At most four samples per pixel are drawn: the largest of each.
+    columns = {}
+    for at, resident in curve:
+        column = int(across(at) * 2)
+        columns[column] = max(columns.get(column, 0), resident)
+    line = " ".join(f"{column / 2:.1f},{down(resident):.1f}" for column, resident in sorted(columns.items()))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+        f'<rect x="{across(attack[0]):.1f}" y="{top}" width="{across(attack[1]) - across(attack[0]):.1f}" height="{height - top - 40}" fill="#fbe9e7"/>',
+        f'<text x="{across(attack[0]) + 4:.1f}" y="{top + 32}" fill="#a33">under attack</text>',
+        f'<line x1="{left}" x2="{width - 20}" y1="{down(limit):.1f}" y2="{down(limit):.1f}" stroke="#a33" stroke-dasharray="4 3"/>',
+        f'<text x="{left + 4}" y="{down(limit) + 14:.1f}" fill="#a33">limit: {limit >> 20} MiB</text>',
+        f'<polyline points="{line}" fill="none" stroke="#14507a" stroke-width="1.5"/>',
+        f'<line x1="{left}" x2="{width - 20}" y1="{height - 40}" y2="{height - 40}" stroke="#333"/>',
+    ]
+    for mib in range(0, int(limit * 1.05) >> 20, 200):
+        parts.append(f'<text x="{left - 6}" y="{down(mib << 20) + 4:.1f}" text-anchor="end">{mib}</text>')
+    for second in range(0, int(end) + 1, 10):
+        parts.append(f'<text x="{across(second):.1f}" y="{height - 24}" text-anchor="middle">{second}</text>')
+    parts += [f'<text x="{(left + width) / 2}" y="{height - 8}" text-anchor="middle">seconds</text>',
+              f'<text x="14" y="{height / 2}" text-anchor="middle" transform="rotate(-90 14 {height / 2})">resident memory, MiB</text>', "</svg>"]
+    pathlib.Path(path).write_text("\n".join(parts) + "\n")
+
+
+def heads(loom, rounds, seed):
+    """Mutated request heads: the server answers or closes, and goes on."""
+    server, rng, answers = Server(loom), random.Random(seed), {}
+    seeds = [post("/tokenize", b'{"prompt": "a"}'), b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+             b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nf\r\n"
+             b'{"prompt": "a"}\r\n0\r\n\r\n']
+    for _ in range(rounds):
+        one = server.connect()
+        one.settimeout(0.05)
+        try:
+            one.sendall(mutated(rng.choice(seeds), rng))
+            answer = one.recv(64)
+        except (TimeoutError, ConnectionError):
+            answer = b""
+        one.close()
+        status = answer[9:12].decode("latin-1") or "none"
+        answers[status] = answers.get(status, 0) + 1
+    server.check()
+    server.process.kill()
+    assert set(answers) <= {"none"} | {str(status) for status in range(200, 506)} and "500" not in answers, answers
+    return f"{rounds} mutated heads of requests: {dict(sorted(answers.items()))}"
+
+
 def limited():
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS_MAX, SECONDS_MAX))
@@ -263,7 +420,10 @@ def main():
     parser.add_argument("loom")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--picture", default="docs/images/attack-memory.svg")
     given = parser.parse_args()
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, 16_384), files))
     root = pathlib.Path(__file__).resolve().parent.parent
     failed = 0
     server = Server(given.loom)
@@ -276,6 +436,12 @@ def main():
             print(f"{attack.__name__:18} FAILED: {error!r}", flush=True)
     if server.process.poll() is None:
         server.process.kill()
+    for attack in [lambda: everything_at_once(given.loom, given.picture), lambda: heads(given.loom, given.rounds * 10, given.seed)]:
+        try:
+            print(f"{'at once':18} {attack()}", flush=True)
+        except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
+            failed += 1
+            print(f"{'at once':18} FAILED: {error!r}", flush=True)
     try:
         for line in mutations(given.loom, root, given.rounds, given.seed):
             print(line, flush=True)

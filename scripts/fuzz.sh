@@ -4,7 +4,7 @@
 # What a stranger's file reaches first is fuzzed: a target for each in fuzz/fuzz_targets. libFuzzer's coverage comes
 # from the stable compiler's own passes, so neither a nightly toolchain nor cargo-fuzz is needed, only a C++ compiler;
 # memory safety is Rust's, so no sanitizer is linked. The first build compiles every dependency anew: the engine's take half an
-# hour on two cores, `jsonl_events` and `otlp_spans` by themselves a few minutes. A finding stops the script: it lies in
+# hour on two cores, those of `jsonl_events`, `otlp_spans`, `receipts`, `chart` and `memory_text` a few minutes. A finding stops the script: it lies in
 # fuzz/artifacts, and running the target on it shows it again.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
@@ -20,13 +20,19 @@ seeds() {
         gguf_header) echo ../tests/data/gguf ;;
         safetensors_header) echo ../tests/data/mamba/plain ;;
         chat_template) echo ../tests/data/chat_templates ;;
+        chart) echo ../configs/charts ;;
+        persona_yaml) echo ../configs/personas ;;
+        memory_text) echo ../tests/data/memory/01/input/decisions ;;
     esac
 }
 
 # The engine's dependencies are the many.
 features=--no-default-features
 for target in "$@"; do
-    case $target in gguf_header | safetensors_header | chat_template) features=--features=engine ;; esac
+    case $target in
+        gguf_header | safetensors_header | chat_template | tokenizer_json | model_config | chunks | persona_yaml)
+            features=--features=engine ;;
+    esac
 done
 host=$(rustc -vV | sed -n 's/^host: //p')
 coverage="-Cpasses=sancov-module -Ccodegen-units=1 --cfg fuzzing"

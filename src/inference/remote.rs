@@ -26,6 +26,8 @@ mod rate_limit;
 mod prices;
 mod echo_scoring;
 pub mod upstream;
+#[doc(hidden)]
+pub mod fuzzing;
 
 use std::path::PathBuf;
 use std::sync::Arc;

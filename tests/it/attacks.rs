@@ -68,6 +68,36 @@ fn links_in_a_results_folder_are_not_written_through() {
 
 #[cfg(unix)]
 #[test]
+fn folders_that_are_links_are_not_written_through() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(path.join("anna.yaml"), ANNA).unwrap();
+    let sweep = "sweep_version: \"0.1.0\"\nconfigs: [anna.yaml]\npersona_models: [echo]\ntargets: [echo]\nseeds: [1]\nturns: 2\n";
+    fs::write(path.join("sweep.yaml"), sweep).unwrap();
+    fs::create_dir(path.join("victim")).unwrap();
+    let kept = || fs::read_dir(path.join("victim")).unwrap().count() == 0;
+    for name in ["cell_0000", "receipts", "receipts/1-of-1"] {
+        let out = path.join("out");
+        fs::create_dir_all(out.join(name).parent().unwrap()).unwrap();
+        symlink(path.join("victim"), out.join(name)).unwrap();
+        let (code, text) = told(path, &["sweep", "sweep.yaml", "--output", "out"]);
+        assert!(code == Some(2) && text.contains("is a symbolic link") && kept(), "{name}: {code:?} {text}");
+        fs::remove_dir_all(out).unwrap();
+    }
+    // The folder itself is the user's: it may be a link.
+    fs::create_dir(path.join("real")).unwrap();
+    symlink(path.join("real"), path.join("out")).unwrap();
+    assert_eq!(told(path, &["sweep", "sweep.yaml", "--output", "out"]).0, Some(0));
+    assert!(path.join("real/cell_0000/run.json").is_file());
+    fs::create_dir(path.join("merged")).unwrap();
+    symlink(path.join("victim"), path.join("merged/cell_0000")).unwrap();
+    let (code, text) = told(path, &["merge", "out", "--output", "merged"]);
+    assert!(code == Some(2) && text.contains("is a symbolic link") && kept(), "{code:?} {text}");
+}
+
+#[cfg(unix)]
+#[test]
 fn a_device_or_a_fifo_instead_of_a_file_is_an_error_at_once() {
     use std::os::unix::fs::symlink;
     let folder = tempfile::tempdir().unwrap();
@@ -240,4 +270,55 @@ fn damaged_tokenizers_are_errors_not_bugs() {
         let (code, told) = told(path, &["generate", "aaaaaaaaaaaaaaaa", "-m", "local:model", "--max-tokens", "1"]);
         assert!(code == Some(5) && told.contains("tokenizer.json"), "{code:?} {told}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn large_requests_together_take_a_bounded_memory() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpStream;
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = program::command(folder.path(), &["serve", "--port", "0", "--threads", "1"]);
+    let mut server = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let resident = |name: &str| {
+        let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() >> 10
+    };
+    let ask = |body: String| {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        let head = format!(
+            "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        // A body that is refused is not read to its end.
+        let _sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+        let mut answer = Vec::new();
+        let _read = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).get(9..12).unwrap_or_default().to_owned()
+    };
+    let before = resident("VmRSS:");
+    let text = |text: &str, bytes: usize| serde_json::json!({ "prompt": text.repeat(bytes / text.len()) }).to_string();
+    let bodies = [
+        text("x y ", 2 << 20),
+        text("x y ", 2 << 20),
+        text("the quick brown fox ", 2 << 20),
+        text("7", 2 << 20),
+        text("a b", 15 << 20),
+        format!("{{\"messages\": [{{\"role\": \"user\", \"content\": \"a\"}}{}]}}", ", {\"x\": {}}".repeat(300_000)),
+    ];
+    let answers: Vec<String> = std::thread::scope(|scope| {
+        let all: Vec<_> = bodies.into_iter().map(|body| scope.spawn(|| ask(body))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(answers[..3], ["200", "200", "200"], "{answers:?}");
+    assert_eq!(answers[3], "400", "a text that cannot be divided: {answers:?}");
+    let peak = resident("VmHWM:");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(peak < before + 384, "{before} MiB before, {peak} MiB at most, {answers:?}");
 }

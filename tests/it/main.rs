@@ -23,6 +23,7 @@ mod layers;
 mod mcp;
 mod memory;
 mod moods;
+mod mutations;
 mod permits;
 mod port;
 mod program;

@@ -326,9 +326,18 @@ async fn the_page_lists_sessions_for_this_machine_and_no_other_site() {
     proxy.ask("<b>ann</b>", &request("Hello?", true)).await.text().await.unwrap();
     let page = proxy.client.get(format!("http://{}/", proxy.at)).send().await.unwrap().text().await.unwrap();
     assert!(page.contains("&lt;b&gt;ann&lt;/b&gt;") && !page.contains("<b>ann"), "{page}");
-    let rebound =
-        proxy.client.get(format!("http://{}/", proxy.at)).header("host", "evil.example").send().await.unwrap();
-    assert_eq!(rebound.status(), 403);
+    for path in ["/", "/loom/sessions"] {
+        let asked = |host: &str| proxy.client.get(format!("http://{}{path}", proxy.at)).header("host", host).send();
+        for host in ["evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.7"]
+        {
+            let rebound = asked(host).await.unwrap();
+            assert_eq!(rebound.status(), 403, "{path} {host}");
+            assert!(!rebound.text().await.unwrap().contains("ann"), "{path} {host}");
+        }
+        for host in ["localhost", "127.0.0.1:1", "[::1]"] {
+            assert_eq!(asked(host).await.unwrap().status(), 200, "{path} {host}");
+        }
+    }
     let elsewhere = proxy.client.get(format!("http://{}/other", proxy.at)).send().await.unwrap();
     assert_eq!(elsewhere.status(), 404);
     let long = proxy.ask(&"x".repeat(200), &request("Hello?", true)).await;

@@ -1,12 +1,13 @@
 //! Arguments of the commands that use hosted models or the hub.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::terminal::printable;
-use crate::inference::providers::{AllowedHosts, OpenOptions};
+use super::terminal::{printable, quoted};
+use crate::foundation::chat::ModelChain;
+use crate::inference::providers::{self, AllowedHosts, OpenOptions};
 
 /// Set on each argument: a heading on the struct would also apply to the command's own arguments.
 const HEADING: &str = "Hosted models and the hub";
@@ -53,9 +54,12 @@ impl RemoteArgs {
         }
     }
 
-    /// `--allow-host` for the commands that continue this one's work.
-    pub(super) fn allow_host_flags(&self) -> String {
-        self.allow_host.iter().flat_map(|server| [" --allow-host ", server.as_str()]).collect()
+    /// `--allow-host` for the commands that continue this one's work: the servers that it was given, and those of the
+    /// models that the user named, which a file names from then on.
+    pub(super) fn allow_host_flags<'a>(&self, named: impl Iterator<Item = &'a ModelChain>) -> String {
+        let servers: BTreeSet<String> = named.flat_map(ModelChain::specs).filter_map(providers::server).collect();
+        let all = servers.iter().chain(&self.allow_host);
+        all.flat_map(|server| [" --allow-host ".to_owned(), quoted(Path::new(server))]).collect()
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod show;
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use crate::governance::memory::capture::CaptureInput;
 use crate::governance::memory::workspace::{MemoryError, Workspace};
 use crate::governance::regulator::Calibration;
 use crate::inference::engine::{DeviceChoice, Dtype};
-use crate::inference::providers::{OpenOptions, PerRole, server};
+use crate::inference::providers::{OpenOptions, PerRole};
 use crate::simulation::authorizer::Authorizer;
 use crate::simulation::persona::{AdversaryKind, RegulatorPolicy};
 use crate::simulation::report::{Held, Report};
@@ -217,7 +216,7 @@ impl Args {
     fn resume_command(&self, folder: &Path) -> String {
         let score = if self.score { " --score" } else { "" };
         let named = [&self.persona_model, &self.target, &self.adversary_model, &self.judge_model];
-        let allow = allow_flags(named.into_iter().flatten()) + &self.roles.remote.allow_host_flags();
+        let allow = self.roles.remote.allow_host_flags(named.into_iter().flatten());
         format!("loom run --resume {}{score}{allow}", quoted(folder))
     }
 
@@ -272,12 +271,6 @@ impl Args {
             error => failure(error),
         })
     }
-}
-
-/// `--allow-host` for the servers of models that the user named: a resumed run names them in its file.
-fn allow_flags<'a>(chains: impl Iterator<Item = &'a ModelChain>) -> String {
-    let servers: BTreeSet<String> = chains.flat_map(ModelChain::specs).filter_map(server).collect();
-    servers.iter().flat_map(|server| [" --allow-host ".to_owned(), quoted(Path::new(server))]).collect()
 }
 
 fn calibration(path: &Path) -> Result<Calibration, Failure> {

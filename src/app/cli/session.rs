@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use clap::{Subcommand, ValueEnum};
 
 use super::input::read_file;
+use super::terminal::quoted;
 use super::{Exit, Failure, Terminal, remote};
 use crate::app::session::{Session, SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts};
 use crate::foundation::base::{Clock, SystemClock, limits};
@@ -140,12 +141,12 @@ impl Args {
             Command::Answer { folder, answer, remote } => {
                 let mut session = Session::resume(place(folder, opened(remote))?).map_err(failure)?;
                 session.answer(answer).map_err(failure)?;
-                go(session, folder, terminal)
+                go(session, folder, &remote.allow_host_flags(std::iter::empty()), terminal)
             }
             Command::Resume { folder, remote } => {
                 let session = Session::resume(place(folder, opened(remote))?).map_err(failure)?;
                 writeln!(terminal.out, "{}", session.recap())?;
-                go(session, folder, terminal)
+                go(session, folder, &remote.allow_host_flags(std::iter::empty()), terminal)
             }
             Command::Status { folder } => {
                 let session_status = Session::look(&receipts(folder)?, &contents(folder), folder).map_err(failure)?;
@@ -213,12 +214,13 @@ impl Start {
         }
         let texts = SessionTexts { config, moods };
         let session = Session::start(place(&folder, options)?, &self.need, settings, &texts).map_err(failure)?;
-        go(session, &folder, terminal)
+        let named = [&self.model, &self.persona_model, &self.target, &self.judge_model, &self.strong_model];
+        go(session, &folder, &self.remote.allow_host_flags(named.into_iter().flatten()), terminal)
     }
 }
 
-/// Runs the session and prints its messages as they come.
-fn go(mut session: Session, folder: &Path, terminal: &mut Terminal) -> Result<Exit, Failure> {
+/// Runs the session and prints its messages as they come. `flags`: what the commands that continue it need.
+fn go(mut session: Session, folder: &Path, flags: &str, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let (sender, receiver) = mpsc::channel::<String>();
     session.on_message(move |text| {
         // The receiver is gone once output has failed.
@@ -239,9 +241,17 @@ fn go(mut session: Session, folder: &Path, terminal: &mut Terminal) -> Result<Ex
     }
     let gone = worked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     shown?;
-    let session_status = gone.map_err(failure)?;
+    let session_status = gone.map_err(|error| {
+        // What was done is in the log.
+        let _written = if flags.is_empty() {
+            Ok(())
+        } else {
+            writeln!(terminal.err, "Continue with: loom session resume {}{flags}", quoted(folder))
+        };
+        failure(error)
+    })?;
     if session_status.waiting {
-        writeln!(terminal.err, "Answer with: loom session answer {} \"…\"", folder.display())?;
+        writeln!(terminal.err, "Answer with: loom session answer {}{flags} \"…\"", quoted(folder))?;
     } else if let Some(report) = &session_status.file {
         writeln!(terminal.err, "Report: {}", folder.join(report).display())?;
     }

@@ -75,8 +75,7 @@ impl Args {
             .flat_map(|cell| [&cell.persona_model, &cell.interlocutor_model])
             .filter_map(|spec| spec.parse().ok())
             .collect();
-        // Shards that write into one folder at the same time each keep their own receipts.
-        let receipts = folder.join("receipts").join(self.shard.folder());
+        let receipts = Sweep::receipts(folder, self.shard).map_err(failure)?;
         let gate = Authorizer::for_models("sweep", Mood::Bold, &named.iter().collect::<Vec<_>>(), Some(&receipts))?;
         let mut options = OpenOptions::new(self.threads, None);
         self.remote.apply(&mut options);

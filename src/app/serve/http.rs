@@ -46,7 +46,7 @@ use self::error::ApiError;
 use self::metrics::Metrics;
 use super::{Gains, text_of, text_of_first, token_json};
 use crate::foundation::base::limits::{
-    ACTIVE_SEQUENCES_MAX, REQUEST_BYTES_MAX, REQUEST_SILENCE_S_MAX, REQUESTS_WAITING_MAX,
+    ACTIVE_SEQUENCES_MAX, REQUEST_BYTES_MAX, REQUEST_SILENCE_S_MAX, REQUESTS_WAITING_MAX, TEXT_AT_ONCE_BYTES_MAX,
 };
 use crate::foundation::base::{Clock, RngStream, SystemClock};
 use crate::foundation::chat::{Embedder, LanguageModel};
@@ -77,6 +77,8 @@ pub struct ServerLimits {
     /// Longest wait for a client: for the head of the next request, between two chunks of a body, and until it reads what
     /// was sent.
     pub silence: Duration,
+    /// Maximum number of connections; a new one then takes the place of the one that has been idle the longest.
+    pub connections: usize,
 }
 
 impl Default for ServerLimits {
@@ -86,6 +88,7 @@ impl Default for ServerLimits {
             active_max: ACTIVE_SEQUENCES_MAX,
             waiting: REQUESTS_WAITING_MAX,
             silence: Duration::from_secs(REQUEST_SILENCE_S_MAX),
+            connections: connections::connections_max(),
         }
     }
 }
@@ -98,6 +101,7 @@ struct Shared {
     /// The digest of the key; the key itself is not stored.
     key: Option<blake3::Hash>,
     slots: Arc<Semaphore>,
+    active_max: usize,
     waiting_max: usize,
     silence: Duration,
     memory: RequestMemory,
@@ -123,8 +127,8 @@ pub async fn serve(
     service: HttpService,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let silence = service.limits.silence;
-    connections::serve(listener, routes(service)?, silence, stop).await;
+    let limits = (service.limits.silence, service.limits.connections);
+    connections::serve(listener, routes(service)?, limits, stop).await;
     Ok(())
 }
 
@@ -136,6 +140,7 @@ fn routes(service: HttpService) -> io::Result<Router> {
         embedder,
         key: key.map(|key| blake3::hash(key.expose_secret().as_bytes())),
         slots: Arc::new(Semaphore::new(limits.active_max.clamp(1, Semaphore::MAX_PERMITS))),
+        active_max: limits.active_max,
         waiting_max: limits.waiting,
         silence: limits.silence,
         memory: RequestMemory::default(),
@@ -179,6 +184,11 @@ impl Shared {
         })
     }
 
+    /// Whether requests wait for a place, or may wait for one in the engine.
+    fn is_crowded(&self) -> bool {
+        self.metrics.waiting() > 0 || self.metrics.sequences() >= self.active_max
+    }
+
     fn check_name(&self, model: &str) -> Result<(), ApiError> {
         if model == self.name {
             return Ok(());
@@ -207,6 +217,15 @@ impl Shared {
         let (name, _) = self.embedder.as_ref()?;
         Some(json!({ "id": name, "object": "model", "created": self.started_at, "owned_by": "loom" }))
     }
+}
+
+/// Runs work on `bytes` bytes of a request: much of it on the blocking thread pool, so that other requests do not wait.
+async fn run_sized<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    bytes: usize,
+    work: impl FnOnce(&Shared) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    if bytes <= TEXT_AT_ONCE_BYTES_MAX { work(shared) } else { run_blocking(shared, work).await }
 }
 
 /// Runs CPU-heavy work on the blocking thread pool.

@@ -5,12 +5,14 @@ use std::fmt::Write as _;
 use super::finding;
 use super::outcome::{CRITERIA, ExpertOpinion, ModelJudgement, VerifyCheck, Work};
 use super::phrases::{echo, format_value, risks};
+use crate::foundation::text::markdown;
 use crate::governance::mood::lint::PredictedOutcome;
 use crate::governance::statechart::hope::Facts;
 
 /// The text of the brief.
 pub(super) fn brief(work: &Work) -> String {
-    let mut text = format!("# Brief\n\n## Objective\n\n{}\n\n> {}\n\n## Non-goals\n\n", echo(work), work.need);
+    let mut text =
+        format!("# Brief\n\n## Objective\n\n{}\n\n> {}\n\n## Non-goals\n\n", echo(work), markdown(&work.need));
     for goal in [
         "changing the persona's config",
         "training or changing a model",
@@ -21,12 +23,12 @@ pub(super) fn brief(work: &Work) -> String {
     }
     text += "\n## Constraints\n\n- all files are in the session's folder\n- only the named models are called\n";
     for words in &work.words {
-        let _ = writeln!(text, "- {words}");
+        let _ = writeln!(text, "- {}", markdown(words));
     }
     if !work.known.is_empty() {
         text += "\n## Related entries in the memory\n\n";
         for line in &work.known {
-            let _ = writeln!(text, "- {line}");
+            let _ = writeln!(text, "- {}", markdown(line));
         }
     }
     text += "\n## Acceptance\n\n";
@@ -46,7 +48,7 @@ pub(super) fn brief(work: &Work) -> String {
     if !work.assumptions.is_empty() {
         text += "\n## Assumptions\n\n";
         for line in &work.assumptions {
-            let _ = writeln!(text, "- [ASSUMPTION] {line}");
+            let _ = writeln!(text, "- [ASSUMPTION] {}", markdown(line));
         }
     }
     text
@@ -54,13 +56,13 @@ pub(super) fn brief(work: &Work) -> String {
 
 /// The text of the report.
 pub(super) fn report(work: &Work, facts: &Facts) -> String {
-    let mut text = format!("# Session\n\n> {}\n\n{}\n\n", work.need, echo(work));
+    let mut text = format!("# Session\n\n> {}\n\n{}\n\n", markdown(&work.need), echo(work));
     if let Some(footer) = &work.footer {
         let _ = writeln!(text, "{footer}\n");
     }
     let _ = writeln!(text, "Finding: {}.\n", finding::of(work));
     if let Some(asserted) = &work.asserted {
-        let _ = writeln!(text, "Asserted with the user's approval: {asserted}.\n");
+        let _ = writeln!(text, "Asserted with the user's approval: {}.\n", markdown(asserted));
     }
     let _ = writeln!(text, "## Results\n\n| Item | Result | Value |\n|---|---|---|");
     for (item, found) in &work.found {
@@ -71,7 +73,7 @@ pub(super) fn report(work: &Work, facts: &Facts) -> String {
     text += "\n## Verification\n\n| Tier | Criterion | | Evidence |\n|---|---|---|---|\n";
     for VerifyCheck { tier, criterion, passed, evidence } in &work.checks {
         let reference = if *passed { "passed" } else { "FAILED" };
-        let _ = writeln!(text, "| {tier:?} | {criterion} | {reference} | {evidence} |");
+        let _ = writeln!(text, "| {tier:?} | {criterion} | {reference} | {} |", markdown(evidence));
     }
     if work.checks.len() < CRITERIA.len() {
         let _ =
@@ -82,16 +84,16 @@ pub(super) fn report(work: &Work, facts: &Facts) -> String {
         let view = match (opinion.blocker, &opinion.judged.choice) {
             (true, _) => "BLOCKER".to_owned(),
             (false, Some(_)) => "no objection".to_owned(),
-            (false, None) => format!("no opinion: {}", opinion.judged.unsure.as_deref().unwrap_or_default()),
+            (false, None) => format!("no opinion: {}", markdown(opinion.judged.unsure.as_deref().unwrap_or_default())),
         };
         let _ = writeln!(text, "| {} | {} of 9 | {view} |", opinion.expert, opinion.confidence);
     }
     for ExpertOpinion { expert, judged, .. } in &work.objections {
-        let _ = writeln!(text, "\nBLOCKER by {expert}, recorded without further work: {}", judged.question);
+        let _ = writeln!(text, "\nBLOCKER by {expert}, recorded without further work: {}", markdown(&judged.question));
     }
     text += "\n## Assumptions and risks\n\n";
     for line in &work.assumptions {
-        let _ = writeln!(text, "- [ASSUMPTION] {line}");
+        let _ = writeln!(text, "- [ASSUMPTION] {}", markdown(line));
     }
     for risk in risks(work, facts) {
         let _ = writeln!(text, "- risk: {risk}");
@@ -104,7 +106,8 @@ pub(super) fn report(work: &Work, facts: &Facts) -> String {
     );
     for ModelJudgement { question, choice, margin, .. } in work.judged.iter().filter(|judged| judged.choice.is_some()) {
         let margin = margin.map_or_else(|| "from text".to_owned(), |margin| format!("margin {margin:.2} nats"));
-        let _ = writeln!(text, "- {question}: {} ({margin})", choice.as_deref().unwrap_or_default());
+        let _ =
+            writeln!(text, "- {}: {} ({margin})", markdown(question), markdown(choice.as_deref().unwrap_or_default()));
     }
     text
 }

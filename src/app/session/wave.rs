@@ -11,8 +11,8 @@ use super::outcome::{Found, FoundValue, SUSPECT, WorkItem, WorkItemKind, WorkIte
 use super::setup::SessionError;
 use crate::foundation::base::{Digest, canonical_json};
 use crate::foundation::gate::{Budget, Category, CountedTokens, Effect, Scope};
-use crate::foundation::store::RealDisk;
 use crate::foundation::store::receipts::LOG;
+use crate::foundation::store::{RealDisk, require_no_links};
 use crate::governance::mood::lint::suspicions;
 use crate::governance::mood::{self, Mood};
 use crate::simulation::authorizer::CallRequest;
@@ -127,6 +127,11 @@ impl Session {
             roles.push(lease);
         }
         let _spent = permit.spend(&effect, self.authorizer.now())?;
+        require_no_links(&self.folder, &folder).map_err(|source| SessionError::Io {
+            action: "write to",
+            path: folder.display().to_string(),
+            source,
+        })?;
         let run = if folder.join("run.json").is_file() {
             Run::resume(&folder, &self.options)?
         } else {

@@ -54,6 +54,10 @@ pub const TOKENIZER_FRAME_TOKENS_MAX: usize = 256;
 pub const TOKENIZER_WORD_CHARS_MAX: u64 = 10_000;
 /// Longest text that is tokenised, bytes.
 pub const TOKENIZED_TEXT_BYTES_MAX: usize = 16 << 20;
+/// Bytes of a long text that are tokenised at a time, at least.
+pub const TOKENIZED_PIECE_BYTES: usize = 8 << 10;
+/// Longest part of a text that is tokenised at a time, bytes: a longer one must have a place where it can be divided.
+pub const TOKENIZED_PIECE_BYTES_MAX: usize = 512 << 10;
 /// Largest header of a safetensors file, bytes.
 pub const SAFETENSORS_HEADER_BYTES_MAX: u64 = 100 << 20;
 /// Longest wait for another process to release a workspace's lock.
@@ -171,25 +175,31 @@ pub const TEXT_BYTES_MAX: u64 = 64 << 20;
 /// Default limit on a request body of `loom serve`, bytes.
 pub const REQUEST_BYTES_MAX: usize = 16 << 20;
 /// Bytes of all request bodies of `loom serve` together while they are received; small ones are not counted.
-pub const BODIES_BYTES_MAX: usize = 64 << 20;
+pub const BODIES_BYTES_MAX: usize = 48 << 20;
 /// Bytes of a request body that are not counted.
 pub const BODY_FREE_BYTES_MAX: usize = 64 << 10;
 /// Longest time in which a client sends a request body, seconds.
 pub const REQUEST_BODY_S_MAX: u64 = 120;
 /// Memory for parsing, rendering and tokenising all requests of `loom serve` together, bytes; further requests wait.
-pub const REQUEST_WORK_BYTES_MAX: usize = 1 << 30;
+pub const REQUEST_WORK_BYTES_MAX: usize = 160 << 20;
+/// Memory for the prompts of choices that are generated at the same time, beyond each request's first, bytes.
+pub const CHOICES_WORK_BYTES_MAX: usize = 64 << 20;
 /// Most values in the JSON of a request.
 pub const JSON_VALUES_MAX: usize = 1 << 20;
 /// Deepest nesting of the JSON of a request.
 pub const JSON_DEPTH_MAX: usize = 32;
 /// Most bytes of prompts in one request, repeated for each choice.
 pub const CHOICES_TEXT_BYTES_MAX: usize = 64 << 20;
-/// Most log-probabilities in one response: tokens of all choices, times their alternatives and themselves.
-pub const RESPONSE_LOGPROBS_MAX: usize = 1 << 21;
+/// Most tokens in one response, of all choices.
+pub const RESPONSE_TOKENS_MAX: usize = 1 << 21;
+/// Most log-probabilities in one response that reports them: tokens of all choices, times their alternatives and themselves.
+pub const RESPONSE_LOGPROBS_MAX: usize = 1 << 19;
 /// Most choices of one request that are generated at the same time, so that other requests get their turn.
 pub const CHOICES_AT_ONCE_MAX: usize = 16;
 /// Most bytes of a stream that wait for the client to read; the sequence waits then.
 pub const STREAM_WAITING_BYTES_MAX: usize = 256 << 10;
+/// Longest time without reading of a client whose stream waits while other requests need its place, seconds.
+pub const STREAM_STALLED_S_MAX: u64 = 3;
 /// Most connections of `loom serve`; fewer if the process may open few files.
 pub const CONNECTIONS_MAX: usize = 1_024;
 /// Largest head of a request, bytes.

@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 
 use super::gguf::Gguf;
+use super::models::{parse_language_model, standard_json};
 use super::open::convert;
 use super::template::{ChatTemplate, TokenizerConfig};
 use super::tokenizer::Tokenizer;
@@ -21,6 +22,27 @@ pub fn gguf_header(bytes: &[u8]) {
 /// Parses the header of a safetensors file.
 pub fn safetensors_header(bytes: &[u8]) {
     drop(Weights::from_bytes(bytes));
+}
+
+/// Parses a `tokenizer.json` and uses it.
+pub fn tokenizer_json(json: &str) {
+    if let Ok(mut tokenizer) = Tokenizer::parse(json) {
+        drop(tokenizer.set_leading(None, Some("<s>")));
+        for text in ["Hello there, 12 dogs!", "<|user|>a\u{301}\n\n  b", ""] {
+            if let Ok(ids) = tokenizer.encode_text(text, 100) {
+                drop(tokenizer.decode(&ids));
+            }
+        }
+        drop(tokenizer.decode(&[0, 1, 2, u32::MAX]));
+    }
+}
+
+/// Parses a model's `config.json` and `tokenizer_config.json`.
+pub fn model_config(json: &str) {
+    drop(parse_language_model(&standard_json(json)));
+    if let Ok(config) = TokenizerConfig::parse(json) {
+        drop(ChatTemplate::new(config.template(), &config, Timestamp::UNIX_EPOCH));
+    }
 }
 
 /// Compiles and renders a chat template.

@@ -114,7 +114,7 @@ impl Shared {
 
     fn continuation(&self, continuation: Continuation, before: &[TokenId]) -> Result<Vec<(TokenId, String)>, String> {
         let ids = match continuation {
-            Continuation::Text(text) => self.tokenizer.encode(&text)?,
+            Continuation::Text(text) => self.tokenizer.encode_at_most(&text, self.prompt_tokens_max())?,
             Continuation::Ids(ids) => ids,
         };
         if ids.is_empty() {
@@ -130,7 +130,7 @@ impl Shared {
                 let reading = history::read(&self.template, &self.tokenizer, &self.history_cache, &messages)?;
                 (reading.ids, reading.history)
             }
-            Prompt::Text(text) => (self.tokenizer.encode_text(&text)?, usize::MAX),
+            Prompt::Text(text) => (self.tokenizer.encode_text(&text, self.prompt_tokens_max())?, usize::MAX),
             Prompt::Ids(ids) => (ids, usize::MAX),
         };
         if ids.is_empty() {
@@ -141,6 +141,11 @@ impl Shared {
             self.check_gains(gains)?;
         }
         Ok(PromptInput { ids, history, after: request.after, gains: request.gains, record_ssm: request.record_ssm })
+    }
+
+    /// The most tokens that a text is read for.
+    fn prompt_tokens_max(&self) -> usize {
+        self.window.map_or(PROMPT_TOKENS_MAX, |window| window.min(PROMPT_TOKENS_MAX))
     }
 
     pub(super) fn check_ids(&self, ids: &[TokenId]) -> Result<(), String> {

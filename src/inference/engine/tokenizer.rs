@@ -1,14 +1,17 @@
 //! Converts text to token ids and back with the model's own `tokenizer.json`.
 
+mod divide;
 mod patterns;
 mod screen;
+
+use std::sync::{Mutex, PoisonError};
 
 use tokenizers::{DecoderWrapper, ModelWrapper, PostProcessor, PostProcessorWrapper, TokenizerImpl, TruncationParams};
 
 use self::patterns::{Normaliser, PreTokenizer};
 use super::error::LoadError;
 use crate::foundation::base::caught;
-use crate::foundation::base::limits::TOKENIZED_TEXT_BYTES_MAX;
+use crate::foundation::base::limits::{TOKENIZED_PIECE_BYTES, TOKENIZED_PIECE_BYTES_MAX, TOKENIZED_TEXT_BYTES_MAX};
 use crate::foundation::chat::TokenId;
 
 /// A `tokenizer.json` whose regex failures are reported.
@@ -19,7 +22,12 @@ pub(super) struct Tokenizer {
     inner: Inner,
     /// Put before a text that is not a chat: BOS, or nothing.
     leading: Vec<TokenId>,
+    /// Held while a piece of more than [`LARGE_BYTES`] is tokenised, for one takes a hundred megabytes.
+    large: Mutex<()>,
 }
+
+/// Pieces from here on are tokenised one at a time, bytes.
+const LARGE_BYTES: usize = 64 << 10;
 
 impl Tokenizer {
     /// Parses a `tokenizer.json`.
@@ -34,7 +42,7 @@ impl Tokenizer {
         // Ignore truncation and padding, which are meant for training.
         inner.with_truncation(None).map_err(malformed)?;
         inner.with_padding(None);
-        Ok(Self { inner, leading: Vec::new() })
+        Ok(Self { inner, leading: Vec::new(), large: Mutex::default() })
     }
 
     /// Parses a `tokenizer.json` for an encoder: texts are truncated to `most` tokens, including the tokens added
@@ -51,9 +59,10 @@ impl Tokenizer {
         Ok(tokenizer)
     }
 
-    /// The ids of `text` with the tokens that the post-processor adds.
+    /// The ids of `text` with the tokens that the post-processor adds. Only the first [`TOKENIZED_PIECE_BYTES_MAX`] bytes
+    /// are read: encoders truncate to far fewer tokens.
     pub(super) fn encode_framed(&self, text: &str) -> Result<Vec<TokenId>, String> {
-        self.encoded(text, true)
+        self.encoded(text.split_at(text.floor_char_boundary(TOKENIZED_PIECE_BYTES_MAX)).0, true)
     }
 
     /// Decides what is put before a text that is not a chat: the token `bos` if `add_bos`; by default what the
@@ -78,21 +87,63 @@ impl Tokenizer {
         &self.leading
     }
 
-    /// The ids of a text that is not a chat, after [`leading`](Self::leading) unless it begins with that itself.
-    pub(super) fn encode_text(&self, text: &str) -> Result<Vec<TokenId>, String> {
-        let ids = self.encode(text)?;
+    /// The ids of a text that is not a chat, after [`leading`](Self::leading) unless it begins with that itself. See
+    /// [`encode_at_most`](Self::encode_at_most).
+    pub(super) fn encode_text(&self, text: &str, most: usize) -> Result<Vec<TokenId>, String> {
+        let ids = self.encode_at_most(text, most)?;
         if ids.starts_with(&self.leading) { Ok(ids) } else { Ok([&self.leading, ids.as_slice()].concat()) }
     }
 
     /// The ids of `text` without added tokens.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<TokenId>, String> {
-        self.encoded(text, false)
+        self.encode_at_most(text, usize::MAX)
     }
 
-    fn encoded(&self, text: &str, framed: bool) -> Result<Vec<TokenId>, String> {
+    /// The ids of `text` without added tokens, if they are not more than `most`; a text that has more is not read to its
+    /// end. The library keeps about 240 bytes per byte of text, so a long text is read piece by piece; the ids are the same.
+    pub(super) fn encode_at_most(&self, text: &str, most: usize) -> Result<Vec<TokenId>, String> {
         if text.len() > TOKENIZED_TEXT_BYTES_MAX {
             return Err(format!("the text is longer than {TOKENIZED_TEXT_BYTES_MAX} bytes"));
         }
+        let (piece, mut rest) = text.split_at(self.divide(text)?);
+        let mut ids = self.encoded(piece, false)?;
+        while !rest.is_empty() && ids.len() <= most {
+            let (piece, after) = rest.split_at(self.divide(rest)?);
+            ids.extend(self.encoded(piece, false)?);
+            rest = after;
+        }
+        if ids.len() > most {
+            return Err(format!("the text has more than {most} tokens: shorten it"));
+        }
+        Ok(ids)
+    }
+
+    /// Where the first piece of `text` ends: the whole text if it is short.
+    fn divide(&self, text: &str) -> Result<usize, String> {
+        if text.len() <= TOKENIZED_PIECE_BYTES * 2 {
+            return Ok(text.len());
+        }
+        let divides = |around: &str, at: usize| {
+            let (before, after) = around.split_at(at);
+            Ok(self.encoded(around, false)? == [self.encoded(before, false)?, self.encoded(after, false)?].concat())
+        };
+        // Without a pre-tokenizer, tokens are merged across words.
+        let end = match self.inner.get_pre_tokenizer() {
+            Some(_) => divide::first_end(text, TOKENIZED_PIECE_BYTES, TOKENIZED_PIECE_BYTES_MAX, divides)?,
+            None => None,
+        };
+        match end {
+            Some(end) => Ok(end),
+            None if text.len() <= TOKENIZED_PIECE_BYTES_MAX => Ok(text.len()),
+            None => Err(format!(
+                "the text has {TOKENIZED_PIECE_BYTES_MAX} bytes in a row without a place at which the tokenizer could divide \
+                 it: put white space into it"
+            )),
+        }
+    }
+
+    fn encoded(&self, text: &str, framed: bool) -> Result<Vec<TokenId>, String> {
+        let _one = (text.len() > LARGE_BYTES).then(|| self.large.lock().unwrap_or_else(PoisonError::into_inner));
         let encoding = caught(|| self.inner.encode_fast(text, framed))
             .and_then(|encoding| encoding.map_err(|error| error.to_string()))
             .map_err(|why| format!("the tokenizer failed on the text: {why}"))?;
@@ -134,7 +185,7 @@ mod tests {
         let check = |json: &str, add_bos, bos, ids: &[TokenId]| {
             let mut tokenizer = Tokenizer::parse(json).unwrap();
             tokenizer.set_leading(add_bos, bos).unwrap();
-            assert_eq!(tokenizer.encode_text("w2 w3").unwrap(), ids, "{add_bos:?} {bos:?}");
+            assert_eq!(tokenizer.encode_text("w2 w3", 9).unwrap(), ids, "{add_bos:?} {bos:?}");
             assert_eq!(tokenizer.encode("w2 w3").unwrap(), [2, 3]);
         };
         check(FRAMING, None, None, &[0, 2, 3]);
@@ -145,6 +196,106 @@ mod tests {
         // It is not put before a text that begins with it.
         let mut tokenizer = Tokenizer::parse(FRAMING).unwrap();
         tokenizer.set_leading(None, None).unwrap();
-        assert_eq!(tokenizer.encode_text("w0 w2").unwrap(), [0, 2]);
+        assert_eq!(tokenizer.encode_text("w0 w2", 9).unwrap(), [0, 2]);
+    }
+
+    /// The bundled tokenizer with another normalizer and splitting.
+    fn variant(normalizer: &str, pre_tokenizer: &str) -> Tokenizer {
+        let mut json: serde_json::Value = serde_json::from_str(super::super::bundled::TOKENIZER).unwrap();
+        json["normalizer"] = serde_json::from_str(normalizer).unwrap();
+        json["pre_tokenizer"] = serde_json::from_str(pre_tokenizer).unwrap();
+        Tokenizer::parse(&json.to_string()).unwrap()
+    }
+
+    /// Texts of different kinds, each of some 60,000 bytes.
+    fn long_texts() -> Vec<String> {
+        let mut state = 7u64;
+        let mut draw = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let parts: [&[&str]; 5] = [
+            &["the", " dog", " don't", " I'll", ", ", ". ", "\n\n", " 2024", "x1", " É", "é", " e\u{301}", "  "],
+            &[
+                "fn ",
+                "f(x)",
+                " {\n        ",
+                "}\n",
+                "\t",
+                "\r\n",
+                "==",
+                "1234567",
+                "_a",
+                "// ",
+                "\"s'",
+                "<|end|>",
+                "</s>",
+            ],
+            &["下", "载", "。", "，", "猫\n", "か", "\u{3000}", "한", "ً", "🙂", "👩\u{200d}🚀", "a", " 1"],
+            &["<|user|>", "<|end|>", "<|assistant|>", "hi", " yes", "\n", "<|", "|>", "<", "end"],
+            &["0", "1", "a", "F", "+", "/", "=", "Zz", "9x", "-"],
+        ];
+        let made = |words: &[&str]| {
+            let mut text = String::new();
+            while text.len() < 60_000 {
+                let word = words[draw(words.len())];
+                text.push_str(&word.repeat(if draw(40) == 0 { draw(300) } else { 1 }));
+            }
+            text
+        };
+        parts.into_iter().map(made).collect()
+    }
+
+    #[test]
+    fn pieces_of_a_long_text_have_the_ids_of_the_whole() {
+        let split = |pattern: &str| {
+            let pattern = serde_json::Value::from(pattern);
+            format!(
+                r#"{{"type": "Sequence", "pretokenizers": [{{"type": "Split", "pattern": {{"Regex": {pattern}}}, "behavior":
+                    "Isolated", "invert": false}}, {{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+                    "use_regex": false}}]}}"#
+            )
+        };
+        let llama3 = split(
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        );
+        let qwen = split(
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        );
+        let metaspace = r#"{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": true}"#;
+        let gpt2 = r#"{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}"#;
+        let spaced = r#"{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}"#;
+        let mistral = r#"{"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}"#;
+        let mut pieces = 0;
+        for (normalizer, pre_tokenizer) in [
+            ("null", gpt2),
+            ("null", spaced),
+            ("null", &llama3),
+            (r#"{"type": "NFC"}"#, &qwen),
+            ("null", metaspace),
+            ("null", "null"),
+            (mistral, "null"),
+            (r#"{"type": "Lowercase"}"#, r#"{"type": "BertPreTokenizer"}"#),
+        ] {
+            let tokenizer = variant(normalizer, pre_tokenizer);
+            for text in long_texts() {
+                let whole = tokenizer.encoded(&text, false).unwrap();
+                assert!(tokenizer.encode(&text).unwrap() == whole, "{normalizer} {pre_tokenizer} {text:.80}");
+                pieces += usize::from(tokenizer.divide(&text).unwrap() < text.len());
+                assert!(tokenizer.encode_at_most(&text, whole.len() - 1).is_err());
+                assert_eq!(tokenizer.encode_at_most(&text, whole.len()).unwrap().len(), whole.len());
+            }
+        }
+        assert!(pieces > 25, "{pieces}");
+    }
+
+    #[test]
+    fn a_text_that_cannot_be_divided_is_limited() {
+        let tokenizer = Tokenizer::parse(super::super::bundled::TOKENIZER).unwrap();
+        let why = tokenizer.encode(&"x".repeat(TOKENIZED_PIECE_BYTES_MAX + 1)).unwrap_err();
+        assert!(why.contains("without a place"), "{why}");
+        assert!(tokenizer.encode(&"x".repeat(TOKENIZED_PIECE_BYTES_MAX)).is_ok());
+        assert!(tokenizer.encode(&"x ".repeat(TOKENIZED_PIECE_BYTES_MAX)).is_ok());
     }
 }

@@ -4,7 +4,7 @@
 //! shared folder.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{CONFIG_BYTES_MAX, RESULT_BYTES_MAX, SWEEP_CELLS_MAX};
 use crate::foundation::chat::ModelChain;
 use crate::foundation::config::{ConfigErrors, Problem};
-use crate::foundation::store::{read_limited, read_text, write_shared};
+use crate::foundation::store::{read_limited, read_text, require_no_links, write_shared};
 use crate::inference::providers::OpenOptions;
 use crate::simulation::persona::{self, AdversaryKind, PersonaConfig};
 use crate::simulation::rollout::{Run, RunPlan, turn_count};
@@ -118,13 +118,21 @@ impl Sweep {
         self.manifest.cells.iter().filter(move |cell| shard.contains(cell.cell))
     }
 
+    /// The folder of a shard's receipts: shards that write into one folder at the same time each keep their own.
+    ///
+    /// # Errors
+    /// If it leads out of the sweep's `folder` through a link.
+    pub fn receipts(folder: &Path, shard: Shard) -> Result<PathBuf, SweepError> {
+        within(folder, &format!("receipts/{}", shard.folder()))
+    }
+
     /// Creates the run of a cell in the sweep's `folder`, or resumes an existing one.
     ///
     /// # Errors
     /// If a model cannot be opened, a config is invalid, or the folder cannot be used.
     pub fn open_run(&self, folder: &Path, cell: &Cell, options: &OpenOptions) -> Result<Run, SweepError> {
         let another = || SweepError::DifferentSweep { path: folder.to_owned() };
-        let folder = folder.join(cell.folder());
+        let folder = within(folder, &cell.folder())?;
         let wrong = |source| SweepError::Run { cell: cell.cell, source };
         if folder.join("run.json").is_file() {
             return Run::resume(&folder, options).map_err(wrong);
@@ -134,6 +142,13 @@ impl Sweep {
         };
         Run::create(plan, &folder, options).map_err(wrong)
     }
+}
+
+/// A folder inside `folder`; no part of it may be a link.
+pub(super) fn within(folder: &Path, name: &str) -> Result<PathBuf, SweepError> {
+    let path = folder.join(name);
+    require_no_links(folder, &path).map_err(at(&path))?;
+    Ok(path)
 }
 
 /// The configs' names and texts.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::folder::{MANIFEST, SweepManifest};
+use super::folder::{MANIFEST, SweepManifest, within};
 use super::{SweepError, at};
 use crate::foundation::store::copy_inside;
 use crate::simulation::judge::scoring::merge_scores;
@@ -54,7 +54,7 @@ pub fn merge(parts: &[PathBuf], output: &Path) -> Result<SweepManifest, SweepErr
         return Err(SweepError::Incomplete { missing: count, all, cells: missing.join(", ") + more });
     }
     for (cell, name, from, changed) in &found {
-        let to = output.join(name);
+        let to = within(output, name)?;
         if to != *from && !same_folder(from, &to) {
             copy(from, &to)?;
         }

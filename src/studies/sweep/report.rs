@@ -14,6 +14,7 @@ use super::{SweepError, at};
 use crate::foundation::base::Digest;
 use crate::foundation::stats::mean;
 use crate::foundation::store::write_shared;
+use crate::foundation::text::markdown_code as code;
 use crate::simulation::report::{Report, RolloutInterval, ScoreRow, StoredScore, bounds, interval};
 use crate::simulation::rollout::Outcome;
 
@@ -283,9 +284,4 @@ fn figure(mean: Option<f64>, interval: Option<RolloutInterval>) -> String {
         (Some(mean), None) => format!("{mean:.2}"),
         (None, _) => "–".to_owned(),
     }
-}
-
-/// Inline code; a backtick would end it, a bar the table cell.
-fn code(text: &str) -> String {
-    format!("`{}`", text.replace('`', "'").replace('|', "/"))
 }

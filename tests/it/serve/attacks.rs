@@ -39,6 +39,33 @@ async fn connections_that_send_nothing_or_half_a_request_end() {
 }
 
 #[tokio::test]
+async fn idle_connections_make_room_for_new_ones() {
+    let limits = ServerLimits { connections: 8, ..ServerLimits::default() };
+    let server = Server::of(HttpService { limits, ..endless_service() }).await;
+    // A request in progress keeps its place.
+    let mut stream = server.post("/v1/completions", &endless(true)).send().await.unwrap();
+    server.until("loom_sequences_active", 1).await;
+    let mut held = Vec::new();
+    for index in 0..40 {
+        let mut idle = TcpStream::connect(server.at).await.unwrap();
+        idle.write_all([&b""[..], b"GET /health HTTP/1.1\r\nHost:"][index % 2]).await.unwrap();
+        held.push(idle);
+    }
+    let begun = Instant::now();
+    for _ in 0..5 {
+        let client = reqwest::Client::new();
+        let healthy = client.get(format!("http://{}/health", server.at)).send();
+        assert_eq!(timeout(Duration::from_secs(10), healthy).await.expect("it waits").unwrap().status(), 200);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(stream.chunk().await.unwrap().is_some(), "the stream goes on");
+    // The oldest idle one was closed.
+    let mut byte = [0];
+    let closed = timeout(Duration::from_secs(10), held[0].read(&mut byte)).await.expect("it stays open");
+    assert!(closed.is_err() || closed.is_ok_and(|read| read == 0));
+}
+
+#[tokio::test]
 async fn http_2_is_off() {
     let server = Server::bundled().await;
     let told = answer(&server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
@@ -131,13 +158,35 @@ async fn a_stream_that_nobody_reads_waits_and_then_ends() {
 }
 
 #[tokio::test]
+async fn streams_that_nobody_reads_give_their_places_to_others() {
+    let limits = ServerLimits { active_max: 4, ..ServerLimits::default() };
+    let server = Server::of(HttpService { limits, ..endless_service() }).await;
+    let body =
+        json!({ "model": "endless", "prompt": [[5]], "max_tokens": 500_000, "stream": true, "n": 1 }).to_string();
+    let head = format!(
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(server.at).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        held.push(stream);
+    }
+    timeout(Duration::from_secs(60), server.until("loom_sequences_active", 4)).await.expect("they are refused");
+    // Before the connections of the others end, which takes 30 s from their last write on.
+    timeout(Duration::from_secs(25), server.ask("/v1/completions", &short())).await.expect("it waits for all of them");
+}
+
+#[tokio::test]
 async fn many_choices_of_one_request_starve_nobody() {
     let server = Server::of(endless_service()).await;
     let mut greedy = endless(false);
     greedy["n"] = json!(64);
     greedy["max_tokens"] = json!(30_000);
     let call = tokio::spawn(server.post("/v1/completions", &greedy).send());
-    server.until("loom_sequences_active", 16).await;
+    let begun = timeout(Duration::from_secs(60), server.until("loom_sequences_active", 16));
+    begun.await.expect("it is refused");
     timeout(Duration::from_secs(30), server.ask("/v1/completions", &short())).await.expect("it waits for all 64");
     call.abort();
 }

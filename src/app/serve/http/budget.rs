@@ -8,19 +8,26 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::ApiError;
 use crate::foundation::base::limits::{
-    BODIES_BYTES_MAX, BODY_FREE_BYTES_MAX, JSON_DEPTH_MAX, JSON_VALUES_MAX, REQUEST_WORK_BYTES_MAX,
+    BODIES_BYTES_MAX, BODY_FREE_BYTES_MAX, CHOICES_AT_ONCE_MAX, CHOICES_WORK_BYTES_MAX, JSON_DEPTH_MAX,
+    JSON_VALUES_MAX, REQUEST_WORK_BYTES_MAX,
 };
 
-/// Bytes counted per JSON value: the value itself, and its place in a list or an object.
-const VALUE_BYTES: usize = 96;
-/// Bytes counted per byte of text: in the request, rendered, and in the tokenizer, which keeps two offsets per byte and some
-/// hundred bytes per token. Measured by `scripts/attack.sh`.
-const WORK_PER_TEXT_BYTE: usize = 224;
+/// Bytes counted per item of a JSON list.
+const ITEM_BYTES: usize = 128;
+/// Bytes counted per field of a JSON object: its name, its value, and what is made of them. Twenty thousand messages of two
+/// fields take 950 bytes each.
+const FIELD_BYTES: usize = 384;
+/// Bytes counted per byte of text: in the request, as the model's messages, rendered, as token ids and in the response. The
+/// tokenizer reads a piece at a time and is not counted.
+const WORK_PER_TEXT_BYTE: usize = 24;
+/// Bytes counted per byte of a prompt for each further choice that is generated at the same time.
+const CHOICE_PER_TEXT_BYTE: usize = 8;
 
 /// The memory for all requests.
 pub(super) struct RequestMemory {
     bodies: Arc<Semaphore>,
     work: Arc<Semaphore>,
+    choices: Arc<Semaphore>,
 }
 
 impl Default for RequestMemory {
@@ -28,6 +35,7 @@ impl Default for RequestMemory {
         Self {
             bodies: Arc::new(Semaphore::new(BODIES_BYTES_MAX)),
             work: Arc::new(Semaphore::new(REQUEST_WORK_BYTES_MAX)),
+            choices: Arc::new(Semaphore::new(CHOICES_WORK_BYTES_MAX)),
         }
     }
 }
@@ -38,7 +46,14 @@ pub(super) struct BodyMemory(Arc<Mutex<(usize, Option<OwnedSemaphorePermit>)>>);
 
 /// What parsing and tokenising a request takes; given back when dropped.
 pub(super) struct WorkMemory {
-    _permit: OwnedSemaphorePermit,
+    _request: OwnedSemaphorePermit,
+    _choices: Option<OwnedSemaphorePermit>,
+}
+
+/// How many of `choices` choices, each with a prompt of `bytes` bytes, are generated at the same time.
+pub(super) fn choices_at_once(choices: usize, bytes: usize) -> usize {
+    let fit = CHOICES_WORK_BYTES_MAX / bytes.saturating_mul(CHOICE_PER_TEXT_BYTE).max(1);
+    choices.min(CHOICES_AT_ONCE_MAX).min(fit).max(1)
 }
 
 impl RequestMemory {
@@ -63,55 +78,103 @@ impl RequestMemory {
         }
     }
 
-    /// Waits for the memory to parse, render and tokenise `body`.
+    /// Waits for the memory to parse, render and tokenise a body of this size.
     ///
     /// # Errors
-    /// If it holds too many values, nests too deeply, or needs more memory than there is for all requests.
-    pub(super) async fn work(&self, body: &[u8]) -> Result<WorkMemory, ApiError> {
-        let (values, text) = check_json(body)?;
-        let bytes = text.saturating_mul(WORK_PER_TEXT_BYTE).saturating_add(values.saturating_mul(VALUE_BYTES));
-        let Some(bytes) = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= REQUEST_WORK_BYTES_MAX) else {
-            let most = REQUEST_WORK_BYTES_MAX / WORK_PER_TEXT_BYTE;
-            let message = format!("the request is too large: its texts may have about {most} bytes together");
+    /// If it needs more memory than there is for all requests.
+    pub(super) async fn work(&self, size: JsonSize) -> Result<WorkMemory, ApiError> {
+        let values = size.items.saturating_mul(ITEM_BYTES).saturating_add(size.fields.saturating_mul(FIELD_BYTES));
+        let bytes = size.text.saturating_mul(WORK_PER_TEXT_BYTE).saturating_add(values);
+        let Some(permits) = u32::try_from(bytes).ok().filter(|_| bytes <= REQUEST_WORK_BYTES_MAX) else {
+            let message = format!(
+                "the request is too large: parsing it takes {bytes} bytes, {WORK_PER_TEXT_BYTE} for a byte of text, {ITEM_BYTES} \
+                 for an item of a list and {FIELD_BYTES} for a field; the limit is {REQUEST_WORK_BYTES_MAX}"
+            );
             return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
         };
-        let closed = |_| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
-        let permit = Arc::clone(&self.work).acquire_many_owned(bytes).await.map_err(closed)?;
-        Ok(WorkMemory { _permit: permit })
+        let request = acquire(&self.work, permits).await?;
+        Ok(WorkMemory { _request: request, _choices: None })
+    }
+
+    /// Waits for the memory of a request whose prompt of `bytes` bytes is continued `choices` times at the same time.
+    pub(super) async fn choices(
+        &self,
+        request: WorkMemory,
+        choices: usize,
+        bytes: usize,
+    ) -> Result<WorkMemory, ApiError> {
+        let more = bytes.saturating_mul(CHOICE_PER_TEXT_BYTE).saturating_mul(choices.saturating_sub(1));
+        let permits = u32::try_from(more.min(CHOICES_WORK_BYTES_MAX)).unwrap_or(u32::MAX);
+        Ok(WorkMemory { _choices: Some(acquire(&self.choices, permits).await?), ..request })
     }
 }
 
-/// The numbers of values and of bytes of text in a JSON text, at least, found without parsing it.
-fn check_json(body: &[u8]) -> Result<(usize, usize), ApiError> {
-    let (mut values, mut depth, mut inside, mut escaped, mut text) = (1usize, 0usize, false, false, 0usize);
-    for &byte in body {
-        if inside {
-            text += 1;
+async fn acquire(memory: &Arc<Semaphore>, permits: u32) -> Result<OwnedSemaphorePermit, ApiError> {
+    let closed = |_| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
+    Arc::clone(memory).acquire_many_owned(permits).await.map_err(closed)
+}
+
+/// What a JSON text holds, at least, found without parsing it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct JsonSize {
+    /// Items of lists.
+    items: usize,
+    /// Fields of objects.
+    fields: usize,
+    /// Bytes of strings.
+    text: usize,
+}
+
+impl JsonSize {
+    /// Counts `body`.
+    ///
+    /// # Errors
+    /// If it holds too many values or nests too deeply.
+    pub(super) fn of(body: &[u8]) -> Result<Self, ApiError> {
+        let mut size = Self::default();
+        // One bit per open list or object, the innermost lowest.
+        let (mut objects, mut depth, mut inside, mut escaped) = (0u64, 0usize, false, false);
+        for &byte in body {
+            if inside {
+                size.text += 1;
+                match byte {
+                    _ if escaped => escaped = false,
+                    b'\\' => escaped = true,
+                    b'"' => inside = false,
+                    _ => {}
+                }
+                continue;
+            }
             match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => inside = false,
+                b'"' => inside = true,
+                b'[' | b'{' => {
+                    depth += 1;
+                    objects = objects << 1 | u64::from(byte == b'{');
+                    size.count(objects);
+                }
+                b']' | b'}' => {
+                    depth = depth.saturating_sub(1);
+                    objects >>= 1;
+                }
+                b',' => size.count(objects),
                 _ => {}
             }
-            continue;
-        }
-        match byte {
-            b'"' => inside = true,
-            b'[' | b'{' => {
-                depth += 1;
-                values += 1;
+            if depth > JSON_DEPTH_MAX || size.items + size.fields > JSON_VALUES_MAX {
+                let message =
+                    format!("the body has more than {JSON_VALUES_MAX} values or nests deeper than {JSON_DEPTH_MAX}");
+                return Err(ApiError::new(StatusCode::BAD_REQUEST, message));
             }
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            b',' => values += 1,
-            _ => {}
         }
-        if depth > JSON_DEPTH_MAX || values > JSON_VALUES_MAX {
-            let message =
-                format!("the body has more than {JSON_VALUES_MAX} values or nests deeper than {JSON_DEPTH_MAX}");
-            return Err(ApiError::new(StatusCode::BAD_REQUEST, message));
+        Ok(size)
+    }
+
+    fn count(&mut self, objects: u64) {
+        if objects & 1 == 1 {
+            self.fields += 1;
+        } else {
+            self.items += 1;
         }
     }
-    Ok((values, text))
 }
 
 #[cfg(test)]
@@ -120,10 +183,34 @@ mod tests {
 
     #[test]
     fn values_and_depth_are_counted_outside_strings() {
-        assert_eq!(check_json(br#"{"a": [1, 2, "x,[{\"],"], "b": {}}"#).unwrap(), (7, 13));
-        assert!(check_json("[".repeat(JSON_DEPTH_MAX + 1).as_bytes()).is_err());
-        assert!(check_json(format!("\"{}\"", "[,".repeat(JSON_VALUES_MAX)).as_bytes()).is_ok());
-        assert!(check_json(format!("[{}1]", "1,".repeat(JSON_VALUES_MAX)).as_bytes()).is_err());
+        let size = JsonSize::of(br#"{"a": [1, 2, "x,[{\"],"], "b": {}, "c": [{"d": 1}, 2]}"#).unwrap();
+        assert_eq!(size, JsonSize { items: 5, fields: 5, text: 17 });
+        assert!(JsonSize::of("[".repeat(JSON_DEPTH_MAX + 1).as_bytes()).is_err());
+        assert!(JsonSize::of(format!("\"{}\"", "[,".repeat(JSON_VALUES_MAX)).as_bytes()).is_ok());
+        assert!(JsonSize::of(format!("[{}1]", "1,".repeat(JSON_VALUES_MAX)).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn fewer_choices_of_a_long_prompt_are_generated_at_once() {
+        assert_eq!(choices_at_once(3, 100), 3);
+        assert_eq!(choices_at_once(256, 100), CHOICES_AT_ONCE_MAX);
+        assert_eq!(choices_at_once(256, CHOICES_WORK_BYTES_MAX / CHOICE_PER_TEXT_BYTE / 2), 2);
+        assert_eq!(choices_at_once(256, usize::MAX), 1);
+        assert_eq!(choices_at_once(256, 0), CHOICES_AT_ONCE_MAX);
+    }
+
+    #[tokio::test]
+    async fn choices_wait_for_memory_and_a_single_one_does_not() {
+        let memory = RequestMemory::default();
+        let work = async || memory.work(JsonSize::default()).await.unwrap();
+        let soon = std::time::Duration::from_millis(20);
+        let most = CHOICES_WORK_BYTES_MAX / CHOICE_PER_TEXT_BYTE;
+        let held = memory.choices(work().await, 2, most).await.unwrap();
+        let other = work().await;
+        assert!(tokio::time::timeout(soon, memory.choices(other, 2, 1)).await.is_err());
+        assert!(memory.choices(work().await, 1, most).await.is_ok());
+        drop(held);
+        assert!(memory.choices(work().await, 2, most).await.is_ok());
     }
 
     #[test]
@@ -140,12 +227,13 @@ mod tests {
     #[tokio::test]
     async fn work_waits_for_memory() {
         let memory = RequestMemory::default();
-        let body = format!("\"{}\"", "a".repeat(REQUEST_WORK_BYTES_MAX / WORK_PER_TEXT_BYTE - 2));
-        assert!(memory.work(format!("[{body}{body}]").as_bytes()).await.is_err());
-        let held = memory.work(body.as_bytes()).await.unwrap();
+        let text = |bytes| JsonSize { text: bytes, ..JsonSize::default() };
+        let most = REQUEST_WORK_BYTES_MAX / WORK_PER_TEXT_BYTE;
+        assert!(memory.work(text(most + 1)).await.is_err());
+        let held = memory.work(text(most)).await.unwrap();
         let soon = std::time::Duration::from_millis(20);
-        assert!(tokio::time::timeout(soon, memory.work(b"\"a short text\"")).await.is_err());
+        assert!(tokio::time::timeout(soon, memory.work(text(100))).await.is_err());
         drop(held);
-        assert!(tokio::time::timeout(soon, memory.work(b"\"a short text\"")).await.is_ok());
+        assert!(tokio::time::timeout(soon, memory.work(text(100))).await.is_ok());
     }
 }

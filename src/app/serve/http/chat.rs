@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::common::{CommonFields, alternatives, finish_reason, prompt_usage, usage, with_fields};
 use super::error::ApiError;
-use super::fields::Fields;
+use super::fields::{Fields, ParsedBody};
 use super::streaming::{Chunks, complete, stream_of};
-use super::{Shared, token_json};
+use super::{Shared, run_sized, token_json};
 use crate::foundation::base::limits::REPLY_TOKENS_MAX;
 use crate::foundation::chat::{Completion, Flow, Message, Prompt, Role, TokenLogprob};
 
@@ -29,8 +29,9 @@ pub(super) async fn chat(
     State(shared): State<Arc<Shared>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
-    let (fields, memory) = Fields::read(&shared, body).await?;
-    let chat = Arc::new(Chat::of(fields, &shared)?);
+    let ParsedBody { fields, bytes, memory } = Fields::read(&shared, body).await?;
+    let chat = Arc::new(run_sized(&shared, bytes, |shared| Chat::of(fields, shared)).await?);
+    let memory = chat.common.memory(&shared, memory).await?;
     let turn = shared.enter().await?;
     if chat.common.stream {
         let envelope = chat.common.envelope(&shared, "chat.completion.chunk");
@@ -119,7 +120,9 @@ impl Chat {
         fields.take_neutral("store", &[json!(false)])?;
         fields.take_neutral("service_tier", &[json!("auto"), json!("default")])?;
         fields.finish("the request")?;
-        common.check_size(1, messages.iter().map(|message| message.content.len()).sum(), 0)?;
+        let bytes = messages.iter().map(|message| message.content.len()).sum();
+        let reported = logprobs || common.readings;
+        common.check_size(1, bytes, 0, reported)?;
         Ok(Self { common, messages, logprobs })
     }
 

@@ -4,11 +4,12 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use super::budget::{WorkMemory, choices_at_once};
 use super::error::ApiError;
 use super::fields::Fields;
 use super::{Gains, Shared};
 use crate::foundation::base::limits::{
-    CHOICES_AT_ONCE_MAX, CHOICES_MAX, CHOICES_TEXT_BYTES_MAX, REPLY_ASKED_TOKENS_MAX, RESPONSE_LOGPROBS_MAX,
+    CHOICES_MAX, CHOICES_TEXT_BYTES_MAX, REPLY_ASKED_TOKENS_MAX, RESPONSE_LOGPROBS_MAX, RESPONSE_TOKENS_MAX,
     STOP_TEXT_BYTES_MAX, STOP_TEXTS_MAX, TOP_LOGPROBS_MAX,
 };
 use crate::foundation::base::{Clock, RngStream, SystemClock};
@@ -26,8 +27,10 @@ pub(super) struct CommonFields {
     pub(super) gains: Option<DeltaGains>,
     /// Whether each choice includes entropy, rank and alternatives of its tokens.
     pub(super) readings: bool,
-    /// Choices that may be generated now: one request must not take all places of the engine.
+    /// Choices that may be generated now: one request must not take all places of the engine, nor all memory.
     pub(super) places: Semaphore,
+    /// Bytes of all prompts.
+    prompt_bytes: usize,
 }
 
 impl CommonFields {
@@ -80,12 +83,19 @@ impl CommonFields {
         }
         fields.take_neutral("logit_bias", &[])?;
         fields.ignore(&["user", "metadata", "safety_identifier", "prompt_cache_key"]);
-        let places = Semaphore::new(CHOICES_AT_ONCE_MAX);
-        Ok(Self { n, stream, include_usage, seed, sampling, gains, readings, places })
+        let places = Semaphore::new(1);
+        Ok(Self { n, stream, include_usage, seed, sampling, gains, readings, places, prompt_bytes: 0 })
     }
 
-    /// Checks what the response to `prompts` prompts of `bytes` together can take, `tokens` of which are reported.
-    pub(super) fn check_size(&self, prompts: usize, bytes: usize, tokens: usize) -> Result<(), ApiError> {
+    /// Checks what the response to `prompts` prompts of `bytes` together can take, `tokens` of which are reported, and sets
+    /// how many choices are generated at the same time. `logprobs`: whether log-probabilities or readings are reported.
+    pub(super) fn check_size(
+        &mut self,
+        prompts: usize,
+        bytes: usize,
+        tokens: usize,
+        logprobs: bool,
+    ) -> Result<(), ApiError> {
         let choices = prompts.saturating_mul(self.n as usize);
         if bytes.saturating_mul(self.n as usize) > CHOICES_TEXT_BYTES_MAX {
             let message = format!(
@@ -94,16 +104,26 @@ impl CommonFields {
             return Err(ApiError::field("n", message));
         }
         let each = self.sampling.max_tokens.min(REPLY_ASKED_TOKENS_MAX).saturating_add(tokens);
-        let logprobs = choices.saturating_mul(each).saturating_mul(self.sampling.top_logprobs + 1);
-        if logprobs > RESPONSE_LOGPROBS_MAX {
-            let message = format!(
-                "{choices} choices of {each} tokens with {} alternatives are more than the limit of {RESPONSE_LOGPROBS_MAX} \
-                 log-probabilities; ask for fewer choices, tokens or alternatives",
-                self.sampling.top_logprobs
-            );
-            return Err(ApiError::field("max_tokens", message));
-        }
-        Ok(())
+        let all = choices.saturating_mul(each);
+        let alternatives = self.sampling.top_logprobs;
+        let too_many = if all > RESPONSE_TOKENS_MAX {
+            format!("{choices} choices of {each} tokens are more than the limit of {RESPONSE_TOKENS_MAX} tokens")
+        } else if logprobs && all.saturating_mul(alternatives + 1) > RESPONSE_LOGPROBS_MAX {
+            format!(
+                "{choices} choices of {each} tokens with {alternatives} alternatives are more than the limit of \
+                 {RESPONSE_LOGPROBS_MAX} log-probabilities"
+            )
+        } else {
+            self.places = Semaphore::new(choices_at_once(choices, bytes));
+            self.prompt_bytes = bytes;
+            return Ok(());
+        };
+        Err(ApiError::field("max_tokens", too_many + "; ask for fewer choices, tokens or alternatives"))
+    }
+
+    /// Waits for the memory of the choices that are generated at the same time.
+    pub(super) async fn memory(&self, shared: &Shared, request: WorkMemory) -> Result<WorkMemory, ApiError> {
+        shared.memory.choices(request, self.places.available_permits(), self.prompt_bytes).await
     }
 
     /// The model's request for choice number `index`.

@@ -14,9 +14,9 @@ use serde_json::{Map, Value, json};
 
 use super::common::{CommonFields, alternatives, finish_reason, no_vocabulary, prompt_usage, usage, with_fields};
 use super::error::ApiError;
-use super::fields::Fields;
+use super::fields::{Fields, ParsedBody};
 use super::streaming::{Chunks, complete, stream_of};
-use super::{Shared, run_blocking, text_of_first, token_json};
+use super::{Shared, run_blocking, run_sized, text_of_first, token_json};
 use crate::foundation::base::limits::{CHOICES_MAX, PROMPT_TOKENS_MAX};
 use crate::foundation::chat::{
     Continuation, Finish, Flow, Prompt, Request, Snapshot, TokenId, TokenLogprob, Usage, Vocabulary,
@@ -95,8 +95,9 @@ pub(super) async fn completions(
     State(shared): State<Arc<Shared>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
-    let (fields, memory) = Fields::read(&shared, body).await?;
-    let completions = Arc::new(Completions::of(fields, &shared)?);
+    let ParsedBody { fields, bytes, memory } = Fields::read(&shared, body).await?;
+    let completions = Arc::new(run_sized(&shared, bytes, |shared| Completions::of(fields, shared)).await?);
+    let memory = completions.common.memory(&shared, memory).await?;
     let turn = shared.enter().await?;
     let envelope = completions.common.envelope(&shared, "text_completion");
     if completions.common.stream {
@@ -154,7 +155,8 @@ impl Completions {
         fields.finish("the request")?;
         let bytes = prompts.iter().map(PromptInput::bytes).sum();
         let echoed = if echo { prompts.iter().map(PromptInput::tokens_max).max().unwrap_or(0) } else { 0 };
-        common.check_size(prompts.len(), bytes, echoed.min(PROMPT_TOKENS_MAX))?;
+        let reported = top.is_some() || common.readings;
+        common.check_size(prompts.len(), bytes, echoed.min(PROMPT_TOKENS_MAX), reported)?;
         Ok(Self { common, prompts, logprobs: top.is_some(), echo })
     }
 

@@ -1,19 +1,25 @@
 //! The connections of the server: HTTP/1.1 only, a bounded number, each with deadlines, and an end within a stated time.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::Request;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
@@ -24,36 +30,141 @@ use crate::foundation::base::limits::{
 /// Pause after an error of the listener, for example if the process has no file left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Pause between two looks for an idle connection while all are in use.
+const EVICT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What the acceptor knows of a connection.
+#[derive(Default)]
+struct Connection {
+    /// Requests whose responses are not sent.
+    requests: AtomicUsize,
+    evicted: AtomicBool,
+    evict: Notify,
+}
+
+impl Connection {
+    fn is_idle(&self) -> bool {
+        self.requests.load(Ordering::Acquire) == 0
+    }
+}
+
+/// A request in progress, until its response is sent or dropped.
+struct Running(Arc<Connection>);
+
+impl Running {
+    fn begin(connection: &Arc<Connection>) -> Self {
+        connection.requests.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(connection))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The body of a response, which ends the request.
+struct ResponseBody {
+    body: Body,
+    _running: Running,
+}
+
+impl HttpBody for ResponseBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The connections that are open: at most so many. A new one takes the place of the one that has been idle or without a
+/// complete request the longest.
+struct Open {
+    places: Arc<Semaphore>,
+    most: usize,
+    /// Oldest first; some have ended.
+    all: VecDeque<Arc<Connection>>,
+}
+
+impl Open {
+    fn new(most: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(most)), most, all: VecDeque::new() }
+    }
+
+    /// Waits for a place. None only if the semaphore is closed, which it never is.
+    async fn place(&mut self) -> Option<(OwnedSemaphorePermit, Arc<Connection>)> {
+        let place = loop {
+            if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+                break place;
+            }
+            // A connection that has ended is referred to here alone.
+            self.all.retain(|connection| Arc::strong_count(connection) > 1);
+            let idle = |one: &&Arc<Connection>| one.is_idle() && !one.evicted.load(Ordering::Relaxed);
+            if let Some(oldest) = self.all.iter().find(idle) {
+                oldest.evicted.store(true, Ordering::Relaxed);
+                oldest.evict.notify_one();
+            }
+            if let Ok(place) = timeout(EVICT_PAUSE, Arc::clone(&self.places).acquire_owned()).await {
+                break place.ok()?;
+            }
+        };
+        if self.all.len() > self.most * 2 {
+            self.all.retain(|connection| Arc::strong_count(connection) > 1);
+        }
+        let connection = Arc::new(Connection::default());
+        self.all.push_back(Arc::clone(&connection));
+        Some((place, connection))
+    }
+}
+
 /// Serves `routes` until `stop` resolves. Running requests then have [`SERVER_STOP_S_MAX`] seconds to end; idle
 /// connections are closed at once. `silence` is the longest wait for a client that should send or read.
 pub(super) async fn serve(
     listener: TcpListener,
     routes: Router,
-    silence: Duration,
+    (silence, connections_max): (Duration, usize),
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
-    let places = Arc::new(Semaphore::new(connections_max()));
+    let mut open = Open::new(connections_max.max(1));
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
         let next = async {
-            // The semaphore is never closed.
-            let place = Arc::clone(&places).acquire_owned().await.ok();
-            (place, listener.accept().await)
+            let (stream, _) = listener.accept().await?;
+            let place = open.place().await;
+            Ok::<_, io::Error>(place.map(|(place, connection)| (stream, place, connection)))
         };
-        let (place, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             () = &mut stop => break,
             next = next => next,
         };
         while connections.try_join_next().is_some() {}
-        let Ok((stream, _)) = accepted else {
+        let Ok(Some((stream, place, state))) = accepted else {
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
         // Tokens are sent at once, without waiting for a full packet.
         drop(stream.set_nodelay(true));
-        let service = TowerToHyperService::new(routes.clone());
+        let (routes, counted) = (TowerToHyperService::new(routes.clone()), Arc::clone(&state));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let running = Running::begin(&counted);
+            let answered = routes.call(request);
+            async move { answered.await.map(|response| response.map(|body| ResponseBody { body, _running: running })) }
+        });
         let io = TokioIo::new(TimedStream { stream, silence, deadline: None });
         let mut stopped = stopped.clone();
         connections.spawn(async move {
@@ -71,9 +182,16 @@ pub(super) async fn serve(
                 // The client's errors are the client's.
                 _ = connection.as_mut() => return,
                 _ = stopped.wait_for(|stopped| *stopped) => {}
+                () = state.evict.notified() => {}
             }
             connection.as_mut().graceful_shutdown();
-            let _ended = connection.await;
+            loop {
+                let ended = timeout(EVICT_PAUSE, connection.as_mut()).await.is_ok();
+                // What is idle after all, or has sent half a request, is not waited for.
+                if ended || (state.evicted.load(Ordering::Relaxed) && state.is_idle()) {
+                    return;
+                }
+            }
         });
     }
     drop(listener);
@@ -84,7 +202,7 @@ pub(super) async fn serve(
 }
 
 /// Half of the files that the process may open, at most [`CONNECTIONS_MAX`].
-fn connections_max() -> usize {
+pub(super) fn connections_max() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let files = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::error::ApiError;
-use super::fields::Fields;
+use super::fields::{Fields, ParsedBody};
 use crate::foundation::base::limits::CHOICES_MAX;
 
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ pub(super) async fn embeddings(
         let message = "this server has no embedder; start it with --embedder";
         return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, message));
     };
-    let (mut fields, _memory) = Fields::read(&shared, body).await?;
+    let ParsedBody { mut fields, memory: _memory, .. } = Fields::read(&shared, body).await?;
     let model: String = fields.require("model")?;
     if model != *name {
         let message = format!("there is no embedder `{model}` here; this server has `{name}`");

@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::io;
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -11,22 +12,33 @@ use axum::response::IntoResponse;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::Shared;
-use super::budget::WorkMemory;
+use super::budget::{JsonSize, WorkMemory};
 use super::error::ApiError;
+use super::{Shared, run_sized};
 
 /// The fields of a JSON object that are not taken yet.
 pub(super) struct Fields(Map<String, Value>);
 
+/// A parsed request body.
+pub(super) struct ParsedBody {
+    pub(super) fields: Fields,
+    /// Bytes of the body.
+    pub(super) bytes: usize,
+    pub(super) memory: WorkMemory,
+}
+
 impl Fields {
-    /// Parses a request body within the memory for requests, which is given back with the second value.
+    /// Parses a request body within the memory for requests.
     pub(super) async fn read(
-        shared: &Shared,
+        shared: &Arc<Shared>,
         body: Result<Bytes, BytesRejection>,
-    ) -> Result<(Self, WorkMemory), ApiError> {
+    ) -> Result<ParsedBody, ApiError> {
         let body = received(body)?;
-        let memory = shared.memory.work(&body).await?;
-        Ok((Self::parse(&body)?, memory))
+        let (bytes, counted) = (body.len(), body.clone());
+        let size = run_sized(shared, bytes, move |_| JsonSize::of(&counted)).await?;
+        let memory = shared.memory.work(size).await?;
+        let fields = run_sized(shared, bytes, move |_| Self::parse(&body)).await?;
+        Ok(ParsedBody { fields, bytes, memory })
     }
 
     fn parse(body: &[u8]) -> Result<Self, ApiError> {

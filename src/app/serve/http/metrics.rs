@@ -90,6 +90,11 @@ impl Metrics {
         usize::try_from(self.waiting.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
+    /// The number of active sequences, those that wait for the engine included.
+    pub(super) fn sequences(&self) -> usize {
+        usize::try_from(self.sequences.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
     fn increment(self: &Arc<Self>, gauge: fn(&Self) -> &AtomicI64) -> GaugeGuard {
         gauge(self).fetch_add(1, Ordering::Relaxed);
         GaugeGuard { metrics: Arc::clone(self), gauge }

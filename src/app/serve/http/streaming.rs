@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -12,16 +13,19 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
 use super::budget::WorkMemory;
 use super::connections::paced;
 use super::error::ApiError;
 use super::{ActiveRequest, Shared};
-use crate::foundation::base::limits::STREAM_WAITING_BYTES_MAX;
+use crate::foundation::base::limits::{STREAM_STALLED_S_MAX, STREAM_WAITING_BYTES_MAX};
 use crate::foundation::chat::{Completion, Flow, LanguageModel, Request, TokenLogprob};
 
 /// Interval of keep-alive messages.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Interval in which a stream that nobody reads is looked at.
+const STALL_LOOK: Duration = Duration::from_millis(250);
 
 /// The sender of a stream's chunks. While too many bytes wait for the client, the sequences of the stream wait.
 #[derive(Clone)]
@@ -34,6 +38,8 @@ pub(super) struct Chunks {
 #[derive(Default)]
 struct Waiting {
     bytes: AtomicUsize,
+    /// Chunks that were taken so far.
+    taken: AtomicUsize,
     read: Notify,
 }
 
@@ -46,7 +52,22 @@ impl Waiting {
         if let Ok(text) = chunk {
             self.bytes.fetch_sub(text.len(), Ordering::Relaxed);
         }
+        self.taken.fetch_add(1, Ordering::Relaxed);
         self.read.notify_waiters();
+    }
+
+    /// Resolves when the client has read nothing for [`STREAM_STALLED_S_MAX`] seconds and other requests need the place.
+    async fn stalled(&self, shared: &Shared) {
+        let (mut taken, mut since) = (usize::MAX, Instant::now());
+        loop {
+            sleep(STALL_LOOK).await;
+            let now = self.taken.load(Ordering::Relaxed);
+            if now != taken || !self.is_full() {
+                (taken, since) = (now, Instant::now());
+            } else if since.elapsed() >= Duration::from_secs(STREAM_STALLED_S_MAX) && shared.is_crowded() {
+                return;
+            }
+        }
     }
 }
 
@@ -72,6 +93,8 @@ where
     // Dropping the set cancels the work.
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
+        // The place is free when the work is done, also if the client has not read all of it.
+        let _turn = turn;
         if let Err(error) = work.await {
             // The receiver may be gone.
             let _ = sender.send(Err(error));
@@ -81,9 +104,9 @@ where
         Some(Err(error)) => return Err(error),
         first => first,
     };
-    let state = Some((first, chunks, tasks, turn, waiting));
+    let state = Some((first, chunks, tasks, waiting));
     let events = stream::unfold(state, |state| async move {
-        let (first, mut chunks, tasks, turn, waiting): (_, UnboundedReceiver<_>, _, _, _) = state?;
+        let (first, mut chunks, tasks, waiting): (_, UnboundedReceiver<_>, _, _) = state?;
         let chunk = match first {
             Some(first) => Some(first),
             None => chunks.recv().await,
@@ -96,7 +119,7 @@ where
             Some(Err(error)) => (error.json().to_string(), true),
             None => ("[DONE]".to_owned(), true),
         };
-        let rest = (!ended).then_some((None, chunks, tasks, turn, waiting));
+        let rest = (!ended).then_some((None, chunks, tasks, waiting));
         Some((Ok::<_, Infallible>(Event::default().data(data)), rest))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
@@ -114,5 +137,11 @@ pub(super) async fn complete(
     let Some((chunks, on_token)) = listener else { return Ok(model.complete(request, None).await?) };
     let sink: Box<dyn crate::foundation::chat::TokenSink + '_> = Box::new(on_token);
     let waiting = &chunks.waiting;
-    Ok(paced(model.complete(request, Some(sink)), || !waiting.is_full(), || waiting.read.notified()).await?)
+    tokio::select! {
+        reply = paced(model.complete(request, Some(sink)), || !waiting.is_full(), || waiting.read.notified()) => Ok(reply?),
+        () = waiting.stalled(shared) => {
+            let message = "the stream was not read while other requests waited for its place";
+            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, message).code("stream_not_read"))
+        }
+    }
 }

@@ -6,32 +6,64 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::ser::{Error, SerializeSeq};
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::budget::WorkMemory;
 use super::chat::messages;
 use super::common::no_vocabulary;
 use super::error::ApiError;
-use super::fields::Fields;
+use super::fields::{Fields, ParsedBody};
 use super::{Shared, run_blocking};
 use crate::foundation::chat::{TokenId, Vocabulary};
 
 type Answer = Result<Json<Value>, ApiError>;
+
+/// The reply of `/tokenize`.
+#[derive(Serialize)]
+struct Tokenized<'a> {
+    tokens: &'a [TokenId],
+    count: usize,
+    max_model_len: Option<usize>,
+    token_strs: Option<TokenTexts<'a>>,
+}
+
+/// The texts of tokens, made as they are written.
+struct TokenTexts<'a> {
+    ids: &'a [TokenId],
+    known: &'a dyn Vocabulary,
+}
+
+impl Serialize for TokenTexts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.ids.len()))?;
+        for id in self.ids {
+            list.serialize_element(&self.known.decode(&[*id]).map_err(S::Error::custom)?)?;
+        }
+        list.end()
+    }
+}
 
 fn vocabulary(shared: &Shared) -> Result<&dyn Vocabulary, ApiError> {
     shared.model.vocabulary().ok_or_else(|| no_vocabulary(shared, "this endpoint"))
 }
 
 /// The request's fields; a model name is checked if given.
-async fn of(body: Result<Bytes, BytesRejection>, shared: &Shared) -> Result<(Fields, WorkMemory), ApiError> {
-    let (mut fields, memory) = Fields::read(shared, body).await?;
+async fn of(body: Result<Bytes, BytesRejection>, shared: &Arc<Shared>) -> Result<(Fields, WorkMemory), ApiError> {
+    let ParsedBody { mut fields, memory, .. } = Fields::read(shared, body).await?;
     if let Some(model) = fields.take::<String>("model")? {
         shared.check_name(&model)?;
     }
     Ok((fields, memory))
 }
 
-pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, body: Result<Bytes, BytesRejection>) -> Answer {
+pub(super) async fn tokenize(
+    State(shared): State<Arc<Shared>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
     let (fields, memory) = of(body, &shared).await?;
     let turn = shared.enter().await?;
     // The work does not end with the client; until then it keeps its memory and its place.
@@ -42,7 +74,7 @@ pub(super) async fn tokenize(State(shared): State<Arc<Shared>>, body: Result<Byt
     .await
 }
 
-fn tokens(shared: &Shared, mut fields: Fields) -> Answer {
+fn tokens(shared: &Shared, mut fields: Fields) -> Result<Response, ApiError> {
     let known = vocabulary(shared)?;
     let text: Option<String> = fields.take("prompt")?;
     let ids = match text {
@@ -54,13 +86,15 @@ fn tokens(shared: &Shared, mut fields: Fields) -> Answer {
     // No special tokens are added, as for prompts.
     fields.take_neutral("add_special_tokens", &[json!(false)])?;
     fields.finish("the request")?;
-    let texts = texts.then(|| ids.iter().map(|id| known.decode(&[*id])).collect::<Result<Vec<_>, _>>()).transpose()?;
-    Ok(Json(json!({
-        "tokens": ids,
-        "count": ids.len(),
-        "max_model_len": shared.model.info().window_tokens,
-        "token_strs": texts,
-    })))
+    let reply = Tokenized {
+        tokens: &ids,
+        count: ids.len(),
+        max_model_len: shared.model.info().window_tokens,
+        token_strs: texts.then_some(TokenTexts { ids: &ids, known }),
+    };
+    let reply = serde_json::to_vec(&reply)
+        .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], reply).into_response())
 }
 
 pub(super) async fn detokenize(State(shared): State<Arc<Shared>>, body: Result<Bytes, BytesRejection>) -> Answer {

@@ -1,0 +1,4 @@
+//! See `loom_agent::inference::engine::fuzzing`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|source: &str| loom_agent::inference::engine::fuzzing::tokenizer_json(source));
