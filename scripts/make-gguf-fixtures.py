@@ -6,7 +6,8 @@
 
 `plain.gguf` is tests/data/mamba/plain as llama.cpp's converter lays it out, with a byte-level tokenizer of 40 tokens.
 `types.gguf` holds a matrix in every supported type and its values in f32 (`NAME.f32`); scales and all other bits are
-random. `pieces.gguf` is the header of a Llama with a SentencePiece vocabulary.
+random. `pieces.gguf` is the header of a Llama with a SentencePiece vocabulary. The others are models of
+tests/data/models, as llama.cpp's converter lays them out; names of tensors are those of its `TensorNameMap`.
 """
 
 import json
@@ -14,7 +15,9 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import gguf
 from gguf import GGMLQuantizationType as Type
+from gguf import MODEL_ARCH as Arch
 from gguf import GGUFWriter, TokenType
 from gguf.quants import dequantize
 
@@ -35,7 +38,7 @@ def safetensors(path: Path) -> dict[str, np.ndarray]:
     }
 
 
-def byte_level(writer: GGUFWriter, pre: str) -> None:
+def byte_level(writer: GGUFWriter, pre: str, end: int | None = 0) -> None:
     """The letters a to z, some merges, two control tokens."""
     tokens = ["<|end|>", "<|user|>"] + [chr(c) for c in range(ord("a"), ord("z") + 1)]
     merges = ["Ġ t", "h e", "Ġt he", "i n", "in g", "Ġ a", "e r"]
@@ -46,7 +49,8 @@ def byte_level(writer: GGUFWriter, pre: str) -> None:
     writer.add_token_types([TokenType.CONTROL] * 2 + [TokenType.NORMAL] * (len(tokens) - 2))
     writer.add_token_merges(merges)
     writer.add_bos_token_id(0)
-    writer.add_eos_token_id(0)
+    if end is not None:
+        writer.add_eos_token_id(end)
     assert len(tokens) == BYTES
 
 
@@ -164,7 +168,142 @@ def pieces() -> None:
     finish(writer)
 
 
+ARCHITECTURES = {
+    "gemma2": Arch.GEMMA2, "gemma3": Arch.GEMMA3, "olmo2": Arch.OLMO2, "phi3": Arch.PHI3, "granite": Arch.GRANITE,
+    "qwen3-yarn": Arch.QWEN3, "qwen3-moe": Arch.QWEN3MOE, "granite-hybrid": Arch.GRANITE_HYBRID,
+    "granite-hybrid-moe": Arch.GRANITE_HYBRID,
+}
+
+
+def interleaved(rows: np.ndarray, heads: int) -> np.ndarray:
+    """The rows of rotary heads in llama.cpp's order."""
+    halves = rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:])
+    return halves.swapaxes(1, 2).reshape(rows.shape)
+
+
+def settings(writer: GGUFWriter, arch: Arch, config: dict) -> None:
+    rope = config["rope_parameters"]
+    whole = rope.get("full_attention", rope)
+    heads, layers = config["num_attention_heads"], config["num_hidden_layers"]
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_block_count(layers)
+    writer.add_head_count(heads)
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_file_type(0)
+    kinds = config.get("layer_types")
+    if arch == Arch.GRANITE_HYBRID:
+        writer.add_head_count_kv([config["num_key_value_heads"] if kind == "full_attention" else 0 for kind in kinds])
+        writer.add_rope_scaling_finetuned(config["position_embedding_type"] == "rope")
+        writer.add_ssm_conv_kernel(config["mamba_d_conv"])
+        writer.add_ssm_state_size(config["mamba_d_state"])
+        writer.add_ssm_group_count(config["mamba_n_groups"])
+        writer.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
+        writer.add_ssm_time_step_rank(config["mamba_n_heads"])
+        if config["num_local_experts"]:
+            writer.add_expert_count(config["num_local_experts"])
+            writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
+    else:
+        writer.add_head_count_kv(config["num_key_value_heads"])
+    if arch != Arch.PHI3:
+        writer.add_rope_freq_base(whole["rope_theta"])
+    if arch in (Arch.GEMMA2, Arch.GEMMA3, Arch.QWEN3, Arch.QWEN3MOE):
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
+    if arch in (Arch.GEMMA2, Arch.GEMMA3):
+        writer.add_sliding_window(config["sliding_window"])
+    if arch == Arch.GEMMA2:
+        writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if whole["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(whole["factor"])
+    if whole["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(whole["factor"])
+        writer.add_rope_scaling_orig_ctx_len(whole["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_beta_fast(whole["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(whole["beta_slow"])
+    if arch == Arch.PHI3:
+        trained = config["original_max_position_embeddings"]
+        writer.add_rope_freq_base(whole["rope_theta"])
+        writer.add_rope_scaling_orig_ctx_len(trained)
+        writer.add_rope_dimension_count(int(whole["partial_rotary_factor"] * head_dim))
+        writer.add_sliding_window(config["sliding_window"] or 0)
+        scale = config["max_position_embeddings"] / trained
+        writer.add_rope_scaling_attn_factors(float(np.sqrt(1 + np.log(scale) / np.log(trained))))
+        writer.add_tensor("rope_factors_long.weight", np.array(whole["long_factor"], np.float32))
+        writer.add_tensor("rope_factors_short.weight", np.array(whole["short_factor"], np.float32))
+    if arch in (Arch.GRANITE, Arch.GRANITE_HYBRID):
+        writer.add_attention_scale(config["attention_multiplier"])
+        writer.add_embedding_scale(config["embedding_multiplier"])
+        writer.add_residual_scale(config["residual_multiplier"])
+        writer.add_logit_scale(config["logits_scaling"])
+    if arch == Arch.QWEN3MOE:
+        writer.add_expert_count(config["num_local_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+
+
+def tensors(arch: Arch, config: dict, files: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The tensors under Hugging Face's names, with the values that llama.cpp stores."""
+    out, experts = {}, {}
+    for name, tensor in files.items():
+        if arch in (Arch.GEMMA2, Arch.GEMMA3) and name.endswith("norm.weight"):
+            tensor = tensor + 1
+        if arch in (Arch.GRANITE, Arch.GRANITE_HYBRID) and name.endswith("q_proj.weight"):
+            tensor = interleaved(tensor, config["num_attention_heads"])
+        if arch in (Arch.GRANITE, Arch.GRANITE_HYBRID) and name.endswith("k_proj.weight"):
+            tensor = interleaved(tensor, config["num_key_value_heads"])
+        if name.endswith("dt_bias"):
+            name = name.replace("dt_bias", "dt_proj.bias")
+        if name.endswith("A_log"):
+            tensor = -np.exp(tensor)
+        if name.endswith(("A_log", "mamba.D")):
+            tensor = tensor.reshape(-1, 1)
+        if name.endswith("mamba.norm.weight"):
+            tensor = tensor.reshape(config["mamba_n_groups"], -1)
+        if name.endswith("conv1d.weight"):
+            tensor = tensor.squeeze(1)
+        layer = name.split(".")[2] if name.startswith("model.layers.") else ""
+        if ".mlp.experts." in name:
+            index, part = name.split(".")[5:7]
+            experts.setdefault((layer, part), {})[int(index)] = tensor
+        elif name.endswith("input_linear.weight"):
+            gate, up = np.split(tensor, 2, axis=-2)
+            suffix = "exps" if "block_sparse" in name else "shexp" if config["num_local_experts"] else ""
+            for part, rows in (("gate", gate), ("up", up)):
+                out[f"blk.{layer}.ffn_{part}{'_' + suffix if suffix else ''}.weight"] = rows
+        elif name.endswith("shared_mlp.output_linear.weight") and not config["num_local_experts"]:
+            out[f"blk.{layer}.ffn_down.weight"] = tensor
+        else:
+            out[name] = tensor
+    for (layer, part), each in experts.items():
+        out[f"model.layers.{layer}.mlp.experts.{part}.weight"] = np.stack([each[i] for i in range(len(each))])
+    return out
+
+
+def family(name: str, arch: Arch) -> None:
+    source = ROOT / "tests/data/models" / name
+    config = json.loads((source / "config.json").read_text())
+    writer = GGUFWriter(OUT / f"{name}.gguf", gguf.MODEL_ARCH_NAMES[arch])
+    settings(writer, arch, config)
+    # Without an end: the reference continues after every token.
+    byte_level(writer, "gpt-2", end=None)
+    known = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
+    for hf, tensor in tensors(arch, config, safetensors(source / "model.safetensors")).items():
+        mapped = hf if hf.startswith("blk.") else known.get_name(hf, try_suffixes=(".weight", ".bias"))
+        assert mapped, hf
+        writer.add_tensor(mapped, np.ascontiguousarray(tensor))
+    finish(writer)
+
+
 OUT.mkdir(parents=True, exist_ok=True)
+for name, arch in ARCHITECTURES.items():
+    family(name, arch)
 plain()
 types()
 pieces()

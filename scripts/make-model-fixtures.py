@@ -22,9 +22,11 @@ from pathlib import Path
 import torch
 import transformers
 from transformers import (
-    BertConfig, BertModel, FalconMambaConfig, FalconMambaForCausalLM, LlamaConfig, LlamaForCausalLM, Mamba2Config,
-    Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
-    Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+    BertConfig, BertModel, FalconMambaConfig, FalconMambaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM,
+    Gemma3TextConfig, GraniteConfig, GraniteForCausalLM, GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM, LlamaConfig,
+    LlamaForCausalLM, Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, MistralConfig, MistralForCausalLM,
+    Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
+    Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
 )
 
 OUT = Path(__file__).resolve().parent.parent / "tests/data/models"
@@ -39,6 +41,13 @@ MAMBA2 = (Mamba2Config, Mamba2ForCausalLM)
 FALCON = (FalconMambaConfig, FalconMambaForCausalLM)
 MISTRAL = (MistralConfig, MistralForCausalLM)
 SMOLLM3 = (SmolLM3Config, SmolLM3ForCausalLM)
+GEMMA2 = (Gemma2Config, Gemma2ForCausalLM)
+GEMMA3 = (Gemma3TextConfig, Gemma3ForCausalLM)
+OLMO2 = (Olmo2Config, Olmo2ForCausalLM)
+PHI3 = (Phi3Config, Phi3ForCausalLM)
+GRANITE = (GraniteConfig, GraniteForCausalLM)
+GRANITE_HYBRID = (GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM)
+QWEN3_MOE = (Qwen3MoeConfig, Qwen3MoeForCausalLM)
 NO_IDS = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
 
@@ -92,6 +101,78 @@ SMALL = {
         num_key_value_heads=2, max_position_embeddings=128, no_rope_layer_interval=2,
         rope_parameters=dict(rope_type="default", rope_theta=2_000_000.0),
     )),
+    # Caps low enough to bend most scores and logits; the window slides in the first and third layer.
+    "gemma2": (GEMMA2, 70, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=36, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=10, max_position_embeddings=128, sliding_window=11, query_pre_attn_scalar=10,
+        attn_logit_softcapping=1.5, final_logit_softcapping=3.0,
+    )),
+    # The window slides in all layers but the sixth, which has other rotary positions.
+    "gemma3": (GEMMA3, 70, dict(
+        vocab_size=40, hidden_size=16, intermediate_size=20, num_hidden_layers=6, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=10, max_position_embeddings=128, sliding_window=9, query_pre_attn_scalar=10,
+        rope_parameters=dict(
+            full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1_000_000.0),
+            sliding_attention=dict(rope_type="default", rope_theta=10_000.0),
+        ),
+    )),
+    "olmo2": (OLMO2, 70, dict(
+        vocab_size=40, hidden_size=36, intermediate_size=50, num_hidden_layers=2, num_attention_heads=6,
+        num_key_value_heads=2, max_position_embeddings=128,
+        rope_parameters=dict(rope_type="default", rope_theta=500_000.0),
+    )),
+    # Three quarters of each head have rotary positions, with a factor per frequency.
+    "phi3": (PHI3, 70, dict(
+        vocab_size=40, hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, original_max_position_embeddings=128, sliding_window=31,
+        rope_parameters=dict(
+            rope_type="longrope", rope_theta=10_000.0, partial_rotary_factor=0.75, short_factor=[1.0, 1.4, 2.5],
+            long_factor=[1.0, 4.0, 9.0],
+        ),
+    )),
+    "granite": (GRANITE, 70, dict(
+        vocab_size=40, hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=128, tie_word_embeddings=True, embedding_multiplier=3.0,
+        attention_multiplier=0.2, residual_multiplier=0.4, logits_scaling=2.5,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0),
+    )),
+    # YaRN, whose ranges are all in use.
+    "qwen3-yarn": (QWEN3, 120, dict(
+        vocab_size=40, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, max_position_embeddings=128, tie_word_embeddings=True,
+        rope_parameters=dict(
+            rope_type="yarn", factor=4.0, rope_theta=10_000.0, original_max_position_embeddings=64, beta_fast=8.0,
+            beta_slow=1.0,
+        ),
+    )),
+    "qwen3-moe": (QWEN3_MOE, 70, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=44, moe_intermediate_size=12, num_experts=6,
+        num_experts_per_tok=2, norm_topk_prob=True, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=10, max_position_embeddings=128, rope_parameters=dict(rope_type="default", rope_theta=1_000_000.0),
+    )),
+    # Its first layer is dense, and weights of experts are probabilities among all.
+    "qwen3-moe-odd": (QWEN3_MOE, 17, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=20, moe_intermediate_size=8, num_experts=5,
+        num_experts_per_tok=3, norm_topk_prob=False, num_hidden_layers=2, mlp_only_layers=[0], num_attention_heads=2,
+        num_key_value_heads=2, head_dim=6, max_position_embeddings=64,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0),
+    )),
+    # Mamba-2, attention without rotary positions, Mamba-2.
+    "granite-hybrid": (GRANITE_HYBRID, 70, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=12, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, num_local_experts=0, shared_intermediate_size=28,
+        layer_types=["linear_attention", "full_attention", "linear_attention"], mamba_n_heads=4, mamba_d_head=12,
+        mamba_n_groups=2, mamba_d_state=7, mamba_d_conv=3, mamba_chunk_size=16, tie_word_embeddings=True,
+        embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.4, logits_scaling=2.5,
+    )),
+    # The same with experts and rotary positions, attention first.
+    "granite-hybrid-moe": (GRANITE_HYBRID, 70, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=12, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, num_local_experts=5, num_experts_per_tok=2,
+        shared_intermediate_size=16, layer_types=["full_attention", "linear_attention"], mamba_n_heads=6,
+        mamba_d_head=8, mamba_n_groups=1, mamba_d_state=16, mamba_chunk_size=16, position_embedding_type="rope",
+        residual_multiplier=0.5, attention_multiplier=0.3,
+    )),
 }
 
 WIDE = {
@@ -135,7 +216,9 @@ def randomise(model: torch.nn.Module) -> None:
             elif name.endswith("bias") and "dt" not in name:
                 weight.copy_(torch.randn_like(weight) * 0.5)
             elif "norm" in name.lower() or name.endswith(".D"):
-                weight.copy_(torch.empty_like(weight).uniform_(0.5, 1.5))
+                # A Gemma's are differences from 1.
+                low = -0.5 if "Gemma" in type(model).__name__ else 0.5
+                weight.copy_(torch.empty_like(weight).uniform_(low, low + 1.0))
             elif "dt" in name and name.endswith("bias"):
                 weight.copy_(torch.empty_like(weight).uniform_(-5.0, 1.0))
             else:
@@ -150,7 +233,7 @@ def rows_of(model, ids: list[int]) -> torch.Tensor:
 
 def language_model(folder: Path, kind, count: int, dims: dict) -> None:
     config, model = kind
-    model = model(config(**NO_IDS | dims)).eval()
+    model = model(config(**NO_IDS | dims, attn_implementation="eager")).eval()
     randomise(model)
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)

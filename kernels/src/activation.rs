@@ -1,10 +1,10 @@
-//! Activations: `SiLU` gate of `SwiGLU` and of Mamba-2, and BERT's GELU.
+//! Activations: the gates of `SwiGLU`, Mamba-2 and `GeGLU`, BERT's GELU, and soft caps.
 
 use std::f32::consts::FRAC_1_SQRT_2;
 
 use crate::dispatch::{Kernel, Path, active_path, dispatch};
 use crate::lanes::{LANES, Lanes};
-use crate::math::{exp, silu};
+use crate::math::{exp, silu, tanh};
 use crate::rows::Rows;
 
 /// y[r, i] = silu(gate[r, i]) · y[r, i], for rows of `width` numbers (Shazeer 2020, arXiv:2002.05202).
@@ -12,19 +12,36 @@ use crate::rows::Rows;
 /// # Panics
 /// If y is not whole rows of `width`, or the gate has fewer rows.
 pub fn silu_gate(gate: Rows<'_>, width: usize, y: &mut [f32]) {
-    silu_gate_on(active_path(), gate, width, y);
+    gate_on(active_path(), Gate::Silu, gate, width, y);
 }
 
-pub(crate) fn silu_gate_on(path: Path, gate: Rows<'_>, width: usize, y: &mut [f32]) {
+/// y[r, i] = gelu(gate[r, i]) · y[r, i], for rows of `width` numbers (Shazeer 2020, arXiv:2002.05202), with GELU in its
+/// approximation by tanh: x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))) (Hendrycks & Gimpel 2016, arXiv:1606.08415).
+///
+/// # Panics
+/// If y is not whole rows of `width`, or the gate has fewer rows.
+pub fn gelu_tanh_gate(gate: Rows<'_>, width: usize, y: &mut [f32]) {
+    gate_on(active_path(), Gate::GeluTanh, gate, width, y);
+}
+
+/// The function of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Silu,
+    GeluTanh,
+}
+
+pub(crate) fn gate_on(path: Path, function: Gate, gate: Rows<'_>, width: usize, y: &mut [f32]) {
     if y.is_empty() {
         return;
     }
-    assert!(width > 0 && y.len().is_multiple_of(width), "silu_gate: y is not rows of {width}");
-    gate.check("silu_gate", y.len() / width, width);
-    dispatch(path, Gating { gate, width, y });
+    assert!(width > 0 && y.len().is_multiple_of(width), "gate: y is not rows of {width}");
+    gate.check("gate", y.len() / width, width);
+    dispatch(path, Gating { function, gate, width, y });
 }
 
 struct Gating<'a> {
+    function: Gate,
     gate: Rows<'a>,
     width: usize,
     y: &'a mut [f32],
@@ -37,10 +54,54 @@ impl Kernel for Gating<'_> {
     fn run<V: Lanes>(self) {
         for (row, y) in self.y.chunks_exact_mut(self.width).enumerate() {
             for (gate, y) in self.gate.get(row, self.width).chunks(LANES).zip(y.chunks_mut(LANES)) {
-                silu(V::load_part(gate, 0.0)).mul(V::load_part(y, 0.0)).store_part(y);
+                let gate = V::load_part(gate, 0.0);
+                let gate = match self.function {
+                    Gate::Silu => silu(gate),
+                    Gate::GeluTanh => gelu_tanh(gate),
+                };
+                gate.mul(V::load_part(y, 0.0)).store_part(y);
             }
         }
     }
+}
+
+#[inline(always)]
+fn gelu_tanh<V: Lanes>(x: V) -> V {
+    /// √(2/π).
+    const SCALE: f32 = 0.797_884_6;
+    let inner = x.mul(x).mul(x).mul_add(V::splat(0.044_715), x).mul(V::splat(SCALE));
+    x.mul(V::splat(0.5)).mul(V::splat(1.0).add(tanh(inner)))
+}
+
+/// Replaces every x by `cap` · tanh(x / `cap`) (Gemma Team 2024, arXiv:2408.00118).
+pub fn soft_cap(cap: f32, x: &mut [f32]) {
+    soft_cap_on(active_path(), cap, x);
+}
+
+pub(crate) fn soft_cap_on(path: Path, cap: f32, x: &mut [f32]) {
+    dispatch(path, Capping { cap, x });
+}
+
+struct Capping<'a> {
+    cap: f32,
+    x: &'a mut [f32],
+}
+
+impl Kernel for Capping<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Lanes>(self) {
+        for part in self.x.chunks_mut(LANES) {
+            capped(V::load_part(part, 0.0), self.cap).store_part(part);
+        }
+    }
+}
+
+/// `cap` · tanh(x / `cap`).
+#[inline(always)]
+pub(crate) fn capped<V: Lanes>(x: V, cap: f32) -> V {
+    tanh(x.div(V::splat(cap))).mul(V::splat(cap))
 }
 
 /// Replaces every x by x · Φ(x), the exact GELU (Hendrycks & Gimpel 2016, arXiv:1606.08415), with Φ by formula 7.1.26 of

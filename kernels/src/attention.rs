@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! sⱼ = (Σ_d q_d·kⱼ_d) · scale                 (one chain of fused multiply-adds over d in rising order)
+//! sⱼ = cap · tanh(sⱼ / cap)                    (only with a soft cap)
 //! eⱼ = exp(sⱼ − max s)
 //! y_d = (Σⱼ eⱼ·vⱼ_d) / Σⱼ eⱼ                   (numerator: one chain over j in rising order)
 //! ```
@@ -16,6 +17,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::activation::capped;
 use crate::dispatch::{Kernel, Path, active_path, dispatch};
 use crate::lanes::{LANES, Lanes};
 use crate::math::exp;
@@ -117,8 +119,10 @@ pub struct Attention<'a> {
     pub pages: &'a [&'a KvPage],
     /// Query heads: a multiple of the pages' heads; head h reads key head ⌊h · key heads / heads⌋.
     pub heads: usize,
-    /// Multiplies the products of queries and keys: 1/√dim.
+    /// Multiplies the products of queries and keys: 1/√dim in most models.
     pub scale: f32,
+    /// Soft cap of the scaled products (Gemma Team 2024, arXiv:2408.00118).
+    pub cap: Option<f32>,
     /// The positions visible to each row; at least one.
     pub mask: AttentionMask,
 }
@@ -136,7 +140,7 @@ pub fn attend(attention: &Attention<'_>, q: &[f32], y: &mut [f32]) {
 }
 
 pub(crate) fn attend_on(path: Path, attention: &Attention<'_>, q: &[f32], y: &mut [f32]) {
-    let &Attention { pages, heads, scale, mask } = attention;
+    let &Attention { pages, heads, scale, cap, mask } = attention;
     assert_eq!(q.len(), y.len(), "attend: q and y");
     if q.is_empty() {
         return;
@@ -161,7 +165,7 @@ pub(crate) fn attend_on(path: Path, attention: &Attention<'_>, q: &[f32], y: &mu
         let seen = seen(row);
         let first = seen.start / PAGE_LEN;
         let visible = seen.start - first * PAGE_LEN..seen.end - first * PAGE_LEN;
-        dispatch(path, OneHead { pages: &pages[first..], head, q, visible, scale, scores, y });
+        dispatch(path, OneHead { pages: &pages[first..], head, q, visible, scale, cap, scores, y });
     };
     if 2 * q.len() * most < PARALLEL_MIN {
         let mut scores = Vec::new();
@@ -179,6 +183,7 @@ struct OneHead<'a> {
     /// Positions in `pages`.
     visible: Range<usize>,
     scale: f32,
+    cap: Option<f32>,
     scores: &'a mut Vec<f32>,
     y: &'a mut [f32],
 }
@@ -188,7 +193,7 @@ impl Kernel for OneHead<'_> {
 
     #[inline(always)]
     fn run<V: Lanes>(self) {
-        let Self { pages, head, q, visible: Range { start, end: len }, scale, scores, y } = self;
+        let Self { pages, head, q, visible: Range { start, end: len }, scale, cap, scores, y } = self;
         let pages = &pages[..len.div_ceil(PAGE_LEN)];
         let (dim, width) = (q.len(), pages[0].width());
         scores.clear();
@@ -196,6 +201,11 @@ impl Kernel for OneHead<'_> {
         for (page, scores) in pages.iter().zip(scores.chunks_exact_mut(PAGE_LEN)) {
             let keys = page.keys(head);
             dots::<V>(keys, q, scale, scores);
+        }
+        if let Some(cap) = cap {
+            for part in scores.chunks_mut(LANES) {
+                capped(V::load_part(part, 0.0), cap).store_part(part);
+            }
         }
         // Masks the positions before the window, and those after the row's own.
         for score in &mut scores[..start] {

@@ -17,7 +17,7 @@
 //! | [`matmul`], [`matmul_rows`], [`Panels`], [`Dtype`] | products with packed weights, f32 or narrower |
 //! | [`causal_conv_silu`], [`selective_scan`], [`head_scan`], [`add_steps`] | the parts of Mamba-1 and Mamba-2 layers |
 //! | [`attend`], [`KvPage`] | attention over pages of keys and values |
-//! | [`rms_norm`], [`layer_norm`], [`silu_gate`], [`gelu`] | norms and activations |
+//! | [`rms_norm`], [`layer_norm`], [`silu_gate`], [`gelu_tanh_gate`], [`gelu`], [`soft_cap`] | norms and activations |
 //! | [`read_logits`], [`read_token`], [`rank_of`] | log-probabilities, entropy, the most likely entries |
 //! | [`penalise`], [`sample`] | sampling |
 //! | [`active_path`], [`cpu_features`] | instruction set in use |
@@ -63,7 +63,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use activation::{gelu, silu_gate};
+pub use activation::{gelu, gelu_tanh_gate, silu_gate, soft_cap};
 pub use attention::{Attention, AttentionMask, KvPage, PAGE_LEN, attend};
 pub use conv::{CONV_TAPS_MAX, causal_conv_silu};
 pub use dispatch::{PATH_VARIABLE, Path, active_path, cpu_features};

@@ -41,8 +41,28 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 }
 
 /// The fixtures of language models other than Mamba-1: at least one per architecture.
-pub(crate) const MODELS: [&str; 10] =
-    ["llama", "llama-odd", "smollm", "qwen2", "qwen3", "mamba2", "mamba2-odd", "falcon-mamba", "mistral", "smollm3"];
+pub(crate) const MODELS: [&str; 20] = [
+    "llama",
+    "llama-odd",
+    "smollm",
+    "qwen2",
+    "qwen3",
+    "qwen3-yarn",
+    "qwen3-moe",
+    "qwen3-moe-odd",
+    "mamba2",
+    "mamba2-odd",
+    "falcon-mamba",
+    "mistral",
+    "smollm3",
+    "gemma2",
+    "gemma3",
+    "olmo2",
+    "phi3",
+    "granite",
+    "granite-hybrid",
+    "granite-hybrid-moe",
+];
 
 pub(crate) fn folder(path: &Path, threads: usize) -> LocalModel {
     LocalModel::from_dir(path, &EngineOptions { threads: Some(threads), ..EngineOptions::default() }).unwrap()

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::bits::bits;
 use super::values::{close, noise, wide};
-use crate::activation::{gelu_on, silu_gate_on};
+use crate::activation::{Gate, gate_on, gelu_on, soft_cap_on};
 use crate::attention::attend_on;
 use crate::head_scan::head_scan_on;
 use crate::norm::layer_norm_on;
@@ -34,6 +34,7 @@ struct Talk {
     values: Vec<f32>,
     q: Vec<f32>,
     pages: Vec<KvPage>,
+    cap: Option<f32>,
 }
 
 impl Talk {
@@ -45,7 +46,7 @@ impl Talk {
         for (at, (key, value)) in keys.chunks(width).zip(values.chunks(width)).enumerate() {
             pages[at / PAGE_LEN].write(at % PAGE_LEN, key, value);
         }
-        Self { kv_heads, heads: kv_heads * group, dim, keys, values, q, pages }
+        Self { kv_heads, heads: kv_heads * group, dim, keys, values, q, pages, cap: None }
     }
 
     fn len(&self) -> usize {
@@ -60,7 +61,7 @@ impl Talk {
             Sees::Last(window) => AttentionMask::Sliding { before: rows.start, window },
             Sees::All => AttentionMask::All(self.len()),
         };
-        let attention = Attention { pages: &pages, heads: self.heads, scale: 0.7, mask };
+        let attention = Attention { pages: &pages, heads: self.heads, scale: 0.7, cap: self.cap, mask };
         let row = self.heads * self.dim;
         let mut y = vec![9.0; rows.len() * row];
         attend_on(path, &attention, &self.q[rows.start * row..rows.end * row], &mut y);
@@ -77,7 +78,9 @@ impl Talk {
         };
         let q = &self.q[(row * self.heads + head) * dim..][..dim];
         let of = |data: &[f32], at: usize, d: usize| wide(data[(at * self.kv_heads + kv) * dim + d]);
-        let scores = seen.clone().map(|at| 0.7 * (0..dim).map(|d| wide(q[d]) * of(&self.keys, at, d)).sum::<f64>());
+        let capped = |score: f64| self.cap.map(wide).map_or(score, |cap| cap * (score / cap).tanh());
+        let product = |at: usize| (0..dim).map(|d| wide(q[d]) * of(&self.keys, at, d)).sum::<f64>();
+        let scores = seen.clone().map(|at| capped(0.7 * product(at)));
         let e: Vec<f64> = scores.map(f64::exp).collect();
         let sum: f64 = e.iter().sum();
         (0..dim).map(|d| seen.clone().zip(&e).map(|(at, e)| e * of(&self.values, at, d)).sum::<f64>() / sum).collect()
@@ -90,9 +93,9 @@ proptest! {
     #[test]
     fn attention_agrees_on_every_path_and_row_by_row(
         kv_heads in 1usize..4, group in 1usize..4, dim in prop_oneof![Just(64usize), 1usize..90], len in 1usize..150,
-        cut in 0.0f64..1.0, sees in sees(),
+        cut in 0.0f64..1.0, sees in sees(), cap in prop::option::of(0.5f32..60.0),
     ) {
-        let talk = Talk::new(kv_heads, group, dim, len);
+        let talk = Talk { cap, ..Talk::new(kv_heads, group, dim, len) };
         let want = bits(&talk.attend(Path::Portable, 0..len, sees));
         let cut = (cut * len as f64) as usize;
         let row = talk.heads * dim;
@@ -138,8 +141,10 @@ proptest! {
         let run = |path| {
             let (mut normed, mut gated, mut bent) = (vec![0.0; 3 * width], x.clone(), x.clone());
             layer_norm_on(path, &x, &w, &b, 1e-5, &mut normed);
-            silu_gate_on(path, Rows::new(&normed, width), width, &mut gated);
+            gate_on(path, Gate::Silu, Rows::new(&normed, width), width, &mut gated);
+            gate_on(path, Gate::GeluTanh, Rows::new(&normed, width), width, &mut gated);
             gelu_on(path, &mut bent);
+            soft_cap_on(path, 3.0, &mut bent);
             (bits(&normed), bits(&gated), bits(&bent))
         };
         let want = run(Path::Portable);
@@ -152,8 +157,14 @@ proptest! {
 #[test]
 fn attention_is_the_formula() {
     for (kv_heads, group, dim, len) in [(2, 3, 64, 130), (1, 1, 5, 17), (3, 1, 24, 64)] {
-        let talk = Talk::new(kv_heads, group, dim, len);
-        for sees in [Sees::Before, Sees::Last(9), Sees::Last(70), Sees::All] {
+        for (sees, cap) in [
+            (Sees::Before, None),
+            (Sees::Before, Some(1.5)),
+            (Sees::Last(9), None),
+            (Sees::Last(70), Some(0.4)),
+            (Sees::All, None),
+        ] {
+            let talk = Talk { cap, ..Talk::new(kv_heads, group, dim, len) };
             let y = talk.attend(*Path::available().last().unwrap(), 0..len, sees);
             for row in [0, len / 2, len - 1] {
                 for head in 0..talk.heads {
@@ -294,13 +305,20 @@ fn layer_norm_and_gate_are_the_formulas() {
             close(y[i], (wide(x[i]) - mean) / (variance + 1e-5).sqrt() * wide(w[i]) + wide(b[i]), 2e-6);
         }
     }
-    let (gate, mut y) = (noise(54, 2 * 50), noise(55, 2 * 20));
-    let before = y.clone();
-    silu_gate_on(Path::Portable, Rows::new(&gate[30..], 50), 20, &mut y);
-    for (i, (&y, before)) in y.iter().zip(before).enumerate() {
-        let gate = wide(gate[30 + i / 20 * 50 + i % 20]);
-        close(y, gate / (1.0 + (-gate).exp()) * wide(before), 1e-6);
+    let gelu = |x: f64| x / 2.0 * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044_715 * x.powi(3))).tanh());
+    let silu = |x: f64| x / (1.0 + (-x).exp());
+    for (function, exact) in [(Gate::Silu, &silu as &dyn Fn(f64) -> f64), (Gate::GeluTanh, &gelu)] {
+        let (gate, mut y) = (noise(54, 2 * 50), noise(55, 2 * 20));
+        let before = y.clone();
+        gate_on(Path::Portable, function, Rows::new(&gate[30..], 50), 20, &mut y);
+        for (i, (&y, before)) in y.iter().zip(before).enumerate() {
+            close(y, exact(wide(gate[30 + i / 20 * 50 + i % 20])) * wide(before), 1e-6);
+        }
     }
+    let x = noise(56, 37);
+    let mut capped = x.clone();
+    soft_cap_on(Path::Portable, 0.3, &mut capped);
+    x.iter().zip(&capped).for_each(|(&x, &y)| close(y, 0.3 * (wide(x) / f64::from(0.3f32)).tanh(), 1e-6));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::bits::bits;
 use crate::dispatch::{Kernel, dispatch};
 use crate::lanes::{LANES, Lanes};
-use crate::math::{exp, ln_f64, silu, softplus};
+use crate::math::{exp, ln_f64, silu, softplus, tanh};
 use crate::{Panels, Path, Rows, Scan, causal_conv_silu, matmul, rms_norm, selective_scan};
 
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,7 @@ enum Function {
     Exp,
     Softplus,
     Silu,
+    Tanh,
 }
 
 struct Map<'a>(Function, &'a mut [f32]);
@@ -26,6 +27,7 @@ impl Kernel for Map<'_> {
                 Function::Exp => exp(x).store_part(part),
                 Function::Softplus => softplus(x).store_part(part),
                 Function::Silu => silu(x).store_part(part),
+                Function::Tanh => tanh(x).store_part(part),
             }
         }
     }
@@ -49,7 +51,7 @@ fn all_floats() -> Vec<f32> {
 #[test]
 fn functions_agree_on_every_path() {
     let x: Vec<f32> = (0..=u32::MAX).step_by(4999).map(f32::from_bits).collect();
-    for function in [Function::Exp, Function::Softplus, Function::Silu] {
+    for function in [Function::Exp, Function::Softplus, Function::Silu, Function::Tanh] {
         let want = bits(&map(Path::Portable, function, &x));
         for path in Path::available() {
             assert!(want == bits(&map(path, function, &x)), "{function:?} on {path}");
@@ -92,6 +94,12 @@ fn exp_is_within_its_stated_error() {
 fn softplus_is_within_its_stated_error() {
     let (error, at) = worst_ulp(Function::Softplus, |x| if x > 20.0 { x } else { x.exp().ln_1p() });
     assert!(error < 1.8, "{error} ulp at {at}");
+}
+
+#[test]
+fn tanh_is_within_its_stated_error() {
+    let (error, at) = worst_ulp(Function::Tanh, f64::tanh);
+    assert!(error < 1.3, "{error} ulp at {at}");
 }
 
 #[test]

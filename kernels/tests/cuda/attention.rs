@@ -66,6 +66,7 @@ fn check_attention(dims: [usize; 3], sequences: &[(usize, usize)], seed: u64) {
             pages: &pages,
             heads,
             scale: 1.0 / (dim as f32).sqrt(),
+            cap: None,
             mask: AttentionMask::Causal { before },
         };
         let mut y = vec![POISON; len * heads * dim];

@@ -26,9 +26,9 @@ Examples:
   loom logprobs answer.txt --context \"Question: why? Answer:\"
   loom generate \"Hi\" --format json | loom logprobs --ids  score what was generated
 
-The first token is not scored unless --bos or --context adds something before it. Logarithms are \
-natural; bits per byte count the bytes of the scored tokens. --format json prints one object, \
-with `totals` last.")]
+The first token is scored if something is before it: --context, or the beginning-of-text token, \
+which --bos adds where the model's tokenizer does not. Logarithms are natural; bits per byte count \
+the bytes of the scored tokens. --format json prints one object, with `totals` last.")]
 pub(super) struct Args {
     /// The text; `-` for standard input
     #[arg(value_name = "FILE", default_value = "-")]
@@ -40,7 +40,7 @@ pub(super) struct Args {
     /// Context before the text, which is not scored
     #[arg(long, value_name = "TEXT")]
     context: Option<String>,
-    /// Begin with the model's beginning-of-text token
+    /// Begin with the model's beginning-of-text token even if its tokenizer does not add it
     #[arg(long)]
     bos: bool,
     /// The file contains token ids: a JSON array, or the output of `loom generate --format json`
@@ -121,13 +121,22 @@ impl Args {
         let text = if self.ids {
             ids(&given, &self.file)?
         } else {
-            let bos = if self.bos { vocabulary.special().bos } else { None };
-            if self.bos && bos.is_none() {
-                return Err(Failure::usage("the model has no beginning-of-text token; give --context instead"));
+            let mut context = vocabulary.encode_text(self.context.as_deref().unwrap_or_default())?;
+            if self.bos {
+                let bos = vocabulary.special().bos.ok_or_else(|| {
+                    Failure::usage("the model has no beginning-of-text token; give --context instead")
+                })?;
+                let bos = vocabulary.encode(&bos)?;
+                if !context.starts_with(&bos) {
+                    context.splice(0..0, bos);
+                }
             }
-            let mut context = vocabulary.encode(&bos.unwrap_or_default())?;
-            context.extend(vocabulary.encode(self.context.as_deref().unwrap_or_default())?);
-            ScoreInput { context, ids: vocabulary.encode(&given)? }
+            let ids = vocabulary.encode(&given)?;
+            // A text that writes the beginning-of-text token itself does not get a second one.
+            if self.context.is_none() && ids.starts_with(&context) {
+                context.clear();
+            }
+            ScoreInput { context, ids }
         };
         if text.ids.is_empty() {
             return Err(Failure::usage(format!("{}: there is nothing to score", self.file.display())));

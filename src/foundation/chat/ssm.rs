@@ -8,13 +8,15 @@ use serde::{Deserialize, Serialize};
 pub struct SsmStats {
     /// Number of tokens.
     pub tokens: u64,
-    /// First layer first.
+    /// The layers with a recurrent state, first layer first.
     pub layers: Vec<SsmLayerStats>,
 }
 
 /// Statistics of one layer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SsmLayerStats {
+    /// Index of the layer in the model, from 0.
+    pub layer: usize,
     /// Mean of Δ over channels (Mamba-2: heads) and tokens, after the softplus and before any gain.
     pub delta: f64,
     /// The same for the decay: times `g_delta` · `g_decay`.

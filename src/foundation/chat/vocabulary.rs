@@ -10,6 +10,13 @@ pub trait Vocabulary: Send + Sync {
     /// [`ModelError::Unsupported`] if the tokenizer rejects the text.
     fn encode(&self, text: &str) -> Result<Vec<TokenId>, ModelError>;
 
+    /// The ids of a text that is not a chat: after BOS where the tokenizer puts it before texts, unless the text begins with
+    /// it. The model reads [`Prompt::Text`](super::Prompt::Text) as these.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] if the tokenizer rejects the text.
+    fn encode_text(&self, text: &str) -> Result<Vec<TokenId>, ModelError>;
+
     /// The text of `ids`, special tokens included. Invalid UTF-8 becomes U+FFFD.
     ///
     /// # Errors

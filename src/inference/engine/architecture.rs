@@ -16,11 +16,11 @@ pub(crate) trait Architecture: Send + Sync + 'static {
     /// Everything that the network stores for one sequence. Cloning it forks the sequence.
     type State: Clone + Send + Sync + 'static;
 
-    /// Whether the network has a Δ that gains can scale.
-    const DELTA: bool;
-
     /// Number of layers. Gains on Δ can be given per layer.
     fn layers(&self) -> usize;
+
+    /// Whether the network has a Δ that gains can scale, in some layer.
+    fn has_delta(&self) -> bool;
 
     /// Vocabulary size: the length of a row of logits.
     fn vocabulary(&self) -> usize;

@@ -1,23 +1,35 @@
 //! A decoder in the style of Llama (Touvron et al. 2023, arXiv:2302.13971). The families that use it differ in norms,
-//! biases, constants and names; their files in `models/` fill in a [`DecoderConfig`].
+//! biases, constants and names, in positions and windows, in the kinds of their layers and of the networks in them; their
+//! files in `models/` fill in a [`DecoderConfig`].
 //!
-//! The KV cache consists of pages that forks share (`decoder/cache.rs`); rotary positions are in `decoder/rope.rs`.
+//! The tensors of a layer are in `decoder/layer.rs`, mixtures of experts in `decoder/experts.rs`, rotary positions in
+//! `decoder/rope.rs`. The KV cache consists of pages that forks share (`decoder/cache.rs`). Layers of Mamba-2 keep a
+//! recurrent state instead.
 
 mod cache;
+mod experts;
+mod layer;
 mod rope;
 
-use loom_kernels::{Attention, AttentionMask, Rows, attend, rms_norm, silu_gate};
+use loom_kernels::{Attention as Heads, AttentionMask, Rows, attend, gelu_tanh_gate, rms_norm, silu_gate};
 
 use self::cache::Cache;
+use self::experts::ExpertScratch;
+pub(super) use self::experts::{ExpertsConfig, Weighting};
+pub(super) use self::layer::{Attention, DecoderNames, ExpertNames, Feed, FeedNames, Fused, Gated, Layer, Mixer};
 use self::rope::RopeTable;
 pub(super) use self::rope::{Rotary, Scaling};
 use super::architecture::{Architecture, Segment};
-use super::embedding_and_head::{EmbeddingAndHead, EmbeddingDims, EmbeddingNames};
+use super::embedding_and_head::{EmbeddingAndHead, EmbeddingDims, EmbeddingNames, Scales};
 use super::error::LoadError;
 use super::linear::add;
 use super::logit_query::Scratch;
+use super::mamba2::{Mamba2Config, MixerPass, Place};
 use super::network::{NetworkConfig, SequenceMemory};
-use super::tensors::{Linear, OnCpu, Scope, Storage, TensorSource};
+use super::recurrent::{SsmState, StateDims, check_taps};
+use super::steps::Steps;
+use super::tensors::{OnCpu, Storage, TensorSource};
+use crate::foundation::chat::{DeltaGains, SsmStats};
 
 /// Dimensions of a decoder with rotary positions, grouped-query attention and a gated feed-forward network.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,12 +47,32 @@ pub(super) struct DecoderConfig {
     /// Longest sequence in tokens.
     pub(super) window: usize,
     pub(super) rotary: Rotary,
+    /// Rotary positions of layers whose window slides, if they have others.
+    pub(super) local_rotary: Option<Rotary>,
     /// Layers without rotary positions, one entry per layer; empty if all have them.
     pub(super) without_rotary: Vec<bool>,
     /// Sliding-window attention, in some or all layers.
     pub(super) sliding: Option<Sliding>,
-    /// Queries and keys are normalised per head (Qwen3).
-    pub(super) qk_norms: bool,
+    /// Norms of queries and keys.
+    pub(super) qk_norms: Option<QkNorms>,
+    /// Norms of layers.
+    pub(super) norms: NormPlaces,
+    /// The weights of norms are stored as their differences from 1.
+    pub(super) centred_norms: bool,
+    /// Multiplies the products of queries and keys.
+    pub(super) attention_scale: f32,
+    /// Soft cap of these products.
+    pub(super) attention_cap: Option<f32>,
+    /// The function of the gate of feed-forward networks.
+    pub(super) activation: Activation,
+    /// Multiplies what a mixer or a feed-forward network adds to the residual stream.
+    pub(super) residual_scale: f32,
+    /// Factors of embeddings and logits.
+    pub(super) scales: Scales,
+    /// Layers with a mixture of experts.
+    pub(super) experts: Option<ExpertsConfig>,
+    /// Layers with Mamba-2 in place of attention.
+    pub(super) mamba: Option<MambaLayers>,
     /// The projections to queries, keys and values have biases.
     pub(super) qkv_bias: bool,
     /// The projection out of attention has a bias.
@@ -51,6 +83,41 @@ pub(super) struct DecoderConfig {
     pub(super) tied: bool,
     /// Names of its tensors.
     pub(super) names: &'static DecoderNames,
+}
+
+/// Over what queries and keys are normalised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum QkNorms {
+    /// Each head.
+    PerHead,
+    /// All heads together.
+    Whole,
+}
+
+/// Where the norms of a layer are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NormPlaces {
+    /// Before attention and feed-forward network.
+    Before,
+    /// After them, before the residual stream.
+    After,
+    Both,
+}
+
+/// The function of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Activation {
+    Silu,
+    /// GELU in its approximation by tanh.
+    GeluTanh,
+}
+
+/// Layers with Mamba-2.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct MambaLayers {
+    pub(super) config: Mamba2Config,
+    /// One entry per layer.
+    pub(super) listed: Vec<bool>,
 }
 
 /// Sliding-window attention.
@@ -70,49 +137,13 @@ pub(super) enum SlidingLayers {
     Listed(Vec<bool>),
 }
 
-/// Names of a decoder's tensors. Pairs are names in safetensors and in GGUF, inside a layer and without `.weight`.
-#[derive(Debug, PartialEq)]
-pub(super) struct DecoderNames {
-    pub(super) table: &'static str,
-    pub(super) norm: &'static str,
-    /// The prefix of layers in safetensors.
-    pub(super) layers: &'static str,
-    pub(super) input_norm: (&'static str, &'static str),
-    pub(super) q_proj: (&'static str, &'static str),
-    pub(super) k_proj: (&'static str, &'static str),
-    pub(super) v_proj: (&'static str, &'static str),
-    pub(super) o_proj: (&'static str, &'static str),
-    pub(super) q_norm: (&'static str, &'static str),
-    pub(super) k_norm: (&'static str, &'static str),
-    pub(super) feed_norm: (&'static str, &'static str),
-    pub(super) gate_proj: (&'static str, &'static str),
-    pub(super) up_proj: (&'static str, &'static str),
-    pub(super) down_proj: (&'static str, &'static str),
-    /// Frequencies that older files contain.
-    pub(super) frequencies: &'static str,
-}
-
 /// The network on the CPU.
 pub(super) struct Decoder {
     config: DecoderConfig,
     embedding_and_head: EmbeddingAndHead<OnCpu>,
     rope: RopeTable,
+    local_rope: Option<RopeTable>,
     layers: Vec<Layer<OnCpu>>,
-}
-
-/// The tensors of a layer.
-pub(super) struct Layer<S: Storage> {
-    /// Weights of the norms of queries and keys, `[head_dim]` each.
-    pub(super) qk_norms: Option<(S::Vector, S::Vector)>,
-    pub(super) norm: S::Vector,
-    pub(super) q_proj: Linear<S>,
-    pub(super) k_proj: Linear<S>,
-    pub(super) v_proj: Linear<S>,
-    pub(super) o_proj: Linear<S>,
-    pub(super) feed_norm: S::Vector,
-    pub(super) gate_proj: Linear<S>,
-    pub(super) up_proj: Linear<S>,
-    pub(super) down_proj: Linear<S>,
 }
 
 impl NetworkConfig for DecoderConfig {
@@ -125,83 +156,133 @@ impl NetworkConfig for DecoderConfig {
     }
 
     fn embedding_names(&self) -> EmbeddingNames {
-        EmbeddingNames { tables: std::slice::from_ref(&self.names.table), norm: self.names.norm }
+        EmbeddingNames { tables: self.names.tables, norms: self.names.norms }
     }
 
     fn embedding_dims(&self) -> EmbeddingDims {
-        let &Self { vocabulary, d_model, norm_epsilon, tied, .. } = self;
-        EmbeddingDims { vocabulary, d_model, norm_epsilon, tied }
+        let &Self { vocabulary, d_model, norm_epsilon, tied, centred_norms: centred_norm, scales, .. } = self;
+        EmbeddingDims { vocabulary, d_model, norm_epsilon, tied, centred_norm, scales }
     }
 
     fn sequence_memory(&self) -> SequenceMemory {
-        let cache = 2u64.saturating_mul((self.layers * self.kv_heads) as u64).saturating_mul(self.head_dim as u64);
-        SequenceMemory { state: 0, cache_per_token: cache }
+        let cache = 2u64.saturating_mul((self.attention_layers() * self.kv_heads) as u64);
+        SequenceMemory {
+            state: self.state_dims().memory().state,
+            cache_per_token: cache.saturating_mul(self.head_dim as u64),
+        }
+    }
+
+    fn window(&self) -> Option<usize> {
+        Some(self.window)
+    }
+
+    fn others(&self) -> &'static [&'static str] {
+        self.names.others
+    }
+
+    fn layer_kinds(&self) -> Vec<(usize, usize)> {
+        if self.experts.is_none() && self.mamba.is_none() {
+            return vec![(0, self.layers)];
+        }
+        let kind = |index| (self.recurrent(index).is_some(), self.experts(index).is_some());
+        let mut kinds: Vec<(usize, usize)> = Vec::new();
+        for index in 0..self.layers {
+            match kinds.iter_mut().find(|(first, _)| kind(*first) == kind(index)) {
+                Some((_, count)) => *count += 1,
+                None => kinds.push((index, 1)),
+            }
+        }
+        kinds
+    }
+
+    fn check(&self) -> Result<(), LoadError> {
+        self.mamba.as_ref().map_or(Ok(()), |mamba| check_taps(mamba.config.d_conv))
     }
 
     fn layer<T: TensorSource>(&self, index: usize, source: &mut T) -> Result<Layer<T::Storage>, LoadError> {
-        let &Self { d_model, d_feed, heads, kv_heads, head_dim, qkv_bias, out_bias, feed_bias, names, .. } = self;
-        let (queries, keys) = (heads.saturating_mul(head_dim), kv_heads.saturating_mul(head_dim));
-        let mut scope = Scope::new(source, format!("{}.{index}.", names.layers), format!("blk.{index}."));
-        // Older files contain the frequencies; they are computed from the config instead.
-        if scope.has(names.frequencies) {
-            scope.unused((names.frequencies, ""), &[head_dim / 2])?;
-        }
-        let qk_norms = if self.qk_norms {
-            let mut norm = |name: (&str, &str)| scope.norm(name, head_dim);
-            Some((norm(names.q_norm)?, norm(names.k_norm)?))
-        } else {
-            None
-        };
-        Ok(Layer {
-            qk_norms,
-            norm: scope.norm(names.input_norm, d_model)?,
-            q_proj: scope.rotary_linear(names.q_proj, heads, [queries, d_model], qkv_bias)?,
-            k_proj: scope.rotary_linear(names.k_proj, kv_heads, [keys, d_model], qkv_bias)?,
-            v_proj: scope.linear(names.v_proj, keys, d_model, qkv_bias)?,
-            o_proj: scope.linear(names.o_proj, d_model, queries, out_bias)?,
-            feed_norm: scope.norm(names.feed_norm, d_model)?,
-            gate_proj: scope.linear(names.gate_proj, d_feed, d_model, feed_bias)?,
-            up_proj: scope.linear(names.up_proj, d_feed, d_model, feed_bias)?,
-            down_proj: scope.linear(names.down_proj, d_model, d_feed, feed_bias)?,
-        })
+        Layer::load(self, index, source)
     }
 
     fn network(self, embedding_and_head: EmbeddingAndHead<OnCpu>, layers: Vec<Layer<OnCpu>>) -> Decoder {
-        Decoder { rope: self.rope(), config: self, embedding_and_head, layers }
+        let local_rope = self.local_rotary.as_ref().map(RopeTable::new);
+        Decoder { rope: self.rope(), local_rope, config: self, embedding_and_head, layers }
     }
 }
 
 impl DecoderConfig {
+    /// Mamba-2 of layer `index`, if it is one.
+    fn recurrent(&self, index: usize) -> Option<&Mamba2Config> {
+        self.mamba.as_ref().filter(|mamba| mamba.listed.get(index) == Some(&true)).map(|mamba| &mamba.config)
+    }
+
+    /// The mixture of experts of layer `index`, if it has one.
+    fn experts(&self, index: usize) -> Option<&ExpertsConfig> {
+        self.experts.as_ref().filter(|experts| experts.dense.get(index) != Some(&true))
+    }
+
+    /// Number of layers with attention before layer `index`.
+    fn attention_before(&self, index: usize) -> usize {
+        index - self.recurrent_before(index)
+    }
+
+    /// Number of layers with Mamba-2 before layer `index`.
+    fn recurrent_before(&self, index: usize) -> usize {
+        let listed = self.mamba.iter().flat_map(|mamba| mamba.listed.iter().take(index));
+        listed.filter(|recurrent| **recurrent).count()
+    }
+
+    fn attention_layers(&self) -> usize {
+        self.attention_before(self.layers)
+    }
+
+    /// Lengths of the recurrent states.
+    fn state_dims(&self) -> StateDims {
+        let none = StateDims { layers: 0, conv: 0, ssm: 0, d_model: self.d_model };
+        let layers = self.recurrent_before(self.layers);
+        self.mamba.as_ref().map_or(none, |mamba| StateDims { layers, ..mamba.config.state_dims() })
+    }
+
+    fn slides(&self, index: usize) -> Option<usize> {
+        self.sliding.as_ref().filter(|sliding| sliding.layers.has(index)).map(|sliding| sliding.tokens)
+    }
+
     /// What the rows after `before` positions see in layer `index`.
     fn mask(&self, index: usize, before: usize) -> AttentionMask {
-        let slides = |layers: &SlidingLayers| match layers {
-            SlidingLayers::From(first) => index >= *first,
-            SlidingLayers::Listed(each) => each.get(index).copied().unwrap_or(false),
-        };
-        match &self.sliding {
-            Some(Sliding { tokens, layers }) if slides(layers) => AttentionMask::Sliding { before, window: *tokens },
-            _ => AttentionMask::Causal { before },
+        match self.slides(index) {
+            Some(window) => AttentionMask::Sliding { before, window },
+            None => AttentionMask::Causal { before },
         }
     }
 
     pub(super) fn rope(&self) -> RopeTable {
-        RopeTable::new(self.rotary, self.head_dim)
+        RopeTable::new(&self.rotary)
+    }
+}
+
+impl SlidingLayers {
+    fn has(&self, index: usize) -> bool {
+        match self {
+            Self::From(first) => index >= *first,
+            Self::Listed(each) => each.get(index).copied().unwrap_or(false),
+        }
     }
 }
 
 /// State of a sequence.
 #[derive(Debug, Clone)]
 pub(super) struct DecoderState {
+    /// Keys and values of layers with attention.
     cache: Cache,
-    /// The residual stream after the last layer at the last token, `[d_model]`: the input of the head.
-    last: Vec<f32>,
+    /// States of layers with Mamba-2, and the residual stream after the last layer at the last token.
+    recurrent: SsmState,
 }
 
 /// The buffers of one pass, reused by every layer.
 struct Pass<'a> {
-    /// `[rows, d_model]`: the residual stream, and the input and output of a layer.
+    /// `[rows, d_model]`: the residual stream, the input and output of a layer, and the latter normalised.
     x: &'a mut [f32],
     h: &'a mut [f32],
+    normed: &'a mut [f32],
     /// `[rows, heads · head_dim]`: queries, and the output of attention (before that, the queries before their norm).
     q: &'a mut [f32],
     y: &'a mut [f32],
@@ -212,17 +293,23 @@ struct Pass<'a> {
     /// `[rows, d_feed]`
     gate: &'a mut [f32],
     up: &'a mut [f32],
-    /// Cosines and sines of every row's position, `[rows, head_dim]`.
+    /// Cosines and sines of every row's position, `[rows, rotary dims]`, and those of layers whose window slides.
     rope: &'a mut [f32],
+    local_rope: &'a mut [f32],
+    /// Buffers of Mamba-2 (`h` is the above).
+    mamba: [&'a mut [f32]; 4],
+    experts: ExpertScratch,
 }
 
 impl Architecture for Decoder {
     type State = DecoderState;
 
-    const DELTA: bool = false;
-
     fn layers(&self) -> usize {
         self.config.layers
+    }
+
+    fn has_delta(&self) -> bool {
+        self.config.mamba.is_some()
     }
 
     fn vocabulary(&self) -> usize {
@@ -234,52 +321,136 @@ impl Architecture for Decoder {
     }
 
     fn state_bytes(&self, tokens: usize) -> usize {
-        let DecoderConfig { layers, kv_heads, head_dim, d_model, .. } = self.config;
-        Cache::bytes(tokens, layers, kv_heads, head_dim) + size_of::<f32>() * d_model
+        let DecoderConfig { kv_heads, head_dim, .. } = self.config;
+        Cache::bytes(tokens, self.config.attention_layers(), kv_heads, head_dim) + self.config.state_dims().bytes()
     }
 
     fn start(&self) -> DecoderState {
-        DecoderState { cache: Cache::default(), last: vec![0.0; self.config.d_model] }
+        DecoderState { cache: Cache::default(), recurrent: self.config.state_dims().start() }
     }
 
     fn forward(&self, batch: &mut [Segment<'_, DecoderState>], scratch: &mut Scratch) {
-        let DecoderConfig { d_model, d_feed, layers, heads, kv_heads, head_dim, .. } = self.config;
+        let DecoderConfig { d_model, d_feed, heads, kv_heads, head_dim, .. } = self.config;
         let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
         let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
-        let widths = [d_model, d_model, queries, queries, keys, keys, keys, d_feed, d_feed, head_dim];
-        let [x, h, query, out, key, value, k_raw, gate, up, rope] = scratch.work.parts(rows, widths);
-        let mut pass = Pass { x, h, q: query, y: out, k: key, v: value, k_raw, gate, up, rope };
-        let mut rope = pass.rope.chunks_exact_mut(head_dim);
+        let (turned, local) =
+            (self.config.rotary.dims, self.config.local_rotary.as_ref().map_or(0, |rotary| rotary.dims));
+        let [zxbcdt, xbc, inner, gated] =
+            self.config.mamba.as_ref().map_or([0; 4], |mamba| mamba.config.mixer_widths());
+        let widths = [
+            d_model, d_model, d_model, queries, queries, keys, keys, keys, d_feed, d_feed, turned, local, zxbcdt, xbc,
+            inner, gated,
+        ];
+        let [x, h, normed, query, out, key, value, k_raw, gate, up, rope, local_rope, zxbcdt, xbc, inner, gated] =
+            scratch.work.parts(rows, widths);
+        let mut pass = Pass {
+            x,
+            h,
+            normed,
+            q: query,
+            y: out,
+            k: key,
+            v: value,
+            k_raw,
+            gate,
+            up,
+            rope,
+            local_rope,
+            mamba: [zxbcdt, xbc, inner, gated],
+            experts: ExpertScratch::default(),
+        };
+        let tables = [(Some(&self.rope), &mut *pass.rope), (self.local_rope.as_ref(), &mut *pass.local_rope)];
+        for (table, turns) in tables {
+            let Some(table) = table else { continue };
+            let mut turns = turns.chunks_exact_mut(turns.len() / rows.max(1));
+            for segment in &*batch {
+                let read = segment.state.cache.len();
+                let positions = read..read + segment.ids.len();
+                positions.zip(&mut turns).for_each(|(position, turns)| table.at(position, turns));
+            }
+        }
+        let layers = self.config.attention_layers();
         for segment in batch.iter_mut() {
-            let cache = &mut segment.state.cache;
-            let positions = cache.len()..cache.len() + segment.ids.len();
-            positions.zip(&mut rope).for_each(|(position, rope)| self.rope.at(position, rope));
-            cache.extend(segment.ids.len(), layers, kv_heads, head_dim);
+            segment.state.cache.extend(segment.ids.len(), layers, kv_heads, head_dim);
         }
         self.embedding_and_head.embed(batch, pass.x);
         for (index, layer) in self.layers.iter().enumerate() {
-            self.attention(layer, index, batch, &mut pass);
-            self.feed(layer, rows, &mut pass);
+            self.norm(layer.norm.as_deref(), &mut pass);
+            match &layer.mixer {
+                Mixer::Attention(attention) => self.attention(attention, index, batch, &mut pass),
+                Mixer::Mamba2(mixer) => {
+                    if let Some(config) = self.config.recurrent(index) {
+                        let place = Place { layer: index, state: self.config.recurrent_before(index) };
+                        let [zxbcdt, xbc, y, normed] = pass.mamba.each_mut().map(|buffer| &mut **buffer);
+                        let mut pass = MixerPass { h: pass.h, zxbcdt, xbc, y, normed };
+                        mixer.apply(config, place, batch, |state| &mut state.recurrent, &mut pass);
+                    }
+                }
+            }
+            self.add(layer.output_norm.as_deref(), &mut pass);
+            self.norm(layer.feed_norm.as_deref(), &mut pass);
+            match &layer.feed {
+                Feed::Dense(gated) => self.gated(gated, d_feed, rows, &mut pass),
+                Feed::Experts(experts) => {
+                    if let Some(config) = self.config.experts(index) {
+                        let activation = self.config.activation;
+                        experts.apply(config, activation, d_model, pass.h, &mut pass.experts);
+                    }
+                }
+            }
+            self.add(layer.feed_output_norm.as_deref(), &mut pass);
         }
-        self.embedding_and_head.finish(batch, pass.x, |state| &mut state.last, &mut scratch.logits);
+        self.embedding_and_head.finish(batch, pass.x, |state| &mut state.recurrent.last, &mut scratch.logits);
     }
 
     fn next(&self, state: &DecoderState, logits: &mut Vec<f32>) {
-        self.embedding_and_head.logits(&state.last, logits);
+        self.embedding_and_head.logits(&state.recurrent.last, logits);
+    }
+
+    fn ssm_stats(&self, state: &DecoderState, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmStats> {
+        let mixers = self.layers.iter().enumerate().filter_map(|(index, layer)| match &layer.mixer {
+            Mixer::Mamba2(mixer) => Some((index, mixer)),
+            Mixer::Attention(_) => None,
+        });
+        let config = &self.config.mamba.as_ref()?.config;
+        Some(config.stats(mixers, &state.recurrent, steps, gains))
     }
 }
 
 impl Decoder {
+    /// The input of a mixer or feed-forward network: the residual stream, normalised if there is a norm before it.
+    fn norm(&self, weight: Option<&[f32]>, pass: &mut Pass<'_>) {
+        match weight {
+            Some(weight) => rms_norm(pass.x, weight, self.config.norm_epsilon, pass.h),
+            None => pass.h.copy_from_slice(pass.x),
+        }
+    }
+
+    /// Adds the output of a mixer or feed-forward network to the residual stream, normalised if there is a norm after it.
+    fn add(&self, weight: Option<&[f32]>, pass: &mut Pass<'_>) {
+        let scale = self.config.residual_scale;
+        let out = match weight {
+            Some(weight) => {
+                rms_norm(pass.h, weight, self.config.norm_epsilon, pass.normed);
+                &mut *pass.normed
+            }
+            None => &mut *pass.h,
+        };
+        if scale != 1.0 {
+            out.iter_mut().for_each(|out| *out *= scale);
+        }
+        add(pass.x, out);
+    }
+
     fn attention(
         &self,
-        layer: &Layer<OnCpu>,
+        layer: &Attention<OnCpu>,
         index: usize,
         batch: &mut [Segment<'_, DecoderState>],
         pass: &mut Pass<'_>,
     ) {
         let DecoderConfig { d_model, heads, kv_heads, head_dim, norm_epsilon, .. } = self.config;
         let rows = pass.x.len() / d_model;
-        rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
         layer.v_proj.apply(pass.h, rows, pass.v);
         if let Some((q_norm, k_norm)) = &layer.qk_norms {
             layer.q_proj.apply(pass.h, rows, pass.y);
@@ -291,38 +462,50 @@ impl Decoder {
             layer.k_proj.apply(pass.h, rows, pass.k);
         }
         if !self.config.without_rotary.get(index).copied().unwrap_or(false) {
-            rope::rotate(pass.q, pass.rope, heads, head_dim);
-            rope::rotate(pass.k, pass.rope, kv_heads, head_dim);
+            let (rotary, turns) = match &self.config.local_rotary {
+                Some(local) if self.config.slides(index).is_some() => (local, &*pass.local_rope),
+                _ => (&self.config.rotary, &*pass.rope),
+            };
+            rope::rotate(pass.q, turns, rotary.dims, heads, head_dim);
+            rope::rotate(pass.k, turns, rotary.dims, kv_heads, head_dim);
         }
 
         let width = kv_heads * head_dim;
         let (mut k, mut v) = (pass.k.chunks_exact(width), pass.v.chunks_exact(width));
         let (mut q, mut y) = (&*pass.q, &mut *pass.y);
+        let cached = self.config.attention_before(index);
         for segment in batch {
             let len = segment.ids.len();
             let cache = &mut segment.state.cache;
-            cache.write(index, k.by_ref().take(len).zip(v.by_ref().take(len)));
-            let pages = cache.pages(index);
-            let attention = Attention {
+            cache.write(cached, k.by_ref().take(len).zip(v.by_ref().take(len)));
+            let pages = cache.pages(cached);
+            let attention = Heads {
                 pages: &pages,
                 heads,
-                scale: 1.0 / (head_dim as f32).sqrt(),
+                scale: self.config.attention_scale,
+                cap: self.config.attention_cap,
                 mask: self.config.mask(index, cache.len() - len),
             };
             let size = len * heads * head_dim;
             attend(&attention, q.split_off(..size).unwrap_or_default(), y.split_off_mut(..size).unwrap_or_default());
         }
         layer.o_proj.apply(pass.y, rows, pass.h);
-        add(pass.x, pass.h);
     }
 
-    fn feed(&self, layer: &Layer<OnCpu>, rows: usize, pass: &mut Pass<'_>) {
-        let DecoderConfig { d_feed, norm_epsilon, .. } = self.config;
-        rms_norm(pass.x, &layer.feed_norm, norm_epsilon, pass.h);
-        layer.gate_proj.apply(pass.h, rows, pass.gate);
-        layer.up_proj.apply(pass.h, rows, pass.up);
-        silu_gate(Rows::new(pass.gate, d_feed), d_feed, pass.up);
-        layer.down_proj.apply(pass.up, rows, pass.h);
-        add(pass.x, pass.h);
+    fn gated(&self, layer: &Gated<OnCpu>, d_feed: usize, rows: usize, pass: &mut Pass<'_>) {
+        layer.apply(self.config.activation, d_feed, rows, [&mut *pass.h, &mut *pass.gate, &mut *pass.up]);
+    }
+}
+
+impl Gated<OnCpu> {
+    /// Replaces the rows of h by the output; `gate` and `up` are buffers, `[rows, d_feed]`.
+    fn apply(&self, activation: Activation, d_feed: usize, rows: usize, [h, gate, up]: [&mut [f32]; 3]) {
+        self.gate_proj.apply(h, rows, gate);
+        self.up_proj.apply(h, rows, up);
+        match activation {
+            Activation::Silu => silu_gate(Rows::new(gate, d_feed), d_feed, up),
+            Activation::GeluTanh => gelu_tanh_gate(Rows::new(gate, d_feed), d_feed, up),
+        }
+        self.down_proj.apply(up, rows, h);
     }
 }

@@ -11,7 +11,7 @@ use super::shared::Shared;
 
 /// A model family.
 pub(super) struct Family {
-    /// Its `model_type` in `config.json`, and its `general.architecture` in GGUF.
+    /// Its `model_type` in `config.json`.
     pub(super) model_type: &'static str,
     /// Parses a `config.json`.
     pub(super) parse: fn(&str) -> Result<Box<dyn ModelDescription>, LoadError>,
@@ -21,6 +21,8 @@ pub(super) struct Family {
 
 /// How GGUF files store a family. Names of tensors follow from the list of tensors.
 pub(super) struct GgufFormat {
+    /// Its `general.architecture`.
+    pub(super) architecture: &'static str,
     /// Converts keys to the family's fields of `config.json`.
     pub(super) config: fn(&Gguf, &mut ConfigFields) -> Result<(), LoadError>,
     /// Whether llama.cpp's converter interleaves the rows of rotary heads.

@@ -20,6 +20,7 @@ use std::path::Path;
 
 pub(super) use self::header::Tensor;
 use self::header::Value;
+use self::names::RopeFactors;
 use super::error::LoadError;
 use crate::foundation::store::open_regular;
 
@@ -30,8 +31,8 @@ pub(super) struct Gguf {
     file: String,
     keys: BTreeMap<String, Value>,
     tensors: Vec<Tensor>,
-    /// The frequency factors of Llama 3's `RoPE`, if the file has them.
-    rope_factors: Option<Vec<f32>>,
+    /// Factors of rotary frequencies that the file has.
+    rope_factors: BTreeMap<RopeFactors, Vec<f32>>,
 }
 
 impl Gguf {
@@ -50,7 +51,7 @@ impl Gguf {
     pub(super) fn read(name: &str, source: impl Read, length: u64) -> Result<Self, LoadError> {
         let (keys, tensors) =
             header::read(source, length).map_err(|why| LoadError::malformed(name, why.to_string()))?;
-        Ok(Self { file: name.to_owned(), keys, tensors, rope_factors: None })
+        Ok(Self { file: name.to_owned(), keys, tensors, rope_factors: BTreeMap::new() })
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "callers hand over texts and other errors alike")]
@@ -75,6 +76,19 @@ impl Gguf {
         })
     }
 
+    /// The integers under `key`: a list, or one.
+    pub(super) fn numbers(&self, key: &str) -> Result<Option<Vec<u64>>, LoadError> {
+        let whole = |value: &Value| match value {
+            Value::Unsigned(number) => Some(*number),
+            Value::Signed(number) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        self.get(key, "whole numbers", |value| match value {
+            Value::List(values) => values.iter().map(whole).collect(),
+            one => whole(one).map(|one| vec![one]),
+        })
+    }
+
     /// The number under `key`.
     pub(super) fn float(&self, key: &str) -> Result<Option<f64>, LoadError> {
         self.get(key, "a number", |value| match value {
@@ -95,9 +109,9 @@ impl Gguf {
         self.tensors.iter().any(|tensor| tensor.name.ends_with(suffix))
     }
 
-    /// The frequency factors of Llama 3's `RoPE`, if the file has them.
-    pub(super) fn rope_factors(&self) -> Option<&[f32]> {
-        self.rope_factors.as_deref()
+    /// Factors of rotary frequencies, if the file has them.
+    pub(super) fn rope_factors(&self, kind: RopeFactors) -> Option<&[f32]> {
+        self.rope_factors.get(&kind).map(Vec::as_slice)
     }
 
     fn list(&self, key: &str) -> Result<Option<&[Value]>, LoadError> {

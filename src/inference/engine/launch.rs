@@ -122,6 +122,7 @@ impl ModelFiles<'_> {
         self.weights.set_dtype(options.dtype);
         let model = load(&mut self.weights)?;
         let (layers, vocabulary, window) = (model.layers(), model.vocabulary(), model.window());
+        let delta = model.has_delta();
         let (dtype, device_name) = (self.weights.dtype(), model.device_name());
         let digest = {
             let (config, tokenizer) = (Digest::of(&self.config), Digest::of(&self.tokenizer));
@@ -143,7 +144,7 @@ impl ModelFiles<'_> {
             window_tokens: self.manifest.window_tokens.or(window),
             prompt_tokens_max: self.manifest.prompt_tokens_max,
             logprobs: true,
-            delta: A::DELTA,
+            delta,
             sampling: Some(Sampling { stop: stops.clone(), ..sampling }),
         };
         Ok(Shared {

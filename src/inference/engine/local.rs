@@ -169,6 +169,10 @@ impl Vocabulary for LocalModel {
         self.0.tokenizer.encode(text).map_err(|why| self.0.unsupported(why))
     }
 
+    fn encode_text(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
+        self.0.tokenizer.encode_text(text).map_err(|why| self.0.unsupported(why))
+    }
+
     fn decode(&self, ids: &[TokenId]) -> Result<String, ModelError> {
         self.0.check_ids(ids).map_err(|why| self.0.unsupported(why))?;
         Ok(self.0.tokenizer.decode(ids))

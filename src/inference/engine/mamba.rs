@@ -7,7 +7,7 @@ use loom_kernels::{Rows, Scan, matmul, matmul_rows, rms_norm, selective_scan};
 use rayon::prelude::*;
 
 use super::architecture::{Architecture, Segment};
-use super::embedding_and_head::{EmbeddingAndHead, EmbeddingDims, EmbeddingNames};
+use super::embedding_and_head::{EmbeddingAndHead, EmbeddingDims, EmbeddingNames, Scales};
 use super::error::LoadError;
 use super::linear::{add, layer_of};
 use super::logit_query::Scratch;
@@ -78,7 +78,7 @@ impl NetworkConfig for MambaConfig {
 
     fn embedding_dims(&self) -> EmbeddingDims {
         let &Self { vocabulary, d_model, norm_epsilon, tied, .. } = self;
-        EmbeddingDims { vocabulary, d_model, norm_epsilon, tied }
+        EmbeddingDims { vocabulary, d_model, norm_epsilon, tied, centred_norm: false, scales: Scales::ONE }
     }
 
     fn sequence_memory(&self) -> SequenceMemory {
@@ -95,7 +95,7 @@ impl NetworkConfig for MambaConfig {
         Ok(Layer {
             norm: scope.norm(("norm", "attn_norm"), d_model)?,
             in_proj: scope.linear(("mixer.in_proj", "ssm_in"), d_inner.saturating_mul(2), d_model, use_bias)?,
-            conv: Convolution::load(&mut scope, d_inner, d_conv, self.use_conv_bias)?,
+            conv: Convolution::load(&mut scope, "mixer", [d_inner, d_conv], self.use_conv_bias)?,
             x_proj: scope.low_rank_outputs(("mixer.x_proj.weight", "ssm_x.weight"), [dt_rank, 2 * d_state], d_inner)?,
             dt_proj: scope.low_rank_inputs(("mixer.dt_proj.weight", "ssm_dt.weight"), d_inner, dt_rank)?,
             dt_bias: scope.vector(("mixer.dt_proj.bias", "ssm_dt.bias"), &[d_inner])?,
@@ -130,10 +130,12 @@ struct Pass<'a> {
 impl Architecture for Mamba {
     type State = SsmState;
 
-    const DELTA: bool = true;
-
     fn layers(&self) -> usize {
         self.config.layers
+    }
+
+    fn has_delta(&self) -> bool {
+        true
     }
 
     fn vocabulary(&self) -> usize {
@@ -171,7 +173,7 @@ impl Architecture for Mamba {
         for (index, layer) in self.layers.iter().enumerate() {
             rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
             layer.in_proj.apply(pass.h, rows, pass.uz);
-            layer.conv.apply(batch, index, pass.uz, 2 * d_inner, pass.u);
+            layer.conv.apply(batch, |state| state, index, (pass.uz, 2 * d_inner), pass.u);
             matmul(pass.u, rows, &layer.x_proj, pass.dbc);
             if let Some(epsilon) = mixer_norms {
                 self.norm_mixer(epsilon, &mut pass);
@@ -190,7 +192,9 @@ impl Architecture for Mamba {
 
     fn ssm_stats(&self, state: &SsmState, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmStats> {
         let parts = state.ssm.chunks_exact(self.config.d_inner * self.config.d_state);
-        Some(steps.stats(self.layers.iter().map(|layer| layer.a.as_slice()).zip(parts), gains))
+        let layers = self.layers.iter().zip(parts).enumerate();
+        let layers: Vec<_> = layers.map(|(index, (layer, part))| (index, layer.a.as_slice(), part)).collect();
+        Some(steps.stats(&layers, gains))
     }
 }
 

@@ -9,7 +9,7 @@ use loom_kernels::{HeadScan, Rows, head_scan, rms_norm, silu_gate};
 use rayon::prelude::*;
 
 use super::architecture::{Architecture, Segment};
-use super::embedding_and_head::{EmbeddingAndHead, EmbeddingDims, EmbeddingNames};
+use super::embedding_and_head::{EmbeddingAndHead, EmbeddingDims, EmbeddingNames, Scales};
 use super::error::LoadError;
 use super::linear::{add, layer_of};
 use super::logit_query::Scratch;
@@ -68,6 +68,11 @@ pub(super) struct Mamba2 {
 /// The tensors of a layer.
 pub(super) struct Layer<S: Storage> {
     pub(super) norm: S::Vector,
+    pub(super) mixer: Mixer<S>,
+}
+
+/// The tensors between the norm and the residual stream.
+pub(super) struct Mixer<S: Storage> {
     /// Projection to `[z | x | B | C | Δ]`: `d_inner`, `d_inner`, twice `groups · d_state`, and `heads` wide.
     pub(super) in_proj: Linear<S>,
     /// Over x, B and C.
@@ -97,7 +102,7 @@ impl NetworkConfig for Mamba2Config {
 
     fn embedding_dims(&self) -> EmbeddingDims {
         let &Self { vocabulary, d_model, norm_epsilon, tied, .. } = self;
-        EmbeddingDims { vocabulary, d_model, norm_epsilon, tied }
+        EmbeddingDims { vocabulary, d_model, norm_epsilon, tied, centred_norm: false, scales: Scales::ONE }
     }
 
     fn sequence_memory(&self) -> SequenceMemory {
@@ -109,18 +114,10 @@ impl NetworkConfig for Mamba2Config {
     }
 
     fn layer<T: TensorSource>(&self, index: usize, source: &mut T) -> Result<Layer<T::Storage>, LoadError> {
-        let &Self { d_model, heads, d_conv, use_bias, .. } = self;
-        let (d_inner, convolved) = (self.d_inner(), self.d_convolved());
         let mut scope = Scope::new(source, format!("backbone.layers.{index}."), format!("blk.{index}."));
         Ok(Layer {
-            norm: scope.norm(("norm", "attn_norm"), d_model)?,
-            in_proj: scope.linear(("mixer.in_proj", "ssm_in"), d_inner + convolved + heads, d_model, use_bias)?,
-            conv: Convolution::load(&mut scope, convolved, d_conv, self.use_conv_bias)?,
-            dt_bias: scope.vector(("mixer.dt_bias", "ssm_dt.bias"), &[heads])?,
-            a: scope.decay(("mixer.A_log", "ssm_a"), &[heads])?,
-            d: scope.vector(("mixer.D", "ssm_d"), &[heads])?,
-            gated_norm: scope.norm(("mixer.norm", "ssm_norm"), d_inner)?,
-            out_proj: scope.linear(("mixer.out_proj", "ssm_out"), d_model, d_inner, use_bias)?,
+            norm: scope.norm(("norm", "attn_norm"), self.d_model)?,
+            mixer: Mixer::load(self, "mixer", &mut scope)?,
         })
     }
 
@@ -129,27 +126,59 @@ impl NetworkConfig for Mamba2Config {
     }
 }
 
-/// The buffers of one pass, reused by every layer.
-struct Pass<'a> {
-    /// `[rows, d_model]`: the residual stream, and the input and output of a layer.
-    x: &'a mut [f32],
-    h: &'a mut [f32],
+impl<S: Storage> Mixer<S> {
+    /// Takes the tensors whose names in safetensors begin with `prefix`.
+    pub(super) fn load<T: TensorSource<Storage = S>>(
+        config: &Mamba2Config,
+        prefix: &str,
+        scope: &mut Scope<'_, T>,
+    ) -> Result<Self, LoadError> {
+        let &Mamba2Config { d_model, heads, d_conv, use_bias, use_conv_bias, .. } = config;
+        let (d_inner, convolved) = (config.d_inner(), config.d_convolved());
+        let name = |part: &str| format!("{prefix}.{part}");
+        Ok(Self {
+            in_proj: scope.linear((&name("in_proj"), "ssm_in"), config.projected(), d_model, use_bias)?,
+            conv: Convolution::load(scope, prefix, [convolved, d_conv], use_conv_bias)?,
+            dt_bias: scope.vector((&name("dt_bias"), "ssm_dt.bias"), &[heads])?,
+            a: scope.decay((&name("A_log"), "ssm_a"), &[heads])?,
+            d: scope.vector((&name("D"), "ssm_d"), &[heads])?,
+            gated_norm: scope.norm((&name("norm"), "ssm_norm"), d_inner)?,
+            out_proj: scope.linear((&name("out_proj"), "ssm_out"), d_model, d_inner, use_bias)?,
+        })
+    }
+}
+
+/// The buffers of a mixer in one pass, reused by every layer.
+pub(super) struct MixerPass<'a> {
+    /// `[rows, d_model]`: the input and output of a mixer.
+    pub(super) h: &'a mut [f32],
     /// `[rows, projected]`
-    zxbcdt: &'a mut [f32],
+    pub(super) zxbcdt: &'a mut [f32],
     /// `[rows, d_convolved]`
-    xbc: &'a mut [f32],
+    pub(super) xbc: &'a mut [f32],
     /// `[rows, d_inner]`
-    y: &'a mut [f32],
-    normed: &'a mut [f32],
+    pub(super) y: &'a mut [f32],
+    pub(super) normed: &'a mut [f32],
+}
+
+/// The place of a mixer in the network.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// Index of its layer, for gains.
+    pub(super) layer: usize,
+    /// How many layers before it have a recurrent state.
+    pub(super) state: usize,
 }
 
 impl Architecture for Mamba2 {
     type State = SsmState;
 
-    const DELTA: bool = true;
-
     fn layers(&self) -> usize {
         self.config.layers
+    }
+
+    fn has_delta(&self) -> bool {
+        true
     }
 
     fn vocabulary(&self) -> usize {
@@ -170,25 +199,17 @@ impl Architecture for Mamba2 {
 
     fn forward(&self, batch: &mut [Segment<'_, SsmState>], scratch: &mut Scratch) {
         let Mamba2Config { d_model, norm_epsilon, .. } = self.config;
-        let (d_inner, convolved, projected) =
-            (self.config.d_inner(), self.config.d_convolved(), self.config.projected());
         let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
-        let widths = [d_model, d_model, projected, convolved, d_inner, d_inner];
-        let [x, h, zxbcdt, xbc, y, normed] = scratch.work.parts(rows, widths);
-        let mut pass = Pass { x, h, zxbcdt, xbc, y, normed };
-        self.embedding_and_head.embed(batch, pass.x);
+        let [zxbcdt, xbc, y, normed] = self.config.mixer_widths();
+        let [x, h, zxbcdt, xbc, y, normed] = scratch.work.parts(rows, [d_model, d_model, zxbcdt, xbc, y, normed]);
+        let mut pass = MixerPass { h, zxbcdt, xbc, y, normed };
+        self.embedding_and_head.embed(batch, x);
         for (index, layer) in self.layers.iter().enumerate() {
-            rms_norm(pass.x, &layer.norm, norm_epsilon, pass.h);
-            layer.in_proj.apply(pass.h, rows, pass.zxbcdt);
-            let (_, xbc) = pass.zxbcdt.split_at(d_inner);
-            layer.conv.apply(batch, index, xbc, projected, pass.xbc);
-            self.scan(layer, index, batch, &mut pass);
-            silu_gate(Rows::new(pass.zxbcdt, projected), d_inner, pass.y);
-            self.norm_gated(layer, &mut pass);
-            layer.out_proj.apply(pass.normed, rows, pass.h);
-            add(pass.x, pass.h);
+            rms_norm(x, &layer.norm, norm_epsilon, pass.h);
+            layer.mixer.apply(&self.config, Place { layer: index, state: index }, batch, |state| state, &mut pass);
+            add(x, pass.h);
         }
-        self.embedding_and_head.finish(batch, pass.x, |state| &mut state.last, &mut scratch.logits);
+        self.embedding_and_head.finish(batch, x, |state| &mut state.last, &mut scratch.logits);
     }
 
     fn next(&self, state: &SsmState, logits: &mut Vec<f32>) {
@@ -196,8 +217,7 @@ impl Architecture for Mamba2 {
     }
 
     fn ssm_stats(&self, state: &SsmState, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmStats> {
-        let parts = state.ssm.chunks_exact(self.config.d_inner() * self.config.d_state);
-        Some(steps.stats(self.layers.iter().map(|layer| layer.a.as_slice()).zip(parts), gains))
+        Some(self.config.stats(self.layers.iter().map(|layer| &layer.mixer).enumerate(), state, steps, gains))
     }
 }
 
@@ -208,29 +228,75 @@ impl Mamba2Config {
     }
 }
 
-impl Mamba2 {
-    fn scan(&self, layer: &Layer<OnCpu>, index: usize, batch: &mut [Segment<'_, SsmState>], pass: &mut Pass<'_>) {
-        let Mamba2Config { heads, head_dim, d_state, groups, dt_limit, .. } = self.config;
-        let (d_inner, convolved, projected) =
-            (self.config.d_inner(), self.config.d_convolved(), self.config.projected());
+impl Mamba2Config {
+    /// Widths of the buffers of a [`MixerPass`] after `h`.
+    pub(super) fn mixer_widths(&self) -> [usize; 4] {
+        [self.projected(), self.d_convolved(), self.d_inner(), self.d_inner()]
+    }
+
+    /// Statistics of Δ and of `state` for mixers with the indices of their layers.
+    pub(super) fn stats<'a>(
+        &self,
+        mixers: impl Iterator<Item = (usize, &'a Mixer<OnCpu>)>,
+        state: &'a SsmState,
+        steps: &Steps,
+        gains: Option<&DeltaGains>,
+    ) -> SsmStats {
+        let parts = state.ssm.chunks_exact(self.d_inner() * self.d_state);
+        let layers: Vec<_> = mixers.zip(parts).map(|((layer, mixer), part)| (layer, &*mixer.a, part)).collect();
+        steps.stats(&layers, gains)
+    }
+}
+
+impl Mixer<OnCpu> {
+    /// Replaces the rows of `pass.h` by the mixer's output, and advances the states of `batch`, which `of` selects.
+    pub(super) fn apply<S>(
+        &self,
+        config: &Mamba2Config,
+        place: Place,
+        batch: &mut [Segment<'_, S>],
+        of: impl Fn(&mut S) -> &mut SsmState + Copy,
+        pass: &mut MixerPass<'_>,
+    ) {
+        let (d_inner, projected) = (config.d_inner(), config.projected());
+        let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
+        self.in_proj.apply(pass.h, rows, pass.zxbcdt);
+        let (_, xbc) = pass.zxbcdt.split_at(d_inner);
+        self.conv.apply(batch, of, place.state, (xbc, projected), pass.xbc);
+        self.scan(config, place, batch, of, pass);
+        silu_gate(Rows::new(pass.zxbcdt, projected), d_inner, pass.y);
+        self.norm_gated(config, pass);
+        self.out_proj.apply(pass.normed, rows, pass.h);
+    }
+
+    fn scan<S>(
+        &self,
+        config: &Mamba2Config,
+        place: Place,
+        batch: &mut [Segment<'_, S>],
+        of: impl Fn(&mut S) -> &mut SsmState,
+        pass: &mut MixerPass<'_>,
+    ) {
+        let &Mamba2Config { heads, head_dim, d_state, groups, dt_limit, .. } = config;
+        let (d_inner, convolved, projected) = (config.d_inner(), config.d_convolved(), config.projected());
         let (mut zxbcdt, mut xbc) = (&*pass.zxbcdt, &*pass.xbc);
         let mut outputs = &mut *pass.y;
         let mut tasks = Vec::with_capacity(batch.len());
         for segment in batch {
             let len = segment.ids.len();
-            let gains = segment.gains.and_then(|gains| gains.layer(index)).unwrap_or(LayerGains::ONE);
+            let gains = segment.gains.and_then(|gains| gains.layer(place.layer)).unwrap_or(LayerGains::ONE);
             let row = zxbcdt.split_off(..len * projected).unwrap_or_default();
             let x = xbc.split_off(..len * convolved).unwrap_or_default();
             let (_, b) = x.split_at(d_inner);
             let scan = HeadScan {
                 x: Rows::new(x, convolved),
                 delta_raw: Rows::new(row.split_at(projected - heads).1, projected),
-                dt_bias: &layer.dt_bias,
+                dt_bias: &self.dt_bias,
                 dt_limit,
-                a: &layer.a,
+                a: &self.a,
                 b: Rows::new(b, convolved),
                 c: Rows::new(b.split_at(groups * d_state).1, convolved),
-                d: &layer.d,
+                d: &self.d,
                 head_dim,
                 d_state,
                 groups,
@@ -239,19 +305,19 @@ impl Mamba2 {
             };
             let y = outputs.split_off_mut(..len * d_inner).unwrap_or_default();
             if let Some(steps) = segment.steps.as_deref_mut() {
-                steps.add(index, scan.delta_raw, scan.dt_bias, dt_limit, len);
+                steps.add(place.state, scan.delta_raw, scan.dt_bias, dt_limit, len);
             }
-            tasks.push((scan, layer_of(&mut segment.state.ssm, index, d_inner * d_state), y));
+            tasks.push((scan, layer_of(&mut of(segment.state).ssm, place.state, d_inner * d_state), y));
         }
         tasks.into_par_iter().for_each(|(scan, state, y)| head_scan(&scan, state, y));
     }
 
     /// Normalises each group of heads separately.
-    fn norm_gated(&self, layer: &Layer<OnCpu>, pass: &mut Pass<'_>) {
-        let width = self.config.d_inner() / self.config.groups;
-        let weights = layer.gated_norm.chunks_exact(width).cycle();
+    fn norm_gated(&self, config: &Mamba2Config, pass: &mut MixerPass<'_>) {
+        let width = config.d_inner() / config.groups;
+        let weights = self.gated_norm.chunks_exact(width).cycle();
         for ((y, normed), weight) in pass.y.chunks_exact(width).zip(pass.normed.chunks_exact_mut(width)).zip(weights) {
-            rms_norm(y, weight, self.config.norm_epsilon, normed);
+            rms_norm(y, weight, config.norm_epsilon, normed);
         }
     }
 }

@@ -7,7 +7,7 @@ use loom_kernels::Dtype;
 pub(super) enum MatrixRole {
     /// A matrix of a layer.
     Layer,
-    /// A small matrix that determines Δ, B and C: stored as f32 if the others are quantised.
+    /// A small matrix that determines Δ, B and C, or a router of experts: stored as f32 if the others are quantised.
     Sensitive,
     /// An embedding table or a head: stored as `q8_0` if the others are `q4_k`.
     Table,
@@ -17,7 +17,7 @@ impl MatrixRole {
     /// The role of the tensor `name` (in Hugging Face's naming).
     pub(super) fn of(name: &str) -> Self {
         let ends = |names: &[&str]| names.iter().any(|suffix| name.ends_with(suffix));
-        if ends(&[".x_proj.weight", ".dt_proj.weight"]) {
+        if ends(&[".x_proj.weight", ".dt_proj.weight", ".mlp.gate.weight", ".router.layer.weight"]) {
             Self::Sensitive
         } else if ends(&["lm_head.weight", "embed_tokens.weight", "embeddings.weight", "embedding.weight"]) {
             Self::Table

@@ -3,12 +3,17 @@
 mod bert;
 mod config_json;
 mod falcon_mamba;
+mod gemma;
+mod granite;
 mod llama;
 mod mamba;
 mod mamba2;
 mod mistral;
+mod olmo2;
+mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_moe;
 mod smollm3;
 
 use serde::Deserialize;
@@ -31,8 +36,16 @@ const FAMILIES: &[&Family] = &[
     &llama::FAMILY,
     &qwen2::FAMILY,
     &qwen3::FAMILY,
+    &qwen3_moe::FAMILY,
     &mistral::FAMILY,
     &smollm3::FAMILY,
+    &gemma::GEMMA2,
+    &gemma::GEMMA3,
+    &gemma::GEMMA3_TEXT,
+    &olmo2::FAMILY,
+    &phi3::FAMILY,
+    &granite::FAMILY,
+    &granite::HYBRID,
 ];
 
 /// Supported formats of weights in a folder.
@@ -83,11 +96,18 @@ pub(super) fn parse_size(json: &str) -> Result<(String, ModelSize), LoadError> {
     Ok((kind, size))
 }
 
-/// The family of a GGUF file by its `general.architecture`.
-pub(super) fn gguf_format(architecture: &str) -> Result<&'static GgufFormat, LoadError> {
-    let family = find(architecture, false)?;
-    let format = family.gguf.as_ref();
-    format.ok_or_else(|| unsupported(format!("the architecture `{architecture}` in a GGUF file"), "its safetensors"))
+/// The family of a GGUF file by its `general.architecture`: its `model_type` and its format.
+pub(super) fn gguf_format(architecture: &str) -> Result<(&'static str, &'static GgufFormat), LoadError> {
+    let formats = FAMILIES.iter().filter_map(|family| Some((family.model_type, family.gguf.as_ref()?)));
+    if let Some(found) = formats.clone().find(|(_, format)| format.architecture == architecture) {
+        return Ok(found);
+    }
+    let what = format!("the architecture `{architecture}` in a GGUF file");
+    if FAMILIES.iter().any(|family| family.model_type == architecture) {
+        return Err(unsupported(what, "its safetensors"));
+    }
+    let supported: Vec<_> = formats.map(|(_, format)| format!("`{}`", format.architecture)).collect();
+    Err(unsupported(what, &supported.join(", ")))
 }
 
 fn find(model_type: &str, embedders: bool) -> Result<&'static Family, LoadError> {

@@ -26,12 +26,22 @@ pub(super) trait NetworkConfig: Send + Sync + 'static {
     /// Memory of a sequence.
     fn sequence_memory(&self) -> SequenceMemory;
 
+    /// Longest sequence in tokens, or `None` if there is no limit.
+    fn window(&self) -> Option<usize> {
+        None
+    }
+
     /// The tensors of layer `index`, taken from `source`.
     fn layer<T: TensorSource>(&self, index: usize, source: &mut T) -> Result<Self::Layer<T::Storage>, LoadError>;
 
     /// Layers with different lists of tensors: the index of one layer of each kind, and how many there are of it.
     fn layer_kinds(&self) -> Vec<(usize, usize)> {
         vec![(0, self.layers())]
+    }
+
+    /// Prefixes of tensors of the file that belong to other networks, such as one for images.
+    fn others(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Refuses dimensions that the kernels do not support.
@@ -48,6 +58,7 @@ pub(super) trait NetworkConfig: Send + Sync + 'static {
         Self: Sized,
     {
         self.check()?;
+        self.others().iter().for_each(|prefix| source.leave(prefix));
         let embedding_and_head = EmbeddingAndHead::load(self.embedding_names(), self.embedding_dims(), source)?;
         let layers = (0..self.layers()).map(|index| self.layer(index, source)).collect::<Result<_, _>>()?;
         Ok(Tensors { embedding_and_head, layers })
@@ -82,6 +93,7 @@ pub(super) struct Tensors<N: NetworkConfig, S: Storage> {
 pub(super) struct ModelSize {
     pub(super) layers: usize,
     pub(super) vocabulary: usize,
+    pub(super) window: Option<usize>,
     pub(super) memory: SequenceMemory,
     pub(super) parameters: ParameterCount,
 }
@@ -96,6 +108,7 @@ impl<N: NetworkConfig> HasSize for N {
         Ok(ModelSize {
             layers: self.layers(),
             vocabulary: self.embedding_dims().vocabulary,
+            window: self.window(),
             memory: self.sequence_memory(),
             parameters: self.count()?,
         })

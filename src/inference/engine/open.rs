@@ -72,8 +72,8 @@ pub(super) struct ConvertedGguf {
 
 /// Converts the header of a GGUF file.
 pub(super) fn convert(gguf: &Gguf) -> Result<ConvertedGguf, LoadError> {
-    let format = gguf_format(gguf.architecture()?)?;
-    let config = gguf.config(format.config)?;
+    let (model_type, format) = gguf_format(gguf.architecture()?)?;
+    let config = gguf.config(model_type, format.config)?;
     let description = parse_language_model(&config)?;
     let tensors = gguf.tensors(&description.gguf_names()?, format.interleaved_rotary)?;
     Ok(ConvertedGguf { config, description, tensors })

@@ -14,7 +14,7 @@ use super::tensors::{OnCpu, Scope, Storage, TensorSource};
 /// Names of the embedding and the final norm. Older files name the table `embedding`.
 pub(super) const EMBEDDING_NAMES: EmbeddingNames = EmbeddingNames {
     tables: &["backbone.embeddings.weight", "backbone.embedding.weight"],
-    norm: "backbone.norm_f.weight",
+    norms: &["backbone.norm_f.weight"],
 };
 
 /// State of a sequence in a recurrent network; all layers of a part are contiguous.
@@ -67,28 +67,29 @@ pub(super) struct Convolution<S: Storage> {
 }
 
 impl<S: Storage> Convolution<S> {
-    /// Takes `mixer.conv1d` from `scope`.
+    /// Takes `{prefix}.conv1d` from `scope`.
     pub(super) fn load<T: TensorSource<Storage = S>>(
         scope: &mut Scope<'_, T>,
-        channels: usize,
-        taps: usize,
+        prefix: &str,
+        [channels, taps]: [usize; 2],
         bias: bool,
     ) -> Result<Self, LoadError> {
-        let weight = scope.convolution(("mixer.conv1d.weight", "ssm_conv1d.weight"), channels, taps)?;
-        let bias = scope.vector_if(bias, ("mixer.conv1d.bias", "ssm_conv1d.bias"), &[channels])?;
+        let [weight, bias_name] = ["weight", "bias"].map(|part| format!("{prefix}.conv1d.{part}"));
+        let weight = scope.convolution((&weight, "ssm_conv1d.weight"), channels, taps)?;
+        let bias = scope.vector_if(bias, (&bias_name, "ssm_conv1d.bias"), &[channels])?;
         Ok(Self { weight, bias, taps, channels })
     }
 }
 
 impl Convolution<OnCpu> {
-    /// Computes y `[rows, channels]` for every segment from inputs with row stride `stride`, and updates the states'
-    /// last inputs of layer `index`.
-    pub(super) fn apply(
+    /// Computes y `[rows, channels]` for every segment from inputs with a row stride, and updates the last inputs of
+    /// recurrent layer `index` in the states, which `of` selects.
+    pub(super) fn apply<S>(
         &self,
-        batch: &mut [Segment<'_, SsmState>],
+        batch: &mut [Segment<'_, S>],
+        of: impl Fn(&mut S) -> &mut SsmState,
         index: usize,
-        mut inputs: &[f32],
-        stride: usize,
+        (mut inputs, stride): (&[f32], usize),
         mut outputs: &mut [f32],
     ) {
         let channels = self.channels;
@@ -99,7 +100,7 @@ impl Convolution<OnCpu> {
             // The rows of the last segment may be shorter than the stride.
             inputs = inputs.split_at(inputs.len().min(rows * stride)).1;
             let y = outputs.split_off_mut(..rows * channels).unwrap_or_default();
-            tasks.push((u, layer_of(&mut segment.state.conv, index, channels * (self.taps - 1)), y));
+            tasks.push((u, layer_of(&mut of(segment.state).conv, index, channels * (self.taps - 1)), y));
         }
         tasks.into_par_iter().for_each(|(u, tail, y)| {
             causal_conv_silu(Rows::new(u, stride), &self.weight, self.bias.as_deref(), self.taps, tail, y);

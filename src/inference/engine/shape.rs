@@ -24,7 +24,7 @@ pub struct ModelShape {
     pub layers: usize,
     /// Vocabulary size.
     pub vocabulary: usize,
-    /// Longest sequence in tokens, if the configuration states it.
+    /// Longest sequence in tokens; `None` if there is no limit.
     pub window_tokens: Option<usize>,
     /// Number of parameters; a head that is the embedding table counts once.
     pub parameters: u64,
@@ -45,7 +45,6 @@ pub struct ModelShape {
 /// The fields that do not depend on the family.
 #[derive(Deserialize)]
 struct Common {
-    max_position_embeddings: Option<usize>,
     #[serde(alias = "torch_dtype")]
     dtype: Option<String>,
 }
@@ -71,7 +70,7 @@ impl ModelShape {
             architecture,
             layers: size.layers,
             vocabulary: size.vocabulary,
-            window_tokens: common.max_position_embeddings,
+            window_tokens: size.window,
             parameters: in_matrices.saturating_add(size.parameters.vectors),
             matrix_parameters: in_matrices,
             matrices,
@@ -91,7 +90,8 @@ impl ModelShape {
     /// As [`parse`](Self::parse), and if it is not a GGUF file.
     pub fn of_gguf(path: &Path) -> Result<Self, LoadError> {
         let (gguf, _) = Gguf::open(path)?;
-        let config = gguf.config(gguf_format(gguf.architecture()?)?.config)?;
+        let (model_type, format) = gguf_format(gguf.architecture()?)?;
+        let config = gguf.config(model_type, format.config)?;
         Ok(Self { stored: gguf.stored_dtype(), ..Self::parse(&config)? })
     }
 

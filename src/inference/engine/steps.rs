@@ -13,7 +13,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Adds `len` values of layer `index`. Layers are added in order.
+    /// Adds `len` values of the `index`th layer with a Δ. Layers are added in order.
     pub(super) fn add(&mut self, index: usize, raw: Rows<'_>, bias: &[f32], limit: (f32, f32), len: usize) {
         let end = (index + 1) * bias.len();
         if self.sums.len() < end {
@@ -25,22 +25,19 @@ impl Steps {
         add_steps(raw, bias, limit, len, super::linear::layer_of(&mut self.sums, index, bias.len()));
     }
 
-    /// The statistics. `layers` yields each layer's A, `[channels, states]` (negative), and its part of the state.
-    pub(super) fn stats<'a>(
-        &self,
-        layers: impl Iterator<Item = (&'a [f32], &'a [f32])>,
-        gains: Option<&DeltaGains>,
-    ) -> SsmStats {
-        let count = layers.size_hint().0.max(1);
-        let channels = (self.sums.len() / count).max(1);
+    /// The statistics. `layers` has the index of each layer with a Δ, its A, `[channels, states]` (negative), and its part
+    /// of the state.
+    pub(super) fn stats(&self, layers: &[(usize, &[f32], &[f32])], gains: Option<&DeltaGains>) -> SsmStats {
+        let channels = (self.sums.len() / layers.len().max(1)).max(1);
         let tokens = self.tokens as f64;
         let mut sums = self.sums.chunks(channels);
-        let layers = layers.enumerate().map(|(index, (a, state))| {
+        let layers = layers.iter().map(|&(index, a, state)| {
             let gains = gains.and_then(|gains| gains.layer(index)).unwrap_or(LayerGains::ONE);
             let means: Vec<f64> = sums.next().unwrap_or_default().iter().map(|sum| sum / tokens.max(1.0)).collect();
             let delta = means.iter().sum::<f64>() / channels as f64;
             let (decay, write) = (f64::from(gains.on_decay()), f64::from(gains.on_write()));
             SsmLayerStats {
+                layer: index,
                 delta,
                 delta_decay: decay * delta,
                 delta_write: write * delta,
@@ -80,14 +77,14 @@ mod tests {
         steps.add(0, Rows::new(&[30.0, 60.0, 30.0, 60.0], 2), &[0.0; 2], (0.0, f32::INFINITY), 2);
         let gains = DeltaGains::Uniform(LayerGains { delta: 0.5, decay: 2.0, write: 3.0 });
         let (a, state) = ([-1.0f32, -2.0], [3.0f32, 4.0]);
-        let gained = steps.stats([(&a[..], &state[..])].into_iter(), Some(&gains));
+        let gained = steps.stats(&[(0, &a[..], &state[..])], Some(&gains));
         assert_eq!(gained.tokens, 2);
         let layer = gained.layers[0];
         assert_eq!((layer.delta, layer.delta_decay, layer.delta_write, layer.state_norm), (45.0, 45.0, 67.5, 5.0));
         let ln2 = std::f64::consts::LN_2;
         assert_eq!((layer.half_life.p10, layer.half_life.p90), (Some(ln2 / 120.0), Some(ln2 / 30.0)));
         let frozen = DeltaGains::Uniform(LayerGains { delta: 0.0, ..LayerGains::ONE });
-        let still = steps.stats([(&a[..], &state[..])].into_iter(), Some(&frozen));
+        let still = steps.stats(&[(0, &a[..], &state[..])], Some(&frozen));
         assert_eq!(still.layers[0].half_life, HalfLife { p10: None, median: None, p90: None });
     }
 

@@ -63,6 +63,12 @@ pub(super) trait TensorSource: Sized {
     /// A matrix packed for products.
     fn matrix(&mut self, name: Name<'_>, outputs: usize, inputs: usize) -> Result<Matrix<Self>, LoadError>;
 
+    /// A tensor that stores several matrices with rows of the same length one after the other: `parts` are their outputs.
+    fn split(&mut self, name: Name<'_>, dims: &[usize], parts: &[usize]) -> Result<Vec<Matrix<Self>>, LoadError>;
+
+    /// The weight of a norm that is stored as its difference from 1.
+    fn centred_norm(&mut self, name: Name<'_>, dim: usize) -> Result<Vector<Self>, LoadError>;
+
     /// −exp of a tensor: Mamba's A from its logarithm.
     fn decay(&mut self, name: Name<'_>, dims: &[usize]) -> Result<Vector<Self>, LoadError>;
 
@@ -89,6 +95,9 @@ pub(super) trait TensorSource: Sized {
 
     /// A head that is stored although it is the table `table`.
     fn tied_head(&mut self, head: Name<'_>, table: Name<'_>, dims: &[usize]) -> Result<(), LoadError>;
+
+    /// Leaves the tensors whose names in safetensors begin with `prefix`: they belong to another network.
+    fn leave(&mut self, _prefix: &str) {}
 
     /// A tensor of the file that is not needed.
     fn unused(&mut self, name: Name<'_>, dims: &[usize]) -> Result<(), LoadError>;
@@ -185,6 +194,40 @@ impl<'s, T: TensorSource> Scope<'s, T> {
         self.vector((&format!("{}.weight", name.0), &gguf), &[dim])
     }
 
+    /// `{name}.weight` of a norm that is stored as its difference from 1.
+    pub(super) fn centred_norm(&mut self, name: (&str, &str), dim: usize) -> Result<Vector<T>, LoadError> {
+        let gguf = if name.1.is_empty() { String::new() } else { format!("{}.weight", name.1) };
+        self.call((&format!("{}.weight", name.0), &gguf), |source, name| source.centred_norm(name, dim))
+    }
+
+    /// Maps whose matrices are stored one after the other in `{name}.weight`, with `outputs` each, without biases.
+    pub(super) fn split<const N: usize>(
+        &mut self,
+        name: (&str, &str),
+        outputs: [usize; N],
+        inputs: usize,
+    ) -> Result<[Linear<T::Storage>; N], LoadError> {
+        let hf = format!("{}.weight", name.0);
+        let gguf = if name.1.is_empty() { String::new() } else { format!("{}.weight", name.1) };
+        let total = outputs.iter().fold(0usize, |total, part| total.saturating_add(*part));
+        let parts = self.call((&hf, &gguf), |source, name| source.split(name, &[total, inputs], &outputs))?;
+        let maps: Vec<_> = parts.into_iter().map(|weight| Linear { weight, bias: None }).collect();
+        maps.try_into().map_err(|_| LoadError::tensor(&hf, format!("is not {N} matrices")))
+    }
+
+    /// `parts` maps of the same size whose matrices are stored one after the other, without biases.
+    pub(super) fn split_each(
+        &mut self,
+        name: (&str, &str),
+        dims: [usize; 3],
+        parts: usize,
+    ) -> Result<Vec<Linear<T::Storage>>, LoadError> {
+        let [count, outputs, _] = dims;
+        let outputs = vec![count.saturating_mul(outputs) / parts.max(1); parts];
+        let parts = self.call(name, |source, name| source.split(name, &dims, &outputs))?;
+        Ok(parts.into_iter().map(|weight| Linear { weight, bias: None }).collect())
+    }
+
     /// `{name}.weight`, and `{name}.bias` if `bias`.
     pub(super) fn linear(
         &mut self,
@@ -251,9 +294,12 @@ impl ParameterCount {
     }
 
     fn add_vector(&mut self, dims: &[usize]) {
-        let numbers = dims.iter().fold(1u64, |product, &dim| product.saturating_mul(dim as u64));
-        self.vectors = self.vectors.saturating_add(numbers);
+        self.vectors = self.vectors.saturating_add(elements(dims));
     }
+}
+
+fn elements(dims: &[usize]) -> u64 {
+    dims.iter().fold(1u64, |product, &dim| product.saturating_mul(dim as u64))
 }
 
 impl TensorSource for ParameterCount {
@@ -271,6 +317,17 @@ impl TensorSource for ParameterCount {
     fn matrix(&mut self, name: Name<'_>, outputs: usize, inputs: usize) -> Result<(), LoadError> {
         let (role, inputs) = (MatrixRole::of(name.hf), inputs as u64);
         self.matrices.push(MatrixCount { role, inputs, parameters: inputs.saturating_mul(outputs as u64) });
+        Ok(())
+    }
+
+    fn split(&mut self, name: Name<'_>, dims: &[usize], parts: &[usize]) -> Result<Vec<()>, LoadError> {
+        let inputs = dims.last().copied().unwrap_or_default() as u64;
+        self.matrices.push(MatrixCount { role: MatrixRole::of(name.hf), inputs, parameters: elements(dims) });
+        Ok(vec![(); parts.len()])
+    }
+
+    fn centred_norm(&mut self, _: Name<'_>, dim: usize) -> Result<(), LoadError> {
+        self.add_vector(&[dim]);
         Ok(())
     }
 

@@ -183,16 +183,46 @@ impl<'a> Weights<'a> {
     /// Takes the matrix `name`, which must have dims `[outputs, inputs]`, packed for matrix products as the requested
     /// type or the file's own. Blocks already in that type are used unchanged. All elements are finite.
     pub(super) fn panels(&mut self, name: &str, outputs: usize, inputs: usize) -> Result<Panels, LoadError> {
-        let dims = [outputs, inputs];
-        let (stored, bytes) = self.read(name, &dims)?;
+        let panels = self.split_panels(name, &[outputs, inputs], &[outputs])?.pop();
+        panels.ok_or_else(|| LoadError::tensor(name, "is missing"))
+    }
+
+    /// Takes the tensor `name`, which must have `dims` and whose last dim is the length of a row, as several matrices:
+    /// `parts` are their numbers of rows.
+    fn split_panels(&mut self, name: &str, dims: &[usize], parts: &[usize]) -> Result<Vec<Panels>, LoadError> {
+        let (stored, bytes) = self.read(name, dims)?;
+        let inputs = dims.last().copied().unwrap_or_default();
         let dtype = self.dtype_of(name, stored, inputs);
+        let row = bytes.len() / parts.iter().sum::<usize>().max(1);
+        let mut rest = bytes.as_slice();
+        let mut each = Vec::with_capacity(parts.len());
+        for &outputs in parts {
+            let part = rest.split_off(..outputs * row).unwrap_or_default();
+            each.push(self.pack(name, stored, dtype, part, [outputs, inputs])?);
+        }
+        // f32 is the default and not mentioned in the digest.
+        let packed = each.first().map_or(Dtype::F32, Panels::dtype);
+        let how = if packed == Dtype::F32 { String::new() } else { format!(" as {packed}") };
+        self.digests.push(format!("{name} {}{how}\n", Digest::of(&bytes)));
+        Ok(each)
+    }
+
+    /// Packs rows that are stored in `bytes` as `dtype`.
+    fn pack(
+        &mut self,
+        name: &str,
+        stored: StoredType,
+        dtype: Dtype,
+        bytes: &[u8],
+        [outputs, inputs]: [usize; 2],
+    ) -> Result<Panels, LoadError> {
         let panels = if stored.block_dtype() == Some(dtype) {
-            if !stored.scales_are_finite(&bytes) {
+            if !stored.scales_are_finite(bytes) {
                 return Err(LoadError::tensor(name, "holds a NaN or an infinity"));
             }
-            Panels::from_blocks(dtype, &bytes, outputs, inputs)
+            Panels::from_blocks(dtype, bytes, outputs, inputs)
         } else {
-            let numbers = widen(name, stored, &bytes, &dims)?;
+            let numbers = widen(name, stored, bytes, &[outputs, inputs])?;
             let largest = largest(dtype);
             if let Some(number) = numbers.iter().find(|number| number.abs() > largest) {
                 let why = format!("holds {number:e}, but the largest {dtype} is {largest:e}: load the model as f32");
@@ -200,11 +230,7 @@ impl<'a> Weights<'a> {
             }
             Panels::pack_as(dtype, &numbers, outputs, inputs)
         };
-        let packed = panels.dtype();
-        // f32 is the default and not mentioned in the digest.
-        let how = if packed == Dtype::F32 { String::new() } else { format!(" as {packed}") };
-        self.digests.push(format!("{name} {}{how}\n", Digest::of(&bytes)));
-        *self.packed.entry(packed).or_default() += outputs * inputs;
+        *self.packed.entry(panels.dtype()).or_default() += outputs * inputs;
         Ok(panels)
     }
 
@@ -281,6 +307,19 @@ impl TensorSource for Weights<'_> {
         self.panels(name.hf, outputs, inputs)
     }
 
+    fn split(&mut self, name: Name<'_>, dims: &[usize], parts: &[usize]) -> Result<Vec<Panels>, LoadError> {
+        self.split_panels(name.hf, dims, parts)
+    }
+
+    /// GGUF files contain the weight itself, under a name of its own.
+    fn centred_norm(&mut self, name: Name<'_>, dim: usize) -> Result<Vec<f32>, LoadError> {
+        let whole = whole_norm(name.hf);
+        if self.has(&whole) {
+            return self.take(&whole, &[dim]);
+        }
+        Ok(self.take(name.hf, &[dim])?.into_iter().map(|weight| 1.0 + weight).collect())
+    }
+
     /// GGUF files contain the result, under the name without `_log`.
     fn decay(&mut self, name: Name<'_>, dims: &[usize]) -> Result<Vec<f32>, LoadError> {
         let ready = name.hf.strip_suffix("_log").unwrap_or(name.hf);
@@ -312,9 +351,18 @@ impl TensorSource for Weights<'_> {
         }
     }
 
+    fn leave(&mut self, prefix: &str) {
+        self.tensors.retain(|name, _| !name.starts_with(prefix));
+    }
+
     fn unused(&mut self, name: Name<'_>, dims: &[usize]) -> Result<(), LoadError> {
         self.take(name.hf, dims).map(drop)
     }
+}
+
+/// The name under which a norm that safetensors store as its difference from 1 is stored without that.
+pub(super) fn whole_norm(name: &str) -> String {
+    format!("{name}.whole")
 }
 
 /// The file names in a sharded model's index; never a path outside the model's folder.

@@ -56,6 +56,8 @@ pub struct PositionMetrics {
 /// Statistics of one layer: its steps over the tokens in the window, its state after the passage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LayerMetrics {
+    /// Index of the layer in the model, from 0.
+    pub layer: usize,
     /// Mean Δ in the decay, gains included.
     pub delta_decay: f64,
     /// Mean Δ in the write, gains included.
@@ -131,6 +133,7 @@ pub(super) async fn read(
     let inside = inside.map_or_else(Vec::new, |reading| reading.layers);
     let last = last.map_or_else(Vec::new, |reading| reading.layers);
     let layers = inside.iter().zip(&last).map(|(inside, last)| LayerMetrics {
+        layer: inside.layer,
         delta_decay: inside.delta_decay,
         delta_write: inside.delta_write,
         half_life: inside.half_life.median,

@@ -86,9 +86,11 @@ pub struct PositionRow {
     pub kl: f64,
 }
 
-/// A layer.
+/// A layer with a Δ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LayerRow {
+    /// Its index in the model, from 0.
+    pub layer: usize,
     /// Mean Δ where it decays the state.
     pub delta_decay: f64,
     /// Mean Δ where it writes to the state.
@@ -188,14 +190,14 @@ impl SweepReport {
         text
     }
 
-    /// One line per setting and layer.
+    /// One line per setting and layer with a Δ.
     pub fn layers_csv(&self) -> String {
         let mut text = String::from("gain,value,layers,window,layer,delta_decay,delta_write,half_life,state_norm\n");
         for row in &self.rows {
-            for (index, layer) in row.layers.iter().enumerate() {
+            for layer in &row.layers {
                 let numbers =
                     [Some(layer.delta_decay), Some(layer.delta_write), layer.half_life, Some(layer.state_norm)];
-                let _ = writeln!(text, "{},{index},{}", keys(row), joined(&numbers));
+                let _ = writeln!(text, "{},{},{}", keys(row), layer.layer, joined(&numbers));
             }
         }
         text
@@ -243,17 +245,23 @@ fn row(sweep: &Sweep, index: usize, setting: Option<GainSetting>) -> SweepRow {
         let values: Option<Vec<f64>> = values.into_iter().collect();
         crate::foundation::stats::mean(&values?)
     };
-    let layers = (0..sweep.layers).map(|layer| {
-        let each: Vec<_> = pairs.iter().filter_map(|(figures, _)| figures.layers.get(layer)).collect();
+    // Layers of attention have no Δ.
+    let layers = (0..sweep.layers).filter_map(|index| {
+        let of_layer = |figures: &'_ PassageMetrics| figures.layers.iter().position(|layer| layer.layer == index);
+        let each: Vec<_> = pairs.iter().filter_map(|(figures, _)| figures.layers.get(of_layer(figures)?)).collect();
+        if each.is_empty() {
+            return None;
+        }
         let average = |of: fn(&super::LayerMetrics) -> f64| {
             each.iter().map(|layer| of(layer)).sum::<f64>() / each.len().max(1) as f64
         };
-        LayerRow {
+        Some(LayerRow {
+            layer: index,
             delta_decay: average(|layer| layer.delta_decay),
             delta_write: average(|layer| layer.delta_write),
             half_life: mean(each.iter().map(|layer| layer.half_life).collect()),
             state_norm: average(|layer| layer.state_norm),
-        }
+        })
     });
     let written = |n: usize| {
         let known: Vec<f64> = pairs.iter().filter_map(|(f, _)| f.distinct.get(n).copied().flatten()).collect();

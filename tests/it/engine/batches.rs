@@ -251,7 +251,8 @@ fn a_failing_request_does_not_affect_others() {
 fn a_gain_of_zero_freezes_the_state() {
     // Then only the convolutions have memory: 6 layers, 3 tokens each, in the largest model.
     let tail: Vec<u32> = (100..120).collect();
-    for subject in recurrent() {
+    // Attention in a hybrid remembers the first tokens anyway.
+    for subject in recurrent().filter(|subject| !subject.name.contains("hybrid")) {
         let after = |first: u32, gains| {
             let ids = subject.ids(&[&[first, first + 1], tail.as_slice()].concat());
             let mut request = fresh(&ids);

@@ -85,4 +85,11 @@ fn a_gguf_equals_the_folder_it_was_made_from() {
     assert_eq!(open(&spec.into(), &OpenOptions::default()).unwrap().info().vocabulary, Some(40));
     let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
     super::parity::check_model(&LocalModel::from_path(&path, &options).unwrap(), &fixture("plain"));
+    for name in ["gemma2", "gemma3", "olmo2", "phi3", "granite", "qwen3-yarn", "qwen3-moe", "granite-hybrid"] {
+        let path = fixture(&format!("../gguf/{name}.gguf"));
+        super::parity::check_model(&LocalModel::from_path(&path, &options).unwrap(), &fixture(name));
+    }
+    // Experts, and a shared one; without rotary positions, which llama.cpp's hybrids never have.
+    let path = fixture("../gguf/granite-hybrid-moe.gguf");
+    super::parity::check_model(&LocalModel::from_path(&path, &options).unwrap(), &fixture("granite-hybrid-moe"));
 }

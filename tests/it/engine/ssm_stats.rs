@@ -7,9 +7,9 @@ use loom_agent::inference::engine::LocalModel;
 
 use super::{bits, bundled, complete, request, score, tiny};
 
-/// A Mamba-1, a Falcon Mamba and a Mamba-2.
+/// A Mamba-1, a Falcon Mamba, a Mamba-2, and a hybrid of Mamba-2 and attention.
 fn models() -> Vec<LocalModel> {
-    vec![bundled(1), tiny("falcon-mamba"), tiny("mamba2")]
+    vec![bundled(1), tiny("falcon-mamba"), tiny("mamba2"), tiny("granite-hybrid")]
 }
 
 fn ids(model: &LocalModel, len: u32) -> Vec<TokenId> {
@@ -49,6 +49,28 @@ fn recording_statistics_changes_no_bit() {
     }
     let attention = tiny("llama");
     assert_eq!(score(&attention, ask(&[1, 2], None), &[3], 0).ssm, None);
+}
+
+#[test]
+fn a_hybrid_has_statistics_of_its_recurrent_layers_and_gains_for_each() {
+    let model = tiny("granite-hybrid");
+    let ids = ids(&model, 16);
+    let under = |decay: [f32; 3]| {
+        let mut asked = ask(&ids[..1], None);
+        asked.gains = Some(DeltaGains::PerLayer(decay.map(|decay| LayerGains { decay, ..LayerGains::ONE }).into()));
+        score(&model, asked, &ids[1..], 0)
+    };
+    let plain = under([1.0; 3]);
+    let indices: Vec<_> = layers(plain.ssm.clone()).iter().map(|layer| layer.layer).collect();
+    assert_eq!(indices, [0, 2]);
+    // The second layer is attention, which has no Δ.
+    let second = under([1.0, 5.0, 1.0]);
+    assert_eq!((bits(&second.tokens), &second.ssm), (bits(&plain.tokens), &plain.ssm));
+    let third = under([1.0, 1.0, 2.0]);
+    assert_ne!(bits(&third.tokens), bits(&plain.tokens));
+    let (third, plain) = (layers(third.ssm), layers(plain.ssm));
+    assert_eq!(third[0], plain[0]);
+    assert_eq!(third[1].delta_decay, 2.0 * plain[1].delta_decay);
 }
 
 #[test]

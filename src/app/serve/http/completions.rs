@@ -211,13 +211,14 @@ impl Completions {
             let vocabulary = vocabulary(shared)?;
             Ok(match given {
                 PromptInput::Text(text) => {
-                    let ids = vocabulary.encode(&text)?;
-                    (text, ids)
+                    let ids = vocabulary.encode_text(&text)?;
+                    let added = ids.len() > vocabulary.encode(&text)?.len();
+                    (text, ids, added)
                 }
-                PromptInput::Ids(ids) => (vocabulary.decode(&ids)?, ids),
+                PromptInput::Ids(ids) => (vocabulary.decode(&ids)?, ids, false),
             })
         });
-        let (text, ids) = both.await?;
+        let (text, ids, added) = both.await?;
         let mut echoed = EchoedPrompt { text, ids, ..EchoedPrompt::default() };
         let Some((first, rest)) = echoed.ids.split_first() else {
             return Err(ApiError::field("prompt", "a prompt is empty: give it at least one token"));
@@ -225,7 +226,8 @@ impl Completions {
         if !self.logprobs && !self.common.readings {
             return Ok(echoed);
         }
-        let text = text_of_first(*first, vocabulary(shared)?);
+        // A token that the tokenizer adds is no part of the text.
+        let text = if added { String::new() } else { text_of_first(*first, vocabulary(shared)?) };
         echoed.tokens.push(TokenLogprob::unknown(Some(*first), text));
         if !rest.is_empty() {
             let _active = shared.metrics.sequence();

@@ -78,13 +78,17 @@ fn tokens(shared: &Shared, mut fields: Fields) -> Result<Response, ApiError> {
     let known = vocabulary(shared)?;
     let text: Option<String> = fields.take("prompt")?;
     let ids = match text {
+        // As a prompt of `/v1/completions`, unless the request wants the text alone.
+        Some(text) if fields.take("add_special_tokens")?.unwrap_or(true) => known.encode_text(&text)?,
         Some(text) => known.encode(&text)?,
         None if !fields.has("messages") => return Err(ApiError::field("prompt", "give a `prompt` or `messages`")),
-        None => known.chat(&messages(&mut fields)?)?,
+        None => {
+            // The chat template writes them.
+            fields.take_neutral("add_special_tokens", &[json!(false)])?;
+            known.chat(&messages(&mut fields)?)?
+        }
     };
     let texts = fields.take("return_token_strs")?.unwrap_or(false);
-    // No special tokens are added, as for prompts.
-    fields.take_neutral("add_special_tokens", &[json!(false)])?;
     fields.finish("the request")?;
     let reply = Tokenized {
         tokens: &ids,
@@ -110,14 +114,15 @@ pub(super) async fn detokenize(State(shared): State<Arc<Shared>>, body: Result<B
 }
 
 pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Answer {
-    let special = vocabulary(&shared)?.special();
+    let known = vocabulary(&shared)?;
+    let (special, leading) = (known.special(), known.encode_text("")?);
     Ok(Json(json!({
         "bos_token": special.bos,
         "eos_token": special.eos,
         "pad_token": special.pad,
         "unk_token": special.unk,
         "end_token_ids": special.ends,
-        "add_bos_token": false,
+        "add_bos_token": !leading.is_empty(),
         "add_eos_token": false,
         "vocab_size": shared.model.info().vocabulary,
         "model_max_length": shared.model.info().window_tokens,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::super::error::LoadError;
 use super::Gguf;
-use super::names::ROPE_FACTORS;
+use super::names::RopeFactors;
 
 /// The fields of a `config.json` that is being made.
 #[derive(Default)]
@@ -29,14 +29,16 @@ impl Gguf {
         self.need(key, self.text(key)?)
     }
 
-    /// The architecture and its dimensions, as `config.json`; `family` sets the fields that are the family's own.
+    /// The architecture and its dimensions, as the `config.json` of `model_type`; `family` sets the fields that are the
+    /// family's own.
     pub(in super::super) fn config(
         &self,
+        model_type: &str,
         family: fn(&Self, &mut ConfigFields) -> Result<(), LoadError>,
     ) -> Result<String, LoadError> {
         let architecture = self.architecture()?;
         let mut config = ConfigFields::default();
-        config.set("model_type", Some(architecture));
+        config.set("model_type", Some(model_type));
         let embedding = self.tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
         let vocabulary = embedding.and_then(|tensor| tensor.dims.first().copied());
         config.set("vocab_size", Some(self.need("token_embd.weight", vocabulary)?));
@@ -60,13 +62,15 @@ impl Gguf {
 
     /// Reads the frequency factors, if the file has them.
     pub(super) fn read_rope_factors(&mut self, mut file: &File) -> Result<(), LoadError> {
-        let Some(tensor) = self.tensors.iter().find(|tensor| tensor.name == ROPE_FACTORS) else { return Ok(()) };
-        let mut bytes = Vec::new();
-        let read = file.seek(SeekFrom::Start(tensor.begin));
-        let read = read.and_then(|_| file.take(tensor.bytes as u64).read_to_end(&mut bytes));
-        read.map_err(|error| LoadError::read(&self.file, error))?;
-        let factors = tensor.stored.widen(&bytes, &tensor.dims).map_err(|error| self.malformed(error))?;
-        self.rope_factors = Some(factors);
+        for kind in RopeFactors::ALL {
+            let Some(tensor) = self.tensors.iter().find(|tensor| tensor.name == kind.name()) else { continue };
+            let mut bytes = Vec::new();
+            let read = file.seek(SeekFrom::Start(tensor.begin));
+            let read = read.and_then(|_| file.take(tensor.bytes as u64).read_to_end(&mut bytes));
+            read.map_err(|error| LoadError::read(&self.file, error))?;
+            let factors = tensor.stored.widen(&bytes, &tensor.dims).map_err(|error| self.malformed(error))?;
+            self.rope_factors.insert(kind, factors);
+        }
         Ok(())
     }
 }

@@ -15,6 +15,9 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// Split pattern of GPT-4o, which Phi-4-mini uses.
+const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
 /// `llama_token_type` of control tokens and user-defined tokens.
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
@@ -136,10 +139,11 @@ impl Gguf {
         let mut normalizer = Json::Null;
         let pre_tokenizer = match self.text("tokenizer.ggml.pre")?.unwrap_or("default") {
             "default" | "gpt-2" | "gpt2" | "gpt-neox" | "mpt" | "olmo" => bytes(true),
-            "smollm" => {
+            // Granite 3 writes `refact`.
+            "smollm" | "refact" | "starcoder" => {
                 json!({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, bytes(true)]})
             }
-            "qwen2" => {
+            "qwen2" | "deepseek-r1-qwen" => {
                 normalizer = json!({"type": "NFC"});
                 split(QWEN2)
             }
@@ -147,10 +151,13 @@ impl Gguf {
                 ignore_merges = true;
                 split(LLAMA3)
             }
+            // The pattern of Llama 3, but a word that is a token may be merged otherwise (OLMo 2, Phi-4, SmolLM3).
+            "dbrx" | "smaug-bpe" => split(LLAMA3),
+            "gpt-4o" => split(GPT4O),
             other => {
                 return Err(self.malformed(format!(
-                    "its pre-tokenizer is `{other}` (tokenizer.ggml.pre); supported are gpt-2, smollm, qwen2 and llama-bpe: use \
-                     its safetensors and tokenizer.json instead"
+                    "its pre-tokenizer is `{other}` (tokenizer.ggml.pre); supported are gpt-2, smollm, refact, qwen2, dbrx, gpt-4o \
+                     and llama-bpe: use its safetensors and tokenizer.json instead"
                 )));
             }
         };

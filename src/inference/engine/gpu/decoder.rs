@@ -6,7 +6,8 @@ use std::sync::Arc;
 use loom_kernels::cuda::{AttentionPass, Buffer, Gpu, GpuError, PAGE, RowPosition as At, SequenceRows};
 
 use super::super::architecture::Segment;
-use super::super::decoder::{DecoderConfig, Layer};
+use super::super::decoder::{Activation, Attention, DecoderConfig, Feed, Gated, Layer, Mixer, NormPlaces};
+use super::super::embedding_and_head::Scales;
 use super::layers::{GpuLayers, GpuNetworkConfig, GpuState, ResidualStream};
 use super::memory::MemoryNeeds;
 use super::slots::{Pool, PoolIndex};
@@ -17,7 +18,7 @@ const HEAD_DIM_MAX: usize = 256;
 
 pub(in super::super) struct GpuDecoder {
     config: DecoderConfig,
-    layers: Vec<Layer<OnGpu>>,
+    layers: Vec<DenseLayer>,
     /// Cosines and sines of every position, `[window, head_dim]`.
     rope: Buffer<f32>,
     pages: Pool,
@@ -25,6 +26,30 @@ pub(in super::super) struct GpuDecoder {
     keys: Buffer<f32>,
     values: Buffer<f32>,
     pass: Pass,
+}
+
+/// A layer with norms before attention and before a dense feed-forward network.
+struct DenseLayer {
+    norm: Buffer<f32>,
+    attention: Attention<OnGpu>,
+    feed_norm: Buffer<f32>,
+    feed: Gated<OnGpu>,
+}
+
+impl DenseLayer {
+    fn new(layer: Layer<OnGpu>) -> Result<Self, GpuError> {
+        match layer {
+            Layer {
+                norm: Some(norm),
+                output_norm: None,
+                mixer: Mixer::Attention(attention),
+                feed_norm: Some(feed_norm),
+                feed_output_norm: None,
+                feed: Feed::Dense(feed),
+            } => Ok(Self { norm, attention, feed_norm, feed }),
+            _ => Err(GpuError::new("a layer that is not supported on a GPU")),
+        }
+    }
 }
 
 struct Pass {
@@ -109,7 +134,7 @@ impl GpuDecoder {
         &self,
         gpu: &Gpu,
         index: usize,
-        layer: &Layer<OnGpu>,
+        layer: &Attention<OnGpu>,
         plan: &AttentionPass,
         rows: usize,
     ) -> Result<(), GpuError> {
@@ -119,15 +144,18 @@ impl GpuDecoder {
         if let Some((q_norm, k_norm)) = &layer.qk_norms {
             layer.q_proj.apply(gpu, normed.view(), rows, y.view())?;
             layer.k_proj.apply(gpu, normed.view(), rows, k_raw.view())?;
-            gpu.rms_norm(y.view(), None, q_norm.view(), norm_epsilon, q.view(), [rows * heads, head_dim])?;
-            gpu.rms_norm(k_raw.view(), None, k_norm.view(), norm_epsilon, k.view(), [rows * kv_heads, head_dim])?;
+            // Over each head, or over all of them.
+            let dims = |heads: usize, width: usize| [rows * heads * head_dim / width.max(1), width];
+            let (q_dims, k_dims) = (dims(heads, q_norm.len()), dims(kv_heads, k_norm.len()));
+            gpu.rms_norm(y.view(), None, q_norm.view(), norm_epsilon, q.view(), q_dims)?;
+            gpu.rms_norm(k_raw.view(), None, k_norm.view(), norm_epsilon, k.view(), k_dims)?;
         } else {
             layer.q_proj.apply(gpu, normed.view(), rows, q.view())?;
             layer.k_proj.apply(gpu, normed.view(), rows, k.view())?;
         }
         let cache = [&self.keys, &self.values].map(|cache| cache.from(index * self.unit()));
         gpu.rotary_write(plan, q.view(), [k.view(), v.view()], self.rope.view(), cache)?;
-        gpu.attend(plan, q.view(), cache, 1.0 / (head_dim as f32).sqrt(), scratch.view(), y.view())
+        gpu.attend(plan, q.view(), cache, self.config.attention_scale, scratch.view(), y.view())
     }
 }
 
@@ -135,7 +163,7 @@ impl GpuDecoder {
 fn widths(config: &DecoderConfig) -> [usize; 8] {
     let &DecoderConfig { d_model, d_feed, heads, kv_heads, head_dim, qk_norms, .. } = config;
     let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
-    [d_model, queries, queries, keys, keys, if qk_norms { keys } else { 0 }, d_feed, d_feed]
+    [d_model, queries, queries, keys, keys, if qk_norms.is_some() { keys } else { 0 }, d_feed, d_feed]
 }
 
 impl Pass {
@@ -150,10 +178,19 @@ impl GpuNetworkConfig for DecoderConfig {
     type Gpu = GpuDecoder;
 
     fn unsupported(&self) -> Option<&'static str> {
-        let wide = (self.head_dim > HEAD_DIM_MAX).then_some("a transformer whose heads are wider than 256");
-        let partly = self.without_rotary.contains(&true);
-        wide.or(self.sliding.is_some().then_some("sliding-window attention"))
-            .or(partly.then_some("a transformer with layers without rotary positions"))
+        let each = [
+            (self.head_dim > HEAD_DIM_MAX, "a transformer whose heads are wider than 256"),
+            (self.sliding.is_some(), "sliding-window attention"),
+            (self.without_rotary.contains(&true), "a transformer with layers without rotary positions"),
+            (self.rotary.dims < self.head_dim, "a transformer with rotary positions on part of each head"),
+            (self.mamba.is_some(), "a hybrid of attention and Mamba-2"),
+            (self.experts.is_some(), "a mixture of experts"),
+            (self.norms != NormPlaces::Before, "a transformer with norms after attention"),
+            (self.attention_cap.is_some() || self.scales.logit_cap.is_some(), "a transformer with soft caps"),
+            (self.activation != Activation::Silu, "a transformer with a GELU gate"),
+            (self.residual_scale != 1.0 || self.scales != Scales::ONE, "a transformer with multipliers"),
+        ];
+        each.into_iter().find(|(unsupported, _)| *unsupported).map(|(_, what)| what)
     }
 
     fn gpu_layers(self, gpu: &Gpu, layers: Vec<Layer<OnGpu>>) -> Result<GpuDecoder, GpuError> {
@@ -164,6 +201,7 @@ impl GpuNetworkConfig for DecoderConfig {
         let none = || gpu.uninit(0);
         let (keys, values, pass) = (none()?, none()?, Pass::new(&self, 0, gpu)?);
         let pages = Pool::new("pages of keys and values", 0, 0);
+        let layers = layers.into_iter().map(DenseLayer::new).collect::<Result<_, _>>()?;
         Ok(GpuDecoder { rope: gpu.upload(&rope)?, config: self, layers, pages, keys, values, pass })
     }
 }
@@ -247,12 +285,12 @@ impl GpuLayers for GpuDecoder {
         let &ResidualStream { rows, x, added, h } = stream;
         let Pass { normed, y, gate, up, .. } = &self.pass;
         gpu.rms_norm(x, added, layer.norm.view(), norm_epsilon, normed.view(), [rows, d_model])?;
-        self.attention(gpu, index, layer, plan, rows)?;
-        layer.o_proj.apply(gpu, y.view(), rows, h)?;
+        self.attention(gpu, index, &layer.attention, plan, rows)?;
+        layer.attention.o_proj.apply(gpu, y.view(), rows, h)?;
         gpu.rms_norm(x, Some(h), layer.feed_norm.view(), norm_epsilon, normed.view(), [rows, d_model])?;
-        layer.gate_proj.apply(gpu, normed.view(), rows, gate.view())?;
-        layer.up_proj.apply(gpu, normed.view(), rows, up.view())?;
+        layer.feed.gate_proj.apply(gpu, normed.view(), rows, gate.view())?;
+        layer.feed.up_proj.apply(gpu, normed.view(), rows, up.view())?;
         gpu.silu_gate(gate.view(), up.view(), rows * d_feed)?;
-        layer.down_proj.apply(gpu, up.view(), rows, h)
+        layer.feed.down_proj.apply(gpu, up.view(), rows, h)
     }
 }

@@ -60,7 +60,7 @@ impl Mixer for Mamba2Config {
     }
 
     fn decay(layer: &Mamba2Layer<OnGpu>) -> &Buffer<f32> {
-        &layer.a
+        &layer.mixer.a
     }
 
     fn layer(
@@ -77,29 +77,29 @@ impl Mixer for Mamba2Config {
         let (batch, rows) = (plan.at(index), stream.rows);
         let Pass { zxbcdt, xbc, y, normed } = pass;
         gpu.rms_norm(stream.x, stream.added, layer.norm.view(), norm_epsilon, normed.view(), [rows, d_model])?;
-        layer.in_proj.apply(gpu, normed.view(), rows, zxbcdt.view())?;
-        layer.conv.apply(gpu, batch, slots, (zxbcdt.from(inner), projected), xbc.view())?;
+        layer.mixer.in_proj.apply(gpu, normed.view(), rows, zxbcdt.view())?;
+        layer.mixer.conv.apply(gpu, batch, slots, (zxbcdt.from(inner), projected), xbc.view())?;
         let delta_raw = zxbcdt.from(projected - heads);
-        plan.add_steps(gpu, index, (delta_raw, projected), layer.dt_bias.view(), dt_limit)?;
+        plan.add_steps(gpu, index, (delta_raw, projected), layer.mixer.dt_bias.view(), dt_limit)?;
         let [h, p, n, g] = [heads, head_dim, d_state, groups].map(|dim| i32::try_from(dim).unwrap_or(i32::MAX));
         let scan = GpuHeadScan {
             xbc: xbc.view(),
             delta_raw,
             delta_stride: projected,
-            dt_bias: layer.dt_bias.view(),
-            a: layer.a.view(),
-            d: layer.d.view(),
+            dt_bias: layer.mixer.dt_bias.view(),
+            a: layer.mixer.a.view(),
+            d: layer.mixer.d.view(),
             dims: HeadDims { heads: h, head_dim: p, d_state: n, groups: g, least: dt_limit.0, most: dt_limit.1 },
         };
         gpu.head_scan(batch, &scan, slots.states.view(), y.view())?;
         gpu.gated_rms_norm(
             y.view(),
             (zxbcdt.view(), projected),
-            layer.gated_norm.view(),
+            layer.mixer.gated_norm.view(),
             norm_epsilon,
             normed.view(),
             [rows, inner, groups],
         )?;
-        layer.out_proj.apply(gpu, normed.view(), rows, stream.h)
+        layer.mixer.out_proj.apply(gpu, normed.view(), rows, stream.h)
     }
 }

@@ -274,10 +274,12 @@ fn targets(sequences: &[SequenceRows]) -> Vec<u32> {
 impl<B: GpuLayers> Architecture for Network<B> {
     type State = GpuState<B::SequenceData>;
 
-    const DELTA: bool = B::DELTA;
-
     fn layers(&self) -> usize {
         self.gpu_layers.layers()
+    }
+
+    fn has_delta(&self) -> bool {
+        B::DELTA
     }
 
     fn vocabulary(&self) -> usize {

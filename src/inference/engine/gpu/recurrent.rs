@@ -156,7 +156,8 @@ impl<M: Mixer> GpuLayers for Recurrent<M> {
             Ok((down(decay.view(), decay.len())?, down(slots.states.part(slot * len, len), len)?))
         });
         let layers = layers.collect::<Result<Vec<_>, GpuError>>()?;
-        Ok(Some(steps.stats(layers.iter().map(|(a, state)| (a.as_slice(), state.as_slice())), gains)))
+        let layers = layers.iter().enumerate().map(|(index, (a, state))| (index, a.as_slice(), state.as_slice()));
+        Ok(Some(steps.stats(&layers.collect::<Vec<_>>(), gains)))
     }
 }
 

@@ -57,6 +57,17 @@ impl TensorSource for GpuUpload<'_, '_, '_> {
         matrix(self.gpu, &panels).map_err(|error| self.device.failed(&error))
     }
 
+    fn split(&mut self, name: Name<'_>, dims: &[usize], parts: &[usize]) -> Result<Vec<Matrix>, LoadError> {
+        let parts = self.weights.split(name, dims, parts)?;
+        let upload = |panels: &Panels| matrix(self.gpu, panels).map_err(|error| self.device.failed(&error));
+        parts.iter().map(upload).collect()
+    }
+
+    fn centred_norm(&mut self, name: Name<'_>, dim: usize) -> Result<Buffer<f32>, LoadError> {
+        let values = self.weights.centred_norm(name, dim)?;
+        self.upload(&values)
+    }
+
     fn decay(&mut self, name: Name<'_>, dims: &[usize]) -> Result<Buffer<f32>, LoadError> {
         let values = self.weights.decay(name, dims)?;
         self.upload(&values)
@@ -92,6 +103,10 @@ impl TensorSource for GpuUpload<'_, '_, '_> {
 
     fn tied_head(&mut self, head: Name<'_>, table: Name<'_>, dims: &[usize]) -> Result<(), LoadError> {
         self.weights.tied_head(head, table, dims)
+    }
+
+    fn leave(&mut self, prefix: &str) {
+        self.weights.leave(prefix);
     }
 
     fn unused(&mut self, name: Name<'_>, dims: &[usize]) -> Result<(), LoadError> {

@@ -186,7 +186,8 @@ impl HasSize for BertConfig {
         // Files also contain a pooler, which an embedding does not need.
         Scope::new(&mut parameters, "pooler.", "").linear(("dense", ""), self.d_model, self.d_model, true)?;
         let memory = SequenceMemory::default();
-        Ok(ModelSize { layers: self.layers, vocabulary: self.vocabulary, memory, parameters })
+        let window = Some(self.window);
+        Ok(ModelSize { layers: self.layers, vocabulary: self.vocabulary, window, memory, parameters })
     }
 }
 
@@ -266,7 +267,7 @@ impl Bert {
             }
             let pages: Vec<_> = pages.iter().collect();
             let scale = 1.0 / ((d_model / heads) as f32).sqrt();
-            let attention = Attention { pages: &pages, heads, scale, mask: AttentionMask::All(len) };
+            let attention = Attention { pages: &pages, heads, scale, cap: None, mask: AttentionMask::All(len) };
             let scope = len * d_model;
             attend(&attention, q.split_off(..scope).unwrap_or_default(), y.split_off_mut(..scope).unwrap_or_default());
         }

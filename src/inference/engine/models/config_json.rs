@@ -1,7 +1,9 @@
 //! Parsing of `config.json`: helpers for the families' own parsers. Whether the weights agree is checked in `weights.rs`.
 
 use serde::Deserialize;
+use serde_json::Value as Json;
 
+use super::super::decoder::Activation;
 use super::super::error::LoadError;
 use crate::foundation::base::limits::MODEL_DIM_MAX;
 
@@ -39,6 +41,17 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, LoadErro
     serde_json::from_str(json).map_err(|error| LoadError::malformed(FILE, error))
 }
 
+/// The object `json` with the fields of `defaults` that it lacks.
+pub(super) fn with_defaults(json: &str, defaults: Json) -> Result<String, LoadError> {
+    let mut config: Json = parse(json)?;
+    if let (Some(config), Json::Object(defaults)) = (config.as_object_mut(), defaults) {
+        for (name, value) in defaults {
+            config.entry(name).or_insert(value);
+        }
+    }
+    Ok(config.to_string())
+}
+
 pub(super) fn unsupported(what: String, supported: &str) -> LoadError {
     LoadError::Unsupported { what, supported: supported.to_owned() }
 }
@@ -48,6 +61,25 @@ pub(super) fn check_silu(activation: &str) -> Result<(), LoadError> {
         return Ok(());
     }
     Err(unsupported(format!("the activation `{activation}`"), "`silu`"))
+}
+
+/// The function of a gate, by its name in `transformers`.
+pub(super) fn activation(name: &str) -> Result<Activation, LoadError> {
+    match name {
+        "silu" | "swish" => Ok(Activation::Silu),
+        "gelu_pytorch_tanh" | "gelu_python_tanh" | "gelu_new" => Ok(Activation::GeluTanh),
+        _ => Err(unsupported(format!("the activation `{name}`"), "`silu`, `gelu_pytorch_tanh`")),
+    }
+}
+
+/// Refuses factors that are not above 0.
+pub(super) fn check_factors(factors: &[(&str, f32)]) -> Result<(), LoadError> {
+    for (name, factor) in factors {
+        if !(factor.is_finite() && *factor > 0.0) {
+            return Err(LoadError::malformed(FILE, format!("`{name}` is {factor}; it must be above 0")));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn check_dims(dims: &[(&str, usize)]) -> Result<(), LoadError> {
@@ -76,6 +108,10 @@ pub(super) fn four() -> usize {
 
 pub(super) fn epsilon() -> f32 {
     1e-5
+}
+
+pub(super) fn one() -> f32 {
+    1.0
 }
 
 pub(super) fn yes() -> bool {

@@ -14,7 +14,7 @@ use crate::foundation::base::limits::MODEL_DIM_MAX;
 pub(super) const FAMILY: Family = Family {
     model_type: "mamba",
     parse: |json| parse_config(json, None).map(boxed),
-    gguf: Some(GgufFormat { config: gguf_config, interleaved_rotary: false }),
+    gguf: Some(GgufFormat { architecture: "mamba", config: gguf_config, interleaved_rotary: false }),
 };
 
 /// The fields of `config.json` from the keys of a GGUF file.

@@ -46,7 +46,7 @@ struct Raw {
 /// A number, or an infinity, which is `null` after [`standard_json`](super::config_json::standard_json).
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Bound {
+pub(super) enum Bound {
     Number(f32),
     Named {
         #[serde(rename = "__float__")]
@@ -85,32 +85,7 @@ fn groups() -> usize {
 fn parse_config(json: &str) -> Result<Mamba2Config, LoadError> {
     let raw: Raw = parse(json)?;
     check_silu(&raw.hidden_act)?;
-    check_dims(&[
-        ("vocab_size", raw.vocab_size),
-        ("hidden_size", raw.hidden_size),
-        ("num_heads", raw.num_heads),
-        ("head_dim", raw.head_dim),
-        ("num_heads × head_dim", raw.num_heads.saturating_mul(raw.head_dim)),
-        ("state_size", raw.state_size),
-        ("n_groups × state_size", raw.n_groups.saturating_mul(raw.state_size)),
-        ("conv_kernel", raw.conv_kernel),
-        ("num_hidden_layers", raw.num_hidden_layers),
-    ])?;
-    check_epsilon("layer_norm_epsilon", raw.layer_norm_epsilon)?;
-    let (d_inner, stated) = ((raw.num_heads * raw.head_dim) as f64, raw.expand * raw.hidden_size as f64);
-    if (d_inner - stated).abs() >= 1.0 {
-        let why = format!("`num_heads` × `head_dim` is {d_inner}, but `expand` × `hidden_size` is {stated}");
-        return Err(LoadError::malformed(FILE, why));
-    }
-    if !raw.num_heads.is_multiple_of(raw.n_groups) {
-        let why = format!("`num_heads` is {}, not a multiple of the {} of `n_groups`", raw.num_heads, raw.n_groups);
-        return Err(LoadError::malformed(FILE, why));
-    }
-    let dt_limit = raw.time_step_limit.map_or((0.0, f32::INFINITY), |(low, high)| (low.value(), high.value()));
-    if !(dt_limit.0 >= 0.0 && dt_limit.0 < dt_limit.1) {
-        return Err(LoadError::malformed(FILE, "`time_step_limit` must be two numbers, 0 or more, the lower first"));
-    }
-    Ok(Mamba2Config {
+    Dims {
         vocabulary: raw.vocab_size,
         d_model: raw.hidden_size,
         heads: raw.num_heads,
@@ -119,12 +94,82 @@ fn parse_config(json: &str) -> Result<Mamba2Config, LoadError> {
         groups: raw.n_groups,
         d_conv: raw.conv_kernel,
         layers: raw.num_hidden_layers,
+        d_inner: raw.expand * raw.hidden_size as f64,
         norm_epsilon: raw.layer_norm_epsilon,
-        dt_limit,
+        time_step_limit: raw.time_step_limit,
         use_bias: raw.use_bias,
         use_conv_bias: raw.use_conv_bias,
         tied: raw.tie_word_embeddings,
-    })
+    }
+    .config()
+}
+
+/// The dimensions as files state them, which hybrids name differently.
+pub(super) struct Dims {
+    pub(super) vocabulary: usize,
+    pub(super) d_model: usize,
+    pub(super) heads: usize,
+    pub(super) head_dim: usize,
+    pub(super) d_state: usize,
+    pub(super) groups: usize,
+    pub(super) d_conv: usize,
+    pub(super) layers: usize,
+    /// What `heads` times `head_dim` must be.
+    pub(super) d_inner: f64,
+    pub(super) norm_epsilon: f32,
+    pub(super) time_step_limit: Option<(Bound, Bound)>,
+    pub(super) use_bias: bool,
+    pub(super) use_conv_bias: bool,
+    pub(super) tied: bool,
+}
+
+impl Dims {
+    /// The checked dimensions.
+    pub(super) fn config(self) -> Result<Mamba2Config, LoadError> {
+        let Self { vocabulary, d_model, heads, head_dim, d_state, groups, d_conv, layers, norm_epsilon, .. } = self;
+        check_dims(&[
+            ("vocab_size", vocabulary),
+            ("hidden_size", d_model),
+            ("num_heads", heads),
+            ("head_dim", head_dim),
+            ("num_heads × head_dim", heads.saturating_mul(head_dim)),
+            ("state_size", d_state),
+            ("n_groups × state_size", groups.saturating_mul(d_state)),
+            ("conv_kernel", d_conv),
+            ("num_hidden_layers", layers),
+        ])?;
+        check_epsilon("layer_norm_epsilon", norm_epsilon)?;
+        let (d_inner, stated) = ((heads * head_dim) as f64, self.d_inner);
+        if (d_inner - stated).abs() >= 1.0 {
+            let why = format!("`num_heads` × `head_dim` is {d_inner}, but `expand` × `hidden_size` is {stated}");
+            return Err(LoadError::malformed(FILE, why));
+        }
+        if !heads.is_multiple_of(groups) {
+            let why = format!("`num_heads` is {heads}, not a multiple of the {groups} of `n_groups`");
+            return Err(LoadError::malformed(FILE, why));
+        }
+        let limit = self.time_step_limit;
+        let dt_limit = limit.map_or((0.0, f32::INFINITY), |(low, high)| (low.value(), high.value()));
+        if !(dt_limit.0 >= 0.0 && dt_limit.0 < dt_limit.1) {
+            let why = "`time_step_limit` must be two numbers, 0 or more, the lower first";
+            return Err(LoadError::malformed(FILE, why));
+        }
+        Ok(Mamba2Config {
+            vocabulary,
+            d_model,
+            heads,
+            head_dim,
+            d_state,
+            groups,
+            d_conv,
+            layers,
+            norm_epsilon,
+            dt_limit,
+            use_bias: self.use_bias,
+            use_conv_bias: self.use_conv_bias,
+            tied: self.tied,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(super) const FAMILY: Family = Family {
         let config = LlamaFields::parse(json)?.config(&Defaults { window: 32_768, head_dim: None })?;
         Ok(boxed(DecoderConfig { qkv_bias: true, out_bias: false, sliding: SlidingFields::sliding(json)?, ..config }))
     },
-    gguf: Some(GgufFormat { config: gguf_config, interleaved_rotary: false }),
+    gguf: Some(GgufFormat { architecture: "qwen2", config: gguf_config, interleaved_rotary: false }),
 };
 
 /// The fields of Qwen's `config.json` about sliding windows.
