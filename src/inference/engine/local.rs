@@ -170,7 +170,7 @@ impl Vocabulary for LocalModel {
     }
 
     fn encode_text(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
-        self.0.tokenizer.encode_text(text).map_err(|why| self.0.unsupported(why))
+        self.0.tokenizer.encode_text(text, usize::MAX).map_err(|why| self.0.unsupported(why))
     }
 
     fn decode(&self, ids: &[TokenId]) -> Result<String, ModelError> {
