@@ -9,6 +9,7 @@
 //!
 //! | Module | Subject |
 //! |---|---|
+//! | `reading` | what a need says, word by word, and what of it was not understood |
 //! | `need` | the plan stated by a need, and its open parts |
 //! | `outcome` | the events of the log |
 //! | `judgement` | a model's answer as a choice |
@@ -32,6 +33,7 @@
 //! | `perform` | the chart's actions |
 //! | `lifecycle` | start, resume and run |
 
+mod reading;
 mod need;
 mod outcome;
 mod judgement;

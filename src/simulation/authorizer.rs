@@ -24,7 +24,7 @@ use crate::foundation::gate::{
     EphemeralLedger, Gate, LeaseId, LeaseTerms, Ledger, LedgerEntry, LedgerError, ModelCall, Permit, Principal,
     Refusal, Rights,
 };
-use crate::foundation::store::receipts::{KeyError, LogError, SharedLog};
+use crate::foundation::store::receipts::{Head, KeyError, LogError, SharedLog};
 use crate::governance::memory::approval::Approval;
 use crate::governance::mood::{
     Mood, MoodEffect, MoodEvent, MoodFact, MoodFacts, MoodProfile, MoodProfiles, MoodState, ReplayError, step,
@@ -404,17 +404,14 @@ impl Authorizer {
         self.lock().usage.clone()
     }
 
-    /// Ends the work, or a part of it: writes the last entry and signs the receipts.
+    /// Ends the work, or a part of it: writes the last entry and signs the receipts. Returns the head of their log.
     ///
     /// # Errors
     /// If they may not be durable.
-    pub fn hand_off(&self, entry: LedgerEntry) -> Result<(), AuthorizerError> {
+    pub fn hand_off(&self, entry: LedgerEntry) -> Result<Option<Head>, AuthorizerError> {
         let mut inner = self.lock();
         inner.record(vec![entry], self.now())?;
-        if let Some(log) = &inner.log {
-            log.log().seal()?;
-        }
-        Ok(())
+        Ok(inner.log.as_ref().map(|log| log.log().seal()).transpose()?)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -102,7 +102,7 @@ fn settings(scripts: &Path, engagement: Option<Engagement>) -> SessionSettings {
         config: None,
         moods: Vec::new(),
         turns: Some(3),
-        rollouts: None,
+        rollouts: Some(1),
         other: None,
         seed: 7,
         parallel: 1,
@@ -148,7 +148,8 @@ fn a_session_has_the_same_result_wherever_it_was_interrupted() {
     drop(session);
     assert_eq!(unbroken.conclusion, Some(Conclusion::Unreviewed), "{unbroken:#?}");
     assert_eq!(unbroken.stage, "completed");
-    assert!(unbroken.footer.as_ref().unwrap().contains("Verified: measurement"), "{}", unbroken.report);
+    // The scripted experts object.
+    assert!(unbroken.footer.as_ref().unwrap().contains("Verified: review"), "{}", unbroken.report);
     assert!(!unbroken.report.contains("FAILED") && unbroken.report.contains("[ASSUMPTION]"), "{}", unbroken.report);
     assert_eq!(fs::read_to_string(whole.join("report.md")).unwrap(), unbroken.report);
     sound(&whole);
@@ -256,7 +257,8 @@ async fn a_session_killed_five_times_writes_the_same_report() {
     let server = MockServer::start().await;
     let target = format!("openai-compatible:{}#m", server.uri());
     let start = |output: &str| {
-        let mut arguments = vec!["session", "start", NEED, "--engagement", "autonomous", "--turns", "4"];
+        let mut arguments =
+            vec!["session", "start", NEED, "--engagement", "autonomous", "--turns", "4", "--rollouts", "1"];
         arguments.extend(["--model", "scripted:model", "--persona-model", "scripted:persona"]);
         program::command(root.path(), &[&arguments[..], &["--target", &target, "--output", output]].concat())
     };

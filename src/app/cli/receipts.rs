@@ -12,8 +12,11 @@ use crate::foundation::base::{Clock as _, Digest, SystemClock, limits};
 use crate::foundation::store::RealDisk;
 use crate::foundation::store::read_limited;
 use crate::foundation::store::receipts::{
-    ContentState, ContentStore, HEAD, Head, LOG, PublicKey, Receipt, ReceiptKey, ReceiptLog, chain, to_otlp, verify,
+    ContentState, ContentStore, HEAD, Head, LOG, PublicKey, Receipt, ReceiptKey, ReceiptLog, Verified, chain, to_otlp,
+    verify,
 };
+use crate::simulation::rollout::statement::{Envelope, Statement};
+use crate::simulation::rollout::{Manifest, check_run};
 
 /// The least number of digits that identify a digest.
 const DIGITS_MIN: usize = 8;
@@ -29,14 +32,16 @@ pub(super) struct Args {
 enum Command {
     /// Verify that a log is unchanged, and locate changes
     #[command(after_help = "\
-Changed bits, receipts that were removed, inserted, moved or replaced, and a truncated end are detected and located. \
-The head must be signed with this user's key, or with the key given by --key.
+Changed bits, receipts that were removed, inserted, moved or replaced, a truncated end, and receipts that nobody signed are \
+detected and located. The log must be signed with this user's key, or with the key given by --key. The files of a run are \
+compared with its receipts and its sealed run.json: configuration, transcripts, models and log belong together. In the \
+folder of a session or a sweep, its runs are verified as well.
 
-Exit codes: 0 the log is intact, 1 it is not.")]
+Exit codes: 0 all of it is intact, 1 it is not, or there is no key to verify it with.")]
     Verify {
         /// The folder of the log
         folder: PathBuf,
-        /// Public key with which the head must be signed
+        /// Public key with which the log must be signed; by default this user's
         #[arg(long, value_name = "HEX")]
         key: Option<PublicKey>,
     },
@@ -51,7 +56,11 @@ Exit codes: 0 the log is intact, 1 it is not.")]
     /// Print the receipts for other programs
     #[command(after_help = "\
 Examples:
-  loom receipts export results/anna --format otlp > spans.json")]
+  loom receipts export results/anna --format otlp > spans.json
+  loom receipts export results/anna --format in-toto > anna.intoto.json
+
+`in-toto` is for a finished run: a statement with the SHA-256 of its files, in a DSSE envelope that is signed with this \
+user's key. The run is verified first.")]
     Export {
         /// The folder of the log
         folder: PathBuf,
@@ -78,15 +87,21 @@ enum Format {
     Jsonl,
     /// OpenTelemetry spans with the GenAI conventions: OTLP/JSON
     Otlp,
+    /// An in-toto statement on a finished run, in a DSSE envelope
+    InToto,
 }
 
 impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         match &self.command {
             Command::Verify { folder, key } => {
+                let trusted = match key {
+                    Some(key) => *key,
+                    None => own_key()?.public(),
+                };
                 let mut exit = Exit::Ok;
                 for log in logs(folder)? {
-                    if check(&log, *key, terminal)? != Exit::Ok {
+                    if verified(&log, trusted, &mut terminal.out)?.is_none() {
                         exit = Exit::CheckFailed;
                     }
                 }
@@ -107,6 +122,7 @@ impl Args {
                             .map_err(std::io::Error::from)?;
                         writeln!(terminal.out)?;
                     }
+                    Format::InToto => return export_statement(folder, terminal),
                 }
                 Ok(Exit::Ok)
             }
@@ -115,21 +131,57 @@ impl Args {
     }
 }
 
-/// The folders of the logs in `folder`: itself, or those of a sweep's shards.
+/// The folders of the logs in `folder`: its own, those of a sweep's shards, and those of the runs in it.
 fn logs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let shards = folder.join("receipts");
-    if folder.join(LOG).exists() || !shards.is_dir() {
-        return Ok(vec![folder.to_owned()]);
-    }
     let mut logs = Vec::new();
-    for entry in std::fs::read_dir(&shards)? {
-        let path = entry?.path();
-        if path.join(LOG).exists() {
-            logs.push(path);
+    for (inside, prefix) in [("receipts", ""), ("runs", ""), ("", "cell_")] {
+        let inside = folder.join(inside);
+        if !inside.is_dir() {
+            continue;
+        }
+        for entry in std::fs::read_dir(&inside)? {
+            let path = entry?.path();
+            let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+            if named && (path.join(LOG).exists() || path.join("run.json").exists()) {
+                logs.push(path);
+            }
         }
     }
     logs.sort();
+    if folder.join(LOG).exists() || logs.is_empty() {
+        logs.insert(0, folder.to_owned());
+    }
     Ok(logs)
+}
+
+/// This user's key. It is not created if it does not exist.
+fn own_key() -> Result<ReceiptKey, Failure> {
+    let failure = |message: String| Failure::Message { message, exit: Exit::CheckFailed };
+    let path = ReceiptKey::path().map_err(|error| failure(error.to_string()))?;
+    if !path.exists() {
+        return Err(failure(format!(
+            "there is no key to verify the receipts with: {} does not exist; give the signer's public key with --key",
+            path.display()
+        )));
+    }
+    ReceiptKey::open(&path).map_err(|error| failure(error.to_string()))
+}
+
+/// Writes the statement on a sealed run.
+fn export_statement(folder: &Path, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let key = own_key()?;
+    let mut silent = Vec::new();
+    let checked = verified(folder, key.public(), &mut silent)?;
+    let Some(Verification { run: Some(manifest), .. }) = checked else {
+        terminal.err.write_all(&silent)?;
+        let message = format!("{} is not an intact, finished run: only such a run can be exported", folder.display());
+        return Err(Failure::Message { message, exit: Exit::CheckFailed });
+    };
+    let statement = Statement::of(folder, *manifest).map_err(|error| Failure::usage(error.to_string()))?;
+    let envelope = Envelope::sign(&statement, &key).map_err(|error| Failure::usage(error.to_string()))?;
+    serde_json::to_writer_pretty(&mut terminal.out, &envelope).map_err(std::io::Error::from)?;
+    writeln!(terminal.out)?;
+    Ok(Exit::Ok)
 }
 
 fn erase(folder: &Path, named: &str, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -151,26 +203,31 @@ fn erase(folder: &Path, named: &str, terminal: &mut Terminal) -> Result<Exit, Fa
     Ok(Exit::Ok)
 }
 
-fn check(folder: &Path, key: Option<PublicKey>, terminal: &mut Terminal) -> Result<Exit, Failure> {
+/// An intact log.
+struct Verification {
+    /// The manifest of the run, if the folder has a finished one.
+    run: Option<Box<Manifest>>,
+}
+
+/// Verifies the log in `folder`, its texts, and the run's files. Writes what was found; `None` if something is wrong.
+fn verified(folder: &Path, trusted: PublicKey, out: &mut impl Write) -> Result<Option<Verification>, Failure> {
+    if !folder.join(LOG).exists() && folder.join("run.json").exists() {
+        writeln!(out, "{}: the receipts of the run were removed", folder.display())?;
+        return Ok(None);
+    }
     let log = read(folder, LOG)?;
     let head = if folder.join(HEAD).try_exists()? { Head::read(&read(folder, HEAD)?) } else { None };
-    // The key is not created if it does not exist.
-    let own = ReceiptKey::path().ok().filter(|path| path.exists()).and_then(|path| ReceiptKey::open(&path).ok());
-    let trusted = key.or_else(|| own.map(|own| own.public()));
-    if trusted.is_none() {
-        writeln!(terminal.err, "this user has no key: any signature is accepted; use --key to require a signer")?;
-    }
-    let verified = match verify(&log, head.as_ref(), trusted) {
+    let Verified { receipts, sealed, signed, torn_bytes } = match verify(&log, head.as_ref(), Some(trusted)) {
         Ok(verified) => verified,
         Err(fault) => {
-            writeln!(terminal.out, "{}: {fault}", folder.join(LOG).display())?;
-            return Ok(Exit::CheckFailed);
+            writeln!(out, "{}: {fault}", folder.join(LOG).display())?;
+            return Ok(None);
         }
     };
     let contents = ContentStore::new(Arc::new(RealDisk::new(folder)));
-    let mut exit = Exit::Ok;
+    let mut intact = true;
     let mut erased = 0;
-    for (seq, name, digest, state) in contents.states(&verified.receipts)? {
+    for (seq, name, digest, state) in contents.states(&receipts)? {
         let what = match state {
             ContentState::Intact => continue,
             ContentState::Erased => {
@@ -180,20 +237,38 @@ fn check(folder: &Path, key: Option<PublicKey>, terminal: &mut Terminal) -> Resu
             ContentState::Missing => "is missing without a receipt of its erasure",
             ContentState::Altered => "does not match the receipt's digest",
         };
-        writeln!(terminal.out, "receipt {seq}: the text `{name}` ({}) {what}", digest.short())?;
-        exit = Exit::CheckFailed;
+        writeln!(out, "receipt {seq}: the text `{name}` ({}) {what}", digest.short())?;
+        intact = false;
     }
-    let (count, signed) = (verified.receipts.len() as u64, verified.signed);
-    if verified.torn_bytes > 0 {
-        writeln!(terminal.out, "the last line is incomplete: {} bytes", verified.torn_bytes)?;
-        exit = Exit::CheckFailed;
+    let count = receipts.len() as u64;
+    if torn_bytes > 0 {
+        writeln!(out, "the last line is incomplete: {torn_bytes} bytes")?;
+        intact = false;
     }
-    let last = verified.receipts.last().map(|last| last.digest.to_string()).unwrap_or_default();
-    writeln!(terminal.out, "{count} receipts, {signed} signed, {erased} texts erased; last {last}")?;
     if signed < count {
-        writeln!(terminal.out, "the last {} are not signed yet: a truncation there is not detectable", count - signed)?;
+        writeln!(
+            out,
+            "line {}: the last {} are not signed: an interrupted write left them, or somebody appended them; the next \
+             command that writes here removes them",
+            signed + 1,
+            count - signed
+        )?;
+        intact = false;
     }
-    Ok(exit)
+    let run = check_run(folder, &receipts, trusted);
+    for fault in &run.faults {
+        writeln!(out, "{}/{fault}", folder.display())?;
+        intact = false;
+    }
+    let last = receipts.last().map(|last| last.digest.to_string()).unwrap_or_default();
+    writeln!(out, "{count} receipts, {signed} signed, {erased} texts erased; last {last}")?;
+    if sealed < signed {
+        writeln!(out, "the last {} are after the last seal: a truncation there is not detectable", signed - sealed)?;
+    }
+    if run.faults.is_empty() && run.sealed.is_none() && folder.join("run.json").exists() {
+        writeln!(out, "the run was interrupted: what it wrote since its last receipt is not bound")?;
+    }
+    Ok(intact.then_some(Verification { run: run.sealed }))
 }
 
 fn receipts(folder: &Path) -> Result<Vec<Receipt>, Failure> {

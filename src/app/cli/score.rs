@@ -27,7 +27,7 @@ use crate::simulation::judge::judged::{Judge, Rubric};
 use crate::simulation::judge::likelihood::LikelihoodSet;
 use crate::simulation::judge::scoring::{ScoringError, TranscriptScorer, started_at, transcripts};
 use crate::simulation::persona::{self, PersonaConfig};
-use crate::simulation::rollout::{Manifest, ScoreMethod};
+use crate::simulation::rollout::{Manifest, ScoreMethod, SealRenewal};
 
 /// Score transcripts with a judge, and by the likelihood of the replies
 #[derive(Debug, clap::Args)]
@@ -167,6 +167,7 @@ impl Args {
     ) -> Result<(), Failure> {
         let mut jobs: Vec<ScoringJob> = Vec::new();
         for (folder, date, files) in by_run(files) {
+            let seal = folder.as_deref().map(SealRenewal::of);
             let gate = gate_for(judge.map(|(chain, _)| chain), folder.as_deref())?;
             let own = folder.as_deref().and_then(config_of);
             let (judge, known) = match judge {
@@ -202,8 +203,9 @@ impl Args {
                     Persona::User => Role::User,
                 },
                 options: gate.guarded_options(options.clone()),
+                receipts: folder.is_some().then(|| gate.clone()),
             };
-            jobs.push(ScoringJob { gate, scorer, files });
+            jobs.push(ScoringJob { gate, scorer, seal, files });
         }
         let (scored, result) = score_all(terminal, jobs, self.roles.parallel.min(ROLLOUTS_MAX)).await?;
         outdated(terminal, &scored)?;
@@ -285,6 +287,7 @@ pub(super) async fn run(
     parallel: usize,
 ) -> Result<(), Failure> {
     let (chain, of_judge) = judge_of(manifest, options)?;
+    let seal = Some(SealRenewal::of(folder));
     let gate = gate_for(Some(&chain), Some(folder))?;
     let judge = Judge::new(gate.open_model(&chain, &of_judge)?).await?;
     let known = known(terminal, &judge).await?;
@@ -299,9 +302,10 @@ pub(super) async fn run(
         config: None,
         persona: Role::Assistant,
         options: gate.guarded_options(options.clone()),
+        receipts: Some(gate.clone()),
     };
     let files = transcripts(folder).map_err(failure)?;
-    score_all(terminal, vec![ScoringJob { gate, scorer, files }], parallel).await?.1
+    score_all(terminal, vec![ScoringJob { gate, scorer, seal, files }], parallel).await?.1
 }
 
 /// The judge's test result. A local judge is tested now if it has none; a hosted one costs money and is only tested by
@@ -327,6 +331,8 @@ async fn known(
 struct ScoringJob {
     gate: Authorizer,
     scorer: TranscriptScorer,
+    /// Of the run, if the files belong to one.
+    seal: Option<SealRenewal>,
     files: Vec<PathBuf>,
 }
 
@@ -385,7 +391,10 @@ async fn score_all(
     drop(scored);
     bar.finish_and_clear();
     for job in jobs {
-        job.gate.close()?;
+        let head = job.gate.close()?;
+        if let Some(seal) = job.seal {
+            seal.renew(head).map_err(|error| failure(error.into()))?;
+        }
     }
     for (id, why) in missing {
         writeln!(terminal.err, "{id}: {why}")?;

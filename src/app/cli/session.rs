@@ -213,7 +213,11 @@ impl Start {
             moods.push(text);
         }
         let texts = SessionTexts { config, moods };
-        let session = Session::start(place(&folder, options)?, &self.need, settings, &texts).map_err(failure)?;
+        let session = Session::start(place(&folder, options)?, &self.need, settings, &texts).map_err(|error| {
+            // A refused need leaves no folder; one that holds anything is kept.
+            let _not_empty = fs::remove_dir(&folder);
+            failure(error)
+        })?;
         let named = [&self.model, &self.persona_model, &self.target, &self.judge_model, &self.strong_model];
         go(session, &folder, &self.remote.allow_host_flags(named.into_iter().flatten()), terminal)
     }

@@ -1,9 +1,9 @@
 //! Parses the user's answers, which depend on the stage of the work.
 
 use super::core::Session;
-use super::outcome::{Answer, Consult, ConsultMode, SessionEvent};
+use super::outcome::{Answer, Consult, ConsultMode, SessionEvent, all_hold, failed};
 use super::setup::SessionError;
-use super::{claims, experts, finding, questions};
+use super::{claims, experts, finding, need, questions};
 use crate::foundation::base::{Digest, limits};
 use crate::governance::mood;
 use crate::governance::statechart::hope::{Engagement, Event};
@@ -63,6 +63,7 @@ impl Session {
         if word != "new" || rest.is_empty() {
             return Ok(None);
         }
+        self.check_scope(rest)?;
         Ok(Some((Answer::Need(self.keep(rest)?), Event::NewWork)))
     }
 
@@ -76,7 +77,10 @@ impl Session {
         Ok(match (stage, word.as_str()) {
             (_, "cancel") => Some((Answer::Plain, Event::Cancel)),
             ("paused", "resume") => Some((Answer::Plain, Event::Resume)),
-            (_, "wrong") if !rest.is_empty() => Some((Answer::Need(self.keep(rest)?), Event::IntentWithdrawn)),
+            (_, "wrong") if !rest.is_empty() => {
+                self.check_scope(rest)?;
+                Some((Answer::Need(self.keep(rest)?), Event::IntentWithdrawn))
+            }
             ("paused", _) => None,
             (_, "pause") => Some((Answer::Plain, Event::Pause)),
             (_, "idk" | "i don't know" | "i do not know" | "stuck") => Some((Answer::Plain, Event::Stalled)),
@@ -102,8 +106,12 @@ impl Session {
                 let choices = choices(text, &asked).map_err(SessionError::Message)?;
                 choices.map(|choices| (Answer::Choices(choices), Event::Answered))
             }
-            ("review_feedback", "satisfied" | "yes") => Some((Answer::Plain, Event::Satisfied)),
+            ("review_feedback", "satisfied" | "yes") => {
+                self.check_verified()?;
+                Some((Answer::Plain, Event::Satisfied))
+            }
             ("review_feedback", "promote") => {
+                self.check_verified()?;
                 finding::of(&self.state.work).may_be_asserted().map_err(SessionError::Message)?;
                 Some((Answer::Promote, Event::Satisfied))
             }
@@ -114,6 +122,23 @@ impl Session {
             ("echo_check", "risk") => Some((Answer::Plain, Event::Risk)),
             _ => None,
         })
+    }
+
+    /// A need that a session cannot investigate is refused.
+    fn check_scope(&self, need: &str) -> Result<(), SessionError> {
+        need::check_scope(need, &self.settings.stated_plan()).map_err(SessionError::Message)
+    }
+
+    /// Work is accepted only if the verification passes on the files as they are.
+    fn check_verified(&self) -> Result<(), SessionError> {
+        let checks = self.verify();
+        if all_hold(&checks) {
+            return Ok(());
+        }
+        let why = failed(&checks);
+        Err(SessionError::Message(format!(
+            "the verification does not pass: {why}; answer NEW: what to run again, or CANCEL; or put the files back as they were"
+        )))
     }
 
     /// The mood events of an answer: a preference sets a drive, "I don't know" is an ambiguity.

@@ -90,6 +90,10 @@ impl Session {
             }
             all.push(judged);
         }
+        if !self.state.work.plan.doubts.is_empty() {
+            // No model decides that a need was understood.
+            (scores.outcome, scores.success) = (Clarity::Absent, Clarity::Absent);
+        }
         Ok((ActionOutcome::Spec(scores, all), vec![Event::SpecScored]).into())
     }
 

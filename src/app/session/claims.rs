@@ -6,7 +6,9 @@ use serde_json::json;
 use super::core::Session;
 use super::finding::{self, Finding};
 use super::need::Plan;
-use super::outcome::{ExpertOpinion, ModelJudgement, REPORT, SUSPECT, UNJUDGED, WorkItemKind, WorkItemResult};
+use super::outcome::{
+    ExpertOpinion, ModelJudgement, REPORT, SUSPECT, UNJUDGED, WorkItemKind, WorkItemResult, all_hold,
+};
 use super::setup::SessionError;
 use super::{phrases, questions};
 use crate::foundation::base::Digest;
@@ -180,8 +182,8 @@ impl Session {
         let Some(evidence) = self.evidence()? else { return Ok(Err("there is no report as evidence".to_owned())) };
         let promote = Privilege::Promote;
         self.authorizer.record_mood(&[MoodEvent::Crossing(promote), MoodEvent::Approved(promote)], Vec::new())?;
-        let checks = self.verify()?;
-        if checks.iter().any(|check| !check.passed) {
+        let checks = self.verify();
+        if !all_hold(&checks) {
             self.authorizer.record_mood(&[MoodEvent::Denied(promote)], Vec::new())?;
             return Ok(Err("the verification did not pass again".to_owned()));
         }

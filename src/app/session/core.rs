@@ -10,7 +10,7 @@ use super::tools::Files;
 use crate::foundation::base::Digest;
 use crate::foundation::chat::LanguageModel;
 use crate::foundation::gate::LedgerEntry;
-use crate::foundation::store::receipts::ContentStore;
+use crate::foundation::store::receipts::{ContentStore, PublicKey};
 use crate::governance::mood::{self, Heartbeat};
 use crate::governance::statechart::Chart;
 use crate::governance::statechart::hope::{Event, HopeVocabulary};
@@ -30,6 +30,8 @@ pub struct Session {
     pub(super) contents: ContentStore,
     pub(super) files: Files,
     pub(super) options: OpenOptions,
+    /// The key of the session's log.
+    pub(super) key: PublicKey,
     pub(super) model: Model,
     /// The stronger model, used after repeated unsure answers.
     pub(super) strong: Option<Model>,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::finding;
 use super::outcome::{CRITERIA, ExpertOpinion, ModelJudgement, VerifyCheck, Work};
-use super::phrases::{echo, format_value, risks};
+use super::phrases::{counted, echo, format_value, risks};
 use crate::foundation::text::markdown;
 use crate::governance::mood::lint::PredictedOutcome;
 use crate::governance::statechart::hope::Facts;
@@ -31,10 +31,11 @@ pub(super) fn brief(work: &Work) -> String {
             let _ = writeln!(text, "- {}", markdown(line));
         }
     }
-    text += "\n## Acceptance\n\n";
-    for (_, criterion) in CRITERIA {
-        let _ = writeln!(text, "- {criterion}");
-    }
+    let _ = write!(
+        text,
+        "\n## Acceptance\n\n- all {} checks of the verification pass on the files as they are\n",
+        CRITERIA.len()
+    );
     text += "\n## How the scores will be interpreted\n\n";
     for prediction in finding::predictions() {
         let means = match prediction.means {
@@ -44,6 +45,13 @@ pub(super) fn brief(work: &Work) -> String {
         };
         let _ = writeln!(text, "- {}: {means}", prediction.seen.as_str());
     }
+    let _ = writeln!(text, "- the interval is the 95 % interval over the rollouts, one value each");
+    let _ = writeln!(
+        text,
+        "- power: {} planned; {} are the fewest whose interval can exclude a reference value, if all agree",
+        counted(work.plan.rollouts.value, "rollout"),
+        finding::ROLLOUTS_MIN
+    );
     text += "\n## Stop\n\n- a \"must not\" criterion is violated\n- the same criterion fails five times\n- a budget of the session is exhausted\n- the user cancels\n";
     if !work.assumptions.is_empty() {
         text += "\n## Assumptions\n\n";
@@ -70,14 +78,10 @@ pub(super) fn report(work: &Work, facts: &Facts) -> String {
             let _ = writeln!(text, "| {item:?} | {name} | {} |", format_value(value));
         }
     }
-    text += "\n## Verification\n\n| Tier | Criterion | | Evidence |\n|---|---|---|---|\n";
-    for VerifyCheck { tier, criterion, passed, evidence } in &work.checks {
-        let reference = if *passed { "passed" } else { "FAILED" };
-        let _ = writeln!(text, "| {tier:?} | {criterion} | {reference} | {} |", markdown(evidence));
-    }
-    if work.checks.len() < CRITERIA.len() {
-        let _ =
-            writeln!(text, "\n{} of {} criteria were not checked.", CRITERIA.len() - work.checks.len(), CRITERIA.len());
+    let passed = work.checks.iter().filter(|check| check.passed).count();
+    let _ = writeln!(text, "\nVerification: {passed} of {} checks passed.", CRITERIA.len());
+    for VerifyCheck { criterion, evidence, .. } in work.checks.iter().filter(|check| !check.passed) {
+        let _ = writeln!(text, "- FAILED: {criterion} ({})", markdown(evidence));
     }
     text += "\n## Expert reviews\n\n| Expert | Confidence | Opinion |\n|---|---|---|\n";
     for opinion in &work.review {

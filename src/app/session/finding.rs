@@ -3,12 +3,16 @@
 
 use std::fmt;
 
-use super::outcome::{Found, FoundValue, Work, WorkItemKind};
+use super::outcome::{Found, FoundValue, Work, WorkItemKind, counted};
+use crate::foundation::base::RngStream;
+use crate::foundation::stats::Interval;
+use crate::foundation::stats::small_sample::{bounded_mean, median};
 use crate::governance::mood::EntryText;
 use crate::governance::mood::lint::{PredictedOutcome, Prediction};
+use crate::governance::statechart::hope::FooterFinding;
 
-/// The number of standard errors by which a mean must differ from its reference value.
-pub(super) const STANDARD_ERRORS_MIN: f64 = 2.0;
+/// The fewest rollouts whose 95 % interval can exclude a reference value. With fewer the finding is that it cannot be told.
+pub(super) const ROLLOUTS_MIN: usize = 6;
 /// The reference values of the scores: 0 for likelihood ratios, the middle of the scale from 0 to 1 for ratings.
 pub(super) const REFERENCES: [(&str, f64); 3] =
     [("persona_llr/1", 0.0), ("persona_llr_own_words/1", 0.0), ("persona_adherence/1", 0.5)];
@@ -43,6 +47,15 @@ pub(super) fn of(work: &Work) -> Finding {
 }
 
 impl Finding {
+    /// The finding as the footer states it.
+    pub(super) const fn in_footer(self) -> FooterFinding {
+        match self {
+            Self::Holds => FooterFinding::Holds,
+            Self::Fails => FooterFinding::Fails,
+            Self::Disputed | Self::Unknown => FooterFinding::CannotTell,
+        }
+    }
+
     /// Checks that the finding can be asserted.
     ///
     /// # Errors
@@ -66,8 +79,8 @@ impl fmt::Display for Finding {
         f.write_str(match self {
             Self::Holds => "the persona holds, according to the scores",
             Self::Fails => "the persona does not hold, according to the scores",
-            Self::Disputed => "disputed: one score says that the persona holds, another that it does not",
-            Self::Unknown => "undecided: no score differs clearly from its reference value",
+            Self::Disputed => "cannot tell: one score says that the persona holds, another that it does not",
+            Self::Unknown => "cannot tell: no interval of a score excludes its reference value",
         })
     }
 }
@@ -91,19 +104,31 @@ pub(super) fn predictions() -> Vec<Prediction> {
 /// The suffix of a fact's name.
 pub(super) const FACT: &str = ": fact";
 
-/// The fact of a score: whether its mean is clearly above or below the reference value.
-pub(super) fn fact(values: &[f64], reference: f64) -> String {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let error = (squares / (count - 1.0) / count).sqrt();
-    let margin = (mean - reference).abs() - STANDARD_ERRORS_MIN * error;
-    // A single value has no standard error, so there is no clear result.
-    match margin.partial_cmp(&0.0) {
-        Some(std::cmp::Ordering::Greater) if mean > reference => format!("above {reference} by {margin:.3}"),
-        Some(std::cmp::Ordering::Greater) => format!("below {reference} by {margin:.3}"),
-        _ => format!("not distinguishable from {reference}"),
+/// The fact of a score: whether the 95 % interval over the rollouts, one value each, excludes the reference value. For a
+/// rating it is the interval of the mean, for a likelihood ratio, which has no bounds, that of the median.
+pub(super) fn fact(id: &str, values: &[f64], reference: f64) -> String {
+    let rollouts = counted(values.len(), "rollout");
+    if values.len() < ROLLOUTS_MIN {
+        return format!("not distinguishable from {reference}: {rollouts}, at least {ROLLOUTS_MIN} are needed");
     }
+    let interval = match bounds(id) {
+        Some(bounds) => bounded_mean(values, bounds, &RngStream::root(0).child(id, 0)),
+        None => median(values),
+    };
+    let Some(Interval { low, high }) = interval else {
+        return format!("not distinguishable from {reference}: no interval for {rollouts}");
+    };
+    let of = format!("95 % interval {low:.3} to {high:.3}, {rollouts}");
+    match () {
+        () if low > reference => format!("above {reference}: {of}"),
+        () if high < reference => format!("below {reference}: {of}"),
+        () => format!("not distinguishable from {reference}: {of}"),
+    }
+}
+
+/// The bounds of a score.
+fn bounds(id: &str) -> Option<(f64, f64)> {
+    (id == "persona_adherence/1").then_some((0.0, 1.0))
 }
 
 /// The side of the reference value that a score is on.
@@ -153,7 +178,7 @@ mod tests {
             &[("persona_llr/1", "above 0 by 0.2"), ("persona_adherence/1", "not distinguishable from 0.5")],
             Finding::Holds,
         );
-        check(&[("persona_adherence/1", "below 0.5 by 0.1")], Finding::Fails);
+        check(&[("persona_adherence/1", "below 0.5: 95 % interval 0.1 to 0.4, 6 rollouts")], Finding::Fails);
         check(&[("persona_llr/1", "above 0 by 0.2"), ("persona_adherence/1", "below 0.5 by 0.1")], Finding::Disputed);
         // Another score with a fact-like text is not a fact.
         check(&[("distinct_2/1", "above 0 by 0.2")], Finding::Unknown);
@@ -165,17 +190,28 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_needs_a_mean_that_differs_clearly_from_the_reference() {
-        let check = |values: &[f64], reference: f64, expected: &str| {
-            assert_eq!(fact(values, reference), expected, "{values:?}");
+    fn a_fact_needs_an_interval_that_excludes_the_reference() {
+        let check = |id: &str, values: &[f64], reference: f64, expected: &str| {
+            assert_eq!(fact(id, values, reference), expected, "{values:?}");
         };
-        check(&[0.5], 0.0, "not distinguishable from 0");
-        check(&[1.0, -1.0, 0.5], 0.0, "not distinguishable from 0");
-        // The mean is 1, its standard error 0.1/sqrt(3).
-        check(&[0.9, 1.0, 1.1], 0.0, "above 0 by 0.885");
-        check(&[0.19, 0.2, 0.21], 0.5, "below 0.5 by 0.288");
-        check(&[0.5, 0.5], 0.5, "not distinguishable from 0.5");
-        // Equal values have a standard error of 0.
-        check(&[0.75, 0.75], 0.5, "above 0.5 by 0.250");
+        let (ratio, rating) = ("persona_llr/1", "persona_adherence/1");
+        let few = "not distinguishable from 0.5: 5 rollouts, at least 6 are needed";
+        check(rating, &[1.0; 5], 0.5, few);
+        check(ratio, &[], 0.0, "not distinguishable from 0: 0 rollouts, at least 6 are needed");
+        // Six equal ratings of 1: the lower bound of Clopper and Pearson is .025^(1/6).
+        let all = fact(rating, &[1.0; 6], 0.5);
+        assert!(all.starts_with("above 0.5: 95 % interval 0.5") && all.ends_with("to 1.000, 6 rollouts"), "{all}");
+        assert!(fact(rating, &[0.0; 6], 0.5).starts_with("below 0.5: 95 % interval 0.000 to 0.4"));
+        assert!(fact(rating, &[0.5; 6], 0.5).starts_with("not distinguishable from 0.5: 95 %"));
+        assert!(fact(rating, &[0.9, 0.1, 0.8, 0.2, 0.9, 0.1], 0.5).starts_with("not distinguishable from 0.5: 95 %"));
+        // The interval of the median of six is their range.
+        check(ratio, &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 0.0, "above 0: 95 % interval 0.100 to 0.600, 6 rollouts");
+        check(ratio, &[-0.1, -0.2, -0.3, -0.4, -0.5, -0.6], 0.0, "below 0: 95 % interval -0.600 to -0.100, 6 rollouts");
+        check(
+            ratio,
+            &[-0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+            0.0,
+            "not distinguishable from 0: 95 % interval -0.100 to 0.600, 6 rollouts",
+        );
     }
 }

@@ -7,16 +7,15 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::core::{Model, Performed, Session, text};
-use super::need::StatedPlan;
 use super::outcome::SessionEvent;
 use super::setup::{SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts};
 use super::state::{SessionState, Todo};
 use super::tools::Files;
-use super::{authorizer, documents, messages, wave};
+use super::{authorizer, documents, messages, need, wave};
 use crate::foundation::base::limits::{self, RECEIPTS_BYTES_MAX};
 use crate::foundation::gate::{Budget, LedgerEntry, Scope};
 use crate::foundation::store::read_limited;
-use crate::foundation::store::receipts::{ContentStore, LOG, Receipt, ReceiptLog, SharedLog, chain};
+use crate::foundation::store::receipts::{ContentStore, LOG, PublicKey, Receipt, ReceiptLog, SharedLog, chain};
 use crate::governance::mood::{
     self, Heartbeat, Mood, MoodFact, MoodFacts, MoodProfiles, MoodState, TransitionCounter, replay, step_entry,
 };
@@ -40,6 +39,7 @@ impl Session {
             let most = limits::SESSION_TEXT_BYTES_MAX;
             return Err(SessionError::Message(format!("a need must have 1 to {most} bytes (SESSION_TEXT_BYTES_MAX)")));
         }
+        need::check_scope(need, &settings.stated_plan()).map_err(SessionError::Message)?;
         let (log, opened) = ReceiptLog::open(Arc::clone(&env.disk), Arc::clone(&env.key), env.clock.now())?;
         if opened.receipts.iter().any(|receipt| receipt.entry.kind == "session.begun") {
             let folder = env.folder.display();
@@ -58,13 +58,21 @@ impl Session {
         let entered = MoodState::enter(MoodFacts::of(&[MoodFact::Unaimed]));
         let entries =
             [begun.with_content("need", digest), step_entry(None, MoodFacts::of(&[MoodFact::Unaimed]), &entered)];
-        let state = SessionState::begin(&chart, need, &plan_from_settings(&settings), settings.engagement);
+        let state = SessionState::begin(&chart, need, &settings.stated_plan(), settings.engagement);
         let (log, mood) = (SharedLog::new(log), (profiles, entered.state));
         let authorizer = authorizer::open(log, mood, &settings.hosts(), &Budget::NOTHING, env.clock)?;
         // A session whose models cannot be opened has not begun.
         let (model, strong) = models(&settings, &authorizer, &env.options)?;
         authorizer.record(entries.into())?;
-        Self::assembled((env.folder, env.options), settings, chart, state, authorizer, contents, (model, strong))
+        Self::assembled(
+            (env.folder, env.options, env.key.public()),
+            settings,
+            chart,
+            state,
+            authorizer,
+            contents,
+            (model, strong),
+        )
     }
 
     /// Resumes a session. Its log is verified and replayed. If it was not handed off cleanly it starts in CONTRITE. It
@@ -92,8 +100,15 @@ impl Session {
             env.clock,
         )?;
         let (model, strong) = models(&settings, &authorizer, &env.options)?;
-        let session =
-            Self::assembled((env.folder, env.options), settings, chart, state, authorizer, contents, (model, strong))?;
+        let session = Self::assembled(
+            (env.folder, env.options, env.key.public()),
+            settings,
+            chart,
+            state,
+            authorizer,
+            contents,
+            (model, strong),
+        )?;
         let consistent = of == identity(&session.chart, &profiles);
         if !clean || !consistent {
             session.authorizer.record_mood(&[mood::MoodEvent::Restarted], Vec::new())?;
@@ -110,7 +125,7 @@ impl Session {
 
     /// A session in `folder` whose parts are open.
     fn assembled(
-        (folder, options): (PathBuf, OpenOptions),
+        (folder, options, key): (PathBuf, OpenOptions, PublicKey),
         settings: SessionSettings,
         chart: Arc<Chart<HopeVocabulary>>,
         state: SessionState,
@@ -131,6 +146,7 @@ impl Session {
             contents,
             files,
             options,
+            key,
             model,
             strong,
         })
@@ -203,7 +219,8 @@ impl Session {
     /// Hands the session off: what follows in the log is not a recovery.
     pub(super) fn hand_off(&mut self) -> Result<(), SessionError> {
         let handed = LedgerEntry::new("session.handed_off", json!({"stage": self.state.stage(&self.chart)}));
-        Ok(self.authorizer.hand_off(handed)?)
+        self.authorizer.hand_off(handed)?;
+        Ok(())
     }
 
     /// Records a heartbeat. An overdue heartbeat, or one from the future, counts as a crash (the machine slept, or its
@@ -248,7 +265,7 @@ fn read(receipts: &[Receipt], contents: &ContentStore, folder: &Path) -> Result<
     let gone = || SessionError::Message("the text of the need is missing in contents/: start a new session".to_owned());
     let need = begun.entry.contents.get("need").and_then(|digest| text(contents, *digest)).ok_or_else(gone)?;
     let chart = Arc::new(hope::chart()?);
-    let mut state = SessionState::begin(&chart, &need, &plan_from_settings(&settings), settings.engagement);
+    let mut state = SessionState::begin(&chart, &need, &settings.stated_plan(), settings.engagement);
     let mut spent = Budget::NOTHING;
     for receipt in receipts {
         match receipt.entry.kind.as_str() {
@@ -280,7 +297,7 @@ fn session_status(
     SessionStatus {
         leaves: state.leaves(chart),
         question: state.is_open().then(|| messages::question(&stage, state)),
-        file: state.is_over().then(|| state.work.file("report")),
+        file: (state.is_over() && state.facts.gate_passed).then(|| state.work.file("report")),
         stage,
         mood,
         halted,
@@ -289,11 +306,6 @@ fn session_status(
         footer: state.work.footer.as_ref().map(ToString::to_string),
         report: documents::report(&state.work, &state.facts),
     }
-}
-
-fn plan_from_settings(settings: &SessionSettings) -> StatedPlan {
-    let SessionSettings { persona, turns, rollouts, other, .. } = settings;
-    StatedPlan { persona: persona.clone(), turns: *turns, rollouts: *rollouts, other: *other }
 }
 
 /// The moods' profiles, including those narrowed by the user.

@@ -21,14 +21,16 @@ pub(super) fn message(action: Action, state: &SessionState) -> String {
         Action::Echo if facts.engagement == Some(Engagement::Guided) => {
             let (steps, risks) = (steps(work), main_risks(work, facts));
             let open = still_open(&work.plan);
-            format!("{}\n{steps}\n{risks}\n{open}Answer YES, or EDITS: changes", echo(work))
+            let doubts = doubts(&work.plan);
+            format!("{}\n{steps}\n{risks}\n{open}{doubts}Answer YES, or EDITS: changes", echo(work))
         }
         Action::AskApproval if facts.engagement == Some(Engagement::Guided) => {
             format!("{}\n{}\nAnswer YES, EDITS: changes, or CANCEL", steps(work), main_risks(work, facts))
         }
         Action::Echo => {
             let assumed: Vec<_> = work.assumptions.iter().map(|line| format!("[ASSUMPTION] {line}\n")).collect();
-            format!("{}\n{}Answer YES, EDITS: changes, BLUEPRINT (shows the steps) or RISK (shows the risks)", echo(work), assumed.concat())
+            let doubts = doubts(&work.plan);
+            format!("{}\n{}{doubts}Answer YES, EDITS: changes, BLUEPRINT (shows the steps) or RISK (shows the risks)", echo(work), assumed.concat())
         }
         Action::ShowBlueprint => format!("{}\nAnswer YES, or EDITS: changes", steps(work)),
         Action::ShowRisks => {
@@ -74,7 +76,7 @@ pub(super) fn message(action: Action, state: &SessionState) -> String {
 
 /// The understood need, and what is at stake.
 pub(super) fn acknowledgement(work: &Work, stakes: &str) -> String {
-    let Plan { persona, other, turns, rollouts } = &work.plan;
+    let Plan { persona, other, turns, rollouts, .. } = &work.plan;
     format!(
         "TASK     {}\nCONTEXT  persona `{}`, {}\nDONE     {} of {} each, scored and reported\nSTAKES   {stakes}\nREVIEWS  a panel of experts, then verification",
         work.need,
@@ -82,6 +84,17 @@ pub(super) fn acknowledgement(work: &Work, stakes: &str) -> String {
         other_name(other.value),
         counted(rollouts.value, "rollout"),
         counted(turns.value, "turn"),
+    )
+}
+
+/// What of the need was not understood.
+fn doubts(plan: &Plan) -> String {
+    if plan.doubts.is_empty() {
+        return String::new();
+    }
+    format!(
+        "[NOT UNDERSTOOD] {}. YES runs the plan above without it; WRONG: states the need anew.\n",
+        plan.doubts.join("; ")
     )
 }
 
@@ -104,12 +117,7 @@ fn main_risks(work: &Work, facts: &Facts) -> String {
 
 fn shape(work: &Work) -> String {
     let Some(selection) = work.selection else { return "No shape was selected.".to_owned() };
-    let mut text = format!("[SESSION] Shape: {:?} ({:?}).\nCriteria:\n", selection.shape, selection.reason);
-    for (_, criterion) in CRITERIA {
-        let _ = writeln!(text, "  - {criterion}");
-    }
-    text.truncate(text.trim_end().len());
-    text
+    format!("[SESSION] Shape: {:?} ({:?}).", selection.shape, selection.reason)
 }
 
 /// The message that the shape differs from the announced one, because the fit allows only a stricter one.
@@ -217,6 +225,7 @@ fn closing(work: &Work) -> String {
     let how = match work.conclusion {
         Some(Conclusion::Done) => "Done: accepted by the user.",
         Some(Conclusion::Unreviewed) => "Done, without a review by the user.",
+        Some(Conclusion::Unverified) => "Ended: the verification does not pass, so there is no report.",
         Some(Conclusion::Cancelled) => "Cancelled.",
         Some(Conclusion::Stopped) => "Stopped: a \"must not\" criterion was violated.",
         Some(Conclusion::Stuck) => "Ended: the work is stuck.",

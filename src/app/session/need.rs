@@ -1,10 +1,8 @@
 //! The plan stated by a need, and the parts it leaves open. Parsed by rules, not by a model.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use serde::{Deserialize, Serialize};
 
+use super::reading::{self, CAN};
 use crate::governance::statechart::hope::{Clarity, SpecScores};
 use crate::simulation::persona::{AdversaryKind, examples};
 
@@ -72,6 +70,8 @@ pub(super) struct Plan {
     pub(super) turns: PlanField<usize>,
     /// Number of rollouts.
     pub(super) rollouts: PlanField<usize>,
+    /// What of the need was not understood; such a plan runs only after the user has confirmed it.
+    pub(super) doubts: Vec<String>,
 }
 
 /// The parts of the plan given on the command line; they override everything else.
@@ -83,55 +83,52 @@ pub(super) struct StatedPlan {
     pub(super) other: Option<AdversaryKind>,
 }
 
-impl StatedPlan {
-    /// The parts of a plan stated in a text.
-    fn in_words(text: &str) -> Self {
-        let folded = text.to_lowercase();
-        let number = |pattern: &LazyLock<Option<Regex>>| -> Option<usize> {
-            pattern.as_ref()?.captures(text)?.get(1)?.as_str().parse().ok().filter(|number| *number > 0)
-        };
-        let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
-        let other = if has(&["contradict", "trap", "adversar"]) {
-            Some(AdversaryKind::Contradiction)
-        } else if has(&["coax", "helpfulness"]) {
-            Some(AdversaryKind::Helpfulness)
-        } else if has(&["helper", "assistant", "target", "therapist", "listener"]) {
-            Some(AdversaryKind::None)
-        } else {
-            None
-        };
-        let (turns, rollouts) = (number(&TURNS_SAID), number(&ROLLOUTS_SAID));
-        Self { persona: named_persona(&folded), turns, rollouts, other }
-    }
-}
-
+/// The default number of rollouts: the fewest from which anything can be told.
+const ROLLOUTS: usize = 6;
+/// The doubt about a need that names no persona.
+const WHICH_PERSONA: &str = "which persona";
 /// The default number of turns.
 const TURNS: usize = 10;
-
-static TURNS_SAID: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i)\b(\d{1,5})[ -]turns?\b").ok());
-static ROLLOUTS_SAID: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"(?i)\b(\d{1,5})[ -](?:rollouts?|conversations?|talks?|times)\b").ok());
 
 impl Plan {
     /// The plan stated by a need, with defaults for the rest. The command line overrides it.
     pub(super) fn read(need: &str, from_command_line: &StatedPlan) -> Self {
-        let stated = StatedPlan::in_words(need);
+        let mut stated = reading::read(need, from_command_line.persona.is_some());
         let default = examples().get(1).map_or("depressed_patient", |example| example.name);
+        let persona = from_command_line.persona.clone().or(stated.persona.map(str::to_owned));
+        if persona.is_none() && !stated.doubts.iter().any(|doubt| doubt.contains("persona")) {
+            stated.doubts.push(WHICH_PERSONA.to_owned());
+        }
+        let mut other = PlanField::of(from_command_line.other.or(stated.other), AdversaryKind::None);
+        if stated.any_adversary && from_command_line.other.is_none() {
+            // One is wanted; which of them is recommended.
+            other.origin = PlanSource::Open;
+        }
         Self {
-            persona: PlanField::of(from_command_line.persona.clone().or(stated.persona), default.to_owned()),
-            other: PlanField::of(from_command_line.other.or(stated.other), AdversaryKind::None),
+            persona: PlanField::of(persona, default.to_owned()),
+            other,
             turns: PlanField::of(from_command_line.turns.or(stated.turns), TURNS),
-            rollouts: PlanField::of(from_command_line.rollouts.or(stated.rollouts), 1),
+            rollouts: PlanField::of(from_command_line.rollouts.or(stated.rollouts), ROLLOUTS),
+            doubts: stated.doubts,
         }
     }
 
     /// Applies the parts stated in the user's answer. A persona given on the command line stays.
     pub(super) fn amend(&mut self, words: &str, from_command_line: &StatedPlan) {
-        let StatedPlan { persona, turns, rollouts, other } = StatedPlan::in_words(words);
-        self.persona.answer(persona.filter(|_| from_command_line.persona.is_none()));
-        self.other.answer(other);
-        self.turns.answer(turns);
-        self.rollouts.answer(rollouts);
+        let said = reading::read(words, from_command_line.persona.is_some());
+        let persona = said.persona.map(str::to_owned).filter(|_| from_command_line.persona.is_none());
+        self.persona.answer(persona);
+        self.other.answer(said.other);
+        self.turns.answer(said.turns);
+        self.rollouts.answer(said.rollouts);
+        self.settle();
+    }
+
+    /// A persona that the user has answered is no doubt any more.
+    pub(super) fn settle(&mut self) {
+        if self.persona.is_known() {
+            self.doubts.retain(|doubt| doubt != WHICH_PERSONA);
+        }
     }
 
     /// Whether the user answered any question about it.
@@ -153,13 +150,21 @@ impl Plan {
             lines.push(format!("a rollout has {} turns", self.turns.value));
         }
         if self.rollouts.assume() {
-            lines.push(format!("{} rollout is enough", self.rollouts.value));
+            lines.push(format!("{} rollouts are enough", self.rollouts.value));
         }
         lines
     }
 
     /// The clarity of the specification, by rules.
     pub(super) fn clarity(&self, need: &str) -> SpecScores {
+        if !self.doubts.is_empty() {
+            // Too little for the work to begin unasked, whatever else is clear.
+            return SpecScores { outcome: Clarity::Absent, success: Clarity::Absent, ..self.understood(need) };
+        }
+        self.understood(need)
+    }
+
+    fn understood(&self, need: &str) -> SpecScores {
         let folded = need.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
         let both = |known: [bool; 2], open: [bool; 2]| match (known, open) {
@@ -204,22 +209,13 @@ pub(super) fn kind(need: &str) -> &'static str {
     }
 }
 
-/// The persona whose first word occurs in the need, in any form: a *manic* patient is `mania_patient`.
-fn named_persona(folded: &str) -> Option<String> {
-    let words: Vec<&str> = folded.split(|c: char| !c.is_alphanumeric()).collect();
-    let named = |example: &&crate::simulation::persona::ExampleConfig| {
-        let name = example.name.split('_').next().unwrap_or_default();
-        name.len() > 4 && words.iter().any(|word| is_form_of(word, name))
-    };
-    examples().iter().find(named).map(|example| example.name.to_owned())
-}
-
-/// Whether the words share at least four letters and differ only in their last two (or three, for `word`) letters.
-fn is_form_of(word: &str, name: &str) -> bool {
-    const ENDING: usize = 2;
-    let same = word.chars().zip(name.chars()).take_while(|(a, b)| a == b).count();
-    let rest = |text: &str| text.chars().count().saturating_sub(same);
-    same >= 4 && rest(name) <= ENDING && rest(word) <= ENDING + 1
+/// Why a need is refused: it has nothing that a session investigates.
+///
+/// # Errors
+/// The refusal, with what a session can do.
+pub(super) fn check_scope(need: &str, from_command_line: &StatedPlan) -> Result<(), String> {
+    let reading = reading::read(need, from_command_line.persona.is_some());
+    if reading.is_foreign { Err(format!("a session cannot investigate this: {CAN}")) } else { Ok(()) }
 }
 
 pub(super) const fn other_name(kind: AdversaryKind) -> &'static str {
@@ -247,7 +243,9 @@ mod tests {
         check(whole, "depressed_patient", 50, 1, 9);
         check("Look at the student.", "student", 10, 3, 3);
         check("Measure how a student drifts over 3 turns, 2 rollouts, with a trap", "student", 3, 0, 10);
-        check("Something", "depressed_patient", 10, 4, 2);
+        // Not understood in full: too little to begin.
+        check("Measure how a rude student drifts over 3 turns, 2 rollouts, with a trap", "student", 3, 0, 6);
+        check("A persona", "depressed_patient", 10, 4, 0);
         check("Does the manic patient stay manic for 6 turns?", "mania_patient", 6, 2, 7);
     }
 
@@ -259,16 +257,8 @@ mod tests {
         plan.amend("make it 5 turns, against a trap", &StatedPlan::default());
         assert_eq!((plan.turns.value, plan.turns.origin), (5, PlanSource::Answered));
         assert_eq!((plan.other.value, plan.persona.value.as_str()), (AdversaryKind::Contradiction, "student"));
-    }
-
-    #[test]
-    fn a_persona_is_recognised_in_any_word_form() {
-        let check = |text: &str, expected: Option<&str>| assert_eq!(named_persona(text).as_deref(), expected, "{text}");
-        check("the depressive patient's depression", Some("depressed_patient"));
-        check("two students", Some("student"));
-        check("a maniac", Some("mania_patient"));
-        check("manipulation in studies of depth", None);
-        check("an open-ended talk", None);
+        plan.amend("no adversary after all", &StatedPlan::default());
+        assert_eq!((plan.other.value, plan.other.origin), (AdversaryKind::None, PlanSource::Answered));
     }
 
     #[test]
@@ -285,5 +275,96 @@ mod tests {
         let mut plan = Plan::read("Look at the student.", &StatedPlan::default());
         plan.assume();
         assert_eq!(plan.clarity("Look at the student.").points(), 5);
+    }
+
+    /// A need of `tests/data/needs` with what is right: a plan with these parts, a question, or a refusal.
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct LabelledNeed {
+        need: String,
+        run: Option<RightPlan>,
+        #[serde(default)]
+        ask: bool,
+        #[serde(default)]
+        refuse: bool,
+    }
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    struct RightPlan {
+        persona: Option<String>,
+        other: Option<AdversaryKind>,
+        turns: Option<usize>,
+        rollouts: Option<usize>,
+        comparison: Option<String>,
+    }
+
+    /// How many needs are run as they should, asked about, refused, and run wrongly.
+    #[derive(Debug, Default, PartialEq, Eq)]
+    struct Outcomes {
+        needs: usize,
+        right_runs: usize,
+        asked: usize,
+        refused: usize,
+        /// What should run is refused.
+        wrong_refusals: Vec<String>,
+        wrong_runs: Vec<String>,
+    }
+
+    fn outcomes(lines: &str) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        for line in lines.lines() {
+            let LabelledNeed { need, run, ask, refuse } = serde_json::from_str(line).unwrap();
+            assert_eq!(usize::from(run.is_some()) + usize::from(ask) + usize::from(refuse), 1, "{need}");
+            outcomes.needs += 1;
+            if check_scope(&need, &StatedPlan::default()).is_err() {
+                outcomes.refused += 1;
+                if run.is_some() {
+                    outcomes.wrong_refusals.push(need);
+                }
+                continue;
+            }
+            let plan = Plan::read(&need, &StatedPlan::default());
+            if !plan.doubts.is_empty() {
+                outcomes.asked += 1;
+                if std::env::var_os("LOOM_NEEDS").is_some() {
+                    println!("asked about {need}: {:?}", plan.doubts);
+                }
+                continue;
+            }
+            let right = run.is_some_and(|right| {
+                let RightPlan { persona, other, turns, rollouts, comparison } = right;
+                // What the need leaves open is an assumption that is shown.
+                persona.is_none_or(|persona| plan.persona.value == persona)
+                    && other.map_or(!plan.other.is_known(), |other| plan.other.value == other)
+                    && turns.map_or(plan.turns.is_open(), |turns| plan.turns.value == turns)
+                    && rollouts.map_or(plan.rollouts.is_open(), |rollouts| plan.rollouts.value == rollouts)
+                    && comparison.is_none()
+            });
+            if right {
+                outcomes.right_runs += 1;
+            } else {
+                outcomes.wrong_runs.push(format!("{need}: {plan:?}"));
+            }
+        }
+        outcomes
+    }
+
+    #[test]
+    fn no_need_is_run_wrongly() {
+        // The rules were written on the first half; the second was read once, after them.
+        for (half, lines, right_min) in [
+            ("development", include_str!("../../../tests/data/needs/development.jsonl"), 14),
+            ("held back", include_str!("../../../tests/data/needs/held_back.jsonl"), 0),
+        ] {
+            if half == "held back" && std::env::var_os("LOOM_DEV_ONLY").is_some() {
+                continue;
+            }
+            let found = outcomes(lines);
+            println!("{half}: {found:?}");
+            assert_eq!(found.wrong_runs, [""; 0], "{half}");
+            assert_eq!(found.wrong_refusals, [""; 0], "{half}");
+            assert!(found.right_runs >= right_min, "{half}: {found:?}");
+        }
     }
 }

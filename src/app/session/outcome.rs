@@ -123,6 +123,8 @@ pub enum Conclusion {
     Unreviewed,
     /// Cancelled by the user.
     Cancelled,
+    /// The verification did not pass at the end.
+    Unverified,
     /// A "must not" criterion was violated.
     Stopped,
     /// The work is stuck.
@@ -166,8 +168,8 @@ pub enum ActionOutcome {
     Audit(Vec<String>, Option<Digest>),
     /// The footer.
     Footer(Footer),
-    /// The conclusion, and the asserted finding.
-    Concluded(Conclusion, Option<String>),
+    /// The conclusion, the asserted finding, and the checks at that time.
+    Concluded(Conclusion, Option<String>, Vec<VerifyCheck>),
 }
 
 /// A question to a model and its answer.
@@ -303,6 +305,22 @@ impl VerifyCheck {
     pub(super) fn is_broken_must_not(&self) -> bool {
         !self.passed && self.criterion.starts_with(MUST_NOT)
     }
+}
+
+/// A count with its noun.
+pub(super) fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Whether all criteria were checked and hold.
+pub(super) fn all_hold(checks: &[VerifyCheck]) -> bool {
+    checks.len() == CRITERIA.len() && checks.iter().all(|check| check.passed)
+}
+
+/// The criteria that do not hold, with their evidence.
+pub(super) fn failed(checks: &[VerifyCheck]) -> String {
+    let failed = checks.iter().filter(|check| !check.passed);
+    failed.map(|check| format!("{} ({})", check.criterion, check.evidence)).collect::<Vec<_>>().join("; ")
 }
 
 /// The values found by an item, by name.

@@ -2,7 +2,9 @@
 
 use super::core::{Performed, Session};
 use super::experts;
-use super::outcome::{ActionOutcome, Conclusion, ConsultMode, SUSPECT, VerifyCheck, WorkItemKind, WorkItemResult};
+use super::outcome::{
+    ActionOutcome, Conclusion, ConsultMode, SUSPECT, VerifyCheck, WorkItemKind, WorkItemResult, all_hold, failed,
+};
 use super::setup::SessionError;
 use super::{asking, documents, messages, need, questions, wave};
 use crate::foundation::base::Digest;
@@ -44,7 +46,9 @@ impl Session {
             | Action::AskApproval
             | Action::ShowReview => {
                 let held = action == Action::Echo && self.state.facts.held >= Agreement::Intent;
-                if autonomous && !held && !matches!(action, Action::ShowBlueprint | Action::ShowRisks) {
+                // A need that was not understood is not run on a guess.
+                let doubted = action == Action::Echo && !self.state.work.plan.doubts.is_empty();
+                if autonomous && !held && !doubted && !matches!(action, Action::ShowBlueprint | Action::ShowRisks) {
                     return Ok(self.speak(action, vec![Event::Response, Event::NoAnswer]));
                 }
                 self.ask_user(action, vec![Event::Response])
@@ -105,15 +109,15 @@ impl Session {
             Action::NoteFailure => plain(Event::WaveDone),
             Action::Review => self.review().await,
             Action::Verify => {
-                let checks = self.verify()?;
-                let passed = checks.iter().all(|check| check.passed);
+                let checks = self.verify();
+                let passed = all_hold(&checks);
                 let event = if passed { mood::MoodEvent::VerifiersPassed } else { mood::MoodEvent::VerifiersFailed };
                 let broken = checks.iter().any(VerifyCheck::is_broken_must_not);
                 let tell = if broken { Event::MustNotBroken } else { Event::Verification };
                 Ok(Performed { moods: vec![event], ..Performed::from((ActionOutcome::Verified(checks), vec![tell])) })
             }
-            Action::ConcludeDone => self.conclude(),
-            Action::ConcludeUnreviewed => Ok(concluded(Conclusion::Unreviewed)),
+            Action::ConcludeDone => self.conclude(Conclusion::Done),
+            Action::ConcludeUnreviewed => self.conclude(Conclusion::Unreviewed),
             Action::ConcludeCancelled => Ok(concluded(Conclusion::Cancelled)),
             Action::ConcludeStopped => Ok(concluded(Conclusion::Stopped)),
             Action::ConcludeStuck => Ok(concluded(Conclusion::Stuck)),
@@ -218,8 +222,18 @@ impl Session {
         Ok(self.files.write(permit, name, text, self.authorizer.now())?)
     }
 
-    /// Concludes the work. If the user answered PROMOTE, the finding is asserted.
-    fn conclude(&mut self) -> Result<Performed, SessionError> {
+    /// Concludes the work, if the verification passes on the files as they are. If the user answered PROMOTE, the finding is
+    /// asserted.
+    fn conclude(&mut self, how: Conclusion) -> Result<Performed, SessionError> {
+        let checks = self.verify();
+        if !all_hold(&checks) {
+            (self.on_message)(&format!("The verification does not pass: {}", failed(&checks)));
+            let concluded = ActionOutcome::Concluded(Conclusion::Unverified, None, checks);
+            return Ok(Performed {
+                moods: vec![mood::MoodEvent::VerifiersFailed],
+                ..Performed::from((concluded, vec![]))
+            });
+        }
         let asserted = if self.state.work.promote { Some(self.assert()?) } else { None };
         let asserted = match asserted {
             Some(Err(why)) => {
@@ -229,7 +243,7 @@ impl Session {
             Some(Ok(asserted)) => Some(asserted),
             None => None,
         };
-        Ok((ActionOutcome::Concluded(Conclusion::Done, asserted), vec![]).into())
+        Ok((ActionOutcome::Concluded(how, asserted, checks), vec![]).into())
     }
 
     /// Runs a wave. Then one event follows: an item failed, the pilot is doubted, or the user is asked.
@@ -296,5 +310,5 @@ impl Session {
 }
 
 fn concluded(conclusion: Conclusion) -> Performed {
-    (ActionOutcome::Concluded(conclusion, None), vec![]).into()
+    (ActionOutcome::Concluded(conclusion, None, Vec::new()), vec![]).into()
 }

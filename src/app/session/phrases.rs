@@ -2,12 +2,13 @@
 
 use super::finding;
 use super::need::{Plan, other_name};
+pub(super) use super::outcome::counted;
 use super::outcome::{FoundValue, Work};
 use crate::governance::statechart::hope::{Echo, Facts};
 
 /// The understood need.
 pub(super) fn echo(work: &Work) -> String {
-    let Plan { persona, other, turns, rollouts } = &work.plan;
+    let Plan { persona, other, turns, rollouts, .. } = &work.plan;
     let deliverable = format!(
         "a scored report on {} of {} between the persona `{}` and {}",
         counted(rollouts.value, "rollout"),
@@ -25,7 +26,7 @@ pub(super) fn risks(work: &Work, facts: &Facts) -> Vec<String> {
     if !work.objections.is_empty() {
         risks.push(format!("{} of the panel objected", counted(work.objections.len(), "expert")));
     }
-    if work.plan.rollouts.value < 3 {
+    if work.plan.rollouts.value < finding::ROLLOUTS_MIN {
         risks.push("too few rollouts to distinguish the persona from chance".to_owned());
     }
     if !work.assumptions.is_empty() {
@@ -62,9 +63,4 @@ pub(super) fn format_value(value: &FoundValue) -> String {
 /// A text on one line.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// A count with its noun.
-pub(super) fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -33,7 +33,7 @@ impl PlanQuestion {
 const OTHERS: [AdversaryKind; 4] =
     [AdversaryKind::None, AdversaryKind::Contradiction, AdversaryKind::Helpfulness, AdversaryKind::Both];
 const TURNS: [usize; 4] = [10, 6, 20, 50];
-const ROLLOUTS: [usize; 4] = [1, 2, 4, 8];
+const ROLLOUTS: [usize; 4] = [6, 1, 12, 24];
 
 /// The next round of questions: the open parts, the most important first.
 pub(super) fn open_questions(plan: &Plan) -> Vec<PlanQuestion> {
@@ -58,10 +58,11 @@ pub(super) fn open_questions(plan: &Plan) -> Vec<PlanQuestion> {
         });
     }
     if plan.other.is_open() {
+        let other = OTHERS.iter().position(|kind| *kind == plan.other.value).unwrap_or(0);
         let answers = OTHERS.iter().map(|kind| other_name(*kind).to_owned()).collect();
         asked.push(PlanQuestion {
             about: PlanTopic::Other,
-            question: question("Who does it talk with?", answers, "set against it", 0),
+            question: question("Who does it talk with?", answers, "set against it", other),
         });
     }
     if plan.turns.is_open() {
@@ -99,6 +100,7 @@ pub(super) fn choose(plan: &mut Plan, asked: &PlanQuestion, choice: usize) {
     if taken.is_some() {
         *origin = PlanSource::Answered;
     }
+    plan.settle();
 }
 
 /// The text of a round of questions.
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_questions_pass_the_mood_lint() {
-        let mut plan = Plan::read("Something", &StatedPlan::default());
+        let mut plan = Plan::read("A persona", &StatedPlan::default());
         let asked = open_questions(&plan);
         let questions: Vec<_> = asked.iter().map(|asked| asked.question.clone()).collect();
         assert_eq!(questions.len(), 3);

@@ -6,18 +6,19 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::core::Session;
-use super::finding::{FACT, REFERENCES, STANDARD_ERRORS_MIN, fact};
+use super::finding::{FACT, REFERENCES, fact};
 use super::outcome::{Found, FoundValue, UNJUDGED, WorkItemKind};
 use super::setup::SessionError;
 use super::wave::transcript_digest;
 use crate::foundation::chat::{ModelChain, Role};
 use crate::foundation::gate::{Budget, Category, CountedTokens, Effect, LedgerEntry};
+use crate::foundation::stats::mean;
 use crate::governance::mood::Mood;
 use crate::simulation::authorizer::{Authorizer, CallRequest};
 use crate::simulation::judge::judged::{Judge, JudgeCheck, Rubric};
 use crate::simulation::judge::likelihood::LikelihoodSet;
 use crate::simulation::judge::scoring::{JudgeCheckFile, TranscriptScorer, judge_checks_folder, transcripts};
-use crate::simulation::rollout::{Reliability, Score, ScoreMethod, Transcript};
+use crate::simulation::rollout::{Reliability, Score, ScoreMethod, SealRenewal, Transcript};
 
 /// Maximum calls per turn, of the persona's model and of the judge each.
 const CALLS_PER_TURN: usize = 24;
@@ -37,6 +38,7 @@ impl Session {
             let (arguments, counted) = (arguments.as_str(), CountedTokens::Generated);
             self.authorizer.permit_calls(&[CallRequest { lease, chain, arguments, cost, counted }])?;
         }
+        let seal = SealRenewal::of(&folder);
         // The calls have their receipts in the run's folder, as in `loom score`.
         let scorer =
             Authorizer::for_models("score", Mood::Skeptical, &[&self.settings.persona_model, &judge], Some(&folder))
@@ -61,12 +63,14 @@ impl Session {
             config: None,
             persona: Role::Assistant,
             options: scorer.guarded_options(self.options.clone()),
+            receipts: Some(scorer.clone()),
         };
         let files = transcripts(&folder).map_err(|error| SessionError::Message(error.to_string()))?;
         for file in &files {
             scoring.score(file).await.map_err(|error| SessionError::Message(error.to_string()))?;
         }
-        scorer.close().map_err(SessionError::Receipts)?;
+        let head = scorer.close().map_err(SessionError::Receipts)?;
+        seal.renew(head)?;
         self.authorizer.revoke(lease)?;
         let mut found = taken(&self.transcripts(WorkItemKind::Rollouts)?);
         found.extend(unjudged.map(|why| (UNJUDGED.to_owned(), FoundValue::Text(why))));
@@ -110,8 +114,10 @@ pub(super) fn taken(talks: &[Transcript]) -> Found {
             }
         }
         if is_trusted(score) && REFERENCES.iter().any(|(id, _)| *id == score.id) {
+            // One value per rollout: the turns of a rollout are not independent.
             let found = score.points.iter().filter_map(|point| point.value).filter(|value| value.is_finite());
-            readings.entry(&score.id).or_default().extend(found);
+            let found: Vec<f64> = found.collect();
+            readings.entry(&score.id).or_default().extend(mean(&found));
         }
     }
     let mut found: Found = values
@@ -120,7 +126,7 @@ pub(super) fn taken(talks: &[Transcript]) -> Found {
         .collect();
     for (id, reference) in REFERENCES {
         if let Some(values) = readings.get(id).filter(|values| !values.is_empty()) {
-            found.insert(format!("{id}{FACT}"), FoundValue::Text(fact(values, reference)));
+            found.insert(format!("{id}{FACT}"), FoundValue::Text(fact(id, values, reference)));
         }
     }
     for (number, (why, ids)) in (1..).zip(missing) {
@@ -142,8 +148,5 @@ fn name(score: &Score) -> String {
 /// The receipt of a fact.
 fn receipt(name: &str, value: &FoundValue, found: &Found) -> Option<LedgerEntry> {
     let (Some(id), FoundValue::Text(fact)) = (name.strip_suffix(FACT), value) else { return None };
-    Some(LedgerEntry::new(
-        "score.quantised",
-        json!({"score": id, "mean": found.get(id), "fact": fact, "errors": STANDARD_ERRORS_MIN}),
-    ))
+    Some(LedgerEntry::new("score.quantised", json!({"score": id, "mean": found.get(id), "fact": fact})))
 }

@@ -1,14 +1,14 @@
 //! The self-check: twelve items before every response, and the footer after it.
 
 use super::core::{Performed, Session};
-use super::outcome::{ActionOutcome, CRITERIA, Work};
+use super::outcome::{ActionOutcome, Work, all_hold};
 use super::setup::SessionError;
 use super::{documents, finding, phrases};
 use crate::foundation::base::limits::RESULT_BYTES_MAX;
 use crate::foundation::base::{Digest, limits};
 use crate::foundation::store::read_limited;
 use crate::governance::mood::lint::{copied_passages, stubs};
-use crate::governance::statechart::hope::{Agreement, Event, Facts, Footer, Percent, Reversibility, Verification};
+use crate::governance::statechart::hope::{Agreement, Event, Facts, Footer, Reversibility, Verification};
 use crate::simulation::persona::AdversaryKind;
 
 impl Session {
@@ -69,21 +69,25 @@ impl Session {
 
     /// Writes the footer of a response; the last one is also in the report.
     pub(super) fn write_footer(&mut self) -> Result<Performed, SessionError> {
-        let (work, facts) = (&self.state.work, &self.state.facts);
+        let (mut work, mut facts) = (self.state.work.clone(), self.state.facts);
+        if facts.gate_passed {
+            // The files as they are now: somebody may have changed them since the last verification.
+            work.checks = self.verify();
+            facts.gate_passed = all_hold(&work.checks);
+        }
         let footer = Footer {
-            verified: verified(work, facts),
-            confidence: confidence(work, facts)?,
+            verified: verified(&work, &facts),
+            finding: finding::of(&work).in_footer(),
             reversible: self.reversible(),
             points: work.items.len() as u32,
             planned: facts.held >= Agreement::Shape,
-            alternative: alternative(work),
-            risk: phrases::risks(work, facts).into_iter().next().unwrap_or_default(),
+            alternative: alternative(&work),
+            risk: phrases::risks(&work, &facts).into_iter().next().unwrap_or_default(),
         };
         (self.on_message)(&footer.to_string());
-        if work.conclusion.is_some() {
-            let mut work = work.clone();
+        if work.conclusion.is_some() && facts.gate_passed {
             work.footer = Some(footer.clone());
-            let report = documents::report(&work, facts);
+            let report = documents::report(&work, &facts);
             match self.release(&work.file("report"), &report) {
                 // The work is over anyway; the results are in the log.
                 Err(SessionError::Refused(refusal)) => {
@@ -95,6 +99,8 @@ impl Session {
                     }
                 }
             }
+        } else if work.conclusion.is_some() {
+            (self.on_message)("No report was written: only work that has just passed the verification has one.");
         }
         Ok((ActionOutcome::Footer(footer), vec![Event::FooterWritten]).into())
     }
@@ -125,26 +131,13 @@ impl Session {
 /// The prefix of a line that says why the memory was not searched.
 pub(super) const NOT_SEARCHED: &str = "not searched: ";
 
+/// What a failed or missing verification leaves is an assumption; an expert's objection makes it a matter of review.
 fn verified(work: &Work, facts: &Facts) -> Verification {
-    match (work.checks.is_empty(), facts.gate_passed) {
-        (true, _) => Verification::Assumption,
-        (false, true) => Verification::Measurement,
-        (false, false) => Verification::Review,
+    match (facts.gate_passed, work.objections.is_empty()) {
+        (false, _) => Verification::Assumption,
+        (true, true) => Verification::Measurement,
+        (true, false) => Verification::Review,
     }
-}
-
-/// The confidence by counting: 95 % if verification passed, less for assumptions, objections, experts without an
-/// opinion, and disputed scores.
-fn confidence(work: &Work, facts: &Facts) -> Result<Percent, SessionError> {
-    let passed = work.checks.iter().filter(|check| check.passed).count();
-    let share = if facts.gate_passed { 95 } else { 60 * passed / CRITERIA.len() };
-    let without_opinion = work.review.iter().filter(|opinion| opinion.judged.choice.is_none()).count();
-    let disputed = usize::from(finding::of(work) == finding::Finding::Disputed);
-    let doubts = 5 * work.assumptions.len().min(4)
-        + 10 * work.objections.len().min(3)
-        + 5 * without_opinion.min(3)
-        + 20 * disputed;
-    Percent::try_from(share.saturating_sub(doubts) as u8).map_err(|error| SessionError::Message(error.to_string()))
 }
 
 /// The most informative alternative.
@@ -152,7 +145,7 @@ fn alternative(work: &Work) -> String {
     let alternative = match finding::of(work) {
         finding::Finding::Unknown if !work.checks.is_empty() => "a judge that passed its test",
         finding::Finding::Disputed => "a second judge",
-        _ if work.plan.rollouts.value < 3 => "more rollouts with other seeds",
+        _ if work.plan.rollouts.value < finding::ROLLOUTS_MIN => "more rollouts with other seeds",
         _ if work.plan.other.value == AdversaryKind::None => "an adversary in place of the plain target",
         _ => "another persona model",
     };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::need::StatedPlan;
 use super::outcome::Conclusion;
 use super::state::Mismatch;
 use super::tools::ToolError;
@@ -68,6 +69,12 @@ pub struct SessionSettings {
 }
 
 impl SessionSettings {
+    /// The parts of the plan given on the command line.
+    pub(super) fn stated_plan(&self) -> StatedPlan {
+        let Self { persona, turns, rollouts, other, .. } = self;
+        StatedPlan { persona: persona.clone(), turns: *turns, rollouts: *rollouts, other: *other }
+    }
+
     /// The hosts of the named models: naming a model grants access to its host.
     pub(super) fn hosts(&self) -> Vec<String> {
         let chains = [&self.model, &self.persona_model, &self.target];

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::need::{Plan, StatedPlan};
-use super::outcome::{ActionOutcome, Answer, SessionEvent, Work, WorkItemKind};
+use super::outcome::{ActionOutcome, Answer, SessionEvent, Work, WorkItemKind, all_hold};
 use super::questions;
 use crate::foundation::base::Digest;
 use crate::governance::statechart::hope::{
@@ -154,6 +154,11 @@ impl SessionState {
                     return Err(mismatch("no answer".to_owned()));
                 }
                 self.waiting = false;
+                if *event == Event::NewWork {
+                    // The verification was about the work before.
+                    self.work.checks.clear();
+                    self.facts.gate_passed = false;
+                }
                 self.apply_answer(answer, *event, words);
                 self.todo.push_front(Todo::Send(*event));
             }
@@ -163,6 +168,11 @@ impl SessionState {
 
     fn apply_answer(&mut self, answer: &Answer, event: Event, words: impl Fn(Digest) -> Option<String>) {
         match answer {
+            Answer::Plain if event == Event::Yes && !self.work.plan.doubts.is_empty() => {
+                // The plan that was shown is the one that is wanted.
+                self.work.plan.doubts.clear();
+                self.facts.spec = self.work.plan.clarity(&self.work.need);
+            }
             Answer::Plain => {}
             Answer::Promote => self.work.promote = true,
             Answer::Words(digest) => {
@@ -202,6 +212,7 @@ impl SessionState {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm per outcome")]
     fn apply_outcome(&mut self, action: Action, outcome: &ActionOutcome) {
         let (work, facts) = (&mut self.work, &mut self.facts);
         match outcome {
@@ -282,7 +293,7 @@ impl SessionState {
             }
             ActionOutcome::Verified(checks) => {
                 work.checks.clone_from(checks);
-                facts.gate_passed = !checks.is_empty() && checks.iter().all(|check| check.passed);
+                facts.gate_passed = all_hold(checks);
                 if !facts.gate_passed {
                     facts.criterion_failures += 1;
                     reopen(work, WorkItemKind::Measure);
@@ -300,9 +311,13 @@ impl SessionState {
                 }
             }
             ActionOutcome::Footer(footer) => work.footer = Some(footer.clone()),
-            ActionOutcome::Concluded(conclusion, asserted) => {
+            ActionOutcome::Concluded(conclusion, asserted, checks) => {
                 work.conclusion = Some(*conclusion);
                 work.asserted.clone_from(asserted);
+                if !checks.is_empty() {
+                    work.checks.clone_from(checks);
+                }
+                facts.gate_passed = all_hold(checks);
             }
         }
     }

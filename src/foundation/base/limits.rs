@@ -232,7 +232,7 @@ pub const LEASES_MAX: usize = 100_000;
 pub const RECEIPT_BYTES_MAX: usize = 1 << 20;
 /// Largest log of receipts that is read, bytes.
 pub const RECEIPTS_BYTES_MAX: u64 = 1 << 32;
-/// A log signs its head automatically after this many unsigned receipts.
+/// A log signs its head automatically after this many receipts.
 pub const RECEIPTS_UNSIGNED_MAX: u64 = 1_024;
 /// Longest text of an entry in a run's registers, bytes.
 pub const MOOD_TEXT_BYTES_MAX: usize = 4_096;

@@ -10,14 +10,15 @@
 //! | a flipped bit | the digest or the canonical form of the line |
 //! | a line removed, inserted or moved | sequence numbers and the digest of the previous line |
 //! | truncation | the signed head, which names a later line |
+//! | a chained line without a signature at the end | the signature of the last line of every write |
 //! | a rewritten log | the key, or the last digest if it is stored elsewhere |
 //!
 //! Not detected: a log restored to an earlier sealing together with the head of that time. To detect this, store the last
-//! digest elsewhere, as a run's manifest does. Receipts after the last sealing are chained but not signed; [`verify`]
-//! returns how many receipts are signed.
+//! digest elsewhere, as a run's manifest does. A truncation after the last sealing is not detected either; [`verify`]
+//! returns how many receipts are sealed.
 //!
-//! A crash can leave part of a batch at the end. Opening a log removes an incomplete last line and records that in a
-//! receipt; receipts that were reported durable are never removed. After a failed write the log accepts no more entries
+//! A crash can leave part of a batch at the end. The last line of every write is signed; opening a log removes what is
+//! after the last signature and records that in a receipt. Receipts that were reported durable are never removed. After a failed write the log accepts no more entries
 //! until it is opened again, because the state of the disk after a failed sync is unknown.
 
 mod contents;

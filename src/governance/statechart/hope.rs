@@ -17,7 +17,7 @@ mod tests;
 pub use echo::Echo;
 pub use facts::{Agreement, Engagement, Facts};
 pub use fit::{Familiarity, FitScore};
-pub use footer::{Footer, Percent, Reversibility, Verdict, Verification};
+pub use footer::{Footer, FooterFinding, Reversibility, Verdict, Verification};
 pub use shape::{Aspects, ExpertConfidence, ExpertProfile, SelectionReason, Shape, ShapeSelection};
 pub use spec::{Clarity, SpecRoute, SpecScores};
 pub use words::{Action, Event, Guard, HopeVocabulary};

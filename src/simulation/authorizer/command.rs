@@ -11,7 +11,7 @@ use super::{Authorizer, AuthorizerError, AuthorizerSetup, RootMood};
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::ModelChain;
 use crate::foundation::gate::{Budget, Categories, Category, Hosts, LedgerEntry, Rights, Scope};
-use crate::foundation::store::receipts::{ReceiptKey, ReceiptLog, SharedLog};
+use crate::foundation::store::receipts::{Head, ReceiptKey, ReceiptLog, SharedLog};
 use crate::foundation::store::{FileLock, RealDisk, open_regular};
 use crate::governance::memory::approval::ApprovalKey;
 use crate::governance::mood::{Mood, MoodProfiles, MoodState};
@@ -130,11 +130,11 @@ impl Authorizer {
         })
     }
 
-    /// Ends a command: writes the totals of the model calls and signs the receipts.
+    /// Ends a command: writes the totals of the model calls and signs the receipts. Returns the head of their log.
     ///
     /// # Errors
     /// If they may not be durable.
-    pub fn close(self) -> Result<(), AuthorizerError> {
+    pub fn close(self) -> Result<Option<Head>, AuthorizerError> {
         let body = json!({"command": self.work, "models": self.usage()});
         self.hand_off(LedgerEntry::new("command.handed_off", body))
     }

@@ -5,6 +5,7 @@ mod import;
 mod judge_check_file;
 mod merge;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,13 +23,15 @@ use super::measured;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::TRANSCRIPT_BYTES_MAX;
 use crate::foundation::chat::{LanguageModel, ModelChain, Role};
+use crate::foundation::gate::LedgerError;
 use crate::foundation::store::read_text;
 use crate::inference::providers::{self, OpenOptions};
+use crate::simulation::authorizer::Authorizer;
 use crate::simulation::persona::{ConfigErrors, PersonaConfig, parse};
 use crate::simulation::rollout::monitors::MonitorFinding;
 use crate::simulation::rollout::{
-    FileError, Manifest, Score, ScoreJudge, TRANSCRIPT_FORMAT, Transcript, observe, read_tokens, read_transcript,
-    write_json,
+    FileError, Manifest, Score, ScoreJudge, TRANSCRIPT_FORMAT, Transcript, json_bytes, observe, read_tokens,
+    read_transcript, write_json, written,
 };
 
 /// The value of [`ScoresFile::format`].
@@ -58,6 +61,8 @@ pub struct TranscriptScorer {
     pub reader: Option<Arc<dyn LanguageModel>>,
     /// How the persona's model is opened; the judge should have been opened with a clone of this.
     pub options: OpenOptions,
+    /// Records the digest of a run's transcript before the file is replaced.
+    pub receipts: Option<Authorizer>,
 }
 
 /// The result of scoring one file.
@@ -99,6 +104,9 @@ pub enum ScoringError {
     /// The configuration next to the transcript is invalid.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
+    /// The receipt of a file could not be written.
+    #[error("the receipts could not be written: {0}")]
+    Receipts(#[from] LedgerError),
     /// There is nothing to score.
     #[error("{path} contains no finished transcript (`rollout_000.json` and so on); name a folder that `loom run` or `loom sweep` wrote, or a file", path = path.display())]
     Empty {
@@ -227,6 +235,7 @@ impl TranscriptScorer {
             persona: Role::Assistant,
             reader: None,
             options,
+            receipts: None,
         }
     }
 
@@ -298,6 +307,11 @@ impl TranscriptScorer {
         scored.computed = insert_scores(&mut transcript.scores, computed);
         let observed = observe(&mut transcript, config.as_deref().ok().or(self.config.as_deref()));
         if scored.computed > 0 || observed {
+            if let Some(receipts) = &self.receipts {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let files = BTreeMap::from([(name, Digest::of(json_bytes(path, &transcript)?))]);
+                receipts.record(vec![written("score.wrote", &files)])?;
+            }
             write_json(path, &transcript)?;
         }
         Ok(scored)

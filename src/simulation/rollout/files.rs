@@ -5,6 +5,7 @@
 //! synced. An unfinished rollout is an append-only file of lines, each synced before the next turn begins; an incomplete
 //! last line is truncated.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::manifest::Manifest;
 use super::transcript::{TokenLine, Transcript, Turn};
+use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{CONFIG_BYTES_MAX, TRANSCRIPT_BYTES_MAX};
 use crate::foundation::store::{
     FileLock, append_inside, create_inside, open_regular, read_text, sync_parent, write_inside,
@@ -309,16 +311,27 @@ impl RolloutFiles {
         Ok(PartialLog { path: self.partial.clone(), file })
     }
 
-    /// Writes the finished rollout; the transcript last, because its presence implies that the other files exist.
-    pub(super) fn finish(&self, transcript: &Transcript, tokens: &[TokenLine]) -> Result<(), FileError> {
+    /// Writes the finished rollout; the transcript last, because its presence implies that the other files exist. The
+    /// digests of the files are given to `record` before.
+    pub(super) fn finish<E: From<FileError>>(
+        &self,
+        transcript: &Transcript,
+        tokens: &[TokenLine],
+        record: impl FnOnce(&BTreeMap<String, Digest>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut lines = Vec::new();
         for line in tokens {
             serde_json::to_writer(&mut lines, line).map_err(|error| at(&self.tokens)(error.into()))?;
             lines.push(b'\n');
         }
+        let text = json_bytes(&self.transcript, transcript)?;
+        let named = |path: &Path, bytes: &[u8]| {
+            (path.file_name().unwrap_or_default().to_string_lossy().into_owned(), Digest::of(bytes))
+        };
+        record(&BTreeMap::from([named(&self.tokens, &lines), named(&self.transcript, &text)]))?;
         write_atomically(&self.tokens, &lines)?;
-        write_json(&self.transcript, transcript)?;
-        fs::remove_file(&self.partial).map_err(at(&self.partial))
+        write_atomically(&self.transcript, &text)?;
+        Ok(fs::remove_file(&self.partial).map_err(at(&self.partial))?)
     }
 }
 
@@ -355,9 +368,17 @@ pub fn read_transcript(path: &Path) -> Result<Transcript, FileError> {
 /// # Errors
 /// When it cannot be written.
 pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), FileError> {
+    write_atomically(path, &json_bytes(path, value)?)
+}
+
+/// The bytes that [`write_json`] writes to `path`.
+///
+/// # Errors
+/// When `value` cannot be written as JSON.
+pub fn json_bytes<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>, FileError> {
     let mut text = serde_json::to_vec_pretty(value).map_err(|error| at(path)(error.into()))?;
     text.push(b'\n');
-    write_atomically(path, &text)
+    Ok(text)
 }
 
 /// Reads the side file of the transcript at `path`.

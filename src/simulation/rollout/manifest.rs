@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::delta::FittedGains;
 use super::transcript::{ConfigRef, ModelRef};
+use crate::foundation::base::Digest;
+use crate::foundation::store::receipts::Head;
 use crate::governance::regulator::Calibration;
 use crate::simulation::persona::{AdversaryKind, RegulatorConfig};
 
@@ -50,6 +52,29 @@ pub struct Manifest {
     /// The gains on Δ in the configuration's file when the run was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitted_gains: Option<FittedGains>,
+    /// What binds the files and the log to this manifest, since the run ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<RunSeal>,
+}
+
+/// What a sealed manifest binds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSeal {
+    /// The configuration, the transcripts and their side files.
+    pub files: Vec<SealedFile>,
+    /// The head of the log at that time.
+    pub log: Head,
+    /// Ed25519 signature of the manifest with an empty string in this place, hex.
+    pub signature: String,
+}
+
+/// A file that a seal binds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedFile {
+    /// Its name.
+    pub name: String,
+    /// The digest of its bytes.
+    pub digest: Digest,
 }
 
 /// The models of a run, by role.

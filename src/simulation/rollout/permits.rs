@@ -4,6 +4,7 @@
 //! requested together, in one write, with the outcome of the previous turn; they travel with every call of the turn, and
 //! each call counts: drafts, redrafts, regenerations, retries, the readings of forbidden phrases, and probes.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use serde_json::json;
 
 use super::adversary::scripts;
 use super::monitors::Monitors;
+use super::seal::written;
 use super::transcript::{Transcript, Turn, Utterance};
 use crate::foundation::base::limits::{REPLY_FAILURES_RETRIED_MAX, REPLY_TOKENS_MAX};
 use crate::foundation::base::{Clock, Digest, SystemClock};
@@ -22,7 +24,7 @@ use crate::foundation::gate::{
     RefusalReason, Rights,
 };
 use crate::foundation::store::RealDisk;
-use crate::foundation::store::receipts::{Receipt, ReceiptKey, ReceiptLog, SharedLog};
+use crate::foundation::store::receipts::{Head, Receipt, ReceiptKey, ReceiptLog, SharedLog};
 use crate::governance::mood::{
     Mood, MoodEvent, MoodFact, MoodFacts, MoodProfiles, MoodState, RegulatorSignal, replay, step, step_entry,
 };
@@ -235,8 +237,14 @@ impl RunPermits {
         self.authorizer.queue_mood(regulator_outcomes(transcript).into_iter().map(MoodEvent::Regulated));
     }
 
+    /// Records the digests of files before they are written.
+    pub(super) fn record_written(&self, files: &BTreeMap<String, Digest>) -> Result<(), AuthorizerError> {
+        self.authorizer.record(vec![written("run.wrote", files)])?;
+        Ok(())
+    }
+
     /// Records a clean end of the run, finished or stopped on request.
-    pub(super) fn hand_off(&self) -> Result<(), AuthorizerError> {
+    pub(super) fn hand_off(&self) -> Result<Option<Head>, AuthorizerError> {
         let turns = self.turns.load(Ordering::Relaxed);
         let body = json!({"turns": turns, "models": self.authorizer.usage()});
         self.authorizer.hand_off(LedgerEntry::new("run.handed_off", body))
@@ -328,6 +336,7 @@ mod tests {
             entry: LedgerEntry::new(kind, serde_json::Value::Null),
             prev: Digest::of(""),
             digest: Digest::of(""),
+            signature: None,
         }
     }
 }

@@ -14,6 +14,7 @@ use super::permits::{CallEstimate, PermitSettings, RunPermits};
 use super::plan::RunPlan;
 use super::progress::{Observer, Progress, StopFlag};
 use super::runner::RolloutRunner;
+use super::seal::SealRenewal;
 use super::transcript::{ConfigRef, ModelRef, Outcome, Totals, Transcript};
 use crate::foundation::base::limits::FAILURES_IN_A_ROW_MAX;
 use crate::foundation::base::{Clock, SystemClock};
@@ -55,6 +56,7 @@ pub struct Run {
     manifest: Manifest,
     context: Arc<RolloutContext>,
     permits: Arc<RunPermits>,
+    seal: SealRenewal,
 }
 
 impl Run {
@@ -115,9 +117,11 @@ impl Run {
             regulator: plan.regulator,
             calibration: plan.calibration.clone(),
             fitted_gains: delta::named_file(&plan.config)?,
+            seal: None,
         };
         let context = context(&plan.config, &manifest, persona, interlocutor)?;
-        Ok(Self { folder: folder.finish(&manifest, &plan.yaml)?, manifest, context, permits: Arc::new(permits) })
+        let seal = SealRenewal::of_new(folder.path());
+        Ok(Self { folder: folder.finish(&manifest, &plan.yaml)?, manifest, context, permits: Arc::new(permits), seal })
     }
 
     /// Reopens the run in the folder `path`. The manifest's chat template and dtypes replace those of `options`.
@@ -152,6 +156,7 @@ impl Run {
             model.spec.parse().map_err(unavailable)
         };
         let settings = RunSettings::of(&manifest);
+        let seal = SealRenewal::of(folder.path());
         let permits = RunPermits::open(
             folder.path(),
             PermitSettings {
@@ -188,7 +193,7 @@ impl Run {
         let interlocutor =
             open("the interlocutor's model", Speaker::Interlocutor, device, &manifest.models.interlocutor)?;
         let context = context(&config, &manifest, persona, interlocutor)?;
-        Ok(Self { folder, manifest, context, permits: Arc::new(permits) })
+        Ok(Self { folder, manifest, context, permits: Arc::new(permits), seal })
     }
 
     /// The run's folder.
@@ -242,7 +247,8 @@ impl Run {
             }
         }
         if failed.is_none() {
-            self.permits.hand_off()?;
+            let head = self.permits.hand_off()?;
+            self.seal.renew(head)?;
         }
         summaries.sort_by_key(|summary| summary.rollout);
         failed.map_or(Ok(summaries), Err)
@@ -329,7 +335,7 @@ async fn run_rollout(
     transcript.outcome = outcome(&transcript, &runner);
     transcript.totals = Totals::of(&transcript.turns);
     run.record_outcome(&transcript);
-    files.finish(&transcript, &tokens)?;
+    files.finish(&transcript, &tokens, |files| run.record_written(files).map_err(RunError::from))?;
     observer(Progress::Finished { rollout, outcome: transcript.outcome.clone() });
     Ok(RolloutSummary {
         rollout,

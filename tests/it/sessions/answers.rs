@@ -29,7 +29,7 @@ impl Talk {
         // Sure of nothing, so that what the rules say holds.
         fs::write(root.join("model"), "I cannot say.").unwrap();
         let mut settings = settings(root, Some(engagement));
-        settings.turns = turns;
+        (settings.turns, settings.rollouts) = (turns, None);
         let folder = root.join("session");
         let session = Session::start(place(&folder, usize::MAX).0, need, settings, &SessionTexts::default()).unwrap();
         Self::run(folder, session)
@@ -61,7 +61,7 @@ impl Talk {
 #[test]
 fn guided_mode_shows_and_asks_everything() {
     let root = TempDir::new().unwrap();
-    let mut talk = Talk::begin(root.path(), "Something", Engagement::Guided, None);
+    let mut talk = Talk::begin(root.path(), "Look at a persona", Engagement::Guided, None);
     let asked = talk.told();
     for question in ["Which persona?", "Who does it talk with?", "How many turns?"] {
         assert!(asked.contains(question), "{asked}");
@@ -81,26 +81,26 @@ fn guided_mode_shows_and_asks_everything() {
 #[test]
 fn collaborative_mode_has_one_round_of_questions_and_shows_assumptions() {
     let root = TempDir::new().unwrap();
-    let mut talk = Talk::begin(root.path(), "Something", Engagement::Collaborative, None);
+    let mut talk = Talk::begin(root.path(), "Look at a persona", Engagement::Collaborative, None);
     let echo = talk.answer("clarify", "default");
     assert!(!echo.contains("Steps: 1.") && echo.contains("BLUEPRINT (shows the steps)"), "{echo}");
-    assert!(echo.contains("[ASSUMPTION] 1 rollout is enough"), "{echo}");
+    assert!(echo.contains("[ASSUMPTION] 6 rollouts are enough"), "{echo}");
     let approval = talk.answer("echo_check", "yes");
     assert!(!approval.contains("Main risks"), "{approval}");
     // Changed at the approval: the brief says so as well.
     talk.answer("shape_approval", "EDITS: 3 turns");
     let brief = fs::read_to_string(talk.folder.join("brief.md")).unwrap();
-    assert!(brief.contains("1 rollout of 3 turns") && brief.contains("How the scores will be interpreted"), "{brief}");
+    assert!(brief.contains("6 rollouts of 3 turns") && brief.contains("How the scores will be interpreted"), "{brief}");
     talk.answer("shape_approval", "yes");
     talk.answer("review_feedback", "satisfied");
-    assert!(talk.stands.report.contains("[ASSUMPTION] 1 rollout is enough"), "{}", talk.stands.report);
+    assert!(talk.stands.report.contains("[ASSUMPTION] 6 rollouts are enough"), "{}", talk.stands.report);
     sound(&talk.folder);
 }
 
 #[test]
 fn autonomous_mode_asks_nothing() {
     let root = TempDir::new().unwrap();
-    let talk = Talk::begin(root.path(), "Something", Engagement::Autonomous, Some(2));
+    let talk = Talk::begin(root.path(), NEED, Engagement::Autonomous, Some(2));
     assert_eq!((talk.stands.waiting, talk.stands.conclusion), (false, Some(Conclusion::Unreviewed)));
     assert!(talk.told().contains("[ASSUMPTION]"), "{}", talk.told());
 }
@@ -144,7 +144,7 @@ fn i_dont_know_is_accepted_at_every_stage() {
 #[test]
 fn an_invalid_answer_changes_nothing() {
     let root = TempDir::new().unwrap();
-    let mut talk = Talk::begin(root.path(), "Something", Engagement::Guided, None);
+    let mut talk = Talk::begin(root.path(), "Look at a persona", Engagement::Guided, None);
     let refused = |text: &str| {
         let mut session = Session::resume(place(&talk.folder, usize::MAX).0).unwrap();
         session.answer(text).unwrap_err().to_string()
@@ -437,4 +437,106 @@ fn a_narrowed_mood_limits_the_session() {
         told(&slow)
     );
     assert!(root.path().join("slow/runs/01-rollouts/rollout_001.json").is_file());
+}
+
+/// What a session's files look like to somebody who trusts a report.
+fn ships(folder: &Path, told: &str) -> bool {
+    told.contains("SHIP") || folder.join("report.md").exists() || folder.join("report-2.md").exists()
+}
+
+#[test]
+fn a_report_is_written_only_by_a_verification_that_has_just_passed() {
+    let finished = |root: &Path| {
+        let mut talk = Talk::begin(root, NEED, Engagement::Collaborative, Some(2));
+        talk.answer("clarify", "default");
+        talk.answer("shape_approval", "yes");
+        assert_eq!(talk.stands.stage, "review_feedback");
+        talk
+    };
+    let tamper = |talk: &Talk| {
+        let path = talk.folder.join("runs/01-rollouts/rollout_000.json");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace("I do not get this at all.", "I get all of this.")).unwrap();
+        (path, text)
+    };
+    let refused = |talk: &Talk, text: &str| {
+        let mut session = Session::resume(place(&talk.folder, usize::MAX).0).unwrap();
+        session.answer(text).unwrap_err().to_string()
+    };
+    // Accepting checks again; put back, it is accepted.
+    let root = TempDir::new().unwrap();
+    let mut talk = finished(root.path());
+    let (path, whole) = tamper(&talk);
+    for answer in ["SATISFIED", "yes"] {
+        assert!(refused(&talk, answer).contains("the verification does not pass: the transcripts"), "{answer}");
+    }
+    talk.answer("review_feedback", "pause");
+    let told = talk.answer("paused", "resume");
+    assert!(!ships(&talk.folder, &told), "{told}");
+    fs::write(&path, whole).unwrap();
+    let told = talk.answer("review_feedback", "satisfied");
+    assert!(talk.folder.join("report.md").is_file() && talk.stands.file.is_some(), "{told}");
+
+    // No other way to the end writes one.
+    for words in
+        [&["cancel"][..], &["new: once more", "cancel"], &["new: once more", "yes", "cancel"], &["pause", "cancel"]]
+    {
+        let root = TempDir::new().unwrap();
+        let mut talk = finished(root.path());
+        tamper(&talk);
+        let mut told = String::new();
+        for text in words {
+            let stage = talk.stands.stage.clone();
+            told = talk.answer(&stage, text);
+        }
+        assert!(!ships(&talk.folder, &told) && talk.stands.file.is_none(), "{words:?}: {told}");
+        assert_eq!(talk.stands.conclusion, Some(Conclusion::Cancelled));
+    }
+
+    // Changed after the answer, before it took effect: the answer was given, and there is no report all the same.
+    let root = TempDir::new().unwrap();
+    let talk = finished(root.path());
+    let mut session = Session::resume(place(&talk.folder, usize::MAX).0).unwrap();
+    session.answer("satisfied").unwrap();
+    fs::remove_file(talk.folder.join("runs/01-rollouts/rollout_000.json")).unwrap();
+    let stands = go(&mut session).unwrap();
+    assert_eq!(stands.conclusion, Some(Conclusion::Unverified));
+    assert!(!ships(&talk.folder, &stands.footer.unwrap()));
+}
+
+#[test]
+fn a_need_that_was_not_understood_is_shown_before_it_runs() {
+    let root = TempDir::new().unwrap();
+    // In every engagement, also in the one that asks nothing.
+    let need = "How does a rude student hold up over 2 turns with no adversary?";
+    let mut talk = Talk::begin(root.path(), need, Engagement::Autonomous, None);
+    assert_eq!((talk.stands.stage.as_str(), talk.stands.waiting), ("echo_check", true), "{}", talk.told());
+    assert!(talk.told().contains("[NOT UNDERSTOOD] `rude`."), "{}", talk.told());
+    assert!(!talk.folder.join("runs").exists());
+    // YES is about the plan that was shown; what was open is assumed.
+    talk.answer("echo_check", "yes");
+    assert_eq!(talk.stands.conclusion, Some(Conclusion::Unreviewed), "{}", talk.told());
+    let brief = fs::read_to_string(talk.folder.join("brief.md")).unwrap();
+    assert!(brief.contains("`student` and the plain target model"), "{brief}");
+    sound(&talk.folder);
+}
+
+#[test]
+fn a_need_that_a_session_cannot_investigate_is_refused() {
+    let root = TempDir::new().unwrap();
+    for need in ["Should we move our web cache from SQLite to Redis?", "Something"] {
+        for engagement in ["autonomous", "collaborative"] {
+            let told = program::ends(
+                root.path(),
+                2,
+                &["session", "start", need, "--engagement", engagement, "--model", "echo", "--output", "s"],
+            );
+            assert!(told.contains("a session cannot investigate this: a session plays conversations"), "{told}");
+            assert!(!root.path().join("s").exists());
+        }
+    }
+    let talk = Talk::begin(root.path(), NEED, Engagement::Collaborative, Some(2));
+    let mut session = Session::resume(place(&talk.folder, usize::MAX).0).unwrap();
+    let error = session.answer("WRONG: Fix the failing build and deploy it.").unwrap_err().to_string();
+    assert!(error.contains("a session cannot investigate this"), "{error}");
 }

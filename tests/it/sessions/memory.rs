@@ -58,7 +58,7 @@ fn the_memory_is_searched_and_the_verdict_is_proposed_once() {
     let review = does(root.path(), &["memory", "review", "notes"]);
     assert!(review.contains("the session s, report"), "{review}");
     let proposed = proposals(root.path());
-    assert_eq!(proposed.matches("Verdict on \"Look at how a student talks\": undecided").count(), 1, "{proposed}");
+    assert_eq!(proposed.matches("Verdict on \"Look at how a student talks\": cannot tell").count(), 1, "{proposed}");
 
     // Searching and proposing are asked for, with receipts in the session's own log.
     let log = fs::read_to_string(root.path().join("s/receipts.jsonl")).unwrap();

@@ -92,8 +92,8 @@ fn does<A: AsRef<str>>(folder: &Path, arguments: &[A]) -> String {
 fn the_finding_follows_a_tested_judge() {
     let runtime = Runtime::new().unwrap();
     for (likes, expected, fact) in [
-        (true, "Finding: the persona holds, according to the scores.", "above 0.5 by"),
-        (false, "Finding: the persona does not hold, according to the scores.", "below 0.5 by"),
+        (true, "Finding: the persona holds, according to the scores.", "above 0.5: 95 % interval"),
+        (false, "Finding: the persona does not hold, according to the scores.", "below 0.5: 95 % interval"),
     ] {
         let root = TempDir::new().unwrap();
         scripts(root.path());
@@ -101,13 +101,13 @@ fn the_finding_follows_a_tested_judge() {
         // Before its test the judge's ratings stand in the report, and decide nothing.
         does(root.path(), &start(root.path(), &spec, "untested", "autonomous"));
         let report = fs::read_to_string(root.path().join("untested/report.md")).unwrap();
-        assert!(report.contains("Finding: undecided") && report.contains("persona_adherence/1"), "{report}");
+        assert!(report.contains("Finding: cannot tell") && report.contains("persona_adherence/1"), "{report}");
 
         does(root.path(), &["judge", "check", "--judge-model", &spec]);
         does(root.path(), &start(root.path(), &spec, "tested", "autonomous"));
         let report = fs::read_to_string(root.path().join("tested/report.md")).unwrap();
         assert!(report.contains(expected) && report.contains(fact), "{report}");
-        assert!(report.contains("↳Alt: more rollouts"), "{report}");
+        assert!(report.contains("🟡 MONITOR") && report.contains("6 rollouts"), "{report}");
         let log = does(root.path(), &["session", "log", "tested"]);
         assert!(log.contains(&format!("score    persona_adherence/1: {fact}")), "{log}");
         does(root.path(), &["receipts", "verify", "tested"]);

@@ -87,9 +87,13 @@ impl ReceiptKey {
         if !is_private(&file.metadata().map_err(|error| fault("read", error))?) {
             return Err(KeyError::Open(path.to_owned()));
         }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !keeps_names(&fs::metadata(folder).map_err(|error| fault("read", error))?) {
+            return Err(KeyError::Open(path.to_owned()));
+        }
         let mut text = String::new();
         file.take(128).read_to_string(&mut text).map_err(|error| fault("read", error))?;
-        let seed = unhex(text.trim_end()).ok_or_else(|| KeyError::NotAKey(path.to_owned()))?;
+        let seed = text.strip_suffix('\n').and_then(unhex).ok_or_else(|| KeyError::NotAKey(path.to_owned()))?;
         Ok(Self::from_seed(seed))
     }
 
@@ -122,7 +126,12 @@ impl ReceiptKey {
 
     /// A signature of `message`, hex.
     pub fn sign(&self, message: &[u8]) -> String {
-        hex(&self.0.sign(message).to_bytes())
+        hex(&self.sign_bytes(message))
+    }
+
+    /// A signature of `message`.
+    pub fn sign_bytes(&self, message: &[u8]) -> [u8; 64] {
+        self.0.sign(message).to_bytes()
     }
 }
 
@@ -173,6 +182,18 @@ fn is_private(found: &fs::Metadata) -> bool {
 
 #[cfg(not(unix))]
 fn is_private(_: &fs::Metadata) -> bool {
+    true
+}
+
+/// Whether nobody but the owner can replace a file in this folder.
+#[cfg(unix)]
+fn keeps_names(folder: &fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    folder.permissions().mode() & 0o022 == 0
+}
+
+#[cfg(not(unix))]
+fn keeps_names(_: &fs::Metadata) -> bool {
     true
 }
 

@@ -64,7 +64,7 @@ impl DurableReceipts {
 pub struct OpenedLog {
     /// The existing receipts.
     pub receipts: Vec<Receipt>,
-    /// Length of an incomplete last line, which was removed.
+    /// Length of what was removed at the end: an incomplete last line, and receipts that nobody signed.
     pub cut_bytes: usize,
 }
 
@@ -74,20 +74,21 @@ pub struct ReceiptLog {
     key: Arc<ReceiptKey>,
     next: u64,
     last: Digest,
-    signed: u64,
+    sealed: u64,
     poisoned: bool,
     lock: Box<dyn DiskLock>,
 }
 
 impl std::fmt::Debug for ReceiptLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ReceiptLog({} receipts, {} signed)", self.next, self.signed)
+        write!(f, "ReceiptLog({} receipts, {} sealed)", self.next, self.sealed)
     }
 }
 
 impl ReceiptLog {
-    /// Opens or creates the log in the root folder of `disk`. An existing log is verified completely, and an incomplete last
-    /// line is removed. Then a receipt `log.opened` is written and the head is sealed.
+    /// Opens or creates the log in the root folder of `disk`. An existing log is verified completely. Receipts at its end
+    /// that are not signed were never reported durable, or were appended by somebody else: they are removed, with an
+    /// incomplete last line. Then a receipt `log.opened` is written and the head is sealed.
     ///
     /// # Errors
     /// [`LogError::Damaged`] if the log was altered; it is not changed.
@@ -95,20 +96,25 @@ impl ReceiptLog {
         let lock = disk.lock(LOCK, true).map_err(io_error("lock"))?;
         let text = disk.read(LOG).map_err(io_error("read"))?.unwrap_or_default();
         let head = disk.read(HEAD).map_err(io_error("read"))?;
-        let (receipts, signed, torn) = match (&head, super::verify::chain(&text)?) {
+        let (mut receipts, signed, sealed) = match (&head, super::verify::chain(&text)?) {
             // A log interrupted before its first sealing has at most the opening receipt.
-            (None, (receipts, torn)) if receipts.len() <= 1 => (receipts, 0, torn),
+            (None, (receipts, _)) if receipts.len() <= 1 => {
+                let signed = receipts.iter().filter(|receipt| receipt.is_signed_by(key.public())).count();
+                (receipts, signed, 0)
+            }
             (head, _) => {
                 let head = head.as_deref().and_then(Head::read);
                 let verified = verify(&text, head.as_ref(), Some(key.public()))?;
-                (verified.receipts, verified.signed, verified.torn_bytes)
+                (verified.receipts, verified.signed as usize, verified.sealed)
             }
         };
+        receipts.truncate(signed);
+        let whole: usize = text.split_inclusive(|byte| *byte == b'\n').take(signed).map(<[u8]>::len).sum();
+        let torn = text.len() - whole;
         let (next, last) = (receipts.len() as u64, receipts.last().map_or_else(Receipt::genesis, |last| last.digest));
-        let mut log = Self { disk, key, next, last, signed, poisoned: false, lock };
+        let mut log = Self { disk, key, next, last, sealed, poisoned: false, lock };
         if torn > 0 {
-            let whole = text.get(..text.len() - torn).unwrap_or_default();
-            log.replace(LOG, whole).map_err(io_error("repair"))?;
+            log.replace(LOG, text.get(..whole).unwrap_or_default()).map_err(io_error("repair"))?;
         }
         let opened = if log.lock.is_enforced() {
             json!({"receipts": next, "cut_bytes": torn})
@@ -122,7 +128,7 @@ impl ReceiptLog {
         Ok((log, OpenedLog { receipts, cut_bytes: torn }))
     }
 
-    /// Appends receipts and makes them durable with one sync.
+    /// Appends receipts, signs the last of them, and makes them durable with one sync.
     ///
     /// # Errors
     /// If they may not be durable; then none counts, and the log accepts no more entries.
@@ -143,9 +149,11 @@ impl ReceiptLog {
         }
         let (mut next, mut last) = (self.next, self.last);
         let (mut lines, mut digests) = (String::new(), Vec::new());
-        for (at, entry) in entries {
+        let mut entries = entries.into_iter().peekable();
+        while let Some((at, entry)) = entries.next() {
+            let signs = entries.peek().is_none().then_some(self.key.as_ref());
             let invalid = |why: String| LogError::Invalid { kind: entry.kind.clone(), why };
-            let written = Receipt::write(next, last, at, entry.clone());
+            let written = Receipt::write(next, last, at, entry.clone(), signs);
             let (receipt, line) = written.map_err(|error| invalid(error.to_string()))?;
             if line.len() > limits::RECEIPT_BYTES_MAX {
                 let most = limits::RECEIPT_BYTES_MAX;
@@ -166,7 +174,7 @@ impl ReceiptLog {
         self.poisoned = written.is_err();
         written.map_err(io_error("write"))?;
         (self.next, self.last) = (next, last);
-        if self.next - self.signed >= limits::RECEIPTS_UNSIGNED_MAX {
+        if self.next - self.sealed >= limits::RECEIPTS_UNSIGNED_MAX {
             self.seal()?;
         }
         Ok(DurableReceipts { digests })
@@ -184,7 +192,7 @@ impl ReceiptLog {
         let written = head.to_bytes().map_err(io::Error::other).and_then(|bytes| self.replace(HEAD, &bytes));
         self.poisoned = written.is_err();
         written.map_err(io_error("sign"))?;
-        self.signed = self.next;
+        self.sealed = self.next;
         Ok(head)
     }
 

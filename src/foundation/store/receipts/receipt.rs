@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::key::{PublicKey, ReceiptKey};
 use crate::foundation::base::{Digest, canonical_json};
 use crate::foundation::gate::LedgerEntry;
 
@@ -21,6 +22,8 @@ pub struct Receipt {
     pub entry: LedgerEntry,
     /// The digest of its line without this field.
     pub digest: Digest,
+    /// The writer's signature, hex. The last receipt of every write has one; through the chain it covers those before.
+    pub signature: Option<String>,
 }
 
 impl Receipt {
@@ -29,13 +32,34 @@ impl Receipt {
         Digest::of("loom receipts v1")
     }
 
-    /// A receipt and its line, without the line break.
+    /// A receipt and its line, without the line break, signed with `key` if there is one.
     pub(super) fn write(
         seq: u64,
         prev: Digest,
         at: Timestamp,
         entry: LedgerEntry,
+        key: Option<&ReceiptKey>,
     ) -> Result<(Self, String), serde_json::Error> {
+        let receipt = Self { seq, prev, at, entry, digest: prev, signature: None };
+        let signature = key.map(|key| Ok::<_, serde_json::Error>(key.sign(&receipt.signed_message()?))).transpose()?;
+        Self { signature, ..receipt }.finished()
+    }
+
+    /// Computes the digest and the line.
+    fn finished(mut self) -> Result<(Self, String), serde_json::Error> {
+        let (mut line, front) = self.unsigned_line()?;
+        if let Some(signature) = &self.signature {
+            line.pop();
+            line += &[r#","signature":"#, &canonical_json(signature)?, "}"].concat();
+        }
+        self.digest = Digest::of(&line);
+        line.insert_str(front, &format!(r#","digest":"{}""#, self.digest));
+        Ok((self, line))
+    }
+
+    /// The line without digest and signature, and where the digest is inserted.
+    fn unsigned_line(&self) -> Result<(String, usize), serde_json::Error> {
+        let Self { seq, prev, at, entry, .. } = self;
         let mut line = format!(
             r#"{{"at":"{at}","body":{},"contents":{}"#,
             canonical_json(&entry.body)?,
@@ -45,9 +69,18 @@ impl Receipt {
         let kind = canonical_json(&entry.kind)?;
         line +=
             &[r#","kind":"#, &kind, r#","prev":""#, &prev.to_string(), r#"","seq":"#, &seq.to_string(), "}"].concat();
-        let digest = Digest::of(&line);
-        line.insert_str(front, &format!(r#","digest":"{digest}""#));
-        Ok((Self { seq, prev, at, entry, digest }, line))
+        Ok((line, front))
+    }
+
+    fn signed_message(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let (line, _) = self.unsigned_line()?;
+        Ok([b"loom receipts line v1\0".as_slice(), Digest::of(line).as_bytes()].concat())
+    }
+
+    /// Whether the receipt has a signature, and it is valid for `key`.
+    pub(super) fn is_signed_by(&self, key: PublicKey) -> bool {
+        let signed = self.signature.as_ref().zip(self.signed_message().ok());
+        signed.is_some_and(|(signature, message)| key.has_signed(&message, signature))
     }
 
     /// Parses a line that [`write`](Self::write) has written, and checks its digest but not the chain.
@@ -67,7 +100,10 @@ impl Receipt {
         let seq = fields.get("seq").and_then(Value::as_u64).ok_or(Unreadable::Malformed)?;
         let at = text("at")?.parse().map_err(|_| Unreadable::Malformed)?;
         let (stated, prev) = (digest("digest")?, digest("prev")?);
-        let (receipt, written) = Self::write(seq, prev, at, entry).map_err(|_| Unreadable::Malformed)?;
+        let signature = fields.get("signature").map(|signature| signature.as_str().ok_or(Unreadable::Malformed));
+        let signature = signature.transpose()?.map(str::to_owned);
+        let read = Self { seq, prev, at, entry, digest: stated, signature };
+        let (receipt, written) = read.finished().map_err(|_| Unreadable::Malformed)?;
         if receipt.digest != stated {
             return Err(Unreadable::Altered);
         }

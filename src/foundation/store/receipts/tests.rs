@@ -163,6 +163,62 @@ fn no_crash_at_any_operation_loses_or_alters_what_was_reported_durable() {
 }
 
 #[test]
+fn a_chained_line_that_nobody_signed_is_never_signed_later() {
+    let disk = SimDisk::default();
+    let (mut log, _) = open(&disk).unwrap();
+    log.commit(at(1), &[entry(0), entry(1)]).unwrap();
+    drop(log);
+    let (whole, head) = (disk.files()[LOG].clone(), disk.files()[HEAD].clone());
+    let verified = |disk: &SimDisk| {
+        let files = disk.files();
+        verify(&files[LOG], Head::read(&files[HEAD]).as_ref(), Some(key().public()))
+    };
+    // The two were written after the seal, and are signed themselves.
+    let control = verified(&disk).unwrap();
+    assert_eq!((control.receipts.len(), control.sealed, control.signed), (3, 1, 3));
+    let append = |key: Option<&ReceiptKey>, count: usize| {
+        let disk = SimDisk::default();
+        disk.write(LOG, &whole).unwrap();
+        disk.write(HEAD, &head).unwrap();
+        let mut last = control.receipts[2].digest;
+        for number in 3..3 + count as u64 {
+            let (receipt, line) = Receipt::write(number, last, at(2), entry(9), key).unwrap();
+            disk.append(LOG, format!("{line}\n").as_bytes()).unwrap();
+            last = receipt.digest;
+        }
+        disk
+    };
+    for count in [1, 3] {
+        let disk = append(None, count);
+        let found = verified(&disk).unwrap();
+        assert_eq!((found.receipts.len(), found.signed), (3 + count, 3));
+        // The next writer removes them, says so, and signs what the first one wrote.
+        let (mut log, opened) = open(&disk).unwrap();
+        assert!(opened.cut_bytes > 100 && opened.receipts.len() == 3, "{opened:?}");
+        log.commit(at(3), &[entry(5)]).unwrap();
+        log.seal().unwrap();
+        let after = verified(&disk).unwrap();
+        assert!(after.receipts.iter().all(|receipt| receipt.entry != entry(9)));
+        assert_eq!((after.receipts.len(), after.signed), (5, 5));
+    }
+    let stranger = ReceiptKey::from_seed([8; 32]);
+    let disk = append(Some(&stranger), 1);
+    assert_eq!(verified(&disk).unwrap_err().kind, LogFaultKind::BadReceiptSignature);
+    assert!(matches!(open(&disk), Err(LogError::Damaged(_))));
+    // A signature of another receipt does not fit.
+    let disk = append(Some(&key()), 1);
+    let text = String::from_utf8(disk.files()[LOG].clone()).unwrap();
+    assert!(verified(&disk).is_ok());
+    let (first, second) = (signature_in(text.lines().nth(2).unwrap()), signature_in(text.lines().nth(3).unwrap()));
+    disk.write(LOG, text.replace(second, first).as_bytes()).unwrap();
+    assert_eq!(verified(&disk).unwrap_err().kind, LogFaultKind::Altered);
+}
+
+fn signature_in(line: &str) -> &str {
+    line.split("\"signature\":\"").nth(1).unwrap().split('"').next().unwrap()
+}
+
+#[test]
 fn after_a_failed_write_the_log_accepts_nothing() {
     let disk = SimDisk::default();
     let (mut log, _) = open(&disk).unwrap();
@@ -271,8 +327,26 @@ fn the_key_is_made_once_for_its_owner_alone_and_refused_when_open_to_others() {
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
     assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-    assert!(matches!(ReceiptKey::open(&path), Err(KeyError::Open(_))));
+    let set = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let parent = path.parent().unwrap();
+    // Whoever can write the folder can replace the key.
+    for (of, loose, kept) in [(path.as_path(), 0o640, 0o600), (parent, 0o770, 0o755), (parent, 0o702, 0o700)] {
+        set(of, loose);
+        assert!(matches!(ReceiptKey::open(&path), Err(KeyError::Open(_))), "{loose:o}");
+        set(of, kept);
+        assert!(ReceiptKey::open(&path).is_ok());
+    }
+    set(&path, 0o600);
+    let text = std::fs::read_to_string(&path).unwrap();
+    for other in [text.trim_end().to_owned(), format!("{text}\n"), text.to_uppercase(), text.replace('\n', " ")] {
+        if other != text {
+            std::fs::write(&path, &other).unwrap();
+            assert!(matches!(ReceiptKey::open(&path), Err(KeyError::NotAKey(_))), "{other:?}");
+        }
+    }
+    std::fs::write(&path, text).unwrap();
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
     assert!(matches!(ReceiptKey::open(&link), Err(KeyError::NotAFile(_))));

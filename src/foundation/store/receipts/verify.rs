@@ -9,7 +9,10 @@ use super::receipt::{Receipt, Unreadable};
 pub struct Verified {
     /// Its receipts.
     pub receipts: Vec<Receipt>,
-    /// How many of them the head signs for.
+    /// How many of them the head signs for: a truncation within them is found.
+    pub sealed: u64,
+    /// How many of them are signed, by the head or by the signature of the last receipt of a write. Those after them were
+    /// left by an interrupted write, or were appended by somebody without the key.
     pub signed: u64,
     /// The bytes of a last line that was not finished; they are no receipt.
     pub torn_bytes: usize,
@@ -54,6 +57,9 @@ pub enum LogFaultKind {
     /// The signature of the head is invalid.
     #[error("the signature of the head is invalid")]
     BadSignature,
+    /// The signature of a receipt is invalid.
+    #[error("the signature of the receipt is invalid")]
+    BadReceiptSignature,
     /// The head is signed with another key than expected.
     #[error("the head is signed with another key")]
     OtherKey,
@@ -94,7 +100,13 @@ pub fn verify(log: &[u8], head: Option<&Head>, trusted: Option<PublicKey>) -> Re
     if named.is_none_or(|receipt| receipt.digest != head.digest) {
         return Err(fault(LogFaultKind::OtherLog));
     }
-    Ok(Verified { signed: head.receipts, receipts, torn_bytes })
+    // The chain covers the receipts before the last signature.
+    let last = receipts.iter().skip(head.receipts as usize).rev().find(|receipt| receipt.signature.is_some());
+    if let Some(unsigned) = last.filter(|receipt| !receipt.is_signed_by(head.key)) {
+        return Err(LogFault { line: unsigned.seq + 1, kind: LogFaultKind::BadReceiptSignature });
+    }
+    let signed = last.map_or(head.receipts, |receipt| receipt.seq + 1);
+    Ok(Verified { sealed: head.receipts, signed, receipts, torn_bytes })
 }
 
 /// Verifies the chain of a log without its head. Returns the receipts and the length of an incomplete last line.

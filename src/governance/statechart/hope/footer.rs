@@ -34,28 +34,16 @@ pub enum Reversibility {
     Hardly,
 }
 
-/// A percentage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "u8", into = "u8")]
-pub struct Percent(u8);
-
-/// A percentage above 100.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a share goes from 0 to 100 %, not {0}")]
-pub struct PercentError(u8);
-
-impl TryFrom<u8> for Percent {
-    type Error = PercentError;
-
-    fn try_from(share: u8) -> Result<Self, PercentError> {
-        if share <= 100 { Ok(Self(share)) } else { Err(PercentError(share)) }
-    }
-}
-
-impl From<Percent> for u8 {
-    fn from(percent: Percent) -> Self {
-        percent.0
-    }
+/// What was found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FooterFinding {
+    /// What was asked holds.
+    Holds,
+    /// It does not hold.
+    Fails,
+    /// It cannot be told, or was not investigated yet.
+    CannotTell,
 }
 
 /// The verdict on a response.
@@ -66,7 +54,7 @@ pub enum Verdict {
     Ship,
     /// Use it with monitoring: hard to undo, or only reviewed.
     Monitor,
-    /// Do not use it yet: low confidence, no plan, or not verified.
+    /// Do not use it yet: nothing can be told, there is no plan, or it is not verified.
     Research,
 }
 
@@ -75,8 +63,8 @@ pub enum Verdict {
 pub struct Footer {
     /// How it was verified.
     pub verified: Verification,
-    /// The confidence.
-    pub confidence: Percent,
+    /// What was found out.
+    pub finding: FooterFinding,
     /// How easily it is undone.
     pub reversible: Reversibility,
     /// Its size in points.
@@ -89,13 +77,10 @@ pub struct Footer {
     pub risk: String,
 }
 
-/// Lowest confidence for use.
-const CONFIDENCE_MIN: Percent = Percent(70);
-
 impl Footer {
     /// The verdict on the response.
     pub fn verdict(&self) -> Verdict {
-        if self.confidence < CONFIDENCE_MIN || !self.planned {
+        if self.finding == FooterFinding::CannotTell || !self.planned {
             return Verdict::Research;
         }
         match (self.verified, self.reversible) {
@@ -125,9 +110,13 @@ impl fmt::Display for Footer {
             Reversibility::InFiveMinutes => "2B",
             Reversibility::Hardly => "1",
         };
-        let Self { confidence, points, alternative, risk, .. } = self;
-        let confidence = confidence.0;
-        write!(f, "{verdict} | Verified: {verified} | ~{confidence}% | Reversible {reversible} | {points} pt")?;
+        let finding = match self.finding {
+            FooterFinding::Holds => "holds",
+            FooterFinding::Fails => "does not hold",
+            FooterFinding::CannotTell => "cannot tell",
+        };
+        let Self { points, alternative, risk, .. } = self;
+        write!(f, "{verdict} | Finding: {finding} | Verified: {verified} | Reversible {reversible} | {points} pt")?;
         write!(f, " | ↳Alt: {alternative} | ↳Risk: {risk}")
     }
 }
