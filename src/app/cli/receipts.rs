@@ -100,8 +100,12 @@ impl Args {
                     None => own_key()?.public(),
                 };
                 let mut exit = Exit::Ok;
-                for log in logs(folder)? {
-                    if verified(&log, trusted, &mut terminal.out)?.is_none() {
+                let logs = logs(folder)?;
+                for log in &logs {
+                    if logs.len() > 1 {
+                        writeln!(terminal.out, "{}:", log.display())?;
+                    }
+                    if verified(log, trusted, &mut terminal.out)?.is_none() {
                         exit = Exit::CheckFailed;
                     }
                 }

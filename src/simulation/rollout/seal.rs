@@ -227,11 +227,6 @@ impl SealRenewal {
         Self { folder: folder.to_owned(), intact: intact.is_ok_and(|faults| faults.is_empty()) }
     }
 
-    /// Whether nobody else had changed the files.
-    pub const fn is_intact(&self) -> bool {
-        self.intact
-    }
-
     /// Seals the run, if it was intact. `head` is that of its log.
     ///
     /// # Errors
