@@ -197,7 +197,9 @@ pub const RESPONSE_LOGPROBS_MAX: usize = 1 << 19;
 /// Most choices of one request that are generated at the same time, so that other requests get their turn.
 pub const CHOICES_AT_ONCE_MAX: usize = 16;
 /// Most bytes of a stream that wait for the client to read; the sequence waits then.
-pub const STREAM_WAITING_BYTES_MAX: usize = 256 << 10;
+pub const STREAM_WAITING_BYTES_MAX: usize = 32 << 10;
+/// Bytes that the system keeps for a client of `loom serve` that does not read; its own default would hide megabytes.
+pub const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// Longest time without reading of a client whose stream waits while other requests need its place, seconds.
 pub const STREAM_STALLED_S_MAX: u64 = 3;
 /// Most connections of `loom serve`; fewer if the process may open few files.
