@@ -182,6 +182,11 @@ pub const BODY_FREE_BYTES_MAX: usize = 64 << 10;
 pub const REQUEST_BODY_S_MAX: u64 = 120;
 /// Memory for parsing, rendering and tokenising all requests of `loom serve` together, bytes; further requests wait.
 pub const REQUEST_WORK_BYTES_MAX: usize = 160 << 20;
+/// Memory for all requests of `loom serve` of at most [`SMALL_REQUEST_WORK_BYTES_MAX`] each, so that they do not wait for large
+/// ones, bytes.
+pub const SMALL_REQUESTS_WORK_BYTES_MAX: usize = 32 << 20;
+/// Memory for parsing, rendering and tokenising a small request, bytes.
+pub const SMALL_REQUEST_WORK_BYTES_MAX: usize = 1 << 20;
 /// Memory for the prompts of choices that are generated at the same time, beyond each request's first, bytes.
 pub const CHOICES_WORK_BYTES_MAX: usize = 64 << 20;
 /// Most values in the JSON of a request.
