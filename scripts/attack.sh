@@ -6,6 +6,7 @@
 #   scripts/attack.sh                          builds the release program, 200 mutations per reader
 #   LOOM=target/debug/loom scripts/attack.sh   a program that is there
 #   ROUNDS=20 SEED=1 scripts/attack.sh         fewer mutations, another seed
+#   LOOM_MUTATIONS=100000 cargo test --release --test it -- mutations --nocapture     mutations within one process: many more
 #
 # Needs Linux and Python 3.11 or newer; connects to nothing but loopback.
 set -euo pipefail

@@ -40,6 +40,8 @@ through=$(url_in "$work/proxy")
 
 "$python" scripts/check_proxy.py "$direct" "$through" "$work/key"
 
+"$python" scripts/proxy_latency.py "$loom"
+
 kill -TERM "$proxy" "$serve"
 wait "$proxy" "$serve"
 serve= proxy=

@@ -322,3 +322,92 @@ fn large_requests_together_take_a_bounded_memory() {
     server.wait().unwrap();
     assert!(peak < before + 384, "{before} MiB before, {peak} MiB at most, {answers:?}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_a_file_names_is_asked_about_on_a_terminal() {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::process::Command;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(path.join("anna.yaml"), ANNA).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap();
+    let requests = std::thread::spawn(move || {
+        let mut asked = 0;
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 4096];
+            let read = stream.read(&mut head).unwrap();
+            if head[..read].starts_with(b"END") {
+                return asked;
+            }
+            asked += 1;
+            let _sent = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+        asked
+    });
+    let sweep = format!(
+        "sweep_version: \"0.1.0\"\nconfigs: [anna.yaml]\npersona_models: [echo]\ntargets: [\"openai-compatible:http://{server}/v1#m\"]\n\
+         seeds: [1]\nturns: 2\n"
+    );
+    fs::write(path.join("sweep.yaml"), sweep).unwrap();
+    // `script` (util-linux) runs the program on a terminal of its own.
+    let on_terminal = |output: &str, answer: &str| {
+        let line = format!("{} sweep sweep.yaml --output {output}", env!("CARGO_BIN_EXE_loom"));
+        let mut command = Command::new("script");
+        command.args(["-qec", &line, "/dev/null"]).current_dir(path).env("HOME", path).env_remove("LOOM_ALLOW_HOSTS");
+        let output = program::fed(command, answer);
+        (output.status.code(), program::told(&output))
+    };
+    let (code, told) = on_terminal("no", "n\n");
+    assert!(
+        code == Some(4) && told.contains(&format!("Send this conversation and the key to http://{server}")),
+        "{told}"
+    );
+    let (code, told) = on_terminal("yes", "y\n");
+    assert_ne!(code, Some(4), "{told}");
+    // Without a terminal nobody is asked.
+    let (code, told) = self::told(path, &["sweep", "sweep.yaml", "--output", "piped"]);
+    assert!(code == Some(4) && told.contains("--allow-host") && !told.contains("[y/N]"), "{told}");
+    std::net::TcpStream::connect(server).unwrap().write_all(b"END").unwrap();
+    assert!(requests.join().unwrap() >= 1, "the answer y sends the request");
+    let refused = fs::read_dir(path.join("no")).map_or(0, |entries| {
+        entries.filter(|entry| entry.as_ref().unwrap().path().join("rollout_000.json").exists()).count()
+    });
+    assert_eq!(refused, 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_cannot_grow_is_an_error_and_the_old_one_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    results(path);
+    fs::write(path.join("report.md"), "old").unwrap();
+    // As on a full disk: no file may have a byte.
+    let full = |arguments: &str| {
+        let line = format!("trap '' XFSZ; ulimit -f 0; exec {} {arguments}", env!("CARGO_BIN_EXE_loom"));
+        let mut command = std::process::Command::new("sh");
+        let output = command.args(["-c", &line]).current_dir(path).env("HOME", path).output().unwrap();
+        (output.status.code(), program::told(&output))
+    };
+    let listed = || {
+        let mut names: Vec<_> =
+            fs::read_dir(path.join("run")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = (listed(), fs::read(path.join("run/rollout_000.json")).unwrap());
+    for arguments in ["report run --output report.md", "report run", "score run --judge-model none --likelihood off"] {
+        let (code, told) = full(arguments);
+        assert!(matches!(code, Some(2 | 4)) && !told.contains("loom has a bug"), "{arguments}: {code:?} {told}");
+    }
+    assert_eq!(fs::read_to_string(path.join("report.md")).unwrap(), "old");
+    assert_eq!((listed(), fs::read(path.join("run/rollout_000.json")).unwrap()), before);
+    let (code, told) = full("run anna.yaml --persona-model echo --target echo --turns 2 --output other");
+    assert!(code.is_some_and(|code| (1..70).contains(&code)), "{code:?} {told}");
+    assert!(!path.join("other/rollout_000.json").exists());
+    assert_eq!(full("validate anna.yaml").0, Some(0), "what writes no file is not affected");
+}

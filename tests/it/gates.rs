@@ -341,3 +341,40 @@ fn program(text: &str) -> String {
         ["#[cfg(test)]", "#[cfg(all(test"].iter().filter_map(|mark| text.find(mark)).min().unwrap_or(text.len());
     text[..tests].lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
+
+#[test]
+fn leases_end_and_permits_are_refused_at_the_ends_of_time_without_a_panic() {
+    use jiff::{SignedDuration, Timestamp};
+    use loom_agent::foundation::gate::{
+        Budget, Category, Effect, EffectRequest, EphemeralLedger, Gate, LeaseTerms, Principal, Rights, Scope,
+    };
+    let read = Effect::new(Category::Read, "README.md").reading(Scope::Workspace);
+    let rights = Rights {
+        uses: Category::Read.into(),
+        reads: Scope::Workspace.into(),
+        budget: Budget { calls: 9, ..Budget::NOTHING },
+        ..Rights::NONE
+    };
+    let times = [Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX];
+    let mut permitted = 0;
+    for now in times {
+        for expires in times {
+            for idle in [SignedDuration::MIN, SignedDuration::ZERO, SignedDuration::from_hours(1), SignedDuration::MAX]
+            {
+                let terms = LeaseTerms { rights: rights.clone(), expires, idle };
+                let Ok((mut gate, lease)) =
+                    Gate::open(EphemeralLedger::default(), Principal::new("run", "ann", "calm"), terms, now)
+                else {
+                    continue;
+                };
+                for later in times {
+                    if let Ok(permit) = gate.ask(&EffectRequest { lease, effect: read.clone() }, later) {
+                        assert!(later < expires, "{later} is not before {expires}");
+                        permitted += usize::from(permit.spend(&read, later).is_ok());
+                    }
+                }
+            }
+        }
+    }
+    assert!(permitted > 0, "some are in time");
+}

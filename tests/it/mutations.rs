@@ -115,6 +115,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+#[expect(clippy::too_many_lines, reason = "a list")]
 fn readers() -> Vec<Reader> {
     let file = |name: &str| fs::read(program::root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let folder = |name: &str, ending: &str| -> Vec<Vec<u8>> {

@@ -182,6 +182,11 @@ pub const BODY_FREE_BYTES_MAX: usize = 64 << 10;
 pub const REQUEST_BODY_S_MAX: u64 = 120;
 /// Memory for parsing, rendering and tokenising all requests of `loom serve` together, bytes; further requests wait.
 pub const REQUEST_WORK_BYTES_MAX: usize = 160 << 20;
+/// Memory for all requests of `loom serve` of at most [`SMALL_REQUEST_WORK_BYTES_MAX`] each, so that they do not wait for large
+/// ones, bytes.
+pub const SMALL_REQUESTS_WORK_BYTES_MAX: usize = 32 << 20;
+/// Memory for parsing, rendering and tokenising a small request, bytes.
+pub const SMALL_REQUEST_WORK_BYTES_MAX: usize = 1 << 20;
 /// Memory for the prompts of choices that are generated at the same time, beyond each request's first, bytes.
 pub const CHOICES_WORK_BYTES_MAX: usize = 64 << 20;
 /// Most values in the JSON of a request.
@@ -197,7 +202,9 @@ pub const RESPONSE_LOGPROBS_MAX: usize = 1 << 19;
 /// Most choices of one request that are generated at the same time, so that other requests get their turn.
 pub const CHOICES_AT_ONCE_MAX: usize = 16;
 /// Most bytes of a stream that wait for the client to read; the sequence waits then.
-pub const STREAM_WAITING_BYTES_MAX: usize = 256 << 10;
+pub const STREAM_WAITING_BYTES_MAX: usize = 32 << 10;
+/// Bytes that the system keeps for a client of `loom serve` that does not read; its own default would hide megabytes.
+pub const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// Longest time without reading of a client whose stream waits while other requests need its place, seconds.
 pub const STREAM_STALLED_S_MAX: u64 = 3;
 /// Most connections of `loom serve`; fewer if the process may open few files.

@@ -173,7 +173,7 @@ async fn streams_that_nobody_reads_give_their_places_to_others() {
         stream.write_all(head.as_bytes()).await.unwrap();
         held.push(stream);
     }
-    timeout(Duration::from_secs(60), server.until("loom_sequences_active", 4)).await.expect("they are refused");
+    timeout(Duration::from_mins(1), server.until("loom_sequences_active", 4)).await.expect("they are refused");
     // Before the connections of the others end, which takes 30 s from their last write on.
     timeout(Duration::from_secs(25), server.ask("/v1/completions", &short())).await.expect("it waits for all of them");
 }
@@ -185,7 +185,7 @@ async fn many_choices_of_one_request_starve_nobody() {
     greedy["n"] = json!(64);
     greedy["max_tokens"] = json!(30_000);
     let call = tokio::spawn(server.post("/v1/completions", &greedy).send());
-    let begun = timeout(Duration::from_secs(60), server.until("loom_sequences_active", 16));
+    let begun = timeout(Duration::from_mins(1), server.until("loom_sequences_active", 16));
     begun.await.expect("it is refused");
     timeout(Duration::from_secs(30), server.ask("/v1/completions", &short())).await.expect("it waits for all 64");
     call.abort();

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::error::ApiError;
 use crate::foundation::base::limits::{
     BODIES_BYTES_MAX, BODY_FREE_BYTES_MAX, CHOICES_AT_ONCE_MAX, CHOICES_WORK_BYTES_MAX, JSON_DEPTH_MAX,
-    JSON_VALUES_MAX, REQUEST_WORK_BYTES_MAX,
+    JSON_VALUES_MAX, REQUEST_WORK_BYTES_MAX, SMALL_REQUEST_WORK_BYTES_MAX, SMALL_REQUESTS_WORK_BYTES_MAX,
 };
 
 /// Bytes counted per item of a JSON list.
@@ -27,6 +27,8 @@ const CHOICE_PER_TEXT_BYTE: usize = 8;
 pub(super) struct RequestMemory {
     bodies: Arc<Semaphore>,
     work: Arc<Semaphore>,
+    /// For small requests: the semaphores are fair, and one that is small would wait behind those that are large.
+    small_work: Arc<Semaphore>,
     choices: Arc<Semaphore>,
 }
 
@@ -35,6 +37,7 @@ impl Default for RequestMemory {
         Self {
             bodies: Arc::new(Semaphore::new(BODIES_BYTES_MAX)),
             work: Arc::new(Semaphore::new(REQUEST_WORK_BYTES_MAX)),
+            small_work: Arc::new(Semaphore::new(SMALL_REQUESTS_WORK_BYTES_MAX)),
             choices: Arc::new(Semaphore::new(CHOICES_WORK_BYTES_MAX)),
         }
     }
@@ -92,7 +95,8 @@ impl RequestMemory {
             );
             return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
         };
-        let request = acquire(&self.work, permits).await?;
+        let memory = if bytes <= SMALL_REQUEST_WORK_BYTES_MAX { &self.small_work } else { &self.work };
+        let request = acquire(memory, permits).await?;
         Ok(WorkMemory { _request: request, _choices: None })
     }
 
@@ -232,8 +236,10 @@ mod tests {
         assert!(memory.work(text(most + 1)).await.is_err());
         let held = memory.work(text(most)).await.unwrap();
         let soon = std::time::Duration::from_millis(20);
-        assert!(tokio::time::timeout(soon, memory.work(text(100))).await.is_err());
+        let large = text(SMALL_REQUEST_WORK_BYTES_MAX / WORK_PER_TEXT_BYTE + 1);
+        assert!(tokio::time::timeout(soon, memory.work(large)).await.is_err());
+        assert!(tokio::time::timeout(soon, memory.work(text(100))).await.is_ok(), "a small one does not wait");
         drop(held);
-        assert!(tokio::time::timeout(soon, memory.work(text(100))).await.is_ok());
+        assert!(tokio::time::timeout(soon, memory.work(large)).await.is_ok());
     }
 }

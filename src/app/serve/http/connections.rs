@@ -17,6 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -24,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::foundation::base::limits::{
-    CONNECTIONS_MAX, REQUEST_HEAD_BYTES_MAX, REQUEST_HEADERS_MAX, SERVER_STOP_S_MAX,
+    CONNECTIONS_MAX, REQUEST_HEAD_BYTES_MAX, REQUEST_HEADERS_MAX, SEND_BUFFER_BYTES, SERVER_STOP_S_MAX,
 };
 
 /// Pause after an error of the listener, for example if the process has no file left.
@@ -159,6 +160,8 @@ pub(super) async fn serve(
         };
         // Tokens are sent at once, without waiting for a full packet.
         drop(stream.set_nodelay(true));
+        // Else a stream that nobody reads would be noticed after megabytes.
+        drop(SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES));
         let (routes, counted) = (TowerToHyperService::new(routes.clone()), Arc::clone(&state));
         let service = service_fn(move |request: Request<Incoming>| {
             let running = Running::begin(&counted);
