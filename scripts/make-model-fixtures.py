@@ -191,6 +191,46 @@ WIDE = {
         num_key_value_heads=8, head_dim=128, max_position_embeddings=40_960, tie_word_embeddings=True,
         rope_parameters=dict(rope_type="default", rope_theta=1_000_000.0),
     )),
+    "gemma-2-2b": (GEMMA2, 70, dict(
+        vocab_size=512, hidden_size=2304, intermediate_size=9216, num_hidden_layers=2, num_attention_heads=8,
+        num_key_value_heads=4, head_dim=256, sliding_window=40,
+    )),
+    "gemma-3-1b": (GEMMA3, 70, dict(
+        vocab_size=512, hidden_size=1152, intermediate_size=6912, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=1, head_dim=256, sliding_window=40, layer_types=["sliding_attention", "full_attention"],
+    )),
+    "olmo-2-1b": (OLMO2, 70, dict(
+        vocab_size=512, hidden_size=2048, intermediate_size=8192, num_hidden_layers=1, num_attention_heads=16,
+        num_key_value_heads=16, max_position_embeddings=4096, rms_norm_eps=1e-6,
+        rope_parameters=dict(rope_type="default", rope_theta=500_000.0),
+    )),
+    "phi-4-mini": (PHI3, 70, dict(
+        vocab_size=512, hidden_size=3072, intermediate_size=8192, num_hidden_layers=1, num_attention_heads=24,
+        num_key_value_heads=8, max_position_embeddings=131_072, original_max_position_embeddings=4096,
+        tie_word_embeddings=True, rope_parameters=dict(
+            rope_type="longrope", rope_theta=10_000.0, partial_rotary_factor=0.75, short_factor=[1.0] * 48,
+            long_factor=[1.0 + at for at in range(48)],
+        ),
+    )),
+    "granite-3.3-2b": (GRANITE, 70, dict(
+        vocab_size=512, hidden_size=2048, intermediate_size=8192, num_hidden_layers=1, num_attention_heads=32,
+        num_key_value_heads=8, max_position_embeddings=131_072, rms_norm_eps=1e-5, tie_word_embeddings=True,
+        embedding_multiplier=12.0, attention_multiplier=0.015625, residual_multiplier=0.22, logits_scaling=8.0,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000_000.0),
+    )),
+    "granite-4.0-h-350m": (GRANITE_HYBRID, 70, dict(
+        vocab_size=512, hidden_size=768, intermediate_size=2048, num_hidden_layers=3, num_attention_heads=12,
+        num_key_value_heads=4, max_position_embeddings=32_768, rms_norm_eps=1e-5, num_local_experts=0,
+        shared_intermediate_size=2048, layer_types=["linear_attention", "full_attention", "linear_attention"],
+        mamba_n_heads=48, mamba_d_head=32, mamba_n_groups=1, mamba_d_state=128, tie_word_embeddings=True,
+        embedding_multiplier=12.0, attention_multiplier=0.015625, residual_multiplier=0.246, logits_scaling=3.0,
+    )),
+    "qwen3-30b-a3b": (QWEN3_MOE, 70, dict(
+        vocab_size=512, hidden_size=2048, intermediate_size=6144, moe_intermediate_size=768, num_experts=16,
+        num_experts_per_tok=8, norm_topk_prob=True, num_hidden_layers=1, num_attention_heads=32,
+        num_key_value_heads=4, head_dim=128, max_position_embeddings=40_960,
+        rope_parameters=dict(rope_type="default", rope_theta=1_000_000.0),
+    )),
     "mamba-130m": (MAMBA, 40, dict(vocab_size=512, hidden_size=768, num_hidden_layers=2)),
     "mamba2-130m": (MAMBA2, 70, dict(
         vocab_size=512, hidden_size=768, num_heads=24, head_dim=64, state_size=128, n_groups=1, num_hidden_layers=2,

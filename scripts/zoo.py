@@ -17,6 +17,7 @@ with `loom serve`, and compares from text. Prints a table.
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -101,7 +102,7 @@ class Server:
         for line in self.process.stdout:
             said.append(line)
             if "http://" in line:
-                self.url = line[line.index("http://") :].split()[0].removesuffix("/v1").rstrip("/.,")
+                self.url = re.match(r"http://[^/\s,]+", line[line.index("http://") :])[0]
                 return
         raise SystemExit(f"loom serve ended: {''.join(said)}")
 
@@ -125,8 +126,8 @@ def rows_of(model, ids: list[int]) -> torch.Tensor:
 
 def read(server: Server, prompts: list[list[int]], tokens: int = REPLY) -> list[dict]:
     body = dict(model="zoo", prompt=prompts, max_tokens=tokens, temperature=0, logprobs=1, echo=True, seed=1)
-    choices = server.post("/v1/completions", body)["choices"]
-    return [choice["logprobs"] for choice in sorted(choices, key=lambda choice: choice["index"])]
+    choices = server.post("/v1/completions", body | {"loom": {"readings": True}})["choices"]
+    return [choice["loom"]["tokens"] for choice in sorted(choices, key=lambda choice: choice["index"])]
 
 
 def check(loom: str, folder: Path) -> dict:
@@ -144,14 +145,15 @@ def check(loom: str, folder: Path) -> dict:
         worst, worst_reply, equal = 0.0, 0.0, True
         for ids, got in zip(prompts, alone):
             rows, written = rows_of(reference, ids), list(ids)
-            for at, logprob in enumerate(got["token_logprobs"][1 : len(ids)]):
-                worst = max(worst, abs(logprob - float(rows[at][ids[at + 1]])))
-            for token, logprob in zip(got["tokens"][len(ids) :], got["token_logprobs"][len(ids) :]):
+            for at, token in enumerate(got[1 : len(ids)]):
+                worst = max(worst, abs(token["logprob"] - float(rows[at][ids[at + 1]])))
+            for token in got[len(ids) :]:
                 row = rows_of(reference, written)[-1]
                 likeliest = int(row.argmax())
-                equal &= token == known.decode([likeliest]) or "\ufffd" in known.decode([likeliest])
-                worst_reply = max(worst_reply, abs(logprob - float(row[likeliest])))
+                equal &= token["id"] == likeliest
+                worst_reply = max(worst_reply, abs(token["logprob"] - float(row[likeliest])))
                 written.append(likeliest)
+            equal &= len(got) > len(ids)
         found["logprobs"], found["reply"], found["greedy"] = worst, worst_reply, equal
         found["batch"] = read(server, prompts) == alone
         # Continues what is already read, then what no request has read.

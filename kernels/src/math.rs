@@ -78,7 +78,7 @@ pub(crate) fn silu<V: Lanes>(x: V) -> V {
 #[inline(always)]
 pub(crate) fn tanh<V: Lanes>(x: V) -> V {
     /// (tanh(x)/x − 1)/x² in powers of x², highest first.
-    const P: [f32; 5] = [-5.704_988_7e-3, 2.063_908_9e-2, -5.373_971_6e-2, 0.133_314_42, -0.333_332_82];
+    const P: [f32; 5] = [-5.704_988_7e-3, 2.063_909e-2, -5.373_971_6e-2, 0.133_314_42, -0.333_332_8];
     let (zero, one, two) = (V::splat(0.0), V::splat(1.0), V::splat(2.0));
     let size = x.max(zero.sub(x));
     let square = x.mul(x);

@@ -11,7 +11,7 @@ mod replies;
 mod sharing;
 mod snapshots;
 mod ssm_stats;
-mod texts;
+pub(crate) mod texts;
 mod weights;
 mod windows;
 

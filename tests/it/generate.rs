@@ -6,6 +6,7 @@ use loom_agent::foundation::chat::LanguageModel;
 use loom_agent::inference::engine::{EngineOptions, LocalModel};
 use serde_json::{Value, json};
 
+use crate::engine::texts::with_bos;
 use crate::engine::{bundled, fixture};
 use crate::program;
 
@@ -169,6 +170,42 @@ fn a_context_and_a_beginning_have_the_first_token_scored() {
     assert!(kind["totals"]["logprob_mean"].as_f64() > unkind["totals"]["logprob_mean"].as_f64());
     let human = text(&["logprobs", "--context", "My dog is"], " very good.");
     assert!(human.lines().any(|line| line.starts_with("perplexity ")), "{human}");
+}
+
+#[test]
+fn a_text_is_scored_after_the_token_that_its_tokenizer_puts_before_it() {
+    let scores = |config: &str, arguments: &[&str], input: &str| {
+        let (_keep, model) = with_bos(config);
+        let model = model.info().name.clone();
+        let mut all = vec!["logprobs", "-m", &model, "--format", "json"];
+        all.extend(arguments);
+        let scored = json(&all, input);
+        let tokens = scored["tokens"].as_array().unwrap();
+        tokens.iter().map(|token| (token["id"].clone(), token["logprob"].clone())).collect::<Vec<_>>()
+    };
+    let ids = scores("{}", &["--ids"], "[0, 5, 6, 7]");
+    let text = scores("{}", &[], "w5 w6 w7");
+    assert_eq!(text, ids[1..]);
+    assert!(text.iter().all(|(_, logprob)| logprob.is_number()));
+    // A text that writes the token itself has no second one; a context follows it.
+    assert_eq!(scores("{}", &[], "w0 w5 w6 w7"), ids);
+    assert_eq!(scores("{}", &["--context", "w5"], "w6 w7"), ids[2..]);
+    // Where the tokenizer does not add it, `--bos` does.
+    let without = r#"{"add_bos_token": false, "bos_token": "w0"}"#;
+    let alone = scores(without, &[], "w5 w6 w7");
+    assert_eq!(alone[0].1, Value::Null);
+    assert_ne!(alone[1..], ids[2..]);
+    assert_eq!(scores(without, &["--bos"], "w5 w6 w7"), ids[1..]);
+}
+
+#[test]
+fn the_ids_of_a_prompt_are_those_that_the_model_read() {
+    let (_keep, model) = with_bos("{}");
+    let model = model.info().name.clone();
+    let generated = json(&["generate", "w5 w6", "-m", &model, "--max-tokens", "4", "--format", "json"], "");
+    assert_eq!(generated["prompt"]["ids"], json!([0, 5, 6]));
+    let scored = json(&["logprobs", "-m", &model, "--ids", "--format", "json"], &generated.to_string());
+    assert_eq!(scored["tokens"], generated["tokens"]);
 }
 
 #[test]

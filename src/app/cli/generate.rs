@@ -90,7 +90,7 @@ impl Args {
         let vocabulary = model.vocabulary();
         let (text, ids) = match prompt {
             Prompt::Chat(messages) => (json!(messages), vocabulary.map(|known| known.chat(messages)).transpose()?),
-            Prompt::Text(text) => (json!(text), vocabulary.map(|known| known.encode(text)).transpose()?),
+            Prompt::Text(text) => (json!(text), vocabulary.map(|known| known.encode_text(text)).transpose()?),
             _ => (Value::Null, None),
         };
         let tokens: Vec<_> = reply.tokens.iter().map(|token| token_json(token, vocabulary)).collect();

@@ -15,7 +15,6 @@ use loom_kernels::{Attention as Heads, AttentionMask, Rows, attend, gelu_tanh_ga
 
 use self::cache::Cache;
 use self::experts::ExpertScratch;
-pub(super) use self::experts::{ExpertsConfig, Weighting};
 pub(super) use self::layer::{Attention, DecoderNames, ExpertNames, Feed, FeedNames, Fused, Gated, Layer, Mixer};
 use self::rope::RopeTable;
 pub(super) use self::rope::{Rotary, Scaling};
@@ -110,6 +109,30 @@ pub(super) enum Activation {
     Silu,
     /// GELU in its approximation by tanh.
     GeluTanh,
+}
+
+/// Dimensions of a mixture of experts.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ExpertsConfig {
+    pub(super) count: usize,
+    /// How many experts compute a row.
+    pub(super) chosen: usize,
+    /// Inner width of an expert.
+    pub(super) d_feed: usize,
+    /// Inner width of an expert that every row uses, if there is one.
+    pub(super) d_shared: Option<usize>,
+    pub(super) weighting: Weighting,
+    /// Layers that have a dense network instead, one entry per layer; empty if none.
+    pub(super) dense: Vec<bool>,
+}
+
+/// The weights of the chosen experts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Weighting {
+    /// Their probabilities among all experts.
+    AmongAll,
+    /// Their probabilities among the chosen ones.
+    AmongChosen,
 }
 
 /// Layers with Mamba-2.
@@ -436,9 +459,7 @@ impl Decoder {
             }
             None => &mut *pass.h,
         };
-        if scale != 1.0 {
-            out.iter_mut().for_each(|out| *out *= scale);
-        }
+        out.iter_mut().for_each(|out| *out *= scale);
         add(pass.x, out);
     }
 

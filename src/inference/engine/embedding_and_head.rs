@@ -8,8 +8,8 @@ use super::architecture::Segment;
 use super::error::LoadError;
 use super::tensors::{Name, OnCpu, Storage, TensorSource};
 
-/// The name of a separate head.
-const HEAD: Name<'static> = Name { hf: "lm_head.weight", gguf: "output.weight" };
+/// Names of a separate head in safetensors: the usual one, and that in models with images.
+const HEADS: &[&str] = &["lm_head.weight", "language_model.lm_head.weight"];
 
 pub(super) struct EmbeddingAndHead<S: Storage> {
     /// `[vocabulary, d_model]`
@@ -71,14 +71,15 @@ impl<S: Storage> EmbeddingAndHead<S> {
             names.iter().find(|name| source.has(name)).or(names.first()).copied().unwrap_or_default()
         };
         let table = Name { hf: present(names.tables, source), gguf: "token_embd.weight" };
-        if tied && source.has(HEAD.hf) {
-            source.tied_head(HEAD, table, &[vocabulary, d_model])?;
+        let head = Name { hf: present(HEADS, source), gguf: "output.weight" };
+        if tied && source.has(head.hf) {
+            source.tied_head(head, table, &[vocabulary, d_model])?;
         }
         let table = source.matrix(table, vocabulary, d_model)?;
         let norm = Name { hf: present(names.norms, source), gguf: "output_norm.weight" };
         let norm =
             if dims.centred_norm { source.centred_norm(norm, d_model)? } else { source.vector(norm, &[d_model])? };
-        let head = if tied { None } else { Some(source.matrix(HEAD, vocabulary, d_model)?) };
+        let head = if tied { None } else { Some(source.matrix(head, vocabulary, d_model)?) };
         Ok(Self { table, norm, head, dims })
     }
 }
@@ -94,9 +95,7 @@ impl EmbeddingAndHead<OnCpu> {
         let scale = self.dims.scales.embedding;
         for (&id, row) in ids.zip(x.chunks_exact_mut(self.dims.d_model)) {
             self.table.unpack_row(id as usize, row);
-            if scale != 1.0 {
-                row.iter_mut().for_each(|x| *x *= scale);
-            }
+            row.iter_mut().for_each(|x| *x *= scale);
         }
     }
 
@@ -108,9 +107,7 @@ impl EmbeddingAndHead<OnCpu> {
         logits.resize(rows * self.vocabulary(), 0.0);
         matmul(&normed, rows, self.head.as_ref().unwrap_or(&self.table), logits);
         let Scales { logits: divisor, logit_cap, .. } = self.dims.scales;
-        if divisor != 1.0 {
-            logits.iter_mut().for_each(|logit| *logit /= divisor);
-        }
+        logits.iter_mut().for_each(|logit| *logit /= divisor);
         if let Some(cap) = logit_cap {
             logits.par_chunks_mut(CAPPED).for_each(|part| soft_cap(cap, part));
         }

@@ -38,6 +38,7 @@ const FAMILIES: &[&Family] = &[
     &qwen3::FAMILY,
     &qwen3_moe::FAMILY,
     &mistral::FAMILY,
+    &mistral::MISTRAL3,
     &smollm3::FAMILY,
     &gemma::GEMMA2,
     &gemma::GEMMA3,

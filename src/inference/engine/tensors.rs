@@ -45,6 +45,11 @@ impl<'a> From<(&'a str, &'a str)> for Name<'a> {
     }
 }
 
+/// The name under which a norm that safetensors store as its difference from 1 is stored without that.
+pub(super) fn whole_norm(name: &str) -> String {
+    format!("{name}.whole")
+}
+
 /// The vector type of a source.
 pub(super) type Vector<T> = <<T as TensorSource>::Storage as Storage>::Vector;
 /// The matrix type of a source.

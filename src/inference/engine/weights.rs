@@ -15,7 +15,7 @@ use super::error::LoadError;
 use super::gguf::Tensor;
 use super::matrix_role::MatrixRole;
 use super::stored_type::{StoredType, largest};
-use super::tensors::{Name, OnCpu, TensorSource};
+use super::tensors::{Name, OnCpu, TensorSource, whole_norm};
 use super::unique_keys::UniqueKeys;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{MODEL_JSON_BYTES_MAX, SAFETENSORS_HEADER_BYTES_MAX, SAFETENSORS_SHARDS_MAX};
@@ -358,11 +358,6 @@ impl TensorSource for Weights<'_> {
     fn unused(&mut self, name: Name<'_>, dims: &[usize]) -> Result<(), LoadError> {
         self.take(name.hf, dims).map(drop)
     }
-}
-
-/// The name under which a norm that safetensors store as its difference from 1 is stored without that.
-pub(super) fn whole_norm(name: &str) -> String {
-    format!("{name}.whole")
 }
 
 /// The file names in a sharded model's index; never a path outside the model's folder.

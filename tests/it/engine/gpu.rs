@@ -16,8 +16,8 @@ use super::parity::check_within;
 use super::{block_on, complete, fixture, folder, request, score};
 use loom_agent::foundation::chat::LanguageModel;
 
-/// All fixtures of language models; those named odd have unusual widths.
-const SERVED: [&str; 11] = [
+/// The fixtures of language models whose layers the kernels have; those named odd have unusual widths.
+const SERVED: [&str; 12] = [
     "plain",
     "shards",
     "odd",
@@ -29,6 +29,7 @@ const SERVED: [&str; 11] = [
     "smollm",
     "qwen2",
     "qwen3",
+    "qwen3-yarn",
 ];
 
 fn on_gpu(name: &str) -> Result<LocalModel, String> {
@@ -120,6 +121,23 @@ fn a_prompt_is_scored_and_continued_as_on_the_cpu() {
 }
 
 /// The largest size that the kernels support, and the next one. The CPU supports both.
+#[test]
+#[ignore = "needs a GPU"]
+fn families_with_parts_that_the_kernels_lack_are_refused() {
+    for (name, why) in [
+        ("mistral", "sliding-window attention"),
+        ("gemma3", "sliding-window attention"),
+        ("smollm3", "layers without rotary positions"),
+        ("olmo2", "norms after attention"),
+        ("granite", "multipliers"),
+        ("qwen3-moe", "a mixture of experts"),
+        ("granite-hybrid-moe", "a hybrid of attention and Mamba-2"),
+    ] {
+        let refusal = on_gpu(name).err().expect(why);
+        assert!(refusal.contains(why) && refusal.contains("use the device `cpu`"), "{name}: {refusal}");
+    }
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn dims_beyond_the_kernels_are_refused() {

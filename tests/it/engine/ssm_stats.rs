@@ -70,7 +70,7 @@ fn a_hybrid_has_statistics_of_its_recurrent_layers_and_gains_for_each() {
     assert_ne!(bits(&third.tokens), bits(&plain.tokens));
     let (third, plain) = (layers(third.ssm), layers(plain.ssm));
     assert_eq!(third[0], plain[0]);
-    assert_eq!(third[1].delta_decay, 2.0 * plain[1].delta_decay);
+    assert_eq!(third[1].delta_decay.to_bits(), (2.0 * plain[1].delta_decay).to_bits());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::{bits, complete, fixture, folder, request};
 
 /// A fixture whose tokenizer puts `w0` before a text, with `tokenizer_config.json`.
-fn with_bos(tokenizer_config: &str) -> (TempDir, LocalModel) {
+pub(crate) fn with_bos(tokenizer_config: &str) -> (TempDir, LocalModel) {
     let copy = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors", "tokenizer.json"] {
         fs::copy(fixture("llama").join(file), copy.path().join(file)).unwrap();
@@ -43,6 +43,9 @@ fn a_text_begins_with_bos_and_ids_are_read_as_they_are() {
     assert_eq!(reply(&without, Prompt::Text("w5 w6 w7".to_owned())), reply(&model, Prompt::Ids(vec![5, 6, 7])));
     // Without a template a conversation is such a text as well.
     assert_eq!(chat(&model), [&[0], chat(&without).as_slice()].concat());
+    let known = model.vocabulary().unwrap();
+    assert_eq!(known.encode_text("w5").unwrap(), [0, 5]);
+    assert_eq!((known.encode("w5").unwrap(), known.encode_text("w0 w5").unwrap()), (vec![5], vec![0, 5]));
     let (_keep, template) = with_bos(r#"{"chat_template": "{{ messages[0].content }}"}"#);
     assert_eq!(chat(&template), [5]);
 }

@@ -206,3 +206,34 @@ fn other_files_that_are_missing_or_broken() {
     fs::remove_file(folder.path().join("tokenizer.json")).unwrap();
     check(folder.path(), "tokenizer.json` cannot be read");
 }
+
+/// A copy of fixture `name` as a model with images: its tensors with `prefix` in place of `model.`, and others beside them.
+fn with_images(name: &str, kind: &str, prefix: &str) -> TempDir {
+    let (from, copy) = (fixture(name), tempfile::tempdir().unwrap());
+    let text: serde_json::Value = serde_json::from_slice(&fs::read(from.join("config.json")).unwrap()).unwrap();
+    let config = serde_json::json!({ "model_type": kind, "text_config": text, "vision_config": { "hidden_size": 4 } });
+    fs::write(copy.path().join("config.json"), config.to_string()).unwrap();
+    fs::copy(from.join("tokenizer.json"), copy.path().join("tokenizer.json")).unwrap();
+    let bytes = fs::read(from.join("model.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let image = TensorView::new(Dtype::F32, vec![2], &[0; 8]).unwrap();
+    let renamed = |name: &str| match name {
+        "lm_head.weight" if prefix.starts_with("language_model.") => format!("language_model.{name}"),
+        _ => name.replacen("model.", prefix, 1),
+    };
+    let mut tensors: Vec<_> = file.iter().map(|(name, view)| (renamed(name), view)).collect();
+    tensors.push(("vision_tower.blocks.0.weight".to_owned(), image.clone()));
+    tensors.push(("multi_modal_projector.weight".to_owned(), image));
+    fs::write(copy.path().join("model.safetensors"), safetensors::serialize(tensors, None).unwrap()).unwrap();
+    copy
+}
+
+#[test]
+fn the_language_model_of_a_model_with_images_is_read() {
+    for (name, kind) in [("gemma3", "gemma3"), ("mistral", "mistral3")] {
+        for prefix in ["language_model.model.", "model.language_model."] {
+            let copy = with_images(name, kind, prefix);
+            super::parity::check_model(&super::folder(copy.path(), 1), &fixture(name));
+        }
+    }
+}

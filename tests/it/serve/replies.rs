@@ -1,11 +1,15 @@
 //! What a model says through the server is what it says beside it, number for number.
 
+use std::sync::Arc;
+
+use loom_agent::app::serve::http::HttpService;
 use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{Continuation, LanguageModel, Message, Prompt, Request, Sampling, TokenLogprob};
 use serde_json::{Value, json};
 
-use super::Server;
+use super::{Server, service};
 use crate::engine::bundled;
+use crate::engine::texts::with_bos;
 
 fn hello() -> Value {
     json!([{ "role": "system", "content": "I have two dogs." }, { "role": "user", "content": "Hi! Any pets?" }])
@@ -204,6 +208,30 @@ async fn tokenize_and_detokenize_are_inverse() {
     assert!(info["chat_template"].as_str().unwrap().contains("add_generation_prompt"));
     let model: Value = server.get("/v1/models/bundled").send().await.unwrap().json().await.unwrap();
     assert_eq!((&model["id"], &model["loom"]["layers"]), (&json!("bundled"), &json!(6)));
+}
+
+#[tokio::test]
+async fn a_text_is_tokenised_and_echoed_as_it_is_read() {
+    let (_keep, model) = with_bos("{}");
+    let server = Server::of(HttpService { model: Arc::new(model), name: "letters".to_owned(), ..service() }).await;
+    let tokens = async |body: Value| server.ask("/tokenize", &body).await["tokens"].clone();
+    assert_eq!(tokens(json!({ "prompt": "w5 w6" })).await, json!([0, 5, 6]));
+    assert_eq!(tokens(json!({ "prompt": "w5 w6", "add_special_tokens": true })).await, json!([0, 5, 6]));
+    assert_eq!(tokens(json!({ "prompt": "w5 w6", "add_special_tokens": false })).await, json!([5, 6]));
+    let info: Value = server.get("/tokenizer_info").send().await.unwrap().json().await.unwrap();
+    assert_eq!(info["add_bos_token"], json!(true));
+    let echo = async |prompt: Value| {
+        let body = json!({ "model": "letters", "prompt": prompt, "echo": true, "max_tokens": 3, "logprobs": 1,
+            "temperature": 0 });
+        let choice = server.ask("/v1/completions", &body).await["choices"][0].clone();
+        (choice["text"].as_str().unwrap().to_owned(), choice["logprobs"].clone())
+    };
+    let (text, told) = echo(json!("w5 w6")).await;
+    let (_, of_ids) = echo(json!([0, 5, 6])).await;
+    assert_eq!(told["token_logprobs"], of_ids["token_logprobs"]);
+    assert!(text.starts_with("w5 w6"), "{text}");
+    // The added token is no part of the text.
+    assert_eq!((&told["tokens"][0], &told["text_offset"][1]), (&json!(""), &json!(0)));
 }
 
 #[tokio::test]

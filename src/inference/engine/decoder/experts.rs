@@ -4,32 +4,8 @@
 
 use super::super::error::LoadError;
 use super::super::tensors::OnCpu;
-use super::Activation;
 use super::layer::Experts;
-
-/// Dimensions of a mixture of experts.
-#[derive(Debug, Clone, PartialEq)]
-pub(in super::super) struct ExpertsConfig {
-    pub(in super::super) count: usize,
-    /// How many experts compute a row.
-    pub(in super::super) chosen: usize,
-    /// Inner width of an expert.
-    pub(in super::super) d_feed: usize,
-    /// Inner width of an expert that every row uses, if there is one.
-    pub(in super::super) d_shared: Option<usize>,
-    pub(in super::super) weighting: Weighting,
-    /// Layers that have a dense network instead, one entry per layer; empty if none.
-    pub(in super::super) dense: Vec<bool>,
-}
-
-/// The weights of the chosen experts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Weighting {
-    /// Their probabilities among all experts.
-    AmongAll,
-    /// Their probabilities among the chosen ones.
-    AmongChosen,
-}
+use super::{Activation, ExpertsConfig, Weighting};
 
 /// Buffers of a pass.
 #[derive(Default)]

@@ -100,7 +100,7 @@ impl Rotary {
                 let (low, high) = (index(fast), index(slow));
                 let (low, high) = if truncate { (low.floor(), high.ceil()) } else { (low, high) };
                 let (low, high) = (low.max(0.0), high.min(self.dims as f64 - 1.0));
-                let width = if low == high { 0.001 } else { high - low };
+                let width = if high > low { high - low } else { 0.001 };
                 let stretched = ((pair as f64 - low) / width).clamp(0.0, 1.0);
                 stretched * frequency / factor + (1.0 - stretched) * frequency
             }

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::super::error::LoadError;
-use super::super::tensors::{Name, Nowhere, TensorSource};
-use super::super::weights::whole_norm;
+use super::super::tensors::{Name, Nowhere, TensorSource, whole_norm};
 use super::Gguf;
 use super::header::Tensor;
 

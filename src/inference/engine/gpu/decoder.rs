@@ -188,7 +188,10 @@ impl GpuNetworkConfig for DecoderConfig {
             (self.norms != NormPlaces::Before, "a transformer with norms after attention"),
             (self.attention_cap.is_some() || self.scales.logit_cap.is_some(), "a transformer with soft caps"),
             (self.activation != Activation::Silu, "a transformer with a GELU gate"),
-            (self.residual_scale != 1.0 || self.scales != Scales::ONE, "a transformer with multipliers"),
+            (
+                self.residual_scale.to_bits() != 1f32.to_bits() || self.scales != Scales::ONE,
+                "a transformer with multipliers",
+            ),
         ];
         each.into_iter().find(|(unsupported, _)| *unsupported).map(|(_, what)| what)
     }

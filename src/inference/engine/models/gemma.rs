@@ -52,7 +52,7 @@ struct Parts {
 }
 
 /// Names of the tensors. Those of Gemma 3 with images have a prefix, which files from before 2025 write otherwise.
-static NAMES: DecoderNames = DecoderNames {
+pub(super) const NAMES: DecoderNames = DecoderNames {
     tables: &[
         "model.embed_tokens.weight",
         "language_model.model.embed_tokens.weight",
@@ -221,7 +221,8 @@ mod tests {
         assert_eq!(config.sliding, Some(Sliding { tokens: 5, layers: SlidingLayers::Listed(layers) }));
         assert_eq!((config.rotary.theta, config.local_rotary.map(|local| local.theta)), (1e6, Some(1e4)));
         assert_eq!((config.heads, config.kv_heads, config.attention_scale), (8, 4, 1.0 / 16.0));
-        assert_eq!(gemma3(r#"{"query_pre_attn_scalar": 49}"#).unwrap().attention_scale, 1.0 / 7.0);
+        let scale = gemma3(r#"{"query_pre_attn_scalar": 49}"#).unwrap().attention_scale;
+        assert!((scale - 1.0 / 7.0).abs() < 1e-7, "{scale}");
         let listed = r#"{"num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"]}"#;
         let sliding = gemma3(listed).unwrap().sliding;
         assert_eq!(sliding.unwrap().layers, SlidingLayers::Listed(vec![false, true]));

@@ -1,4 +1,4 @@
-//! OLMo 2 (OLMo Team 2024, arXiv:2501.00656): a Llama with norms after attention and feed-forward network instead of
+//! `OLMo` 2 (`OLMo` Team 2024, arXiv:2501.00656): a Llama with norms after attention and feed-forward network instead of
 //! before, and with norms over all queries and over all keys.
 
 use super::super::decoder::{DecoderConfig, DecoderNames, NormPlaces, QkNorms};
@@ -6,7 +6,7 @@ use super::super::family::{Family, GgufFormat, boxed};
 use super::config_json::with_defaults;
 use super::llama::{self, Defaults, LlamaFields, gguf_config};
 
-/// OLMo 2.
+/// `OLMo` 2.
 pub(super) const FAMILY: Family = Family {
     model_type: "olmo2",
     parse: |json| {
