@@ -220,7 +220,7 @@ fn a_run_is_bound_to_its_receipts() {
         replaced(&run.join("run.json"), "scripted:persona", "scripted:another");
     });
     finished.finds("it is not in the form", |run| replaced(&run.join("run.json"), ",\n", ", \n"));
-    finished.finds("its seal was removed", |run| {
+    finished.finds("it has no seal", |run| {
         let path = run.join("run.json");
         let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         manifest.as_object_mut().unwrap().remove("seal");
@@ -252,15 +252,19 @@ fn a_log_of_the_same_run_from_another_time_is_found() {
 #[test]
 fn scoring_and_resuming_keep_the_binding_and_never_seal_what_was_altered() {
     let finished = Finished::new();
-    finished.does(0, &["score", "run", "--judge-model", "scripted:persona", "--likelihood", "off"]);
-    finished.does(0, &["run", "--resume", "run", "--no-score"]);
+    let intact = finished.does(0, &["score", "run", "--judge-model", "scripted:persona", "--likelihood", "off"]);
+    let intact = intact + &finished.does(0, &["run", "--resume", "run", "--no-score"]);
+    assert!(!intact.contains("will not be sealed"), "{intact}");
     let log = fs::read_to_string(finished.at("run/receipts.jsonl")).unwrap();
     assert!(log.contains("\"kind\":\"score.wrote\"") && log.contains("\"kind\":\"run.wrote\""), "{log}");
     finished.verify(0);
     replaced(&finished.at("run/rollout_000.json"), "I am tired.", "I am fine.");
     finished.verify(1);
-    finished.does(0, &["score", "run", "--judge-model", "scripted:target", "--likelihood", "off"]);
-    finished.does(0, &["run", "--resume", "run", "--no-score"]);
+    let scored = finished.does(0, &["score", "run", "--judge-model", "scripted:target", "--likelihood", "off"]);
+    let resumed = finished.does(0, &["run", "--resume", "run", "--no-score"]);
+    for told in [scored, resumed] {
+        assert!(told.contains("will not be sealed again (rollout_000.json: it was changed"), "{told}");
+    }
     assert!(finished.verify(1).contains("the seal has another digest"), "{}", finished.verify(1));
     let export = finished.does(1, &["receipts", "export", "run", "--format", "in-toto"]);
     assert!(export.contains("is not an intact, finished run"), "{export}");

@@ -163,6 +163,9 @@ impl Args {
             Some(folder) => Run::resume(folder, &options).map_err(failure)?,
             None => self.create(&options)?,
         };
+        if let Some(notice) = run.seal_notice() {
+            writeln!(terminal.err, "{notice}")?;
+        }
         let folder = run.path().to_owned();
         writeln!(terminal.err, "{}", headline(&run))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

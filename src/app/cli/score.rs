@@ -168,6 +168,9 @@ impl Args {
         let mut jobs: Vec<ScoringJob> = Vec::new();
         for (folder, date, files) in by_run(files) {
             let seal = folder.as_deref().map(SealRenewal::of);
+            if let Some(notice) = seal.as_ref().and_then(SealRenewal::notice) {
+                writeln!(terminal.err, "{notice}")?;
+            }
             let gate = gate_for(judge.map(|(chain, _)| chain), folder.as_deref())?;
             let own = folder.as_deref().and_then(config_of);
             let (judge, known) = match judge {

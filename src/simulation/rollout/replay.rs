@@ -82,9 +82,10 @@ impl TextReplay {
         model: &Arc<dyn LanguageModel>,
     ) -> Result<Self, RunError> {
         let opening = &transcript.opening;
-        let placement = match takes_later_instructions(model.as_ref()) {
-            true => PlacementUsed::Replace,
-            false => PlacementUsed::SystemForTemplate,
+        let placement = if takes_later_instructions(model.as_ref()) {
+            PlacementUsed::Replace
+        } else {
+            PlacementUsed::SystemForTemplate
         };
         Ok(Self {
             assembler: Assembler::new(config, transcript.run.turns_planned, prompt_budget(model))?,

@@ -196,6 +196,11 @@ impl Run {
         Ok(Self { folder, manifest, context, permits: Arc::new(permits), seal })
     }
 
+    /// Why the run will not be sealed again when it ends; `None` if it will.
+    pub fn seal_notice(&self) -> Option<String> {
+        self.seal.notice()
+    }
+
     /// The run's folder.
     pub fn path(&self) -> &Path {
         self.folder.path()

@@ -32,8 +32,8 @@ pub struct RunCheck {
 #[derive(Debug)]
 pub struct SealRenewal {
     folder: PathBuf,
-    /// Whether nobody else had changed them before.
-    intact: bool,
+    /// What did not agree before: somebody else changed the files or the receipts.
+    fault: Option<String>,
 }
 
 /// The receipt to be durable before files are written, by name.
@@ -86,7 +86,9 @@ fn check(folder: &Path, receipts: &[Receipt], trusted: PublicKey, removed: Remov
     match seal {
         Some(seal) => faults.extend(seal_fault(&manifest, seal, receipts, trusted)),
         None if receipts.iter().any(|receipt| receipt.entry.kind == "run.handed_off") => {
-            faults.push("run.json: its seal was removed".to_owned());
+            faults.push(
+                "run.json: it has no seal: somebody removed it, or an earlier version of loom made the run".to_owned(),
+            );
         }
         None => {}
     }
@@ -218,13 +220,19 @@ fn is_opening(receipt: &Receipt) -> bool {
 impl SealRenewal {
     /// For a run that is being created.
     pub(super) fn of_new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), intact: true }
+        Self { folder: folder.to_owned(), fault: None }
     }
 
     /// For an existing run, whose files may have been removed but not changed. Call it before its log is opened.
     pub fn of(folder: &Path) -> Self {
-        let intact = own_key().and_then(|key| faults(folder, key, Removed::IsAllowed));
-        Self { folder: folder.to_owned(), intact: intact.is_ok_and(|faults| faults.is_empty()) }
+        let faults = own_key().and_then(|key| faults(folder, key, Removed::IsAllowed));
+        Self { folder: folder.to_owned(), fault: faults.map_or_else(Some, |faults| faults.into_iter().next()) }
+    }
+
+    /// Why the run will not be sealed again, in a line for the user.
+    pub fn notice(&self) -> Option<String> {
+        let (fault, folder) = (self.fault.as_ref()?, self.folder.display());
+        Some(format!("{folder} will not be sealed again ({fault}): loom receipts verify {folder}"))
     }
 
     /// Seals the run, if it was intact. `head` is that of its log.
@@ -233,7 +241,7 @@ impl SealRenewal {
     /// If the manifest cannot be written.
     pub fn renew(&self, head: Option<Head>) -> Result<(), FileError> {
         match head {
-            Some(head) if self.intact => seal(&self.folder, head),
+            Some(head) if self.fault.is_none() => seal(&self.folder, head),
             _ => Ok(()),
         }
     }

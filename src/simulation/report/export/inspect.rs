@@ -226,7 +226,7 @@ fn events(log: &str, loaded: &LoadedRollout, messages: &[Value]) -> Vec<Value> {
             "uuid": format!("{log}-{}-{}", transcript.run.rollout, turn.index),
             "timestamp": later(&transcript.created_at, seconds), "working_start": seconds, "event": "model",
             "model": model, "input": std::mem::take(&mut input), "tools": [], "tool_choice": "none", "config": {},
-            "output": reply(loaded, turn, message.clone()), "working_time": turn.persona.timing.seconds,
+            "output": reply(loaded, turn, message), "working_time": turn.persona.timing.seconds,
         }));
         seconds += turn.timing.seconds;
     }
@@ -246,11 +246,11 @@ fn output(loaded: &LoadedRollout) -> Value {
     let Some(turn) = transcript.turns.last() else { return json!({}) };
     let id = format!("{}-{}p", transcript.run.rollout, turn.index);
     let message = json!({"id": id, "content": turn.persona.content, "source": "generate", "role": "assistant"});
-    reply(loaded, turn, message)
+    reply(loaded, turn, &message)
 }
 
 /// The model's output in one turn.
-fn reply(loaded: &LoadedRollout, turn: &Turn, message: Value) -> Value {
+fn reply(loaded: &LoadedRollout, turn: &Turn, message: &Value) -> Value {
     let said = &turn.persona;
     let tokens = loaded.tokens.iter().find(|line| line.turn == turn.index && line.speaker == Speaker::Persona);
     let logprobs = tokens.and_then(logprobs).map(|content| json!({ "content": content }));
