@@ -442,12 +442,14 @@ def main():
             print(f"{attack.__name__:18} FAILED: {error!r}", flush=True)
     if server.process.poll() is None:
         server.process.kill()
-    for attack in [lambda: everything_at_once(given.loom, given.picture), lambda: heads(given.loom, given.rounds * 10, given.seed)]:
+    once = lambda: everything_at_once(given.loom, given.picture)
+    request_heads = lambda: heads(given.loom, given.rounds * 10, given.seed)
+    for name, attack in [("at once", once), ("request heads", request_heads)]:
         try:
-            print(f"{'at once':18} {attack()}", flush=True)
+            print(f"{name:18} {attack()}", flush=True)
         except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
             failed += 1
-            print(f"{'at once':18} FAILED: {error!r}", flush=True)
+            print(f"{name:18} FAILED: {error!r}", flush=True)
     try:
         for line in mutations(given.loom, root, given.rounds, given.seed):
             print(line, flush=True)
