@@ -113,15 +113,10 @@ impl TextReplay {
             interlocutor_messages: &interlocutor_messages,
             findings: &[],
         });
-        let (first, last) = match self.placement {
-            PlacementUsed::Replace | PlacementUsed::Append => (&plan.opening, Some(&plan.state)),
-            PlacementUsed::System | PlacementUsed::SystemForBudget | PlacementUsed::SystemForTemplate => {
-                (&plan.prompt, None)
-            }
-        };
+        let (first, last) = self.placement.instructions(&plan);
         let around = |history: &[Message]| -> Vec<Message> {
-            let last = last.map(|state| Message::system(state.trim()));
-            std::iter::once(Message::system(first.trim())).chain(history.iter().cloned()).chain(last).collect()
+            let system = |text: &str| (!text.is_empty()).then(|| Message::system(text));
+            system(first).into_iter().chain(history.iter().cloned()).chain(system(last)).collect()
         };
         let mut messages = around(&self.history);
         while let (Some(window), Some(tokens)) = (self.model.info().window_tokens, self.model.count(&messages))

@@ -21,7 +21,7 @@ pub use turn::{
 
 use crate::foundation::base::Digest;
 use crate::foundation::chat::{Finish, ModelInfo, Sampling};
-use crate::simulation::persona::{AdversaryKind, Speaker};
+use crate::simulation::persona::{AdversaryKind, Speaker, TurnPlan};
 
 /// The value of [`Transcript::format`].
 pub const TRANSCRIPT_FORMAT: &str = "loom-transcript";
@@ -141,6 +141,17 @@ pub enum PlacementUsed {
     SystemForBudget,
     /// The system prompt was rewritten because the model's template takes a system message only at the top.
     SystemForTemplate,
+}
+
+impl PlacementUsed {
+    /// The instructions of `plan` above the history and directly before the reply; the latter is empty where everything
+    /// stands above the history.
+    pub fn instructions(self, plan: &TurnPlan) -> (&str, &str) {
+        match self {
+            Self::Replace | Self::Append => (plan.opening.trim(), plan.state.trim()),
+            Self::System | Self::SystemForBudget | Self::SystemForTemplate => (plan.prompt.trim(), ""),
+        }
+    }
 }
 
 /// How a rollout ended.

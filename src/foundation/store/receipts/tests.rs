@@ -331,7 +331,7 @@ fn the_key_is_made_once_for_its_owner_alone_and_refused_when_open_to_others() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
     let parent = path.parent().unwrap();
-    // Whoever can write the folder can replace the key.
+    // A user who can write to the folder can replace the key.
     for (of, loose, kept) in [(path.as_path(), 0o640, 0o600), (parent, 0o770, 0o755), (parent, 0o702, 0o700)] {
         set(of, loose);
         assert!(matches!(ReceiptKey::open(&path), Err(KeyError::Open(_))), "{loose:o}");

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::positions::{CandidateReply, ScorePosition, read};
 use super::{Conversation, LikelihoodSet, RolloutScorer, UNREAD, definition, only};
-use crate::foundation::chat::{Message, Role};
+use crate::foundation::chat::{Message, Role, TokenId};
 use crate::foundation::stats::{Interval, rmse, spearman};
 use crate::simulation::judge::points::point;
 use crate::simulation::judge::scorers::{ScoreInfo, logprobs};
@@ -131,12 +131,13 @@ impl Variants {
 
         let all = std::iter::once(&own).chain(&others).chain(without.iter().flatten()).chain(&stances);
         let all: BTreeSet<&Instructions> = all.chain(grids.iter().flatten().map(|(_, variant)| variant)).collect();
-        let positions = all.iter().map(|variant| under(scorer, variant, turn, heard)).collect();
+        let ids = scorer.ids(&turn.persona);
+        let positions = all.iter().map(|variant| under(scorer, variant, ids.as_deref(), heard)).collect();
         let read = read(scorer.input.model.as_ref(), positions).await.into_iter();
         let read = read.map(|result| Ok(logprobs(&result.and_then(|found| only(found.replies))?)?.iter().sum()));
         let read: BTreeMap<&Instructions, Result<f64, String>> = all.into_iter().zip(read).collect();
         let of = |variant: &Instructions| read.get(variant).cloned().unwrap_or_else(|| Err(UNREAD.to_owned()));
-        let count = scorer.ids(&turn.persona).map_or(1, |ids| ids.len()).max(1) as f64;
+        let count = ids.as_ref().map_or(1, |ids| ids.len()).max(1) as f64;
 
         let at = (turn.index, turn.index);
         let all: Result<Vec<f64>, String> = std::iter::once(&own).chain(&others).map(of).collect();
@@ -201,14 +202,8 @@ struct Instructions {
 
 impl Instructions {
     fn of(plan: &TurnPlan, placement: PlacementUsed) -> Self {
-        match placement {
-            PlacementUsed::Replace | PlacementUsed::Append => {
-                Self { first: plan.opening.trim().to_owned(), last: plan.state.trim().to_owned() }
-            }
-            PlacementUsed::System | PlacementUsed::SystemForBudget | PlacementUsed::SystemForTemplate => {
-                Self { first: plan.prompt.trim().to_owned(), last: String::new() }
-            }
-        }
+        let (first, last) = placement.instructions(plan);
+        Self { first: first.to_owned(), last: last.to_owned() }
     }
 
     /// The instructions with one more sentence at their end.
@@ -238,18 +233,18 @@ impl Instructions {
     }
 }
 
-/// The turn's reply after `instructions` and the history.
+/// The reply with the tokens `ids` after `instructions` and the history.
 fn under(
     scorer: &RolloutScorer<'_>,
     instructions: &Instructions,
-    turn: &Turn,
+    ids: Result<&[TokenId], &String>,
     heard: &ReplayedTurn,
 ) -> Result<ScorePosition<'static>, String> {
     let history = heard.messages.iter().filter(|message| message.role != Role::System).cloned();
     let system = |text: &String| (!text.is_empty()).then(|| Message::system(text.as_str()));
     let messages: Vec<Message> =
         system(&instructions.first).into_iter().chain(history).chain(system(&instructions.last)).collect();
-    let ids = scorer.ids(&turn.persona)?.into_owned();
+    let ids = ids.map_err(Clone::clone)?.to_vec();
     scorer.position(&messages, vec![CandidateReply { ids, gains: heard.gains.clone() }])
 }
 
