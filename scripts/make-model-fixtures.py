@@ -27,6 +27,8 @@ from transformers import (
     LlamaForCausalLM, Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, MistralConfig, MistralForCausalLM,
     Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
     Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+    GemmaConfig, GemmaForCausalLM, Glm4Config, Glm4ForCausalLM, OlmoConfig, OlmoForCausalLM, PhiConfig, PhiForCausalLM,
+    StableLmConfig, StableLmForCausalLM, Starcoder2Config, Starcoder2ForCausalLM,
 )
 
 OUT = Path(__file__).resolve().parent.parent / "tests/data/models"
@@ -172,6 +174,41 @@ SMALL = {
         shared_intermediate_size=16, layer_types=["full_attention", "linear_attention"], mamba_n_heads=6,
         mamba_d_head=8, mamba_n_groups=1, mamba_d_state=16, mamba_chunk_size=16, position_embedding_type="rope",
         residual_multiplier=0.5, attention_multiplier=0.3,
+    )),
+}
+
+# Families that are read through candle alone.
+CANDLE = {
+    "stablelm": ((StableLmConfig, StableLmForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=128, use_qkv_bias=True,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0, partial_rotary_factor=0.5),
+    )),
+    "starcoder2": ((Starcoder2Config, Starcoder2ForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=44, num_hidden_layers=2, num_attention_heads=3,
+        num_key_value_heads=1, max_position_embeddings=128, sliding_window=75,
+        rope_parameters=dict(rope_type="default", rope_theta=100_000.0),
+    )),
+    # Its cache is shared by clones in candle.
+    "glm4": ((Glm4Config, Glm4ForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=28, intermediate_size=36, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=12, max_position_embeddings=128, attention_bias=True,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0, partial_rotary_factor=0.5),
+    )),
+    "phi": ((PhiConfig, PhiForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=32, intermediate_size=52, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=128,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0, partial_rotary_factor=0.5),
+    )),
+    "olmo": ((OlmoConfig, OlmoForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=44, num_hidden_layers=2, num_attention_heads=3,
+        num_key_value_heads=1, max_position_embeddings=128, clip_qkv=1.5, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0),
+    )),
+    "gemma": ((GemmaConfig, GemmaForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3,
+        num_key_value_heads=1, head_dim=12, max_position_embeddings=128,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0),
     )),
 }
 
@@ -379,7 +416,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="make these models only")
     arguments = parser.parse_args()
     wide, wanted = arguments.wide, arguments.names
-    for number, (name, (kind, count, dims)) in enumerate((WIDE if wide else SMALL).items()):
+    for number, (name, (kind, count, dims)) in enumerate((WIDE if wide else SMALL | CANDLE).items()):
         if not wanted or name in wanted:
             torch.manual_seed(number)
             language_model((wide or OUT) / name, kind, count, dims)
