@@ -42,7 +42,7 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 }
 
 /// The fixtures of language models other than Mamba-1: at least one per architecture.
-pub(crate) const MODELS: [&str; 20] = [
+pub(crate) const MODELS: [&str; 23] = [
     "llama",
     "llama-odd",
     "smollm",
@@ -63,6 +63,9 @@ pub(crate) const MODELS: [&str; 20] = [
     "granite",
     "granite-hybrid",
     "granite-hybrid-moe",
+    "falcon-h1",
+    "falcon-h1-normed",
+    "bamba",
 ];
 
 pub(crate) fn folder(path: &Path, threads: usize) -> LocalModel {

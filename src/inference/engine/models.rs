@@ -1,7 +1,9 @@
 //! The supported model families, one file each. To add one, write its file, and name it here.
 
+mod bamba;
 mod bert;
 mod config_json;
+mod falcon_h1;
 mod falcon_mamba;
 mod gemma;
 mod granite;
@@ -48,6 +50,8 @@ const FAMILIES: &[&Family] = &[
     &phi3::FAMILY,
     &granite::FAMILY,
     &granite::HYBRID,
+    &falcon_h1::FAMILY,
+    &bamba::FAMILY,
 ];
 
 /// Supported formats of weights in a folder.

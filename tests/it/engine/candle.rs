@@ -40,7 +40,7 @@ fn assert_close(a: &[TokenLogprob], b: &[TokenLogprob], what: &str) {
 }
 
 /// A copy of a fixture with another `config.json`.
-fn changed(name: &str, change: impl Fn(&mut serde_json::Value)) -> tempfile::TempDir {
+pub(super) fn changed(name: &str, change: impl Fn(&mut serde_json::Value)) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(fixture(name)).unwrap() {
         let path = entry.unwrap().path();

@@ -85,11 +85,27 @@ fn a_gguf_equals_the_folder_it_was_made_from() {
     assert_eq!(open(&spec.into(), &OpenOptions::default()).unwrap().info().vocabulary, Some(40));
     let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
     super::parity::check_model(&LocalModel::from_path(&path, &options).unwrap(), &fixture("plain"));
-    for name in ["gemma2", "gemma3", "olmo2", "phi3", "granite", "qwen3-yarn", "qwen3-moe", "granite-hybrid"] {
+    let transformers = ["gemma2", "gemma3", "olmo2", "phi3", "granite", "qwen3-yarn", "qwen3-moe", "smollm3"];
+    let recurrent = ["granite-hybrid", "bamba", "falcon-h1", "mamba2"];
+    for name in transformers.iter().chain(&recurrent) {
         let path = fixture(&format!("../gguf/{name}.gguf"));
         super::parity::check_model(&LocalModel::from_path(&path, &options).unwrap(), &fixture(name));
     }
     // Experts, and a shared one; without rotary positions, which llama.cpp's hybrids never have.
     let path = fixture("../gguf/granite-hybrid-moe.gguf");
     super::parity::check_model(&LocalModel::from_path(&path, &options).unwrap(), &fixture("granite-hybrid-moe"));
+}
+
+#[test]
+fn a_falcon_mamba_in_gguf_has_the_norms_of_its_family() {
+    let ids: Vec<u32> = (0..40).map(|at| at * 7 % 40).collect();
+    let bits_of = |path: &std::path::Path| {
+        let model = LocalModel::from_path(path, &EngineOptions::default()).unwrap();
+        let prompt = super::request(Prompt::Ids(ids[..1].to_vec()), Sampling::greedy());
+        bits(&score(&model, prompt, &ids[1..], 0).tokens)
+    };
+    // Files have no key for the epsilon of these norms: it is the default of `transformers`.
+    let folder = super::candle::changed("falcon-mamba", |config| config["mixer_rms_eps"] = 1e-6.into());
+    assert_eq!(bits_of(&fixture("../gguf/falcon-mamba.gguf")), bits_of(folder.path()));
+    assert_ne!(bits_of(folder.path()), bits_of(&fixture("falcon-mamba")));
 }

@@ -1,4 +1,4 @@
-//! The tensors of a decoder's layer: a mixer (attention, or Mamba-2 in hybrids) and a feed-forward network (dense, or a
+//! The tensors of a decoder's layer: a mixer (attention, in hybrids also Mamba-2) and a feed-forward network (dense, or a
 //! mixture of experts), with norms before or after each.
 
 use super::super::error::LoadError;
@@ -82,6 +82,8 @@ pub(in super::super) struct Layer<S: Storage> {
 pub(in super::super) enum Mixer<S: Storage> {
     Attention(Attention<S>),
     Mamba2(mamba2::Mixer<S>),
+    /// Both read the same input; their outputs are added.
+    Both(Box<(Attention<S>, mamba2::Mixer<S>)>),
 }
 
 pub(in super::super) struct Attention<S: Storage> {
@@ -134,6 +136,10 @@ impl<S: Storage> Layer<S> {
             norm: norm(scope, before, names.input_norm)?,
             output_norm: norm(scope, after, names.output_norm)?,
             mixer: match config.recurrent(index) {
+                Some(mamba) if config.beside_attention() => {
+                    let attention = Attention::load(config, scope)?;
+                    Mixer::Both(Box::new((attention, mamba2::Mixer::load(mamba, names.mamba, scope)?)))
+                }
                 Some(mamba) => Mixer::Mamba2(mamba2::Mixer::load(mamba, names.mamba, scope)?),
                 None => Mixer::Attention(Attention::load(config, scope)?),
             },

@@ -189,6 +189,7 @@ impl LlamaFields {
             scales: Scales::ONE,
             experts: None,
             mamba: None,
+            multipliers: None,
             qkv_bias: self.attention_bias,
             out_bias: self.attention_bias,
             feed_bias: false,
