@@ -173,6 +173,7 @@ ARCHITECTURES = {
     "qwen3-yarn": Arch.QWEN3, "qwen3-moe": Arch.QWEN3MOE, "granite-hybrid": Arch.GRANITE_HYBRID,
     "granite-hybrid-moe": Arch.GRANITE_HYBRID, "bamba": Arch.GRANITE_HYBRID, "falcon-h1": Arch.FALCON_H1,
     "smollm3": Arch.SMOLLM3, "mamba2": Arch.MAMBA2, "falcon-mamba": Arch.MAMBA,
+    "nemotron-h": Arch.NEMOTRON_H,
 }
 # Their queries and keys are interleaved.
 INTERLEAVED = (Arch.GRANITE, Arch.GRANITE_HYBRID, Arch.SMOLLM3)
@@ -204,7 +205,28 @@ def recurrent_settings(writer: GGUFWriter, arch: Arch, config: dict) -> None:
         writer.add_ssm_dt_b_c_rms(True)
 
 
+def nemotron_settings(writer: GGUFWriter, config: dict) -> None:
+    kinds = config["layers_block_type"]
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length([config["intermediate_size"] if kind == "mlp" else 0 for kind in kinds])
+    writer.add_block_count(len(kinds))
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv([config["num_key_value_heads"] if kind == "full_attention" else 0 for kind in kinds])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_layer_norm_rms_eps(config["layer_norm_epsilon"])
+    writer.add_file_type(0)
+    writer.add_ssm_conv_kernel(config["conv_kernel"])
+    writer.add_ssm_state_size(config["ssm_state_size"])
+    writer.add_ssm_group_count(config["n_groups"])
+    writer.add_ssm_inner_size(config["mamba_num_heads"] * config["mamba_head_dim"])
+    writer.add_ssm_time_step_rank(config["mamba_num_heads"])
+
+
 def settings(writer: GGUFWriter, arch: Arch, config: dict) -> None:
+    if arch == Arch.NEMOTRON_H:
+        return nemotron_settings(writer, config)
     if arch in (Arch.MAMBA, Arch.MAMBA2):
         return recurrent_settings(writer, arch, config)
     rope = config["rope_parameters"]
@@ -346,7 +368,7 @@ def family(name: str, arch: Arch) -> None:
     settings(writer, arch, config)
     # Without an end: the reference continues after every token.
     byte_level(writer, "gpt-2", end=None)
-    known = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
+    known = gguf.get_tensor_name_map(arch, config.get("num_hidden_layers") or len(config["layers_block_type"]))
     for hf, tensor in tensors(arch, config, safetensors(source / "model.safetensors")).items():
         mapped = hf if hf.startswith("blk.") else known.get_name(hf, try_suffixes=(".weight", ".bias"))
         assert mapped, hf

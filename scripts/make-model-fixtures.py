@@ -27,7 +27,7 @@ from transformers import (
     LlamaForCausalLM, Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, MistralConfig, MistralForCausalLM,
     Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
     Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
-    BambaConfig, BambaForCausalLM, FalconH1Config, FalconH1ForCausalLM, GemmaConfig, GemmaForCausalLM, Glm4Config, Glm4ForCausalLM, OlmoConfig, OlmoForCausalLM, PhiConfig, PhiForCausalLM,
+    BambaConfig, BambaForCausalLM, NemotronHConfig, NemotronHForCausalLM, FalconH1Config, FalconH1ForCausalLM, GemmaConfig, GemmaForCausalLM, Glm4Config, Glm4ForCausalLM, OlmoConfig, OlmoForCausalLM, PhiConfig, PhiForCausalLM,
     StableLmConfig, StableLmForCausalLM, Starcoder2Config, Starcoder2ForCausalLM,
 )
 
@@ -201,6 +201,12 @@ SMALL = {
         num_key_value_heads=1, max_position_embeddings=512, attn_layer_indices=[1], mamba_n_heads=4, mamba_d_head=12,
         mamba_n_groups=2, mamba_d_state=7, mamba_d_conv=4, mamba_chunk_size=16,
         rope_parameters=dict(rope_type="default", rope_theta=10_000.0, partial_rotary_factor=0.5),
+    )),
+    # Mamba-2, a feed-forward network without a gate, and attention without rotary positions, a layer each.
+    "nemotron-h": ((NemotronHConfig, NemotronHForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=24, layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention"],
+        num_attention_heads=3, num_key_value_heads=1, head_dim=10, max_position_embeddings=512, intermediate_size=28,
+        ssm_state_size=7, mamba_num_heads=4, mamba_head_dim=12, n_groups=2, conv_kernel=4, chunk_size=16,
     )),
 }
 

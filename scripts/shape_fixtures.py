@@ -65,6 +65,12 @@ configs |= {
         "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_state": 128, "attn_layer_indices": [9, 18, 27],
         "tie_word_embeddings": False,
     },
+    "nemotron-h-8b": {
+        "model_type": "nemotron_h", "vocab_size": 131072, "hidden_size": 4096, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 21504, "mamba_num_heads": 128,
+        "mamba_head_dim": 64, "ssm_state_size": 128, "n_groups": 8, "tie_word_embeddings": False,
+        "hybrid_override_pattern": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
+    },
 }
 shapes = {}
 for name, config in configs.items():

@@ -42,7 +42,7 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 }
 
 /// The fixtures of language models other than Mamba-1: at least one per architecture.
-pub(crate) const MODELS: [&str; 23] = [
+pub(crate) const MODELS: [&str; 24] = [
     "llama",
     "llama-odd",
     "smollm",
@@ -66,6 +66,7 @@ pub(crate) const MODELS: [&str; 23] = [
     "falcon-h1",
     "falcon-h1-normed",
     "bamba",
+    "nemotron-h",
 ];
 
 pub(crate) fn folder(path: &Path, threads: usize) -> LocalModel {

@@ -23,6 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{Device as CandleDevice, Tensor};
+use serde::Deserialize;
 
 use self::families::{CandleFamily, find};
 use self::fields::Fields;
@@ -61,9 +62,16 @@ pub(super) struct CandleDescription {
     listed: Listed,
 }
 
+#[derive(Deserialize)]
+struct Header {
+    model_type: Option<String>,
+}
+
 /// The model that a `config.json` describes.
 pub(super) fn parse(json: &str) -> Result<CandleDescription, LoadError> {
-    let (family, fields) = Fields::parse(json, find)?;
+    let kind: Header = serde_json::from_str(json).map_err(|error| LoadError::malformed("config.json", error))?;
+    let family = find(&kind.model_type.unwrap_or_default())?;
+    let fields = Fields::parse(json, &family.expected)?;
     let listed = Listed::new(family, &fields)?;
     Ok(CandleDescription { family, fields, listed })
 }
@@ -90,7 +98,7 @@ impl CandleDescription {
     }
 
     /// The network with the tensors of `weights`.
-    pub(super) fn network(self, weights: &mut Weights<'_>) -> Result<CandleNetwork, LoadError> {
+    fn network(self, weights: &mut Weights<'_>) -> Result<CandleNetwork, LoadError> {
         let loaded = Loaded::new(&self.listed, &self.fields, weights)?;
         let first = build(self.family, &self.fields, &loaded)?;
         Ok(CandleNetwork { description: self, loaded, first, fault: Mutex::new(None) })
@@ -103,7 +111,7 @@ impl ModelDescription for CandleDescription {
     }
 
     fn launch(self: Box<Self>, launch: Launch<'_, '_>) -> Result<Shared, LoadError> {
-        launch.run_candle(*self)
+        launch.run_candle(|weights| self.network(weights))
     }
 }
 

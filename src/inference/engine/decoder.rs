@@ -74,6 +74,8 @@ pub(super) struct DecoderConfig {
     pub(super) mamba: Option<MambaLayers>,
     /// Factors inside layers.
     pub(super) multipliers: Option<Multipliers>,
+    /// What layers have if none has both a mixer and a feed-forward network, one entry per layer; empty if all have both.
+    pub(super) halves: Vec<Half>,
     /// The projections to queries, keys and values have biases.
     pub(super) qkv_bias: bool,
     /// The projection out of attention has a bias.
@@ -111,6 +113,8 @@ pub(super) enum Activation {
     Silu,
     /// GELU in its approximation by tanh.
     GeluTanh,
+    /// The square of the positive part, in a feed-forward network without a gate.
+    SquaredRelu,
 }
 
 /// Dimensions of a mixture of experts.
@@ -145,6 +149,13 @@ pub(super) struct MambaLayers {
     pub(super) listed: Vec<bool>,
     /// These layers have attention, too: both read the same input, and their outputs are added.
     pub(super) beside_attention: bool,
+}
+
+/// What a layer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Half {
+    Mixer,
+    Feed,
 }
 
 /// Factors inside a layer.
@@ -223,7 +234,7 @@ impl NetworkConfig for DecoderConfig {
         if self.experts.is_none() && self.mamba.is_none() {
             return vec![(0, self.layers)];
         }
-        let kind = |index| (self.recurrent(index).is_some(), self.experts(index).is_some());
+        let kind = |index| (self.recurrent(index).is_some(), self.experts(index).is_some(), self.half(index));
         let mut kinds: Vec<(usize, usize)> = Vec::new();
         for index in 0..self.layers {
             match kinds.iter_mut().find(|(first, _)| kind(*first) == kind(index)) {
@@ -261,7 +272,14 @@ impl DecoderConfig {
 
     /// Number of layers with attention before layer `index`.
     fn attention_before(&self, index: usize) -> usize {
-        if self.beside_attention() { index } else { index - self.recurrent_before(index) }
+        let has = |layer: &usize| self.half(*layer) != Some(Half::Feed);
+        let mixers = (0..index).filter(has).count();
+        if self.beside_attention() { mixers } else { mixers - self.recurrent_before(index) }
+    }
+
+    /// What layer `index` has, if not both halves.
+    fn half(&self, index: usize) -> Option<Half> {
+        self.halves.get(index).copied()
     }
 
     fn beside_attention(&self) -> bool {
@@ -418,8 +436,11 @@ impl Architecture for Decoder {
         }
         self.embedding_and_head.embed(batch, pass.x);
         for (index, layer) in self.layers.iter().enumerate() {
-            self.norm(layer.norm.as_deref(), &mut pass);
+            if !matches!(layer.mixer, Mixer::None) {
+                self.norm(layer.norm.as_deref(), &mut pass);
+            }
             match &layer.mixer {
+                Mixer::None => {}
                 Mixer::Attention(attention) => self.attention(attention, index, batch, &mut pass),
                 Mixer::Mamba2(mixer) => self.recurrence(mixer, index, batch, &mut pass),
                 Mixer::Both(both) => {
@@ -431,9 +452,20 @@ impl Architecture for Decoder {
                     add(pass.h, pass.normed);
                 }
             }
-            self.add(layer.output_norm.as_deref(), &mut pass);
+            if !matches!(layer.mixer, Mixer::None) {
+                self.add(layer.output_norm.as_deref(), &mut pass);
+            }
+            if matches!(layer.feed, Feed::None) {
+                continue;
+            }
             self.norm(layer.feed_norm.as_deref(), &mut pass);
             match &layer.feed {
+                Feed::None => {}
+                Feed::Plain([up_proj, down_proj]) => {
+                    up_proj.apply(pass.h, rows, pass.up);
+                    pass.up.iter_mut().for_each(|x| *x = x.max(0.0).powi(2));
+                    down_proj.apply(pass.up, rows, pass.h);
+                }
                 Feed::Dense(gated) => self.gated(gated, d_feed, rows, &mut pass),
                 Feed::Experts(experts) => {
                     if let Some(config) = self.config.experts(index) {
@@ -455,7 +487,7 @@ impl Architecture for Decoder {
         let mixers = self.layers.iter().enumerate().filter_map(|(index, layer)| match &layer.mixer {
             Mixer::Mamba2(mixer) => Some((index, mixer)),
             Mixer::Both(both) => Some((index, &both.1)),
-            Mixer::Attention(_) => None,
+            Mixer::Attention(_) | Mixer::None => None,
         });
         let config = &self.config.mamba.as_ref()?.config;
         Some(config.stats(mixers, &state.recurrent, steps, gains))
@@ -585,6 +617,8 @@ impl Gated<OnCpu> {
         match activation {
             Activation::Silu => silu_gate(Rows::new(gate, d_feed), d_feed, up),
             Activation::GeluTanh => gelu_tanh_gate(Rows::new(gate, d_feed), d_feed, up),
+            // Networks of this kind are `Feed::Plain`.
+            Activation::SquaredRelu => {}
         }
         self.down_proj.apply(up, rows, h);
     }

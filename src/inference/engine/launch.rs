@@ -9,7 +9,6 @@ use serde::Deserialize;
 
 use super::architecture::Architecture;
 use super::bundled::Manifest;
-use super::candle::CandleDescription;
 #[cfg(feature = "cuda")]
 use super::device::Device;
 use super::error::LoadError;
@@ -91,14 +90,17 @@ impl Launch<'_, '_> {
         })
     }
 
-    /// Loads and starts a network of candle.
-    pub(super) fn run_candle(self, description: CandleDescription) -> Result<Shared, LoadError> {
+    /// Loads and starts a network of candle, which `load` makes of the weights.
+    pub(super) fn run_candle<A: Architecture>(
+        self,
+        load: impl FnOnce(&mut Weights<'_>) -> Result<A, LoadError>,
+    ) -> Result<Shared, LoadError> {
         let Self { files, options } = self;
         options.device.must_be_cpu("a model through candle")?;
         if let Some(dtype) = options.dtype.filter(|dtype| *dtype != Dtype::F32) {
             return Err(LoadError::Start(format!("candle reads weights as f32 here, not as {dtype}")));
         }
-        files.start(options, |weights| description.network(weights))
+        files.start(options, load)
     }
 }
 

@@ -11,6 +11,7 @@ mod llama;
 mod mamba;
 mod mamba2;
 mod mistral;
+mod nemotron_h;
 mod olmo2;
 mod phi3;
 mod qwen2;
@@ -52,6 +53,7 @@ const FAMILIES: &[&Family] = &[
     &granite::HYBRID,
     &falcon_h1::FAMILY,
     &bamba::FAMILY,
+    &nemotron_h::FAMILY,
 ];
 
 /// Supported formats of weights in a folder.

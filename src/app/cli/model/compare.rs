@@ -42,7 +42,7 @@ pub(super) fn run(terminal: &mut Terminal, spec: &ModelSpec, other: Other, bound
             return Err(Failure::usage(format!("`{spec}` cannot be compared with candle: {why}")));
         }
     };
-    let [own, theirs] = [spec, &other].map(|spec| read(spec));
+    let [own, theirs] = [spec, &other].map(read);
     let (own, theirs) = (own?, theirs?);
     let mut worst = (0.0f32, 0);
     let mut compared = 0;

@@ -11,21 +11,12 @@ use serde_json::{Map, Value as Json, json};
 use super::super::error::LoadError;
 use super::super::network::SequenceMemory;
 use super::Reader;
-use super::fields::Fields;
+use super::fields::{Expected, Fields};
 
 /// A family of candle-transformers.
 pub(super) struct CandleFamily {
     model_type: &'static str,
-    /// Fields that a file may leave out.
-    pub(super) defaults: fn() -> Map<String, Json>,
-    /// Fields of which candle implements this value alone.
-    pub(super) fixed: fn() -> Map<String, Json>,
-    /// Types of rotary scaling besides `default`.
-    pub(super) scalings: &'static [&'static str],
-    /// Fields that must be dims.
-    pub(super) dims: &'static [&'static str],
-    /// It reads the field `head_dim`.
-    pub(super) own_head_dim: bool,
+    pub(super) expected: Expected,
     /// Its mask is right for several tokens after cached ones.
     pub(super) reads_on: bool,
     /// The name in the files of a tensor that candle asks for.
@@ -36,9 +27,8 @@ pub(super) struct CandleFamily {
     pub(super) build: fn(&Fields, VarBuilder<'static>) -> Result<Box<dyn Reader>>,
 }
 
-/// What most decoders have in common.
-const DECODER: CandleFamily = CandleFamily {
-    model_type: "",
+/// What most decoders expect.
+const EXPECTED: Expected = Expected {
     defaults: Map::new,
     fixed: Map::new,
     scalings: &[],
@@ -51,6 +41,12 @@ const DECODER: CandleFamily = CandleFamily {
         "max_position_embeddings",
     ],
     own_head_dim: false,
+};
+
+/// What most decoders have in common.
+const DECODER: CandleFamily = CandleFamily {
+    model_type: "",
+    expected: EXPECTED,
     reads_on: true,
     name: str::to_owned,
     table: "model.embed_tokens.weight",
@@ -61,14 +57,17 @@ const DECODER: CandleFamily = CandleFamily {
 const FAMILIES: &[CandleFamily] = &[
     CandleFamily {
         model_type: "stablelm",
-        defaults: || {
-            object(json!({
-                "hidden_act": "silu", "partial_rotary_factor": 0.25, "rope_theta": 1e4, "layer_norm_eps": 1e-5,
-                "use_qkv_bias": false, "use_cache": true, "max_position_embeddings": 4096,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "hidden_act": "silu", "partial_rotary_factor": 0.25, "rope_theta": 1e4, "layer_norm_eps": 1e-5,
+                    "use_qkv_bias": false, "use_cache": true, "max_position_embeddings": 4096,
+                }))
+            },
+            // Without its cache, candle's network reads every token as the first.
+            fixed: || object(json!({"use_parallel_residual": false, "qk_layernorm": false, "use_cache": true})),
+            ..EXPECTED
         },
-        // Without its cache, candle's network reads every token as the first.
-        fixed: || object(json!({"use_parallel_residual": false, "qk_layernorm": false, "use_cache": true})),
         build: |fields, builder| {
             let model = models::stable_lm::Model::new(&fields.to()?, builder)?;
             Ok(Box::new(Sole { model, read: |model, ids, position| model.forward(ids, position) }))
@@ -77,219 +76,261 @@ const FAMILIES: &[CandleFamily] = &[
     },
     CandleFamily {
         model_type: "starcoder2",
-        defaults: || {
-            object(json!({
-                "hidden_act": "gelu_pytorch_tanh", "norm_epsilon": 1e-5, "rope_theta": 1e4, "use_bias": true,
-                "tie_word_embeddings": true, "max_position_embeddings": 4096,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "hidden_act": "gelu_pytorch_tanh", "norm_epsilon": 1e-5, "rope_theta": 1e4, "use_bias": true,
+                    "tie_word_embeddings": true, "max_position_embeddings": 4096,
+                }))
+            },
+            fixed: || object(json!({"tie_word_embeddings": true})),
+            ..EXPECTED
         },
-        fixed: || object(json!({"tie_word_embeddings": true})),
         build: |fields, builder| {
             let model = models::starcoder2::Model::new(&fields.to()?, builder)?;
-            copied(model, |model, ids, position| model.forward(ids, position))
+            Ok(copied(model, models::starcoder2::Model::forward))
         },
         ..DECODER
     },
     CandleFamily {
         model_type: "glm4",
-        defaults: || {
-            object(json!({
-                "hidden_act": "silu", "head_dim": 128, "partial_rotary_factor": 0.5, "rope_theta": 1e4,
-                "rms_norm_eps": 1.5625e-7, "attention_bias": false, "tie_word_embeddings": false,
-                "max_position_embeddings": 131_072,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "hidden_act": "silu", "head_dim": 128, "partial_rotary_factor": 0.5, "rope_theta": 1e4,
+                    "rms_norm_eps": 1.5625e-7, "attention_bias": false, "tie_word_embeddings": false,
+                    "max_position_embeddings": 131_072,
+                }))
+            },
+            own_head_dim: true,
+            ..EXPECTED
         },
-        own_head_dim: true,
         build: |fields, builder| {
             let model = models::glm4_new::ModelForCausalLM::new(&fields.to()?, builder)?;
-            aliased(model, |model, ids, position| model.forward(ids, position))
+            Ok(aliased(model, models::glm4_new::ModelForCausalLM::forward))
         },
         ..DECODER
     },
     CandleFamily {
         model_type: "phi",
-        defaults: || {
-            object(json!({
-                "hidden_act": "gelu_new", "partial_rotary_factor": 0.5, "rope_theta": 1e4, "layer_norm_eps": 1e-5,
-                "tie_word_embeddings": false, "qk_layernorm": false, "max_position_embeddings": 2048,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "hidden_act": "gelu_new", "partial_rotary_factor": 0.5, "rope_theta": 1e4, "layer_norm_eps": 1e-5,
+                    "tie_word_embeddings": false, "qk_layernorm": false, "max_position_embeddings": 2048,
+                }))
+            },
+            fixed: || object(json!({"qk_layernorm": false})),
+            ..EXPECTED
         },
-        fixed: || object(json!({"qk_layernorm": false})),
         reads_on: false,
         build: |fields, builder| {
             let model = models::phi::Model::new(&fields.to()?, builder)?;
-            copied(model, |model, ids, _| model.forward(ids))
+            Ok(copied(model, |model, ids, _| model.forward(ids)))
         },
         ..DECODER
     },
     CandleFamily {
         model_type: "olmo",
-        defaults: || {
-            object(json!({
-                "hidden_act": "silu", "rope_theta": 1e4, "attention_bias": false, "tie_word_embeddings": false,
-                "max_position_embeddings": 2048,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "hidden_act": "silu", "rope_theta": 1e4, "attention_bias": false, "tie_word_embeddings": false,
+                    "max_position_embeddings": 2048,
+                }))
+            },
+            ..EXPECTED
         },
         build: |fields, builder| {
             let model = models::olmo::Model::new(&fields.to()?, builder)?;
-            copied(model, |model, ids, position| model.forward(ids, position))
+            Ok(copied(model, models::olmo::Model::forward))
         },
         ..DECODER
     },
     CandleFamily {
         model_type: "gemma",
-        // Older files state `gelu` in `hidden_act`; every published Gemma uses the approximation by tanh.
-        defaults: || {
-            object(json!({
-                "hidden_activation": "gelu_pytorch_tanh", "head_dim": 256, "rope_theta": 1e4, "rms_norm_eps": 1e-6,
-                "attention_bias": false, "tie_word_embeddings": true, "max_position_embeddings": 8192,
-            }))
+        expected: Expected {
+            // Older files state `gelu` in `hidden_act`; every published Gemma uses the approximation by tanh.
+            defaults: || {
+                object(json!({
+                    "hidden_activation": "gelu_pytorch_tanh", "head_dim": 256, "rope_theta": 1e4, "rms_norm_eps": 1e-6,
+                    "attention_bias": false, "tie_word_embeddings": true, "max_position_embeddings": 8192,
+                }))
+            },
+            fixed: || object(json!({"tie_word_embeddings": true})),
+            own_head_dim: true,
+            ..EXPECTED
         },
-        fixed: || object(json!({"tie_word_embeddings": true})),
-        own_head_dim: true,
         build: |fields, builder| {
             let mut config: models::gemma::Config = fields.to()?;
             config.hidden_act = None;
             let model = models::gemma::Model::new(false, &config, builder)?;
-            copied(model, |model, ids, position| model.forward(ids, position))
+            Ok(copied(model, models::gemma::Model::forward))
         },
         ..DECODER
     },
     // Families that are native, too.
     CandleFamily {
         model_type: "llama",
-        defaults: || {
-            object(json!({
-                "rope_theta": 1e4, "rms_norm_eps": 1e-6, "tie_word_embeddings": false, "max_position_embeddings": 2048,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "rope_theta": 1e4, "rms_norm_eps": 1e-6, "tie_word_embeddings": false, "max_position_embeddings": 2048,
+                }))
+            },
+            fixed: || object(json!({"hidden_act": "silu", "attention_bias": false, "mlp_bias": false})),
+            scalings: &["llama3"],
+            ..EXPECTED
         },
-        fixed: || object(json!({"hidden_act": "silu", "attention_bias": false, "mlp_bias": false})),
-        scalings: &["llama3"],
         build: |fields, builder| {
             let config = fields.to::<models::llama::LlamaConfig>()?.into_config(false);
             let cache = models::llama::Cache::new(true, DType::F32, &config, &Device::Cpu)?;
             let model = Arc::new(models::llama::Llama::load(builder, &config)?);
-            copied((model, cache), |(model, cache), ids, position| model.forward(ids, position, cache))
+            Ok(copied((model, cache), |(model, cache), ids, position| model.forward(ids, position, cache)))
         },
         ..DECODER
     },
     CandleFamily {
         model_type: "qwen2",
-        defaults: || {
-            object(json!({
-                "hidden_act": "silu", "rope_theta": 1e4, "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
-                "use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 28,
-                "max_position_embeddings": 32_768,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "hidden_act": "silu", "rope_theta": 1e4, "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
+                    "use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 28,
+                    "max_position_embeddings": 32_768,
+                }))
+            },
+            ..EXPECTED
         },
         build: |fields, builder| {
             let model = models::qwen2::ModelForCausalLM::new(&fields.to()?, builder)?;
-            copied(model, |model, ids, position| model.forward(ids, position))
+            Ok(copied(model, models::qwen2::ModelForCausalLM::forward))
         },
         ..DECODER
     },
     CandleFamily {
         model_type: "qwen3",
-        defaults: || {
-            object(json!({
-                "hidden_act": "silu", "head_dim": 128, "rope_theta": 1e4, "rms_norm_eps": 1e-6,
-                "attention_bias": false, "tie_word_embeddings": false, "use_sliding_window": false,
-                "max_window_layers": 28, "max_position_embeddings": 32_768,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "hidden_act": "silu", "head_dim": 128, "rope_theta": 1e4, "rms_norm_eps": 1e-6,
+                    "attention_bias": false, "tie_word_embeddings": false, "use_sliding_window": false,
+                    "max_window_layers": 28, "max_position_embeddings": 32_768,
+                }))
+            },
+            own_head_dim: true,
+            ..EXPECTED
         },
-        own_head_dim: true,
         build: |fields, builder| {
             let model = models::qwen3::ModelForCausalLM::new(&fields.to()?, builder)?;
-            copied(model, |model, ids, position| model.forward(ids, position))
+            Ok(copied(model, models::qwen3::ModelForCausalLM::forward))
         },
         ..DECODER
     },
     CandleFamily {
         model_type: "mistral",
-        defaults: || {
-            object(json!({
-                "hidden_act": "silu", "rope_theta": 1e4, "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
-                "max_position_embeddings": 131_072,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "hidden_act": "silu", "rope_theta": 1e4, "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
+                    "max_position_embeddings": 131_072,
+                }))
+            },
+            own_head_dim: true,
+            ..EXPECTED
         },
-        own_head_dim: true,
         build: |fields, builder| {
             let model = models::mistral::Model::new(&fields.to()?, builder)?;
-            copied(model, |model, ids, position| model.forward(ids, position))
+            Ok(copied(model, models::mistral::Model::forward))
         },
         ..DECODER
     },
     CandleFamily {
         model_type: "gemma2",
-        defaults: || {
-            object(json!({
-                "hidden_activation": "gelu_pytorch_tanh", "head_dim": 256, "rope_theta": 1e4, "rms_norm_eps": 1e-6,
-                "attention_bias": false, "tie_word_embeddings": true, "max_position_embeddings": 8192,
-                "query_pre_attn_scalar": 256, "sliding_window": 4096, "final_logit_softcapping": 30.0,
-                "attn_logit_softcapping": 50.0,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "hidden_activation": "gelu_pytorch_tanh", "head_dim": 256, "rope_theta": 1e4, "rms_norm_eps": 1e-6,
+                    "attention_bias": false, "tie_word_embeddings": true, "max_position_embeddings": 8192,
+                    "query_pre_attn_scalar": 256, "sliding_window": 4096, "final_logit_softcapping": 30.0,
+                    "attn_logit_softcapping": 50.0,
+                }))
+            },
+            fixed: || object(json!({"tie_word_embeddings": true})),
+            own_head_dim: true,
+            ..EXPECTED
         },
-        fixed: || object(json!({"tie_word_embeddings": true})),
-        own_head_dim: true,
         build: |fields, builder| {
             let model = models::gemma2::Model::new(false, &fields.to()?, builder)?;
-            copied(model, |model, ids, position| model.forward(ids, position))
+            Ok(copied(model, models::gemma2::Model::forward))
         },
         ..DECODER
     },
     CandleFamily {
         model_type: "phi3",
-        defaults: || {
-            object(json!({
-                "hidden_act": "silu", "rope_theta": 1e4, "rms_norm_eps": 1e-5, "tie_word_embeddings": false,
-                "max_position_embeddings": 4096,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "hidden_act": "silu", "rope_theta": 1e4, "rms_norm_eps": 1e-5, "tie_word_embeddings": false,
+                    "max_position_embeddings": 4096,
+                }))
+            },
+            ..EXPECTED
         },
         // Candle multiplies where LongRoPE divides, so that `longrope` is refused.
         build: |fields, builder| {
             let model = models::phi3::Model::new(&fields.to()?, builder)?;
-            copied(model, |model, ids, position| model.forward(ids, position))
+            Ok(copied(model, models::phi3::Model::forward))
         },
         ..DECODER
     },
     CandleFamily {
         model_type: "olmo2",
-        defaults: || {
-            object(json!({
-                "hidden_act": "silu", "rope_theta": 1e4, "rms_norm_eps": 1e-5, "attention_bias": false,
-                "tie_word_embeddings": false, "max_position_embeddings": 2048,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "hidden_act": "silu", "rope_theta": 1e4, "rms_norm_eps": 1e-5, "attention_bias": false,
+                    "tie_word_embeddings": false, "max_position_embeddings": 2048,
+                }))
+            },
+            ..EXPECTED
         },
         build: |fields, builder| {
             let model = models::olmo2::Model::new(&fields.to()?, builder)?;
-            copied(model, |model, ids, position| model.forward(ids, position))
+            Ok(copied(model, models::olmo2::Model::forward))
         },
         ..DECODER
     },
     CandleFamily {
         model_type: "smollm3",
-        defaults: || {
-            object(json!({
-                "hidden_act": "silu", "rope_theta": 2e6, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
-                "no_rope_layer_interval": 4, "use_sliding_window": false, "max_position_embeddings": 32_768,
-            }))
+        expected: Expected {
+            defaults: || {
+                object(json!({
+                    "hidden_act": "silu", "rope_theta": 2e6, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
+                    "no_rope_layer_interval": 4, "use_sliding_window": false, "max_position_embeddings": 32_768,
+                }))
+            },
+            ..EXPECTED
         },
         build: |fields, builder| {
             let model = models::smol::smollm3::ModelForCausalLM::new(&fields.to()?, builder)?;
-            aliased(model, |model, ids, position| model.forward(ids, position))
+            Ok(aliased(model, models::smol::smollm3::ModelForCausalLM::forward))
         },
         ..DECODER
     },
     CandleFamily {
         model_type: "mamba",
-        defaults: || object(json!({"tie_word_embeddings": true, "expand": 2})),
-        fixed: || {
-            object(json!({
-                "state_size": 16, "conv_kernel": 4, "expand": 2, "use_bias": false, "use_conv_bias": true,
-                "hidden_act": "silu", "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true,
-            }))
+        expected: Expected {
+            defaults: || object(json!({"tie_word_embeddings": true, "expand": 2})),
+            fixed: || {
+                object(json!({
+                    "state_size": 16, "conv_kernel": 4, "expand": 2, "use_bias": false, "use_conv_bias": true,
+                    "hidden_act": "silu", "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true,
+                }))
+            },
+            dims: &["vocab_size", "hidden_size", "num_hidden_layers"],
+            ..EXPECTED
         },
-        dims: &["vocab_size", "hidden_size", "num_hidden_layers"],
         name: |name| match name {
             "embedding.weight" => "backbone.embeddings.weight".to_owned(),
             name => format!("backbone.{name}"),
@@ -345,8 +386,8 @@ struct Copied<M> {
     read: Forward<M>,
 }
 
-fn copied<M: Clone + Send + Sync + 'static>(model: M, read: Forward<M>) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(Copied { model, read }))
+fn copied<M: Clone + Send + Sync + 'static>(model: M, read: Forward<M>) -> Box<dyn Reader> {
+    Box::new(Copied { model, read })
 }
 
 impl<M: Clone + Send + Sync + 'static> Reader for Copied<M> {
@@ -366,8 +407,8 @@ struct Aliased<M> {
     is_empty: bool,
 }
 
-fn aliased<M: Clone + Send + Sync + 'static>(model: M, read: Forward<M>) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(Aliased { model, read, is_empty: true }))
+fn aliased<M: Clone + Send + Sync + 'static>(model: M, read: Forward<M>) -> Box<dyn Reader> {
+    Box::new(Aliased { model, read, is_empty: true })
 }
 
 impl<M: Clone + Send + Sync + 'static> Reader for Aliased<M> {

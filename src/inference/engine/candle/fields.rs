@@ -5,47 +5,55 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
 
 use super::super::error::LoadError;
-use super::families::CandleFamily;
 use crate::foundation::base::limits::MODEL_DIM_MAX;
 
 const FILE: &str = "config.json";
+
+/// What candle's network of a family expects of its fields.
+pub(super) struct Expected {
+    /// Fields that a file may leave out.
+    pub(super) defaults: fn() -> Map<String, Json>,
+    /// Fields of which candle implements this value alone.
+    pub(super) fixed: fn() -> Map<String, Json>,
+    /// Types of rotary scaling besides `default`.
+    pub(super) scalings: &'static [&'static str],
+    /// Fields that must be dims.
+    pub(super) dims: &'static [&'static str],
+    /// It reads the field `head_dim`.
+    pub(super) own_head_dim: bool,
+}
 
 /// Checked fields.
 #[derive(Clone)]
 pub(super) struct Fields(Map<String, Json>);
 
-fn malformed(why: impl ToString) -> LoadError {
-    LoadError::malformed(FILE, why.to_string())
+fn malformed(why: impl Into<String>) -> LoadError {
+    LoadError::malformed(FILE, why.into())
 }
 
 impl Fields {
-    /// Parses the text of a `config.json`; `find` returns the family of its `model_type`.
-    pub(super) fn parse(
-        json: &str,
-        find: impl Fn(&str) -> Result<&'static CandleFamily, LoadError>,
-    ) -> Result<(&'static CandleFamily, Self), LoadError> {
-        let Json::Object(mut stated) = serde_json::from_str(json).map_err(malformed)? else {
+    /// Parses the text of a `config.json`.
+    pub(super) fn parse(json: &str, expected: &Expected) -> Result<Self, LoadError> {
+        let Json::Object(mut stated) = serde_json::from_str(json).map_err(|error| malformed(error.to_string()))? else {
             return Err(malformed("it is not an object"));
         };
         stated.retain(|_, value| !value.is_null());
-        let kind = stated.get("model_type").and_then(Json::as_str).unwrap_or_default();
-        let family = find(kind)?;
         if stated.contains_key("quantization_config") {
             return Err(unsupported("quantised weights", "plain f32, bf16 or f16"));
         }
         let mut fields = Self(stated);
-        fields.hoist_rotary(family.scalings)?;
-        for (name, value) in (family.defaults)() {
+        fields.hoist_rotary(expected.scalings)?;
+        for (name, value) in (expected.defaults)() {
             fields.0.entry(name).or_insert(value);
         }
-        for (name, value) in (family.fixed)() {
+        for (name, value) in (expected.fixed)() {
             if fields.0.get(&name).is_some_and(|stated| *stated != value) {
                 let stated = fields.0.get(&name).map(ToString::to_string).unwrap_or_default();
                 return Err(unsupported(&format!("`{name}` {stated} through candle"), &value.to_string()));
             }
         }
-        fields.check(family)?;
-        Ok((family, fields))
+        fields.check(expected)?;
+        Ok(fields)
     }
 
     /// Moves the parameters of rotary positions to the top, where files from before 2025 have them.
@@ -80,14 +88,14 @@ impl Fields {
         Ok(())
     }
 
-    fn check(&mut self, family: &CandleFamily) -> Result<(), LoadError> {
-        for &name in family.dims {
+    fn check(&mut self, expected: &Expected) -> Result<(), LoadError> {
+        for &name in expected.dims {
             let dim = self.0.get(name).and_then(Json::as_u64).unwrap_or(0);
             if !(1..=MODEL_DIM_MAX as u64).contains(&dim) {
                 return Err(malformed(format!("`{name}` is {dim}; it must be in 1..={MODEL_DIM_MAX}")));
             }
         }
-        if family.dims.contains(&"num_attention_heads") {
+        if expected.dims.contains(&"num_attention_heads") {
             let heads = self.number("num_attention_heads");
             self.0.entry("num_key_value_heads").or_insert(json!(heads));
             let (kv_heads, width) = (self.number("num_key_value_heads"), self.width());
@@ -96,7 +104,7 @@ impl Fields {
                 return Err(malformed(why));
             }
             let per_head = width / heads;
-            if !family.own_head_dim && self.0.get("head_dim").is_some_and(|stated| *stated != json!(per_head)) {
+            if !expected.own_head_dim && self.0.get("head_dim").is_some_and(|stated| *stated != json!(per_head)) {
                 return Err(unsupported("heads of another width through candle", &format!("{per_head}")));
             }
         }

@@ -190,6 +190,7 @@ impl LlamaFields {
             experts: None,
             mamba: None,
             multipliers: None,
+            halves: Vec::new(),
             qkv_bias: self.attention_bias,
             out_bias: self.attention_bias,
             feed_bias: false,
