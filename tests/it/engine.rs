@@ -2,6 +2,7 @@
 //! implementation, and independence of how a sequence is read.
 
 mod batches;
+mod candle;
 mod dtypes;
 mod embeddings;
 mod gpu;
@@ -41,7 +42,7 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 }
 
 /// The fixtures of language models other than Mamba-1: at least one per architecture.
-pub(crate) const MODELS: [&str; 20] = [
+pub(crate) const MODELS: [&str; 24] = [
     "llama",
     "llama-odd",
     "smollm",
@@ -62,6 +63,10 @@ pub(crate) const MODELS: [&str; 20] = [
     "granite",
     "granite-hybrid",
     "granite-hybrid-moe",
+    "falcon-h1",
+    "falcon-h1-normed",
+    "bamba",
+    "nemotron-h",
 ];
 
 pub(crate) fn folder(path: &Path, threads: usize) -> LocalModel {
