@@ -12,6 +12,7 @@ mod sharing;
 mod snapshots;
 mod ssm_stats;
 pub(crate) mod texts;
+pub(crate) mod thoughts;
 mod weights;
 mod windows;
 

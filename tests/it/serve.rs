@@ -3,6 +3,7 @@
 mod attacks;
 mod refusals;
 mod replies;
+mod thoughts;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

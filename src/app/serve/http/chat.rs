@@ -10,19 +10,21 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::try_join_all;
 use serde_json::{Map, Value, json};
 
-use super::common::{CommonFields, alternatives, finish_reason, prompt_usage, usage, with_fields};
+use super::common::{CommonFields, alternatives, finish_reason, prompt_usage, thinking, usage, with_fields};
 use super::error::ApiError;
 use super::fields::{Fields, ParsedBody};
 use super::streaming::{Chunks, complete, stream_of};
 use super::{Shared, run_sized, token_json};
 use crate::foundation::base::limits::REPLY_TOKENS_MAX;
-use crate::foundation::chat::{Completion, Flow, Message, Prompt, Role, TokenLogprob};
+use crate::foundation::chat::{Completion, Flow, Message, Prompt, Role, Thought, TokenLogprob, TokenSink};
 
 /// A chat request.
 struct Chat {
     common: CommonFields,
     messages: Vec<Message>,
     logprobs: bool,
+    /// Whether the thought before the answer is returned.
+    includes_thought: bool,
 }
 
 pub(super) async fn chat(
@@ -50,8 +52,10 @@ pub(super) async fn chat(
     let used = prompt_usage(replies.iter().map(|reply| reply.usage));
     shared.metrics.used(used);
     let choices: Vec<_> = replies.iter().enumerate().map(|(index, reply)| chat.choice(index, reply, &shared)).collect();
+    let thoughts: Vec<_> = replies.iter().map(thought_tokens).collect();
     let envelope = chat.common.envelope(&shared, "chat.completion");
-    Ok(Json(with_fields(envelope, json!({ "choices": choices, "usage": usage(used) }))).into_response())
+    let used = with_fields(usage(used), of_thoughts(&thoughts));
+    Ok(Json(with_fields(envelope, json!({ "choices": choices, "usage": used }))).into_response())
 }
 
 /// Streams all choices concurrently, each chunk with its index.
@@ -75,30 +79,66 @@ async fn stream(shared: Arc<Shared>, chat: Arc<Chat>, envelope: Value, chunks: C
                     let _ = chunks.send(&chunk(index, json!({ "role": "assistant", "content": "" }), json!({})));
                 }
             };
-            let on_token = |token: &TokenLogprob| {
+            let on_token = Parts(|is_thought: bool, token: &TokenLogprob| {
                 open();
+                if is_thought {
+                    return match chat.includes_thought {
+                        true => chunks.send(&chunk(index, json!({ "reasoning_content": token.text }), json!({}))),
+                        false => Flow::Continue,
+                    };
+                }
                 let extra = chat.of_tokens(std::slice::from_ref(token), shared);
                 chunks.send(&chunk(index, json!({ "content": token.text }), extra))
-            };
+            });
             let reply = complete(shared, request, Some((chunks, on_token))).await?;
             open();
             let finish = json!({ "finish_reason": finish_reason(reply.finish) });
             let _ = chunks.send(&chunk(index, json!({}), finish));
-            Ok::<_, ApiError>(reply.usage)
+            Ok::<_, ApiError>((reply.usage, thought_tokens(&reply)))
         }
     });
-    let used = prompt_usage(try_join_all(replies).await?.into_iter());
+    let (used, thoughts): (Vec<_>, Vec<_>) = try_join_all(replies).await?.into_iter().unzip();
+    let used = prompt_usage(used.into_iter());
     shared.metrics.used(used);
     if chat.common.include_usage {
-        let _ = chunks.send(&with_fields(envelope, json!({ "choices": [], "usage": usage(used) })));
+        let used = with_fields(usage(used), of_thoughts(&thoughts));
+        let _ = chunks.send(&with_fields(envelope, json!({ "choices": [], "usage": used })));
     }
     Ok(())
+}
+
+/// Passes thought and answer to one function, with whether the token is of the thought.
+struct Parts<F>(F);
+
+impl<F: FnMut(bool, &TokenLogprob) -> Flow + Send> TokenSink for Parts<F> {
+    fn token(&mut self, token: &TokenLogprob) -> Flow {
+        self.0(false, token)
+    }
+
+    fn thought(&mut self, token: &TokenLogprob) -> Flow {
+        self.0(true, token)
+    }
+}
+
+/// How many tokens were thought before the answer; `None` if the model did not think.
+fn thought_tokens(reply: &Completion) -> Option<usize> {
+    reply.thought.as_ref().map(|thought| thought.tokens.len())
+}
+
+/// The tokens of thoughts in OpenAI's form, if there were any.
+fn of_thoughts(thoughts: &[Option<usize>]) -> Value {
+    match thoughts.iter().flatten().copied().reduce(|sum, one| sum + one) {
+        Some(tokens) => json!({ "completion_tokens_details": { "reasoning_tokens": tokens } }),
+        None => json!({}),
+    }
 }
 
 impl Chat {
     fn of(mut fields: Fields, shared: &Shared) -> Result<Self, ApiError> {
         let mut common = CommonFields::of(&mut fields, shared)?;
         let messages = messages(&mut fields)?;
+        common.thinking = thinking(&mut fields, shared)?;
+        let includes_thought = fields.take("include_reasoning")?.unwrap_or(true);
         let longest = fields.take("max_completion_tokens")?;
         let longest = longest.or(fields.take("max_tokens")?);
         common.sampling.max_tokens = longest.unwrap_or(common.sampling.max_tokens.min(REPLY_TOKENS_MAX));
@@ -120,10 +160,11 @@ impl Chat {
         fields.take_neutral("store", &[json!(false)])?;
         fields.take_neutral("service_tier", &[json!("auto"), json!("default")])?;
         fields.finish("the request")?;
-        let bytes = messages.iter().map(|message| message.content.len()).sum();
+        let thought = |message: &Message| message.thought.as_ref().map_or(0, |thought| thought.text.len());
+        let bytes = messages.iter().map(|message| message.content.len() + thought(message)).sum();
         let reported = logprobs || common.readings;
         common.check_size(1, bytes, 0, reported)?;
-        Ok(Self { common, messages, logprobs })
+        Ok(Self { common, messages, logprobs, includes_thought })
     }
 
     fn choice(&self, index: usize, reply: &Completion, shared: &Shared) -> Value {
@@ -133,7 +174,17 @@ impl Chat {
             "logprobs": null,
             "finish_reason": finish_reason(reply.finish),
         });
-        with_fields(choice, self.of_tokens(&reply.tokens, shared))
+        let mut choice = with_fields(choice, self.of_tokens(&reply.tokens, shared));
+        let thought = reply.message.thought.as_ref().filter(|_| self.includes_thought);
+        if let (Some(thought), Some(Value::Object(message))) = (thought, choice.get_mut("message")) {
+            message.insert("reasoning_content".to_owned(), json!(thought.text));
+        }
+        let tokens = reply.thought.as_ref().filter(|_| self.common.readings && self.includes_thought);
+        if let (Some(thought), Some(Value::Object(own))) = (tokens, choice.get_mut("loom")) {
+            let tokens = thought.tokens.iter().map(|token| token_json(token, shared.model.vocabulary()));
+            own.insert("thought".to_owned(), json!({ "end": thought.end, "tokens": tokens.collect::<Vec<_>>() }));
+        }
+        choice
     }
 
     /// The log-probabilities and readings of tokens, if requested.
@@ -190,12 +241,19 @@ fn one_message(message: Map<String, Value>) -> Result<Message, ApiError> {
         Value::Array(parts) => parts.iter().map(part).collect::<Result<_, _>>()?,
         _ => return Err(ApiError::field("content", "`content` must be a string or a list of text parts")),
     };
+    // The thought of an earlier response. The chat template decides whether the model is told it again.
+    let thought: Option<String> = fields.take("reasoning_content")?;
+    let thought = thought.or(fields.take("reasoning")?).filter(|thought| !thought.is_empty());
+    if thought.is_some() && role != Role::Assistant {
+        return Err(ApiError::field("reasoning_content", "only messages of the assistant have thoughts"));
+    }
     // Empty fields of earlier responses that clients send back.
     for name in ["refusal", "tool_calls", "function_call", "audio", "annotations"] {
         fields.take_neutral(name, &[])?;
     }
     fields.finish("a message")?;
-    Ok(Message::new(role, content))
+    let thought = thought.map(|text| Thought { text, ids: None });
+    Ok(Message { thought, ..Message::new(role, content) })
 }
 
 fn part(part: &Value) -> Result<String, ApiError> {

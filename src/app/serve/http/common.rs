@@ -1,7 +1,7 @@
 //! Fields that chat and completion requests have in common, and fields of every response.
 
 use axum::http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use super::budget::{WorkMemory, choices_at_once};
@@ -13,7 +13,7 @@ use crate::foundation::base::limits::{
     STOP_TEXT_BYTES_MAX, STOP_TEXTS_MAX, TOP_LOGPROBS_MAX,
 };
 use crate::foundation::base::{Clock, RngStream, SystemClock};
-use crate::foundation::chat::{DeltaGains, Finish, Prompt, Request, Sampling, TokenLogprob, Usage};
+use crate::foundation::chat::{DeltaGains, Finish, Prompt, Request, Sampling, Thinking, TokenLogprob, Usage};
 
 /// The common fields of a request.
 pub(super) struct CommonFields {
@@ -25,6 +25,8 @@ pub(super) struct CommonFields {
     pub(super) seed: u64,
     pub(super) sampling: Sampling,
     pub(super) gains: Option<DeltaGains>,
+    /// How to think before the answer, over the model's own settings.
+    pub(super) thinking: Thinking,
     /// Whether each choice includes entropy, rank and alternatives of its tokens.
     pub(super) readings: bool,
     /// Choices that may be generated now: one request must not take all places of the engine, nor all memory.
@@ -83,8 +85,8 @@ impl CommonFields {
         }
         fields.take_neutral("logit_bias", &[])?;
         fields.ignore(&["user", "metadata", "safety_identifier", "prompt_cache_key"]);
-        let places = Semaphore::new(1);
-        Ok(Self { n, stream, include_usage, seed, sampling, gains, readings, places, prompt_bytes: 0 })
+        let (places, thinking) = (Semaphore::new(1), Thinking::default());
+        Ok(Self { n, stream, include_usage, seed, sampling, gains, thinking, readings, places, prompt_bytes: 0 })
     }
 
     /// Checks what the response to `prompts` prompts of `bytes` together can take, `tokens` of which are reported, and sets
@@ -131,6 +133,7 @@ impl CommonFields {
         let mut request =
             Request::new(prompt, self.sampling.clone(), RngStream::root(self.seed).child("choice", index));
         request.gains.clone_from(&self.gains);
+        request.thinking.clone_from(&self.thinking);
         request
     }
 
@@ -179,6 +182,25 @@ fn stops(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
         return Err(ApiError::field("stop", message));
     }
     Ok(stops)
+}
+
+/// The settings of thinking in a request: `chat_template_kwargs` as vLLM takes it, `reasoning_effort`, which templates read
+/// as an argument, and `thinking_token_budget`.
+///
+/// # Errors
+/// What the model's chat template cannot be told.
+pub(super) fn thinking(fields: &mut Fields, shared: &Shared) -> Result<Thinking, ApiError> {
+    let mut template_arguments: Map<String, Value> = fields.take("chat_template_kwargs")?.unwrap_or_default();
+    if let Some(effort) = fields.take::<String>("reasoning_effort")? {
+        template_arguments.insert("reasoning_effort".to_owned(), Value::from(effort));
+    }
+    let tokens_max = fields.take("thinking_token_budget")?;
+    let thinking = Thinking { tokens_max, template_arguments, ..Thinking::default() };
+    if !thinking.is_default() {
+        let checked = shared.model.with_thinking(&thinking);
+        checked.map_err(|error| ApiError::field("chat_template_kwargs", error.to_string()))?;
+    }
+    Ok(thinking)
 }
 
 /// Adds fields to `base`.
