@@ -2,6 +2,7 @@
 //! implementation, and independence of how a sequence is read.
 
 mod batches;
+mod checkpoints;
 mod dtypes;
 mod embeddings;
 mod gpu;

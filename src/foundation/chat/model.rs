@@ -10,11 +10,15 @@ use super::{
     DeltaGains, Message, ModelError, Sampling, Snapshot, SsmStats, Thinking, ThinkingInfo, ThoughtTokens, TokenId,
     TokenLogprob, TokenSink, Vocabulary,
 };
+use crate::foundation::base::limits::{REPLY_ASKED_TOKENS_MAX, THOUGHT_TOKENS_MAX};
 use crate::foundation::base::{Digest, RngStream};
 use crate::foundation::gate::CallPermit;
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A thought uses at most 1 / this of a model's window, unless its budget is set.
+const THOUGHT_WINDOW_SHARE: usize = 6;
 
 /// A model that continues a prompt.
 pub trait LanguageModel: Send + Sync {
@@ -127,6 +131,15 @@ pub struct ModelInfo {
     pub thinking_settings: Thinking,
 }
 
+impl ModelInfo {
+    /// Most tokens of a thought before an answer of limited length; `None` for a model that does not think.
+    pub fn thought_tokens_max(&self) -> Option<usize> {
+        self.thinking.as_ref().filter(|thinking| thinking.on)?;
+        let window = self.window_tokens.map_or(usize::MAX, |window| (window / THOUGHT_WINDOW_SHARE).max(1));
+        Some(self.thinking_settings.tokens_max.unwrap_or(THOUGHT_TOKENS_MAX.min(window)))
+    }
+}
+
 /// The input of a request.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -189,6 +202,16 @@ impl Request {
             thinking: Thinking::default(),
             permit: None,
         }
+    }
+
+    /// Adds room for a thought before the answer to `max_tokens`, if `model` thinks: its budget, or
+    /// [`THOUGHT_TOKENS_MAX`] tokens, at most a sixth of the window. The thought is closed there, so that it does not take
+    /// the place of the answer.
+    pub fn allow_thought(&mut self, model: &ModelInfo) {
+        let thought = model.thought_tokens_max().map(|most| most.min(REPLY_ASKED_TOKENS_MAX - 1));
+        let answer = self.sampling.max_tokens.min(REPLY_ASKED_TOKENS_MAX - thought.unwrap_or_default());
+        self.sampling.max_tokens = answer + thought.unwrap_or_default();
+        self.thinking.tokens_max = self.thinking.tokens_max.or(thought);
     }
 }
 

@@ -16,9 +16,11 @@ use super::sequence::{Outcome, PreparedRequest, PromptInput, Task};
 use super::shared::Shared;
 use super::thread::{Answer, Event, Job, Message};
 use super::{history, open};
+use crate::foundation::base::RngStream;
 use crate::foundation::chat::{
-    BoxFuture, Completion, Continuation, Flow, LanguageModel, Message as ChatMessage, ModelError, ModelInfo, Request,
-    Scored, SpecialTokens, Thinking, Thought, ThoughtEnd, ThoughtTokens, TokenId, TokenLogprob, TokenSink, Vocabulary,
+    BoxFuture, Completion, Continuation, Flow, LanguageModel, Message as ChatMessage, ModelError, ModelInfo, Prompt,
+    Request, Sampling, Scored, SpecialTokens, Thinking, Thought, ThoughtEnd, ThoughtTokens, TokenId, TokenLogprob,
+    TokenSink, Vocabulary,
 };
 use crate::inference::thought::Divider;
 
@@ -233,6 +235,13 @@ impl Vocabulary for LocalModel {
 
     fn chat(&self, messages: &[ChatMessage]) -> Result<Vec<TokenId>, ModelError> {
         self.ids(messages).map_err(|why| self.shared.unsupported(why))
+    }
+
+    fn chat_to_answer(&self, messages: &[ChatMessage]) -> Result<Vec<TokenId>, ModelError> {
+        let shared = &*self.shared;
+        let mut request = Request::new(Prompt::Chat(messages.to_vec()), Sampling::greedy(), RngStream::root(0));
+        request.thinking = self.info.thinking_settings.clone();
+        shared.ids_to_answer(request).map_err(|why| shared.unsupported(why))
     }
 
     fn special(&self) -> SpecialTokens {

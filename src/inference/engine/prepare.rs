@@ -121,12 +121,7 @@ impl Shared {
     ) -> Result<(PromptInput, VecDeque<Task>), String> {
         let is_chat = matches!(request.prompt, Prompt::Chat(_));
         let (top, keep_state) = (request.sampling.top_logprobs, request.keep_state);
-        let settings = self.template.settings(&request.thinking)?;
-        let (mut input, parts) = self.input(request, &settings)?;
-        // What is scored is an answer: a thought that the template opens is closed before it.
-        if let Some(ReplyParts { format, start: Start::Thought }) = parts {
-            input.ids.extend(self.tokenizer.encode(format.closing())?);
-        }
+        let input = self.input_to_answer(request)?;
         let task = |continuation| {
             let tokens = self.continuation(continuation, before(is_chat, &input))?;
             let mut task = Task::Score { tokens, top, keep_state };
@@ -134,6 +129,21 @@ impl Shared {
         };
         let tasks = continuations.into_iter().map(task).collect::<Result<_, _>>()?;
         Ok((input, tasks))
+    }
+
+    /// The ids of a prompt up to where an answer begins.
+    pub(super) fn ids_to_answer(&self, request: Request) -> Result<Vec<TokenId>, String> {
+        self.input_to_answer(request).map(|input| input.ids)
+    }
+
+    /// The input of a request for an answer: a thought that the template opens is closed.
+    fn input_to_answer(&self, request: Request) -> Result<PromptInput, String> {
+        let settings = self.template.settings(&request.thinking)?;
+        let (mut input, parts) = self.input(request, &settings)?;
+        if let Some(ReplyParts { format, start: Start::Thought }) = parts {
+            input.ids.extend(self.tokenizer.encode(format.closing())?);
+        }
+        Ok(input)
     }
 
     fn continuation(&self, continuation: Continuation, before: &[TokenId]) -> Result<Vec<(TokenId, String)>, String> {

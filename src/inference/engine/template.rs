@@ -281,11 +281,12 @@ mod tests {
             let source = std::fs::read_to_string(folder.join(case["template"].as_str().unwrap())).unwrap();
             let conversation = &data["conversations"][case["conversation"].as_str().unwrap()];
             let messages: Vec<Message> = serde_json::from_value(conversation.clone()).unwrap();
-            let text = compile(&source).render(&messages, case["generate"].as_bool().unwrap(), &Map::new());
+            let arguments: Map<_, _> = serde_json::from_value(case["arguments"].clone()).unwrap_or_default();
+            let text = compile(&source).render(&messages, case["generate"].as_bool().unwrap(), &arguments);
             assert_eq!(text.as_ref().ok().map(String::as_str), case["text"].as_str(), "{case}: {text:?}");
             seen += 1;
         }
-        assert_eq!(seen, 64);
+        assert_eq!(seen, 100);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::transcript::WindowTrim;
 use crate::foundation::base::RngStream;
-use crate::foundation::base::limits::{REPLY_ASKED_TOKENS_MAX, THOUGHT_TOKENS_MAX};
 use crate::foundation::chat::{
     Completion, Continuation, DeltaGains, LanguageModel, Message, ModelError, Prompt, Request, Role, Sampling,
     Snapshot, TokenId, TokenSink,
@@ -178,8 +177,8 @@ impl Participant {
     /// so that this happens rarely. Everything else is processed again; `state` becomes the state.
     pub(super) fn trim_to_window(&mut self, tokens_max: Option<usize>, state: Option<&str>) -> Option<WindowTrim> {
         let window = self.model.info().window_tokens?;
-        let answer = self.answer_tokens(tokens_max);
-        let reply = answer + self.thought_tokens(answer).unwrap_or_default();
+        let thought = self.model.info().thought_tokens_max().unwrap_or_default();
+        let reply = self.answer_tokens(tokens_max) + thought;
         let tokens_before = self.model.count(&self.messages(None))?;
         if tokens_before + reply <= window {
             return None;
@@ -218,16 +217,13 @@ impl Participant {
         request: ReplyRequest<'_>,
         sink: Box<dyn TokenSink + '_>,
     ) -> Result<Completion, ModelError> {
-        let answer = self.answer_tokens(request.tokens_max);
-        let thought = self.thought_tokens(answer);
-        let max_tokens = answer + thought.unwrap_or_default();
-        let sampling = Sampling { max_tokens, ..self.sampling.clone() };
+        let sampling = Sampling { max_tokens: self.answer_tokens(request.tokens_max), ..self.sampling.clone() };
         let ReplyRequest { instruction, after, stream, gains, .. } = request;
         let mut model_request = Request::new(Prompt::Chat(self.messages(instruction)), sampling, stream);
         model_request.after = after.or_else(|| self.snapshot.clone());
         model_request.gains = gains;
         model_request.permit = self.permit();
-        model_request.thinking.tokens_max = thought;
+        model_request.allow_thought(self.model.info());
         self.model.complete(model_request, Some(sink)).await
     }
 
@@ -262,15 +258,6 @@ impl Participant {
 
     fn answer_tokens(&self, tokens_max: Option<usize>) -> usize {
         tokens_max.map_or(self.sampling.max_tokens, |max| max.min(self.sampling.max_tokens)).max(1)
-    }
-
-    /// Most tokens of a thought before an answer of at most `answer`; `None` for a model that does not think. A thought is
-    /// ended before it takes the place of the answer.
-    fn thought_tokens(&self, answer: usize) -> Option<usize> {
-        let info = self.model.info();
-        let most = info.thinking.as_ref().filter(|thinking| thinking.on).map(|_| info.thinking_settings.tokens_max)?;
-        let window = info.window_tokens.map_or(usize::MAX, |window| (window / WINDOW_PER_REPLY).max(1));
-        Some(most.unwrap_or(THOUGHT_TOKENS_MAX.min(window)).min(REPLY_ASKED_TOKENS_MAX.saturating_sub(answer)))
     }
 }
 

@@ -83,7 +83,7 @@ async fn a_template_is_told_what_the_request_says() {
     for (fields, param) in [
         (json!({ "chat_template_kwargs": { "effort": "low" } }), "chat_template_kwargs"),
         (json!({ "chat_template_kwargs": { "messages": [] } }), "chat_template_kwargs"),
-        (json!({ "reasoning_effort": "low" }), "chat_template_kwargs"),
+        (json!({ "reasoning_effort": "low" }), "reasoning_effort"),
         (json!({ "thinking_token_budget": -1 }), "thinking_token_budget"),
     ] {
         let (status, refusal) = server.answer("/v1/chat/completions", &with(question(), fields)).await;

@@ -190,16 +190,23 @@ fn stops(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
 /// # Errors
 /// What the model's chat template cannot be told.
 pub(super) fn thinking(fields: &mut Fields, shared: &Shared) -> Result<Thinking, ApiError> {
-    let mut template_arguments: Map<String, Value> = fields.take("chat_template_kwargs")?.unwrap_or_default();
-    if let Some(effort) = fields.take::<String>("reasoning_effort")? {
-        template_arguments.insert("reasoning_effort".to_owned(), Value::from(effort));
-    }
-    let tokens_max = fields.take("thinking_token_budget")?;
-    let thinking = Thinking { tokens_max, template_arguments, ..Thinking::default() };
-    if !thinking.is_default() {
+    let mut thinking = Thinking::default();
+    let mut add = |name: &str, one: Thinking| {
+        if one.is_default() {
+            return Ok(());
+        }
+        thinking = thinking.with(&one);
         let checked = shared.model.with_thinking(&thinking);
-        checked.map_err(|error| ApiError::field("chat_template_kwargs", error.to_string()))?;
-    }
+        checked.map(drop).map_err(|error| ApiError::field(name, error.to_string()).code("unsupported_parameter"))
+    };
+    let template_arguments: Map<String, Value> = fields.take("chat_template_kwargs")?.unwrap_or_default();
+    add("chat_template_kwargs", Thinking { template_arguments, ..Thinking::default() })?;
+    let effort = fields.take::<String>("reasoning_effort")?;
+    let template_arguments =
+        effort.map(|effort| ("reasoning_effort".to_owned(), Value::from(effort))).into_iter().collect();
+    add("reasoning_effort", Thinking { template_arguments, ..Thinking::default() })?;
+    let tokens_max = fields.take("thinking_token_budget")?;
+    add("thinking_token_budget", Thinking { tokens_max, ..Thinking::default() })?;
     Ok(thinking)
 }
 
