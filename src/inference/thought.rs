@@ -288,21 +288,20 @@ pub(super) struct Divided {
 
 impl Divided {
     fn of(mut pieces: Vec<Piece>, divider: Divider) -> Self {
-        let (state, opened, closed_unopened, started) =
-            (divider.part, divider.opened, divider.closed_unopened, divider.started);
+        let (state, seen) = (divider.part, divider.seen);
         pieces.extend(divider.finish());
         let answer_at = pieces.iter().find(|piece| piece.part == Part::Answer).map(|piece| piece.index);
         let whole = !pieces.iter().any(|piece| piece.part == Part::Answer && piece.is_cut);
         let (thought, answer): (Vec<_>, Vec<_>) = pieces.into_iter().partition(|piece| piece.part == Part::Thought);
         let tokens = |pieces: Vec<Piece>| pieces.into_iter().map(|piece| piece.token).collect::<Vec<_>>();
         Self {
-            thought: (opened && started).then(|| tokens(thought)),
+            thought: (seen == Seen::Opened).then(|| tokens(thought)),
             closed: state == Part::Answer,
             answer: tokens(answer),
             whole,
             before_answer: None,
             answer_at,
-            closed_unopened,
+            closed_unopened: seen == Seen::ClosedUnopened,
         }
     }
 }
@@ -318,6 +317,16 @@ pub(super) struct Piece {
     is_cut: bool,
 }
 
+/// What has been seen of a thought in a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    /// It has begun.
+    Opened,
+    /// A thought was closed that had not begun.
+    ClosedUnopened,
+}
+
 /// Divides a reply while it is generated. What may still become a marker is held back.
 #[derive(Debug, Clone)]
 pub(super) struct Divider {
@@ -327,12 +336,7 @@ pub(super) struct Divider {
     at_beginning: bool,
     /// White space is left out until text comes: it follows a marker.
     trims: bool,
-    /// A thought has begun.
-    opened: bool,
-    /// A marker or text has come.
-    started: bool,
-    /// A thought was closed that had not begun.
-    closed_unopened: bool,
+    seen: Seen,
     /// Tokens whose texts may be, or begin with, a marker.
     held: Vec<Held>,
     /// White space at the end of a thought, left out if a marker follows.
@@ -366,9 +370,7 @@ impl Divider {
             part: if in_thought { Part::Thought } else { Part::Answer },
             at_beginning: !in_thought,
             trims: start != Start::Open,
-            opened: in_thought,
-            started: in_thought,
-            closed_unopened: false,
+            seen: if in_thought { Seen::Opened } else { Seen::Nothing },
             held: Vec::new(),
             spaces: Vec::new(),
             index: 0,
@@ -438,16 +440,18 @@ impl Divider {
     fn pass(&mut self, follows: Follows) {
         match follows {
             Follows::Thought => {
-                (self.part, self.opened) = (Part::Thought, true);
+                (self.part, self.seen) = (Part::Thought, Seen::Opened);
             }
             Follows::Answer | Follows::Closed => {
-                self.closed_unopened |= follows == Follows::Closed && !self.opened;
+                if follows == Follows::Closed && self.seen == Seen::Nothing {
+                    self.seen = Seen::ClosedUnopened;
+                }
                 self.part = Part::Answer;
             }
             Follows::Same => {}
         }
         self.spaces.clear();
-        (self.trims, self.started, self.at_beginning) = (true, true, false);
+        (self.trims, self.at_beginning) = (true, false);
     }
 
     /// Number of bytes at the end of `text` that may be the beginning of a marker, or white space before one.
@@ -518,7 +522,7 @@ impl Divider {
         }
         let is_space = token.text.trim().is_empty();
         if !is_space {
-            (self.at_beginning, self.started) = (false, true);
+            self.at_beginning = false;
         }
         let piece = Piece { part: self.part, token, index, is_cut };
         if self.part == Part::Thought && is_space {

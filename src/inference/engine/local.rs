@@ -202,10 +202,12 @@ fn reply(
     let divided = format.divide(start, tokens);
     let mut message = ChatMessage::assistant(text(&divided.answer));
     message.ids = divided.whole.then(|| ids(&divided.answer));
-    let end = match divided.closed {
-        false => ThoughtEnd::Unfinished,
-        true if spent => ThoughtEnd::Budget,
-        true => ThoughtEnd::Closed,
+    let end = if !divided.closed {
+        ThoughtEnd::Unfinished
+    } else if spent {
+        ThoughtEnd::Budget
+    } else {
+        ThoughtEnd::Closed
     };
     let before = divided.before_answer.map(Arc::from);
     message.thought = divided.thought.as_deref().map(|thought| Thought { text: text(thought), ids: before });

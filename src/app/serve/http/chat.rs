@@ -81,11 +81,11 @@ async fn stream(shared: Arc<Shared>, chat: Arc<Chat>, envelope: Value, chunks: C
             };
             let on_token = Parts(|is_thought: bool, token: &TokenLogprob| {
                 open();
+                if is_thought && !chat.includes_thought {
+                    return Flow::Continue;
+                }
                 if is_thought {
-                    return match chat.includes_thought {
-                        true => chunks.send(&chunk(index, json!({ "reasoning_content": token.text }), json!({}))),
-                        false => Flow::Continue,
-                    };
+                    return chunks.send(&chunk(index, json!({ "reasoning_content": token.text }), json!({})));
                 }
                 let extra = chat.of_tokens(std::slice::from_ref(token), shared);
                 chunks.send(&chunk(index, json!({ "content": token.text }), extra))
