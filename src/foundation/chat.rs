@@ -16,6 +16,7 @@ mod sampling;
 mod snapshot;
 mod spec;
 mod ssm;
+mod thought;
 mod token;
 mod vocabulary;
 
@@ -30,5 +31,6 @@ pub use sampling::Sampling;
 pub use snapshot::Snapshot;
 pub use spec::{ModelChain, ModelSpec, ModelSpecError};
 pub use ssm::{HalfLife, SsmLayerStats, SsmStats};
+pub use thought::{Thinking, ThinkingInfo, Thought, ThoughtEnd, ThoughtTokens};
 pub use token::{Basis, Flow, TokenId, TokenLogprob, TokenSink};
 pub use vocabulary::{SpecialTokens, Vocabulary};

@@ -22,7 +22,7 @@ use self::echo::Echo;
 pub use self::facts::{FactsSource, ModelFacts, WeightMemory};
 use self::guarded::GuardedModel;
 use self::scripted::Scripted;
-use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec};
+use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec, Thinking};
 use crate::foundation::gate::{CallGuard, ModelCall, Refusal};
 use crate::inference::engine::{
     Budget, Device, Dtype, EngineOptions, LocalEmbedder, LocalModel, Provider, asks_for_the_date, available_memory,
@@ -55,6 +55,8 @@ pub struct OpenOptions {
     pub dtypes: PerRole<Dtype>,
     /// Devices by role; each overrides `device`. See [`with_device`](Self::with_device).
     pub devices: PerRole<Device>,
+    /// How models think before they answer, and what else their chat templates are told. Engines are still shared.
+    pub thinking: Thinking,
     /// Checked before each call of a model opened with these options. Without a guard, calls are not checked.
     pub guard: Option<Arc<dyn CallGuard>>,
     opened: Arc<Mutex<HashMap<ModelKey, Arc<dyn LanguageModel>>>>,
@@ -186,6 +188,12 @@ impl OpenOptions {
         Self { device: device.unwrap_or(self.device), ..self.clone() }
     }
 
+    /// These options with other settings of thinking. Engines are still shared.
+    #[must_use]
+    pub fn with_thinking(&self, thinking: Thinking) -> Self {
+        Self { thinking, ..self.clone() }
+    }
+
     /// These options with another date for chat templates. Engines are shared where the template does not use the date.
     #[must_use]
     pub fn with_date(&self, now: Option<Timestamp>) -> Self {
@@ -207,7 +215,10 @@ impl OpenOptions {
             let download = ModelCall { model: &model, host: host.as_deref(), reads: 0, generates: 0 };
             guard.permit_call(&download).map_err(denied)?;
         }
-        let model = self.shared(spec)?;
+        let mut model = self.shared(spec)?;
+        if !self.thinking.is_default() {
+            model = model.with_thinking(&self.thinking)?;
+        }
         Ok(match &self.guard {
             None => model,
             Some(guard) => Arc::new(GuardedModel::new(model, spec, guard)),

@@ -39,12 +39,12 @@ use serde_json::{Map, Value};
 use self::anthropic::Anthropic;
 use self::credentials::Credentials;
 pub(in crate::inference) use self::credentials::{is_loopback, server_url};
-use self::hosted::HostedModel;
+use self::hosted::{HostedHandle, HostedModel};
 use self::openai::OpenAi;
 use self::partial_reply::PartialReply;
 use self::provider_error::ProviderError;
 use crate::foundation::base::limits::REMOTE_RETRIES_MAX;
-use crate::foundation::chat::{LanguageModel, Message, ModelError, ModelSpec, Sampling};
+use crate::foundation::chat::{LanguageModel, Message, ModelError, ModelSpec, Sampling, Thinking};
 
 /// Cache, timeouts, retries and rate limits of hosted models.
 #[derive(Debug, Clone)]
@@ -88,6 +88,8 @@ struct ChatRequest<'a> {
     model: &'a str,
     messages: &'a [Message],
     sampling: &'a Sampling,
+    /// How to think before the answer.
+    thinking: &'a Thinking,
     /// The seed for the provider's sampling; absent at temperature 0.
     seed: Option<u32>,
 }
@@ -136,7 +138,8 @@ pub fn open(spec: &ModelSpec, options: &RemoteOptions) -> Result<Arc<dyn Languag
         };
         HostedModel::new(spec.to_string(), name.clone(), api, credentials, options)
     };
-    opened().map(|model| Arc::new(model) as Arc<dyn LanguageModel>).map_err(unavailable)
+    let handle = |model| Arc::new(HostedHandle::new(model)) as Arc<dyn LanguageModel>;
+    opened().map(handle).map_err(unavailable)
 }
 
 /// The error with its causes, without the URL: a signed URL is a secret.
@@ -166,10 +169,13 @@ mod tests {
 
 #[cfg(test)]
 mod testing {
+    use std::sync::LazyLock;
+
     use super::*;
 
     pub(super) fn chat_request<'a>(messages: &'a [Message], sampling: &'a Sampling) -> ChatRequest<'a> {
-        ChatRequest { model: "m", messages, sampling, seed: Some(7) }
+        static NONE: LazyLock<Thinking> = LazyLock::new(Thinking::default);
+        ChatRequest { model: "m", messages, sampling, thinking: &NONE, seed: Some(7) }
     }
 
     pub(super) fn read(api: &dyn ProviderApi, events: &[&str]) -> Result<PartialReply, ProviderError> {

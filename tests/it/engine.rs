@@ -3,6 +3,7 @@
 
 mod batches;
 mod candle;
+mod checkpoints;
 mod dtypes;
 mod embeddings;
 mod gpu;
@@ -13,6 +14,7 @@ mod sharing;
 mod snapshots;
 mod ssm_stats;
 pub(crate) mod texts;
+pub(crate) mod thoughts;
 mod weights;
 mod windows;
 

@@ -4,6 +4,7 @@ mod faults;
 mod keys;
 mod real;
 mod server;
+mod thoughts;
 
 use loom_agent::foundation::base::RngStream;
 use loom_agent::foundation::chat::{

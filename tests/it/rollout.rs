@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use loom_agent::foundation::chat::Finish;
+use loom_agent::foundation::chat::{Finish, ThoughtEnd};
 use loom_agent::inference::providers::OpenOptions;
 use loom_agent::simulation::persona::{AdversaryKind, parse};
 use loom_agent::simulation::rollout::{
-    FileError, MonitorAction, Observer, Outcome, Progress, RolloutSummary, Run, RunError, RunPlan, StopFlag,
+    FileError, ModelRef, MonitorAction, Observer, Outcome, Progress, RolloutSummary, Run, RunError, RunPlan, StopFlag,
     Transcript, read_tokens, read_transcript, turn_count,
 };
 use serde_json::Value;
@@ -416,4 +416,73 @@ fn a_change_since_the_run_was_created_is_named() {
     check("persona", "the persona's model has changed");
     check("interlocutor", "the interlocutor's model has changed");
     execute(&resume(&table, "run").unwrap(), 1);
+}
+
+#[test]
+fn what_a_model_thought_stays_with_it() {
+    let persona = r#"[{"thought": "Tom must not know that.", "content": "The alarms have a rhythm."},
+        {"thought": "He asks again.", "content": "I write the times down."}]"#;
+    // The other side says what it was told.
+    let table = Table::new(persona, "unused");
+    let mut plan = table.plan();
+    plan.interlocutor = "echo".parse().unwrap();
+    let run = Run::create(&plan, &table.path("run"), &OpenOptions::default()).unwrap();
+    execute(&run, 1);
+    let transcript = table.transcript("run");
+    for turn in &transcript.turns {
+        let thought = turn.persona.thought.as_ref().unwrap();
+        assert!(["Tom must not know that.", "He asks again."].contains(&thought.content.as_str()));
+        assert_eq!(thought.end, ThoughtEnd::Closed);
+        assert_eq!(thought.tokens.count, thought.content.split_whitespace().count());
+        assert!(turn.interlocutor.thought.is_none());
+        assert_eq!(turn.interlocutor.content, turn.persona.content, "the other side hears the message alone");
+        assert_eq!(turn.persona.tokens.count, turn.persona.content.split_whitespace().count());
+        assert_eq!(turn.persona.regulator.reading.tokens as usize, turn.persona.tokens.count);
+    }
+    let lines = read_tokens(&table.path("run/rollout_000.json")).unwrap();
+    assert_eq!(lines[0].text.concat(), transcript.turns[0].persona.content);
+    assert_eq!(lines[0].thought.as_ref().unwrap().text.concat(), "Tom must not know that.");
+    assert!(lines[1].thought.is_none());
+}
+
+#[test]
+fn a_thought_without_an_answer_is_a_failed_attempt() {
+    let persona = r#"[[{"thought": "Endless thought.", "content": ""}]]"#;
+    let transcript = Table::new(persona, "Go on.").execute("run");
+    let why = transcript.turns[0].persona.failure.as_ref().map(|failure| failure.why.clone()).unwrap();
+    assert_eq!(why, "the reply is a thought of 2 tokens and no answer");
+}
+
+/// A template for the bundled model that opens a thought in the prompt and leaves earlier ones out.
+const THINKING: &str = "\
+{%- for m in messages -%}<|{{ m.role }}|>{{ m.content.split('</think>')[-1] }}<|end|>{%- endfor -%}
+{%- if add_generation_prompt -%}<|assistant|>
+{%- if enable_thinking is defined and not enable_thinking -%}<think></think>{%- else -%}<think>{%- endif -%}
+{%- endif -%}";
+
+#[test]
+fn roles_think_as_the_config_says_and_a_resumed_run_goes_on_alike() {
+    let models =
+        "models:\n  persona: {thought_tokens_max: 5}\n  interlocutor: {enable_thinking: false}\n\ninteraction:\n";
+    let table = Table::new("unused", "unused").yaml("\ninteraction:\n", &format!("\n{models}"));
+    let mut plan = table.plan();
+    (plan.persona, plan.interlocutor) = ("bundled".parse().unwrap(), "bundled".parse().unwrap());
+    let mut options = OpenOptions::new(Some(1), Some(THINKING.to_owned()));
+    options.threads = Some(1);
+    execute(&Run::create(&plan, &table.path("whole"), &options).unwrap(), 1);
+    let whole = table.transcript("whole");
+    assert!(whole.turns.iter().all(|turn| turn.interlocutor.thought.is_none()));
+    let thoughts = whole.turns.iter().filter_map(|turn| turn.persona.thought.as_ref());
+    assert!(thoughts.clone().count() > 0 && thoughts.clone().all(|thought| thought.tokens.count <= 5));
+    assert!(thoughts.clone().all(|thought| thought.tokens.logprob_mean.is_some() && thought.confidence.is_some()));
+    let spoken = whole.turns.iter().flat_map(|turn| [&turn.persona, &turn.interlocutor]);
+    assert!(spoken.clone().all(|said| !said.content.contains("think>")), "a marker was said");
+    let thinking = |model: &ModelRef| model.info.thinking.as_ref().map(|thinking| thinking.on);
+    assert_eq!((thinking(&whole.models.persona), thinking(&whole.models.interlocutor)), (Some(true), Some(false)));
+
+    // Stopped after some turns, and resumed.
+    execute_some_turns(&Run::create(&plan, &table.path("parts"), &options).unwrap(), 2);
+    execute(&Run::resume(&table.path("parts"), &options).unwrap(), 1);
+    let path = |run: &str| table.path(run).join("rollout_000.json");
+    assert_eq!(stripped(&path("parts")), stripped(&path("whole")));
 }

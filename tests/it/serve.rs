@@ -4,6 +4,7 @@ mod attacks;
 mod clients;
 mod refusals;
 mod replies;
+mod thoughts;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -14,7 +14,9 @@ use super::view::{PROBABILITY_STYLES, probability_style};
 use super::{Exit, Failure, Terminal};
 use crate::app::serve::token_json;
 use crate::foundation::base::RngStream;
-use crate::foundation::chat::{Completion, Flow, LanguageModel, Message, ModelError, Prompt, Request, TokenLogprob};
+use crate::foundation::chat::{
+    Completion, Flow, LanguageModel, Message, ModelError, Prompt, Request, ThoughtTokens, TokenLogprob,
+};
 
 /// Generate a continuation of a prompt
 #[derive(Debug, clap::Args)]
@@ -103,6 +105,10 @@ impl Args {
             "sampling": described.get("sampling"),
             "gains": described.get("gains"),
             "prompt": { "text": text, "ids": ids },
+            "thought": reply.thought.as_ref().map(|thought| {
+                let tokens = thought.tokens.iter().map(|token| token_json(token, vocabulary));
+                json!({ "text": text_of(thought), "end": thought.end, "tokens": tokens.collect::<Vec<_>>() })
+            }),
             "text": reply.message.content,
             "finish": reply.finish,
             "tokens": tokens,
@@ -154,10 +160,18 @@ fn show(terminal: &mut Terminal, text: &str, logprob: Option<f32>) -> Result<(),
     Ok(())
 }
 
-/// Ends the text with a line break, fallbacks and a legend of the colours.
+fn text_of(thought: &ThoughtTokens) -> String {
+    thought.tokens.iter().map(|token| token.text.as_str()).collect()
+}
+
+/// Ends the text with a line break, the thought before it, fallbacks and a legend of the colours.
 fn finish_text(terminal: &mut Terminal, reply: &Completion) -> Result<(), Failure> {
     if !reply.message.content.ends_with('\n') {
         writeln!(terminal.out)?;
+    }
+    if let Some(thought) = &reply.thought {
+        let (tokens, text) = (thought.tokens.len(), super::terminal::printable(text_of(thought).trim()));
+        writeln!(terminal.err, "Thought before it ({tokens} tokens): {text}")?;
     }
     for (model, why) in &reply.fallbacks {
         writeln!(terminal.err, "{model} did not answer: {why}")?;

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::device::DeviceArg;
 use super::input::read_file;
 use super::{Failure, Terminal, remote};
 use crate::app::serve::Gains;
-use crate::foundation::chat::{DeltaGains, LanguageModel, ModelChain, ModelInfo, Sampling};
+use crate::foundation::chat::{DeltaGains, LanguageModel, ModelChain, ModelInfo, Sampling, Thinking};
 use crate::governance::mood::Mood;
 use crate::inference::engine::Dtype;
 use crate::inference::providers::OpenOptions;
@@ -29,6 +31,8 @@ pub(super) struct ModelArgs {
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
     #[command(flatten)]
+    thinking: ThinkingArgs,
+    #[command(flatten)]
     device: DeviceArg,
     #[command(flatten)]
     remote: remote::RemoteArgs,
@@ -40,6 +44,7 @@ impl ModelArgs {
         let mut options = OpenOptions::new(self.threads, template.transpose()?);
         options.dtype = self.dtype;
         options.device = self.device.decide(terminal)?;
+        options.thinking = self.thinking.settings();
         self.remote.apply(&mut options);
         Ok(options.naming(&self.model))
     }
@@ -53,6 +58,44 @@ impl ModelArgs {
         let options = self.options(terminal)?;
         Ok(Authorizer::for_models(command, Mood::Calm, &[&self.model], None)?.open_model(&self.model, &options)?)
     }
+}
+
+/// How a model thinks before it answers; the default is what its chat template says.
+#[derive(Debug, clap::Args)]
+pub(super) struct ThinkingArgs {
+    /// Switch a reasoning model's thinking on or off, by its chat template's own switch
+    #[arg(long, value_name = "on|off", value_parser = on_or_off)]
+    thinking: Option<bool>,
+    /// Most tokens of a thought; then it is closed, and the answer follows
+    #[arg(long, value_name = "N")]
+    thought_tokens: Option<usize>,
+    /// Argument of the chat template, such as `reasoning_effort=low`; VALUE is JSON or text; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = template_argument)]
+    template_argument: Vec<(String, Value)>,
+}
+
+impl ThinkingArgs {
+    fn settings(&self) -> Thinking {
+        Thinking {
+            enabled: self.thinking,
+            tokens_max: self.thought_tokens,
+            markers: None,
+            template_arguments: self.template_argument.iter().cloned().collect(),
+        }
+    }
+}
+
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("write `on` or `off`".to_owned()),
+    }
+}
+
+fn template_argument(text: &str) -> Result<(String, Value), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.trim().to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
 }
 
 /// Sampling parameters; defaults are from the model's files.

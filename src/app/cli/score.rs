@@ -226,7 +226,8 @@ fn runs_judge(files: &[PathBuf], options: &OpenOptions) -> Result<(ModelChain, O
     };
     let how = |manifest: &Manifest| {
         let models = &manifest.models;
-        (models.judge.clone(), models.judge_dtype.clone(), manifest.chat_template.clone())
+        let chat_template = manifest.chat_template.clone();
+        (models.judge.clone(), models.judge_dtype.clone(), models.judge_thinking.clone(), chat_template)
     };
     match manifests.find(|other| how(other) != how(&first)) {
         None => judge_of(&first, options),
@@ -429,6 +430,7 @@ fn judge_of(manifest: &Manifest, options: &OpenOptions) -> Result<(ModelChain, O
         None => options.clone(),
     };
     let now = manifest.created_at.parse().ok();
+    let options = options.with_thinking(manifest.models.judge_thinking.clone());
     Ok((chain, options.with_dtype(dtype).with_device(options.devices.judge).with_date(now)))
 }
 

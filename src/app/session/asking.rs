@@ -244,13 +244,15 @@ impl Session {
         let asked =
             format!("{}\nYou are an expert in {}. In one or two sentences: {words}", self.context(""), expert.field);
         // A template adds tokens to the message.
-        let tokens = (asked.len() + TEMPLATE_TOKENS_MAX + limits::ADVICE_TOKENS_MAX) as u64;
+        let thought = self.model.info().thought_tokens_max().unwrap_or_default();
+        let tokens = (asked.len() + TEMPLATE_TOKENS_MAX + limits::ADVICE_TOKENS_MAX + thought) as u64;
         let cost = Budget { calls: 1, tokens, ..Budget::NOTHING };
         let permit = self.permit_calls(self.authorizer.root(), &self.settings.model, &asked, cost)?;
         let stream = RngStream::root(self.settings.seed).child("advice", 0);
         let sampling = Sampling { max_tokens: limits::ADVICE_TOKENS_MAX, ..Sampling::greedy() };
         let mut request = Request::new(Prompt::Chat(vec![Message::user(asked)]), sampling, stream);
         request.permit = Some(permit);
+        request.allow_thought(self.model.info());
         let advice = match self.model.complete(request, None).await {
             Ok(reply) => reply.message.content.trim().to_owned(),
             Err(error) => return Ok(format!("no advice, the model failed: {error}")),

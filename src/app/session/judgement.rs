@@ -130,6 +130,8 @@ async fn by_words(
     let text = question.prompt(question.choices);
     let mut request = Request::new(Prompt::Chat(vec![Message::user(text)]), sampling, stream);
     request.permit = Some(permit);
+    // One letter needs no thought: one that the model begins is closed at once.
+    request.thinking.tokens_max = model.info().thinking.as_ref().filter(|thinking| thinking.on).map(|_| 0);
     let reply = model.complete(request, None).await.map_err(|error| error.to_string())?;
     let text = reply.message.content;
     read(&text, question.choices).map(|choice| (choice, None)).ok_or_else(|| {

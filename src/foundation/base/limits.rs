@@ -26,6 +26,8 @@ pub const RETRIES_MAX: usize = 10;
 pub const ROLLOUTS_MAX: usize = 100_000;
 /// Most tokens in one reply, unless the request asks for fewer.
 pub const REPLY_TOKENS_MAX: usize = 4_096;
+/// Most tokens of a thought before a reply in a rollout, unless the config says otherwise.
+pub const THOUGHT_TOKENS_MAX: usize = 1_024;
 /// How often the request for an empty or failed reply is repeated.
 pub const REPLY_FAILURES_RETRIED_MAX: usize = 1;
 /// A rollout is aborted after this many consecutive messages without a reply.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::TokenId;
+use super::{Thought, TokenId};
 
 /// The author of a message from the model's point of view: each participant of a rollout is its own [`Role::Assistant`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,12 +40,15 @@ pub struct Message {
     /// without them the text is tokenised again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ids: Option<Arc<[TokenId]>>,
+    /// What the model thought before it. Whether that is told to the model again is decided by its chat template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thought: Option<Thought>,
 }
 
 impl Message {
     /// A message without known token ids.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
-        Self { role, content: content.into(), ids: None }
+        Self { role, content: content.into(), ids: None, thought: None }
     }
 
     /// A system message.

@@ -2,17 +2,23 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DeltaGains, Message, ModelError, Sampling, Snapshot, SsmStats, TokenId, TokenLogprob, TokenSink, Vocabulary,
+    DeltaGains, Message, ModelError, Sampling, Snapshot, SsmStats, Thinking, ThinkingInfo, ThoughtTokens, TokenId,
+    TokenLogprob, TokenSink, Vocabulary,
 };
+use crate::foundation::base::limits::{REPLY_ASKED_TOKENS_MAX, THOUGHT_TOKENS_MAX};
 use crate::foundation::base::{Digest, RngStream};
 use crate::foundation::gate::CallPermit;
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A thought uses at most 1 / this of a model's window, unless its budget is set.
+const THOUGHT_WINDOW_SHARE: usize = 6;
 
 /// A model that continues a prompt.
 pub trait LanguageModel: Send + Sync {
@@ -27,6 +33,18 @@ pub trait LanguageModel: Send + Sync {
     /// The tokenizer, for callers that work with token ids; `None` if it is not available.
     fn vocabulary(&self) -> Option<&dyn Vocabulary> {
         None
+    }
+
+    /// The same model with other settings of how it thinks and of what its chat template is told, for all requests that do
+    /// not set them.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] if it does not take them.
+    fn with_thinking(&self, _thinking: &Thinking) -> Result<Arc<dyn LanguageModel>, ModelError> {
+        Err(ModelError::Unsupported {
+            model: self.info().name.clone(),
+            why: "it has no chat template that settings of thinking could be given to; leave them out".to_owned(),
+        })
     }
 
     /// Generates one reply. `sink` receives every token as it is generated and may end the reply.
@@ -108,6 +126,21 @@ pub struct ModelInfo {
     pub delta: bool,
     /// The model's default sampling, with its default stop texts.
     pub sampling: Option<Sampling>,
+    /// How it thinks before it answers; `None` for a model that does not, or of which it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingInfo>,
+    /// The settings of thinking in force; absent if none is set.
+    #[serde(default, skip_serializing_if = "Thinking::is_default")]
+    pub thinking_settings: Thinking,
+}
+
+impl ModelInfo {
+    /// Most tokens of a thought before an answer of limited length; `None` for a model that does not think.
+    pub fn thought_tokens_max(&self) -> Option<usize> {
+        self.thinking.as_ref().filter(|thinking| thinking.on)?;
+        let window = self.window_tokens.map_or(usize::MAX, |window| (window / THOUGHT_WINDOW_SHARE).max(1));
+        Some(self.thinking_settings.tokens_max.unwrap_or(THOUGHT_TOKENS_MAX.min(window)))
+    }
 }
 
 /// The input of a request.
@@ -152,6 +185,8 @@ pub struct Request {
     /// Whether the final state is needed. If not, the last token of a scored continuation is not read, and
     /// [`Scored::snapshot`] is `None`. It changes nothing else in the result.
     pub keep_state: bool,
+    /// How to think before the answer, over the settings that the model was opened with.
+    pub thinking: Thinking,
     /// The permit that the call counts against. Without one, the guard of the model authorises the call, if it has one.
     pub permit: Option<CallPermit>,
 }
@@ -159,7 +194,27 @@ pub struct Request {
 impl Request {
     /// A request without a snapshot to continue from and without modulation.
     pub fn new(prompt: Prompt, sampling: Sampling, stream: RngStream) -> Self {
-        Self { prompt, after: None, sampling, stream, gains: None, record_ssm: false, keep_state: true, permit: None }
+        Self {
+            prompt,
+            after: None,
+            sampling,
+            stream,
+            gains: None,
+            record_ssm: false,
+            keep_state: true,
+            thinking: Thinking::default(),
+            permit: None,
+        }
+    }
+
+    /// Adds room for a thought before the answer to `max_tokens`, if `model` thinks: its budget, or
+    /// [`THOUGHT_TOKENS_MAX`] tokens, at most a sixth of the window. The thought is closed there, so that it does not take
+    /// the place of the answer.
+    pub fn allow_thought(&mut self, model: &ModelInfo) {
+        let thought = model.thought_tokens_max().map(|most| most.min(REPLY_ASKED_TOKENS_MAX - 1));
+        let answer = self.sampling.max_tokens.min(REPLY_ASKED_TOKENS_MAX - thought.unwrap_or_default());
+        self.sampling.max_tokens = answer + thought.unwrap_or_default();
+        self.thinking.tokens_max = self.thinking.tokens_max.or(thought);
     }
 }
 
@@ -227,9 +282,12 @@ pub struct HostedInfo {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Completion {
-    /// The reply as a message from [`Role::Assistant`](super::Role::Assistant), with token ids if they are known.
+    /// The answer as a message from [`Role::Assistant`](super::Role::Assistant), with token ids if they are known, and the
+    /// text of the thought before it.
     pub message: Message,
-    /// The tokens of the reply, in order.
+    /// The tokens of the thought before the answer; `None` if there was none.
+    pub thought: Option<ThoughtTokens>,
+    /// The tokens of the answer, in order.
     pub tokens: Vec<TokenLogprob>,
     /// The token that ended the reply, if there was one and it is known; it is not in `tokens`.
     pub end: Option<TokenLogprob>,
@@ -258,6 +316,7 @@ impl Completion {
     pub fn text(model: impl Into<String>, content: impl Into<String>) -> Self {
         Self {
             message: Message::assistant(content),
+            thought: None,
             tokens: Vec::new(),
             end: None,
             finish: Finish::Stop,

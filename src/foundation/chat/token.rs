@@ -69,8 +69,13 @@ pub enum Flow {
 ///
 /// It is called on the task that awaits the reply while the local engine waits: it must return quickly and never block.
 pub trait TokenSink: Send {
-    /// Called for each token.
+    /// Called for each token of the answer.
     fn token(&mut self, token: &TokenLogprob) -> Flow;
+
+    /// Called for each token of a thought before the answer.
+    fn thought(&mut self, _token: &TokenLogprob) -> Flow {
+        Flow::Continue
+    }
 }
 
 impl<F: FnMut(&TokenLogprob) -> Flow + Send> TokenSink for F {

@@ -29,6 +29,14 @@ pub trait Vocabulary: Send + Sync {
     /// [`ModelError::Unsupported`] with the error of the template or the tokenizer.
     fn chat(&self, messages: &[Message]) -> Result<Vec<TokenId>, ModelError>;
 
+    /// As [`chat`](Self::chat), up to where an answer begins: a thought that the template opens is closed without words.
+    ///
+    /// # Errors
+    /// See [`chat`](Self::chat).
+    fn chat_to_answer(&self, messages: &[Message]) -> Result<Vec<TokenId>, ModelError> {
+        self.chat(messages)
+    }
+
     /// The special tokens and the chat template.
     fn special(&self) -> SpecialTokens;
 }

@@ -54,8 +54,17 @@ fn response(fields: &Map<String, Value>, part: &str) -> Vec<OwnedEvent> {
     if let Some(choice) = fields.get("choices").and_then(|choices| choices.get(0)) {
         let message = choice.get(part);
         let content = message.and_then(|message| text(message.get("content"))).unwrap_or_default();
-        let tokens: Vec<OwnedEvent> =
-            list(choice.get("logprobs").and_then(|logprobs| logprobs.get("content"))).map(token).collect();
+        let mut entries: Vec<&Value> =
+            list(choice.get("logprobs").and_then(|logprobs| logprobs.get("content"))).collect();
+        let thinks =
+            |name: &str| message.and_then(|message| text(message.get(name))).is_some_and(|text| !text.is_empty());
+        if thinks("reasoning_content") || thinks("reasoning") {
+            // Tokens of a thought come with those of the answer, which are the last ones.
+            let texts = |from: usize| entries.iter().skip(from).filter_map(|entry| text(entry.get("token")));
+            let from = (0..=entries.len()).find(|from| texts(*from).collect::<String>() == content);
+            entries = entries.split_off(from.unwrap_or(entries.len()));
+        }
+        let tokens: Vec<OwnedEvent> = entries.into_iter().map(token).collect();
         if !tokens.is_empty() {
             found.extend(tokens);
         } else if !content.is_empty() {
@@ -168,6 +177,18 @@ mod tests {
             ),
             ["cost"]
         );
+        // What the model thinks is not its answer.
+        let thought = |delta: &str| {
+            let tokens =
+                r#"[{"token":"Hm","logprob":-0.5},{"token":"</think>","logprob":-0.1},{"token":"Hi","logprob":-1}]"#;
+            let chunk =
+                r#"{"object":"chat.completion.chunk","choices":[{"delta":DELTA,"logprobs":{"content":TOKENS}}]}"#;
+            let lines = EventLine::parse_line(&chunk.replace("DELTA", delta).replace("TOKENS", tokens)).unwrap();
+            lines.iter().map(|line| format!("{:?}", line.event())).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(thought(r#"{"reasoning_content":"Hm"}"#), "");
+        let both = thought(r#"{"reasoning":"Hm","content":"Hi"}"#);
+        assert!(both.contains("\"Hi\"") && !both.contains("Hm"), "{both}");
         for silent in ["data: [DONE]", "event: done", ": keep-alive"] {
             assert_eq!(kinds(silent), [] as [&str; 0]);
         }

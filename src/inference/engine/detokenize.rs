@@ -102,6 +102,51 @@ mod tests {
         assert_eq!(pieces.concat(), "\u{FFFD}".repeat(6), "{pieces:?}");
     }
 
+    /// A tokenizer with byte fallback; `prefix`: as Mistral's, which puts a space before a text, else as Gemma's.
+    fn with_bytes(prefix: bool) -> Arc<Tokenizer> {
+        let replace = r#"{"type": "Replace", "pattern": {"String": " "}, "content": "▁"}"#;
+        let (prepend, strip) = if prefix {
+            (r#"{"type": "Prepend", "prepend": "▁"},"#, r#", {"type": "Strip", "content": " ", "start": 1, "stop": 0}"#)
+        } else {
+            ("", "")
+        };
+        let pieces = ["<unk>", "▁", "a", "▁a", "b", "▁b", "<0xC3>", "<0xA9>", "<0xF0>", "<0x9F>", "<0xA6>", "<0x80>"];
+        let vocabulary: serde_json::Map<String, serde_json::Value> =
+            pieces.iter().enumerate().map(|(id, piece)| ((*piece).to_owned(), id.into())).collect();
+        let json = format!(
+            r#"{{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "pre_tokenizer": null,
+            "normalizer": {{"type": "Sequence", "normalizers": [{prepend} {replace}]}}, "post_processor": null,
+            "decoder": {{"type": "Sequence", "decoders": [
+                {{"type": "Replace", "pattern": {{"String": "▁"}}, "content": " "}}, {{"type": "ByteFallback"}},
+                {{"type": "Fuse"}}{strip}]}},
+            "model": {{"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
+                "vocab": {}, "merges": [["▁", "a"], ["▁", "b"]]}}}}"#,
+            serde_json::Value::Object(vocabulary)
+        );
+        Arc::new(Tokenizer::parse(&json).unwrap())
+    }
+
+    #[test]
+    fn tokenizers_of_mistrals_and_gemmas_kind_give_every_byte_once() {
+        for (prefix, first) in [(true, vec![3]), (false, vec![2])] {
+            let tokenizer = with_bytes(prefix);
+            assert_eq!(tokenizer.encode("a").unwrap(), first);
+            for text in ["a b", "aé b", "é", "a 🦀 b", "b  a", " a"] {
+                let ids = tokenizer.encode(text).unwrap();
+                let pieces = |before: &[TokenId], ids: &[TokenId]| {
+                    pieces(&tokenizer, before, ids.to_vec()).into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+                };
+                assert_eq!(pieces(&[], &ids).concat(), text, "{prefix}");
+                // After a prompt, every piece keeps its space, so that bytes are counted in full.
+                for border in 1..ids.len() {
+                    let (before, after) = ids.split_at(border);
+                    let whole = [pieces(&[], before), pieces(before, after)].concat().concat();
+                    assert_eq!(whole, text, "{prefix} from token {border} on");
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_sentencepiece_token_keeps_its_space_after_a_prompt() {
         let json = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],

@@ -50,7 +50,7 @@ pub fn chat_template(source: &str) {
     if let Ok(template) = ChatTemplate::new(Some(source), &TokenizerConfig::default(), Timestamp::UNIX_EPOCH) {
         let conversation =
             [(Role::System, "Be kind."), (Role::User, "Hello"), (Role::Assistant, "Hi"), (Role::User, "Bye")];
-        let messages = conversation.map(|(role, content)| Message { role, content: content.to_owned(), ids: None });
-        drop(template.render(&messages, true));
+        let messages = conversation.map(|(role, content)| Message::new(role, content));
+        drop(template.render(&messages, true, &serde_json::Map::new()));
     }
 }

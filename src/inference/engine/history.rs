@@ -9,9 +9,10 @@
 //! prompt again in that case.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::template::ChatTemplate;
+use super::template::{ChatSettings, ChatTemplate};
 use super::tokenizer::Tokenizer;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{
@@ -26,6 +27,8 @@ pub(super) struct TokenizedPrompt {
     pub(super) ids: Vec<TokenId>,
     /// How many of `ids` are history that other messages may follow.
     pub(super) history: usize,
+    /// The text of the beginning of the model's turn.
+    pub(super) opening: String,
 }
 
 /// Cache of tokenised conversations, so that appending a message tokenises only that message. Does not affect results.
@@ -80,18 +83,43 @@ impl HistoryCache {
 }
 
 /// One digest for every prefix of `messages`: the first, the first two, and so on.
-fn digests(messages: &[Message]) -> Vec<Digest> {
-    let mut chain = Digest::of("");
+fn digests(messages: &[Message], settings: &ChatSettings) -> Vec<Digest> {
+    let arguments = &settings.arguments;
+    let mut chain = Digest::of(if arguments.is_empty() { String::new() } else { format!("{arguments:?}") });
     let next = |message: &Message| {
         let ids = message.ids.iter().flat_map(|ids| ids.iter()).flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>();
         let mut bytes = chain.as_bytes().to_vec();
         bytes.extend(format!("{} {} {}\n", message.role.as_str(), message.ids.is_some(), ids.len()).bytes());
         bytes.extend(ids);
+        if let Some(thought) = &message.thought {
+            let ids = thought.ids.iter().flat_map(|ids| ids.iter()).flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>();
+            bytes.extend(format!("thought {} {}\n", ids.len(), thought.text.len()).bytes());
+            bytes.extend(ids);
+            bytes.extend(thought.text.bytes());
+        }
         bytes.extend(message.content.bytes());
         chain = Digest::of(bytes);
         chain
     };
     messages.iter().map(next).collect()
+}
+
+/// Where a message is in the rendered conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct MessageEnd {
+    /// Where the model's own text begins if it writes the message.
+    opened: usize,
+    after: usize,
+}
+
+/// A conversation with the template that renders it.
+struct Rendered<'a> {
+    template: &'a ChatTemplate,
+    tokenizer: &'a Tokenizer,
+    settings: &'a ChatSettings,
+    messages: &'a [Message],
+    /// All of it, with the beginning of the model's next turn.
+    whole: String,
 }
 
 /// The ids of `messages` and of the beginning of the model's next turn.
@@ -103,123 +131,166 @@ pub(super) fn read(
     tokenizer: &Tokenizer,
     cache: &HistoryCache,
     messages: &[Message],
+    settings: &ChatSettings,
 ) -> Result<TokenizedPrompt, String> {
-    let whole = template.render(messages, true)?;
-    let conversation = digests(messages);
+    let whole = template.render(messages, true, &settings.arguments)?;
+    let conversation = digests(messages, settings);
+    let rendered = Rendered { template, tokenizer, settings, messages, whole };
+    let whole = &rendered.whole;
     let mut ids = if template.is_plain { tokenizer.leading().to_vec() } else { Vec::new() };
     // `done`: length of the prefix of `whole` that is in `ids`. `exact`: it ends exactly after a message.
     let (mut done, mut exact, mut known) = (0, true, 0);
-    if let Some((count, history)) = cache.longest(&conversation, &whole) {
+    if let Some((count, history)) = cache.longest(&conversation, whole) {
         ids = history.ids.to_vec();
         (done, known) = (history.length, count);
     }
     let new = messages.len() - known;
-    let ends = if new > MESSAGES_RENDERED_EACH_MAX { ends_by_message(&whole, template, messages) } else { None };
+    let ends = if new > MESSAGES_RENDERED_EACH_MAX { rendered.ends_by_message() } else { None };
     if ends.is_none() && new > MESSAGES_DEPENDENT_MAX {
         return Err(format!(
             "its chat template writes messages differently depending on the others; it can be given at most \
              {MESSAGES_DEPENDENT_MAX} new messages at once, not {new}"
         ));
     }
+    // The model's message just before, whose end is not known because the template ends it differently at the end of a
+    // conversation.
+    let mut unended = None;
     for (index, message) in messages.iter().enumerate().skip(known) {
-        let (before, with) = (messages.split_at(index).0, messages.split_at(index + 1).0);
         let end = match &ends {
             Some(ends) => ends.get(index).map(|end| end.after),
-            None => prefix_of(&whole, template, with, false),
+            None => rendered.prefix(index + 1, false),
         };
         let Some(end) = end.filter(|&end| end >= done) else {
+            unended = Some(index).filter(|_| exact && message.role == Role::Assistant);
             exact = false;
             continue;
         };
-        let spliced = exact.then_some(message).filter(|m| m.role == Role::Assistant).and_then(|message| {
-            // Ids generated by another model (for example an earlier one in a fallback chain) decode to something else
-            // here.
-            let own_ids = message.ids.as_ref().filter(|own_ids| decodes_to(tokenizer, own_ids, &message.content))?;
-            let opened = match &ends {
-                Some(ends) => ends.get(index).map(|end| end.opened),
-                None => prefix_of(&whole, template, before, true),
-            };
-            let opened = opened.filter(|opened| (done..=end).contains(opened))?;
-            let text = whole.get(opened..end)?;
-            // A template may trim the content or put a space before it; the ids are still the generated ones.
-            let content = message.content.trim_start();
-            let text = text.strip_prefix(&message.content).or_else(|| {
-                let text = text.trim_start();
-                text.strip_prefix(content).or_else(|| text.strip_prefix(content.trim_end()))
-            });
-            let rest = text?;
-            Some((whole.get(done..opened)?, own_ids, rest))
-        });
-        match spliced {
+        let own = if exact { Some(index) } else { unended.take() };
+        let opened = |own: usize| match &ends {
+            Some(ends) => ends.get(own).map(|end| end.opened),
+            None => rendered.prefix(own, true),
+        };
+        match own.and_then(|own| rendered.spliced(own, done..end, opened)) {
             Some((opening, own_ids, closing)) => {
                 ids.extend(tokenizer.encode(opening)?);
-                ids.extend(own_ids.iter());
+                ids.extend(own_ids);
                 ids.extend(tokenizer.encode(closing)?);
             }
             None => ids.extend(tokenizer.encode(whole.get(done..end).unwrap_or_default())?),
         }
-        (done, exact) = (end, true);
+        (done, exact, unended) = (end, true, None);
     }
     let history = ids.len();
     if let (Some(&conversation), true) = (conversation.last(), exact) {
         let text = Digest::of(whole.get(..done).unwrap_or_default());
         cache.keep(conversation, KnownHistory { length: done, text, ids: ids.as_slice().into() });
     }
-    ids.extend(tokenizer.encode(whole.get(done..).unwrap_or_default())?);
-    Ok(TokenizedPrompt { ids, history })
+    let rest = whole.get(done..).unwrap_or_default();
+    ids.extend(tokenizer.encode(rest)?);
+    let opening = if exact { Some(done) } else { rendered.prefix(messages.len(), false) };
+    let opening = opening.and_then(|at| whole.get(at..)).unwrap_or(rest).to_owned();
+    Ok(TokenizedPrompt { ids, history, opening })
 }
 
-/// Where a message is in the rendered conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct MessageEnd {
-    /// Where the model's own text begins if it writes the message.
-    opened: usize,
-    after: usize,
-}
-
-/// The ends of all messages in time linear in their number: each message is rendered with the few before it, and the
-/// texts together must be the rendered conversation. `None` if they are not; then a message's text depends on others.
-fn ends_by_message(whole: &str, template: &ChatTemplate, messages: &[Message]) -> Option<Vec<MessageEnd>> {
-    let mut ends: Vec<MessageEnd> = Vec::with_capacity(messages.len());
-    let mut done = 0;
-    // The two newest messages of the user: what is rendered begins with the older one, so that the roles alternate and
-    // the newer one is not the first.
-    let mut users = [None; 2];
-    let system = messages.first().filter(|message| message.role == Role::System);
-    for (index, message) in messages.iter().enumerate() {
-        let from = users.first().copied().flatten().filter(|_| index > HEAD_MESSAGES);
-        let window: Vec<Message> = match from {
-            None => messages.split_at(index + 1).0.to_vec(),
-            Some(from) => {
-                let tail = messages.get(from..=index).unwrap_or_default();
-                if tail.len() > HEAD_MESSAGES * 2 {
-                    return None;
-                }
-                system.into_iter().chain(tail).cloned().collect()
-            }
-        };
-        let before = window.split_last()?.1;
-        let text = template.render(&window, false).ok()?;
-        let (plain, opening) = if before.is_empty() {
-            (String::new(), template.render(before, true).ok())
-        } else {
-            (template.render(before, false).ok()?, template.render(before, true).ok())
-        };
-        let own = text.strip_prefix(&plain)?;
-        let rest = whole.get(done..)?;
-        // Where the template opens a turn of the model before this message; for other messages it is not used.
-        let opened = opening.as_deref().and_then(|opening| opening.strip_prefix(&plain));
-        let opened =
-            opened.filter(|opening| rest.starts_with(opening)).map_or(usize::MAX, |opening| done + opening.len());
-        rest.starts_with(own).then_some(())?;
-        done += own.len();
-        ends.push(MessageEnd { opened, after: done });
-        if message.role == Role::User {
-            users = [users[1], Some(index)];
-        }
+impl Rendered<'_> {
+    /// Length of the first `count` messages, with the beginning of the model's next turn if `generate`, if they are a
+    /// prefix of the whole.
+    fn prefix(&self, count: usize, generate: bool) -> Option<usize> {
+        let text = self.render(count, generate)?;
+        self.whole.starts_with(&text).then_some(text.len())
     }
-    // The conversation itself, without the beginning of the model's next turn.
-    (template.render(messages, false).ok()?.len() == done).then_some(ends)
+
+    fn render(&self, count: usize, generate: bool) -> Option<String> {
+        self.template.render(self.messages.get(..count)?, generate, &self.settings.arguments).ok()
+    }
+
+    /// The text in `range` with the ids that the model generated for message `index` in it: the text before them, the ids,
+    /// and the text after them. `None` for a message of another author, or without ids that have its text here.
+    /// `opened` says where the model's own text begins if the template opens the model's turn there as before a reply.
+    fn spliced(
+        &self,
+        index: usize,
+        range: Range<usize>,
+        opened: impl Fn(usize) -> Option<usize>,
+    ) -> Option<(&str, Vec<TokenId>, &str)> {
+        let message = self.messages.get(index).filter(|message| message.role == Role::Assistant)?;
+        // Ids generated by another model (for example an earlier one in a fallback chain) decode to something else here.
+        let own_ids = message.ids.as_ref().filter(|own_ids| decodes_to(self.tokenizer, own_ids, &message.content))?;
+        let within = |at: &usize| range.contains(at) || *at == range.end;
+        let opening = opened(index).filter(within);
+        if let Some(opened) = opening {
+            let text = self.whole.get(opened..range.end)?;
+            if let Some(rest) = after_content(text, &message.content) {
+                return Some((self.whole.get(range.start..opened)?, own_ids.to_vec(), rest));
+            }
+            // The template writes the thought as the model wrote it.
+            let thought_ids = message.thought.as_ref().and_then(|thought| thought.ids.as_ref());
+            if let Some(all) = thought_ids.map(|before| [before, own_ids].map(|ids| &**ids).concat()) {
+                if let Some(rest) = text.strip_prefix(self.tokenizer.decode(&all).as_str()) {
+                    return Some((self.whole.get(range.start..opened)?, all, rest));
+                }
+            }
+        }
+        // The template opens this turn in another way than before a reply: markers of thoughts are missing here, or stand
+        // here and not there.
+        let format = self.settings.format.as_ref()?;
+        let begun = self.render(index, true)?;
+        let before = self.render(index, false)?;
+        let turn = begun.strip_prefix(&before)?;
+        let from = opening.unwrap_or_else(|| before.len() + format.before_markup(turn).len());
+        let text = self.whole.get(from.max(range.start)..range.end)?;
+        self.whole.get(..from).filter(|text| begun.starts_with(text))?;
+        let text = format.skip_markup(text, message.thought.as_ref().map(|thought| thought.text.as_str()));
+        let rest = after_content(text, &message.content)?;
+        Some((self.whole.get(range.start..range.end - text.len())?, own_ids.to_vec(), rest))
+    }
+
+    /// The ends of all messages in time linear in their number: each message is rendered with the few before it, and the
+    /// texts together must be the rendered conversation. `None` if they are not; then a message's text depends on others.
+    fn ends_by_message(&self) -> Option<Vec<MessageEnd>> {
+        let Self { template, messages, whole, .. } = self;
+        let arguments = &self.settings.arguments;
+        let mut ends: Vec<MessageEnd> = Vec::with_capacity(messages.len());
+        let mut done = 0;
+        // The two newest messages of the user: what is rendered begins with the older one, so that the roles alternate and
+        // the newer one is not the first.
+        let mut users = [None; 2];
+        let system = messages.first().filter(|message| message.role == Role::System);
+        for (index, message) in messages.iter().enumerate() {
+            let from = users.first().copied().flatten().filter(|_| index > HEAD_MESSAGES);
+            let window: Vec<Message> = match from {
+                None => messages.split_at(index + 1).0.to_vec(),
+                Some(from) => {
+                    let tail = messages.get(from..=index).unwrap_or_default();
+                    if tail.len() > HEAD_MESSAGES * 2 {
+                        return None;
+                    }
+                    system.into_iter().chain(tail).cloned().collect()
+                }
+            };
+            let before = window.split_last()?.1;
+            let text = template.render(&window, false, arguments).ok()?;
+            let (plain, opening) = if before.is_empty() {
+                (String::new(), template.render(before, true, arguments).ok())
+            } else {
+                (template.render(before, false, arguments).ok()?, template.render(before, true, arguments).ok())
+            };
+            let own = text.strip_prefix(&plain)?;
+            let rest = whole.get(done..)?;
+            // Where the template opens a turn of the model before this message; for other messages it is not used.
+            let opened = opening.as_deref().and_then(|opening| opening.strip_prefix(&plain));
+            let opened =
+                opened.filter(|opening| rest.starts_with(opening)).map_or(usize::MAX, |opening| done + opening.len());
+            rest.starts_with(own).then_some(())?;
+            done += own.len();
+            ends.push(MessageEnd { opened, after: done });
+            if message.role == Role::User {
+                users = [users[1], Some(index)];
+            }
+        }
+        // The conversation itself, without the beginning of the model's next turn.
+        (template.render(messages, false, arguments).ok()?.len() == done).then_some(ends)
+    }
 }
 
 /// Messages at the beginning that are rendered with all before them.
@@ -233,19 +304,32 @@ fn decodes_to(tokenizer: &Tokenizer, ids: &[TokenId], content: &str) -> bool {
         == content.trim_start().trim_end_matches(char::REPLACEMENT_CHARACTER)
 }
 
-/// Length of the rendered `messages`, if it is a prefix of `whole`.
-fn prefix_of(whole: &str, template: &ChatTemplate, messages: &[Message], generate: bool) -> Option<usize> {
-    let text = template.render(messages, generate).ok()?;
-    whole.starts_with(&text).then_some(text.len())
+/// `text` after `content`, with which it begins. A template may trim the content or put a space before it; the ids are
+/// still the generated ones.
+fn after_content<'a>(text: &'a str, content: &str) -> Option<&'a str> {
+    let trimmed = content.trim_start();
+    text.strip_prefix(content).or_else(|| {
+        let text = text.trim_start();
+        text.strip_prefix(trimmed).or_else(|| text.strip_prefix(trimmed.trim_end()))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use jiff::Timestamp;
 
     use super::super::bundled;
     use super::super::template::TokenizerConfig;
     use super::*;
+
+    fn rendered<'a>(template: &'a ChatTemplate, messages: &'a [Message]) -> Rendered<'a> {
+        static TOKENIZER: LazyLock<Tokenizer> = LazyLock::new(tokenizer);
+        static SETTINGS: LazyLock<ChatSettings> = LazyLock::new(ChatSettings::default);
+        let whole = template.render(messages, true, &SETTINGS.arguments).unwrap();
+        Rendered { template, tokenizer: &TOKENIZER, settings: &SETTINGS, messages, whole }
+    }
 
     fn template(source: &str) -> ChatTemplate {
         ChatTemplate::new(Some(source), &TokenizerConfig::default(), Timestamp::UNIX_EPOCH).unwrap()
@@ -261,14 +345,13 @@ mod tests {
                 talk.push(written(if turn % 3 == 0 { " yes " } else { "yes" }, &spelled("yes")));
             }
             for talk in [&talk[..], &talk[1..], &talk[..80]] {
-                let whole = template.render(talk, true).unwrap();
-                let ends = ends_by_message(&whole, &template, talk);
+                let rendered = rendered(&template, talk);
+                let ends = rendered.ends_by_message();
                 assert_eq!(ends.is_some(), found);
                 for (index, end) in ends.iter().flatten().enumerate() {
-                    let (before, with) = (&talk[..index], &talk[..=index]);
-                    assert_eq!(prefix_of(&whole, &template, with, false), Some(end.after));
+                    assert_eq!(rendered.prefix(index + 1, false), Some(end.after));
                     if talk[index].role == Role::Assistant {
-                        assert_eq!(prefix_of(&whole, &template, before, true), Some(end.opened));
+                        assert_eq!(rendered.prefix(index, true), Some(end.opened));
                     }
                 }
             }
@@ -287,8 +370,8 @@ mod tests {
         assert!(begun.elapsed() < std::time::Duration::from_mins(1), "{:?}", begun.elapsed());
         // Read in two parts, as a run does, it is the same.
         let cache = HistoryCache::default();
-        super::read(&template, &tokenizer, &cache, &talk[..19_990]).unwrap();
-        assert_eq!(super::read(&template, &tokenizer, &cache, &talk).unwrap(), all);
+        super::read(&template, &tokenizer, &cache, &talk[..19_990], &ChatSettings::default()).unwrap();
+        assert_eq!(super::read(&template, &tokenizer, &cache, &talk, &ChatSettings::default()).unwrap(), all);
     }
 
     fn spelled_yes(tokenizer: &Tokenizer) -> Vec<TokenId> {
@@ -305,7 +388,7 @@ mod tests {
     }
 
     fn read(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &[Message]) -> Result<TokenizedPrompt, String> {
-        super::read(template, tokenizer, &HistoryCache::default(), messages)
+        super::read(template, tokenizer, &HistoryCache::default(), messages, &ChatSettings::default())
     }
 
     fn written(content: &str, ids: &[TokenId]) -> Message {
@@ -325,7 +408,7 @@ mod tests {
             [Message::system("Be kind."), Message::user("Hi"), written("hello there", &own_ids), Message::user("And?")];
         let mut before = Vec::new();
         for len in 0..=talk.len() {
-            let TokenizedPrompt { ids, history } = read(&template, &tokenizer, &talk[..len]).unwrap();
+            let TokenizedPrompt { ids, history, .. } = read(&template, &tokenizer, &talk[..len]).unwrap();
             assert!(ids.starts_with(&before), "{len} messages");
             assert_eq!(ids[history..], [3], "the model's own turn begins");
             before = ids[..history].to_vec();
@@ -382,18 +465,28 @@ mod tests {
             talk.push(Message::user(format!("Number {turn}?")));
             talk.push(written("yes", &spelled("yes")));
             let fresh = read(&template, &tokenizer, &talk).unwrap();
-            assert_eq!(super::read(&template, &tokenizer, &cache, &talk).unwrap(), fresh);
+            assert_eq!(super::read(&template, &tokenizer, &cache, &talk, &ChatSettings::default()).unwrap(), fresh);
             // The same text with another tokenisation is another conversation.
             let last = talk.len() - 1;
             let mut branch = talk.clone();
             branch[last].ids = None;
-            let branched = super::read(&template, &tokenizer, &cache, &branch).unwrap();
+            let branched = super::read(&template, &tokenizer, &cache, &branch, &ChatSettings::default()).unwrap();
             assert_eq!(branched, read(&template, &tokenizer, &branch).unwrap());
             assert_ne!(branched, fresh);
         }
-        assert_eq!(cache.longest(&digests(&talk), &template.render(&talk, false).unwrap()).unwrap().0, talk.len());
+        assert_eq!(
+            cache
+                .longest(
+                    &digests(&talk, &ChatSettings::default()),
+                    &template.render(&talk, false, &serde_json::Map::new()).unwrap()
+                )
+                .unwrap()
+                .0,
+            talk.len()
+        );
         for turn in 0..2 * KNOWN_HISTORIES_MAX {
-            super::read(&template, &tokenizer, &cache, &[Message::user(turn.to_string())]).unwrap();
+            super::read(&template, &tokenizer, &cache, &[Message::user(turn.to_string())], &ChatSettings::default())
+                .unwrap();
         }
         assert_eq!(cache.0.lock().unwrap().histories.len(), KNOWN_HISTORIES_MAX);
     }

@@ -25,7 +25,7 @@ use super::thread;
 use super::tokenizer::Tokenizer;
 use super::weights::Weights;
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{ModelInfo, Sampling, TokenId};
+use crate::foundation::chat::{ModelInfo, Sampling, Thinking, TokenId};
 
 /// A network that every device of this build can be asked for.
 #[cfg(not(feature = "cuda"))]
@@ -123,6 +123,9 @@ impl ModelFiles<'_> {
         let own = options.chat_template.as_deref().or(own);
         let template = ChatTemplate::new(own, &tokenizer_config, now)?;
 
+        let malformed = |why| LoadError::malformed("chat template", why);
+        let thinking = template.thinking_info(&template.settings(&Thinking::default()).map_err(malformed)?);
+
         let generation = GenerationConfig::parse("generation_config.json", self.generation_config.as_deref())?;
         let eos = GenerationConfig::parse("config.json", Some(&self.config))?.eos_token_id;
         let mut end_tokens: Vec<_> =
@@ -163,6 +166,8 @@ impl ModelFiles<'_> {
             logprobs: true,
             delta,
             sampling: Some(Sampling { stop: stops.clone(), ..sampling }),
+            thinking,
+            thinking_settings: Thinking::default(),
         };
         Ok(Shared {
             info,

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
+
 use super::bundled::{self, Manifest};
 use super::candle;
 use super::error::LoadError;
@@ -38,11 +40,27 @@ pub(super) fn folder(name: &str, path: &Path, options: &EngineOptions) -> Result
         generation_config: maybe("generation_config.json")?,
         tokenizer: needed("tokenizer.json")?,
         tokenizer_config: maybe("tokenizer_config.json")?,
-        template: maybe("chat_template.jinja")?,
+        template: match maybe("chat_template.jinja")? {
+            Some(template) => Some(template),
+            None => maybe(TEMPLATE_JSON)?.map(|json| template_in(&json)).transpose()?,
+        },
         weights: Weights::from_dir(path)?,
         manifest: Manifest::default(),
     };
     open(files, options)
+}
+
+/// Where the files of models that also read images have their template.
+const TEMPLATE_JSON: &str = "chat_template.json";
+
+/// The template in `chat_template.json`.
+fn template_in(json: &str) -> Result<String, LoadError> {
+    #[derive(Deserialize)]
+    struct TemplateFile {
+        chat_template: String,
+    }
+    let file: TemplateFile = serde_json::from_str(json).map_err(|error| LoadError::malformed(TEMPLATE_JSON, error))?;
+    Ok(file.chat_template)
 }
 
 /// A GGUF file.

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::reply::Reply;
+use super::reply::{Reply, ThoughtWatch};
 use super::sequence::{PreparedRequest, PromptInput, Task};
 use super::shared::Shared;
+use super::template::ChatSettings;
 use super::{detokenize, history};
 use crate::foundation::base::limits::{PROMPT_TOKENS_MAX, TEXT_AT_ONCE_BYTES_MAX};
-use crate::foundation::chat::{Continuation, DeltaGains, LayerGains, ModelError, Prompt, Request, TokenId};
+use crate::foundation::chat::{Continuation, DeltaGains, LayerGains, Message, ModelError, Prompt, Request, TokenId};
+use crate::inference::thought::{Divider, Start, ThoughtFormat};
 
 /// Runs `work`, which processes `bytes` bytes of text: a long text on a blocking thread, so that it does not stall the
 /// caller's async runtime.
@@ -39,7 +41,10 @@ pub(super) async fn run_blocking<T: Send + 'static>(
 /// Bytes of text in `prompt`.
 pub(super) fn prompt_bytes(prompt: &Prompt) -> usize {
     match prompt {
-        Prompt::Chat(messages) => messages.iter().map(|message| message.content.len()).sum(),
+        Prompt::Chat(messages) => {
+            let thought = |message: &Message| message.thought.as_ref().map_or(0, |thought| thought.text.len());
+            messages.iter().map(|message| message.content.len() + thought(message)).sum()
+        }
         Prompt::Text(text) => text.len(),
         Prompt::Ids(_) => 0,
     }
@@ -53,25 +58,39 @@ pub(super) fn continuation_bytes(continuation: &Continuation) -> usize {
     }
 }
 
+/// How a reply to a prompt is divided into thought and answer.
+#[derive(Clone)]
+pub(super) struct ReplyParts {
+    pub(super) format: Arc<ThoughtFormat>,
+    pub(super) start: Start,
+}
+
 /// The tokens that a text continues: none in a chat, where a turn begins a text of its own.
 fn before(is_chat: bool, input: &PromptInput) -> &[TokenId] {
     if is_chat { &[] } else { &input.ids }
 }
 
 impl Shared {
-    /// A request to generate a reply.
-    pub(super) fn prepare_completion(&self, request: Request) -> Result<PreparedRequest, String> {
+    /// A request to generate a reply, and how it is divided.
+    pub(super) fn prepare_completion(&self, request: Request) -> Result<(PreparedRequest, Option<ReplyParts>), String> {
         let mut sampling = request.sampling.clone();
         let (is_chat, stream) = (matches!(request.prompt, Prompt::Chat(_)), request.stream);
         if is_chat {
             sampling.stop.extend(self.stops.iter().cloned());
         }
-        let input = self.input(request)?;
+        let settings = self.template.settings(&request.thinking)?;
+        let (input, parts) = self.input(request, &settings)?;
         let before = before(is_chat, &input);
         let (tokenizer, end_tokens) = (Arc::clone(&self.tokenizer), Arc::clone(&self.end_tokens));
-        let mut task = Task::Write(Box::new(Reply::new(tokenizer, before, end_tokens, sampling, stream)?));
+        let mut reply = Reply::new(tokenizer, before, end_tokens, sampling, stream)?;
+        if let Some(ReplyParts { format, start }) = &parts {
+            let closing =
+                settings.tokens_max.map(|most| Ok::<_, String>((most, self.tokenizer.encode(format.closing())?)));
+            reply.watch_thought(ThoughtWatch::new(Divider::new(format, *start), closing.transpose()?));
+        }
+        let mut task = Task::Write(Box::new(reply));
         self.check_window(input.ids.len(), &mut task)?;
-        Ok(PreparedRequest { input, task })
+        Ok((PreparedRequest { input, task }, parts))
     }
 
     /// A request to score `continuation` after the prompt.
@@ -102,7 +121,7 @@ impl Shared {
     ) -> Result<(PromptInput, VecDeque<Task>), String> {
         let is_chat = matches!(request.prompt, Prompt::Chat(_));
         let (top, keep_state) = (request.sampling.top_logprobs, request.keep_state);
-        let input = self.input(request)?;
+        let input = self.input_to_answer(request)?;
         let task = |continuation| {
             let tokens = self.continuation(continuation, before(is_chat, &input))?;
             let mut task = Task::Score { tokens, top, keep_state };
@@ -110,6 +129,21 @@ impl Shared {
         };
         let tasks = continuations.into_iter().map(task).collect::<Result<_, _>>()?;
         Ok((input, tasks))
+    }
+
+    /// The ids of a prompt up to where an answer begins.
+    pub(super) fn ids_to_answer(&self, request: Request) -> Result<Vec<TokenId>, String> {
+        self.input_to_answer(request).map(|input| input.ids)
+    }
+
+    /// The input of a request for an answer: a thought that the template opens is closed.
+    fn input_to_answer(&self, request: Request) -> Result<PromptInput, String> {
+        let settings = self.template.settings(&request.thinking)?;
+        let (mut input, parts) = self.input(request, &settings)?;
+        if let Some(ReplyParts { format, start: Start::Thought }) = parts {
+            input.ids.extend(self.tokenizer.encode(format.closing())?);
+        }
+        Ok(input)
     }
 
     fn continuation(&self, continuation: Continuation, before: &[TokenId]) -> Result<Vec<(TokenId, String)>, String> {
@@ -124,14 +158,17 @@ impl Shared {
         Ok(detokenize::pieces(&self.tokenizer, before, ids))
     }
 
-    fn input(&self, request: Request) -> Result<PromptInput, String> {
-        let (ids, history) = match request.prompt {
+    fn input(&self, request: Request, settings: &ChatSettings) -> Result<(PromptInput, Option<ReplyParts>), String> {
+        let mut parts = None;
+        let (ids, history) = match &request.prompt {
             Prompt::Chat(messages) => {
-                let reading = history::read(&self.template, &self.tokenizer, &self.history_cache, &messages)?;
+                let reading = history::read(&self.template, &self.tokenizer, &self.history_cache, messages, settings)?;
+                let start = settings.start(&reading.opening);
+                parts = start.map(|(format, start)| ReplyParts { format: Arc::clone(format), start });
                 (reading.ids, reading.history)
             }
-            Prompt::Text(text) => (self.tokenizer.encode_text(&text, self.prompt_tokens_max())?, usize::MAX),
-            Prompt::Ids(ids) => (ids, usize::MAX),
+            Prompt::Text(text) => (self.tokenizer.encode_text(text, self.prompt_tokens_max())?, usize::MAX),
+            Prompt::Ids(ids) => (ids.clone(), usize::MAX),
         };
         if ids.is_empty() {
             return Err("the prompt is empty: give it at least one token to continue from".to_owned());
@@ -140,7 +177,9 @@ impl Shared {
         if let Some(gains) = &request.gains {
             self.check_gains(gains)?;
         }
-        Ok(PromptInput { ids, history, after: request.after, gains: request.gains, record_ssm: request.record_ssm })
+        let Request { after, gains, record_ssm, .. } = request;
+        let drops_thoughts = parts.is_some();
+        Ok((PromptInput { ids, history, after, gains, record_ssm, drops_thoughts }, parts))
     }
 
     /// The most tokens that a text is read for.

@@ -9,6 +9,7 @@ use super::sampler::Sampler;
 use super::tokenizer::Tokenizer;
 use crate::foundation::base::RngStream;
 use crate::foundation::chat::{Finish, Sampling, TokenId, TokenLogprob};
+use crate::inference::thought::{Divider, Part};
 
 /// A reply that is being generated.
 pub(super) struct Reply {
@@ -28,6 +29,58 @@ pub(super) struct Reply {
     text_ends: Vec<usize>,
     /// The end token, once sampled.
     end: Option<TokenLogprob>,
+    /// For a model that thinks.
+    thought: Option<ThoughtWatch>,
+}
+
+/// Follows the thought in a reply, closes it when its budget is spent, and says where stop texts count.
+pub(super) struct ThoughtWatch {
+    divider: Divider,
+    /// Most tokens of the thought, and the ids that close it.
+    budget: Option<(usize, Vec<TokenId>)>,
+    /// Tokens of all thoughts so far.
+    tokens: usize,
+    /// Ids that close the thought and are not yet in the reply, the next one last.
+    forced: Vec<TokenId>,
+    /// The budget is spent.
+    spent: bool,
+    /// Where the answer begins, in bytes of the reply.
+    answer_from: Option<usize>,
+}
+
+impl ThoughtWatch {
+    /// Watches a reply that `divider` divides. `budget`: most tokens of the thought, and the ids that close it.
+    pub(super) fn new(divider: Divider, budget: Option<(usize, Vec<TokenId>)>) -> Self {
+        let answer_from = (divider.part() == Part::Answer).then_some(0);
+        let mut watch = Self { divider, budget, tokens: 0, forced: Vec::new(), spent: false, answer_from };
+        watch.close_if_spent();
+        watch
+    }
+
+    /// Takes the next token of the reply, whose text is `text` and begins at byte `from`.
+    fn push(&mut self, text: &str, from: usize) {
+        let was = self.divider.part();
+        self.divider.push(TokenLogprob::unknown(None, text));
+        match self.divider.part() {
+            Part::Thought => {
+                self.tokens += usize::from(was == Part::Thought);
+                self.answer_from = None;
+                self.close_if_spent();
+            }
+            Part::Answer => self.answer_from = self.answer_from.or(Some(from)),
+        }
+    }
+
+    fn close_if_spent(&mut self) {
+        if let Some((most, closing)) = &self.budget
+            && self.forced.is_empty()
+            && self.tokens >= *most
+            && self.divider.is_thinking()
+        {
+            self.forced = closing.iter().rev().copied().collect();
+            self.spent = true;
+        }
+    }
 }
 
 /// Result of one sampling step.
@@ -72,7 +125,18 @@ impl Reply {
             text: String::new(),
             text_ends: Vec::new(),
             end: None,
+            thought: None,
         })
+    }
+
+    /// Watches the thought before the answer.
+    pub(super) fn watch_thought(&mut self, watch: ThoughtWatch) {
+        self.thought = Some(watch);
+    }
+
+    /// Whether the budget of the thought is spent.
+    pub(super) fn has_spent_thought(&self) -> bool {
+        self.thought.as_ref().is_some_and(|watch| watch.spent)
     }
 
     /// Limits the reply to `tokens_max` tokens.
@@ -106,15 +170,19 @@ impl Reply {
         self.tokens
     }
 
-    /// The query that samples the token after `history`.
+    /// The query that samples the token after `history`, or reads the one that closes a thought.
     pub(super) fn query(&self, history: &[TokenId]) -> LogitQuery {
+        if let Some(&id) = self.thought.as_ref().and_then(|watch| watch.forced.last()) {
+            return LogitQuery { token: QueriedToken::Given(id), top: self.top };
+        }
         LogitQuery { token: QueriedToken::Drawn(self.sampler.draw(history, self.tokens.len() as u64)), top: self.top }
     }
 
     /// Applies a sampled token.
     pub(super) fn step(&mut self, stats: TokenStats) -> Step {
         let id = stats.id;
-        if self.end_tokens.contains(&id) {
+        let forced = self.thought.as_mut().and_then(|watch| watch.forced.pop()).is_some();
+        if !forced && self.end_tokens.contains(&id) {
             self.end = Some(stats.into_token(self.tokenizer.decode(&[id])));
             return Step::End(Finish::Stop, self.whole());
         }
@@ -122,6 +190,9 @@ impl Reply {
         self.text.push_str(&text);
         self.text_ends.push(self.text.len());
         let new = text.len();
+        if let Some(watch) = &mut self.thought {
+            watch.push(&text, self.text.len() - new);
+        }
         self.tokens.push(stats.into_token(text));
         if let Some(at) = self.stop_in_the_last(new) {
             return Step::End(Finish::Stop, self.cut_at(at));
@@ -150,8 +221,14 @@ impl Reply {
     fn stop_in_the_last(&self, new: usize) -> Option<usize> {
         let longest = self.stops.iter().map(String::len).max()?;
         let from = self.text.floor_char_boundary(self.text.len().saturating_sub(new + longest));
+        let from = from.max(self.answer_from()?);
         let (_, recent) = self.text.split_at(from);
         self.stops.iter().filter_map(|stop| recent.find(stop)).min().map(|at| from + at)
+    }
+
+    /// Where the answer begins: stop texts end the answer, not the thought before it. `None` inside a thought.
+    fn answer_from(&self) -> Option<usize> {
+        self.thought.as_ref().map_or(Some(0), |watch| watch.answer_from)
     }
 
     /// The reply up to byte `at` of its text.
@@ -169,9 +246,11 @@ impl Reply {
 
     /// Number of bytes at the end of the text that may be the beginning of a stop text.
     fn possible_stop_bytes(&self) -> usize {
+        let Some(from) = self.answer_from() else { return 0 };
+        let answer = self.text.get(from..).unwrap_or_default();
         let begins = |stop: &String| {
             let lengths = (1..stop.len()).rev().filter(|&length| stop.is_char_boundary(length));
-            lengths.map(|length| stop.split_at(length).0).find(|begin| self.text.ends_with(begin)).map_or(0, str::len)
+            lengths.map(|length| stop.split_at(length).0).find(|begin| answer.ends_with(begin)).map_or(0, str::len)
         };
         self.stops.iter().map(begins).max().unwrap_or(0)
     }

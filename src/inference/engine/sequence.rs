@@ -20,9 +20,19 @@ pub(super) struct PrefixState<S> {
     model: Digest,
     ids: Box<[TokenId]>,
     state: Arc<S>,
+    /// The state before the reply, for prompts that leave out a part of it.
+    earlier: Option<Arc<Self>>,
 }
 
 impl<S> PrefixState<S> {
+    /// This state if it has read a beginning of `ids`, otherwise the one before the reply if that has.
+    fn that_begins(self: Arc<Self>, ids: &[TokenId]) -> Option<Arc<Self>> {
+        if ids.starts_with(&self.ids) {
+            return Some(self);
+        }
+        self.earlier.clone().filter(|earlier| ids.starts_with(&earlier.ids))
+    }
+
     /// The tokens read into the state.
     pub(super) fn ids(&self) -> &[TokenId] {
         &self.ids
@@ -45,6 +55,8 @@ pub(super) struct PromptInput {
     pub(super) gains: Option<DeltaGains>,
     /// Whether statistics of Δ are recorded.
     pub(super) record_ssm: bool,
+    /// Later prompts may leave out a part of the reply, so the final snapshot keeps the state before it.
+    pub(super) drops_thoughts: bool,
 }
 
 /// What to do after the prompt.
@@ -75,6 +87,8 @@ pub(super) struct Outcome {
     /// The end token that ended the reply, if any.
     pub(super) end: Option<TokenLogprob>,
     pub(super) finish: Finish,
+    /// The budget of the thought was spent.
+    pub(super) thought_spent: bool,
     pub(super) usage: Usage,
     pub(super) reading: PrefixReuse,
     pub(super) snapshot: Snapshot,
@@ -107,6 +121,8 @@ pub(super) struct Sequence<S> {
     checkpoints: Vec<usize>,
     fork_at: usize,
     before: Option<Snapshot>,
+    drops_thoughts: bool,
+    thought_spent: bool,
     work: Work,
     /// Number of sampled tokens, the end token included.
     sampled: usize,
@@ -134,11 +150,12 @@ struct ForcedTokens {
 impl<S: Clone + Send + Sync + 'static> Sequence<S> {
     /// Continues from the request's snapshot if possible, otherwise from `start`.
     pub(super) fn new(model: Digest, request: PreparedRequest, start: impl FnOnce() -> S) -> Self {
-        let PreparedRequest { input: PromptInput { mut ids, history, after, gains, record_ssm }, task } = request;
+        let PreparedRequest { input, task } = request;
+        let PromptInput { mut ids, history, after, gains, record_ssm, drops_thoughts } = input;
         let prompt = ids.len();
         let continues = after.is_some();
         let prefix = after.and_then(|snapshot| snapshot.downcast::<PrefixState<S>>());
-        let prefix = prefix.filter(|prefix| prefix.model == model && ids.starts_with(&prefix.ids));
+        let prefix = prefix.filter(|prefix| prefix.model == model).and_then(|prefix| prefix.that_begins(&ids));
         let (cached, state, reading) = match &prefix {
             Some(prefix) => (prefix.ids.len(), Arc::clone(&prefix.state), PrefixReuse::Continued),
             None => (0, Arc::new(start()), if continues { PrefixReuse::Reread } else { PrefixReuse::Fresh }),
@@ -172,6 +189,8 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
             checkpoints: Vec::new(),
             fork_at,
             before: None,
+            drops_thoughts,
+            thought_spent: false,
             work,
             sampled: 0,
             pass: 0..0,
@@ -305,7 +324,8 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
 
     /// The result, once [`is_done`](Self::is_done) is true.
     pub(super) fn finish<A: Architecture<State = S>>(self, model: &A) -> Outcome {
-        let snapshot = self.snapshot();
+        let earlier = self.before.as_ref().filter(|_| self.drops_thoughts).and_then(Snapshot::downcast);
+        let snapshot = self.snapshot_with(earlier);
         let ssm = self.steps.as_ref().and_then(|steps| model.ssm_stats(&self.state, steps, self.gains.as_ref()));
         let (tokens, end, finish) = match self.work {
             Work::Read(forced) => (forced.tokens, forced.end, forced.finish),
@@ -314,7 +334,8 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         let read = if self.sampled == 0 { self.read } else { self.prompt };
         let usage =
             Usage { tokens_in: read as u64, tokens_out: self.sampled as u64, tokens_cached: self.cached as u64 };
-        Outcome { tokens, end, finish, usage, reading: self.reading, snapshot, before: self.before, ssm }
+        let thought_spent = self.thought_spent;
+        Outcome { tokens, end, finish, thought_spent, usage, reading: self.reading, snapshot, before: self.before, ssm }
     }
 
     /// Ends generation and switches to reading the kept tokens that are still unread. If the state has read more than
@@ -327,6 +348,7 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
         let Work::Write(mut reply) = std::mem::replace(&mut self.work, Work::Read(forced)) else { return Ok(()) };
         let (respelled, texts): (Vec<_>, Vec<_>) = reply.retokenize(&rest)?.into_iter().unzip();
         self.rewind_to(from)?;
+        self.thought_spent = reply.has_spent_thought();
         let (top, end) = (reply.top(), reply.take_end());
         let tokens = reply.into_tokens(cut);
         self.ids.truncate(self.prompt);
@@ -416,8 +438,13 @@ impl<S: Clone + Send + Sync + 'static> Sequence<S> {
 
     /// A snapshot of what has been read so far.
     fn snapshot(&self) -> Snapshot {
+        self.snapshot_with(None)
+    }
+
+    fn snapshot_with(&self, earlier: Option<Arc<PrefixState<S>>>) -> Snapshot {
         let (ids, _) = self.ids.split_at(self.read);
-        Snapshot::new(PrefixState { model: self.model, ids: ids.into(), state: Arc::clone(&self.state) }, self.read)
+        let state = Arc::clone(&self.state);
+        Snapshot::new(PrefixState { model: self.model, ids: ids.into(), state, earlier }, self.read)
     }
 }
 

@@ -5,15 +5,20 @@
 mod bounds;
 mod json;
 mod program;
+mod thinking;
 
 use jiff::Timestamp;
 use minijinja::machinery::{eval, make_string_output};
 use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value, context};
 use regex::Regex;
 use serde::Deserialize;
+use serde_json::{Map, Value as Json};
 
 use self::program::Compiled;
+pub(super) use self::thinking::ChatSettings;
+use self::thinking::TemplateThinking;
 use super::error::LoadError;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::{
@@ -119,6 +124,7 @@ pub(super) struct ChatTemplate {
     pub(super) stops: Vec<String>,
     /// It is the plain transcript for base models: a text, not a chat.
     pub(super) is_plain: bool,
+    thinking: TemplateThinking,
 }
 
 impl ChatTemplate {
@@ -143,7 +149,10 @@ impl ChatTemplate {
             tools => (),
             documents => (),
         };
-        Ok(Self { compiled, environment: environment(now), globals, stops, is_plain })
+        let (environment, thinking) = (environment(now), TemplateThinking::default());
+        let mut template = Self { compiled, environment, globals, stops, is_plain, thinking };
+        template.read_thinking();
+        Ok(template)
     }
 
     /// The text of the special token `name` (`bos_token`, for example).
@@ -166,14 +175,30 @@ impl ChatTemplate {
         format!("{} special {special:?}{now}", Digest::of(self.source()))
     }
 
-    /// Renders `messages`, and the beginning of the model's next turn if `generate`.
+    /// Renders `messages`, and the beginning of the model's next turn if `generate`. `arguments` are further variables.
+    /// A thought before a message is given under the names that published templates read; most leave it out.
     ///
     /// # Errors
     /// The template's message.
-    pub(super) fn render(&self, messages: &[Message], generate: bool) -> Result<String, String> {
-        let messages: Vec<_> =
-            messages.iter().map(|m| context! { role => m.role.as_str(), content => m.content.as_str() }).collect();
-        let context = context! { messages, add_generation_prompt => generate, ..self.globals.clone() };
+    pub(super) fn render(
+        &self,
+        messages: &[Message],
+        generate: bool,
+        arguments: &Map<String, Json>,
+    ) -> Result<String, String> {
+        let message = |m: &Message| match &m.thought {
+            None => context! { role => m.role.as_str(), content => m.content.as_str() },
+            Some(thought) => context! {
+                role => m.role.as_str(),
+                content => m.content.as_str(),
+                reasoning_content => thought.text.as_str(),
+                thinking => thought.text.as_str(),
+            },
+        };
+        let messages: Vec<_> = messages.iter().map(message).collect();
+        let arguments = Value::from(Serde(arguments));
+        let known = context! { ..arguments, .. self.globals.clone() };
+        let context = context! { messages, add_generation_prompt => generate, ..known };
         let text = self.run(context).map_err(|error| describe(&error))?;
         if text.len() > TEMPLATE_RENDERED_BYTES_MAX {
             return Err(format!("the chat template wrote more than {TEMPLATE_RENDERED_BYTES_MAX} bytes"));
@@ -228,8 +253,6 @@ fn describe(error: &Error) -> String {
 mod tests {
     use std::path::PathBuf;
 
-    use serde_json::Value as Json;
-
     use super::*;
     use crate::foundation::chat::Role;
 
@@ -240,11 +263,11 @@ mod tests {
     }
 
     fn check(source: &str, expected: &str) {
-        assert_eq!(compile(source).render(&[Message::user("Hi")], true).unwrap(), expected, "{source}");
+        assert_eq!(compile(source).render(&[Message::user("Hi")], true, &Map::new()).unwrap(), expected, "{source}");
     }
 
     fn refuses(source: &str, why: &str) {
-        let error = compile(source).render(&[Message::user("Hi")], true).unwrap_err();
+        let error = compile(source).render(&[Message::user("Hi")], true, &Map::new()).unwrap_err();
         assert!(error.contains(why), "{source}: {error}");
     }
 
@@ -258,11 +281,12 @@ mod tests {
             let source = std::fs::read_to_string(folder.join(case["template"].as_str().unwrap())).unwrap();
             let conversation = &data["conversations"][case["conversation"].as_str().unwrap()];
             let messages: Vec<Message> = serde_json::from_value(conversation.clone()).unwrap();
-            let text = compile(&source).render(&messages, case["generate"].as_bool().unwrap());
+            let arguments: Map<_, _> = serde_json::from_value(case["arguments"].clone()).unwrap_or_default();
+            let text = compile(&source).render(&messages, case["generate"].as_bool().unwrap(), &arguments);
             assert_eq!(text.as_ref().ok().map(String::as_str), case["text"].as_str(), "{case}: {text:?}");
             seen += 1;
         }
-        assert_eq!(seen, 64);
+        assert_eq!(seen, 100);
     }
 
     #[test]
@@ -321,7 +345,7 @@ mod tests {
             let made = ChatTemplate::new(Some(source.trim_end()), &config, Timestamp::UNIX_EPOCH);
             let result = match made {
                 Err(error) => error.to_string(),
-                Ok(template) => match template.render(&[Message::user("Hi")], true) {
+                Ok(template) => match template.render(&[Message::user("Hi")], true, &Map::new()) {
                     Err(error) => error,
                     Ok(text) => format!("wrote {} bytes", text.len()),
                 },
@@ -339,7 +363,7 @@ mod tests {
             let source = format!("{}{middle}{}", before.repeat(times), after.repeat(times));
             let config = TokenizerConfig::default();
             if let Ok(template) = ChatTemplate::new(Some(&source), &config, Timestamp::UNIX_EPOCH) {
-                drop(template.render(&[Message::user("Hi")], true));
+                drop(template.render(&[Message::user("Hi")], true, &Map::new()));
             }
         };
         for times in [100, 1_000, 2_000, 4_000, 8_000, 50_000] {
@@ -374,7 +398,7 @@ mod tests {
             Message::new(Role::Assistant, " Hello"),
             Message::user("Bye"),
         ];
-        let text = plain.render(&talk, true).unwrap();
+        let text = plain.render(&talk, true, &Map::new()).unwrap();
         assert_eq!(text, "Be kind.\n\nUser: Hi\nAssistant: Hello\nUser: Bye\nAssistant:");
         assert_eq!(plain.stops, ["\nUser:", "\nAssistant:"]);
         assert!(compile("x").stops.is_empty());

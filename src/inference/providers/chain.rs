@@ -70,6 +70,8 @@ fn common_info<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + 
         logprobs: links.clone().all(|info| info.logprobs),
         delta: links.clone().all(|info| info.delta),
         sampling: links.clone().find_map(|info| info.sampling.clone()),
+        thinking: links.clone().next().and_then(|info| info.thinking.clone()),
+        thinking_settings: links.clone().next().map(|info| info.thinking_settings.clone()).unwrap_or_default(),
     }
 }
 

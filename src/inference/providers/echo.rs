@@ -1,8 +1,11 @@
 //! `echo`: repeats the last message. For tests and demonstrations.
 
+use std::sync::Arc;
+
 use super::fixed_reply;
 use crate::foundation::chat::{
-    BoxFuture, Completion, Continuation, Finish, LanguageModel, ModelError, ModelInfo, Request, Scored, TokenSink,
+    BoxFuture, Completion, Continuation, Finish, LanguageModel, ModelError, ModelInfo, Request, Scored, Thinking,
+    TokenSink,
 };
 
 pub(super) struct Echo {
@@ -20,6 +23,12 @@ impl LanguageModel for Echo {
         &self.info
     }
 
+    /// Its replies are fixed, so the settings change nothing but what it says of itself.
+    fn with_thinking(&self, thinking: &Thinking) -> Result<Arc<dyn LanguageModel>, ModelError> {
+        let info = ModelInfo { thinking_settings: thinking.clone(), ..self.info.clone() };
+        Ok(Arc::new(Self { info }))
+    }
+
     fn complete<'a>(
         &'a self,
         request: Request,
@@ -28,7 +37,7 @@ impl LanguageModel for Echo {
         Box::pin(async move {
             let last = fixed_reply::conversation(&self.info.name, &request.prompt)?.pop();
             let content = last.map(|message| message.content).unwrap_or_default();
-            Ok(fixed_reply::deliver(&self.info.name, &request, &content, Finish::Stop, sink))
+            Ok(fixed_reply::deliver(&self.info.name, &request, (None, &content), Finish::Stop, sink))
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::foundation::base::limits::{PROMPT_TOKENS_MAX, REPLY_ASKED_TOKENS_MAX};
 use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, Embedder, LanguageModel, Message, ModelError, ModelInfo, ModelSpec, Prompt,
-    Request, Scored, TokenSink, Vocabulary,
+    Request, Scored, Thinking, TokenSink, Vocabulary,
 };
 use crate::foundation::gate::{CallGuard, CallPermit, CallUsage, ModelCall};
 
@@ -44,7 +44,10 @@ impl<M: ?Sized> GuardedModel<M> {
 fn prompt_tokens_max(prompt: &Prompt) -> usize {
     const TEMPLATE_TOKENS_MAX: usize = 64;
     let most = match prompt {
-        Prompt::Chat(messages) => messages.iter().map(|message| message.content.len() + TEMPLATE_TOKENS_MAX).sum(),
+        Prompt::Chat(messages) => {
+            let thought = |message: &Message| message.thought.as_ref().map_or(0, |thought| thought.text.len());
+            messages.iter().map(|message| message.content.len() + thought(message) + TEMPLATE_TOKENS_MAX).sum()
+        }
         Prompt::Text(text) => text.len(),
         Prompt::Ids(ids) => ids.len(),
     };
@@ -70,6 +73,12 @@ impl LanguageModel for GuardedModel<dyn LanguageModel> {
 
     fn vocabulary(&self) -> Option<&dyn Vocabulary> {
         self.model.vocabulary()
+    }
+
+    fn with_thinking(&self, thinking: &Thinking) -> Result<Arc<dyn LanguageModel>, ModelError> {
+        let model = self.model.with_thinking(thinking)?;
+        let (spec, host, guard) = (self.spec.clone(), self.host.clone(), Arc::clone(&self.guard));
+        Ok(Arc::new(Self { model, spec, host, guard }))
     }
 
     fn complete<'a>(

@@ -4,10 +4,11 @@
 //! the same reply: in any order, in parallel, after a resume. Past its end the script starts again.
 //!
 //! The file is either text, with replies separated by lines that hold only `---`, or a JSON array. An item of the array
-//! is a string, an object (`content`; `error` instead, to fail; `finish`, for example `"refusal"`; `delay_ms`), or an
+//! is a string, an object (`content`; `thought` before it; `error` instead, to fail; `finish`, for example `"refusal"`; `delay_ms`), or an
 //! array of these, from which the request's random stream picks one.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -17,7 +18,7 @@ use crate::foundation::base::limits::SCRIPT_BYTES_MAX;
 use crate::foundation::base::{Digest, RngStream};
 use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, Finish, LanguageModel, Message, ModelError, ModelInfo, Request, Role, Scored,
-    TokenSink,
+    Thinking, TokenSink,
 };
 use crate::foundation::store::read_text;
 
@@ -39,6 +40,7 @@ enum Item {
 #[serde(default, deny_unknown_fields)]
 struct Reply {
     content: String,
+    thought: Option<String>,
     error: Option<String>,
     finish: Option<Finish>,
     delay_ms: u64,
@@ -74,7 +76,7 @@ fn parse(text: &str) -> Result<Vec<Item>, String> {
     let script: Vec<Item> = if text.trim_start().starts_with('[') {
         serde_json::from_str(text).map_err(|error| {
             format!(
-                "{error}; each item is a string, an object with `content`, `error`, `finish` and `delay_ms`, or an array"
+                "{error}; each item is a string, an object with `content`, `thought`, `error`, `finish` and `delay_ms`, or an array"
             )
         })?
     } else {
@@ -102,6 +104,12 @@ impl LanguageModel for Scripted {
         &self.info
     }
 
+    /// Its replies are fixed, so the settings change nothing but what it says of itself.
+    fn with_thinking(&self, thinking: &Thinking) -> Result<Arc<dyn LanguageModel>, ModelError> {
+        let info = ModelInfo { thinking_settings: thinking.clone(), ..self.info.clone() };
+        Ok(Arc::new(Self { info, script: self.script.clone() }))
+    }
+
     fn complete<'a>(
         &'a self,
         request: Request,
@@ -117,7 +125,13 @@ impl LanguageModel for Scripted {
                 return Err(ModelError::Failed { model: self.info.name.clone(), why });
             }
             let finish = reply.finish.unwrap_or(Finish::Stop);
-            Ok(fixed_reply::deliver(&self.info.name, &request, &reply.content, finish, sink))
+            Ok(fixed_reply::deliver(
+                &self.info.name,
+                &request,
+                (reply.thought.as_deref(), &reply.content),
+                finish,
+                sink,
+            ))
         })
     }
 

@@ -110,6 +110,9 @@ impl ProviderApi for Anthropic {
         if sampling.temperature > 1.0 {
             return Err(format!("Anthropic's temperatures are at most 1, not {}; lower it", sampling.temperature));
         }
+        if request.thinking.enabled.is_some() || !request.thinking.template_arguments.is_empty() {
+            return Err("Anthropic's models take no settings of a chat template; leave them out".to_owned());
+        }
         if sampling.min_p > 0.0 || sampling.repetition_penalty.to_bits() != 1f32.to_bits() {
             return Err("Anthropic samples with neither `min_p` nor `repetition_penalty`; leave them out".to_owned());
         }

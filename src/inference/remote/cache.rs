@@ -24,6 +24,9 @@ const LOCK: &str = ".loom/lock";
 pub(super) struct CachedReply {
     pub(super) content: String,
     pub(super) tokens: Vec<TokenLogprob>,
+    /// The tokens of the thought that the provider sent apart from the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) thought: Option<Vec<TokenLogprob>>,
     pub(super) finish: Finish,
     pub(super) usage: Usage,
     #[serde(rename = "usage_told")]
@@ -118,6 +121,7 @@ mod tests {
 
     fn answer(content: &str) -> CachedReply {
         CachedReply {
+            thought: None,
             content: content.to_owned(),
             tokens: vec![TokenLogprob::unknown(None, content)],
             finish: Finish::Stop,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use eventsource_stream::{EventStreamError, Eventsource as _};
@@ -23,8 +23,10 @@ use crate::foundation::base::RngStream;
 use crate::foundation::base::limits::{REMOTE_ANSWER_BYTES_MAX, STREAM_EVENT_BYTES_MAX};
 use crate::foundation::chat::{
     BoxFuture, Completion, Continuation, DeltaGains, Finish, Flow, HostedInfo, LanguageModel, LayerGains, Message,
-    ModelError, ModelInfo, Prompt, Request, Sampling, Scored, TokenLogprob, TokenSink, Usage,
+    ModelError, ModelInfo, Prompt, Request, Sampling, Scored, Thinking, ThinkingInfo, Thought, ThoughtEnd,
+    ThoughtTokens, TokenLogprob, TokenSink, Usage,
 };
+use crate::inference::thought::{Divider, Start, ThoughtFormat};
 
 /// Settings that change only what is reported, not the reply. If the provider rejects one, the request is sent without
 /// it.
@@ -54,19 +56,46 @@ pub(super) struct HostedModel {
 struct Delivery<'a> {
     sink: Option<Box<dyn TokenSink + 'a>>,
     delivered: usize,
+    thoughts_delivered: usize,
+    /// Divides replies in which thought and answer come together.
+    divider: Option<Divider>,
 }
 
 impl Delivery<'_> {
     /// Delivers new tokens to the sink; `true` once the sink stops the reply.
-    fn deliver(&mut self, tokens: &[TokenLogprob]) -> bool {
+    fn deliver(&mut self, thought: &[TokenLogprob], tokens: &[TokenLogprob]) -> bool {
         let Some(sink) = &mut self.sink else { return false };
+        for token in thought.iter().skip(self.thoughts_delivered) {
+            self.thoughts_delivered += 1;
+            if sink.thought(token) == Flow::Stop {
+                return true;
+            }
+        }
         for token in tokens.iter().skip(self.delivered) {
             self.delivered += 1;
-            if sink.token(token) == Flow::Stop {
+            let stopped = match &mut self.divider {
+                None => sink.token(token) == Flow::Stop,
+                Some(divider) => {
+                    let pieces = divider.push(token.clone());
+                    pieces.iter().any(|piece| piece.hand_over(&mut **sink) == Flow::Stop)
+                }
+            };
+            if stopped {
                 return true;
             }
         }
         false
+    }
+
+    /// Delivers what was held back as a possible marker, when the reply is complete.
+    fn finish(&mut self) {
+        let pieces = self.divider.take().map(Divider::finish).unwrap_or_default();
+        if let Some(sink) = &mut self.sink {
+            for piece in pieces {
+                // The reply is complete, so it cannot be stopped.
+                let _flow = piece.hand_over(&mut **sink);
+            }
+        }
     }
 }
 
@@ -162,22 +191,29 @@ impl HostedModel {
             return Err(self.unsupported("it accepts chat messages only, neither plain text nor token ids"));
         };
         self.check(request.gains.as_ref())?;
-        let body = self.body(messages, &request.sampling, request.stream).map_err(|why| self.unsupported(why))?;
+        let body = self.body(messages, &request).map_err(|why| self.unsupported(why))?;
+        let markers = request.thinking.markers.as_deref().unwrap_or_default();
+        let format = ThoughtFormat::of_markers(markers).map_err(|why| self.unsupported(why))?.map(Arc::new);
         // The key does not include how the response is transferred.
         let mut key_body = body.clone();
         key_body.retain(|key, _| !matches!(key.as_str(), "stream" | "stream_options"));
         let drawn = request.sampling.temperature > 0.0;
         let place = drawn.then(|| [request.stream.bits(0), request.stream.bits(1)].map(|bits| format!("{bits:016x}")));
         let key = json!({"dialect": self.api.name(), "url": self.credentials.url, "body": key_body, "place": place});
-        let mut delivery = Delivery { sink, delivered: 0 };
+        let divider = format.as_ref().map(|format| Divider::new(format, Start::Open));
+        let mut delivery = Delivery { sink, delivered: 0, thoughts_delivered: 0, divider };
         if let Some(answer) = self.cached(&key).await? {
-            return Ok(self.replay(answer, &mut delivery));
+            let answer = replay(answer, &mut delivery);
+            return Ok(self.completion(answer, format.as_ref(), 0, true));
         }
         let (answer, retries) = self.send_with_retries(body, request.stream, &mut delivery).await?;
-        if answer.finish != Finish::Cancelled && !answer.content.trim().is_empty() {
-            self.store(key, answer.clone()).await?;
+        if answer.finish != Finish::Cancelled {
+            delivery.finish();
+            if !answer.content.trim().is_empty() {
+                self.store(key, answer.clone()).await?;
+            }
         }
-        Ok(self.completion(answer, retries, false))
+        Ok(self.completion(answer, format.as_ref(), retries, false))
     }
 
     pub(super) fn check(&self, gains: Option<&DeltaGains>) -> Result<(), ModelError> {
@@ -193,10 +229,11 @@ impl HostedModel {
         }
     }
 
-    fn body(&self, messages: &[Message], sampling: &Sampling, stream: RngStream) -> Result<Map<String, Value>, String> {
+    fn body(&self, messages: &[Message], request: &Request) -> Result<Map<String, Value>, String> {
+        let Request { sampling, stream, thinking, .. } = request;
         // 31 bits, because servers differ in the integers they accept.
         let seed = (sampling.temperature > 0.0).then(|| (stream.bits(0) >> 33) as u32);
-        self.api.body(&ChatRequest { model: &self.name, messages, sampling, seed })
+        self.api.body(&ChatRequest { model: &self.name, messages, sampling, thinking, seed })
     }
 
     /// Sends the request until it succeeds or the retries are used up; returns the number of retries too.
@@ -223,7 +260,7 @@ impl HostedModel {
                 Err(error) => error,
             };
             // Tokens were already delivered to the sink: a second reply would be appended to them.
-            if delivery.delivered > 0 {
+            if delivery.delivered + delivery.thoughts_delivered > 0 {
                 return Err(self.model_error(error));
             }
             if self.drops_refused_setting(&error, &body) {
@@ -270,8 +307,9 @@ impl HostedModel {
                 }
             };
             self.api.event(&event.data, partial)?;
-            if delivery.deliver(&partial.tokens) {
+            if delivery.deliver(&partial.thought_tokens, &partial.tokens) {
                 partial.tokens.truncate(delivery.delivered);
+                partial.thought_tokens.truncate(delivery.thoughts_delivered);
                 partial.finish = Some(Finish::Cancelled);
                 return Ok(());
             }
@@ -414,9 +452,11 @@ impl HostedModel {
         let left_out = left_out.chain(respelled).chain(cut).collect();
         // A stream that the sink stopped has incomplete counts.
         let reported = partial.usage.filter(|_| partial.finish != Some(Finish::Cancelled));
-        let counted = Usage { tokens_in: 0, tokens_out: partial.tokens.len() as u64, tokens_cached: 0 };
+        let written = (partial.thought_tokens.len() + partial.tokens.len()) as u64;
+        let counted = Usage { tokens_in: 0, tokens_out: written, tokens_cached: 0 };
         CachedReply {
             content,
+            thought: partial.thought.map(|_| partial.thought_tokens),
             tokens: partial.tokens,
             finish: partial.finish.unwrap_or(Finish::Stop),
             usage: reported.unwrap_or(counted),
@@ -445,20 +485,31 @@ impl HostedModel {
         done.map_err(|why| ModelError::Failed { model: self.info.name.clone(), why })
     }
 
-    /// Replays a cached reply into the sink.
-    fn replay(&self, mut answer: CachedReply, delivery: &mut Delivery<'_>) -> Completion {
-        if delivery.deliver(&answer.tokens) {
-            answer.tokens.truncate(delivery.delivered);
-            answer.content = answer.tokens.iter().map(|token| token.text.as_str()).collect();
-            answer.finish = Finish::Cancelled;
-        }
-        self.completion(answer, 0, true)
-    }
-
-    fn completion(&self, answer: CachedReply, retries: u32, replayed: bool) -> Completion {
+    fn completion(
+        &self,
+        answer: CachedReply,
+        format: Option<&Arc<ThoughtFormat>>,
+        retries: u32,
+        replayed: bool,
+    ) -> Completion {
         let mut completion = Completion::text(self.info.name.clone(), answer.content);
         let cost = answer.usage_reported.then(|| self.prices.cost(&self.info.name, answer.usage)).flatten();
         completion.tokens = answer.tokens;
+        let ended = !completion.message.content.is_empty() || answer.finish == Finish::Stop;
+        let mut thought = answer.thought.map(|tokens| (tokens, ended));
+        if let Some(format) = format {
+            let divided = format.divide(Start::Open, std::mem::take(&mut completion.tokens));
+            completion.message.content = text_of(&divided.answer);
+            completion.tokens = divided.answer;
+            if let Some(tokens) = divided.thought {
+                thought = Some((thought.unwrap_or_default().0.into_iter().chain(tokens).collect(), divided.closed));
+            }
+        }
+        if let Some((tokens, ended)) = thought {
+            let end = if ended { ThoughtEnd::Closed } else { ThoughtEnd::Unfinished };
+            completion.message.thought = Some(Thought { text: text_of(&tokens), ids: None });
+            completion.thought = Some(ThoughtTokens { tokens, end });
+        }
         completion.finish = answer.finish;
         completion.usage = answer.usage;
         completion.hosted = Some(HostedInfo {
@@ -473,9 +524,58 @@ impl HostedModel {
     }
 }
 
-impl LanguageModel for HostedModel {
+fn text_of(tokens: &[TokenLogprob]) -> String {
+    tokens.iter().map(|token| token.text.as_str()).collect()
+}
+
+/// Replays a cached reply into the sink.
+fn replay(mut answer: CachedReply, delivery: &mut Delivery<'_>) -> CachedReply {
+    if delivery.deliver(answer.thought.as_deref().unwrap_or_default(), &answer.tokens) {
+        answer.tokens.truncate(delivery.delivered);
+        if let Some(thought) = &mut answer.thought {
+            thought.truncate(delivery.thoughts_delivered);
+        }
+        answer.content = text_of(&answer.tokens);
+        answer.finish = Finish::Cancelled;
+    } else {
+        delivery.finish();
+    }
+    answer
+}
+
+/// A hosted model with settings of thinking; handles of one model share its connection, limits and cache.
+pub(super) struct HostedHandle {
+    model: Arc<HostedModel>,
+    info: ModelInfo,
+}
+
+impl HostedHandle {
+    pub(super) fn new(model: HostedModel) -> Self {
+        Self { info: model.info.clone(), model: Arc::new(model) }
+    }
+}
+
+impl LanguageModel for HostedHandle {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn with_thinking(&self, thinking: &Thinking) -> Result<Arc<dyn LanguageModel>, ModelError> {
+        let settings = self.info.thinking_settings.with(thinking);
+        if settings.tokens_max.is_some() {
+            let why = "a budget for its thoughts cannot be enforced; leave it out, or use a local model";
+            return Err(self.model.unsupported(why));
+        }
+        let markers = settings.markers.as_deref().unwrap_or_default();
+        let format = ThoughtFormat::of_markers(markers).map_err(|why| self.model.unsupported(why))?;
+        // What an invalid request would say at its first call.
+        let request = Request { thinking: settings.clone(), ..empty_request() };
+        self.model.body(&[], &request).map_err(|why| self.model.unsupported(why))?;
+        let on = settings.enabled != Some(false) && (format.is_some() || settings.enabled.is_some());
+        let [open, close] = format.as_ref().map_or_else(Default::default, |format| [format.open(), format.close()]);
+        let thinking = on.then(|| ThinkingInfo::new(open.to_owned(), close.to_owned(), None, true));
+        let info = ModelInfo { thinking, thinking_settings: settings, ..self.info.clone() };
+        Ok(Arc::new(Self { model: Arc::clone(&self.model), info }))
     }
 
     fn complete<'a>(
@@ -483,10 +583,19 @@ impl LanguageModel for HostedModel {
         request: Request,
         sink: Option<Box<dyn TokenSink + 'a>>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        Box::pin(self.reply(request, sink))
+        let thinking = self.info.thinking_settings.with(&request.thinking);
+        Box::pin(self.model.reply(Request { thinking, ..request }, sink))
     }
 
     fn score(&self, request: Request, continuation: Continuation) -> BoxFuture<'_, Result<Scored, ModelError>> {
-        Box::pin(self.score_by_echo(request, continuation))
+        Box::pin(self.model.score_by_echo(request, continuation))
     }
+}
+
+fn empty_request() -> Request {
+    Request::new(
+        Prompt::Chat(Vec::new()),
+        Sampling { temperature: 1.0, top_p: 1.0, ..Sampling::default() },
+        RngStream::root(0),
+    )
 }

@@ -44,6 +44,10 @@ struct Choice {
 #[derive(Deserialize)]
 struct Delta {
     content: Option<String>,
+    /// The thought, as vLLM, SGLang, llama.cpp and DeepSeek name it.
+    reasoning_content: Option<String>,
+    /// The same, as OpenRouter and newer versions of vLLM name it.
+    reasoning: Option<String>,
     refusal: Option<String>,
 }
 
@@ -129,9 +133,19 @@ impl ProviderApi for OpenAi {
                 (sampling.repetition_penalty.to_bits() != 1f32.to_bits()).then(|| number(sampling.repetition_penalty)),
             ),
         ];
+        let thinking = request.thinking;
         match self {
             Self::Compatible => {
                 set("max_tokens", json!(sampling.max_tokens));
+                // A server's template has the one switch or the other; it leaves out what its template does not read.
+                let mut arguments = thinking.template_arguments.clone();
+                for (switch, value) in ["enable_thinking", "thinking"].into_iter().zip(thinking.enabled.iter().cycle())
+                {
+                    arguments.insert(switch.to_owned(), json!(value));
+                }
+                if !arguments.is_empty() {
+                    set("chat_template_kwargs", Value::Object(arguments));
+                }
                 for (key, value) in extra {
                     if let Some(value) = value {
                         set(key, value);
@@ -140,6 +154,19 @@ impl ProviderApi for OpenAi {
             }
             Self::Own => {
                 set("max_completion_tokens", json!(sampling.max_tokens));
+                if thinking.enabled.is_some() {
+                    return Err("OpenAI's models have no switch for thinking; set the template argument \
+                                `reasoning_effort`"
+                        .to_owned());
+                }
+                for (name, value) in &thinking.template_arguments {
+                    if name != "reasoning_effort" {
+                        return Err(format!(
+                            "OpenAI takes `reasoning_effort` only, not the template argument `{name}`"
+                        ));
+                    }
+                    set(name, value.clone());
+                }
                 if sampling.top_logprobs > ALTERNATIVES_MAX {
                     let count = sampling.top_logprobs;
                     return Err(format!(
@@ -184,7 +211,7 @@ impl ProviderApi for OpenAi {
 
 impl Choice {
     fn read(self, partial: &mut PartialReply) -> Result<(), ProviderError> {
-        let tokens = self.logprobs.and_then(|logprobs| logprobs.content).unwrap_or_default();
+        let mut tokens = self.logprobs.and_then(|logprobs| logprobs.content).unwrap_or_default();
         if let Some(delta) = self.delta {
             let refused = delta.refusal.filter(|text| !text.is_empty());
             if let Some(text) = &refused {
@@ -192,18 +219,28 @@ impl Choice {
                 partial.finish = Some(Finish::Refusal);
             }
             let content = delta.content.unwrap_or_default();
+            let thought = delta.reasoning_content.or(delta.reasoning).unwrap_or_default();
+            if !thought.is_empty() {
+                let of_thought = tokens_of(&tokens, &thought);
+                partial.push_thought(&thought);
+                match of_thought {
+                    Some(count) => tokens.drain(..count).for_each(|token| token.push_to(partial, true)),
+                    None => partial.push_untokenized_thought(&thought),
+                }
+                // Between the two parts stand markers, which are in neither.
+                match (0..tokens.len()).find(|from| {
+                    tokens_of(tokens.get(*from..).unwrap_or_default(), &content) == Some(tokens.len() - from)
+                }) {
+                    Some(from) if of_thought.is_some() => drop(tokens.drain(..from)),
+                    _ => tokens.clear(),
+                }
+            } else if content.is_empty() && partial.is_before_answer() {
+                tokens.clear();
+            }
             if tokens.is_empty() { partial.push_untokenized(&content) } else { partial.push_text(&content) }
         }
         for token in tokens {
-            let top = token.top_logprobs.unwrap_or_default();
-            let ids = top.iter().map(|other| other.id.zip(other.logprob.and_then(known))).collect::<Option<Vec<_>>>();
-            let top = top.into_iter().filter_map(|other| Some((other.text, other.logprob?))).collect();
-            let logprob = token.logprob.unwrap_or(f64::NEG_INFINITY);
-            partial.push_token(&token.text, token.bytes.as_deref(), logprob, top);
-            if let (Some(last), Some(id)) = (partial.tokens.last_mut(), token.id) {
-                last.id = Some(id);
-                last.top = ids.unwrap_or_default();
-            }
+            token.push_to(partial, false);
         }
         let finish = match self.finish_reason.as_deref() {
             None => return Ok(()),
@@ -218,6 +255,36 @@ impl Choice {
         partial.finish = partial.finish.or(Some(finish));
         Ok(())
     }
+}
+
+impl Token {
+    /// Adds the token to the answer, or to the thought before it.
+    fn push_to(self, partial: &mut PartialReply, to_thought: bool) {
+        let top = self.top_logprobs.unwrap_or_default();
+        let ids = top.iter().map(|other| other.id.zip(other.logprob.and_then(known))).collect::<Option<Vec<_>>>();
+        let top = top.into_iter().filter_map(|other| Some((other.text, other.logprob?))).collect();
+        let logprob = self.logprob.unwrap_or(f64::NEG_INFINITY);
+        partial.push_token(&self.text, self.bytes.as_deref(), logprob, top);
+        if let (Some(last), Some(id)) = (partial.tokens.last_mut(), self.id) {
+            last.id = Some(id);
+            last.top = ids.unwrap_or_default();
+        }
+        if to_thought {
+            partial.thought_tokens.extend(partial.tokens.pop());
+        }
+    }
+}
+
+/// How many tokens make up `text`; `None` if no number of the first ones does.
+fn tokens_of(tokens: &[Token], text: &str) -> Option<usize> {
+    let mut bytes = 0;
+    let ends = tokens.iter().map(|token| {
+        bytes += token.text.len();
+        bytes
+    });
+    let count = ends.take_while(|&end| end <= text.len()).count();
+    let joined: String = tokens.iter().take(count).map(|token| token.text.as_str()).collect();
+    (joined == text).then_some(count)
 }
 
 /// The shortest decimal form of an f32: 0.8, not 0.800000011920929.

@@ -9,6 +9,10 @@ const NO_LOGPROB: f64 = -9999.0;
 #[derive(Debug, Default)]
 pub(super) struct PartialReply {
     pub(super) tokens: Vec<TokenLogprob>,
+    /// The tokens of the thought that the provider sends apart from the answer.
+    pub(super) thought_tokens: Vec<TokenLogprob>,
+    /// The thought's text as received; `None` if there was none.
+    pub(super) thought: Option<String>,
     /// The number of alternatives requested per token, if known.
     pub(super) top_requested: Option<usize>,
     /// The text as received, independent of the tokens.
@@ -36,6 +40,21 @@ impl PartialReply {
     /// Adds text.
     pub(super) fn push_text(&mut self, text: &str) {
         self.text.push_str(text);
+    }
+
+    /// Adds text of a thought.
+    pub(super) fn push_thought(&mut self, text: &str) {
+        self.thought.get_or_insert_default().push_str(text);
+    }
+
+    /// Adds a token of a thought, of which nothing but the text is known.
+    pub(super) fn push_untokenized_thought(&mut self, text: &str) {
+        self.thought_tokens.push(TokenLogprob::unknown(None, text));
+    }
+
+    /// Whether a thought has begun and the answer has not.
+    pub(super) fn is_before_answer(&self) -> bool {
+        self.thought.is_some() && self.text.is_empty()
     }
 
     /// Adds text without token information; it counts as one token.
@@ -92,6 +111,12 @@ impl PartialReply {
 
     /// The reply's text. If the tokens do not add up to the text, they are dropped and the reply says so.
     pub(super) fn settle(&mut self) -> (String, Option<String>) {
+        if let Some(thought) = self.thought.as_mut().filter(|_| self.finish != Some(Finish::Cancelled)) {
+            let joined: String = self.thought_tokens.iter().map(|token| token.text.as_str()).collect();
+            if joined != *thought {
+                self.thought_tokens = vec![TokenLogprob::unknown(None, thought.as_str())];
+            }
+        }
         let joined: String = self.tokens.iter().map(|token| token.text.as_str()).collect();
         if self.finish == Some(Finish::Cancelled) || joined == self.text {
             return (joined, None);

@@ -310,7 +310,7 @@ impl<'a> RolloutScorer<'a> {
     }
 
     fn position(&self, messages: &[Message], replies: Vec<CandidateReply>) -> Result<ScorePosition<'static>, String> {
-        let before = self.vocabulary.chat(messages).map_err(|error| error.to_string())?;
+        let before = self.vocabulary.chat_to_answer(messages).map_err(|error| error.to_string())?;
         Ok(ScorePosition { before, replies, beginnings: None })
     }
 

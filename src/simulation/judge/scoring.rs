@@ -420,6 +420,7 @@ impl TranscriptScorer {
         let template = path.parent().and_then(manifest).and_then(|manifest| manifest.chat_template);
         let options = template.map_or_else(|| self.options.clone(), |template| self.options.with_template(template));
         let options = options.with_date(Some(started_at(path)));
+        let options = options.with_thinking(transcript.models.persona.info.thinking_settings.clone());
         // The number type of the run.
         let dtype = transcript.models.persona.dtype.as_deref().map(str::parse).transpose()?;
         providers::open(&chain, &options.with_dtype(dtype).with_device(options.devices.persona))

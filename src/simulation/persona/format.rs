@@ -3,7 +3,9 @@
 
 mod values;
 
-pub(super) use values::{BannedPattern, Curve, CurveName, CurveScope, DeltaPolicyName, EndType, GainsEntry, Mode};
+pub(super) use values::{
+    BannedPattern, Curve, CurveName, CurveScope, DeltaPolicyName, EndType, GainsEntry, Mode, TemplateArgument,
+};
 
 use super::spec::{
     AdversaryKind, Level, Placement, QualityFeedback, RegulatorPolicy, Speaker, StructuralPattern, TriggerSpeaker,
@@ -30,6 +32,33 @@ config_record! {
         delta: Optional<Delta>,
         /// Whether the regulator's decisions are carried out.
         regulator: Optional<Regulator>,
+        /// How the models think before they answer, by role.
+        models: Optional<Models>,
+    }
+
+    /// How the models think before they answer, and what else their chat templates are told, by role.
+    pub(super) struct Models {
+        /// The persona's model.
+        persona: Optional<RoleModel>,
+        /// The other side's model.
+        interlocutor: Optional<RoleModel>,
+        /// The judge's model.
+        judge: Optional<RoleModel>,
+    }
+
+    /// How one model thinks. A key that is absent leaves what the model's files say.
+    pub(super) struct RoleModel {
+        /// Whether it thinks before it answers: sets the switch of its chat template (`enable_thinking` or `thinking`).
+        enable_thinking: Optional<bool>,
+        /// Most tokens of a thought; then it is closed and the answer follows. Default 1024 in a rollout, less in a small
+        /// window.
+        thought_tokens_max: Optional<usize>,
+        /// The texts before and after a thought, in place of what the chat template says; an empty list: replies hold no
+        /// thoughts.
+        #[schemars(length(max = 2))]
+        thought_markers: Optional<Vec<Located<String>>>,
+        /// Further arguments of the chat template, by name.
+        template_arguments: Optional<OpenMap<TemplateArgument>>,
     }
 
     /// Whether the regulator's decisions are carried out.

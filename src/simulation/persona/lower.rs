@@ -15,15 +15,16 @@ use std::path::{Component, Path};
 use std::str::FromStr;
 
 use regex::RegexBuilder;
+use serde_json::Value;
 
 pub(super) use self::template::check_template;
 use super::format;
 use super::spec::{
-    AdversaryKind, EndCondition, Evaluation, Interaction, Pattern, Persona, PersonaConfig, RegulatorConfig, Safety,
-    ScoreConfig, ScoreName, Trajectory, TriggerSpeaker,
+    AdversaryKind, EndCondition, Evaluation, Interaction, Pattern, Persona, PersonaConfig, RegulatorConfig,
+    RoleThinking, Safety, ScoreConfig, ScoreName, Trajectory, TriggerSpeaker,
 };
 use crate::foundation::base::{Digest, limits};
-use crate::foundation::chat::ModelChain;
+use crate::foundation::chat::{ModelChain, Thinking};
 use crate::foundation::config::{Located, OpenMap, Problem, Problems, Span, nearest};
 
 /// The versions of the format that are understood.
@@ -58,6 +59,7 @@ pub(super) fn config(
     }
     let delta = delta::lower(file.delta.as_ref(), &names, problems);
     let regulator = regulation(file.regulator.as_ref(), problems);
+    let models = models(file.models.as_ref(), problems);
     Some(PersonaConfig {
         source: source.to_owned(),
         digest,
@@ -68,6 +70,7 @@ pub(super) fn config(
         safety: safety(file.safety.as_ref(), ceiling?),
         delta: delta?,
         regulator: regulator?,
+        models: models?,
     })
 }
 
@@ -272,6 +275,45 @@ fn regulation(raw: Option<&Located<format::Regulator>>, problems: &mut Problems)
         money_micros_max: raw.money_max.as_ref().map(|at| (at.value * 1e6).round() as u64),
         wallclock_ms_max: raw.seconds_max.as_ref().map(|at| at.value as u64 * 1000),
         quality: or(raw.quality.as_ref(), quality),
+    })
+}
+
+/// How the models think, by role.
+fn models(raw: Option<&Located<format::Models>>, problems: &mut Problems) -> Option<RoleThinking> {
+    let Some(raw) = raw else { return Some(RoleThinking::default()) };
+    let persona = thinking(raw.persona.as_ref(), problems);
+    let interlocutor = thinking(raw.interlocutor.as_ref(), problems);
+    let judge = thinking(raw.judge.as_ref(), problems);
+    Some(RoleThinking { persona: persona?, interlocutor: interlocutor?, judge: judge? })
+}
+
+fn thinking(raw: Option<&Located<format::RoleModel>>, problems: &mut Problems) -> Option<Thinking> {
+    let Some(raw) = raw else { return Some(Thinking::default()) };
+    let most = limits::REPLY_ASKED_TOKENS_MAX;
+    if let Some(at) = raw.thought_tokens_max.as_ref().filter(|at| at.value > most) {
+        let message = format!("`thought_tokens_max` is {}, more than {most} (REPLY_ASKED_TOKENS_MAX)", at.value);
+        problems.add(Problem::new(at.span.clone(), message).help("a few hundred to a few thousand tokens are usual"));
+        return None;
+    }
+    let markers = raw.thought_markers.as_ref();
+    if let Some(at) = markers.filter(|at| !matches!(at.value.len(), 0 | 2)) {
+        let message = format!("`thought_markers` has {} entries", at.value.len());
+        let help = "write two texts, before and after a thought, or an empty list for replies without thoughts";
+        problems.add(Problem::new(at.span.clone(), message).help(help));
+        return None;
+    }
+    let value = |argument: &format::TemplateArgument| match argument {
+        format::TemplateArgument::Switch(value) => Value::from(*value),
+        format::TemplateArgument::Number(value) if value.fract() == 0.0 => Value::from(*value as i64),
+        format::TemplateArgument::Number(value) => Value::from(*value),
+        format::TemplateArgument::Text(value) => Value::from(value.clone()),
+    };
+    let arguments = raw.template_arguments.iter().flat_map(|at| &at.value.0);
+    Some(Thinking {
+        enabled: raw.enable_thinking.as_ref().map(|at| at.value),
+        tokens_max: raw.thought_tokens_max.as_ref().map(|at| at.value),
+        markers: markers.map(|at| at.value.iter().map(|marker| marker.value.clone()).collect()),
+        template_arguments: arguments.map(|(name, at)| (name.name.clone(), value(&at.value))).collect(),
     })
 }
 

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 
 pub use self::trajectory::*;
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{DeltaGains, LayerGains, ModelChain};
+use crate::foundation::chat::{DeltaGains, LayerGains, ModelChain, Thinking};
 use crate::governance::regulator::DeltaSettings;
 
 /// A persona, how its state moves, and how it is run, watched and scored.
@@ -34,6 +34,19 @@ pub struct PersonaConfig {
     pub delta: DeltaPolicy,
     /// Whether the regulator's decisions are carried out.
     pub regulator: RegulatorConfig,
+    /// How the models think before they answer.
+    pub models: RoleThinking,
+}
+
+/// How the models think before they answer, by role.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RoleThinking {
+    /// The persona's model.
+    pub persona: Thinking,
+    /// The other side's model.
+    pub interlocutor: Thinking,
+    /// The judge's model.
+    pub judge: Thinking,
 }
 
 /// Who the persona is.

@@ -166,7 +166,7 @@ impl RolloutContext {
         messages: impl FnOnce() -> Vec<Message>,
     ) -> Option<ReplyStart> {
         let (_, after) = self.forbidden_phrases.as_ref().zip(before)?;
-        let before = self.persona.vocabulary()?.chat(&messages()).ok()?;
+        let before = self.persona.vocabulary()?.chat_to_answer(&messages()).ok()?;
         Some(ReplyStart { before, after, gains: gains.cloned() })
     }
 
@@ -262,7 +262,8 @@ pub(super) fn takes_later_instructions(model: &dyn LanguageModel) -> bool {
 fn check_window(role: &'static str, model: &dyn LanguageModel, told: &[Message]) -> Result<(), RunError> {
     let info = model.info();
     let (Some(window), Some(tokens)) = (info.window_tokens, model.count(told)) else { return Ok(()) };
-    let window = window.saturating_sub(participant::sampling(model).max_tokens);
+    let window =
+        window.saturating_sub(participant::sampling(model).max_tokens + info.thought_tokens_max().unwrap_or_default());
     if tokens <= window {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use super::monitors::MonitorFinding;
 use super::participant::{Participant, ReplyRequest};
 use super::transcript::{
     Attempt, HostedRecord, Intervention, InterventionKind, MeasuredQuality, ModelFallback, MonitorAction, MonitorEvent,
-    ReplyFailure, TokenCount, TokenSummary, Utterance, UtteranceTiming,
+    ReplyFailure, ThoughtRecord, TokenCount, TokenSummary, Utterance, UtteranceTiming,
 };
 use crate::foundation::base::RngStream;
 use crate::foundation::base::limits::REPLY_FAILURES_RETRIED_MAX;
@@ -53,6 +53,8 @@ pub(super) struct DraftResult {
     /// The snapshot before the reply.
     pub(super) before: Option<Snapshot>,
     pub(super) tokens: Vec<TokenLogprob>,
+    /// The tokens of the thought before it.
+    pub(super) thought: Option<Vec<TokenLogprob>>,
     /// The regulator's state after the message.
     pub(super) listener: RegulatorListener,
 }
@@ -138,7 +140,12 @@ impl DraftRequest<'_> {
                         instruction = Some(told.join("\n"));
                         continue;
                     }
-                    "the reply is empty".to_owned()
+                    match &completion.thought {
+                        Some(thought) => {
+                            format!("the reply is a thought of {} tokens and no answer", thought.tokens.len())
+                        }
+                        None => "the reply is empty".to_owned(),
+                    }
                 }
                 Err(error) => error.to_string(),
             };
@@ -210,6 +217,7 @@ impl DraftRequest<'_> {
             speaker: self.speaker,
             adversary: None,
             content: EMPTY_REPLY_STAND_IN.to_owned(),
+            thought: None,
             ids: None,
             model: None,
             fallbacks: Vec::new(),
@@ -238,15 +246,37 @@ impl DraftRequest<'_> {
                 snapshot: None,
                 before: None,
                 tokens: Vec::new(),
+                thought: None,
                 listener,
             };
         };
         let Completion {
-            mut message, tokens, finish, prefix_reuse: reading, model, snapshot, before, fallbacks, ..
+            mut message,
+            thought,
+            tokens,
+            finish,
+            prefix_reuse: reading,
+            model,
+            snapshot,
+            before,
+            fallbacks,
+            ..
         } = draft.completion;
         if message.content.trim().is_empty() {
             message = Message::assistant(EMPTY_REPLY_STAND_IN);
         }
+        utterance.thought = thought.as_ref().map(|thought| {
+            let (confidence, confidence_basis) = listener.confidence_in_thought(&thought.tokens);
+            let of_message = message.thought.as_ref();
+            ThoughtRecord {
+                content: of_message.map(|thought| thought.text.clone()).unwrap_or_default(),
+                ids: of_message.and_then(|thought| thought.ids.as_deref()).map(<[_]>::to_vec),
+                end: thought.end,
+                tokens: TokenSummary::of(&thought.tokens),
+                confidence,
+                confidence_basis,
+            }
+        });
         utterance.content.clone_from(&message.content);
         utterance.quality =
             Some(finish).filter(|&finish| finish != Finish::Refusal).and_then(|_| (self.quality)(&message.content));
@@ -260,7 +290,8 @@ impl DraftRequest<'_> {
         utterance.instruction = draft.instruction;
         listener.record_accepted(&utterance, &events);
         utterance.regulator = listener.record();
-        DraftResult { utterance, events, message, snapshot, before, tokens, listener }
+        let thought = thought.map(|thought| thought.tokens);
+        DraftResult { utterance, events, message, snapshot, before, tokens, thought, listener }
     }
 }
 

@@ -7,7 +7,8 @@
 use super::transcript::{Attempt, MonitorEvent, RegulatorRecord, TokenCount, TokenLine, Utterance};
 use crate::foundation::chat::{Completion, Finish, Flow, ModelInfo, TokenLogprob, TokenSink};
 use crate::governance::regulator::{
-    BreakAction, Calibration, ConfidenceSpan, CorrectionPattern, Decision, LlmEvent, Regulator, Settings, Signals,
+    BreakAction, Calibration, ConfidenceBasis, ConfidenceSpan, CorrectionPattern, Decision, LlmEvent, Regulator,
+    Settings, Signals,
 };
 use crate::simulation::persona::{RegulatorConfig, RegulatorPolicy, Speaker};
 
@@ -124,6 +125,21 @@ impl RegulatorListener {
             self.end(if missing { "" } else { &utterance.content }, finish);
         }
         self.record_accepted(utterance, events);
+    }
+
+    /// The confidence in a thought alone, from a regulator of its own, and where it comes from. A calibration is for
+    /// answers, so it is not used.
+    pub(super) fn confidence_in_thought(&self, tokens: &[TokenLogprob]) -> (Option<f64>, Option<ConfidenceBasis>) {
+        let mut regulator = Regulator::new(self.regulator.settings().clone());
+        regulator.on_event(LlmEvent::TurnStart { user_message: "" });
+        for token in tokens {
+            // It is complete, so it cannot be stopped.
+            let _flow = regulator.on_token(token);
+        }
+        let text: String = tokens.iter().map(|token| token.text.as_str()).collect();
+        regulator.on_event(LlmEvent::TurnComplete { full_response: &text, finish: Some(Finish::Stop) });
+        let reading = regulator.turn_stats();
+        (reading.confidence, reading.confidence_basis)
     }
 
     /// The regulator's record of the turn.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::delta::FittedGains;
 use super::transcript::{ConfigRef, ModelRef};
 use crate::foundation::base::Digest;
+use crate::foundation::chat::Thinking;
 use crate::foundation::store::receipts::Head;
 use crate::governance::regulator::Calibration;
 use crate::simulation::persona::{AdversaryKind, RegulatorConfig};
@@ -89,4 +90,7 @@ pub struct RunModels {
     /// The number type asked for the judge's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge_dtype: Option<String>,
+    /// How the judge's model thinks before it answers.
+    #[serde(default, skip_serializing_if = "Thinking::is_default")]
+    pub judge_thinking: Thinking,
 }

@@ -177,7 +177,8 @@ impl Participant {
     /// so that this happens rarely. Everything else is processed again; `state` becomes the state.
     pub(super) fn trim_to_window(&mut self, tokens_max: Option<usize>, state: Option<&str>) -> Option<WindowTrim> {
         let window = self.model.info().window_tokens?;
-        let reply = self.reply_tokens(tokens_max);
+        let thought = self.model.info().thought_tokens_max().unwrap_or_default();
+        let reply = self.answer_tokens(tokens_max) + thought;
         let tokens_before = self.model.count(&self.messages(None))?;
         if tokens_before + reply <= window {
             return None;
@@ -216,12 +217,13 @@ impl Participant {
         request: ReplyRequest<'_>,
         sink: Box<dyn TokenSink + '_>,
     ) -> Result<Completion, ModelError> {
-        let sampling = Sampling { max_tokens: self.reply_tokens(request.tokens_max), ..self.sampling.clone() };
+        let sampling = Sampling { max_tokens: self.answer_tokens(request.tokens_max), ..self.sampling.clone() };
         let ReplyRequest { instruction, after, stream, gains, .. } = request;
         let mut model_request = Request::new(Prompt::Chat(self.messages(instruction)), sampling, stream);
         model_request.after = after.or_else(|| self.snapshot.clone());
         model_request.gains = gains;
         model_request.permit = self.permit();
+        model_request.allow_thought(self.model.info());
         self.model.complete(model_request, Some(sink)).await
     }
 
@@ -234,6 +236,7 @@ impl Participant {
         let mut request = Request::new(prompt, Sampling::greedy(), RngStream::root(0));
         request.after = self.snapshot.take();
         request.gains = Some(gains);
+        request.permit = self.permit();
         self.snapshot = self.model.score(request, Continuation::Ids(ids.to_vec())).await?.snapshot;
         Ok(())
     }
@@ -253,7 +256,7 @@ impl Participant {
         messages
     }
 
-    fn reply_tokens(&self, tokens_max: Option<usize>) -> usize {
+    fn answer_tokens(&self, tokens_max: Option<usize>) -> usize {
         tokens_max.map_or(self.sampling.max_tokens, |max| max.min(self.sampling.max_tokens)).max(1)
     }
 }

@@ -39,8 +39,9 @@ const LEASE_IDLE_MAX: SignedDuration = SignedDuration::from_hours(24);
 /// Calls of each role in addition to those of its turns: replays of recorded turns on resuming, and downloads.
 const EXTRA_CALLS: u64 = 1_024;
 
-/// Readings of what was said before, in a turn whose instruction replaces an earlier one.
-const REREADINGS: u64 = 1;
+/// Readings of what was said before: in a turn whose instruction replaces an earlier one, and after a reply whose thought
+/// is left out.
+const REREADINGS: u64 = 2;
 
 /// Upper bounds of the model calls of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]

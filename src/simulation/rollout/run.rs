@@ -71,8 +71,11 @@ impl Run {
         let mut options = options.clone();
         options.now = Some(now);
         let (dtypes, devices) = (options.dtypes, options.devices);
+        let thinking = &plan.config.models;
         let of_persona = options.with_dtype(dtypes.persona).with_device(devices.persona);
+        let of_persona = of_persona.with_thinking(thinking.persona.clone());
         let of_interlocutor = options.with_dtype(dtypes.interlocutor).with_device(devices.interlocutor);
+        let of_interlocutor = of_interlocutor.with_thinking(thinking.interlocutor.clone());
         let folder = NewRunFolder::claim(output)?;
         let permits = RunPermits::open(
             folder.path(),
@@ -111,6 +114,7 @@ impl Run {
                 persona: model_ref(&plan.persona, of_persona.dtype, persona.as_ref()),
                 interlocutor: model_ref(&plan.interlocutor, of_interlocutor.dtype, interlocutor.as_ref()),
                 judge: plan.judge.to_string(),
+                judge_thinking: thinking.judge.clone(),
                 judge_dtype: options.with_dtype(dtypes.judge).dtype.map(|dtype| dtype.to_string()),
             },
             chat_template: options.chat_template,
@@ -177,6 +181,7 @@ impl Run {
             let dtype = dtype.map_err(|why| ModelError::Unavailable { model: model.spec.clone(), why })?;
             let mut options = options.with_device(device).with_guard(permits.guard(speaker));
             options.dtype = dtype;
+            options.thinking = model.info.thinking_settings.clone();
             let opened = providers::open(&chain, &options)?;
             let digest = |model: &ModelRef| model.info.digest.map_or("unknown".to_owned(), |digest| digest.short());
             let now = model_ref(&chain, dtype, opened.as_ref());

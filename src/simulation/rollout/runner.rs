@@ -21,7 +21,8 @@ use super::participant::{Participant, ReplyRequest, StatePlacement};
 use super::permits::TurnPermits;
 use super::quality::QualityGauge;
 use super::transcript::{
-    Intensity, MonitorEvent, Probe, PromptRecord, Quote, TokenCount, TokenLine, Turn, TurnTiming, Utterance,
+    Intensity, MonitorEvent, Probe, PromptRecord, Quote, ThoughtLine, TokenCount, TokenLine, Turn, TurnTiming,
+    Utterance,
 };
 use crate::foundation::base::{Digest, RngStream};
 use crate::foundation::chat::{DeltaGains, Flow, Message, Snapshot, TokenLogprob};
@@ -246,14 +247,16 @@ impl RolloutRunner {
             },
             quality: &|text| gauge.as_ref()?.measure(text),
         };
-        let DraftResult { utterance, events, message, snapshot, before, tokens, listener } = drafting.run().await;
+        let drafted = drafting.run().await;
+        let DraftResult { utterance, events, message, snapshot, before, tokens, thought, listener } = drafted;
         in_progress.reply_start = self.context.reply_start(before, in_progress.gains.as_ref(), || {
             self.persona.messages(utterance.instruction.as_deref())
         });
         self.record_interventions(turn, &utterance, &events);
         in_progress.events.extend(events);
-        in_progress.tokens.push(TokenLine::new(turn, Speaker::Persona, &tokens));
+        in_progress.tokens.push(token_line(turn, Speaker::Persona, &tokens, thought.as_deref()));
         self.persona_listener = listener;
+        let snapshot = self.state_after_thought(&utterance, in_progress.gains.as_ref(), snapshot).await;
         self.accept_persona(&utterance, message, snapshot);
         utterance
     }
@@ -287,9 +290,9 @@ impl RolloutRunner {
             in_progress.slides.extend(drafting.participant.trim_to_window(None, note));
             drafting.run().await
         };
-        let DraftResult { mut utterance, message, snapshot, tokens, listener, .. } = drafted;
+        let DraftResult { mut utterance, message, snapshot, tokens, thought, listener, .. } = drafted;
         utterance.adversary = adversary;
-        in_progress.tokens.push(TokenLine::new(turn, Speaker::Interlocutor, &tokens));
+        in_progress.tokens.push(token_line(turn, Speaker::Interlocutor, &tokens, thought.as_deref()));
         self.interlocutor_listener = listener;
         self.accept_interlocutor(&utterance, message, snapshot);
         utterance
@@ -321,6 +324,23 @@ impl RolloutRunner {
             probes.push(probe);
         }
         probes
+    }
+
+    /// The model's state after a reply that followed a thought. Where the gains vary, each message is read under those of
+    /// its turn, as a resumed run reads it: without the thought, which is in no later prompt.
+    async fn state_after_thought(
+        &mut self,
+        utterance: &Utterance,
+        gains: Option<&DeltaGains>,
+        snapshot: Option<Snapshot>,
+    ) -> Option<Snapshot> {
+        let (Some(_), Some(gains)) = (&utterance.thought, gains) else { return snapshot };
+        if !self.context.gains_vary() || utterance.instruction.is_some() {
+            return snapshot;
+        }
+        // A state that cannot be computed is computed with the next prompt.
+        let _read = self.persona.re_read(utterance.ids.as_deref().unwrap_or_default(), gains.clone()).await;
+        None
     }
 
     fn accept_persona(&mut self, utterance: &Utterance, message: Message, snapshot: Option<Snapshot>) {
@@ -368,6 +388,11 @@ impl RolloutRunner {
         let failures = if utterance.speaker == Speaker::Persona { persona } else { interlocutor };
         *failures = if utterance.failure.is_some() { *failures + 1 } else { 0 };
     }
+}
+
+/// The tokens of a message and of the thought before it.
+fn token_line(turn: usize, speaker: Speaker, tokens: &[TokenLogprob], thought: Option<&[TokenLogprob]>) -> TokenLine {
+    TokenLine { thought: thought.map(ThoughtLine::new), ..TokenLine::new(turn, speaker, tokens) }
 }
 
 /// The record of a turn's prompt. Omitted items are recorded only if the prompt was given to the model.

@@ -12,11 +12,11 @@ mod turn;
 use serde::{Deserialize, Serialize};
 
 pub use scores::{Reliability, Score, ScoreJudge, ScoreMethod, ScorePoint};
-pub use tokens::{TokenLine, TokenSummary};
+pub use tokens::{ThoughtLine, TokenLine, TokenSummary};
 pub use turn::{
     AdversaryMove, Attempt, HostedRecord, Intensity, Intervention, InterventionKind, MeasuredQuality, ModelFallback,
-    MonitorAction, MonitorEvent, Probe, PromptRecord, Quote, RegulatorRecord, ReplyFailure, TokenCount, Turn,
-    TurnTiming, Utterance, UtteranceTiming, WindowTrim,
+    MonitorAction, MonitorEvent, Probe, PromptRecord, Quote, RegulatorRecord, ReplyFailure, ThoughtRecord, TokenCount,
+    Turn, TurnTiming, Utterance, UtteranceTiming, WindowTrim,
 };
 
 use crate::foundation::base::Digest;

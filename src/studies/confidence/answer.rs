@@ -37,6 +37,9 @@ pub struct AnsweredItem {
     pub estimates: Estimates,
     /// The answer.
     pub answer: String,
+    /// The estimates for the thought before the answer, which are in none of the others; absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thought: Option<Estimates>,
     /// The other answers that were sampled.
     pub samples: Vec<String>,
     /// What the estimates cost.
@@ -82,14 +85,19 @@ async fn one(
     let began = Instant::now();
     let (mut costs, mut samples) = (Costs::default(), Vec::new());
     let sampling = Sampling { top_logprobs: top, max_tokens: ANSWER_TOKENS_MAX, ..Sampling::greedy() };
-    let request =
-        |prompt: &[Message]| Request::new(Prompt::Chat(prompt.to_vec()), sampling.clone(), RngStream::root(0));
+    let request = |prompt: &[Message]| {
+        let mut request = Request::new(Prompt::Chat(prompt.to_vec()), sampling.clone(), RngStream::root(0));
+        request.allow_thought(model.info());
+        request
+    };
+    let mut thought = None;
     let (right, mut estimates, answer) = match &item.question {
         Question::Answer { prompt, references, matching } => {
             let completion = model.complete(request(prompt), None).await?;
             let content = &completion.message.content;
             let right = references.iter().any(|reference| matching.holds(content, reference));
             let mut estimates = read(&model, &completion.tokens);
+            thought = completion.thought.as_ref().map(|thought| read(&model, &thought.tokens));
             costs.single_pass.add(completion.usage.tokens_in + completion.usage.tokens_out, began.elapsed());
             if let Some(plan) = plan {
                 samples = sample(&model, plan, (item.id, prompt), &completion, &mut estimates, &mut costs).await?;
@@ -126,7 +134,7 @@ async fn one(
         let (Question::Answer { prompt, .. } | Question::Choose { prompt, .. }) = &item.question;
         p_true(&model, prompt, &answer, &mut estimates, &mut costs).await?;
     }
-    Ok(AnsweredItem { id: item.id, held_out: item.held_out(), right, estimates, answer, samples, costs })
+    Ok(AnsweredItem { id: item.id, held_out: item.held_out(), right, estimates, answer, thought, samples, costs })
 }
 
 fn likelihood(model: &Arc<dyn LanguageModel>, tokens: &[TokenLogprob], by: Likelihood) -> Result<f64, ModelError> {

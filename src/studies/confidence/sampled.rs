@@ -98,6 +98,7 @@ pub(super) async fn sample(
         let mut request = Request::new(Prompt::Chat(prompt.to_vec()), sampling.clone(), stream);
         request.after.clone_from(&answer.before);
         request.keep_state = false;
+        request.allow_thought(model.info());
         let completion = model.complete(request, None).await?;
         costs.samples.tokens += completion.tokens.len() as u64;
         samples.push(completion.message.content);

@@ -218,6 +218,7 @@ mod tests {
             .map(|at| {
                 let x = stream.uniform(2 * at);
                 AnsweredItem {
+                    thought: None,
                     id: Digest::of(at.to_string()),
                     held_out: at % 2 == 0,
                     right: stream.uniform(2 * at + 1) < x,

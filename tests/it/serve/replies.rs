@@ -261,3 +261,38 @@ async fn the_seed_is_returned() {
         assert_eq!(again["choices"], told["choices"]);
     }
 }
+
+#[tokio::test]
+async fn a_prompt_beyond_the_window_is_refused_on_every_path() {
+    let model = Arc::new(crate::engine::tiny("smollm"));
+    let server = Server::of(HttpService { model, name: "small".to_owned(), ..service() }).await;
+    let long = "w5 ".repeat(70);
+    let ids = vec![5; 70];
+    let chat = json!([{ "role": "user", "content": long }]);
+    for stream in [false, true] {
+        for (path, body) in [
+            ("/v1/completions", json!({ "prompt": long })),
+            ("/v1/completions", json!({ "prompt": ids })),
+            ("/v1/completions", json!({ "prompt": ["w5", long] })),
+            ("/v1/completions", json!({ "prompt": ids, "echo": true, "max_tokens": 0, "logprobs": 1 })),
+            ("/v1/chat/completions", json!({ "messages": chat })),
+        ] {
+            let mut body = body;
+            body["model"] = json!("small");
+            body["stream"] = json!(stream);
+            let (status, refusal) = server.answer(path, &body).await;
+            let why = refusal["error"]["message"].as_str().unwrap();
+            assert_eq!((status, why.contains("64")), (reqwest::StatusCode::BAD_REQUEST, true), "{path} {refusal}");
+        }
+    }
+    // What the window is, is told with a prompt's length.
+    let told = server.ask("/tokenize", &json!({ "prompt": long })).await;
+    assert_eq!((&told["count"], &told["max_model_len"]), (&json!(70), &json!(64)));
+    // A prompt within it is answered up to its end, and the answer says that it was cut.
+    let cut =
+        server.ask("/v1/completions", &json!({ "model": "small", "prompt": vec![5; 60], "max_tokens": 30 })).await;
+    assert_eq!(
+        (&cut["choices"][0]["finish_reason"], &cut["usage"]["completion_tokens"]),
+        (&json!("length"), &json!(4))
+    );
+}

@@ -5,10 +5,10 @@ use ratatui::text::Line;
 
 use super::reader::OpenTranscript;
 use super::wrap::wrap;
-use crate::foundation::chat::Finish;
+use crate::foundation::chat::{Finish, ThoughtEnd};
 use crate::governance::regulator::{ConfidenceBasis, Decision};
 use crate::simulation::persona::Speaker;
-use crate::simulation::rollout::{MonitorAction, TokenLine, Turn, Utterance};
+use crate::simulation::rollout::{MonitorAction, ThoughtRecord, TokenLine, Turn, Utterance};
 
 /// Styles of tokens by probability: the least probability, a label, the style.
 pub(in crate::app::cli) const PROBABILITY_STYLES: [(f32, &str, Style); 4] = [
@@ -30,6 +30,8 @@ pub(super) struct Page<'a> {
     /// What the other side said before the first turn.
     opening: Option<&'a str>,
     pub(super) heading: String,
+    /// Thoughts are shown in full.
+    pub(super) unfolds: bool,
 }
 
 impl<'a> Page<'a> {
@@ -48,6 +50,7 @@ impl<'a> Page<'a> {
                 "── turn {} of {}{phase} ──",
                 turn.index, transcript.run.turns_planned
             )),
+            unfolds: false,
         })
     }
 
@@ -121,6 +124,9 @@ impl<'a> Page<'a> {
             };
             lines.extend(wrap(&[(what, dim)], width));
         }
+        if let Some(thought) = &utterance.thought {
+            lines.extend(wrap(&[(thought_line(thought, self.unfolds), dim)], width));
+        }
         match &utterance.failure {
             Some(failure) => lines.extend(wrap(&[(format!("(no reply: {})", failure.why), dim)], width)),
             None => lines.extend(wrap(&self.text(utterance, color), width)),
@@ -146,6 +152,18 @@ impl<'a> Page<'a> {
             }
         }
     }
+}
+
+/// A thought in one line, or with its text.
+fn thought_line(thought: &ThoughtRecord, unfolds: bool) -> String {
+    let end = match thought.end {
+        ThoughtEnd::Budget => ", ended by its budget",
+        ThoughtEnd::Unfinished => ", unfinished",
+        _ => "",
+    };
+    let confidence = thought.confidence.map_or_else(String::new, |confidence| format!(", confidence {confidence:.2}"));
+    let text = if unfolds { format!(" {}", thought.content.trim()) } else { String::new() };
+    format!("[thought of {} tokens{end}{confidence}]{text}", thought.tokens.count)
 }
 
 fn bold(color: bool) -> Style {

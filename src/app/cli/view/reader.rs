@@ -68,6 +68,8 @@ pub(super) struct Reader {
     pub(super) mode: Mode,
     search_term: String,
     pub(super) notice: Option<String>,
+    /// Thoughts are shown in full.
+    pub(super) unfolds: bool,
 }
 
 impl Reader {
@@ -81,6 +83,7 @@ impl Reader {
             mode: Mode::Reading,
             search_term: String::new(),
             notice: None,
+            unfolds: false,
         }
     }
 
@@ -134,6 +137,7 @@ impl Reader {
             KeyCode::Char('/') => self.mode = Mode::Searching(String::new()),
             KeyCode::Char('n') => self.search(true),
             KeyCode::Char('N') => self.search(false),
+            KeyCode::Char('t') => self.unfolds = !self.unfolds,
             KeyCode::Char('?') => self.mode = Mode::Help,
             _ => {}
         }

@@ -15,13 +15,14 @@ const LIST: u16 = 26;
 /// Columns of a phase's name in it.
 const PHASE: usize = 12;
 const KEYS: &str = "j/k turn  space/b scroll  g/G ends  h/l rollout  / search  ? help  q quit";
-const HELP: [(&str, &str); 10] = [
+const HELP: [(&str, &str); 11] = [
     ("j k ↓ ↑", "next turn, previous turn"),
     ("space b", "scroll the turn down, up"),
     ("g G", "first turn, last turn"),
     ("l h → ←", "next rollout, previous rollout"),
     ("/", "search in messages"),
     ("n N", "next match, previous match"),
+    ("t", "show or fold what models thought"),
     ("q", "quit"),
     ("", ""),
     ("▁…█", "prescribed intensities, 0 to 1"),
@@ -56,10 +57,12 @@ fn draw_page(frame: &mut Frame<'_>, area: Rect, reader: &mut Reader, color: bool
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let inner = Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner };
-    let Some(page) = reader.current().and_then(|open| Page::of(open, reader.turn)) else {
+    let unfolds = reader.unfolds;
+    let Some(mut page) = reader.current().and_then(|open| Page::of(open, reader.turn)) else {
         frame.render_widget(Paragraph::new("No turn is complete yet."), inner);
         return;
     };
+    page.unfolds = unfolds;
     let mut lines = vec![Line::from(page.heading.clone())];
     lines.extend(page.lines(usize::from(inner.width), color));
     let height = usize::from(inner.height);

@@ -12,20 +12,23 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::common::{
-    Answered, CommonFields, Each, Enveloped, Readings, alternatives, finish_reason, prompt_usage, usage, with_fields,
+    Answered, CommonFields, Each, Enveloped, Readings, alternatives, finish_reason, prompt_usage, thinking, usage,
+    with_fields,
 };
 use super::error::ApiError;
 use super::fields::{Fields, ParsedBody};
 use super::streaming::{Chunks, complete, stream_of};
 use super::{Shared, run_sized, token_json};
 use crate::foundation::base::limits::REPLY_TOKENS_MAX;
-use crate::foundation::chat::{Completion, Flow, Message, Prompt, Role, TokenLogprob};
+use crate::foundation::chat::{Completion, Flow, Message, Prompt, Role, Thought, ThoughtEnd, TokenLogprob, TokenSink};
 
 /// A chat request.
 struct Chat {
     common: CommonFields,
     messages: Vec<Message>,
     logprobs: bool,
+    /// Whether the thought before the answer is returned.
+    includes_thought: bool,
 }
 
 pub(super) async fn chat(
@@ -47,20 +50,23 @@ pub(super) async fn chat(
             let _place = chat.common.places.acquire().await.ok();
             let request = chat.common.request(Prompt::Chat(chat.messages.clone()), index);
             let mut reply = complete(shared, request, None::<(&Chunks, fn(&TokenLogprob) -> Flow)>).await?;
+            let thought = thought_tokens(&reply);
             if !chat.common.reports_tokens() {
                 reply.tokens = Vec::new();
+                reply.thought = None;
             }
-            Ok::<_, ApiError>(reply)
+            Ok::<_, ApiError>((reply, thought))
         }
     });
-    let replies = try_join_all(replies).await?;
+    let (replies, thoughts): (Vec<_>, Vec<_>) = try_join_all(replies).await?.into_iter().unzip();
     let used = prompt_usage(replies.iter().map(|reply| reply.usage));
     shared.metrics.used(used);
     let (chat, shared) = (&*chat, &*shared);
     let choice = |(index, reply)| Choice { chat, shared, index, reply };
     let choices = replies.iter().enumerate().map(choice).collect();
     let envelope = &chat.common.envelope(shared, "chat.completion");
-    memory.respond(&Enveloped { envelope, fields: Answered { choices, usage: usage(used) } })
+    let usage = with_fields(usage(used), of_thoughts(&thoughts));
+    memory.respond(&Enveloped { envelope, fields: Answered { choices, usage } })
 }
 
 /// Streams all choices concurrently, each chunk with its index.
@@ -84,8 +90,14 @@ async fn stream(shared: Arc<Shared>, chat: Arc<Chat>, envelope: Value, chunks: C
                     let _ = chunks.send(&chunk(index, json!({ "role": "assistant", "content": "" }), json!({})));
                 }
             };
-            let on_token = |token: &TokenLogprob| {
+            let on_token = Parts(|is_thought: bool, token: &TokenLogprob| {
                 open();
+                if is_thought && !chat.includes_thought {
+                    return Flow::Continue;
+                }
+                if is_thought {
+                    return chunks.send(&chunk(index, json!({ "reasoning_content": token.text }), json!({})));
+                }
                 let delta = json!({ "content": token.text });
                 let token = std::slice::from_ref(token);
                 let mut extra = Map::new();
@@ -96,26 +108,56 @@ async fn stream(shared: Arc<Shared>, chat: Arc<Chat>, envelope: Value, chunks: C
                     extra.insert("loom".to_owned(), json!(readings));
                 }
                 chunks.send(&chunk(index, delta, Value::Object(extra)))
-            };
+            });
             let reply = complete(shared, request, Some((chunks, on_token))).await?;
             open();
             let finish = json!({ "finish_reason": finish_reason(reply.finish) });
             let _ = chunks.send(&chunk(index, json!({}), finish));
-            Ok::<_, ApiError>(reply.usage)
+            Ok::<_, ApiError>((reply.usage, thought_tokens(&reply)))
         }
     });
-    let used = prompt_usage(try_join_all(replies).await?.into_iter());
+    let (used, thoughts): (Vec<_>, Vec<_>) = try_join_all(replies).await?.into_iter().unzip();
+    let used = prompt_usage(used.into_iter());
     shared.metrics.used(used);
     if chat.common.include_usage {
-        let _ = chunks.send(&with_fields(envelope, json!({ "choices": [], "usage": usage(used) })));
+        let used = with_fields(usage(used), of_thoughts(&thoughts));
+        let _ = chunks.send(&with_fields(envelope, json!({ "choices": [], "usage": used })));
     }
     Ok(())
+}
+
+/// Passes thought and answer to one function, with whether the token is of the thought.
+struct Parts<F>(F);
+
+impl<F: FnMut(bool, &TokenLogprob) -> Flow + Send> TokenSink for Parts<F> {
+    fn token(&mut self, token: &TokenLogprob) -> Flow {
+        self.0(false, token)
+    }
+
+    fn thought(&mut self, token: &TokenLogprob) -> Flow {
+        self.0(true, token)
+    }
+}
+
+/// How many tokens were thought before the answer; `None` if the model did not think.
+fn thought_tokens(reply: &Completion) -> Option<usize> {
+    reply.thought.as_ref().map(|thought| thought.tokens.len())
+}
+
+/// The tokens of thoughts in OpenAI's form, if there were any.
+fn of_thoughts(thoughts: &[Option<usize>]) -> Value {
+    match thoughts.iter().flatten().copied().reduce(|sum, one| sum + one) {
+        Some(tokens) => json!({ "completion_tokens_details": { "reasoning_tokens": tokens } }),
+        None => json!({}),
+    }
 }
 
 impl Chat {
     fn of(mut fields: Fields, shared: &Shared) -> Result<Self, ApiError> {
         let mut common = CommonFields::of(&mut fields, shared)?;
         let messages = messages(&mut fields)?;
+        common.thinking = thinking(&mut fields, shared)?;
+        let includes_thought = fields.take("include_reasoning")?.unwrap_or(true);
         let longest = fields.take("max_completion_tokens")?;
         let longest = longest.or(fields.take("max_tokens")?);
         common.sampling.max_tokens = longest.unwrap_or(common.sampling.max_tokens.min(REPLY_TOKENS_MAX));
@@ -137,10 +179,11 @@ impl Chat {
         fields.take_neutral("store", &[json!(false)])?;
         fields.take_neutral("service_tier", &[json!("auto"), json!("default")])?;
         fields.finish("the request")?;
-        let bytes = messages.iter().map(|message| message.content.len()).sum();
+        let thought = |message: &Message| message.thought.as_ref().map_or(0, |thought| thought.text.len());
+        let bytes = messages.iter().map(|message| message.content.len() + thought(message)).sum();
         let reported = logprobs || common.readings;
         common.check_size(1, bytes, 0, reported)?;
-        Ok(Self { common, messages, logprobs })
+        Ok(Self { common, messages, logprobs, includes_thought })
     }
 
     /// The log-probabilities of tokens, if requested.
@@ -151,9 +194,33 @@ impl Chat {
 
     /// The readings of tokens, if requested.
     fn readings(&self, tokens: &[TokenLogprob], shared: &Shared) -> Option<impl Serialize> {
-        let tokens = Each(move || tokens.iter().map(|token| token_json(token, shared.model.vocabulary())));
-        self.common.readings.then(|| Readings { tokens })
+        self.common.readings.then(|| Readings { tokens: all_readings(tokens, shared) })
     }
+
+    /// The readings of a reply: of its answer and, if it is returned, of its thought.
+    fn reply_readings(&self, reply: &Completion, shared: &Shared) -> Option<impl Serialize> {
+        let thought = reply.thought.as_ref().filter(|_| self.includes_thought);
+        let thought =
+            thought.map(|thought| ThoughtReadings { end: thought.end, tokens: all_readings(&thought.tokens, shared) });
+        self.common.readings.then(|| ReplyReadings { tokens: all_readings(&reply.tokens, shared), thought })
+    }
+}
+
+fn all_readings(tokens: &[TokenLogprob], shared: &Shared) -> impl Serialize {
+    Each(move || tokens.iter().map(|token| token_json(token, shared.model.vocabulary())))
+}
+
+#[derive(Serialize)]
+struct ReplyReadings<A, T> {
+    tokens: A,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thought: Option<T>,
+}
+
+#[derive(Serialize)]
+struct ThoughtReadings<T> {
+    end: ThoughtEnd,
+    tokens: T,
 }
 
 #[derive(Serialize)]
@@ -172,13 +239,16 @@ struct Choice<'a> {
 
 impl Serialize for Choice<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let message = json!({ "role": "assistant", "content": self.reply.message.content, "refusal": null });
+        let mut message = json!({ "role": "assistant", "content": self.reply.message.content, "refusal": null });
+        if let Some(thought) = self.reply.message.thought.as_ref().filter(|_| self.chat.includes_thought) {
+            message = with_fields(message, json!({ "reasoning_content": thought.text }));
+        }
         let mut choice = serializer.serialize_map(None)?;
         choice.serialize_entry("index", &self.index)?;
         choice.serialize_entry("message", &message)?;
         choice.serialize_entry("logprobs", &self.chat.logprobs(&self.reply.tokens, self.shared))?;
         choice.serialize_entry("finish_reason", finish_reason(self.reply.finish))?;
-        if let Some(readings) = self.chat.readings(&self.reply.tokens, self.shared) {
+        if let Some(readings) = self.chat.reply_readings(self.reply, self.shared) {
             choice.serialize_entry("loom", &readings)?;
         }
         choice.end()
@@ -224,12 +294,19 @@ fn one_message(message: Map<String, Value>) -> Result<Message, ApiError> {
         Value::Array(parts) => parts.iter().map(part).collect::<Result<_, _>>()?,
         _ => return Err(ApiError::field("content", "`content` must be a string or a list of text parts")),
     };
+    // The thought of an earlier response. The chat template decides whether the model is told it again.
+    let thought: Option<String> = fields.take("reasoning_content")?;
+    let thought = thought.or(fields.take("reasoning")?).filter(|thought| !thought.is_empty());
+    if thought.is_some() && role != Role::Assistant {
+        return Err(ApiError::field("reasoning_content", "only messages of the assistant have thoughts"));
+    }
     // Empty fields of earlier responses that clients send back.
     for name in ["refusal", "tool_calls", "function_call", "audio", "annotations"] {
         fields.take_neutral(name, &[])?;
     }
     fields.finish("a message")?;
-    Ok(Message::new(role, content))
+    let thought = thought.map(|text| Thought { text, ids: None });
+    Ok(Message { thought, ..Message::new(role, content) })
 }
 
 fn part(part: &Value) -> Result<String, ApiError> {

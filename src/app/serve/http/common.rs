@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use super::budget::{WorkMemory, choices_at_once};
@@ -14,7 +14,7 @@ use crate::foundation::base::limits::{
     RESPONSE_LOGPROBS_MAX, RESPONSE_TOKENS_MAX, STOP_TEXT_BYTES_MAX, STOP_TEXTS_MAX, TOP_LOGPROBS_MAX,
 };
 use crate::foundation::base::{Clock, RngStream, SystemClock};
-use crate::foundation::chat::{DeltaGains, Finish, Prompt, Request, Sampling, TokenLogprob, Usage};
+use crate::foundation::chat::{DeltaGains, Finish, Prompt, Request, Sampling, Thinking, TokenLogprob, Usage};
 
 /// The common fields of a request.
 pub(super) struct CommonFields {
@@ -26,6 +26,8 @@ pub(super) struct CommonFields {
     pub(super) seed: u64,
     pub(super) sampling: Sampling,
     pub(super) gains: Option<DeltaGains>,
+    /// How to think before the answer, over the model's own settings.
+    pub(super) thinking: Thinking,
     /// Whether each choice includes entropy, rank and alternatives of its tokens.
     pub(super) readings: bool,
     /// Choices that may be generated now: one request must not take all places of the engine, nor all memory.
@@ -86,7 +88,7 @@ impl CommonFields {
         }
         fields.take_neutral("logit_bias", &[])?;
         fields.ignore(&["user", "metadata", "safety_identifier", "prompt_cache_key"]);
-        let places = Semaphore::new(1);
+        let (places, thinking) = (Semaphore::new(1), Thinking::default());
         Ok(Self {
             n,
             stream,
@@ -94,6 +96,7 @@ impl CommonFields {
             seed,
             sampling,
             gains,
+            thinking,
             readings,
             places,
             prompt_bytes: 0,
@@ -153,6 +156,7 @@ impl CommonFields {
         let mut request =
             Request::new(prompt, self.sampling.clone(), RngStream::root(self.seed).child("choice", index));
         request.gains.clone_from(&self.gains);
+        request.thinking.clone_from(&self.thinking);
         request
     }
 
@@ -237,6 +241,32 @@ fn stops(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
         return Err(ApiError::field("stop", message));
     }
     Ok(stops)
+}
+
+/// The settings of thinking in a request: `chat_template_kwargs` as vLLM takes it, `reasoning_effort`, which templates read
+/// as an argument, and `thinking_token_budget`.
+///
+/// # Errors
+/// What the model's chat template cannot be told.
+pub(super) fn thinking(fields: &mut Fields, shared: &Shared) -> Result<Thinking, ApiError> {
+    let mut thinking = Thinking::default();
+    let mut add = |name: &str, one: Thinking| {
+        if one.is_default() {
+            return Ok(());
+        }
+        thinking = thinking.with(&one);
+        let checked = shared.model.with_thinking(&thinking);
+        checked.map(drop).map_err(|error| ApiError::field(name, error.to_string()).code("unsupported_parameter"))
+    };
+    let template_arguments: Map<String, Value> = fields.take("chat_template_kwargs")?.unwrap_or_default();
+    add("chat_template_kwargs", Thinking { template_arguments, ..Thinking::default() })?;
+    let effort = fields.take::<String>("reasoning_effort")?;
+    let template_arguments =
+        effort.map(|effort| ("reasoning_effort".to_owned(), Value::from(effort))).into_iter().collect();
+    add("reasoning_effort", Thinking { template_arguments, ..Thinking::default() })?;
+    let tokens_max = fields.take("thinking_token_budget")?;
+    add("thinking_token_budget", Thinking { tokens_max, ..Thinking::default() })?;
+    Ok(thinking)
 }
 
 /// Adds fields to `base`.

@@ -20,7 +20,7 @@ use super::connections::paced;
 use super::error::ApiError;
 use super::{ActiveRequest, Shared};
 use crate::foundation::base::limits::{STREAM_STALLED_S_MAX, STREAM_WAITING_BYTES_MAX};
-use crate::foundation::chat::{Completion, Flow, LanguageModel, Request, TokenLogprob};
+use crate::foundation::chat::{Completion, Flow, LanguageModel, Request, TokenSink};
 
 /// Interval of keep-alive messages.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -131,12 +131,12 @@ where
 pub(super) async fn complete(
     shared: &Arc<Shared>,
     request: Request,
-    listener: Option<(&Chunks, impl FnMut(&TokenLogprob) -> Flow + Send)>,
+    listener: Option<(&Chunks, impl TokenSink)>,
 ) -> Result<Completion, ApiError> {
     let _active = shared.metrics.sequence();
     let model: &dyn LanguageModel = &*shared.model;
-    let Some((chunks, on_token)) = listener else { return Ok(model.complete(request, None).await?) };
-    let sink: Box<dyn crate::foundation::chat::TokenSink + '_> = Box::new(on_token);
+    let Some((chunks, sink)) = listener else { return Ok(model.complete(request, None).await?) };
+    let sink: Box<dyn TokenSink + '_> = Box::new(sink);
     let waiting = &chunks.waiting;
     tokio::select! {
         reply = paced(model.complete(request, Some(sink)), || !waiting.is_full(), || waiting.read.notified()) => Ok(reply?),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::budget::WorkMemory;
 use super::chat::messages;
-use super::common::no_vocabulary;
+use super::common::{no_vocabulary, thinking};
 use super::error::ApiError;
 use super::fields::{Fields, ParsedBody};
 use super::{Shared, run_blocking};
@@ -85,7 +85,14 @@ fn tokens(shared: &Shared, mut fields: Fields) -> Result<Response, ApiError> {
         None => {
             // The chat template writes them.
             fields.take_neutral("add_special_tokens", &[json!(false)])?;
-            known.chat(&messages(&mut fields)?)?
+            let thinking = thinking(&mut fields, shared)?;
+            let messages = messages(&mut fields)?;
+            if thinking.is_default() {
+                known.chat(&messages)?
+            } else {
+                let model = shared.model.with_thinking(&thinking)?;
+                model.vocabulary().ok_or_else(|| no_vocabulary(shared, "this endpoint"))?.chat(&messages)?
+            }
         }
     };
     let texts = fields.take("return_token_strs")?.unwrap_or(false);

@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use super::super::error::LoadError;
 use super::Gguf;
 use super::names::RopeFactors;
+use super::vocabulary::NO_TOKEN;
 
 /// The fields of a `config.json` that is being made.
 #[derive(Default)]
@@ -54,9 +55,12 @@ impl Gguf {
     /// The end tokens, as `generation_config.json`.
     pub(in super::super) fn generation_config(&self) -> Result<String, LoadError> {
         let mut ends = Vec::new();
-        for key in ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"] {
-            ends.extend(self.number(key)?);
+        for key in ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"] {
+            ends.extend(self.number(key)?.filter(|&id| id != NO_TOKEN));
         }
+        ends.extend(self.turn_ends()?);
+        ends.sort_unstable();
+        ends.dedup();
         Ok(if ends.is_empty() { json!({}) } else { json!({ "eos_token_id": ends }) }.to_string())
     }
 

@@ -46,7 +46,14 @@ fn write(ids: &[TokenId], history: usize, seed: u64) -> PreparedRequest {
     let reply = Reply::new(tokenizer(), &[], Arc::from([]), sampling, RngStream::root(seed)).unwrap();
     let task = Task::Write(Box::new(reply));
     PreparedRequest {
-        input: PromptInput { ids: ids.to_vec(), history, after: None, gains: None, record_ssm: false },
+        input: PromptInput {
+            ids: ids.to_vec(),
+            history,
+            after: None,
+            gains: None,
+            record_ssm: false,
+            drops_thoughts: false,
+        },
         task,
     }
 }

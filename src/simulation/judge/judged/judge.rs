@@ -203,12 +203,13 @@ impl Judge {
     }
 
     async fn complete(&self, messages: Vec<Message>, stream: RngStream) -> Result<Completion, String> {
-        let request = if self.method == ScoreMethod::TopLogprobRating {
+        let mut request = if self.method == ScoreMethod::TopLogprobRating {
             with_alternatives(messages, stream)
         } else {
             let sampling = Sampling { max_tokens: WRITTEN_TOKENS_MAX, ..Sampling::greedy() };
             Request::new(Prompt::Chat(messages), sampling, stream)
         };
+        request.allow_thought(self.model.info());
         let completion =
             self.model.complete(request, None).await.map_err(|error| format!("the judge failed: {error}"))?;
         if completion.finish == Finish::Refusal {

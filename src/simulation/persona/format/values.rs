@@ -135,6 +135,28 @@ impl FromNode for GainsEntry {
     }
 }
 
+/// The value of an argument of a chat template.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(in crate::simulation::persona) enum TemplateArgument {
+    /// True or false.
+    Switch(bool),
+    /// A number.
+    Number(f64),
+    /// A text.
+    Text(String),
+}
+
+impl FromNode for TemplateArgument {
+    fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
+        match &node.value {
+            NodeValue::Bool(value) => Some(Self::Switch(*value)),
+            NodeValue::Integer(_) | NodeValue::Number(_) => f64::read(node, problems).map(Self::Number),
+            _ => String::read(node, problems).map(Self::Text),
+        }
+    }
+}
+
 /// A banned pattern: text is a phrase; text between slashes, or under the key `regex`, is a regular expression.
 #[derive(Debug)]
 pub(in crate::simulation::persona) enum BannedPattern {

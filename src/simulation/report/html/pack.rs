@@ -60,7 +60,17 @@ struct Message<'a> {
     strategy: Option<&'a str>,
     drafts: usize,
     rejected: Vec<&'a str>,
+    /// What the model thought before it, and how much of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thought: Option<PackedThought<'a>>,
     tokens: Option<Tokens>,
+}
+
+#[derive(Serialize)]
+struct PackedThought<'a> {
+    text: &'a str,
+    tokens: usize,
+    confidence: Option<f64>,
 }
 
 /// Columns of equal length; hundredths of a nat, −1 for unknown values.
@@ -143,6 +153,11 @@ fn message<'a>(utterance: &'a Utterance, line: Option<&TokenLine>) -> Message<'a
             .map(|attempt| attempt.content.as_str())
             .filter(|text| !text.is_empty())
             .collect(),
+        thought: utterance.thought.as_ref().map(|thought| PackedThought {
+            text: thought.content.trim(),
+            tokens: thought.tokens.count,
+            confidence: thought.confidence,
+        }),
         // Tokens of another text would colour the wrong words.
         tokens: line.filter(|line| line.text.concat() == utterance.content).map(tokens),
     }

@@ -68,6 +68,14 @@
     box.append(colour ? coloured(message, kind) : message.failure ? "No reply: " + message.failure : message.text);
     const note = colour ? peaks(message, kind) : kind !== "none" && !message.failure ? "No tokens were recorded for this message." : null;
     if (note) box.append(make("p", "meta", note));
+    if (message.thought) {
+      const { text, tokens, confidence } = message.thought;
+      const details = make("details", "");
+      const sure = confidence === null ? "" : ", confidence " + confidence.toFixed(2);
+      details.append(make("summary", "", "Thought before it (" + tokens + " tokens" + sure + ")"));
+      details.append(make("div", "message", text));
+      box.append(details);
+    }
     return box;
   }
 

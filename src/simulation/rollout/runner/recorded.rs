@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{RolloutRunner, TurnInProgress};
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{DeltaGains, Message};
+use crate::foundation::chat::{DeltaGains, Message, Thought};
 use crate::simulation::persona::{Speaker, TurnPlan};
 use crate::simulation::rollout::drafting::SCRIPTED_SPEAKER;
 use crate::simulation::rollout::error::ReplayError;
@@ -148,5 +148,9 @@ impl RolloutRunner {
 fn history_message(utterance: &Utterance) -> Message {
     let mut message = Message::assistant(utterance.content.clone());
     message.ids = utterance.ids.as_deref().map(Arc::from);
+    message.thought = utterance
+        .thought
+        .as_ref()
+        .map(|thought| Thought { text: thought.content.clone(), ids: thought.ids.as_deref().map(Arc::from) });
     message
 }

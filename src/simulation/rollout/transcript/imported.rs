@@ -21,6 +21,7 @@ impl Utterance {
         Self {
             speaker,
             adversary: None,
+            thought: None,
             ids: None,
             model: None,
             fallbacks: Vec::new(),

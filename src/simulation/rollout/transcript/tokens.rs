@@ -69,9 +69,40 @@ pub struct TokenLine {
     /// The most likely tokens with their log-probabilities, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<Vec<Vec<(TokenId, f32)>>>,
+    /// The tokens of the thought before the message; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thought: Option<ThoughtLine>,
     /// The log-probabilities of the persona's forbidden phrases at the start of the reply; absent if not computed.
     #[serde(rename = "beginnings", default, skip_serializing_if = "Option::is_none")]
     pub phrase_logprobs: Option<Vec<PhraseLogprob>>,
+}
+
+/// The tokens of a thought, as columns of equal length like those of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ThoughtLine {
+    /// Vocabulary indices.
+    pub ids: Vec<Option<TokenId>>,
+    /// The texts; concatenated they are the thought.
+    pub text: Vec<String>,
+    /// ln p, nats.
+    pub logprob: Vec<Option<f32>>,
+    /// Entropy of the next-token distribution, nats.
+    pub entropy: Vec<Option<f32>>,
+    /// How many tokens were more likely.
+    pub rank: Vec<Option<u32>>,
+}
+
+impl ThoughtLine {
+    /// The columns of `tokens`.
+    pub fn new(tokens: &[TokenLogprob]) -> Self {
+        Self {
+            ids: tokens.iter().map(|token| token.id).collect(),
+            text: tokens.iter().map(|token| token.text.clone()).collect(),
+            logprob: tokens.iter().map(|token| token.logprob).collect(),
+            entropy: tokens.iter().map(|token| token.entropy).collect(),
+            rank: tokens.iter().map(|token| token.rank).collect(),
+        }
+    }
 }
 
 impl TokenLine {
@@ -88,6 +119,7 @@ impl TokenLine {
             entropy: tokens.iter().map(|token| token.entropy).collect(),
             rank: tokens.iter().map(|token| token.rank).collect(),
             top: top.then(|| tokens.iter().map(|token| token.top.clone()).collect()),
+            thought: None,
             phrase_logprobs: None,
         }
     }

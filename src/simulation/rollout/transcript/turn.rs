@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::TokenSummary;
 use crate::foundation::base::Digest;
-use crate::foundation::chat::{DeltaGains, Finish, HostedInfo, PrefixReuse, TokenId, Usage};
-use crate::governance::regulator::{RankedDecision, TurnStats};
+use crate::foundation::chat::{DeltaGains, Finish, HostedInfo, PrefixReuse, ThoughtEnd, TokenId, Usage};
+use crate::governance::regulator::{ConfidenceBasis, RankedDecision, TurnStats};
 use crate::simulation::persona::{AdversaryKind, DroppedItem, InjectionKind, Speaker, ToldState};
 use crate::simulation::rollout::monitors::MonitorFinding;
 
@@ -106,6 +106,9 @@ pub struct Utterance {
     pub adversary: Option<AdversaryMove>,
     /// The text exactly as generated; after a failure or an empty refusal the placeholder of `docs/FORMATS.md`.
     pub content: String,
+    /// What its model thought before it; the other side does not see it. Absent if it did not think.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thought: Option<ThoughtRecord>,
     /// Its token ids, if known.
     pub ids: Option<Vec<TokenId>>,
     /// The model that replied; absent after a failure.
@@ -139,6 +142,24 @@ pub struct Utterance {
     pub interventions: Vec<Intervention>,
     /// Wall clock.
     pub timing: UtteranceTiming,
+}
+
+/// What a model thought before a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ThoughtRecord {
+    /// The text between the markers.
+    pub content: String,
+    /// The token ids that were generated before the message, markers included; absent if not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ids: Option<Vec<TokenId>>,
+    /// How it ended.
+    pub end: ThoughtEnd,
+    /// Statistics of its tokens; the tokens themselves are in the side file.
+    pub tokens: TokenSummary,
+    /// The regulator's confidence in the thought alone, in [0, 1]; that in the message does not include it.
+    pub confidence: Option<f64>,
+    /// Where `confidence` comes from.
+    pub confidence_basis: Option<ConfidenceBasis>,
 }
 
 /// The quality of a message, measured from its words while a rollout runs.
