@@ -62,7 +62,7 @@ pub(super) fn run(terminal: &mut Terminal, spec: &ModelSpec, other: Other, bound
         terminal.out,
         "{:<11}{compared} log-probabilities after {} tokens as f32; largest difference {difference:.1e} nats{}",
         "candle",
-        own.tokens.len(),
+        own.tokens.len().min(theirs.tokens.len()),
         if at > 0 { format!(", at token {at}") } else { String::new() }
     )?;
     if difference <= bound {
