@@ -20,6 +20,8 @@
 //! | `tools` | effects outside the program, each with a permit |
 //! | `setup` | inputs, status and errors of a session |
 //! | `authorizer` | gate, leases, mood and log |
+//! | `study` | the question, its measure and registration; the arms of a comparison |
+//! | `seals` | the digests of a session's files in its receipts |
 //! | `documents`, `messages` | brief and report; messages to the user |
 //! | `core` | the data of a session |
 //! | `claims` | the mood's registers, and the assertion of a finding |
@@ -44,6 +46,8 @@ mod questions;
 mod state;
 mod tools;
 mod setup;
+mod study;
+mod seals;
 mod authorizer;
 mod documents;
 mod messages;
@@ -61,4 +65,6 @@ mod lifecycle;
 
 pub use core::Session;
 pub use outcome::{Conclusion, SessionEvent};
+pub use seals::session_faults;
 pub use setup::{SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts};
+pub use study::StudyQuestion;

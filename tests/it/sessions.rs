@@ -22,6 +22,7 @@ use crate::program::{self, told};
 use crate::run::{answers, killed_at_request};
 
 mod answers;
+mod arms;
 mod memory;
 mod scored;
 
@@ -98,6 +99,11 @@ fn settings(scripts: &Path, engagement: Option<Engagement>) -> SessionSettings {
         memory: None,
         persona_model: model("persona"),
         target: model("target"),
+        question: None,
+        other_target: None,
+        other_config: None,
+        measure: None,
+        threshold: None,
         persona: None,
         config: None,
         moods: Vec::new(),

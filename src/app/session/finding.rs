@@ -1,21 +1,32 @@
 //! The finding: whether the persona held, according to the facts. The interpretation of each fact is fixed before the
 //! work.
 
-use std::fmt;
-
+use super::need::Plan;
 use super::outcome::{Found, FoundValue, Work, WorkItemKind, counted};
-use crate::foundation::base::RngStream;
+use super::study::StudyQuestion;
 use crate::foundation::stats::Interval;
-use crate::foundation::stats::small_sample::{bounded_mean, median};
 use crate::governance::mood::EntryText;
 use crate::governance::mood::lint::{PredictedOutcome, Prediction};
 use crate::governance::statechart::hope::FooterFinding;
+use crate::simulation::report::{bounds, interval};
 
 /// The fewest rollouts whose 95 % interval can exclude a reference value. With fewer the finding is that it cannot be told.
 pub(super) const ROLLOUTS_MIN: usize = 6;
 /// The reference values of the scores: 0 for likelihood ratios, the middle of the scale from 0 to 1 for ratings.
-pub(super) const REFERENCES: [(&str, f64); 3] =
+const REFERENCES: [(&str, f64); 3] =
     [("persona_llr/1", 0.0), ("persona_llr_own_words/1", 0.0), ("persona_adherence/1", 0.5)];
+
+/// A score and its reference value.
+pub(super) type Reference = (String, f64);
+
+/// The scores that decide whether the persona holds: the one that was named, or the default ones.
+pub(super) fn references(plan: &Plan) -> Vec<Reference> {
+    let known = |id: &str| REFERENCES.iter().find(|(known, _)| *known == id).map_or(0.0, |(_, reference)| *reference);
+    match &plan.measure.value {
+        Some(measure) => vec![(measure.clone(), plan.threshold.unwrap_or_else(|| known(measure)))],
+        None => REFERENCES.iter().map(|(id, reference)| ((*id).to_owned(), *reference)).collect(),
+    }
+}
 
 /// Whether the persona held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +43,12 @@ pub(super) enum Finding {
 
 /// The finding of a piece of work.
 pub(super) fn of(work: &Work) -> Finding {
-    let facts = work.found.get(&WorkItemKind::Score).into_iter().flat_map(sides);
+    let (item, scores) = match work.plan.compared() {
+        Some((measure, _)) => (WorkItemKind::Compare, vec![measure]),
+        None => (WorkItemKind::Score, references(&work.plan).into_iter().map(|(id, _)| id).collect()),
+    };
     let (mut above, mut below) = (false, false);
-    for (_, side) in facts {
+    for side in work.found.get(&item).into_iter().flat_map(|found| sides(found, &scores)) {
         above |= side == Side::Above;
         below |= side == Side::Below;
     }
@@ -74,20 +88,44 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Holds => "the persona holds, according to the scores",
-            Self::Fails => "the persona does not hold, according to the scores",
-            Self::Disputed => "cannot tell: one score says that the persona holds, another that it does not",
-            Self::Unknown => "cannot tell: no interval of a score excludes its reference value",
-        })
+/// The finding of a piece of work in a sentence.
+pub(super) fn sentence(work: &Work) -> String {
+    let found = of(work);
+    let Some((measure, threshold)) = work.plan.compared() else {
+        return match found {
+            Finding::Holds => "the persona holds, according to the scores",
+            Finding::Fails => "the persona does not hold, according to the scores",
+            Finding::Disputed => "cannot tell: one score says that the persona holds, another that it does not",
+            Finding::Unknown => "cannot tell: no interval of a score excludes its reference value",
+        }
+        .to_owned();
+    };
+    let compared = work.found.get(&WorkItemKind::Compare);
+    let fact = match compared.and_then(|found| found.get(&format!("{measure}{FACT}"))) {
+        Some(FoundValue::Text(fact)) => fact.as_str(),
+        _ => "not compared yet",
+    };
+    let reason = fact.split_once(": ").map_or(fact, |(_, reason)| reason);
+    let arm = match work.plan.question.value {
+        StudyQuestion::Targets => "the other target",
+        StudyQuestion::Prompts => "the other config",
+        _ => "the ablation",
+    };
+    match found {
+        Finding::Holds => format!("it holds: {measure} exceeds that of {arm} by more than {threshold}; {reason}"),
+        Finding::Fails => {
+            format!("it does not hold: {measure} does not exceed that of {arm} by more than {threshold}; {reason}")
+        }
+        Finding::Disputed | Finding::Unknown => {
+            format!("cannot tell whether {measure} exceeds that of {arm} by more than {threshold}; {reason}")
+        }
     }
 }
 
 /// The possible facts and their meaning.
-pub(super) fn predictions() -> Vec<Prediction> {
-    let predict = |(id, reference): (&str, f64)| {
+pub(super) fn predictions(plan: &Plan) -> Vec<Prediction> {
+    let compared = plan.compared().map(|(id, threshold)| vec![(format!("the difference in {id}"), threshold)]);
+    let predict = |(id, reference): Reference| {
         let one = |side: &str, means| {
             let seen = EntryText::try_from(format!("{id} {side} {reference}")).ok()?;
             Some(Prediction { seen, means, taken_as: None })
@@ -98,7 +136,7 @@ pub(super) fn predictions() -> Vec<Prediction> {
             one("not distinguishable from", PredictedOutcome::Silent),
         ]
     };
-    REFERENCES.into_iter().flat_map(predict).flatten().collect()
+    compared.unwrap_or_else(|| references(plan)).into_iter().flat_map(predict).flatten().collect()
 }
 
 /// The suffix of a fact's name.
@@ -111,11 +149,7 @@ pub(super) fn fact(id: &str, values: &[f64], reference: f64) -> String {
     if values.len() < ROLLOUTS_MIN {
         return format!("not distinguishable from {reference}: {rollouts}, at least {ROLLOUTS_MIN} are needed");
     }
-    let interval = match bounds(id) {
-        Some(bounds) => bounded_mean(values, bounds, &RngStream::root(0).child(id, 0)),
-        None => median(values),
-    };
-    let Some(Interval { low, high }) = interval else {
+    let Some(Interval { low, high }) = interval(values, bounds(id), id).map(|interval| interval.interval) else {
         return format!("not distinguishable from {reference}: no interval for {rollouts}");
     };
     let of = format!("95 % interval {low:.3} to {high:.3}, {rollouts}");
@@ -124,11 +158,6 @@ pub(super) fn fact(id: &str, values: &[f64], reference: f64) -> String {
         () if high < reference => format!("below {reference}: {of}"),
         () => format!("not distinguishable from {reference}: {of}"),
     }
-}
-
-/// The bounds of a score.
-fn bounds(id: &str) -> Option<(f64, f64)> {
-    (id == "persona_adherence/1").then_some((0.0, 1.0))
 }
 
 /// The side of the reference value that a score is on.
@@ -143,23 +172,23 @@ enum Side {
 }
 
 /// The facts among the found values.
-fn sides(found: &Found) -> impl Iterator<Item = (&'static str, Side)> {
-    REFERENCES.into_iter().filter_map(|(id, _)| {
+fn sides(found: &Found, scores: &[String]) -> Vec<Side> {
+    let side = |id: &String| {
         let FoundValue::Text(fact) = found.get(&format!("{id}{FACT}"))? else { return None };
-        let side = match fact.split(' ').next() {
+        Some(match fact.split(' ').next() {
             Some("above") => Side::Above,
             Some("below") => Side::Below,
             _ => Side::Undecided,
-        };
-        Some((id, side))
-    })
+        })
+    };
+    scores.iter().filter_map(side).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::need::{Plan, StatedPlan};
+    use super::super::need::StatedPlan;
     use super::*;
     use crate::governance::mood::lint::self_sealing;
 
@@ -186,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_predictions_of_a_session_are_falsifiable() {
-        assert_eq!(self_sealing(&predictions()), None);
+        assert_eq!(self_sealing(&predictions(&Plan::read("", &StatedPlan::default()))), None);
     }
 
     #[test]

@@ -211,12 +211,27 @@ pub enum WorkItemKind {
     Pilot,
     /// The planned rollouts.
     Rollouts,
+    /// The planned rollouts of the second arm of a comparison.
+    Baseline,
     /// Scores measured from words.
     Measure,
     /// Scores taken by models.
     Score,
+    /// The comparison of the two arms.
+    Compare,
     /// The report of the run.
     Report,
+}
+
+impl WorkItemKind {
+    /// The name of its run's folder, after the number of the round.
+    pub(super) const fn folder(self) -> &'static str {
+        match self {
+            Self::Pilot => "pilot",
+            Self::Baseline => "baseline",
+            _ => "rollouts",
+        }
+    }
 }
 
 /// A work item.
@@ -284,7 +299,7 @@ pub(super) const REPORT: &str = "report.json";
 const MUST_NOT: &str = "must not: ";
 
 /// The acceptance criteria.
-pub(super) const CRITERIA: [(VerifyTier, &str); 10] = [
+pub(super) const CRITERIA: [(VerifyTier, &str); 11] = [
     (VerifyTier::Quick, "every planned rollout is complete"),
     (VerifyTier::Quick, "every planned turn was played"),
     (VerifyTier::Quick, "the pilot of one turn was completed"),
@@ -296,6 +311,7 @@ pub(super) const CRITERIA: [(VerifyTier, &str); 10] = [
         "the recorded scores of the models match the transcripts, and missing scores have a recorded reason",
     ),
     (VerifyTier::Standard, "must not: a gap or a change in the chain of receipts"),
+    (VerifyTier::Standard, "the registered plan is unchanged and older than the rollouts"),
     (VerifyTier::Thorough, "measuring the scores again gives the same values"),
     (VerifyTier::Thorough, "the report on the run exists and is unchanged"),
 ];
@@ -408,7 +424,7 @@ impl Work {
     /// Whether the transcripts hold a suspicious reply.
     pub(super) fn is_suspect(&self) -> bool {
         let suspect = |kind| self.found.get(kind).is_some_and(|found| found.contains_key(SUSPECT));
-        [WorkItemKind::Pilot, WorkItemKind::Rollouts].iter().any(suspect)
+        [WorkItemKind::Pilot, WorkItemKind::Rollouts, WorkItemKind::Baseline].iter().any(suspect)
     }
 
     /// The digest of the brief, once it is written.

@@ -6,7 +6,7 @@ use super::outcome::{
     ActionOutcome, Conclusion, ConsultMode, SUSPECT, VerifyCheck, WorkItemKind, WorkItemResult, all_hold, failed,
 };
 use super::setup::SessionError;
-use super::{asking, documents, messages, need, questions, wave};
+use super::{asking, documents, messages, need, questions, study, wave};
 use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect};
 use crate::governance::mood;
@@ -100,10 +100,17 @@ impl Session {
                 } else {
                     None
                 };
+                let (name, text) =
+                    (study::numbered("registration", self.state.work.rounds + 1, "json"), self.registration()?);
+                self.write(&name, &text)?;
                 let performed = self.speak(action, vec![Event::Response, Event::Decomposed]);
                 // The next step is clear from here on.
                 let moods = vec![mood::MoodEvent::NextClear];
-                Ok(Performed { outcome: ActionOutcome::Items(wave::items(), brief), moods, ..performed })
+                Ok(Performed {
+                    outcome: ActionOutcome::Items(wave::items(self.state.work.plan.question.value), brief),
+                    moods,
+                    ..performed
+                })
             }
             Action::RunWave => self.run_wave().await,
             Action::NoteFailure => plain(Event::WaveDone),
@@ -219,6 +226,7 @@ impl Session {
     pub(super) fn write(&mut self, name: &str, text: &str) -> Result<Digest, SessionError> {
         let effect = self.files.writing(name, text);
         let permit = self.authorizer.permit(&effect)?;
+        self.record_document(name, text)?;
         Ok(self.files.write(permit, name, text, self.authorizer.now())?)
     }
 

@@ -67,8 +67,8 @@ impl Session {
         let evidence = format!("the session {}, report {report}", name.display());
         let drafted = Workspace::at(folder, self.authorizer.now()).and_then(|workspace| {
             let known = workspace.review(true)?.into_iter().find(|review| review.evidence.contains(&evidence));
-            let found = finding::of(&self.state.work);
-            let request = request(&workspace, &self.state.work.need, (found, footer), &evidence)?;
+            let found = finding::sentence(&self.state.work);
+            let request = request(&workspace, &self.state.work.need, (&found, footer), &evidence)?;
             Ok((workspace, known.map(|review| review.id), request))
         });
         let (workspace, request) = match drafted {
@@ -93,7 +93,7 @@ impl Session {
 fn request(
     workspace: &Workspace,
     need: &str,
-    (found, footer): (finding::Finding, &Footer),
+    (found, footer): (&str, &Footer),
     evidence: &str,
 ) -> Result<ProposalRequest, MemoryError> {
     let (texts, today) = (workspace.texts()?, workspace.today());

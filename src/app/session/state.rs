@@ -298,6 +298,7 @@ impl SessionState {
                     facts.criterion_failures += 1;
                     reopen(work, WorkItemKind::Measure);
                     reopen(work, WorkItemKind::Score);
+                    reopen(work, WorkItemKind::Compare);
                     reopen(work, WorkItemKind::Report);
                     facts.items_left = left(work);
                 }
