@@ -20,7 +20,9 @@
 //! | `tools` | effects outside the program, each with a permit |
 //! | `setup` | inputs, status and errors of a session |
 //! | `authorizer` | gate, leases, mood and log |
+//! | `question` | what a session may find out |
 //! | `study` | the question, its measure and registration; the arms of a comparison |
+//! | `model_reading` | the need as a tested model reads it |
 //! | `seals` | the digests of a session's files in its receipts |
 //! | `documents`, `messages` | brief and report; messages to the user |
 //! | `core` | the data of a session |
@@ -35,10 +37,12 @@
 //! | `perform` | the chart's actions |
 //! | `lifecycle` | start, resume and run |
 
+mod question;
 mod reading;
 mod need;
-mod outcome;
 mod judgement;
+mod model_reading;
+mod outcome;
 mod experts;
 mod finding;
 mod phrases;
@@ -46,15 +50,15 @@ mod questions;
 mod state;
 mod tools;
 mod setup;
-mod study;
-mod seals;
 mod authorizer;
 mod documents;
 mod messages;
 mod core;
+mod seals;
 mod claims;
 mod wave;
 mod scored;
+mod study;
 mod verify;
 mod self_check;
 mod recall;
@@ -64,7 +68,8 @@ mod perform;
 mod lifecycle;
 
 pub use core::Session;
+pub use model_reading::{ReadingCheck, check_reading};
 pub use outcome::{Conclusion, SessionEvent};
+pub use question::StudyQuestion;
 pub use seals::session_faults;
 pub use setup::{SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts};
-pub use study::StudyQuestion;

@@ -602,7 +602,7 @@ fn what_corrections_taught_is_proposed_once_and_applied_by_nobody() {
     assert_eq!(std::fs::read_to_string(root.join("notes/decisions/DECISIONS.md")).unwrap(), before);
     assert!(!run("again", 0).contains("Memory: proposed"));
     let id = said.split("proposed ").nth(1).unwrap().split(':').next().unwrap();
-    program::ends(root, 0, &["memory", "reject", id, "notes", "--reason", "not so"]);
+    program::ends(root, 0, &["memory", "reject", id, "notes"]);
     assert!(!run("third", 0).contains("Memory: proposed"));
     assert_eq!(
         program::ends(root, 0, &["memory", "review", "notes"]).matches("staged").count(),

@@ -24,6 +24,7 @@ use crate::run::{answers, killed_at_request};
 mod answers;
 mod arms;
 mod memory;
+mod reading;
 mod scored;
 
 /// A disk on which only so many additions to the log succeed; then the process might as well be gone. Nothing is synced:

@@ -12,7 +12,8 @@ use super::input::read_file;
 use super::terminal::quoted;
 use super::{Exit, Failure, Terminal, remote};
 use crate::app::session::{
-    Session, SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts, StudyQuestion,
+    ReadingCheck, Session, SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts, StudyQuestion,
+    check_reading,
 };
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelSpec};
@@ -20,9 +21,10 @@ use crate::foundation::store::RealDisk;
 use crate::foundation::store::read_limited;
 use crate::foundation::store::receipts::{ContentStore, LOG, Receipt, ReceiptKey, chain};
 use crate::governance::memory::workspace::Workspace;
-use crate::governance::mood::MoodProfiles;
+use crate::governance::mood::{Mood, MoodProfiles};
 use crate::governance::statechart::hope::Engagement;
 use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::Authorizer;
 use crate::simulation::judge::info;
 use crate::simulation::persona;
 
@@ -67,6 +69,19 @@ Exit codes: 0 it waits for an answer or is over, 4 an effect was denied, 5 a mod
     Resume {
         /// The session's folder
         folder: PathBuf,
+        #[command(flatten)]
+        remote: remote::RemoteArgs,
+    },
+    /// Test whether a model reads needs right; sessions ask it only if it does
+    #[command(after_help = "\
+The model chooses among the allowed values of each field of the plan, for the labelled needs of the development corpus. It is \
+capable if no field is wrong and nine of ten are sure. Where its reading and that of the rules disagree, a session asks.
+
+Exit codes: 0 it is capable, 1 it is not, 5 the model failed.")]
+    Check {
+        /// The model
+        #[arg(long, value_name = "MODEL")]
+        model: Option<ModelChain>,
         #[command(flatten)]
         remote: remote::RemoteArgs,
     },
@@ -117,7 +132,8 @@ struct Start {
     /// Compare with another config of the persona: another prompt
     #[arg(long, value_name = "FILE", group = "arm")]
     against_config: Option<PathBuf>,
-    /// The score that decides, by its id in docs/SCORES.md; by default persona_adherence/1 with a judge, else persona_llr/1
+    /// The score that decides, by its id in docs/SCORES.md; by default `persona_adherence/1` with a judge, else
+    /// `persona_llr/1`
     #[arg(long, value_name = "ID")]
     measure: Option<String>,
     /// What the measure, or its difference between the arms, must exceed
@@ -180,6 +196,7 @@ impl Args {
                 status(&session_status, terminal)?;
                 Ok(Exit::Ok)
             }
+            Command::Check { model, remote } => check(model.clone(), remote, terminal),
             Command::Log { folder } => {
                 for receipt in receipts(folder)?.iter().filter(|receipt| is_step(&receipt.entry.kind)) {
                     writeln!(terminal.out, "{:>5}  {}", receipt.seq, line(receipt))?;
@@ -188,6 +205,28 @@ impl Args {
             }
         }
     }
+}
+
+/// Tests how a model reads needs, and stores the result.
+fn check(model: Option<ModelChain>, remote: &remote::RemoteArgs, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let chain = model.unwrap_or_else(|| ModelSpec::Bundled.into());
+    let mut options = opened(remote);
+    options.hosts.allow_chain(&chain);
+    let gate = Authorizer::for_models("session check", Mood::Skeptical, &[&chain], None)?;
+    let model = gate.open_model(&chain, &options)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let check = runtime.block_on(check_reading(model.as_ref(), (&gate, &chain)));
+    let check = check.map_err(|refusal| failure(SessionError::Refused(refusal)))?;
+    let ReadingCheck { needs, right, unsure, wrong, .. } = &check;
+    writeln!(terminal.out, "{needs} needs: {right} fields right, {unsure} unsure, {} wrong", wrong.len())?;
+    for line in wrong {
+        writeln!(terminal.out, "wrong  {line}")?;
+    }
+    check.store(model.info()).map_err(|error| Failure::usage(format!("the result was not stored: {error}")))?;
+    let capable = check.is_capable();
+    let verdict = if capable { "capable: sessions ask it" } else { "not capable: sessions read needs by rules alone" };
+    writeln!(terminal.out, "{} is {verdict}", check.model)?;
+    Ok(if capable { Exit::Ok } else { Exit::CheckFailed })
 }
 
 impl Start {

@@ -7,10 +7,10 @@ use super::core::Session;
 use super::finding::{self, Finding};
 use super::need::Plan;
 use super::outcome::{
-    ExpertOpinion, ModelJudgement, REPORT, SUSPECT, UNJUDGED, WorkItemKind, WorkItemResult, all_hold,
+    ExpertOpinion, ModelJudgement, REPORT, SUSPECT, UNJUDGED, WorkItemKind, WorkItemResult, all_hold, numbered,
 };
 use super::setup::SessionError;
-use super::{phrases, questions, study};
+use super::{phrases, questions};
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::RESULT_BYTES_MAX;
 use crate::foundation::gate::{Category, Effect, LedgerEntry};
@@ -37,7 +37,7 @@ impl Session {
         let aim = phrases::echo(&self.state.work);
         let test = "the scores over all turns: measured from words, and likelihoods with and without the persona";
         let conjecture = Conjecture {
-            claim: text(&study::hypothesis(&self.state.work))?,
+            claim: text(&finding::hypothesis(&self.state.work))?,
             test: text(test)?,
             edge: text("the words can match the persona while the model's state does not")?,
             observer_upgrade: text("a judge that passed its test, or people")?,
@@ -244,7 +244,7 @@ impl Session {
     fn evidence(&self) -> Result<Option<EvidencePointer>, SessionError> {
         let work = &self.state.work;
         let path = if work.plan.question.value.compares() {
-            self.folder.join(study::numbered("comparison", work.rounds, "md"))
+            self.folder.join(numbered("comparison", work.rounds, "md"))
         } else {
             self.run_folder(WorkItemKind::Rollouts).join(REPORT)
         };

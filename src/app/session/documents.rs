@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use super::finding;
 use super::outcome::{CRITERIA, ExpertOpinion, ModelJudgement, VerifyCheck, Work};
 use super::phrases::{echo, format_value, risks};
-use super::study;
 use crate::foundation::text::markdown;
 use crate::governance::mood::lint::PredictedOutcome;
 use crate::governance::statechart::hope::Facts;
@@ -37,7 +36,7 @@ pub(super) fn brief(work: &Work) -> String {
         "\n## Acceptance\n\n- all {} checks of the verification pass on the files as they are\n",
         CRITERIA.len()
     );
-    let _ = write!(text, "\n## How the scores will be interpreted\n\n- question: {}\n", study::hypothesis(work));
+    let _ = write!(text, "\n## How the scores will be interpreted\n\n- question: {}\n", finding::hypothesis(work));
     for prediction in finding::predictions(&work.plan) {
         let means = match prediction.means {
             PredictedOutcome::Supports => "it holds",
@@ -47,7 +46,7 @@ pub(super) fn brief(work: &Work) -> String {
         let _ = writeln!(text, "- {}: {means}", prediction.seen.as_str());
     }
     let _ = writeln!(text, "- the interval is the 95 % interval over the rollouts, one value each");
-    let _ = writeln!(text, "- power: {}", study::power(work));
+    let _ = writeln!(text, "- power: {}", finding::power(work));
     let _ = writeln!(text, "- registered in registration-{:02}.json before the first rollout", work.rounds + 1);
     text += "\n## Stop\n\n- a \"must not\" criterion is violated\n- the same criterion fails five times\n- a budget of the session is exhausted\n- the user cancels\n";
     if !work.assumptions.is_empty() {

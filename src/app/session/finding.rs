@@ -3,13 +3,16 @@
 
 use super::need::Plan;
 use super::outcome::{Found, FoundValue, Work, WorkItemKind, counted};
-use super::study::StudyQuestion;
+use super::question::StudyQuestion;
 use crate::foundation::stats::Interval;
+use crate::foundation::stats::small_sample::detectable_difference;
 use crate::governance::mood::EntryText;
 use crate::governance::mood::lint::{PredictedOutcome, Prediction};
 use crate::governance::statechart::hope::FooterFinding;
-use crate::simulation::report::{bounds, interval};
+use crate::simulation::report::{DifferenceRow, bounds, interval};
 
+/// The fewest rollouts per arm whose 95 % interval of the difference exists.
+pub(super) const COMPARED_MIN: usize = 4;
 /// The fewest rollouts whose 95 % interval can exclude a reference value. With fewer the finding is that it cannot be told.
 pub(super) const ROLLOUTS_MIN: usize = 6;
 /// The reference values of the scores: 0 for likelihood ratios, the middle of the scale from 0 to 1 for ratings.
@@ -139,6 +142,72 @@ pub(super) fn predictions(plan: &Plan) -> Vec<Prediction> {
     compared.unwrap_or_else(|| references(plan)).into_iter().flat_map(predict).flatten().collect()
 }
 
+/// The hypothesis that the work tests.
+pub(super) fn hypothesis(work: &Work) -> String {
+    let plan = &work.plan;
+    let persona = &plan.persona.value;
+    let Some((measure, threshold)) = plan.compared() else {
+        return format!("the persona `{persona}` holds: {}", measures(&references(plan)));
+    };
+    let arms = match plan.question.value {
+        StudyQuestion::Targets => format!("of `{persona}` with the target exceeds that with the other target"),
+        StudyQuestion::Prompts => format!("of `{persona}` exceeds that of the other config"),
+        _ => format!("of `{persona}` exceeds that of its ablation"),
+    };
+    format!("{measure} {arms} by more than {threshold}")
+}
+
+fn measures(references: &[Reference]) -> String {
+    let each: Vec<_> = references.iter().map(|(id, reference)| format!("{id} above {reference}")).collect();
+    each.join(" or ")
+}
+
+/// What so many rollouts can tell, in a sentence.
+pub(super) fn power(work: &Work) -> String {
+    let rollouts = work.plan.rollouts.value;
+    let planned = counted(rollouts, "rollout");
+    if !work.plan.question.value.compares() {
+        return format!(
+            "{planned} planned; {ROLLOUTS_MIN} are the fewest whose interval can exclude a reference value, if all agree"
+        );
+    }
+    match detectable_difference(1.0, rollouts, rollouts, 1) {
+        Some(detectable) => format!(
+            "{planned} per arm show a difference of {detectable:.2} standard deviations with 80 % probability; smaller ones need more"
+        ),
+        None => format!("{planned} per arm can tell nothing: at least {COMPARED_MIN} are needed"),
+    }
+}
+
+/// The fact of a comparison: whether the 95 % interval of the difference is above the threshold, below it, or neither.
+pub(super) fn compared_fact(row: Result<&DifferenceRow, String>, threshold: f64) -> String {
+    let undecided = |why: &str| format!("not distinguishable from {threshold}: {why}");
+    let row = match row {
+        Ok(row) => row,
+        Err(why) => return undecided(&why),
+    };
+    let counts = [row.a, row.b].map(|side| side.map_or(0, |side| side.n));
+    let fewest = counts.into_iter().min().unwrap_or_default();
+    if fewest < COMPARED_MIN {
+        return undecided(&format!(
+            "{} per arm with a value, at least {COMPARED_MIN} are needed",
+            counted(fewest, "rollout")
+        ));
+    }
+    let (Some(difference), Some(interval)) = (row.difference, row.interval) else {
+        return undecided("there is no interval of the difference");
+    };
+    let of = format!(
+        "difference {difference:.3}, 95 % interval {:.3} to {:.3}, {} and {} rollouts",
+        interval.low, interval.high, counts[1], counts[0]
+    );
+    match () {
+        () if interval.low > threshold => format!("above {threshold}: {of}"),
+        () if interval.high < threshold => format!("below {threshold}: {of}"),
+        () => undecided(&of),
+    }
+}
+
 /// The suffix of a fact's name.
 pub(super) const FACT: &str = ": fact";
 
@@ -191,6 +260,26 @@ mod tests {
     use super::super::need::StatedPlan;
     use super::*;
     use crate::governance::mood::lint::self_sealing;
+
+    #[test]
+    fn the_fact_of_a_comparison_needs_an_interval_beyond_the_threshold() {
+        let check = |a: &[f64], b: &[f64], threshold: f64, expected: &str| {
+            let some = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
+            let row = DifferenceRow::of("mattr/1", &some(b), &some(a));
+            let fact = compared_fact(Ok(&row), threshold);
+            assert!(fact.starts_with(expected), "{fact}");
+        };
+        let (high, low) = ([3.0, 3.1, 3.2, 3.3, 3.4, 3.5], [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]);
+        check(&high, &low, 0.0, "above 0: difference 2.000, 95 % interval ");
+        check(&low, &high, 0.0, "below 0: difference -2.000, 95 % interval ");
+        // A difference that is smaller than what was registered does not hold.
+        check(&high, &low, 5.0, "below 5: difference 2.000");
+        check(&high, &low, 2.0, "not distinguishable from 2: difference 2.000");
+        check(&high, &high, 0.0, "not distinguishable from 0: difference 0.000");
+        check(&high[..3], &low[..3], 0.0, "not distinguishable from 0: 3 rollouts per arm with a value, at least 4");
+        check(&high[..4], &low[..4], 0.0, "above 0");
+        assert_eq!(compared_fact(Err("no judge".to_owned()), 0.5), "not distinguishable from 0.5: no judge");
+    }
 
     #[test]
     fn a_contradicting_fact_makes_the_finding_disputed() {

@@ -8,7 +8,6 @@ use super::outcome::{CRITERIA, Conclusion, ExpertOpinion, Work, WorkItemKind};
 use super::phrases::{counted, echo, format_value, one_line, risks};
 use super::questions::{differently, questions, still_open};
 use super::state::SessionState;
-use super::study;
 use crate::governance::statechart::hope::{Action, Engagement, Facts, FitScore, Shape};
 use crate::simulation::persona::examples;
 
@@ -82,9 +81,9 @@ pub(super) fn acknowledgement(work: &Work, stakes: &str) -> String {
     format!(
         "TASK     {}\nQUESTION {}\nCONTEXT  persona `{}`, {}\nDONE     {} of {} each, scored and reported\nSTAKES   {stakes}\nREVIEWS  a panel of experts, then verification",
         work.need,
-        study::hypothesis(work),
+        finding::hypothesis(work),
         persona.value,
-        study::versus(question.value, other.value),
+        super::phrases::versus(question.value, other.value),
         counted(rollouts.value, "rollout"),
         counted(turns.value, "turn"),
     )

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::reading::{self, CAN};
-use super::study::{self, StudyQuestion};
+use super::question::{self, StudyQuestion};
+use super::reading::{self, CAN, WHAT_COMPARED};
 use crate::governance::statechart::hope::{Clarity, SpecScores};
 use crate::simulation::persona::{AdversaryKind, examples};
 
@@ -100,8 +100,6 @@ pub(super) struct StatedPlan {
 const ROLLOUTS: usize = 6;
 /// The doubt about a need that names no persona.
 const WHICH_PERSONA: &str = "which persona";
-/// The doubt about a comparison of which the other side is not named.
-pub(super) const WHAT_COMPARED: &str = "what the persona is compared with";
 /// The default number of turns.
 const TURNS: usize = 10;
 
@@ -170,9 +168,15 @@ impl Plan {
 
     /// The measure of a comparison and its threshold; `None` if nothing is compared.
     pub(super) fn compared(&self) -> Option<(String, f64)> {
-        let default = study::default_measure(self.judged);
+        let default = question::default_measure(self.judged);
         let measure = || self.measure.value.clone().unwrap_or_else(|| default.to_owned());
         self.question.value.compares().then(|| (measure(), self.threshold.unwrap_or(0.0)))
+    }
+
+    /// Whether a field with this origin was stated.
+    #[expect(clippy::unused_self, reason = "reads as a question about the plan")]
+    pub(super) const fn is_stated(&self, origin: PlanSource) -> bool {
+        matches!(origin, PlanSource::Stated)
     }
 
     /// Whether the user answered any question about it.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub(super) use super::judgement::ModelJudgement;
+use super::model_reading::ModelReading;
 use super::need::Plan;
 use crate::foundation::base::Digest;
 use crate::governance::statechart::hope::{
@@ -141,6 +143,8 @@ pub enum ActionOutcome {
     Spoke(Digest),
     /// Entries of the memory about the need.
     Known(Vec<String>),
+    /// The need as the model reads it.
+    Read(ModelReading),
     /// Accepted defaults.
     Assumed(Vec<String>),
     /// Scores of the specification.
@@ -163,29 +167,12 @@ pub enum ActionOutcome {
     Wave(Vec<WorkItemResult>),
     /// The checks of the verification.
     Verified(Vec<VerifyCheck>),
-    /// The failed items of the self-check, and the digest of a brief changed by someone else, which interrupts the
-    /// work.
-    Audit(Vec<String>, Option<Digest>),
+    /// The digest of a brief changed by someone else, which interrupts the work.
+    Audit(Option<Digest>),
     /// The footer.
     Footer(Footer),
     /// The conclusion, the asserted finding, and the checks at that time.
     Concluded(Conclusion, Option<String>, Vec<VerifyCheck>),
-}
-
-/// A question to a model and its answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ModelJudgement {
-    /// The name of the question.
-    pub question: String,
-    /// The choice; `None` if the model was unsure and the default is used.
-    pub choice: Option<String>,
-    /// The margin over the next choice in nats; `None` if the answer was parsed from text.
-    pub margin: Option<f32>,
-    /// Why there is no choice.
-    pub unsure: Option<String>,
-    /// Whether the stronger model was asked.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub escalated: bool,
 }
 
 /// An expert's opinion.
@@ -373,7 +360,6 @@ pub(super) struct Work {
     pub(super) review: Vec<ExpertOpinion>,
     pub(super) checks: Vec<VerifyCheck>,
     pub(super) files: BTreeMap<String, Digest>,
-    pub(super) audit: Vec<String>,
     pub(super) footer: Option<Footer>,
     pub(super) conclusion: Option<Conclusion>,
     /// The requested consultation and its question.
@@ -407,7 +393,6 @@ impl Work {
             review: Vec::new(),
             checks: Vec::new(),
             files: BTreeMap::new(),
-            audit: Vec::new(),
             footer: None,
             conclusion: None,
             consult: None,
@@ -431,4 +416,17 @@ impl Work {
     pub(super) fn brief(&self) -> Option<Digest> {
         self.files.get(&self.file("brief")).copied()
     }
+}
+
+/// The values of the second arm of a comparison are named so.
+pub(super) fn named_by_arm(run: WorkItemKind, found: Found) -> Found {
+    if run != WorkItemKind::Baseline {
+        return found;
+    }
+    found.into_iter().map(|(name, value)| (format!("B: {name}"), value)).collect()
+}
+
+/// The name of a file of this round, such as `registration-01.json`.
+pub(super) fn numbered(name: &str, round: u32, ending: &str) -> String {
+    format!("{name}-{round:02}.{ending}")
 }

@@ -4,9 +4,10 @@ use super::core::{Performed, Session};
 use super::experts;
 use super::outcome::{
     ActionOutcome, Conclusion, ConsultMode, SUSPECT, VerifyCheck, WorkItemKind, WorkItemResult, all_hold, failed,
+    numbered,
 };
 use super::setup::SessionError;
-use super::{asking, documents, messages, need, questions, study, wave};
+use super::{asking, documents, messages, need, questions, wave};
 use crate::foundation::base::Digest;
 use crate::foundation::gate::{Category, Effect};
 use crate::governance::mood;
@@ -20,7 +21,15 @@ impl Session {
         self.unsure = 0;
         let plain = |event| Ok(Performed::from((ActionOutcome::Nothing, vec![event])));
         match action {
-            Action::AwaitNeed => plain(Event::Need),
+            Action::AwaitNeed => match self.read_need().await? {
+                None => plain(Event::Need),
+                Some(reading) => {
+                    for line in reading.disagreements(&self.state.work.plan) {
+                        (self.on_message)(&format!("[SESSION] Read in two ways: {line}"));
+                    }
+                    Ok((ActionOutcome::Read(reading), vec![Event::Need]).into())
+                }
+            },
             Action::DetectType => {
                 (self.on_message)(&format!("[SESSION] Kind of work: {}", need::kind(&self.state.work.need)));
                 Ok((ActionOutcome::Known(self.recall()?), vec![Event::TypeDetected]).into())
@@ -100,8 +109,7 @@ impl Session {
                 } else {
                     None
                 };
-                let (name, text) =
-                    (study::numbered("registration", self.state.work.rounds + 1, "json"), self.registration()?);
+                let (name, text) = (numbered("registration", self.state.work.rounds + 1, "json"), self.registration()?);
                 self.write(&name, &text)?;
                 let performed = self.speak(action, vec![Event::Response, Event::Decomposed]);
                 // The next step is clear from here on.

@@ -4,8 +4,9 @@ use super::finding;
 use super::need::{Plan, other_name};
 pub(super) use super::outcome::counted;
 use super::outcome::{FoundValue, Work};
-use super::study;
+use super::question::StudyQuestion;
 use crate::governance::statechart::hope::{Echo, Facts};
+use crate::simulation::persona::AdversaryKind;
 
 /// The understood need.
 pub(super) fn echo(work: &Work) -> String {
@@ -19,7 +20,7 @@ pub(super) fn echo(work: &Work) -> String {
         format!("a scored report on {of} between {between}")
     };
     let must = match work.plan.compared() {
-        Some(_) => format!("whether {}", study::hypothesis(work)),
+        Some(_) => format!("whether {}", finding::hypothesis(work)),
         None => "how far the persona holds".to_owned(),
     };
     let constraint = work.words.last().map(String::as_str);
@@ -32,7 +33,7 @@ pub(super) fn risks(work: &Work, facts: &Facts) -> Vec<String> {
     if !work.objections.is_empty() {
         risks.push(format!("{} of the panel objected", counted(work.objections.len(), "expert")));
     }
-    let fewest = if work.plan.question.value.compares() { study::COMPARED_MIN } else { finding::ROLLOUTS_MIN };
+    let fewest = if work.plan.question.value.compares() { finding::COMPARED_MIN } else { finding::ROLLOUTS_MIN };
     if work.plan.rollouts.value < fewest {
         risks.push("too few rollouts to tell anything".to_owned());
     }
@@ -70,4 +71,10 @@ pub(super) fn format_value(value: &FoundValue) -> String {
 /// A text on one line.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The interlocutor in words, with what replaces it in the other arm.
+pub(super) fn versus(question: StudyQuestion, other: AdversaryKind) -> String {
+    let other = other_name(other);
+    if question.compares() { format!("{other}, against {}", question.baseline()) } else { other.to_owned() }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::need::{Plan, PlanSource, other_name};
-use super::study::StudyQuestion;
+use super::question::StudyQuestion;
 use crate::foundation::base::limits;
 use crate::governance::mood::lint::{Question, QuestionChoice};
 use crate::simulation::persona::{AdversaryKind, examples};

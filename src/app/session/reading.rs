@@ -4,8 +4,7 @@
 //! student but …"); a known function word is passed over; any other word is a doubt. A plan with doubts is shown to the user
 //! before it runs, in every engagement. A need without anything that a session investigates is refused.
 
-use super::need::WHAT_COMPARED;
-use super::study::StudyQuestion;
+use super::question::StudyQuestion;
 use crate::simulation::judge::info;
 use crate::simulation::persona::AdversaryKind;
 
@@ -36,6 +35,8 @@ pub(super) const CAN: &str = "a session plays conversations between a persona an
      whether the persona holds; for example \
      \"How does a depressed patient hold up over 20 turns, 6 rollouts, with no adversary?\"";
 
+/// The doubt about a comparison of which the other side is not named.
+pub(super) const WHAT_COMPARED: &str = "what the persona is compared with";
 /// The doubt about a comparison of two targets or configs of which one is missing.
 pub(super) const OTHER_ARM: &str = "a comparison whose other side is named on the command line, by --against-target MODEL \
      or --against-config FILE";
@@ -142,6 +143,19 @@ pub(super) fn read(text: &str, has_persona: bool) -> Reading {
     reader.persona();
     reader.other();
     reader.rest(has_persona)
+}
+
+/// The numbers in a text, in order, each once.
+pub(super) fn numbers(text: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    for token in tokens(text) {
+        if let Kind::Number(number) = token.kind
+            && !found.contains(&number)
+        {
+            found.push(number);
+        }
+    }
+    found
 }
 
 /// The ids of scores in a text, and the text without them.

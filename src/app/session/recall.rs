@@ -2,7 +2,6 @@
 //! it at the end. A person applies the proposal or not.
 
 use super::core::Session;
-use super::self_check::NOT_SEARCHED;
 use super::setup::SessionError;
 use super::tools::{search, searching};
 use super::{finding, phrases};
@@ -12,6 +11,8 @@ use crate::governance::memory::proposal::{ProposalOp, ProposalOpKind};
 use crate::governance::memory::workspace::{MemoryError, ProposalRequest, Workspace};
 use crate::governance::statechart::hope::Footer;
 
+/// The prefix of a line that says why the memory was not searched.
+const NOT_SEARCHED: &str = "not searched: ";
 const DECISIONS: &str = "decisions/DECISIONS.md";
 const PROPOSED: &str = "intelligence/proposed/";
 

@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::core::Session;
 use super::finding::{FACT, Reference, fact, references};
-use super::outcome::{Found, FoundValue, UNJUDGED, WorkItemKind};
+use super::outcome::{Found, FoundValue, UNJUDGED, WorkItemKind, named_by_arm};
+use super::question::StudyQuestion;
 use super::setup::SessionError;
-use super::study::{SAME, StudyQuestion, same_conversation};
 use super::wave::transcript_digest;
 use crate::foundation::chat::{ModelChain, Role};
 use crate::foundation::gate::{Budget, Category, CountedTokens, Effect, LedgerEntry};
@@ -183,12 +183,15 @@ pub(super) fn value_of(talk: &Transcript, id: &str) -> Option<f64> {
     value.filter(|value| value.is_finite())
 }
 
-/// The values of the second arm of a comparison are named so.
-pub(super) fn named_by_arm(run: WorkItemKind, found: Found) -> Found {
-    if run != WorkItemKind::Baseline {
-        return found;
-    }
-    found.into_iter().map(|(name, value)| (format!("B: {name}"), value)).collect()
+/// The reason of [`same_conversation`].
+pub(super) const SAME: &str = "all rollouts are the same conversation, which is one observation";
+
+/// Whether all rollouts, more than one, are the same conversation: the models draw nothing at random.
+pub(super) fn same_conversation(talks: &[Transcript]) -> bool {
+    let digest = |talk: &Transcript| transcript_digest(std::slice::from_ref(talk));
+    let mut digests = talks.iter().map(digest);
+    let Some(first) = digests.next() else { return false };
+    talks.len() > 1 && digests.all(|digest| digest == first)
 }
 
 /// A rating counts only if the judge is reliable; what is measured or a likelihood always counts.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::need::StatedPlan;
 use super::outcome::Conclusion;
+use super::question::StudyQuestion;
 use super::state::Mismatch;
-use super::study::StudyQuestion;
 use super::tools::ToolError;
 use crate::foundation::base::{Clock, Digest};
 use crate::foundation::chat::{ModelChain, ModelError};

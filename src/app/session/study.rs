@@ -1,140 +1,25 @@
 //! What a session finds out: its question, its measure with a threshold, and the arms of a comparison. All of it is
 //! registered, in a file and in the receipts, before the first rollout.
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::core::Session;
-use super::finding::{FACT, ROLLOUTS_MIN, Reference, references};
-use super::outcome::{Found, FoundValue, Work, WorkItemKind, counted};
+use super::finding::{FACT, compared_fact, hypothesis, power, references};
+use super::outcome::{Found, FoundValue, WorkItemKind, numbered};
 use super::phrases::format_value;
-use super::scored::{is_trusted, value_of};
+use super::question::StudyQuestion;
+use super::scored::{SAME, is_trusted, same_conversation, value_of};
 use super::seals::written_files;
 use super::setup::SessionError;
-use super::wave::transcript_digest;
 use crate::foundation::base::Digest;
+use crate::foundation::base::limits::RESULT_BYTES_MAX;
 use crate::foundation::chat::ModelChain;
 use crate::foundation::gate::{Category, Effect, Scope};
-use crate::foundation::stats::small_sample::detectable_difference;
+use crate::foundation::store::read_limited;
 use crate::foundation::store::receipts::Receipt;
-use crate::simulation::persona::{AdversaryKind, PersonaConfig, parse};
+use crate::simulation::persona::{PersonaConfig, parse};
 use crate::simulation::report::{Comparison, DifferenceRow};
 use crate::simulation::rollout::Transcript;
-
-/// The fewest rollouts per arm whose 95 % interval of the difference exists.
-pub(super) const COMPARED_MIN: usize = 4;
-/// The measure of a comparison with a judge.
-const JUDGED_MEASURE: &str = "persona_adherence/1";
-/// The measure of a comparison without one.
-const LIKELIHOOD_MEASURE: &str = "persona_llr/1";
-
-/// What a session finds out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StudyQuestion {
-    /// Whether the persona holds.
-    #[default]
-    Holds,
-    /// Whether it is kept better than by the same model without the persona's description.
-    Ablation,
-    /// Whether it is kept better with the target than with another one.
-    Targets,
-    /// Whether it is kept better under its config than under another one.
-    Prompts,
-}
-
-impl StudyQuestion {
-    /// Whether it has two arms.
-    pub(super) const fn compares(self) -> bool {
-        !matches!(self, Self::Holds)
-    }
-
-    /// Which arm is the second, in words.
-    pub(super) const fn baseline(self) -> &'static str {
-        match self {
-            Self::Holds => "none",
-            Self::Ablation => "its ablation (the same model with the persona's name alone)",
-            Self::Targets => "the same with the other target",
-            Self::Prompts => "the same with the other config",
-        }
-    }
-}
-
-/// The default measure of a comparison.
-pub(super) const fn default_measure(judged: bool) -> &'static str {
-    if judged { JUDGED_MEASURE } else { LIKELIHOOD_MEASURE }
-}
-
-/// The name of a file of this round, such as `registration-01.json`.
-pub(super) fn numbered(name: &str, round: u32, ending: &str) -> String {
-    format!("{name}-{round:02}.{ending}")
-}
-
-/// The hypothesis that the work tests.
-pub(super) fn hypothesis(work: &Work) -> String {
-    let plan = &work.plan;
-    let persona = &plan.persona.value;
-    let Some((measure, threshold)) = plan.compared() else {
-        return format!("the persona `{persona}` holds: {}", measures(&references(plan)));
-    };
-    let arms = match plan.question.value {
-        StudyQuestion::Targets => format!("of `{persona}` with the target exceeds that with the other target"),
-        StudyQuestion::Prompts => format!("of `{persona}` exceeds that of the other config"),
-        _ => format!("of `{persona}` exceeds that of its ablation"),
-    };
-    format!("{measure} {arms} by more than {threshold}")
-}
-
-fn measures(references: &[Reference]) -> String {
-    let each: Vec<_> = references.iter().map(|(id, reference)| format!("{id} above {reference}")).collect();
-    each.join(" or ")
-}
-
-/// What so many rollouts can tell, in a sentence.
-pub(super) fn power(work: &Work) -> String {
-    let rollouts = work.plan.rollouts.value;
-    let planned = counted(rollouts, "rollout");
-    if !work.plan.question.value.compares() {
-        return format!(
-            "{planned} planned; {ROLLOUTS_MIN} are the fewest whose interval can exclude a reference value, if all agree"
-        );
-    }
-    match detectable_difference(1.0, rollouts, rollouts, 1) {
-        Some(detectable) => format!(
-            "{planned} per arm show a difference of {detectable:.2} standard deviations with 80 % probability; smaller ones need more"
-        ),
-        None => format!("{planned} per arm can tell nothing: at least {COMPARED_MIN} are needed"),
-    }
-}
-
-/// The fact of a comparison: whether the 95 % interval of the difference is above the threshold, below it, or neither.
-pub(super) fn compared_fact(row: Result<&DifferenceRow, String>, threshold: f64) -> String {
-    let undecided = |why: &str| format!("not distinguishable from {threshold}: {why}");
-    let row = match row {
-        Ok(row) => row,
-        Err(why) => return undecided(&why),
-    };
-    let counts = [row.a, row.b].map(|side| side.map_or(0, |side| side.n));
-    let fewest = counts.into_iter().min().unwrap_or_default();
-    if fewest < COMPARED_MIN {
-        return undecided(&format!(
-            "{} per arm with a value, at least {COMPARED_MIN} are needed",
-            counted(fewest, "rollout")
-        ));
-    }
-    let (Some(difference), Some(interval)) = (row.difference, row.interval) else {
-        return undecided("there is no interval of the difference");
-    };
-    let of = format!(
-        "difference {difference:.3}, 95 % interval {:.3} to {:.3}, {} and {} rollouts",
-        interval.low, interval.high, counts[1], counts[0]
-    );
-    match () {
-        () if interval.low > threshold => format!("above {threshold}: {of}"),
-        () if interval.high < threshold => format!("below {threshold}: {of}"),
-        () => undecided(&of),
-    }
-}
 
 /// The config of the ablation: the same conversation, with a persona of which only the name is told. JSON is YAML.
 pub(super) fn ablated(config: &PersonaConfig) -> String {
@@ -260,7 +145,7 @@ impl Session {
         if wrote.iter().any(|(seq, file, _)| file.starts_with(&runs) && seq < first) {
             return Some(format!("{name} was written after a rollout"));
         }
-        let now = std::fs::read(self.folder.join(&name)).map(Digest::of).ok();
+        let now = read_limited(&self.folder.join(&name), RESULT_BYTES_MAX).map(Digest::of).ok();
         (now != Some(*digest)).then(|| format!("{name} was changed"))
     }
 
@@ -274,8 +159,8 @@ impl Session {
             side.path = format!("runs/{round:02}-{}", kind.folder());
         }
         let found = self.difference()?;
-        let registered: String =
-            found.iter().map(|(name, value)| format!("- {name}: {}\n", format_value(value))).collect();
+        let lines: Vec<_> = found.iter().map(|(name, value)| format!("- {name}: {}", format_value(value))).collect();
+        let registered = lines.join("\n") + "\n";
         let hypothesis = hypothesis(&self.state.work);
         let text = format!(
             "# {hypothesis}\n\nRegistered in registration-{round:02}.json before the first rollout.\n\n{registered}\n#{}",
@@ -328,47 +213,10 @@ fn doubt(talks: &[Transcript], measure: &str) -> Option<String> {
     same_conversation(talks).then(|| SAME.to_owned())
 }
 
-/// The reason of [`same_conversation`].
-pub(super) const SAME: &str = "all rollouts are the same conversation, which is one observation";
-
-/// Whether all rollouts, more than one, are the same conversation: the models draw nothing at random.
-pub(super) fn same_conversation(talks: &[Transcript]) -> bool {
-    let digest = |talk: &Transcript| transcript_digest(std::slice::from_ref(talk));
-    let mut digests = talks.iter().map(digest);
-    let Some(first) = digests.next() else { return false };
-    talks.len() > 1 && digests.all(|digest| digest == first)
-}
-
-/// The interlocutor in words, with what replaces it in the other arm.
-pub(super) fn versus(question: StudyQuestion, other: AdversaryKind) -> String {
-    let other = super::need::other_name(other);
-    if question.compares() { format!("{other}, against {}", question.baseline()) } else { other.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::simulation::persona::examples;
-
-    #[test]
-    fn the_fact_of_a_comparison_needs_an_interval_beyond_the_threshold() {
-        let check = |a: &[f64], b: &[f64], threshold: f64, expected: &str| {
-            let some = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
-            let row = DifferenceRow::of("mattr/1", &some(b), &some(a));
-            let fact = compared_fact(Ok(&row), threshold);
-            assert!(fact.starts_with(expected), "{fact}");
-        };
-        let (high, low) = ([3.0, 3.1, 3.2, 3.3, 3.4, 3.5], [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]);
-        check(&high, &low, 0.0, "above 0: difference 2.000, 95 % interval ");
-        check(&low, &high, 0.0, "below 0: difference -2.000, 95 % interval ");
-        // A difference that is smaller than what was registered does not hold.
-        check(&high, &low, 5.0, "below 5: difference 2.000");
-        check(&high, &low, 2.0, "not distinguishable from 2: difference 2.000");
-        check(&high, &high, 0.0, "not distinguishable from 0: difference 0.000");
-        check(&high[..3], &low[..3], 0.0, "not distinguishable from 0: 3 rollouts per arm with a value, at least 4");
-        check(&high[..4], &low[..4], 0.0, "above 0");
-        assert_eq!(compared_fact(Err("no judge".to_owned()), 0.5), "not distinguishable from 0.5: no judge");
-    }
 
     #[test]
     fn the_ablation_of_every_example_is_a_valid_config_without_the_persona() {

@@ -2,9 +2,11 @@
 //! runs only if the one before passed: count the results, compare them with the records, compute them again.
 
 use super::core::Session;
-use super::outcome::{CRITERIA, Found, FoundValue, REPORT, UNJUDGED, VerifyCheck, VerifyTier, WorkItemKind};
+use super::outcome::{
+    CRITERIA, Found, FoundValue, REPORT, UNJUDGED, VerifyCheck, VerifyTier, WorkItemKind, named_by_arm,
+};
 use super::phrases;
-use super::scored::{self, named_by_arm};
+use super::scored;
 use super::setup::SessionError;
 use super::wave::{scores, transcript_digest};
 use crate::foundation::base::limits::{RECEIPTS_BYTES_MAX, RESULT_BYTES_MAX};

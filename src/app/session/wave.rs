@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use super::claims;
 use super::core::Session;
-use super::outcome::{Found, FoundValue, SUSPECT, WorkItem, WorkItemKind, WorkItemResult};
-use super::scored::named_by_arm;
+use super::outcome::{Found, FoundValue, SUSPECT, WorkItem, WorkItemKind, WorkItemResult, named_by_arm};
+
+use super::question::StudyQuestion;
 use super::setup::SessionError;
-use super::study::StudyQuestion;
 use crate::foundation::base::{Digest, canonical_json};
 use crate::foundation::gate::{Budget, Category, CountedTokens, Effect, Scope};
 use crate::foundation::store::receipts::LOG;
