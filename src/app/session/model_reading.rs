@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::judgement::{ModelJudgement, Question, judge};
-use super::need::Plan;
+use super::need::{Plan, StatedPlan};
 use super::question::StudyQuestion;
 use super::reading::numbers;
 use crate::foundation::base::limits::RESULT_BYTES_MAX;
@@ -143,8 +143,11 @@ impl ModelReading {
         self.choice(Field::Scope).is_some_and(|choice| choice != IN_SCOPE)
     }
 
-    /// Where this reading and the plan of the rules disagree, a line each. What the model is unsure of is no disagreement.
-    pub(super) fn disagreements(&self, plan: &Plan) -> Vec<String> {
+    /// Where this reading and that of the rules disagree, a line each. What the model is unsure of is no disagreement, and what
+    /// is given on the command line is not read from the need.
+    pub(super) fn disagreements(&self, need: &str, from_command_line: &StatedPlan) -> Vec<String> {
+        let plan = &Plan::read(need, &StatedPlan::default());
+        let StatedPlan { question, persona, other, turns, rollouts, .. } = from_command_line;
         let mut found = Vec::new();
         let mut compare = |what: &str, rules: Option<String>, model: Option<String>, sure: bool| {
             if sure && rules != model {
@@ -158,35 +161,36 @@ impl ModelReading {
             "persona",
             stated(plan.persona.origin).then(|| plan.persona.value.clone()),
             self.persona().map(str::to_owned),
-            // A config of the user's own is none of the choices.
-            sure(Field::Persona) && examples().iter().any(|example| example.name == plan.persona.value),
+            sure(Field::Persona) && persona.is_none(),
         );
         compare(
             "interlocutor",
             stated(plan.other.origin).then(|| format!("{:?}", plan.other.value)),
             self.other().map(|other| format!("{other:?}")),
             // An adversary of which the need does not say which kind stays open.
-            sure(Field::Other) && (stated(plan.other.origin) || plan.other.value == AdversaryKind::None),
+            sure(Field::Other)
+                && other.is_none()
+                && (stated(plan.other.origin) || plan.other.value == AdversaryKind::None),
         );
         compare(
             "turns",
             stated(plan.turns.origin).then(|| plan.turns.value.to_string()),
             self.number(Field::Turns).map(|turns| turns.to_string()),
-            sure(Field::Turns),
+            sure(Field::Turns) && turns.is_none(),
         );
         compare(
             "rollouts",
             stated(plan.rollouts.origin).then(|| plan.rollouts.value.to_string()),
             self.number(Field::Rollouts).map(|rollouts| rollouts.to_string()),
-            sure(Field::Rollouts),
+            sure(Field::Rollouts) && rollouts.is_none(),
         );
         compare(
             "question",
             Some(format!("{:?}", plan.question.value)),
             self.question().map(|question| format!("{question:?}")),
-            sure(Field::Question),
+            sure(Field::Question) && question.is_none(),
         );
-        if self.is_foreign() {
+        if self.is_foreign() && persona.is_none() {
             found.push("the model reads no study of a persona in it".to_owned());
         }
         found
@@ -335,7 +339,6 @@ pub(super) fn name(field: Field) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::need::StatedPlan;
     use super::*;
 
     fn reading(choices: &[(Field, &str)]) -> ModelReading {
@@ -353,11 +356,14 @@ mod tests {
 
     #[test]
     fn a_disagreement_is_a_doubt_and_unsureness_is_none() {
-        let plan = |need: &str| Plan::read(need, &StatedPlan::default());
         let need = "How does the student hold up over 10 turns, 6 rollouts?";
         let check = |choices: &[(Field, &str)], expected: &[&str]| {
-            assert_eq!(reading(choices).disagreements(&plan(need)), expected, "{choices:?}");
+            let found = reading(choices).disagreements(need, &StatedPlan::default());
+            assert_eq!(found, expected, "{choices:?}");
         };
+        // What the command line says is not read from the need.
+        let given = StatedPlan { turns: Some(6), ..StatedPlan::default() };
+        assert_eq!(reading(&[(Field::Turns, "6")]).disagreements(need, &given), [""; 0]);
         check(&[], &[]);
         check(
             &[

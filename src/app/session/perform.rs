@@ -24,7 +24,7 @@ impl Session {
             Action::AwaitNeed => match self.read_need().await? {
                 None => plain(Event::Need),
                 Some(reading) => {
-                    for line in reading.disagreements(&self.state.work.plan) {
+                    for line in reading.disagreements(&self.state.work.need, &self.settings.stated_plan()) {
                         (self.on_message)(&format!("[SESSION] Read in two ways: {line}"));
                     }
                     Ok((ActionOutcome::Read(reading), vec![Event::Need]).into())

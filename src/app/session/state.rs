@@ -219,7 +219,7 @@ impl SessionState {
             // The next piece of work starts without facts, except its clarity.
             ActionOutcome::Nothing if action == Action::AwaitNeed => facts.spec = work.plan.clarity(&work.need),
             ActionOutcome::Read(reading) => {
-                let disagreements = reading.disagreements(&work.plan);
+                let disagreements = reading.disagreements(&work.need, &self.from_command_line);
                 work.plan.doubts.extend(disagreements);
                 work.judged.extend(reading.judged.iter().cloned());
                 facts.spec = work.plan.clarity(&work.need);
