@@ -217,7 +217,8 @@ fn samples_of_an_answer_give_estimates_with_their_costs() {
         assert!((entropy - expected).abs() < 1e-9, "{share} {entropy}");
         let cost = |name: &str| item["costs"][name]["tokens"].as_u64().unwrap();
         assert!(cost("single_pass") > 0 && cost("samples") > 0 && cost("p_true") > 0, "{item}");
-        let samples: Vec<&str> = item["samples"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let samples: Vec<&str> =
+            item["samples"].as_array().unwrap().iter().filter_map(|sample| sample["text"].as_str()).collect();
         let same = samples.iter().filter(|sample| **sample == item["answer"]).count();
         assert!(value("answer_frequency") * 3.0 + 1e-9 >= same as f64, "{item}");
     }
@@ -226,8 +227,74 @@ fn samples_of_an_answer_give_estimates_with_their_costs() {
         "| answer_frequency |",
         "| self_consistency |",
         "| p_true |",
+        "| cocoa_msp |",
+        "| deepconf_vote |",
         "| Estimators | Tokens per item |",
     ] {
         assert!(table.contains(row), "{row}: {table}");
+    }
+}
+
+#[test]
+fn samples_vote_and_are_stopped_early() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let questions: Vec<String> = (2..10)
+        .map(|n| format!("{{\"question\": \"What is {n} plus {n}?\", \"answer\": \"#### {}\"}}", 2 * n))
+        .collect();
+    fs::write(folder.join("sums.jsonl"), questions.join("\n")).unwrap();
+    let bench = [
+        "confidence",
+        "bench",
+        "--task",
+        "sums.jsonl",
+        "--samples",
+        "6",
+        "--vote",
+        "--group-tokens",
+        "4",
+        "--resamples",
+        "20",
+        "--items-json",
+        "i.jsonl",
+        "--json",
+        "s.json",
+    ];
+    let output = loom(folder, &bench);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let study: Value = serde_json::from_slice(&fs::read(folder.join("s.json")).unwrap()).unwrap();
+    let methods: Vec<_> = study["votes"].as_array().unwrap().iter().map(|row| row["method"].clone()).collect();
+    assert_eq!(methods.len(), 10, "the greedy answer and nine ways: {methods:?}");
+    let lines = fs::read_to_string(folder.join("i.jsonl")).unwrap();
+    let mut stopped = 0;
+    for item in lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        assert_eq!(item["protocol"], "gsm8k/1");
+        let samples = item["samples"].as_array().unwrap();
+        let lowest = |sample: &Value| sample["groups"]["lowest"].as_f64().unwrap();
+        let votes = item["votes"].as_array().unwrap();
+        let full: u64 = samples.iter().map(|sample| sample["tokens"].as_array().unwrap().len() as u64).sum();
+        for vote in votes.iter().filter(|vote| !vote["stop_below"].is_null()) {
+            // The level comes from the first half of the samples.
+            let below = vote["stop_below"].as_f64().unwrap();
+            assert!(samples.iter().take(3).any(|sample| (lowest(sample) - below).abs() < 1e-12), "{vote}");
+            let later = samples.iter().skip(3).filter(|sample| lowest(sample) < below).count() as u64;
+            let now = vote["stopped"].as_u64().unwrap();
+            assert!(now <= later, "{vote}: {later} of the later samples are below the level");
+            stopped += now;
+            // Each sample also reads one token of the prompt and writes its end.
+            assert!(vote["cost"]["tokens"].as_u64().unwrap() <= full + 3 * 6, "{vote}: {full}");
+        }
+    }
+    assert!(stopped > 0, "no sample was stopped");
+
+    // MMLU's letters, chosen and written.
+    let mmlu = root.join("tests/data/tasks/mmlu");
+    for (more, name) in [(&[][..], "mmlu_letter/1"), (&["--written"][..], "mmlu_written/1")] {
+        let bench =
+            ["confidence", "bench", "--resamples", "5", "--items-json", "m.jsonl", "--task", mmlu.to_str().unwrap()];
+        let output = loom(folder, &[&bench[..], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+        assert!(fs::read_to_string(folder.join("m.jsonl")).unwrap().contains(name));
     }
 }
