@@ -3,7 +3,7 @@
 # values side by side where the estimator is the same (they must agree within 1e-4), then how well each ranks right above wrong
 # answers, those of the peers that Loom lacks included.
 #
-#   scripts/bench-confidence.sh [TASK [BENCH_FLAGS...]]   a task of `loom confidence bench`; the bundled sums and facts if not given
+#   scripts/bench-confidence.sh [TASK [BENCH_FLAGS...]]   a task of `loom confidence bench`; closed_facts_free if not given
 #   LOOM=path of the program (built in release mode if not given)
 #   PEERS=a Python that has lm-polygraph and uqlm; if not given, target/peers is made with pip
 #
@@ -29,15 +29,11 @@ if [ -z "${PEERS:-}" ]; then
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-if [ $# -gt 0 ]; then
-  task=$1
-  shift
-else
-  task=$work/questions.jsonl
-  python3 scripts/bench_confidence.py --write-task "$task"
-fi
+task=${1:-closed_facts_free}
+shift || true
 # Self-certainty and the peers' estimators of whole distributions need every alternative.
-"$LOOM" confidence bench --task "$task" --samples 8 --alternatives all --group-tokens 8 --resamples 200 \
+"$LOOM" confidence bench --task "$task" --samples 8 --temperature 0.7 --alternatives all --group-tokens 8 \
+  --resamples 200 \
   --items-json "$work/items.jsonl" --json "$work/study.json" "$@"
 echo
 exec "$PEERS" scripts/bench_confidence.py "$work/items.jsonl" "$work/study.json"

@@ -9,17 +9,6 @@ import warnings
 AGREE = 1e-4
 
 
-def write_task(path):
-    """Questions with short answers: small talk that the bundled model was trained for, and closed facts."""
-    likes = "dogs cats music books rain summer coffee bread trains tea snow films soccer pizza running cooking".split()
-    with open(path, "w") as out:
-        for thing in likes:
-            for form in ("Do you like {}?", "Have you ever tried {}?", "What do you think about {}?"):
-                question = form.format(thing)
-                right = {"D": ["Yes, I do.", "yes"], "H": ["Yes, I have.", "yes"], "W": [f"I like {thing}.", f"I love {thing}."]}
-                print(json.dumps({"question": question, "answers": right[question[0]], "matching": "fuzzy"}), file=out)
-
-
 def column(rows, values):
     print("| " + " | ".join(rows) + " |")
     print("|" + "---|" * len(rows))
@@ -187,7 +176,4 @@ def main(items_path, study_path):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--write-task"]:
-        write_task(sys.argv[2])
-    else:
-        main(*sys.argv[1:3])
+    main(*sys.argv[1:3])

@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::foundation::base::RngStream;
 use crate::foundation::chat::{
-    Completion, Continuation, Embedder, LanguageModel, Message, ModelError, Prompt, Request, Sampling, Scored,
-    Snapshot, TokenLogprob,
+    Completion, Continuation, DeltaGains, Embedder, LanguageModel, Message, ModelError, Prompt, Request, Sampling,
+    Scored, Snapshot, TokenLogprob,
 };
+use crate::foundation::gate::CallPermit;
 use crate::foundation::text::words;
 use crate::governance::regulator::{Estimates, LlmEvent, Regulator, Settings};
 
@@ -193,6 +194,15 @@ pub struct Answered<'a> {
     pub tokens_max: usize,
     /// How it is read.
     pub read: Option<ReadAnswer<'a>>,
+    /// Gains on Δ, as for the answer.
+    pub gains: Option<&'a DeltaGains>,
+    /// The permit that the calls count against.
+    pub permit: Option<&'a CallPermit>,
+}
+
+/// The most calls that [`resample`] makes for so many samples: the samples, and four readings for each pair of meanings.
+pub const fn calls_max(samples: u64) -> u64 {
+    samples + 2 * samples * (samples + 1)
 }
 
 impl Answered<'_> {
@@ -206,8 +216,15 @@ impl Answered<'_> {
             ..Sampling::greedy()
         };
         let stream = self.draws.child("sample", number as u64);
-        let mut request = Request::new(Prompt::Chat(self.prompt.to_vec()), sampling, stream);
+        let request = Request::new(Prompt::Chat(self.prompt.to_vec()), sampling, stream);
+        self.with_state(request)
+    }
+
+    /// The request after the state before the answer, under its gains and permit.
+    fn with_state(&self, mut request: Request) -> Request {
         request.after = self.before.cloned();
+        request.gains = self.gains.cloned();
+        request.permit = self.permit.cloned();
         request.keep_state = false;
         request
     }
@@ -396,9 +413,8 @@ impl MeaningJudge<'_> {
     }
 
     async fn mean(&mut self, prompt: Vec<Message>, text: &str) -> Result<f64, ModelError> {
-        let mut request = Request::new(Prompt::Chat(prompt), Sampling::greedy(), RngStream::root(0));
-        request.after = self.answer.before.cloned();
-        request.keep_state = false;
+        let request = Request::new(Prompt::Chat(prompt), Sampling::greedy(), RngStream::root(0));
+        let request = self.answer.with_state(request);
         let scored = self.model.score(request, Continuation::Text(text.to_owned())).await?;
         self.tokens +=
             scored.usage.tokens_in.saturating_sub(scored.usage.tokens_cached).max(scored.tokens.len() as u64);

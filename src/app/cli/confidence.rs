@@ -46,7 +46,7 @@ Examples:
   loom confidence bench  the bundled model on the built-in task
   loom confidence bench --task questions.jsonl --model local:mamba-130m
 
-A task is `grammar` or a file with one item per line:
+A task is `grammar`, `closed_facts`, `closed_facts_free`, `sums` or a file with one item per line:
   {\"sentence_good\": \"…\", \"sentence_bad\": \"…\"}  minimal pairs, as in BLiMP
   {\"statement\": \"…\", \"label\": true}               a labelled statement
   {\"question\": \"…\", \"choices\": [\"…\", \"…\"], \"answer\": 0}  multiple choice
@@ -67,7 +67,7 @@ struct Bench {
     #[arg(long, value_name = "FILE")]
     items_json: Option<PathBuf>,
     /// Also ask the model whether its answer is right, and sample each free answer this many times more: semantic entropy,
-    /// answer frequency, self-consistency, CoCoA, DeepConf, P(True), with what each costs. Items are then answered one by one
+    /// answer frequency, self-consistency, `CoCoA`, `DeepConf`, P(True), with what each costs. Items are then answered one by one
     #[arg(long, value_name = "K")]
     samples: Option<usize>,
     /// Also let the samples vote on each free answer: self-consistency and DeepConf, with and without its early stop
@@ -273,7 +273,7 @@ fn bar(length: u64) -> ProgressBar {
 
 #[derive(Debug, clap::Args)]
 struct TaskArgs {
-    /// The task: `grammar`, or a file
+    /// The task: `grammar`, `closed_facts`, `closed_facts_free`, `sums`, or a file
     #[arg(long, value_name = "TASK", default_value = "grammar")]
     task: String,
     /// The model

@@ -224,6 +224,7 @@ impl DraftRequest<'_> {
             quality: None,
             regulator: listener.record(),
             interventions,
+            resampled: None,
             timing,
         };
         let Some(draft) = accepted else {

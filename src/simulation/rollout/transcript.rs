@@ -15,8 +15,8 @@ pub use scores::{Reliability, Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{TokenLine, TokenSummary};
 pub use turn::{
     AdversaryMove, Attempt, HostedRecord, Intensity, Intervention, InterventionKind, MeasuredQuality, ModelFallback,
-    MonitorAction, MonitorEvent, Probe, PromptRecord, Quote, RegulatorRecord, ReplyFailure, TokenCount, Turn,
-    TurnTiming, Utterance, UtteranceTiming, WindowTrim,
+    MonitorAction, MonitorEvent, Probe, PromptRecord, Quote, RegulatorRecord, ReplyFailure, Resampled,
+    ResampledMessage, TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming, WindowTrim,
 };
 
 use crate::foundation::base::Digest;

@@ -123,6 +123,8 @@ async fn one(model: Arc<dyn LanguageModel>, item: &TaskItem, plan: &AnswerPlan) 
                     draws: &draws,
                     tokens_max: protocol.tokens_max(),
                     read: if protocol.extracts() { Some(&read) } else { None },
+                    gains: None,
+                    permit: None,
                 };
                 samples = resample(&model, sampling, answered, &mut estimates, &mut costs).await?;
                 if plan.vote {

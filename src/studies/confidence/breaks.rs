@@ -1,8 +1,8 @@
 //! Which turn breaks character? Rollouts of known personas in which one reply was replaced by one that is out of character.
 //!
-//! Three versions of each rollout are read by a local model: as it was, with one turn replaced by a break, and, as a control,
-//! with the same turn replaced by a reply in character of the same persona at the same turn of another rollout, so that not
-//! the replacement is found but the break. Every turn gets the model's likelihood scores; each is measured by how well it
+//! Versions of each rollout are read by a local model: as it was, with one turn replaced by a break, and, as controls, with the
+//! same turn replaced by a reply in character: of the same persona at the same turn of another rollout, and, for the shipped
+//! personas, written by hand. So neither the replacement nor a stranger's style is found, but the break. Every turn gets the model's likelihood scores; each is measured by how well it
 //! ranks broken turns below sound ones. Nothing is fitted.
 
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ use crate::simulation::rollout::{
 
 /// The planted replies, by kind.
 const PLANTED: &str = include_str!("../../../configs/tasks/breaks.tsv");
+/// Replies in character, by the name of a shipped example.
+const IN_CHARACTER: &str = include_str!("../../../configs/tasks/in_character.tsv");
 /// The kind whose replies come from another persona's rollout.
 const OTHER_PERSONA: &str = "other_persona";
 /// Scores that say nothing of the reply itself.
@@ -77,8 +79,10 @@ pub enum Version {
     Untouched,
     /// One reply was replaced by a break.
     Broken,
-    /// The same one was replaced by another reply in character.
+    /// The same one was replaced by the persona's own reply of another rollout.
     Control,
+    /// The same one was replaced by a reply in character that was written by hand.
+    Written,
 }
 
 /// One turn with its scores.
@@ -117,6 +121,8 @@ pub struct BreakMetrics {
     pub auroc: Option<MetricEstimate>,
     /// AUROC against the replaced turns of the controls alone.
     pub auroc_of_replaced: Option<MetricEstimate>,
+    /// AUROC against those that were written by hand; `None` if there are none.
+    pub auroc_of_written: Option<MetricEstimate>,
     /// The same over all turns, with each rollout's own median taken off.
     pub auroc_within: Option<MetricEstimate>,
     /// Share of broken rollouts in which the broken turn has the lowest value.
@@ -130,7 +136,7 @@ pub struct BreakMetrics {
 pub struct BreakStudy {
     /// The model.
     pub model: String,
-    /// Rollouts, in three versions each.
+    /// Rollouts, in three or four versions each.
     pub rollouts: usize,
     /// Turns of each.
     pub turns: usize,
@@ -197,10 +203,13 @@ pub async fn breaks(
             let (Some(planted), Some(control), Some(_)) = (planted, control, said(Some(transcript))) else {
                 continue;
             };
+            let written = in_character(name);
+            let written = written.get(draws.index(2, written.len().max(1))).cloned();
+            let mut versions =
+                vec![(Version::Untouched, None), (Version::Broken, Some(planted)), (Version::Control, Some(control))];
+            versions.extend(written.map(|written| (Version::Written, Some(written))));
             let mut trio = Vec::new();
-            for (version, text) in
-                [(Version::Untouched, None), (Version::Broken, Some(planted)), (Version::Control, Some(control))]
-            {
+            for (version, text) in versions {
                 let mut changed = transcript.clone();
                 if let (Some(text), Some(turn)) = (text, changed.turns.get_mut(at)) {
                     turn.persona.content = text;
@@ -224,7 +233,7 @@ pub async fn breaks(
                     values.insert("monitors".to_owned(), -(turn.monitor_events.len() as f64));
                     let replaced = version != Version::Untouched && turn.index == at;
                     trio.push(ReadTurn {
-                        persona: name.to_string(),
+                        persona: (*name).clone(),
                         rollout,
                         version,
                         turn: turn.index,
@@ -267,6 +276,13 @@ fn kinds() -> Vec<(String, Vec<String>)> {
     found
 }
 
+/// The replies in character of a shipped persona.
+fn in_character(name: &str) -> Vec<String> {
+    let lines = IN_CHARACTER.lines().filter(|line| !line.starts_with('#'));
+    let lines = lines.filter_map(|line| line.split_once('\t'));
+    lines.filter(|(known, _)| *known == name).map(|(_, text)| text.to_owned()).collect()
+}
+
 /// Adds `combined`: the mean share of the rollout's turns that are at most as much in character, over three scores.
 fn combine(turns: &mut [ReadTurn]) {
     let read: Vec<(Version, BTreeMap<String, f64>)> =
@@ -307,58 +323,63 @@ fn measured(trios: &[Trio], plan: &BreakPlan) -> Vec<BreakMetrics> {
 
 fn row(name: &str, trios: &[Trio], plan: &BreakPlan) -> BreakMetrics {
     type Chosen = fn(&ReadTurn) -> bool;
-    // Each turn's value, and whether it is sound.
-    let labelled = |trios: &[Trio], chosen: Chosen, within: bool| -> Vec<(f64, bool)> {
-        let mut found = Vec::new();
-        for trio in trios {
-            for version in [Version::Untouched, Version::Broken, Version::Control] {
+    type Labelled = Vec<(f64, bool)>;
+    // Each turn's value, and whether it is sound, by rollout: computed once for all resamples.
+    let labelled = |chosen: Chosen, within: bool| -> Vec<Labelled> {
+        let of = |trio: &Trio| {
+            let mut found = Vec::new();
+            for version in [Version::Untouched, Version::Broken, Version::Control, Version::Written] {
                 let turns: Vec<&ReadTurn> = trio.0.iter().filter(|turn| turn.version == version).collect();
                 let all: Vec<f64> = turns.iter().filter_map(|turn| turn.values.get(name).copied()).collect();
                 let median = if within { quantile(&all, 0.5).unwrap_or(0.0) } else { 0.0 };
                 let turns = turns.into_iter().filter(|turn| chosen(turn));
                 found.extend(turns.filter_map(|turn| Some((turn.values.get(name)? - median, turn.broken.is_none()))));
             }
-        }
-        found
+            found
+        };
+        trios.iter().map(of).collect()
     };
     let stream = RngStream::root(plan.seed).child(name, 1);
-    let figure = |label: &str, statistic: &dyn Fn(&[Trio]) -> Option<f64>| {
-        let value = statistic(trios)?;
-        let interval = bootstrap(trios, plan.resamples, &stream.child(label, 0), statistic);
-        Some(MetricEstimate { value, interval })
+    let figure = |label: &str, values: &[Labelled], statistic: fn(Labelled) -> Option<f64>| {
+        let whole = |values: &[Labelled]| statistic(values.iter().flatten().copied().collect());
+        let value = whole(values)?;
+        Some(MetricEstimate { value, interval: bootstrap(values, plan.resamples, &stream.child(label, 0), whole) })
     };
-    let first = |trios: &[Trio]| {
-        let broken = trios.iter().filter_map(|trio| {
-            let turns = || trio.0.iter().filter(|turn| turn.version == Version::Broken);
-            let own = *turns().find(|turn| turn.broken.is_some())?.values.get(name)?;
-            let others = turns().filter(|turn| turn.broken.is_none()).filter_map(|turn| turn.values.get(name));
-            let (lower, ties) = others.fold((0, 0), |(lower, ties), &other| {
-                (lower + u32::from(other < own), ties + u32::from(other <= own && other >= own))
-            });
-            // Among equals any may come first.
-            Some(if lower == 0 { 1.0 / f64::from(1 + ties) } else { 0.0 })
+    let first = trios.iter().map(|trio| {
+        let turns = || trio.0.iter().filter(|turn| turn.version == Version::Broken);
+        let own = *turns().find(|turn| turn.broken.is_some())?.values.get(name)?;
+        let others = turns().filter(|turn| turn.broken.is_none()).filter_map(|turn| turn.values.get(name));
+        let (lower, ties) = others.fold((0, 0), |(lower, ties), &other| {
+            (lower + u32::from(other < own), ties + u32::from(other.total_cmp(&own).is_eq()))
         });
-        let broken: Vec<f64> = broken.collect();
-        crate::foundation::stats::mean(&broken)
-    };
-    let all = labelled(trios, |_| true, false);
+        // Among equals any may come first.
+        Some(if lower == 0 { 1.0 / f64::from(1 + ties) } else { 0.0 })
+    });
+    let first: Vec<Labelled> = first.map(|first| first.map(|share| (share, true)).into_iter().collect()).collect();
+    let all = labelled(|_| true, false);
+    let count = |sound: bool| all.iter().flatten().filter(|(_, is_sound)| *is_sound == sound).count();
     let kinds = kinds().into_iter().filter_map(|(kind, _)| {
         let turns = trios.iter().flat_map(|trio| &trio.0);
         let turns = turns.filter(|turn| turn.broken.as_ref().is_none_or(|broken| *broken == kind));
         let value = auroc(turns.filter_map(|turn| Some((*turn.values.get(name)?, turn.broken.is_none()))))?;
         Some((kind, value))
     });
+    let in_broken = labelled(|turn| turn.version == Version::Broken, false);
+    let replaced = labelled(|turn| turn.replaced, false);
+    let written = labelled(|turn| turn.broken.is_some() || (turn.replaced && turn.version == Version::Written), false);
     BreakMetrics {
         score: name.to_owned(),
-        broken: all.iter().filter(|(_, sound)| !sound).count(),
-        sound: all.iter().filter(|(_, sound)| *sound).count(),
-        prr: figure("prr", &|trios| {
-            prediction_rejection_ratio(&labelled(trios, |turn| turn.version == Version::Broken, false))
+        broken: count(false),
+        sound: count(true),
+        prr: figure("prr", &in_broken, |values| prediction_rejection_ratio(&values)),
+        auroc: figure("auroc", &all, auroc),
+        auroc_of_replaced: figure("replaced", &replaced, auroc),
+        auroc_of_written: figure("written", &written, auroc),
+        auroc_within: figure("within", &labelled(|_| true, true), auroc),
+        found_first: figure("first", &first, |values| {
+            let values: Vec<f64> = values.into_iter().map(|(share, _)| share).collect();
+            crate::foundation::stats::mean(&values)
         }),
-        auroc: figure("auroc", &|trios| auroc(labelled(trios, |_| true, false))),
-        auroc_of_replaced: figure("replaced", &|trios| auroc(labelled(trios, |turn| turn.replaced, false))),
-        auroc_within: figure("within", &|trios| auroc(labelled(trios, |_| true, true))),
-        found_first: figure("first", &first),
         by_kind: kinds.collect(),
     }
 }
@@ -402,13 +423,14 @@ mod tests {
     #[test]
     fn a_score_is_measured_against_sound_and_against_replaced_turns() {
         let found = row("s", &[trio(0.0, 3.0, "leak"), trio(1.0, 3.5, "assistant")], &plan());
-        let value = |figure: Option<MetricEstimate>| figure.unwrap().value;
+        let value = |figure: Option<MetricEstimate>| figure.map(|figure| figure.value);
         assert_eq!((found.broken, found.sound), (2, 22));
-        assert_eq!([value(found.auroc), value(found.auroc_of_replaced), value(found.found_first)], [1.0; 3]);
+        assert_eq!([value(found.auroc), value(found.auroc_of_replaced), value(found.found_first)], [Some(1.0); 3]);
         assert_eq!((found.by_kind.len(), found.by_kind.get("leak")), (2, Some(&1.0)));
         // What finds every replacement finds no break.
         let fooled = row("s", &[trio(0.0, -1.0, "leak"), trio(0.0, 0.0, "leak")], &plan());
-        assert_eq!(value(fooled.auroc_of_replaced), 0.25);
+        assert_eq!(value(fooled.auroc_of_replaced), Some(0.25));
+        assert_eq!(fooled.auroc_of_written, None, "nothing was written by hand");
     }
 
     #[test]
@@ -422,11 +444,13 @@ mod tests {
         }
         combine(&mut turns);
         let broken = turns.iter().find(|turn| turn.broken.is_some()).unwrap();
-        assert_eq!(broken.values["combined"], 0.125, "the lowest of four");
+        assert_eq!(broken.values.get("combined"), Some(&0.125), "the lowest of four");
     }
 
     #[test]
-    fn there_are_six_kinds_of_breaks() {
+    fn there_are_six_kinds_of_breaks_and_replies_in_character_of_each_shipped_persona() {
+        let shipped = crate::simulation::persona::examples().iter().filter(|one| one.path.starts_with("personas/"));
+        assert!(shipped.clone().count() == 4 && shipped.clone().all(|one| in_character(one.name).len() == 6));
         let kinds = kinds();
         assert_eq!(kinds.len(), 6);
         assert!(kinds.iter().all(|(kind, texts)| kind == OTHER_PERSONA || texts.len() == 4), "{kinds:?}");

@@ -15,6 +15,8 @@ pub enum Protocol {
     Exact,
     /// Free answers: half of the words are shared with a reference (F₁ over words).
     Fuzzy,
+    /// Free answers: the words of a reference follow one another in the answer.
+    Contains,
     /// `TriviaQA` (Joshi et al. 2017): the first line, normalised, equals an alias of the answer.
     TriviaQa,
     /// `CoQA` (Reddy et al. 2019): F₁ of the normalised words with one of the people's answers is at least ½.
@@ -36,6 +38,7 @@ impl Protocol {
             Self::Choice => "choice/1",
             Self::Exact => "exact/1",
             Self::Fuzzy => "fuzzy/1",
+            Self::Contains => "contains/1",
             Self::TriviaQa => "triviaqa/1",
             Self::CoQa => "coqa/1",
             Self::MmluLetter => "mmlu_letter/1",
@@ -73,6 +76,10 @@ impl Protocol {
     pub fn right(self, text: &str, references: &[String]) -> bool {
         let holds = |reference: &String| match self {
             Self::Fuzzy => f1(&words(text), &words(reference)) >= 0.5,
+            Self::Contains => {
+                let reference = words(reference);
+                !reference.is_empty() && words(text).windows(reference.len()).any(|part| part == reference)
+            }
             Self::CoQa => f1(&normalised(text), &normalised(reference)) >= 0.5,
             _ => self.read(text).is_some_and(|answer| self.read(reference).as_ref() == Some(&answer)),
         };
@@ -120,7 +127,7 @@ fn letter(text: &str) -> Option<char> {
         let first = chars.next().filter(|c| ('A'..='D').contains(c))?;
         let mut next = chars.clone();
         // "A dog" begins with an article, "A." and "A" and "A: dog" with an answer.
-        let ends = next.next().is_none_or(|c| !c.is_alphanumeric() && !(c == ' ' && first == 'A'));
+        let ends = next.next().is_none_or(|c| !(c.is_alphanumeric() || c == ' ' && first == 'A'));
         ends.then_some(first)
     };
     let behind = |mark: &str| {
@@ -173,6 +180,8 @@ mod tests {
         assert!(!right(Protocol::Exact, "It is Paris", "Paris") && !right(Protocol::Exact, "", ""));
         assert!(right(Protocol::Fuzzy, "It is Paris", "Paris"));
         assert!(!right(Protocol::Fuzzy, "I would say that it may be Paris", "Paris"));
+        assert!(right(Protocol::Contains, "Well, I live in New York.", "new york"));
+        assert!(!right(Protocol::Contains, "York is new", "new york") && !right(Protocol::Contains, "x", ""));
         assert!(!right(Protocol::Fuzzy, "", "") && !right(Protocol::Fuzzy, "Rome", "Paris"));
     }
 

@@ -169,8 +169,11 @@ fn text(value: &Value, names: &[&str]) -> Result<String, String> {
     found.ok_or_else(|| format!("`{}` must be a text", names.first().unwrap_or(&"")))
 }
 
-/// The rows of a CSV file (RFC 4180), each with the number of its first line.
-fn csv_rows(text: &str) -> Result<Vec<(Vec<String>, usize)>, (usize, String)> {
+/// The cells of a row of a CSV file, and the number of its first line.
+type CsvRow = (Vec<String>, usize);
+
+/// The rows of a CSV file (RFC 4180).
+fn csv_rows(text: &str) -> Result<Vec<CsvRow>, (usize, String)> {
     let (mut rows, mut row, mut cell) = (Vec::new(), Vec::new(), String::new());
     let (mut quoted, mut line, mut began) = (false, 1, 1);
     let mut chars = text.trim_start_matches('\u{feff}').chars().peekable();

@@ -80,16 +80,18 @@ pub fn table(study: &Study) -> String {
 /// How well scores tell turns that break character, as Markdown tables.
 pub fn breaks_table(study: &BreakStudy) -> String {
     let mut text = format!(
-        "{}: {} rollouts of {} turns, each untouched, with one broken turn and with one turn replaced in character; intervals \
-         over rollouts\n\n",
+        "{}: {} rollouts of {} turns, each untouched, with one broken turn, and with the same turn replaced in character; \
+         intervals over rollouts\n\n",
         study.model, study.rollouts, study.turns
     );
     text.push_str(
-        "| Score | broken / sound | PRR | AUROC | AUROC within the rollout | AUROC against replaced turns | Found first |\n\
-         |---|---|---|---|---|---|---|\n",
+        "| Score | broken / sound | PRR | AUROC | AUROC within the rollout | Against replaced turns | Against turns written by \
+         hand | Found first |\n|---|---|---|---|---|---|---|---|\n",
     );
     for row in &study.scores {
-        let figures = [row.prr, row.auroc, row.auroc_within, row.auroc_of_replaced, row.found_first].map(shown);
+        let figures =
+            [row.prr, row.auroc, row.auroc_within, row.auroc_of_replaced, row.auroc_of_written, row.found_first]
+                .map(shown);
         let _ = writeln!(text, "| {} | {} / {} | {} |", row.score, row.broken, row.sound, figures.join(" | "));
     }
     let mut kinds: Vec<&String> = study.scores.iter().flat_map(|row| row.by_kind.keys()).collect();

@@ -13,7 +13,12 @@ use crate::foundation::store::read_text;
 use crate::governance::regulator::AnswerKind;
 
 /// The built-in tasks, by name.
-pub const BUILT_IN: [(&str, &str); 1] = [("grammar", include_str!("../../../configs/tasks/grammar.tsv"))];
+pub const BUILT_IN: [(&str, &str); 4] = [
+    ("grammar", include_str!("../../../configs/tasks/grammar.tsv")),
+    ("closed_facts", include_str!("../../../configs/tasks/closed_facts.jsonl")),
+    ("closed_facts_free", include_str!("../../../configs/tasks/closed_facts_free.jsonl")),
+    ("sums", include_str!("../../../configs/tasks/sums.jsonl")),
+];
 
 /// The user message before a sentence of a minimal pair, which either sentence could answer.
 const SENTENCE: &str = "Please say one sentence.";
@@ -340,7 +345,8 @@ fn row(value: &Value) -> Result<Row, String> {
         let protocol = match value.get("matching").map(|matching| matching.as_str().unwrap_or_default()) {
             None | Some("exact") => Protocol::Exact,
             Some("fuzzy") => Protocol::Fuzzy,
-            Some(_) => return Err("`matching` must be \"exact\" or \"fuzzy\"".to_owned()),
+            Some("contains") => Protocol::Contains,
+            Some(_) => return Err("`matching` must be \"exact\", \"fuzzy\" or \"contains\"".to_owned()),
         };
         return Ok(Row::Free { prompt: prompt()?, answers: texts("answers")?, protocol });
     }

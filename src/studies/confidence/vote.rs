@@ -107,7 +107,7 @@ pub struct Vote {
     pub stop_below: Option<f64>,
     /// Samples that were stopped before their end.
     pub stopped: usize,
-    /// What it cost, without the greedy answer.
+    /// What its samples cost, without the greedy answer and without the comparison of meanings.
     pub cost: Cost,
 }
 
@@ -156,7 +156,7 @@ pub(super) async fn votes(
         .map(|sample| Voter { text: &sample.text, meaning: sample.meaning, groups: sample.groups })
         .collect();
     let voters: Vec<Voter<'_>> = all.iter().copied().filter(|voter| readable(voter.text)).collect();
-    let cost = costs.samples.plus(costs.meanings);
+    let cost = costs.samples;
     let vote = |method: VoteMethod, voters: &[Voter<'_>], stop_below, stopped, cost| {
         let answer = tally(method, voters).first().map(|(_, text, _)| (*text).to_owned());
         Vote { method, right: answer.as_deref().is_some_and(&right), answer, stop_below, stopped, cost }
